@@ -1,0 +1,52 @@
+// Package settings holds what an operator sets once for the whole hub and what controllers and gateway both need to know. It is a
+// plain value: nothing here reads a cluster, a file or the environment.
+package settings
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// Defaults of the fields of Settings that have one.
+const (
+	DefaultInstallerImagePrefix = "rancher/system-agent-installer-"
+	DefaultSystemNamespace      = "cattle-system"
+)
+
+// Settings is valid for the life of the process.
+type Settings struct {
+	// ServerURL is the https URL, without a slash at its end, under which machines reach the gateway.
+	ServerURL string
+	// CACerts are the PEM certificates that machines must trust for ServerURL.
+	CACerts []byte
+	// InstallerImagePrefix is put before "<runtime>:<version>" to name an installer image.
+	InstallerImagePrefix string
+	// SystemDefaultRegistry is put before every system image; empty means the image's own registry.
+	SystemDefaultRegistry string
+	// SystemNamespace is where the hub keeps its own Secrets.
+	SystemNamespace string
+}
+
+// CAChecksum is the lower-case hex SHA-256 of CACerts as machines download them, or empty where there are none.
+func (s Settings) CAChecksum() string {
+	if len(s.CACerts) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(s.CACerts)
+	return hex.EncodeToString(sum[:])
+}
+
+// InstallerImage names the image that installs a version of a runtime ("k3s" or "rke2"). A "+" of the version becomes "-", since a
+// tag may not hold it.
+func (s Settings) InstallerImage(runtime, version string) string {
+	prefix := s.InstallerImagePrefix
+	if prefix == "" {
+		prefix = DefaultInstallerImagePrefix
+	}
+	image := prefix + runtime + ":" + strings.ReplaceAll(version, "+", "-")
+	if s.SystemDefaultRegistry != "" {
+		image = s.SystemDefaultRegistry + "/" + image
+	}
+	return image
+}
