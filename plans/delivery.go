@@ -1,0 +1,80 @@
+package plans
+
+import (
+	"strconv"
+	"time"
+)
+
+// Unlimited is the number of failures that stands for no limit.
+const Unlimited = -1
+
+// DefaultProbePeriod is how often probes run where the Secret does not say.
+const DefaultProbePeriod = 5 * time.Second
+
+// agentKeys are in the order of spec and documentation.
+var agentKeys = []string{
+	KeyAppliedChecksum, KeyFailedChecksum, KeyFailureCount, KeySuccessCount, KeyLastApplyTime, KeyAppliedOutput, KeyFailedOutput,
+	KeyAppliedPeriodicOutput, KeyProbeStatuses, KeyPlanState, KeyPlanRevision, KeyPlanCheckpoint,
+}
+
+// AgentKeys are the keys of the plan Secret's data that an agent may write. All others are the hub's.
+func AgentKeys() []string {
+	return append([]string(nil), agentKeys...)
+}
+
+// Delivery is what the hub wrote for the agent.
+type Delivery struct {
+	// Plan is the plan's raw bytes; empty when none was delivered yet.
+	Plan []byte
+	// MaxFailures is how often the agent may try; Unlimited without a bound.
+	MaxFailures int
+	// ProbePeriod is the time between two rounds of probes.
+	ProbePeriod time.Duration
+}
+
+// Checksum of the delivered plan, or empty when there is none.
+func (d Delivery) Checksum() string {
+	if len(d.Plan) == 0 {
+		return ""
+	}
+	return Checksum(d.Plan)
+}
+
+// DecodeDelivery reads the hub's keys. It never fails: a limit that cannot be read is no limit, a period that cannot be read is the
+// default, as agents have always taken them.
+func DecodeDelivery(data SecretData) Delivery {
+	d := Delivery{Plan: data[KeyPlan], MaxFailures: Unlimited, ProbePeriod: DefaultProbePeriod}
+	if n, err := strconv.Atoi(string(data[KeyMaxFailures])); err == nil && n >= 0 {
+		d.MaxFailures = n
+	}
+	if period, err := time.ParseDuration(string(data[KeyProbePeriodSeconds]) + "s"); err == nil && period > 0 {
+		d.ProbePeriod = period
+	}
+	return d
+}
+
+// FailureThreshold is after how many failures the hub takes a plan for failed: 1 where the Secret does not say, Unlimited for never.
+func FailureThreshold(data SecretData) int {
+	if n, err := strconv.Atoi(string(data[KeyFailureThreshold])); err == nil && n != 0 {
+		return max(n, Unlimited)
+	}
+	return 1
+}
+
+// Deliver puts a new plan into data and sets it pending. A limit of 0 is left out, which agents and hub take for their default. What
+// the probes of the former plan said is forgotten.
+func Deliver(data SecretData, plan []byte, maxFailures, failureThreshold int) {
+	data[KeyPlan] = plan
+	data[KeyPlanState] = []byte(StatePending)
+	setLimit(data, KeyMaxFailures, maxFailures)
+	setLimit(data, KeyFailureThreshold, failureThreshold)
+	delete(data, KeyProbeStatuses)
+}
+
+func setLimit(data SecretData, key string, limit int) {
+	if limit == 0 {
+		delete(data, key)
+		return
+	}
+	data[key] = []byte(strconv.Itoa(limit))
+}
