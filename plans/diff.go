@@ -1,10 +1,11 @@
 package plans
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -131,7 +132,7 @@ func delta[T any](before, after map[string]T) Delta {
 		switch {
 		case !existed:
 			d.Added = append(d.Added, name)
-		case !reflect.DeepEqual(was, after[name]):
+		case !same(was, after[name]):
 			d.Changed = append(d.Changed, name)
 		}
 	}
@@ -141,6 +142,13 @@ func delta[T any](before, after map[string]T) Delta {
 		}
 	}
 	return d
+}
+
+// same compares what would be written, so that an empty list and none are the same.
+func same[T any](a, b T) bool {
+	rawA, errA := json.Marshal(a)
+	rawB, errB := json.Marshal(b)
+	return errA == nil && errB == nil && bytes.Equal(rawA, rawB)
 }
 
 // reordered tells whether what both lists hold comes in different orders.
