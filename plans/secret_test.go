@@ -2,7 +2,6 @@ package plans
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"testing"
 	"time"
@@ -176,20 +175,15 @@ func TestFailedAndHealthy(t *testing.T) {
 }
 
 func FuzzDecodeStatus(f *testing.F) {
-	data := SecretData{}
+	data := SecretData{KeyPlan: []byte("{}"), KeyMaxFailures: []byte("3"), KeyProbePeriodSeconds: []byte("0.5")}
 	if err := fullStatus().WriteTo(data); err != nil {
 		f.Fatal(err)
 	}
-	seed, err := json.Marshal(data)
-	if err != nil {
-		f.Fatal(err)
+	for key, value := range data {
+		f.Add(key, value)
 	}
-	f.Add(seed)
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		var data SecretData
-		if json.Unmarshal(raw, &data) != nil || data == nil {
-			return
-		}
+	f.Fuzz(func(t *testing.T, key string, value []byte) {
+		data := SecretData{key: value}
 		_ = DecodeDelivery(data)
 		status, err := DecodeStatus(data)
 		if err != nil {
