@@ -1,0 +1,98 @@
+package embedded
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+)
+
+// RouteKubernetesLogs sends what the Kubernetes libraries log through klog to logger. Below debug level only errors pass: those
+// libraries report every informer and every request at the level at which the hub reports what matters to its operator. klog is global
+// to the process, so this is for main and for test mains.
+func RouteKubernetesLogs(logger *slog.Logger) {
+	klog.SetSlogLogger(slog.New(&quiet{Handler: logger.Handler()}).With("logger", "kubernetes"))
+}
+
+// quiet drops records below error level unless debug is enabled.
+type quiet struct{ slog.Handler }
+
+func (q *quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	if level < slog.LevelError && !q.Handler.Enabled(ctx, slog.LevelDebug) {
+		return false
+	}
+	return q.Handler.Enabled(ctx, level)
+}
+
+func (q *quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return &quiet{q.Handler.WithAttrs(attrs)} }
+func (q *quiet) WithGroup(name string) slog.Handler       { return &quiet{q.Handler.WithGroup(name)} }
+
+type embedLogger = func(*embed.Config) error
+
+// zapToSlog makes etcd, which logs with zap, write to logger. Like the Kubernetes libraries it is chatty: what it calls a warning is
+// nearly always a slow disk, and is kept while running is set; everything else is for debugging.
+func zapToSlog(logger *slog.Logger, running *atomic.Bool) embedLogger {
+	return embed.NewZapLoggerBuilder(zap.New(&zapCore{handler: logger.Handler(), running: running}))
+}
+
+// zapCore is a zapcore.Core that writes to a slog handler.
+type zapCore struct {
+	handler slog.Handler
+	running *atomic.Bool
+}
+
+func (c *zapCore) Enabled(level zapcore.Level) bool {
+	return c.handler.Enabled(context.Background(), c.level(level))
+}
+
+func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
+	return &zapCore{handler: c.handler.WithAttrs(attrs(fields)), running: c.running}
+}
+
+func (c *zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) {
+		return checked.AddCore(entry, c)
+	}
+	return checked
+}
+
+func (c *zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	record := slog.NewRecord(entry.Time, c.level(entry.Level), entry.Message, 0)
+	record.AddAttrs(attrs(fields)...)
+	return c.handler.Handle(context.Background(), record)
+}
+
+func (c *zapCore) Sync() error { return nil }
+
+func (c *zapCore) level(level zapcore.Level) slog.Level {
+	switch {
+	case level > zapcore.ErrorLevel: // etcd ends the process after these
+		return slog.LevelError
+	case !c.running.Load():
+		return slog.LevelDebug
+	case level == zapcore.ErrorLevel:
+		return slog.LevelError
+	case level == zapcore.WarnLevel:
+		return slog.LevelWarn
+	default:
+		return slog.LevelDebug
+	}
+}
+
+func attrs(fields []zapcore.Field) []slog.Attr {
+	encoder := zapcore.NewMapObjectEncoder()
+	for _, field := range fields {
+		field.AddTo(encoder)
+	}
+	out := make([]slog.Attr, 0, len(fields))
+	for _, field := range fields {
+		if value, ok := encoder.Fields[field.Key]; ok {
+			out = append(out, slog.Any(field.Key, value))
+		}
+	}
+	return out
+}
