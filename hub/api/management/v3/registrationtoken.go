@@ -1,0 +1,119 @@
+package v3
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ClusterRegistrationToken lets machines and agents introduce themselves to a cluster. The token itself is in the Secret that
+// status.tokenSecretName names; commands of the status hold {token} in its place.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=clusterregistrationtokens,scope=Namespaced,shortName=crt
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The management Cluster"
+// +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.status.tokenSecretName`,description="Secret with the token"
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterRegistrationToken struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// +optional
+	Spec ClusterRegistrationTokenSpec `json:"spec,omitempty"`
+	// +optional
+	Status ClusterRegistrationTokenStatus `json:"status,omitempty"`
+}
+
+// ClusterRegistrationTokenSpec says for which cluster and for how long.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.gracePeriod) || !has(self.ttl) || self.ttl == 0 || self.gracePeriod < self.ttl",message="spec.gracePeriod must be shorter than spec.ttl"
+// +kubebuilder:validation:XValidation:rule="self.clusterName == oldSelf.clusterName",message="spec.clusterName cannot be changed"
+type ClusterRegistrationTokenSpec struct {
+	// ClusterName is the name of the management Cluster.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClusterName string `json:"clusterName"`
+	// TTL is in minutes how long a token is good before a new one takes its place: at least 30; unset or 0 means for ever.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 30",message="spec.ttl must be 0 or at least 30 minutes"
+	TTL *int64 `json:"ttl,omitempty"`
+	// GracePeriod is in minutes how long the token before is still good: at least 10; unset means 80 % of TTL.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="spec.gracePeriod must be 0 or at least 10 minutes"
+	GracePeriod *int64 `json:"gracePeriod,omitempty"`
+}
+
+// ClusterRegistrationTokenStatus is what to run on machines.
+type ClusterRegistrationTokenStatus struct {
+	// Conditions: Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// TokenSecretName names the Secret with the token, in the same namespace.
+	// +optional
+	TokenSecretName string `json:"tokenSecretName,omitempty"`
+	// ExpiresAt is when a new token takes the place of this one.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	// GracePeriodExpiresAt is until when the token before is good.
+	// +optional
+	GracePeriodExpiresAt *metav1.Time `json:"gracePeriodExpiresAt,omitempty"`
+	// Command imports an existing cluster.
+	// +optional
+	Command string `json:"command,omitempty"`
+	// InsecureCommand is Command for a hub whose certificate the machine does not know.
+	// +optional
+	InsecureCommand string `json:"insecureCommand,omitempty"`
+	// ManifestURL is where Command gets its manifest.
+	// +optional
+	ManifestURL string `json:"manifestUrl,omitempty"`
+	// NodeCommand registers a Linux machine; add --etcd, --controlplane and --worker for its roles.
+	// +optional
+	NodeCommand string `json:"nodeCommand,omitempty"`
+	// InsecureNodeCommand is NodeCommand for a hub whose certificate the machine does not know; the certificate is then checked by its
+	// checksum.
+	// +optional
+	InsecureNodeCommand string `json:"insecureNodeCommand,omitempty"`
+	// WindowsNodeCommand registers a Windows machine.
+	// +optional
+	WindowsNodeCommand string `json:"windowsNodeCommand,omitempty"`
+	// InsecureWindowsNodeCommand is WindowsNodeCommand for a hub whose certificate the machine does not know.
+	// +optional
+	InsecureWindowsNodeCommand string `json:"insecureWindowsNodeCommand,omitempty"`
+	// ObservedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// The token Secret.
+const (
+	// TokenSecretPrefix comes before the ClusterRegistrationToken's name in the name of its Secret.
+	TokenSecretPrefix = "crt-token-"
+	// Keys of the token Secret's data; the times are in RFC 3339.
+	TokenKey                = "token"
+	PreviousTokenKey        = "previousToken"
+	ExpiresAtKey            = "expiresAt"
+	GracePeriodExpiresAtKey = "gracePeriodExpiresAt"
+	// TokenPlaceholder stands for the token in commands.
+	TokenPlaceholder = "{token}"
+	// DefaultTokenName is the ClusterRegistrationToken that every cluster has.
+	DefaultTokenName = "default-token"
+	// TokenReaderRoleName is the Role that may read the token Secrets of a namespace.
+	TokenReaderRoleName = "crt-token-reader"
+)
+
+// GetConditions returns the conditions of the status.
+func (t *ClusterRegistrationToken) GetConditions() []metav1.Condition { return t.Status.Conditions }
+
+// SetConditions replaces the conditions of the status.
+func (t *ClusterRegistrationToken) SetConditions(conditions []metav1.Condition) {
+	t.Status.Conditions = conditions
+}
+
+// ClusterRegistrationTokenList is a list of ClusterRegistrationToken.
+//
+// +kubebuilder:object:root=true
+type ClusterRegistrationTokenList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterRegistrationToken `json:"items"`
+}

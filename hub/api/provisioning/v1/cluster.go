@@ -1,0 +1,139 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// Cluster is an RKE2 or k3s cluster that a user wants.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=clusters,scope=Namespaced
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels={"auth.cattle.io/cluster-indexed=true"}
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.kubernetesVersion`,description="Version asked for"
+// +kubebuilder:printcolumn:name="Cluster Name",type=string,JSONPath=`.status.clusterName`,description="Name of the management Cluster"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Kubeconfig",type=string,JSONPath=`.status.clientSecretName`,description="Secret with the kubeconfig"
+// +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`,description="Whether every machine has what is asked for"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Ready')].message`,description="What is waited for"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9][a-z0-9-]*[a-z0-9]$')",message="metadata.name must be 2 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'local' || self.metadata.namespace == 'fleet-local'",message="metadata.name: the name local is for the hub's own cluster"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.matches('^c-[a-z0-9]{5}$') && !self.metadata.name.matches('^c-m-[a-z0-9]{8}$')",message="metadata.name: names like c-abcde and c-m-abcdefgh are for management Clusters"
+type Cluster struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// +optional
+	Spec ClusterSpec `json:"spec,omitempty"`
+	// +optional
+	Status ClusterStatus `json:"status,omitempty"`
+}
+
+// ClusterSpec is what a user wants.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.rkeConfig) == has(oldSelf.rkeConfig)",message="spec.rkeConfig cannot be added to a cluster or removed from it later"
+// +kubebuilder:validation:XValidation:rule=`!has(self.rkeConfig) || (has(self.kubernetesVersion) && self.kubernetesVersion != "")`,message="spec.kubernetesVersion is required together with spec.rkeConfig",fieldPath=".kubernetesVersion"
+type ClusterSpec struct {
+	// CloudCredentialSecretName names the Secret with the credential for machines, as "namespace:name" or as a name in the same namespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +nullable
+	CloudCredentialSecretName string `json:"cloudCredentialSecretName,omitempty"`
+	// KubernetesVersion is the version of the distribution, such as v1.36.3+k3s1 or v1.36.3+rke2r1.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// ClusterAPIConfig refers to a Cluster API cluster that somebody else made.
+	// +optional
+	// +nullable
+	ClusterAPIConfig *ClusterAPIConfig `json:"clusterAPIConfig,omitempty"`
+	// RKEConfig is the configuration of the cluster. Without it, the cluster is one that was made elsewhere.
+	// +optional
+	RKEConfig *RKEConfig `json:"rkeConfig,omitempty"`
+	// LocalClusterAuthEndpoint lets users reach the cluster's API directly.
+	// +optional
+	LocalClusterAuthEndpoint rkev1.LocalClusterAuthEndpoint `json:"localClusterAuthEndpoint,omitempty,omitzero"`
+	// AgentEnvVars are environment variables of the agent, of installers and of the cluster-agent.
+	// +optional
+	// +kubebuilder:validation:MaxItems=200
+	// +nullable
+	AgentEnvVars []rkev1.EnvVar `json:"agentEnvVars,omitempty"`
+	// ClusterAgentDeploymentCustomization changes how the cluster-agent is deployed.
+	// +optional
+	// +nullable
+	ClusterAgentDeploymentCustomization *AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
+	// FleetAgentDeploymentCustomization changes how the Fleet agent is deployed.
+	// +optional
+	// +nullable
+	FleetAgentDeploymentCustomization *AgentDeploymentCustomization `json:"fleetAgentDeploymentCustomization,omitempty"`
+	// WebhookDeploymentCustomization changes how the webhook is deployed.
+	// +optional
+	// +nullable
+	WebhookDeploymentCustomization *WebhookDeploymentCustomization `json:"webhookDeploymentCustomization,omitempty"`
+	// DefaultPodSecurityAdmissionConfigurationTemplateName names a template for the admission of Pods.
+	// +optional
+	// +nullable
+	DefaultPodSecurityAdmissionConfigurationTemplateName string `json:"defaultPodSecurityAdmissionConfigurationTemplateName,omitempty"`
+	// DefaultClusterRoleForProjectMembers is deprecated and has no effect.
+	// +optional
+	// +nullable
+	DefaultClusterRoleForProjectMembers string `json:"defaultClusterRoleForProjectMembers,omitempty"`
+	// EnableNetworkPolicy isolates projects from each other.
+	// +optional
+	// +nullable
+	EnableNetworkPolicy *bool `json:"enableNetworkPolicy,omitempty"`
+	// RedeploySystemAgentGeneration installs the agent again on all machines when it is increased.
+	// +optional
+	RedeploySystemAgentGeneration int64 `json:"redeploySystemAgentGeneration,omitempty"`
+}
+
+// ClusterAPIConfig refers to a Cluster API cluster that somebody else made.
+type ClusterAPIConfig struct {
+	// ClusterName is its name in the same namespace.
+	// +optional
+	ClusterName string `json:"clusterName,omitempty"`
+}
+
+// ClusterStatus is what the hub found.
+type ClusterStatus struct {
+	// Conditions: Created, RKECluster, Provisioned, Updated, Ready, Connected, Paused, and Removed while it is deleted.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Ready is true while every machine has what is asked for.
+	// +optional
+	Ready bool `json:"ready,omitempty"`
+	// ClusterName is the name of the management Cluster.
+	// +optional
+	ClusterName string `json:"clusterName,omitempty"`
+	// FleetWorkspaceName is the namespace of the Fleet Cluster.
+	// +optional
+	FleetWorkspaceName string `json:"fleetWorkspaceName,omitempty"`
+	// ClientSecretName names the Secret with the kubeconfig.
+	// +optional
+	ClientSecretName string `json:"clientSecretName,omitempty"`
+	// AgentDeployed is true once the cluster-agent was deployed.
+	// +optional
+	AgentDeployed bool `json:"agentDeployed,omitempty"`
+	// ObservedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// GetConditions returns the conditions of the status.
+func (c *Cluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions of the status.
+func (c *Cluster) SetConditions(conditions []metav1.Condition) { c.Status.Conditions = conditions }
+
+// ClusterList is a list of Cluster.
+//
+// +kubebuilder:object:root=true
+type ClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Cluster `json:"items"`
+}

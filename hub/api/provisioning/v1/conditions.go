@@ -1,0 +1,17 @@
+package v1
+
+// Condition types of a Cluster.
+const (
+	// CreatedCondition is true once the management Cluster, its namespace and its registration token exist.
+	CreatedCondition = "Created"
+	// RKEClusterCondition is true once the Cluster API objects are what the spec asks for; where it is false it says which field is wrong.
+	RKEClusterCondition = "RKECluster"
+	// ProvisionedCondition is true once the cluster came up; it stays true.
+	ProvisionedCondition = "Provisioned"
+	// UpdatedCondition is true while every machine has the configuration that the spec asks for.
+	UpdatedCondition = "Updated"
+	// ReadyCondition sums up the cluster.
+	ReadyCondition = "Ready"
+	// RemovedCondition tells how far a deletion is.
+	RemovedCondition = "Removed"
+)

@@ -1,0 +1,134 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// RKEMachinePool is a group of machines that are alike.
+//
+// +kubebuilder:validation:XValidation:rule=`self.?machineConfigRef.?kind.orValue("") != "" && self.?machineConfigRef.?name.orValue("") != ""`,message="spec.rkeConfig.machinePools[].machineConfigRef is required: name the kind and the name of the machine configuration or machine template that the pool's machines are made from"
+// +kubebuilder:validation:XValidation:rule="self.?etcdRole.orValue(false) || self.?controlPlaneRole.orValue(false) || self.?workerRole.orValue(false)",message="spec.rkeConfig.machinePools[]: a pool needs at least one of etcdRole, controlPlaneRole and workerRole"
+// +kubebuilder:validation:XValidation:rule="has(self.autoscalingMinSize) == has(self.autoscalingMaxSize)",message="spec.rkeConfig.machinePools[]: set both of autoscalingMinSize and autoscalingMaxSize, or neither"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscalingMinSize) || !has(self.autoscalingMaxSize) || self.autoscalingMinSize <= self.autoscalingMaxSize",message="spec.rkeConfig.machinePools[].autoscalingMinSize must not be greater than autoscalingMaxSize"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscalingMinSize) || self.autoscalingMinSize > 0 || !(self.?etcdRole.orValue(false) || self.?controlPlaneRole.orValue(false))",message="spec.rkeConfig.machinePools[].autoscalingMinSize must be greater than 0 for a pool with etcdRole or controlPlaneRole"
+// +kubebuilder:validation:XValidation:rule=`self.?machineOS.orValue("") != 'windows' || !(self.?etcdRole.orValue(false) || self.?controlPlaneRole.orValue(false))`,message="spec.rkeConfig.machinePools[].machineOS: windows machines can only be workers"
+type RKEMachinePool struct {
+	// Name of the pool, unique within the Cluster.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// DisplayName is deprecated and has no effect.
+	// +optional
+	// +nullable
+	DisplayName string `json:"displayName,omitempty"`
+	// MachineConfigRef is the machine configuration, or the machine template of a Cluster API provider, that machines are made from.
+	// +optional
+	MachineConfigRef *corev1.ObjectReference `json:"machineConfigRef,omitempty"`
+	// EtcdRole machines run etcd.
+	// +optional
+	EtcdRole bool `json:"etcdRole,omitempty"`
+	// ControlPlaneRole machines run the API server, the scheduler and the controllers.
+	// +optional
+	ControlPlaneRole bool `json:"controlPlaneRole,omitempty"`
+	// WorkerRole machines run Pods.
+	// +optional
+	WorkerRole bool `json:"workerRole,omitempty"`
+	// Quantity is how many machines there shall be; unset means 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +nullable
+	Quantity *int32 `json:"quantity,omitempty"`
+	// AutoscalingMinSize is the least that an autoscaler may ask for.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AutoscalingMinSize *int32 `json:"autoscalingMinSize,omitempty"`
+	// AutoscalingMaxSize is the most that an autoscaler may ask for.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AutoscalingMaxSize *int32 `json:"autoscalingMaxSize,omitempty"`
+	// Labels of the Nodes and Machines.
+	// +optional
+	// +nullable
+	Labels map[string]string `json:"labels,omitempty"`
+	// Taints of the Nodes.
+	// +optional
+	// +nullable
+	Taints []corev1.Taint `json:"taints,omitempty"`
+	// CloudCredentialSecretName is for this pool instead of the Cluster's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +nullable
+	CloudCredentialSecretName string `json:"cloudCredentialSecretName,omitempty"`
+	// Userdata is merged into the bootstrap data of machines of Cluster API providers.
+	// +optional
+	// +nullable
+	Userdata *rkev1.Userdata `json:"userdata,omitempty"`
+	// Paused leaves the pool as it is.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+	// DrainBeforeDelete drains Nodes before their machines are deleted.
+	// +optional
+	DrainBeforeDelete bool `json:"drainBeforeDelete,omitempty"`
+	// DrainBeforeDeleteTimeout limits that drain; unset means no limit.
+	// +optional
+	// +nullable
+	DrainBeforeDeleteTimeout *metav1.Duration `json:"drainBeforeDeleteTimeout,omitempty"`
+	// RollingUpdate is how machines are replaced.
+	// +optional
+	// +nullable
+	RollingUpdate *RKEMachinePoolRollingUpdate `json:"rollingUpdate,omitempty"`
+	// MachineDeploymentLabels are set on the MachineDeployment.
+	// +optional
+	// +nullable
+	MachineDeploymentLabels map[string]string `json:"machineDeploymentLabels,omitempty"`
+	// MachineDeploymentAnnotations are set on the MachineDeployment.
+	// +optional
+	// +nullable
+	MachineDeploymentAnnotations map[string]string `json:"machineDeploymentAnnotations,omitempty"`
+	// NodeStartupTimeout is after which a machine without a Node is replaced; unset means 10m, 0 never.
+	// +optional
+	// +nullable
+	NodeStartupTimeout *metav1.Duration `json:"nodeStartupTimeout,omitempty"`
+	// UnhealthyNodeTimeout is after which a machine with an unhealthy Node is replaced; unset or 0 means never.
+	// +optional
+	// +nullable
+	UnhealthyNodeTimeout *metav1.Duration `json:"unhealthyNodeTimeout,omitempty"`
+	// MaxUnhealthy is a number or percentage of unhealthy machines above which none is replaced.
+	// +optional
+	// +nullable
+	MaxUnhealthy *string `json:"maxUnhealthy,omitempty"`
+	// UnhealthyRange is a range such as [1-3] of unhealthy machines outside of which none is replaced.
+	// +optional
+	// +nullable
+	UnhealthyRange *string `json:"unhealthyRange,omitempty"`
+	// MachineOS is the operating system; empty means linux.
+	// +optional
+	// +kubebuilder:validation:Enum="";linux;windows
+	MachineOS string `json:"machineOS,omitempty"`
+	// DynamicSchemaSpec is the JSON of the driver's schema at the time of the last change; the hub fills it in.
+	// +optional
+	// +nullable
+	DynamicSchemaSpec string `json:"dynamicSchemaSpec,omitempty"`
+	// HostnameLengthLimit limits the names of machines of this pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=63
+	HostnameLengthLimit int `json:"hostnameLengthLimit,omitempty"`
+}
+
+// RKEMachinePoolRollingUpdate is how machines are replaced.
+type RKEMachinePoolRollingUpdate struct {
+	// MaxUnavailable is a number or percentage of machines that may be missing.
+	// +optional
+	// +nullable
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// MaxSurge is a number or percentage of machines that there may be beyond Quantity.
+	// +optional
+	// +nullable
+	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
+}

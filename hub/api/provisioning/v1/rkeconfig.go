@@ -1,0 +1,53 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// RKEConfig is the configuration of a cluster, its machine pools, and what is to be done with it.
+type RKEConfig struct {
+	rkev1.ClusterConfiguration `json:",inline"`
+
+	// ETCDSnapshotCreate takes a snapshot when its generation changes.
+	// +optional
+	// +nullable
+	ETCDSnapshotCreate *rkev1.ETCDSnapshotCreate `json:"etcdSnapshotCreate,omitempty"`
+	// ETCDSnapshotRestore restores a snapshot when it changes.
+	// +optional
+	// +nullable
+	ETCDSnapshotRestore *rkev1.ETCDSnapshotRestore `json:"etcdSnapshotRestore,omitempty"`
+	// RotateCertificates makes new certificates when its generation changes.
+	// +optional
+	// +nullable
+	RotateCertificates *rkev1.RotateCertificates `json:"rotateCertificates,omitempty"`
+	// RotateEncryptionKeys makes a new key for Secrets at rest when its generation changes.
+	// +optional
+	// +nullable
+	RotateEncryptionKeys *rkev1.RotateEncryptionKeys `json:"rotateEncryptionKeys,omitempty"`
+	// MachinePools are groups of machines that the hub makes. A cluster without pools takes machines that register themselves.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=1000
+	// +nullable
+	MachinePools []RKEMachinePool `json:"machinePools,omitempty"`
+	// MachinePoolDefaults are for all pools.
+	// +optional
+	MachinePoolDefaults RKEMachinePoolDefaults `json:"machinePoolDefaults,omitempty,omitzero"`
+	// InfrastructureRef is the infrastructure cluster of a Cluster API provider. It must be in the Cluster's namespace. Unset, the hub makes
+	// an RKECluster.
+	// +optional
+	// +nullable
+	InfrastructureRef *corev1.ObjectReference `json:"infrastructureRef,omitempty"`
+}
+
+// RKEMachinePoolDefaults are for all pools.
+type RKEMachinePoolDefaults struct {
+	// HostnameLengthLimit limits the names of machines.
+	// +optional
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=63
+	HostnameLengthLimit int `json:"hostnameLengthLimit,omitempty"`
+}

@@ -1,0 +1,27 @@
+package v1
+
+// Condition types of the kinds of this package beyond those of the Cluster API contract (Ready, Paused, Available, ...).
+const (
+	// ProvisionedCondition is true once the cluster has machines for every role and its first plan was made.
+	ProvisionedCondition = "Provisioned"
+	// BootstrappedCondition is true once the init node was given its plan.
+	BootstrappedCondition = "Bootstrapped"
+	// StableCondition is true while no machine waits for a plan.
+	StableCondition = "Stable"
+	// ReadyCondition sums up the object.
+	ReadyCondition = "Ready"
+	// ReconciledCondition tells about the last pass over the object.
+	ReconciledCondition = "Reconciled"
+	// UpdatedCondition is true while every machine has the configuration that the Cluster asks for.
+	UpdatedCondition = "Updated"
+	// PlanAppliedCondition, on Machine and RKEBootstrap, tells what became of the machine's last plan.
+	PlanAppliedCondition = "PlanApplied"
+	// SystemUpgradeControllerReadyCondition is kept for existing tools.
+	SystemUpgradeControllerReadyCondition = "SystemUpgradeControllerReady"
+	// IdentityReadyCondition, on an RKEBootstrap, is true once the machine's ServiceAccount, token and plan Secret exist.
+	IdentityReadyCondition = "IdentityReady"
+	// DataSecretReadyCondition, on an RKEBootstrap, is true once the bootstrap data Secret exists.
+	DataSecretReadyCondition = "DataSecretReady"
+	// NodeFoundCondition, on a CustomMachine, is true once the Node of the machine was seen in its cluster.
+	NodeFoundCondition = "NodeFound"
+)

@@ -1,0 +1,65 @@
+package v1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// maxNameLength is the length of a DNS label, the shortest limit that names of objects meet.
+const maxNameLength = 63
+
+// SafeConcat joins parts with "-" into a name of at most 63 characters. A longer name keeps its beginning and ends in some digits of the
+// SHA-256 of the whole: six characters of suffix in all after 57 characters, or seven after 56 where the 57th is not a letter or digit, so
+// that no two separators meet. Machines and adopted clusters know objects by these names: the rule must not change.
+func SafeConcat(parts ...string) string {
+	full := strings.Join(parts, "-")
+	if len(full) <= maxNameLength {
+		return full
+	}
+	sum := sha256.Sum256([]byte(full))
+	digest := hex.EncodeToString(sum[:])
+	if isAlphanumeric(full[56]) {
+		return full[:57] + "-" + digest[:5]
+	}
+	return full[:56] + "-" + digest[:6]
+}
+
+func isAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+}
+
+// PlanSecretName names the plan Secret of an RKEBootstrap, and the ServiceAccount, Role and RoleBinding that give access to it.
+func PlanSecretName(bootstrapName string) string {
+	return SafeConcat(bootstrapName, "machine", "plan")
+}
+
+// PlanTokenSecretName names the Secret that holds the token of the plan ServiceAccount.
+func PlanTokenSecretName(bootstrapName string) string {
+	return SafeConcat(PlanSecretName(bootstrapName), "token")
+}
+
+// BootstrapSecretName names the bootstrap data Secret of an RKEBootstrap, and the ServiceAccount whose token it carries.
+func BootstrapSecretName(bootstrapName string) string {
+	return SafeConcat(bootstrapName, "machine", "bootstrap")
+}
+
+// BootstrapServiceAccountName names the ServiceAccount with which a machine made by an infrastructure provider registers.
+func BootstrapServiceAccountName(bootstrapName string) string {
+	return BootstrapSecretName(bootstrapName)
+}
+
+// BootstrapTokenSecretName names the Secret that holds the token of the bootstrap ServiceAccount.
+func BootstrapTokenSecretName(bootstrapName string) string {
+	return SafeConcat(BootstrapSecretName(bootstrapName), "token")
+}
+
+// MachineStateSecretName names the state Secret of an infrastructure machine.
+func MachineStateSecretName(infraMachineName string) string {
+	return SafeConcat(infraMachineName, "machine", "state")
+}
+
+// ClusterStateSecretName names the Secret with the tokens by which nodes join the cluster of an RKEControlPlane.
+func ClusterStateSecretName(controlPlaneName string) string {
+	return SafeConcat(controlPlaneName, "rke", "state")
+}
