@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`,description="Whether every machine has what is asked for"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Ready')].message`,description="What is waited for"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9][a-z0-9-]*[a-z0-9]$')",message="metadata.name must be 2 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'local' || self.metadata.namespace == 'fleet-local'",message="metadata.name: the name local is for the hub's own cluster"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'local'",message="metadata.name: the name local is for the hub's own cluster"
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.matches('^c-[a-z0-9]{5}$') && !self.metadata.name.matches('^c-m-[a-z0-9]{8}$')",message="metadata.name: names like c-abcde and c-m-abcdefgh are for management Clusters"
 type Cluster struct {
 	metav1.TypeMeta `json:",inline"`

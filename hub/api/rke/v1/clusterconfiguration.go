@@ -3,9 +3,9 @@ package v1
 // ClusterConfiguration is what every node of a cluster is configured from. It is part of the Cluster's spec.rkeConfig and of the
 // RKEControlPlane's spec.
 //
-// +kubebuilder:validation:XValidation:rule=`self.?dataDirectories.?systemAgent.orValue("") == oldSelf.?dataDirectories.?systemAgent.orValue("")`,message="dataDirectories.systemAgent cannot be changed: machines already keep their data there"
-// +kubebuilder:validation:XValidation:rule=`self.?dataDirectories.?provisioning.orValue("") == oldSelf.?dataDirectories.?provisioning.orValue("")`,message="dataDirectories.provisioning cannot be changed: machines already keep their data there"
-// +kubebuilder:validation:XValidation:rule=`self.?dataDirectories.?k8sDistro.orValue("") == oldSelf.?dataDirectories.?k8sDistro.orValue("")`,message="dataDirectories.k8sDistro cannot be changed: machines already keep their data there"
+// +kubebuilder:validation:XValidation:rule=`(has(self.dataDirectories) && has(self.dataDirectories.systemAgent) ? self.dataDirectories.systemAgent : "") == (has(oldSelf.dataDirectories) && has(oldSelf.dataDirectories.systemAgent) ? oldSelf.dataDirectories.systemAgent : "")`,message="dataDirectories.systemAgent cannot be changed: machines already keep their data there"
+// +kubebuilder:validation:XValidation:rule=`(has(self.dataDirectories) && has(self.dataDirectories.provisioning) ? self.dataDirectories.provisioning : "") == (has(oldSelf.dataDirectories) && has(oldSelf.dataDirectories.provisioning) ? oldSelf.dataDirectories.provisioning : "")`,message="dataDirectories.provisioning cannot be changed: machines already keep their data there"
+// +kubebuilder:validation:XValidation:rule=`(has(self.dataDirectories) && has(self.dataDirectories.k8sDistro) ? self.dataDirectories.k8sDistro : "") == (has(oldSelf.dataDirectories) && has(oldSelf.dataDirectories.k8sDistro) ? oldSelf.dataDirectories.k8sDistro : "")`,message="dataDirectories.k8sDistro cannot be changed: machines already keep their data there"
 type ClusterConfiguration struct {
 	// UpgradeStrategy tells how many nodes change at a time, and how they are drained first.
 	// +optional
