@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/spf13/pflag"
+
+	"github.com/drover-dev/drover/installer/image"
+	"github.com/drover-dev/drover/installer/layout"
+	"github.com/drover-dev/drover/installer/progress"
+)
+
+// outputFlags say where the image goes.
+type outputFlags struct {
+	push      string
+	insecure  bool
+	ociLayout string
+	tarball   string
+	name      string
+}
+
+func (f *outputFlags) register(set *pflag.FlagSet) {
+	set.StringVar(&f.push, "push", "", "push to this repository, registry/name[:tag] (default tag: the version with - for +)")
+	set.BoolVar(&f.insecure, "insecure", false, "with --push: allow a registry that speaks plain HTTP")
+	set.StringVar(&f.ociLayout, "oci-layout", "", "write an OCI layout to this folder")
+	set.StringVar(&f.tarball, "tarball", "", "write a tarball as docker save does, of one architecture, to this file")
+	set.StringVar(&f.name, "name", "", "with --tarball: the image's name in it (default rancher/system-agent-installer-<runtime>:<tag>)")
+}
+
+// target is an outputFlags that has been checked.
+type target struct {
+	outputFlags
+	ref name.Reference
+	tag string
+}
+
+// target checks the flags before anything is built.
+func (f *outputFlags) target(definition layout.Definition, version string, architectures int) (*target, error) {
+	t := &target{outputFlags: *f, tag: layout.Tag(version)}
+	count := 0
+	for _, flag := range []string{f.push, f.ociLayout, f.tarball} {
+		if flag != "" {
+			count++
+		}
+	}
+	if count != 1 {
+		return nil, errors.New("say where the image goes with one of --push, --oci-layout and --tarball")
+	}
+	if f.insecure && f.push == "" {
+		return nil, errors.New("--insecure needs --push")
+	}
+	if f.name != "" && f.tarball == "" {
+		return nil, errors.New("--name needs --tarball")
+	}
+	switch {
+	case f.push != "":
+		return t, t.parse("--push", f.push)
+	case f.tarball != "":
+		if architectures != 1 {
+			return nil, errors.New("--tarball holds one architecture: name one with --arch, or use --oci-layout")
+		}
+		if info, err := os.Stat(filepath.Dir(f.tarball)); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("--tarball: the folder %s does not exist", filepath.Dir(f.tarball))
+		}
+		wanted := f.name
+		if wanted == "" {
+			wanted = definition.Repository()
+		}
+		return t, t.parse("--name", wanted)
+	}
+	return t, nil
+}
+
+// parse reads an image name, with the version's tag where it has none.
+func (t *target) parse(flag, wanted string) error {
+	opts := []name.Option{name.WithDefaultTag(t.tag)}
+	if t.insecure {
+		opts = append(opts, name.Insecure)
+	}
+	if strings.Contains(wanted, "@") {
+		return fmt.Errorf("%s: %s names a digest, but the digest comes out of the build", flag, wanted)
+	}
+	ref, err := name.ParseReference(wanted, opts...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	t.ref = ref
+	return nil
+}
+
+// write puts the images in their place and prints what came out.
+func (t *target) write(ctx context.Context, images []image.Image, report *progress.Reporter, stdout io.Writer) error {
+	index, err := image.Index(images)
+	if err != nil {
+		return fmt.Errorf("joining the architectures: %w", err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return fmt.Errorf("joining the architectures: %w", err)
+	}
+	switch {
+	case t.push != "":
+		if err := image.Push(ctx, t.ref, index, report); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(stdout, "%s@%s\n", t.ref, digest)
+	case t.ociLayout != "":
+		if err := image.WriteLayout(t.ociLayout, t.tag, index); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(stdout, "%s:%s@%s\n", t.ociLayout, t.tag, digest)
+	default:
+		if err := image.WriteTarball(ctx, t.tarball, t.ref, images[0]); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(stdout, "%s: %s\n", t.tarball, t.ref)
+	}
+	return err
+}

@@ -1,0 +1,24 @@
+// Package rke2 defines the image system-agent-installer-rke2: its run.sh and the files of an RKE2 release it holds.
+package rke2
+
+import (
+	_ "embed"
+
+	"github.com/drover-dev/drover/installer/layout"
+)
+
+//go:embed run.sh
+var runScript []byte
+
+// Definition returns what the image consists of. The names are those of the files of an RKE2 release.
+func Definition() layout.Definition {
+	return layout.Definition{Runtime: "rke2", Title: "RKE2", RunScript: runScript, Artefacts: artefacts}
+}
+
+func artefacts(arch string) []layout.Artefact {
+	program := "rke2.linux-" + arch + ".tar.gz"
+	return []layout.Artefact{
+		{Kind: layout.Program, Names: []string{program}, Path: program, Mode: 0o644},
+		{Kind: layout.Images, Names: layout.ImageArchives("rke2-images.linux-" + arch), Mode: 0o644},
+	}
+}

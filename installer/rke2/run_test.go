@@ -1,0 +1,137 @@
+package rke2
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/installer/shell/shelltest"
+)
+
+// releaseScript does what matters of an RKE2 release's install.sh: it reads the staged files and unpacks to the prefix.
+const releaseScript = `
+cd "$INSTALL_RKE2_ARTIFACT_PATH" || exit 9
+ls | tr '\n' ' ' >"$INSTALL_RKE2_TAR_PREFIX/staged"
+sha256sum -c sha256sum-*.txt || exit 8
+mkdir -p "$INSTALL_RKE2_TAR_PREFIX/bin"
+cp rke2.linux-*.tar.gz "$INSTALL_RKE2_TAR_PREFIX/bin/rke2"
+echo "$INSTALL_RKE2_METHOD $INSTALL_RKE2_TYPE $INSTALL_RKE2_AGENT_IMAGES_DIR" >"$INSTALL_RKE2_TAR_PREFIX/env"
+`
+
+var (
+	tarball  = "rke2.linux-" + shelltest.Arch() + ".tar.gz"
+	sums     = "sha256sum-" + shelltest.Arch() + ".txt"
+	imageTar = "rke2-images.linux-" + shelltest.Arch() + ".tar.zst"
+)
+
+func machine(t *testing.T) *shelltest.Machine {
+	m := shelltest.New(t, runScript, map[string]string{tarball: "the release", "installer.sh": releaseScript})
+	m.Sum(tarball)
+	return m
+}
+
+func TestRestartStamp(t *testing.T) {
+	m := machine(t)
+	installed := []string{"daemon-reload", "enable rke2-server.service"}
+	for _, step := range []struct {
+		name, state, stamp string
+		want               []string
+	}{
+		{name: "first start", stamp: "one", want: []string{"--no-block start rke2-server.service"}},
+		{name: "same stamp", stamp: "one"},
+		{name: "changed stamp", stamp: "two", want: []string{"--no-block restart rke2-server.service"}},
+		{name: "failed unit", state: "failed", stamp: "two",
+			want: []string{"reset-failed rke2-server.service", "--no-block restart rke2-server.service"}},
+	} {
+		if step.state != "" {
+			m.SetState("rke2-server.service", step.state)
+		}
+		if diff := cmp.Diff(append(installed[:2:2], step.want...), m.MustRun("RESTART_STAMP="+step.stamp)); diff != "" {
+			t.Fatalf("%s: orders to systemctl (-want +got):\n%s", step.name, diff)
+		}
+		if got := strings.TrimSpace(m.Read("var/lib/rancher/rke2/restart_stamp")); got != step.stamp {
+			t.Fatalf("%s: kept stamp is %q", step.name, got)
+		}
+	}
+}
+
+func TestSkipStartOnlyInstalls(t *testing.T) {
+	m := machine(t)
+	if diff := cmp.Diff([]string{"daemon-reload"}, m.MustRun("RESTART_STAMP=one", "INSTALL_RKE2_SKIP_START=true")); diff != "" {
+		t.Errorf("orders to systemctl (-want +got):\n%s", diff)
+	}
+	if m.Exists("var/lib/rancher/rke2/restart_stamp") {
+		t.Error("the restart stamp was kept although nothing was started")
+	}
+}
+
+func TestReleaseScriptSeesWhatItNeeds(t *testing.T) {
+	m := machine(t)
+	m.Artefact(imageTar, "images")
+	m.Artefact("rke2-images-calico.linux-"+shelltest.Arch()+".tar.zst", "calico")
+	m.MustRun("INSTALL_RKE2_EXEC=agent", "RKE2_DATA_DIR="+m.Root+"/data")
+	if got, want := m.Read("usr/local/staged"), tarball+" "+sums+" "; got != want {
+		t.Errorf("the release's script saw %q, want %q", got, want)
+	}
+	if got, want := m.Read("usr/local/env"), "tar agent "+m.Root+"/data/agent/images\n"; got != want {
+		t.Errorf("the release's script was told %q, want %q", got, want)
+	}
+	if got := m.Read("data/agent/images/" + imageTar); got != "images" {
+		t.Errorf("images are %q", got)
+	}
+	if got := m.Read("data/agent/images/rke2-images-calico.linux-" + shelltest.Arch() + ".tar.zst"); got != "calico" {
+		t.Errorf("further images are %q", got)
+	}
+}
+
+func TestEnvironmentOfTheUnit(t *testing.T) {
+	m := machine(t)
+	const file = "usr/local/lib/systemd/system/rke2-server.env"
+	m.MustRun("HTTPS_PROXY=http://proxy:3128", "no_proxy=10.0.0.0/8, .local", `RKE2_NODE_NAME=a "b" \c`, "OTHER=x", "CONTAINERD_X=1")
+	want := `CONTAINERD_X="1"
+HTTPS_PROXY="http://proxy:3128"
+RKE2_NODE_NAME="a \"b\" \\c"
+no_proxy="10.0.0.0/8, .local"
+`
+	if diff := cmp.Diff(want, m.Read(file)); diff != "" {
+		t.Errorf("environment file (-want +got):\n%s", diff)
+	}
+	if mode := m.Mode(file); mode != 0o600 {
+		t.Errorf("mode of the environment file is %o", mode)
+	}
+	m.MustRun("HTTPS_PROXY=http://other:3128")
+	if diff := cmp.Diff("HTTPS_PROXY=\"http://other:3128\"\n", m.Read(file)); diff != "" {
+		t.Errorf("environment file after a change (-want +got):\n%s", diff)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		prepare func(*shelltest.Machine)
+		env     []string
+		want    string
+	}{
+		{name: "damaged", prepare: func(m *shelltest.Machine) { m.Artefact(tarball, "half") },
+			want: "installer: " + tarball + " is damaged: its checksum is not the one in " + sums + "\n"},
+		{name: "not listed", prepare: func(m *shelltest.Machine) { m.Sum("run.sh") },
+			want: "installer: " + sums + " has no line for " + tarball + "\n"},
+		{name: "role", env: []string{"INSTALL_RKE2_TYPE=etcd"},
+			want: "installer: INSTALL_RKE2_TYPE or INSTALL_RKE2_EXEC must be server or agent, not etcd\n"},
+		{name: "other role runs", env: []string{"INSTALL_RKE2_TYPE=agent"},
+			prepare: func(m *shelltest.Machine) { m.SetState("rke2-server.service", "active") },
+			want:    "installer: rke2-server runs on this machine and the plan wants rke2-agent: run rke2-uninstall.sh or rke2-server-uninstall.sh first\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := machine(t)
+			if test.prepare != nil {
+				test.prepare(m)
+			}
+			code, out := m.Run(test.env...)
+			if diff := cmp.Diff(test.want, out); code != 1 || diff != "" {
+				t.Errorf("exit code %d, output (-want +got):\n%s", code, diff)
+			}
+		})
+	}
+}
