@@ -1,0 +1,124 @@
+# What this script asks of the hub: its CA, whether it is well, and the files it serves.
+
+# get URL FILE [curl options] returns 0 when the hub gave an answer to act on (its code in $status), and 1 when another try
+# may help ($reason, $retry_after).
+get() {
+	url=$1 file=$2 rc=0 reason='' retry_after='' status=''
+	shift 2
+	: >"$file"
+	answer=$(curl -q -sS --connect-timeout 15 --speed-limit 1 --speed-time 120 -D "$work/headers" -o "$file" \
+		-w '%{http_code} %{local_ip}' ${ca_file:+--cacert "$ca_file"} "$@" "$url" 2>"$work/curl.err" </dev/null) || rc=$?
+	status=${answer%% *} local_ip=${answer#* }
+	debug "GET $url: curl $rc, HTTP $status"
+	case $rc in
+	0) ;;
+	3) fail "$url is not a valid URL" ;;
+	23) fail "Could not write a file in $work; is the disk full?" ;;
+	60 | 77) fail "The certificate of $url is not trusted ($(one_line <"$work/curl.err")); nothing was installed" ;;
+	*)
+		reason=$(one_line <"$work/curl.err")
+		# Once the connection was there, the hub may have acted on the request.
+		case $rc in 5 | 6 | 7 | 35) ;; *) uncertain=true ;; esac
+		return 1
+		;;
+	esac
+	case $status in
+	429 | 5??)
+		[ "$status" = 429 ] || uncertain=true
+		reason="HTTP $status: $(one_line <"$file")"
+		retry_after=$(sed -n 's/^[Rr][Ee][Tt][Rr][Yy]-[Aa][Ff][Tt][Ee][Rr]: *\([0-9]\{1,3\}\).*/\1/p' "$work/headers" | tail -n 1)
+		return 1
+		;;
+	esac
+}
+
+# retry WHAT COMMAND... runs COMMAND until it succeeds, with growing pauses, and gives up after $retry_count attempts.
+retry() {
+	what=$1 attempt=1 delay=2
+	shift
+	until "$@"; do
+		[ "$attempt" -lt "$retry_count" ] || fail "$what failed $attempt times, giving up: $reason"
+		pause=${retry_after:-$delay}
+		info "$what: $reason; trying again in $pause s (attempt $attempt of $retry_count)"
+		sleep "$pause"
+		attempt=$((attempt + 1)) delay=$((delay * 2))
+		[ "$delay" -le 30 ] || delay=30
+	done
+}
+
+# verify_ca makes the CA that the checksum names the only one that is trusted for the hub.
+verify_ca() {
+	ca_file=
+	[ -n "$ca_checksum" ] || return 0
+	retry "Downloading the CA of $server" get "$server/cacerts" "$work/cacerts.pem" --insecure
+	[ "$status" = 200 ] || fail "$server/cacerts answers HTTP $status; nothing was installed"
+	actual=$(sha256 "$work/cacerts.pem")
+	[ "$actual" = "$ca_checksum" ] ||
+		fail "The CA of $server has the checksum $actual instead of $ca_checksum; nothing was installed"
+	if have openssl && ! openssl x509 -noout -in "$work/cacerts.pem" >/dev/null 2>&1 </dev/null; then
+		fail "$server/cacerts is not a certificate; nothing was installed"
+	fi
+	ca_file=$work/cacerts.pem
+}
+
+check_hub() {
+	retry "Reaching $server" get "$server/healthz" "$work/healthz"
+	[ "$status" = 200 ] || fail "$server/healthz answers HTTP $status: $(one_line <"$work/healthz"); is this the URL of a hub?"
+	detected_address=$local_ip
+	case $detected_address in 127.* | ::1) detected_address= ;; esac
+}
+
+# download URL FILE fetches a file. The CA of the hub is for the hub only, other servers need one the machine trusts.
+download() {
+	case $1 in
+	"$server"/*) retry "Downloading $1" get "$1" "$2" ;;
+	https://* | http://*)
+		hub_ca=$ca_file ca_file=
+		retry "Downloading $1" get "$1" "$2" -L --proto-redir =https
+		ca_file=$hub_ca
+		;;
+	*) fail "$1 is not a URL to download from" ;;
+	esac
+	[ "$status" = 200 ] || fail "$1 answers HTTP $status: $(one_line <"$2"); nothing was installed"
+}
+
+# fetch_verified FILE URL CHECKSUM INSTALLED puts into FILE what URL serves, after its checksum is verified. Where CHECKSUM is
+# empty, the one that is published beside it over a verified connection counts. INSTALLED is used when it is the same already.
+fetch_verified() {
+	wanted=$(printf '%s' "$3" | tr 'A-F' 'a-f')
+	if [ -z "$wanted" ]; then
+		case $2 in https://*) ;; *) fail "$2 is not https: its checksum must be given" ;; esac
+		download "$2.sha256" "$work/sha256"
+		wanted=$(head -n 1 "$work/sha256" | cut -c 1-64)
+		case $wanted in *[!0-9a-f]*) fail "$2.sha256 holds no SHA-256; nothing was installed" ;; esac
+		[ "${#wanted}" = 64 ] || fail "$2.sha256 holds no SHA-256; nothing was installed"
+	fi
+	if [ -f "$4" ] && [ "$(sha256 "$4")" = "$wanted" ]; then
+		cp "$4" "$1"
+	else
+		info "Downloading $2"
+		download "$2" "$1"
+	fi
+	actual=$(sha256 "$1")
+	[ "$actual" = "$wanted" ] || fail "$2 has the checksum $actual instead of $wanted; nothing was installed"
+}
+
+fetch_agent() {
+	base=${CATTLE_AGENT_BINARY_BASE_URL:-$server/assets}
+	if is_true "${CATTLE_AGENT_BINARY_LOCAL:-}"; then
+		cp "${CATTLE_AGENT_BINARY_LOCAL_LOCATION:-}" "$work/system-agent" 2>/dev/null ||
+			fail "The file CATTLE_AGENT_BINARY_LOCAL_LOCATION (${CATTLE_AGENT_BINARY_LOCAL_LOCATION:-not set}) cannot be read"
+	else
+		fetch_verified "$work/system-agent" "${CATTLE_AGENT_BINARY_URL:-$base/system-agent-$arch}" \
+			"${CATTLE_AGENT_BINARY_CHECKSUM:-}" "$bin_dir/system-agent"
+	fi
+	if is_true "${CATTLE_AGENT_UNINSTALL_LOCAL:-}"; then
+		cp "${CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION:-}" "$work/uninstall.sh" 2>/dev/null ||
+			fail "The file CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION (${CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION:-not set}) cannot be read"
+	else
+		fetch_verified "$work/uninstall.sh" "${CATTLE_AGENT_UNINSTALL_URL:-$base/system-agent-uninstall.sh}" \
+			"${CATTLE_AGENT_UNINSTALL_CHECKSUM:-}" "$bin_dir/system-agent-uninstall.sh"
+	fi
+	chmod 0755 "$work/system-agent" "$work/uninstall.sh"
+	"$work/system-agent" --version >/dev/null 2>&1 </dev/null || fail "The agent for $arch does not run on this machine; nothing was installed"
+}

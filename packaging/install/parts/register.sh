@@ -1,0 +1,109 @@
+# How this machine gets its identity and registers.
+
+# metadata URL [curl options] asks a cloud's metadata service.
+metadata() { curl -q -sSf --max-time 20 "$@" 2>/dev/null </dev/null; }
+
+# resolve_address VALUE prints VALUE, or the address of the interface or cloud service it names.
+resolve_address() {
+	aws=http://169.254.169.254/latest do=http://169.254.169.254/metadata/v1/interfaces
+	azure=http://169.254.169.254/metadata/instance/network/interface/0/ipv4/ipAddress/0
+	azure_query='api-version=2021-02-01&format=text'
+	gce=http://metadata.google.internal/computeMetadata/v1/instance/network-interfaces/0
+	packet=https://metadata.platformequinix.com/2009-04-04/meta-data
+	case $1 in
+	awslocal | awspublic)
+		session=$(metadata "$aws/api/token" -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' || :)
+		case $1 in awslocal) kind=local-ipv4 ;; *) kind=public-ipv4 ;; esac
+		found=$(metadata "$aws/meta-data/$kind" ${session:+-H "X-aws-ec2-metadata-token: $session"} || :)
+		;;
+	azprivate) found=$(metadata "$azure/privateIpAddress?$azure_query" -H 'Metadata: true' || :) ;;
+	azpublic) found=$(metadata "$azure/publicIpAddress?$azure_query" -H 'Metadata: true' || :) ;;
+	doprivate) found=$(metadata "$do/private/0/ipv4/address" || :) ;;
+	dopublic) found=$(metadata "$do/public/0/ipv4/address" || :) ;;
+	gceinternal) found=$(metadata "$gce/ip" -H 'Metadata-Flavor: Google' || :) ;;
+	gceexternal) found=$(metadata "$gce/access-configs/0/external-ip" -H 'Metadata-Flavor: Google' || :) ;;
+	packetlocal) found=$(metadata "$packet/local-ipv4" || :) ;;
+	packetpublic) found=$(metadata "$packet/public-ipv4" || :) ;;
+	ipify) found=$(metadata https://api.ipify.org || :) ;;
+	*)
+		found=$1
+		if [ -n "$1" ] && [ -d "/sys/class/net/$1" ]; then
+			have ip || fail "The program ip is missing, which finds the address of the interface $1"
+			found=$(ip -o addr show dev "$1" scope global </dev/null | sed -n 's/.* inet6\{0,1\} \([^ /]*\).*/\1/p' | head -n 1)
+		fi
+		;;
+	esac
+	[ -z "$1" ] || [ -n "$found" ] || fail "No address could be found for $1"
+	printf '%s' "$found" | one_line
+}
+
+random_hex() { head -c 512 /dev/urandom | sha256sum | cut -c "1-$1"; }
+
+# prepare_identity reads or makes what tells this machine from all others: its id, and the secret that proves it owns the id.
+# Both are on disk before the hub hears of them, so that an answer that gets lost leaves no second machine behind.
+prepare_identity() {
+	made_id='' made_secret=''
+	make_dir 0700 "$config_dir" || fail "The folder $config_dir cannot be made"
+	id=${CATTLE_ID:-}
+	if [ -z "$id" ] && [ -s "$config_dir/cattle-id" ]; then id=$(cat "$config_dir/cattle-id"); fi
+	[ -n "$id" ] || id=$(random_hex 63)
+	case $id in *[!A-Za-z0-9._-]*) fail "The id of this machine ($config_dir/cattle-id) may hold only letters, digits and ._-" ;; esac
+	[ "${#id}" -le 63 ] || fail "The id of this machine ($config_dir/cattle-id) is longer than 63 characters"
+	[ -s "$config_dir/cattle-id" ] || made_id=true
+	[ -s "$config_dir/machine-secret" ] || made_secret=true
+	[ -z "$made_secret" ] || random_hex 64 >"$work/machine-secret"
+	[ -n "$made_secret" ] || cp "$config_dir/machine-secret" "$work/machine-secret"
+	printf '%s\n' "$id" >"$work/cattle-id"
+	put 0600 "$work/cattle-id" "$config_dir/cattle-id"
+	put 0600 "$work/machine-secret" "$config_dir/machine-secret"
+	sync || :
+}
+
+# forget_identity takes back what prepare_identity wrote, where the hub cannot have learned it.
+forget_identity() {
+	[ -z "$uncertain" ] || return 0
+	[ -z "$made_id" ] || rm -f "$config_dir/cattle-id"
+	[ -z "$made_secret" ] || rm -f "$config_dir/machine-secret"
+}
+
+# header NAME VALUE prints a line of curl's configuration file. Quoting happens inside this shell and sed's input.
+header() { [ -z "$2" ] || printf 'header = "%s: %s"\n' "$1" "$(printf '%s' "$2" | sed 's/[\\"]/\\&/g')"; }
+header_if() { ! is_true "$2" || header "$1" true; }
+
+register() {
+	address=$(resolve_address "$address")
+	internal_address=$(resolve_address "$internal_address")
+	uncertain=
+	prepare_identity
+	{
+		header Authorization "Bearer $token"
+		header X-Cattle-Id "$id"
+		header X-Cattle-Machine-Secret "$(cat "$work/machine-secret")"
+		header_if X-Cattle-Role-Etcd "$role_etcd"
+		header_if X-Cattle-Role-Control-Plane "$role_control_plane"
+		header_if X-Cattle-Role-Worker "$role_worker"
+		header X-Cattle-Node-Name "$node_name"
+		header X-Cattle-Address "$address"
+		header X-Cattle-Internal-Address "$internal_address"
+		header X-Cattle-Detected-Address "$detected_address"
+		header X-Cattle-Labels "$labels"
+		header X-Cattle-Taints "$taints"
+	} >"$work/register.conf"
+	info "Registering this machine at $server"
+	retry "Registering at $server" get "$server/v3/connect/agent" "$work/answer" -K "$work/register.conf" --max-time 150
+	case $status in
+	200) ;;
+	401 | 403)
+		forget_identity
+		fail "The hub refuses this registration (HTTP $status): $(one_line <"$work/answer")"
+		;;
+	*)
+		forget_identity
+		fail "The hub cannot register this machine (HTTP $status): $(one_line <"$work/answer")"
+		;;
+	esac
+	connection=$work/rancher2_connection_info.json
+	mv "$work/answer" "$connection"
+	"$work/system-agent" validate-connection "$connection" >"$work/validate" 2>&1 </dev/null ||
+		fail "The hub's answer is no connection information: $(one_line <"$work/validate")"
+}

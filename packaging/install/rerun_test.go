@@ -1,0 +1,156 @@
+package install
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRunAgain(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	args := []string{"--token", "secret", "--worker"}
+	if _, ok := m.run(hub.script(t), nil, args...); !ok {
+		t.Fatal("The first run fails")
+	}
+	first := m.installed()
+	id := m.read("etc/rancher/agent/cattle-id") + m.read("etc/rancher/agent/machine-secret")
+
+	t.Run("nothing changed", func(t *testing.T) {
+		out, ok := m.run(hub.script(t), nil, args...)
+		if !ok || !strings.Contains(out, "nothing changed") {
+			t.Errorf("second run: %v", out)
+		}
+		if calls := m.read("calls"); strings.Contains(calls, "restart") || strings.Contains(calls, "stop") {
+			t.Errorf("The agent was disturbed:\n%s", calls)
+		}
+		if got := len(hub.requested("/assets/system-agent-amd64")); got != 1 {
+			t.Errorf("The binary was downloaded %d times", got)
+		}
+	})
+	t.Run("token expired", func(t *testing.T) {
+		hub.connect = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "expired", http.StatusUnauthorized) }
+		defer func() { hub.connect = nil }()
+		if _, ok := m.run(hub.script(t), nil, args...); ok {
+			t.Error("The script succeeds")
+		}
+		if calls := m.read("calls"); strings.Contains(calls, "restart") {
+			t.Errorf("The agent was restarted:\n%s", calls)
+		}
+	})
+	t.Run("new binary does not verify", func(t *testing.T) {
+		good := hub.files["system-agent-amd64"]
+		hub.publish("system-agent-amd64", good+"# newer\n")
+		hub.files["system-agent-amd64"] = good + "# tampered\n"
+		if _, ok := m.run(hub.script(t), nil, args...); ok {
+			t.Error("The script succeeds")
+		}
+		if m.read("usr/local/bin/system-agent") != good || strings.Contains(m.read("calls"), "restart") {
+			t.Error("The running agent was touched")
+		}
+	})
+	t.Run("new binary", func(t *testing.T) {
+		hub.publish("system-agent-amd64", agentBinary+"# newer\n")
+		if _, ok := m.run(hub.script(t), nil, args...); !ok {
+			t.Fatal("The script fails")
+		}
+		if !strings.HasSuffix(m.read("usr/local/bin/system-agent"), "# newer\n") || !strings.Contains(m.read("calls"), "restart") {
+			t.Error("The new agent does not run")
+		}
+	})
+	t.Run("service is down", func(t *testing.T) {
+		_ = os.Remove(m.path("active"))
+		if _, ok := m.run(hub.script(t), nil, args...); !ok || !strings.Contains(m.read("calls"), "restart") {
+			t.Error("The service was not started")
+		}
+	})
+	if got := m.read("etc/rancher/agent/cattle-id") + m.read("etc/rancher/agent/machine-secret"); got != id {
+		t.Error("The identity changed")
+	}
+	if diff := cmp.Diff(first, m.installed(), cmpSorted); diff != "" {
+		t.Errorf("installed files (-first +last):\n%s", diff)
+	}
+}
+
+func TestWaitsForRunningPlan(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	args := []string{"--token", "secret", "--worker"}
+	if _, ok := m.run(hub.script(t), nil, args...); !ok {
+		t.Fatal("The first run fails")
+	}
+	hub.publish("system-agent-amd64", agentBinary+"# newer\n")
+
+	m.write("var/lib/agent/interlock/applyinator-active", "", 0o600)
+	out, ok := m.run(hub.script(t), nil, args...)
+	if ok || !strings.Contains(out, "has been applying a plan for 5 minutes") {
+		t.Errorf("with a plan that never ends: %s", out)
+	}
+	if strings.Contains(m.read("usr/local/bin/system-agent"), "newer") {
+		t.Error("The binary was replaced while a plan ran")
+	}
+
+	m.stub("sleep", `cp "$ROOT/var/lib/agent/interlock/restart-pending" "$ROOT/active"
+rm "$ROOT/var/lib/agent/interlock/applyinator-active"`)
+	if _, ok := m.run(hub.script(t), nil, args...); !ok {
+		t.Error("The script fails although the plan ended")
+	}
+	if _, err := os.Stat(m.path("var/lib/agent/interlock/restart-pending")); err == nil {
+		t.Error("The agent is still asked to hold")
+	}
+}
+
+func TestUninstall(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	if _, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker"); !ok {
+		t.Fatal("The installation fails")
+	}
+	// The script finds the folders by what the installation wrote down.
+	var env []string
+	for _, e := range m.env {
+		if !strings.HasPrefix(e, "CATTLE_AGENT") || strings.HasPrefix(e, "CATTLE_AGENT_UNIT_DIR") {
+			env = append(env, e)
+		}
+	}
+	m.env = env
+	out, ok := m.run(UninstallScript(), nil)
+	if !ok || !strings.Contains(out, "until its Machine is deleted there") {
+		t.Errorf("uninstalling: %s", out)
+	}
+	for _, name := range m.installed() {
+		if info, err := os.Lstat(m.path(name)); err != nil || !info.IsDir() {
+			t.Errorf("left: %s", name)
+		}
+	}
+	if calls := m.read("calls"); !strings.Contains(calls, "systemctl stop") || !strings.Contains(calls, "systemctl disable") {
+		t.Errorf("calls:\n%s", calls)
+	}
+	if _, ok := m.run(UninstallScript(), nil); !ok {
+		t.Error("It cannot be run twice")
+	}
+}
+
+func TestUninstallRefuses(t *testing.T) {
+	for _, dir := range []string{"/", "/var", "/var/lib", "/etc/rancher/..", "var"} {
+		m := newMachine(t)
+		if out, ok := m.run(UninstallScript(), []string{"CATTLE_AGENT_VAR_DIR=" + dir}); ok || !strings.Contains(out, "is not removed") {
+			t.Errorf("removing %s: %s", dir, out)
+		}
+	}
+}
+
+func TestShellcheck(t *testing.T) {
+	m := newMachine(t)
+	script, err := Script(Var{VarServer, "https://hub"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write("install.sh", string(script), 0o600)
+	m.write("uninstall.sh", string(UninstallScript()), 0o600)
+	out, err := exec.Command(realProgram(t, "shellcheck"), m.path("install.sh"), m.path("uninstall.sh")).CombinedOutput()
+	if err != nil {
+		t.Errorf("shellcheck: %v\n%s", err, out)
+	}
+}

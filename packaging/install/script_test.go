@@ -1,0 +1,81 @@
+package install
+
+import (
+	"os/exec"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var cmpSorted = cmp.Transformer("sorted", func(in []string) []string {
+	out := append([]string{}, in...)
+	sort.Strings(out)
+	return out
+})
+
+func TestScriptIsWhole(t *testing.T) {
+	script, err := Script()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mark := range []string{"\n@include", "@missing"} {
+		if strings.Contains(string(script), mark) {
+			t.Errorf("The script holds %q", mark)
+		}
+	}
+	if !strings.HasPrefix(string(script), "#!/bin/sh\n") {
+		t.Error("The script does not begin with its interpreter")
+	}
+}
+
+func TestScriptVars(t *testing.T) {
+	hostile := "a'b\"c$(touch /tmp/x)`id`\\\nnext"
+	script, err := Script(Var{"CATTLE_SERVER", hostile}, Var{"EMPTY", ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(script), "# Installs the system-agent")
+	for set, want := range map[string]string{"": hostile, "mine": "mine"} {
+		cmd := exec.Command(realProgram(t, "dash"), "-c", head+`printf '%s' "$CATTLE_SERVER${EMPTY-}"`)
+		cmd.Env = []string{"CATTLE_SERVER=" + set}
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != want {
+			t.Errorf("with %q set: %q, %v; want %q", set, out, err, want)
+		}
+	}
+	for _, bad := range []Var{{"a-b", "x"}, {"", "x"}, {"A;id", "x"}, {"A", "x\x00"}} {
+		if _, err := Script(bad); err == nil {
+			t.Errorf("%v was accepted", bad)
+		}
+	}
+}
+
+func FuzzQuote(f *testing.F) {
+	for _, seed := range []string{"", "'", "a b", "$(id)", "\n", "'\\''"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		// A word of the shell in single quotes: undoing what Quote does by hand must give s back.
+		q := Quote(s)
+		if strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(q, "'"), "'"), `'\''`, "'") != s && !strings.Contains(s, `'\''`) {
+			t.Errorf("Quote(%q) = %s", s, q)
+		}
+		// Outside of quotes there is nothing but escaped single quotes.
+		inside := false
+		for i := 0; i < len(q); i++ {
+			switch {
+			case q[i] == '\'':
+				inside = !inside
+			case !inside && q[i] == '\\' && i+1 < len(q) && q[i+1] == '\'':
+				i++
+			case !inside:
+				t.Fatalf("Quote(%q) = %s leaves %q outside of quotes", s, q, q[i])
+			}
+		}
+		if inside {
+			t.Fatalf("Quote(%q) = %s is not closed", s, q)
+		}
+	})
+}

@@ -1,0 +1,203 @@
+#!/bin/sh
+# Installs the system-agent on this machine and registers it with a Drover hub. Needs root, systemd, curl and sha256sum.
+#
+# The order keeps a machine that cannot be registered clean, and a running agent running: everything is downloaded to a
+# temporary folder and verified, then the machine registers, and only then is anything put in place. It can be run again at
+# any time: the machine keeps its identity, and the service restarts only when something changed.
+#
+# A registration token is never put on the command line of another program.
+#
+# This file is completed by the Go package beside it, which puts the parts in where "@include" stands.
+set -eu
+umask 077
+
+SERVICE=rancher-system-agent
+
+usage() {
+	cat <<'USAGE'
+@include usage.txt
+USAGE
+}
+
+unit_template() {
+	cat <<'UNIT'
+@include rancher-system-agent.service
+UNIT
+}
+
+info() { printf '[INFO]  %s\n' "$*"; }
+debug() { [ "${DEBUG:-}" != 1 ] || printf '[DEBUG] %s\n' "$*" >&2; }
+fail() {
+	printf '[ERROR] %s\n' "$*" >&2
+	exit 1
+}
+is_true() { case ${1:-} in true | TRUE | True | 1) return 0 ;; *) return 1 ;; esac; }
+have() { command -v "$1" >/dev/null 2>&1; }
+sha256() { sha256sum <"$1" | cut -d ' ' -f 1; }
+same() { [ -f "$1" ] && [ -f "$2" ] && [ "$(sha256 "$1")" = "$(sha256 "$2")" ]; }
+# one_line makes what the hub or curl said fit for a terminal.
+one_line() { head -c 4096 | tr -d '\000-\010\013-\037\177' | head -n 1 | cut -c 1-400; }
+
+join() { printf '%s' "${1:+$1,}$2"; }
+
+parse_args() {
+	while [ $# -gt 0 ]; do
+		case $1 in
+		--?*=*)
+			option=${1%%=*} value=${1#*=}
+			shift
+			set -- "$option" "$value" "$@"
+			;;
+		esac
+		case $1 in
+		-h | --help) usage && exit 0 ;;
+		-a | --all-roles) role_etcd=true role_control_plane=true role_worker=true && shift && continue ;;
+		-e | --etcd) role_etcd=true && shift && continue ;;
+		-p | --controlplane) role_control_plane=true && shift && continue ;;
+		-w | --worker) role_worker=true && shift && continue ;;
+		--no-roles) role_none=true && shift && continue ;;
+		esac
+		[ $# -ge 2 ] || case $1 in
+		-?*) fail "Option $1 is unknown or needs a value; --help lists the options" ;;
+		*) fail "Argument $1 is unexpected; --help lists the options" ;;
+		esac
+		case $1 in
+		-s | --server) server=$2 ;;
+		-t | --token) token=$2 ;;
+		-c | --ca-checksum) ca_checksum=$2 ;;
+		-n | --node-name) node_name=$2 ;;
+		--address) address=$2 ;;
+		-i | --internal-address) internal_address=$2 ;;
+		-l | --label | --labels) labels=$(join "$labels" "$2") ;;
+		--taint | --taints) taints=$(join "$taints" "$2") ;;
+		*) fail "Option $1 is unknown; --help lists the options" ;;
+		esac
+		shift 2
+	done
+}
+
+read_environment() {
+	role_etcd=${CATTLE_ROLE_ETCD:-} role_control_plane=${CATTLE_ROLE_CONTROLPLANE:-}
+	role_worker=${CATTLE_ROLE_WORKER:-} role_none=${CATTLE_ROLE_NONE:-}
+	server=${CATTLE_SERVER:-} token=${CATTLE_TOKEN:-} ca_checksum=${CATTLE_CA_CHECKSUM:-}
+	node_name=${CATTLE_NODE_NAME:-} address=${CATTLE_ADDRESS:-} internal_address=${CATTLE_INTERNAL_ADDRESS:-}
+	labels=${CATTLE_LABELS:-} taints=${CATTLE_TAINTS:-}
+	config_dir=${CATTLE_AGENT_CONFIG_DIR:-/etc/rancher/agent}
+	var_dir=${CATTLE_AGENT_VAR_DIR:-/var/lib/rancher/agent}
+	unit_dir=${CATTLE_AGENT_UNIT_DIR:-/etc/systemd/system}
+	prefix=${CATTLE_AGENT_BIN_PREFIX:-/usr/local}
+	strict=${CATTLE_AGENT_STRICT_VERIFY:-${STRICT_VERIFY:-}}
+	remote=${CATTLE_REMOTE_ENABLED:-true}
+	retry_count=${CATTLE_AGENT_RETRY_COUNT:-120}
+	# Programs that this script starts do not see the token.
+	unset CATTLE_TOKEN
+}
+
+check_machine() {
+	[ "$(uname -s)" = Linux ] || fail "This script installs the agent on Linux, this machine runs $(uname -s)"
+	[ "$(id -u)" = 0 ] || fail "This script must be run as root"
+	arch=${ARCH:-$(uname -m)}
+	case $arch in
+	x86_64 | amd64) arch=amd64 ;;
+	aarch64 | arm64) arch=arm64 ;;
+	*) fail "There is no agent for the architecture $arch, only for amd64 and arm64" ;;
+	esac
+	for program in curl sha256sum; do
+		have "$program" || fail "The program $program is missing; install it and run this again"
+	done
+	have systemctl || fail "The program systemctl is missing: the agent needs a machine that runs systemd"
+	case $(systemctl is-system-running 2>/dev/null </dev/null || :) in
+	offline | unknown | '') fail "This machine was not started by systemd, which the agent needs" ;;
+	esac
+}
+
+check_settings() {
+	for folder in "$config_dir" "$var_dir" "$unit_dir" "$prefix"; do
+		case $folder in
+		*[!A-Za-z0-9._/@+-]* | */../* | */..) fail "The folder $folder may hold only letters, digits and ._/@+-" ;;
+		/*/*) ;;
+		*) fail "The folder $folder must be an absolute path, at least two levels deep" ;;
+		esac
+	done
+	case $retry_count in '' | 0 | *[!0-9]*) fail "CATTLE_AGENT_RETRY_COUNT must be a number above 0, not $retry_count" ;; esac
+	# With no other plan source and no hub there would be nothing to do.
+	is_true "$remote" || is_true "${CATTLE_LOCAL_ENABLED:-}" ||
+		fail "Neither a hub nor local plans are enabled (CATTLE_REMOTE_ENABLED, CATTLE_LOCAL_ENABLED)"
+	server=${server%/}
+	case $server in
+	https://?*) ;;
+	'') ! is_true "$remote" || fail "The URL of the hub is missing (--server)" ;;
+	*) fail "The URL of the hub must begin with https://, not $server" ;;
+	esac
+	ca_checksum=$(printf '%s' "$ca_checksum" | tr 'A-F' 'a-f')
+	case $ca_checksum in *[!0-9a-f]*) fail "The CA checksum must be a SHA-256 in hexadecimal, not $ca_checksum" ;; esac
+	case ${#ca_checksum} in 0 | 64) ;; *) fail "The CA checksum must have 64 digits, not ${#ca_checksum}" ;; esac
+	strict=${strict:-${ca_checksum:+true}}
+	if is_true "$strict" && is_true "$remote" && [ -z "$ca_checksum" ]; then
+		fail "Strict verification needs the checksum of the hub's CA (--ca-checksum)"
+	fi
+	for value in "$server" "$token" "$node_name" "$address" "$internal_address" "$labels" "$taints" "${CATTLE_ID:-}"; do
+		case $value in *[[:cntrl:]]*) fail "A value holds a line break or another control character" ;; esac
+	done
+	is_true "$remote" || return 0
+	[ -n "$token" ] || fail "The registration token is missing (--token or CATTLE_TOKEN)"
+	is_true "$role_etcd" || is_true "$role_control_plane" || is_true "$role_worker" || is_true "$role_none" ||
+		fail "This machine has no role: give --etcd, --controlplane, --worker, or --no-roles"
+}
+
+# make_work_dir makes the temporary folder beside the binary, so that moving the binary in place is one rename.
+make_work_dir() {
+	made_dirs=
+	if ! make_work_dir_in "$prefix/bin"; then
+		[ -z "${CATTLE_AGENT_BIN_PREFIX:-}" ] || fail "The folder $prefix/bin cannot be written"
+		prefix=/opt/rancher-system-agent
+		make_work_dir_in "$prefix/bin" || fail "Neither /usr/local/bin nor $prefix/bin can be written"
+	fi
+	bin_dir=$prefix/bin
+}
+
+make_work_dir_in() {
+	make_dir 0755 "$1" || return 1
+	work=$(mktemp -d "$1/.system-agent-install.XXXXXX" 2>/dev/null) || return 1
+}
+
+# make_dir MODE DIR makes DIR and remembers it, so that a failed installation can take it away again.
+make_dir() {
+	[ ! -d "$2" ] || return 0
+	make_dir 0755 "$(dirname "$2")" || return 1
+	mkdir "$2" 2>/dev/null && chmod "$1" "$2" || return 1
+	made_dirs="$2 $made_dirs"
+}
+
+work='' interlock='' finished=''
+cleanup() {
+	[ -z "$work" ] || rm -rf "$work"
+	[ -z "$interlock" ] || rm -f "$interlock/restart-pending"
+	# Folders that are not empty stay.
+	[ -n "$finished" ] || for folder in ${made_dirs:-}; do rmdir "$folder" 2>/dev/null || :; done
+}
+
+@include hub.sh
+@include register.sh
+@include files.sh
+# Nothing runs before the whole script has arrived.
+main() {
+	read_environment
+	parse_args "$@"
+	check_machine
+	check_settings
+	trap cleanup EXIT
+	trap 'exit 130' HUP INT TERM
+	make_work_dir
+	connection='' ca_file='' uncertain=''
+	if is_true "$remote"; then
+		verify_ca
+		check_hub
+	fi
+	fetch_agent
+	if is_true "$remote"; then register; fi
+	put_in_place
+	finished=true
+}
+
+main "$@"

@@ -1,0 +1,96 @@
+#!/bin/sh
+# Removes the system-agent that system-agent-install.sh installed: service, binary, configuration, identity and data. What plans
+# have installed on the machine, such as RKE2 or k3s, stays.
+set -eu
+
+SERVICE=rancher-system-agent
+
+usage() {
+	cat <<'USAGE'
+Usage: system-agent-uninstall.sh
+
+Removes the system-agent from this machine. The folders are those of the installation; these variables override them:
+  CATTLE_AGENT_CONFIG_DIR   /etc/rancher/agent
+  CATTLE_AGENT_VAR_DIR      /var/lib/rancher/agent
+  CATTLE_AGENT_BIN_PREFIX   /usr/local
+  CATTLE_AGENT_UNIT_DIR     /etc/systemd/system
+USAGE
+}
+
+info() { printf '[INFO]  %s\n' "$*"; }
+fail() {
+	printf '[ERROR] %s\n' "$*" >&2
+	exit 1
+}
+
+# installed NAME DEFAULT prints what the installation wrote down for NAME.
+installed() {
+	found=
+	[ ! -r "$env_file" ] || found=$(sed -n "s/^$1=\"\\(.*\\)\"\$/\\1/p" "$env_file" | tail -n 1)
+	printf '%s' "${found:-$2}"
+}
+
+# remove_dir DIR removes a folder of the agent's own, and never one near the root.
+remove_dir() {
+	case $1 in
+	*/../* | */.. | *//*) fail "The folder $1 is not removed: the path must be plain" ;;
+	/etc/*/?* | /usr/*/?* | /var/*/?* | /home/*/?*) ;;
+	/etc/* | /usr/* | /var/* | /home/*) fail "The folder $1 is not removed: it is not the agent's own" ;;
+	/*/?*) ;;
+	*) fail "The folder $1 is not removed: it is not two levels deep" ;;
+	esac
+	[ -d "$1" ] || return 0
+	rm -rf -- "$1" || fail "The folder $1 cannot be removed"
+	info "Removed $1"
+}
+
+remove_file() {
+	[ -e "$1" ] || [ -L "$1" ] || return 0
+	rm -f -- "$1" || fail "The file $1 cannot be removed"
+	info "Removed $1"
+}
+
+# say_left names what is still there that the agent may have brought.
+say_left() {
+	for path in /etc/default/$SERVICE /etc/sysconfig/$SERVICE /etc/rancher/rke2 /etc/rancher/k3s /var/lib/rancher/rke2 /var/lib/rancher/k3s; do
+		[ ! -e "$path" ] || info "Left in place: $path"
+	done
+	for script in rke2-uninstall.sh k3s-uninstall.sh k3s-agent-uninstall.sh; do
+		! command -v "$script" >/dev/null 2>&1 || info "Kubernetes is still installed; $script removes it"
+	done
+	info "The machine is still known to the hub until its Machine is deleted there"
+}
+
+main() {
+	case ${1:-} in
+	-h | --help) usage && exit 0 ;;
+	?*) fail "Argument $1 is unexpected; --help shows the use" ;;
+	esac
+	[ "$(id -u)" = 0 ] || fail "This script must be run as root"
+	unit_dir=${CATTLE_AGENT_UNIT_DIR:-/etc/systemd/system}
+	env_file=$unit_dir/$SERVICE.env
+	config_dir=${CATTLE_AGENT_CONFIG_DIR:-$(installed CATTLE_AGENT_CONFIG_DIR /etc/rancher/agent)}
+	var_dir=${CATTLE_AGENT_VAR_DIR:-$(installed CATTLE_AGENT_VAR_DIR /var/lib/rancher/agent)}
+	prefix=${CATTLE_AGENT_BIN_PREFIX:-$(installed CATTLE_AGENT_BIN_PREFIX /usr/local)}
+
+	if command -v systemctl >/dev/null 2>&1; then
+		if [ -e "$unit_dir/$SERVICE.service" ]; then
+			systemctl stop "$SERVICE" </dev/null || fail "The service $SERVICE cannot be stopped"
+			systemctl disable "$SERVICE" >/dev/null 2>&1 </dev/null || :
+		fi
+		systemctl reset-failed "$SERVICE" >/dev/null 2>&1 </dev/null || :
+	fi
+	remove_file "$unit_dir/$SERVICE.service"
+	remove_dir "$var_dir"
+	remove_dir "$config_dir"
+	remove_file "$prefix/bin/rancher-system-agent"
+	remove_file "$prefix/bin/system-agent"
+	remove_file "$prefix/bin/rancher-system-agent-uninstall.sh"
+	remove_file "$prefix/bin/system-agent-uninstall.sh"
+	# Last, since it says where the rest is, should this be interrupted and run again.
+	remove_file "$unit_dir/$SERVICE.env"
+	! command -v systemctl >/dev/null 2>&1 || systemctl daemon-reload </dev/null || :
+	say_left
+}
+
+main "$@"
