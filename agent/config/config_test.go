@@ -1,0 +1,143 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLoad(t *testing.T) {
+	tests := map[string]struct {
+		name, text string
+		mode       os.FileMode
+		want       Config
+		err        string
+	}{
+		"as the install script writes it": {
+			name: "config.yaml",
+			text: "workDirectory: /var/lib/rancher/agent/work\nappliedPlanDirectory: /var/lib/rancher/agent/applied\nremoteEnabled: true\n" +
+				"localEnabled: false\nlocalPlanDirectory: /var/lib/rancher/agent/plans\ninterlockDirectory: /var/lib/rancher/agent/interlock\n" +
+				"preserveWorkDirectory: false\nconnectionInfoFile: /var/lib/rancher/agent/rancher2_connection_info.json\nunknown: 1\n",
+			want: Config{
+				WorkDirectory: "/var/lib/rancher/agent/work", AppliedPlanDirectory: "/var/lib/rancher/agent/applied", RemoteEnabled: true,
+				LocalPlanDirectory: "/var/lib/rancher/agent/plans", InterlockDirectory: "/var/lib/rancher/agent/interlock",
+				ConnectionInfoFile: "/var/lib/rancher/agent/rancher2_connection_info.json", StateDirectory: "/var/lib/rancher/agent/state",
+			},
+		},
+		"json": {
+			name: "config.json",
+			text: `{"remoteEnabled":true,"connectionInfoFile":"/a/b.json","stateDirectory":"/s/t","instructionTimeout":"90s"} trailing`,
+			want: Config{RemoteEnabled: true, ConnectionInfoFile: "/a/b.json", WorkDirectory: DefaultWorkDirectory, StateDirectory: "/s/t",
+				InstructionTimeout: Duration(90 * time.Second)},
+		},
+		"yml": {
+			name: "config.yml", text: "localEnabled: true\nlocalPlanDirectory: /a/plans\nworkDirectory: /a/work/\n",
+			want: Config{LocalEnabled: true, LocalPlanDirectory: "/a/plans", WorkDirectory: "/a/work/", StateDirectory: "/a/state"},
+		},
+		"world-readable":  {name: "c.yaml", mode: 0o644, text: "remoteEnabled: true", err: "has mode 0644 and must have 0600"},
+		"too strict":      {name: "c.yaml", mode: 0o400, text: "remoteEnabled: true", err: "has mode 0400 and must have 0600"},
+		"other ending":    {name: "c.toml", text: "a", err: "the name has none of .json, .yaml and .yml"},
+		"not YAML":        {name: "c.yaml", text: "a: [", err: "decoding "},
+		"nothing enabled": {name: "c.yaml", text: "{}", err: "remoteEnabled, localEnabled: neither is true"},
+		"no connection":   {name: "c.yaml", text: "remoteEnabled: true", err: "connectionInfoFile: is empty, and remoteEnabled is true"},
+		"no plans":        {name: "c.yaml", text: "localEnabled: true", err: "localPlanDirectory: is empty, and localEnabled is true"},
+		"relative":        {name: "c.yaml", text: "workDirectory: work", err: `workDirectory: "work" is not absolute`},
+		"root":            {name: "c.yaml", text: "workDirectory: /usr/", err: `workDirectory: "/usr/" lies too near to the root`},
+		"number as time":  {name: "c.yaml", text: "periodicTimeout: 3", err: `3 is not a duration like "90s"`},
+		"negative time":   {name: "c.yaml", text: "periodicTimeout: -3s", err: `"-3s" is not a duration like "90s"`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Load(write(t, test.name, test.text, test.mode))
+			if !checkError(t, err, test.err) {
+				return
+			}
+			test.want.ImagesDirectory, test.want.AgentRegistriesFile = DefaultImagesDirectory, DefaultRegistriesFile
+			test.want.ImageCredentialProviderConfig = defaultProviderConfig
+			test.want.ImageCredentialProviderBinDirectory = defaultProviderBinaries
+			if test.want.InstructionTimeout == 0 {
+				test.want.InstructionTimeout = Duration(DefaultInstructionTime)
+			}
+			test.want.PeriodicTimeout = Duration(DefaultPeriodicTime)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestLoadConnection(t *testing.T) {
+	tests := map[string]struct {
+		name, text, err string
+	}{
+		"complete":       {name: "rancher2_connection_info.json", text: `{"kubeConfig":"k","namespace":"n","secretName":"s"}`},
+		"while checking": {name: "rancher2_connection_info.json.tmp", text: `{"kubeConfig":"k","namespace":"n","secretName":"s"}`},
+		"an error page":  {name: "c.json", text: `{"message":"401"}`, err: "kubeConfig: is empty\nnamespace: is empty\nsecretName: is empty"},
+		"empty":          {name: "c.json", text: ``, err: "EOF"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := LoadConnection(write(t, test.name, test.text, 0))
+			if checkError(t, err, test.err) {
+				if diff := cmp.Diff(Connection{KubeConfig: "k", Namespace: "n", SecretName: "s"}, got); diff != "" {
+					t.Error(diff)
+				}
+			}
+		})
+	}
+}
+
+func TestLoadRefusesForeignAndIrregularFiles(t *testing.T) {
+	_, err := Load("")
+	checkError(t, err, "no file is named")
+	_, err = Load(filepath.Join(t.TempDir(), "missing.yaml"))
+	checkError(t, err, "no such file")
+	dir := filepath.Join(t.TempDir(), "dir.yaml")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Load(dir)
+	checkError(t, err, "is not a regular file")
+	large := write(t, "large.yaml", strings.Repeat("#", maxFileBytes+1), 0)
+	_, err = Load(large)
+	checkError(t, err, "is larger than")
+	if os.Getuid() == 0 {
+		foreign := write(t, "foreign.yaml", "remoteEnabled: true", 0)
+		if err := os.Chown(foreign, 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Load(foreign)
+		checkError(t, err, "belongs to 1:1 and must belong to 0:0")
+	}
+}
+
+func write(t *testing.T, name, text string, mode os.FileMode) string {
+	t.Helper()
+	if mode == 0 {
+		mode = 0o600
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// checkError fails unless err holds want, and tells whether there is a result to look at.
+func checkError(t *testing.T, err error, want string) bool {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Fatalf("unexpected error: %v", err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Fatalf("got error %v, want %q", err, want)
+	}
+	return want == ""
+}
