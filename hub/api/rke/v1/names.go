@@ -141,6 +141,37 @@ const (
 	RKEBootstrapCleanupPreTerminateOwner = "rke-bootstrap-controller"
 )
 
+// Names that tie management Clusters, which have no namespace, to the Clusters they were made for. They are labels of the management
+// Cluster, of its namespace and of the ClusterRegistrationToken in it.
+const (
+	OwnerClusterNamespaceLabel = "provisioning.cattle.io/cluster-namespace"
+	OwnerClusterNameLabel      = "provisioning.cattle.io/cluster-name"
+)
+
+// The machine request: a Secret of MachineRequestSecretType by which the gateway asks that a machine be made known.
+const (
+	// MachineRequestDataKey is the key with the headers of the machine's request: a JSON object of string arrays, keys in lower case and
+	// without "x-cattle-".
+	MachineRequestDataKey = "data"
+	// MachineRequestErrorAnnotation, on a machine request, says in words for the machine's owner why it was refused.
+	MachineRequestErrorAnnotation = "rke.cattle.io/machine-request-error"
+	// MachineRequestPrefix begins the name of a machine request, and of the machine, in front of the first 12 digits of the SHA-256 of the
+	// machine's ID.
+	MachineRequestPrefix = "custom-"
+	// Keys of the JSON object. The gateway puts the hex SHA-256 of the machine's secret in, never the secret itself.
+	HeaderID                = "id"
+	HeaderRoleEtcd          = "role-etcd"
+	HeaderRoleControlPlane  = "role-control-plane"
+	HeaderRoleWorker        = "role-worker"
+	HeaderNodeName          = "node-name"
+	HeaderAddress           = "address"
+	HeaderInternalAddress   = "internal-address"
+	HeaderDetectedAddress   = "detected-address"
+	HeaderLabels            = "labels"
+	HeaderTaints            = "taints"
+	HeaderMachineSecretHash = "machine-secret-hash"
+)
+
 // Types of the Secrets that the hub makes.
 const (
 	MachinePlanSecretType    = "rke.cattle.io/machine-plan"

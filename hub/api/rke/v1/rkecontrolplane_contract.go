@@ -24,6 +24,9 @@ type RKEControlPlaneContractSpec struct {
 	// Rollout is how Machines are changed.
 	// +optional
 	Rollout RKEControlPlaneRollout `json:"rollout,omitempty,omitzero"`
+	// ControlPlaneEndpoint is where the cluster's API is reached, where the infrastructure does not say; the hub fills it in.
+	// +optional
+	ControlPlaneEndpoint APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 }
 
 // RKEControlPlaneMachineTemplate is what control-plane Machines are made from.
