@@ -121,6 +121,9 @@ func (d *downloads) attempt(ctx context.Context, from *url.URL, name string) (Fi
 	}
 	body := d.progress.Reader(&kick{resp.Body, watchdog}, "downloading "+name, resp.ContentLength)
 	size, err := io.Copy(out, body)
+	if err == nil {
+		err = ctx.Err() // a server may end its answer in order because we have hung up
+	}
 	err = errors.Join(cause(ctx, err), out.Close())
 	if err != nil {
 		return File{}, errors.Join(err, os.Remove(out.Name()))

@@ -88,6 +88,10 @@ func (t *target) parse(flag, wanted string) error {
 		return fmt.Errorf("%s: %s names a digest, but the digest comes out of the build", flag, wanted)
 	}
 	ref, err := name.ParseReference(wanted, opts...)
+	if err == nil && !strings.HasSuffix(wanted, ":"+ref.Identifier()) {
+		// A default tag would not show in the reference's text, which is what a tarball holds.
+		ref, err = name.ParseReference(wanted+":"+t.tag, opts...)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
