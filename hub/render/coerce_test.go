@@ -1,0 +1,77 @@
+package render
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/hub/release"
+)
+
+func TestCoerce(t *testing.T) {
+	tests := map[string]struct {
+		t       release.ArgType
+		value   any
+		want    any
+		wantErr string
+	}{
+		"bool":                  {release.Bool, true, true, ""},
+		"bool as text":          {release.Bool, "False", false, ""},
+		"bool as number":        {release.Bool, int64(1), nil, "is a number; it takes true or false"},
+		"int":                   {release.Int, int64(7), int64(7), ""},
+		"int as float":          {release.Int, float64(7), int64(7), ""},
+		"int as text":           {release.Int, " 7 ", int64(7), ""},
+		"int as json number":    {release.Int, json.Number("7"), int64(7), ""},
+		"int as Go int":         {release.Int, 7, int64(7), ""},
+		"fraction":              {release.Int, 7.5, nil, "is a number; it takes a whole number"},
+		"huge float":            {release.Int, 1e300, nil, "is a number; it takes a whole number"},
+		"int as bool":           {release.Int, true, nil, "is a boolean; it takes a whole number"},
+		"text":                  {release.String, "x", "x", ""},
+		"text as number":        {release.String, 1.5, "1.5", ""},
+		"text as list":          {release.String, []any{"x"}, nil, "is a list; it takes a text"},
+		"list":                  {release.List, []any{"a", int64(1), true}, []string{"a", "1", "true"}, ""},
+		"list of Go texts":      {release.List, []string{"a"}, []string{"a"}, ""},
+		"list as text":          {release.List, "a,b", "a,b", ""},
+		"list with nothing in":  {release.List, []any{}, []string{}, ""},
+		"list with a map in it": {release.List, []any{map[string]any{}}, nil, "has a map at place 0; it takes a list of texts"},
+		"list as map":           {release.List, map[string]any{}, nil, "is a map; it takes a list of texts"},
+		"odd Go type":           {release.List, struct{}{}, nil, "is a struct {}; it takes a list of texts"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := coerce(tc.t, tc.value)
+			var text string
+			if err != nil {
+				text = err.Error()
+			}
+			if diff := cmp.Diff(tc.wantErr, text); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Whatever a cluster's author writes, a render ends, gives valid plans or an error, and gives the same twice.
+func FuzzPlan(f *testing.F) {
+	f.Add(`{"kubelet-arg": "a=b"}`, `{"traefik": {"a": 1}}`, "- a: b")
+	f.Add(`{"cni": ["calico"], "service-cidr": "::/0", "tls-san": null}`, `{"x": null}`, "")
+	f.Fuzz(func(t *testing.T, global, charts, manifest string) {
+		in := Inputs{Cluster: cluster(t, "v1.36.3+rke2r1"), Machine: node("a", "ecwi")}
+		if json.Unmarshal([]byte(global), &in.Cluster.Spec.MachineGlobalConfig) != nil || json.Unmarshal([]byte(charts), &in.Cluster.Spec.ChartValues) != nil {
+			return
+		}
+		in.Cluster.Spec.AdditionalManifest = manifest
+		plan, problems := Plan(in)
+		if (plan.Error == "") != (problems.Err() == nil) {
+			t.Errorf("error %q, problems %v", plan.Error, problems)
+		}
+		again, _ := Plan(in)
+		if encoded(t, plan) != encoded(t, again) {
+			t.Error("two renders of one input differ")
+		}
+	})
+}

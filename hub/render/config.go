@@ -1,0 +1,180 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/release"
+	"github.com/drover-dev/drover/plans"
+)
+
+// addConfig adds the distribution's configuration file and the files that it refers to.
+func (b *builder) addConfig() {
+	b.addEtcdArgs()
+	b.addRoleArgs()
+	b.addComponentArgs()
+	b.addTokens()
+	b.addAddresses()
+	b.addNodeArgs()
+	b.addParamFiles()
+	b.addSelectorFiles()
+	b.args.prune()
+
+	content, err := encode(b.args)
+	if err != nil {
+		b.problems.fail("spec.rkeConfig", "cannot be written as configuration: %s", err)
+		return
+	}
+	// Where a machine joins may change without its workloads having to leave.
+	drain := maps.Clone(b.args)
+	delete(drain, "server")
+	delete(drain, "cluster-init")
+	drainContent, err := encode(drain)
+	if err != nil {
+		b.problems.fail("spec.rkeConfig", "cannot be written as configuration: %s", err)
+		return
+	}
+	b.addDraining(plans.File{Path: b.Cluster.names().ConfigDir + "/config.yaml.d/50-rancher.yaml"}, content, drainContent)
+}
+
+// encode writes JSON with sorted keys, which is YAML too.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+func (b *builder) addEtcdArgs() {
+	etcd := b.Cluster.Spec.ETCD
+	if !b.Machine.Etcd || etcd == nil {
+		return
+	}
+	if etcd.DisableSnapshots {
+		b.args["etcd-disable-snapshots"] = true
+	}
+	if etcd.SnapshotRetention > 0 {
+		b.args["etcd-snapshot-retention"] = int64(etcd.SnapshotRetention)
+	}
+	if etcd.SnapshotScheduleCron != "" {
+		b.args["etcd-snapshot-schedule-cron"] = etcd.SnapshotScheduleCron
+	}
+	if etcd.S3 != nil {
+		b.problems.warn("spec.rkeConfig.etcd.s3", "is not supported yet; snapshots stay on the machine")
+	}
+}
+
+// addRoleArgs says how the machine takes part in the cluster.
+func (b *builder) addRoleArgs() {
+	m := b.Machine
+	switch {
+	case !m.Init:
+		b.args["server"] = b.JoinURL
+	case b.Cluster.Release.Runtime == release.K3s:
+		b.args["cluster-init"] = true
+	}
+	if m.onlyEtcd() {
+		for _, key := range []string{"disable-apiserver", "disable-controller-manager", "disable-scheduler"} {
+			b.args[key] = true
+		}
+	}
+	if m.ControlPlane && !m.Etcd {
+		b.args["disable-etcd"] = true
+	}
+	if registry := b.systemRegistry(); registry != "" && m.server() {
+		b.args["system-default-registry"] = registry
+	}
+	if m.NodeName != "" {
+		b.args["node-name"] = m.NodeName
+	}
+}
+
+// systemRegistry is the registry of the system's images: the cluster's own choice, then the hub's.
+func (b *builder) systemRegistry() string {
+	if r := b.args.text("system-default-registry"); r != "" {
+		return r
+	}
+	return b.Cluster.Settings.SystemDefaultRegistry
+}
+
+// component is a part of the control plane that serves its health on a port of its own with a certificate of its own.
+type component struct {
+	name, arg, mount string
+	port             int
+}
+
+var components = []component{
+	{"kube-controller-manager", "kube-controller-manager-arg", "kube-controller-manager-extra-mount", 10257},
+	{"kube-scheduler", "kube-scheduler-arg", "kube-scheduler-extra-mount", 10259},
+}
+
+func (b *builder) certDir(c component) string {
+	return b.dataDir + "/server/tls/" + c.name
+}
+
+// addComponentArgs makes controller manager and scheduler keep their serving certificates where probes find them.
+func (b *builder) addComponentArgs() {
+	if !b.Machine.ControlPlane {
+		return
+	}
+	for _, c := range components {
+		_, ownFile := b.args.option(c.arg, "tls-cert-file")
+		_, ownDir := b.args.option(c.arg, "cert-dir")
+		if !ownFile && !ownDir {
+			b.args.extend(c.arg, "cert-dir="+b.certDir(c))
+			if b.Cluster.Release.Runtime == release.RKE2 {
+				b.args.extend(c.mount, b.certDir(c)+":"+b.certDir(c))
+			}
+		}
+		if _, own := b.args.option(c.arg, "secure-port"); !own {
+			b.args.extend(c.arg, fmt.Sprintf("secure-port=%d", c.port))
+		}
+	}
+}
+
+func (b *builder) addTokens() {
+	t := b.Cluster.Tokens
+	if t.Server == "" {
+		return
+	}
+	if !b.Machine.server() {
+		b.args["token"] = t.Agent
+		return
+	}
+	b.args["token"] = t.Server
+	b.args["agent-token"] = t.Agent
+}
+
+// addNodeArgs adds the Node's labels and taints. The label with the Machine's UID is how the hub finds the Node again.
+func (b *builder) addNodeArgs() {
+	m := b.Machine
+	var labels []string
+	for _, key := range slices.Sorted(maps.Keys(m.NodeLabels)) {
+		labels = append(labels, key+"="+m.NodeLabels[key])
+	}
+	labels = append(labels, rkev1.MachineUIDLabel+"="+m.UID)
+	b.args.extend("node-label", labels...)
+
+	var taints []string
+	for _, t := range m.NodeTaints {
+		taints = append(taints, t.ToString())
+	}
+	if !m.Worker {
+		if m.Etcd && !(b.Cluster.Release.Runtime == release.K3s && m.ControlPlane) {
+			taints = append(taints, "node-role.kubernetes.io/etcd:NoExecute")
+		}
+		if m.ControlPlane {
+			taints = append(taints, "node-role.kubernetes.io/control-plane:NoSchedule")
+		}
+	}
+	slices.Sort(taints)
+	b.args.extend("node-taint", slices.Compact(taints)...)
+}

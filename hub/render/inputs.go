@@ -1,0 +1,93 @@
+// Package render turns what is wanted of a cluster and what is known of one of its machines into that machine's plan. It is pure: it
+// has no client, no clock and no randomness, so that the same inputs always give the same bytes. It decides what a plan says; when a
+// plan is delivered is decided in hub/rollout.
+package render
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/release"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+// Inputs is everything that one plan is made of.
+type Inputs struct {
+	Cluster Cluster
+	Machine Machine
+	// JoinURL is where the machine joins the cluster; empty for the init node.
+	JoinURL string
+}
+
+// Cluster is what all plans of a cluster share.
+type Cluster struct {
+	Namespace, Name string
+	// ManagementName is the name of the management Cluster, c-m-….
+	ManagementName string
+	Spec           rkev1.RKEControlPlaneSpec
+	Release        release.Release
+	Settings       settings.Settings
+	// ConfigGeneration grows with each restore, so that every machine restarts after one.
+	ConfigGeneration int64
+	// Endpoint is the host of the control plane's endpoint; empty without one.
+	Endpoint string
+	Tokens   Tokens
+	CA       CA
+	Objects  Objects
+}
+
+// Tokens are the secrets that machines join with.
+type Tokens struct {
+	// Server lets a machine join as a server, Agent only as an agent.
+	Server, Agent string
+}
+
+// CA holds the cluster's certificate authorities. Either is empty where the cluster made its own.
+type CA struct {
+	// Server signs the serving certificate of the Kubernetes API, Client the certificates of its clients.
+	Server, Client KeyPair
+}
+
+// KeyPair is a certificate and its key in PEM.
+type KeyPair struct {
+	Cert, Key []byte
+}
+
+// Empty tells whether there is no key pair.
+func (p KeyPair) Empty() bool {
+	return len(p.Cert) == 0 && len(p.Key) == 0
+}
+
+// Machine is what is known of a machine.
+type Machine struct {
+	Name string
+	// UID is the UID of the CAPI Machine; the Node carries it as a label and is found by it.
+	UID string
+	// Labels are those of the CAPI Machine, which selectors of the cluster match.
+	Labels map[string]string
+	// OS is "linux" or "windows"; empty means linux.
+	OS string
+
+	Etcd, ControlPlane, Worker bool
+	// Init is set on the one machine that starts the cluster and that the others join first.
+	Init bool
+
+	// NodeName is the name the Node shall have; empty leaves it to the machine.
+	NodeName string
+	// Addresses are the machine's external addresses and InternalAddresses its internal ones, as its owner gave them.
+	Addresses, InternalAddresses []string
+	// DetectedAddress is the address from which the machine reached the hub.
+	DetectedAddress string
+	// NodeLabels and NodeTaints are for the Node, when it registers.
+	NodeLabels map[string]string
+	NodeTaints []corev1.Taint
+}
+
+// server tells whether the machine runs the server part of the distribution.
+func (m Machine) server() bool { return m.Etcd || m.ControlPlane }
+
+// onlyEtcd tells whether the machine runs etcd but no control plane.
+func (m Machine) onlyEtcd() bool { return m.Etcd && !m.ControlPlane }
+
+// names of the runtime of the cluster.
+func (c Cluster) names() release.Names { return release.NamesOf(c.Release.Runtime) }

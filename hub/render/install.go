@@ -1,0 +1,72 @@
+package render
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"strconv"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+// InstallInstruction is the name of the instruction that installs the distribution and starts or restarts it.
+const InstallInstruction = "install"
+
+// addInstall adds the installer image's run. The image's run.sh keeps the last RESTART_STAMP on the machine and restarts the service
+// when it is given another; DRAIN_HASH changes only with what workloads would notice.
+func (b *builder) addInstall() {
+	settings := b.Cluster.Settings
+	settings.SystemDefaultRegistry = b.systemRegistry()
+	names := b.Cluster.names()
+	image := settings.InstallerImage(names.Runtime, b.Cluster.Release.Version)
+
+	env := []string{
+		"RESTART_STAMP=" + b.stamp(image, func(f file) string { return f.Content }),
+		"DRAIN_HASH=" + b.stamp(image, func(f file) string {
+			if f.drain == nil {
+				return f.Content
+			}
+			return base64.StdEncoding.EncodeToString(f.drain)
+		}),
+	}
+	for i, v := range b.Cluster.Spec.AgentEnvVars {
+		if v.Name == "" {
+			b.problems.fail(fmt.Sprintf("spec.agentEnvVars[%d].name", i), "is empty")
+			continue
+		}
+		if v.Value != "" {
+			env = append(env, v.Name+"="+v.Value)
+		}
+	}
+	if b.dataDir != names.DataDir {
+		env = append(env, names.EnvPrefix+"_DATA_DIR="+b.dataDir)
+	}
+	if !b.Machine.server() {
+		env = append(env, "INSTALL_"+names.EnvPrefix+"_EXEC=agent")
+	}
+	b.plan.Instructions = append(b.plan.Instructions, plans.Instruction{CommonInstruction: plans.CommonInstruction{
+		Name: InstallInstruction, Image: image, Command: "sh", Args: []string{"-c", "run.sh"}, Env: env,
+	}})
+}
+
+// stamp hashes what asks for a restart when it changes: the image, every file that is not dynamic, and the two counters by which a
+// user or a restore asks for one outright. Each part is preceded by its length, so that no two inputs run together.
+func (b *builder) stamp(image string, content func(file) string) string {
+	h := sha256.New()
+	part(h, strconv.Itoa(b.Cluster.Spec.ProvisionGeneration))
+	part(h, image)
+	for _, f := range b.files {
+		if !f.Dynamic {
+			part(h, f.Path)
+			part(h, content(f))
+		}
+	}
+	part(h, strconv.FormatInt(b.Cluster.ConfigGeneration, 10))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func part(h hash.Hash, s string) {
+	fmt.Fprintf(h, "%d:%s", len(s), s)
+}

@@ -1,0 +1,66 @@
+package render
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Problem is something in the cluster's specification that cannot be carried out as it is written.
+type Problem struct {
+	// Field is the path in the provisioning Cluster, as its author wrote it.
+	Field string
+	// Message completes the sentence that the field starts.
+	Message string
+	// Fatal problems keep the plan from being delivered; others were left out of the plan.
+	Fatal bool
+}
+
+// String is "field: message".
+func (p Problem) String() string { return p.Field + ": " + p.Message }
+
+// Problems are sorted by field and free of duplicates.
+type Problems []Problem
+
+// Err joins the fatal problems; nil when there is none.
+func (p Problems) Err() error {
+	var errs []error
+	for _, problem := range p {
+		if problem.Fatal {
+			errs = append(errs, errors.New(problem.String()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Warnings are the problems that are not fatal.
+func (p Problems) Warnings() []string {
+	var out []string
+	for _, problem := range p {
+		if !problem.Fatal {
+			out = append(out, problem.String())
+		}
+	}
+	return out
+}
+
+// Merge adds the problems of another plan.
+func (p Problems) Merge(other Problems) Problems {
+	return slices.Concat(p, other).sorted()
+}
+
+func (p Problems) sorted() Problems {
+	slices.SortFunc(p, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(p)
+}
+
+func (p *Problems) warn(field, format string, args ...any) {
+	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (p *Problems) fail(field, format string, args ...any) {
+	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...), Fatal: true})
+}

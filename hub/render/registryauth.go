@@ -1,0 +1,83 @@
+package render
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// registryAuth reads the credentials for a registry from the Secret that a cluster names.
+func (b *builder) registryAuth(field, host, name string) *registryAuth {
+	field += ".authConfigSecretName"
+	secret, ok := b.secret(field, name)
+	if !ok {
+		return nil
+	}
+	var auth registryAuth
+	switch secret.Type {
+	case rkev1.AuthConfigSecretType:
+		text := func(key string) string { return string(secret.Data[key]) }
+		auth = registryAuth{
+			Username: text("username"), Password: text("password"), Auth: text("auth"),
+			IdentityToken: cmp.Or(text("identityToken"), text("identity_token")),
+		}
+	case "kubernetes.io/basic-auth":
+		auth = registryAuth{Username: string(secret.Data["username"]), Password: string(secret.Data["password"])}
+	case "kubernetes.io/dockerconfigjson":
+		if auth, ok = dockerAuth(secret.Data[".dockerconfigjson"], host); !ok {
+			b.problems.fail(field, "Secret %q holds no credentials for %s", name, host)
+			return nil
+		}
+	default:
+		b.problems.fail(field, "Secret %q has type %q; it takes %s, kubernetes.io/basic-auth or kubernetes.io/dockerconfigjson",
+			name, secret.Type, rkev1.AuthConfigSecretType)
+		return nil
+	}
+	if auth == (registryAuth{}) {
+		b.problems.fail(field, "Secret %q holds no credentials", name)
+		return nil
+	}
+	return &auth
+}
+
+// dockerAuth finds a host's credentials in Docker's configuration file, whose keys may be URLs.
+func dockerAuth(raw []byte, host string) (registryAuth, bool) {
+	var config struct {
+		Auths map[string]struct {
+			Username      string `json:"username"`
+			Password      string `json:"password"`
+			Auth          string `json:"auth"`
+			IdentityToken string `json:"identitytoken"`
+		} `json:"auths"`
+	}
+	if err := json.Unmarshal(raw, &config); err != nil {
+		return registryAuth{}, false
+	}
+	for key, a := range config.Auths {
+		if key == host {
+			return registryAuth(a), true
+		}
+	}
+	// Keys that mean the same host may differ; the first in order wins, so that the result does not depend on a map's order.
+	var best string
+	for key := range config.Auths {
+		if registryHost(key) == registryHost(host) && (best == "" || key < best) {
+			best = key
+		}
+	}
+	a, ok := config.Auths[best]
+	return registryAuth(a), ok
+}
+
+// registryHost strips scheme and path, and maps the names of Docker Hub to one.
+func registryHost(key string) string {
+	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
+	key, _, _ = strings.Cut(key, "/")
+	switch key {
+	case "index.docker.io", "registry-1.docker.io":
+		return "docker.io"
+	}
+	return key
+}

@@ -1,0 +1,72 @@
+package render
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/plans"
+)
+
+// addSelectorFiles adds the files that the cluster takes from Secrets and ConfigMaps. Each of those must name the cluster in its
+// authorization annotation: else whoever may edit a cluster could read any Secret of the namespace on a machine.
+func (b *builder) addSelectorFiles() {
+	for i, files := range b.Cluster.Spec.MachineSelectorFiles {
+		field := fmt.Sprintf("spec.rkeConfig.machineSelectorFiles[%d]", i)
+		if !b.selects(field, files.MachineLabelSelector) {
+			continue
+		}
+		for j, source := range files.FileSources {
+			at := fmt.Sprintf("%s.fileSources[%d]", field, j)
+			secret, configMap := named(source.Secret), named(source.ConfigMap)
+			if secret == nil && configMap == nil {
+				b.problems.fail(at, "names neither a Secret nor a ConfigMap")
+			}
+			if secret != nil {
+				b.addSource(at+".secret", KindSecret, *secret)
+			}
+			if configMap != nil {
+				b.addSource(at+".configMap", KindConfigMap, *configMap)
+			}
+		}
+	}
+}
+
+// named returns nil for a source that names no object.
+func named(source *rkev1.K8sObjectFileSource) *rkev1.K8sObjectFileSource {
+	if source == nil || source.Name == "" {
+		return nil
+	}
+	return source
+}
+
+func (b *builder) addSource(field, kind string, source rkev1.K8sObjectFileSource) {
+	object, ok := b.Cluster.Objects[Reference{Kind: kind, Name: source.Name}]
+	switch {
+	case !ok:
+		b.problems.fail(field+".name", "%s %q does not exist in namespace %s", kind, source.Name, b.Cluster.Namespace)
+		return
+	case !object.authorizes(b.Cluster.Name):
+		b.problems.fail(field+".name", "%s %q is not authorized for this cluster; add %q to its annotation %s",
+			kind, source.Name, b.Cluster.Name, rkev1.AuthorizedObjectAnnotation)
+		return
+	}
+	for k, item := range source.Items {
+		at := fmt.Sprintf("%s.items[%d]", field, k)
+		content, ok := object.Data[item.Key]
+		if !ok {
+			b.problems.fail(at+".key", "%s %q has no key %q", kind, source.Name, item.Key)
+			continue
+		}
+		if sum := sha256.Sum256(content); item.Hash != "" && item.Hash != base64.StdEncoding.EncodeToString(sum[:]) {
+			b.problems.fail(at+".hash", "does not match the content of key %q", item.Key)
+			continue
+		}
+		permissions := item.Permissions
+		if permissions == "" {
+			permissions = source.DefaultPermissions
+		}
+		b.add(plans.File{Path: item.Path, Permissions: string(permissions), Dynamic: item.Dynamic}, content)
+	}
+}
