@@ -50,6 +50,8 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	if err != nil {
 		return nil, fmt.Errorf("configuring API server: %w", err)
 	}
+	// The sample counts on three servers, and then lets five seconds pass before it calls a new kind established.
+	config.APIExtensions.ExtraConfig.MasterCount = 1
 	completedConfig, err := config.Complete()
 	if err != nil {
 		return nil, fmt.Errorf("configuring API server: %w", err)

@@ -3,9 +3,6 @@ package embedded
 import (
 	"context"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -16,6 +13,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/drover-dev/drover/hub/pki"
 )
 
 // certificates are all the keys of the embedded API server. The files are read again by the API server and by clients when they change,
@@ -23,13 +23,19 @@ import (
 type certificates struct {
 	dir string
 
-	serverCA *keyPair // signs the serving certificate; what clients trust
-	clientCA *keyPair // signs client certificates; what the API server trusts
-	serving  *keyPair
-	admin    *keyPair
+	serverCA *filePair // signs the serving certificate; what clients trust
+	clientCA *filePair // signs client certificates; what the API server trusts
+	serving  *filePair
+	admin    *filePair
 
 	serviceAccountKeyFile string
 	serviceAccountKey     crypto.Signer
+}
+
+// filePair is a certificate with its key and the files they live in.
+type filePair struct {
+	*pki.Pair
+	certFile, keyFile string
 }
 
 // ensureCertificates reads or makes everything below dir and renews what ends soon.
@@ -39,50 +45,96 @@ func ensureCertificates(dir string, now time.Time) (*certificates, error) {
 	}
 	c := &certificates{dir: dir, serviceAccountKeyFile: filepath.Join(dir, "service-account.key")}
 	var err error
-	pair := func(name string, req request, signer *keyPair) *keyPair {
+	pair := func(name string, req pki.Request, signer *filePair) *filePair {
 		if err != nil {
 			return nil
 		}
-		var made *keyPair
-		made, err = ensure(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"), req, signer, now)
+		var made *filePair
+		if made, err = ensurePair(filepath.Join(dir, name), req, signer, now); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
 		return made
 	}
-	c.serverCA = pair("server-ca", request{commonName: "drover-hub-server-ca", isCA: true, lifetime: caLifetime}, nil)
-	c.clientCA = pair("client-ca", request{commonName: "drover-hub-client-ca", isCA: true, lifetime: caLifetime}, nil)
-	c.serving = pair("server", request{
-		commonName: "drover-hub-apiserver",
-		usage:      x509.ExtKeyUsageServerAuth,
-		dnsNames:   []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-		ips:        []net.IP{net.IPv4(127, 0, 0, 1).To4(), net.IPv6loopback},
-		lifetime:   leafLifetime,
+	c.serverCA = pair("server-ca", pki.Request{CommonName: "drover-hub-server-ca", IsCA: true, Lifetime: pki.CALifetime}, nil)
+	c.clientCA = pair("client-ca", pki.Request{CommonName: "drover-hub-client-ca", IsCA: true, Lifetime: pki.CALifetime}, nil)
+	c.serving = pair("server", pki.Request{
+		CommonName: "drover-hub-apiserver",
+		Usage:      x509.ExtKeyUsageServerAuth,
+		DNSNames:   []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		IPs:        []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		Lifetime:   pki.LeafLifetime,
 	}, c.serverCA)
-	c.admin = pair("admin", request{
-		commonName:   "drover-hub-admin",
-		organization: []string{"system:masters"},
-		usage:        x509.ExtKeyUsageClientAuth,
-		lifetime:     leafLifetime,
+	c.admin = pair("admin", pki.Request{
+		CommonName:   "drover-hub-admin",
+		Organization: []string{"system:masters"},
+		Usage:        x509.ExtKeyUsageClientAuth,
+		Lifetime:     pki.LeafLifetime,
 	}, c.clientCA)
 	if err != nil {
 		return nil, err
 	}
 	c.serviceAccountKey, err = ensureKey(c.serviceAccountKeyFile)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("service account key: %w", err)
 	}
 	return c, nil
 }
 
+// ensurePair reads the pair from <base>.crt and <base>.key and replaces it where it is missing, damaged, close to its end, signed by
+// another authority or not made for this request.
+func ensurePair(base string, req pki.Request, signer *filePair, now time.Time) (*filePair, error) {
+	p := &filePair{certFile: base + ".crt", keyFile: base + ".key"}
+	var signedBy *pki.Pair
+	if signer != nil {
+		signedBy = signer.Pair
+	}
+	certPEM, certErr := os.ReadFile(p.certFile)
+	keyPEM, keyErr := os.ReadFile(p.keyFile)
+	if err := errors.Join(ignoreMissing(certErr), ignoreMissing(keyErr)); err != nil {
+		return nil, fmt.Errorf("reading: %w", err)
+	}
+	if pair, err := pki.Parse(certPEM, keyPEM); err == nil && pair.Serves(req, signedBy, now) {
+		p.Pair = pair
+		return p, nil
+	}
+	pair, err := pki.Issue(req, signedBy, now)
+	if err != nil {
+		return nil, err
+	}
+	p.Pair = pair
+	// After a crash between the two writes the pair does not belong together and is made anew.
+	return p, errors.Join(writeKey(p.keyFile, pair.Key), writeFile(p.certFile, pair.CertPEM(), 0o600))
+}
+
 // ensureKey never replaces a key that exists: every service account token in the database is signed with it.
 func ensureKey(path string) (crypto.Signer, error) {
-	key, err := readKey(path)
-	if err == nil || !errors.Is(err, os.ErrNotExist) {
-		return key, err
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		return pki.ParseKey(raw)
 	}
-	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("reading: %w", err)
+	}
+	key, err := pki.NewKey()
 	if err != nil {
-		return nil, fmt.Errorf("generating service account key: %w", err)
+		return nil, err
 	}
-	return made, writeKey(path, made)
+	return key, writeKey(path, key)
+}
+
+func writeKey(path string, key crypto.Signer) error {
+	raw, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return fmt.Errorf("encoding key: %w", err)
+	}
+	return writeFile(path, raw, 0o600)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // adminConfig names files rather than their content, since client-go reads those again after a renewal.

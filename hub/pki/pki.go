@@ -1,0 +1,162 @@
+// Package pki makes and judges the hub's own X.509 certificates. It works on values only: where they are kept is its callers' business.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/util/keyutil"
+)
+
+const (
+	// CALifetime and LeafLifetime are the lifetimes that the hub's own authorities and certificates have.
+	CALifetime   = 10 * 365 * 24 * time.Hour
+	LeafLifetime = 365 * 24 * time.Hour
+	// clockSkew is how far in the past a certificate begins, for a machine whose clock is set back a little after boot.
+	clockSkew = time.Hour
+)
+
+// Pair is a certificate and its private key.
+type Pair struct {
+	Cert *x509.Certificate
+	Key  crypto.Signer
+}
+
+// Request says what a certificate is for.
+type Request struct {
+	CommonName   string
+	Organization []string
+	IsCA         bool
+	Usage        x509.ExtKeyUsage // of a certificate that is no authority
+	DNSNames     []string
+	IPs          []net.IP
+	Lifetime     time.Duration
+}
+
+// Issue makes a new key and a certificate for it, signed by signer or, where that is nil, by itself. No certificate outlives its signer.
+func Issue(req Request, signer *Pair, now time.Time) (*Pair, error) {
+	key, err := NewKey()
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("choosing serial number: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: req.CommonName, Organization: req.Organization},
+		NotBefore:             now.Add(-clockSkew),
+		NotAfter:              now.Add(req.Lifetime),
+		DNSNames:              req.DNSNames,
+		IPAddresses:           req.IPs,
+		BasicConstraintsValid: true,
+		IsCA:                  req.IsCA,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+	}
+	if req.IsCA {
+		template.KeyUsage |= x509.KeyUsageCertSign
+	} else {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{req.Usage}
+	}
+	parent, parentKey := template, key
+	if signer != nil {
+		parent, parentKey = signer.Cert, signer.Key
+		if template.NotAfter.After(parent.NotAfter) {
+			template.NotAfter = parent.NotAfter
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
+	if err != nil {
+		return nil, fmt.Errorf("signing certificate %s: %w", req.CommonName, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("parsing certificate %s: %w", req.CommonName, err)
+	}
+	return &Pair{Cert: cert, Key: key}, nil
+}
+
+// NewKey makes an ECDSA key on the curve P-256.
+func NewKey() (crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generating key: %w", err)
+	}
+	return key, nil
+}
+
+// Serves reports whether the pair can go on serving the request: it was made for it, by this signer (nil: any), and has a third of its
+// lifetime left.
+func (p *Pair) Serves(req Request, signer *Pair, now time.Time) bool {
+	if now.Before(p.Cert.NotBefore) || now.Add(req.Lifetime/3).After(p.Cert.NotAfter) {
+		return false
+	}
+	if signer != nil && p.Cert.CheckSignatureFrom(signer.Cert) != nil {
+		return false
+	}
+	return p.Cert.Subject.CommonName == req.CommonName &&
+		p.Cert.IsCA == req.IsCA &&
+		slices.Equal(p.Cert.Subject.Organization, req.Organization) &&
+		slices.Equal(p.Cert.DNSNames, req.DNSNames) &&
+		slices.EqualFunc(p.Cert.IPAddresses, req.IPs, net.IP.Equal)
+}
+
+// CertPEM is the certificate as PEM.
+func (p *Pair) CertPEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Cert.Raw})
+}
+
+// KeyPEM is the private key as PEM.
+func (p *Pair) KeyPEM() ([]byte, error) {
+	raw, err := keyutil.MarshalPrivateKeyToPEM(p.Key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding key: %w", err)
+	}
+	return raw, nil
+}
+
+// Parse reads a pair and refuses one that does not belong together.
+func Parse(certPEM, keyPEM []byte) (*Pair, error) {
+	block, _ := pem.Decode(certPEM)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, errors.New("no PEM block with a certificate")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parsing certificate: %w", err)
+	}
+	key, err := ParseKey(keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	public, ok := key.Public().(interface{ Equal(x crypto.PublicKey) bool })
+	if !ok || !public.Equal(cert.PublicKey) {
+		return nil, errors.New("certificate and key do not belong together")
+	}
+	return &Pair{Cert: cert, Key: key}, nil
+}
+
+// ParseKey reads a private key.
+func ParseKey(keyPEM []byte) (crypto.Signer, error) {
+	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("parsing key: %w", err)
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("parsing key: %T cannot sign", parsed)
+	}
+	return key, nil
+}
