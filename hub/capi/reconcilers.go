@@ -1,0 +1,135 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
+	"sigs.k8s.io/cluster-api/core/reconcilers/cluster"
+	"sigs.k8s.io/cluster-api/core/reconcilers/clusterresourceset"
+	"sigs.k8s.io/cluster-api/core/reconcilers/clusterresourcesetbinding"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinepool"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	"sigs.k8s.io/cluster-api/feature"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Grace periods after which what is known of a workload cluster counts as stale; upstream's defaults.
+const (
+	connectionGracePeriod = 50 * time.Second
+	conditionsGracePeriod = 5 * time.Minute
+)
+
+// setupReconcilers adds what upstream's manager runs with its default feature gates. The kinds behind alpha gates (ClusterClass and
+// topologies, runtime extensions) have definitions and webhooks, but no controller yet.
+func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.ClusterCache) error {
+	c, reader := mgr.GetClient(), mgr.GetAPIReader()
+	secretMetadata, err := secretMetadataCache(mgr)
+	if err != nil {
+		return err
+	}
+	steps := []struct {
+		name  string
+		setup func() error
+	}{
+		{"CRDMigrator", func() error {
+			return (&crdmigrator.CRDMigrator{Client: c, APIReader: reader, Config: migrated()}).SetupWithManager(ctx, mgr, concurrency(1))
+		}},
+		{"Cluster", func() error {
+			return (&cluster.Reconciler{
+				Client: c, APIReader: reader, ClusterCache: cache, RemoteConnectionGracePeriod: connectionGracePeriod,
+			}).SetupWithManager(ctx, mgr, concurrency(50))
+		}},
+		{"Machine", func() error {
+			return (&machine.Reconciler{
+				Client: c, APIReader: reader, ClusterCache: cache, RemoteConditionsGracePeriod: conditionsGracePeriod,
+			}).SetupWithManager(ctx, mgr, concurrency(100))
+		}},
+		{"MachineSet", func() error {
+			return (&machineset.Reconciler{
+				Client: c, APIReader: reader, ClusterCache: cache, PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
+			}).SetupWithManager(ctx, mgr, concurrency(50))
+		}},
+		{"MachineDeployment", func() error {
+			return (&machinedeployment.Reconciler{Client: c, APIReader: reader}).SetupWithManager(ctx, mgr, concurrency(50))
+		}},
+		{"MachinePool", func() error {
+			if !feature.Gates.Enabled(feature.MachinePool) {
+				return nil
+			}
+			return (&machinepool.Reconciler{Client: c, APIReader: reader, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(50))
+		}},
+		{"MachineHealthCheck", func() error {
+			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(50))
+		}},
+		{"ClusterResourceSet", func() error {
+			return (&clusterresourceset.Reconciler{Client: c, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(10), secretMetadata)
+		}},
+		{"ClusterResourceSetBinding", func() error {
+			return (&clusterresourcesetbinding.Reconciler{Client: c}).SetupWithManager(ctx, mgr, concurrency(10))
+		}},
+	}
+	for _, step := range steps {
+		if err := step.setup(); err != nil {
+			return fmt.Errorf("setting up Cluster API controller %s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+// migrated are the kinds whose stored objects are rewritten after their storage version has changed.
+func migrated() map[client.Object]crdmigrator.ByObjectConfig {
+	withStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
+	kinds := map[client.Object]crdmigrator.ByObjectConfig{
+		&addonsv1.ClusterResourceSet{}:        withStatus,
+		&addonsv1.ClusterResourceSetBinding{}: {},
+		&clusterv1.Cluster{}:                  withStatus,
+		&clusterv1.Machine{}:                  withStatus,
+		&clusterv1.MachineSet{}:               withStatus,
+		&clusterv1.MachineDeployment{}:        withStatus,
+		&clusterv1.MachineHealthCheck{}:       withStatus,
+		&clusterv1.MachineDrainRule{}:         {},
+		&ipamv1.IPAddress{}:                   {},
+		&ipamv1.IPAddressClaim{}:              {},
+	}
+	if feature.Gates.Enabled(feature.MachinePool) {
+		kinds[&clusterv1.MachinePool{}] = withStatus
+	}
+	return kinds
+}
+
+// secretMetadataCache makes the cache in which ClusterResourceSets watch Secrets of all kinds: metadata only.
+func secretMetadataCache(mgr ctrl.Manager) (ctrlcache.Cache, error) {
+	cache, err := ctrlcache.New(mgr.GetConfig(), ctrlcache.Options{
+		Scheme:     mgr.GetScheme(),
+		Mapper:     mgr.GetRESTMapper(),
+		HTTPClient: mgr.GetHTTPClient(),
+		DefaultTransform: func(in any) (any, error) {
+			object, ok := in.(*metav1.PartialObjectMetadata)
+			if !ok || object.GroupVersionKind() != corev1.SchemeGroupVersion.WithKind("Secret") {
+				return nil, fmt.Errorf("this cache holds metadata of Secrets only, not %T", in)
+			}
+			return ctrlcache.TransformStripManagedFields()(object)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making cache of Secret metadata: %w", err)
+	}
+	if err := mgr.Add(cache); err != nil {
+		return nil, fmt.Errorf("adding cache of Secret metadata: %w", err)
+	}
+	return cache, nil
+}

@@ -1,0 +1,112 @@
+package capi
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+//go:generate go tool controller-gen webhook paths=sigs.k8s.io/cluster-api/core/webhooks/admission/... output:webhook:dir=.
+
+//go:embed manifests.yaml
+var webhookManifests []byte
+
+const (
+	// registrationName names our webhook configurations; upstream's own have other names.
+	registrationName = "drover-capi"
+	fieldOwner       = client.FieldOwner("drover-capi")
+)
+
+// RegisterWebhooks tells the API server which requests it has to send to the webhooks, and where they are. The path is added to a URL
+// or a Service. Registering what is registered already changes nothing.
+func RegisterWebhooks(ctx context.Context, c client.Client, to admissionregistrationv1.WebhookClientConfig) error {
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhookManifests), 4096)
+	for {
+		var raw runtime.RawExtension
+		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("decoding webhook manifests: %w", err)
+		}
+		object, err := registration(raw.Raw, c.Scheme(), to)
+		if err != nil {
+			return err
+		}
+		if object == nil {
+			continue
+		}
+		//nolint:staticcheck // these kinds have no generated apply configuration here; a patch of type apply is the same request
+		if err := c.Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("registering webhooks: %w", err)
+		}
+	}
+}
+
+func registration(raw []byte, scheme *runtime.Scheme, to admissionregistrationv1.WebhookClientConfig) (client.Object, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, nil
+	}
+	decoded, err := runtime.Decode(serializer.NewCodecFactory(scheme).UniversalDeserializer(), raw)
+	if err != nil {
+		return nil, fmt.Errorf("decoding webhook manifest: %w", err)
+	}
+	switch object := decoded.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		object.Name = registrationName
+		for i := range object.Webhooks {
+			redirect(&object.Webhooks[i].ClientConfig, to)
+		}
+		return object, nil
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		object.Name = registrationName
+		for i := range object.Webhooks {
+			redirect(&object.Webhooks[i].ClientConfig, to)
+		}
+		return object, nil
+	default:
+		return nil, fmt.Errorf("decoding webhook manifest: unexpected %T", decoded)
+	}
+}
+
+// redirect keeps the path of a manifest's webhook and takes everything else from to.
+func redirect(config *admissionregistrationv1.WebhookClientConfig, to admissionregistrationv1.WebhookClientConfig) {
+	path := *config.Service.Path
+	*config = *to.DeepCopy()
+	if config.URL != nil {
+		url := strings.TrimSuffix(*config.URL, "/") + path
+		config.URL = &url
+	}
+	if config.Service != nil {
+		config.Service.Path = &path
+	}
+}
+
+// ErrInstalled is returned by CheckNotInstalled.
+var ErrInstalled = errors.New("another Cluster API is installed in this cluster")
+
+// CheckNotInstalled returns an error where upstream's own manager is deployed: two of them would work against each other.
+func CheckNotInstalled(ctx context.Context, c client.Reader) error {
+	const namespace, name = "capi-system", "capi-controller-manager"
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &appsv1.Deployment{})
+	switch {
+	case err == nil:
+		return fmt.Errorf("%w (Deployment %s/%s)", ErrInstalled, namespace, name)
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return nil // also where the API server knows no Deployments at all
+	default:
+		return fmt.Errorf("looking for another Cluster API: %w", err)
+	}
+}
