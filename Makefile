@@ -1,0 +1,117 @@
+# Everything a developer types. `make help` lists it. Outputs go to bin/, everything that is worth keeping between two runs
+# goes to the Go build cache and to $DROVER_CACHE (~/.cache/drover).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# Binaries are static. Tests are compiled in the same way, or all of Kubernetes would be compiled twice.
+export CGO_ENABLED := 0
+
+GO ?= go
+GOOS_GOARCH := $(shell $(GO) env GOOS GOARCH 2>/dev/null)
+GOARCH_HOST := $(word 2,$(GOOS_GOARCH))
+ARCHES := amd64 arm64
+BUILD := GOOS=linux $(GO) build -ldflags '-s -w'
+LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
+
+# Packages whose tests start an API server or link all of Kubernetes; they run one after the other.
+HEAVY := /hub/(capi|cli|crds|embedded|integration|testenv)(/|$$)
+
+# Scenarios on real hosts; they take as long as the slowest of them.
+E2E_TIMEOUT ?= 30m
+
+##@ Work
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: go hub agent installer lab ## Build hub, system-agent, installer and lab for this machine, and the agents that a hub hands out.
+
+.PHONY: test
+test: go ## Run all unit and integration tests.
+	$(GO) test -p 2 $$($(GO) list ./... | grep -vE '$(HEAVY)')
+	$(GO) test -p 1 $$($(GO) list ./... | grep -E '$(HEAVY)')
+	$(GO) -C e2e/distro test -p 1 ./...
+	@echo "make test: all tests passed"
+
+.PHONY: e2e
+e2e: build ## Run the scenarios on real hosts (root; installs what it needs from Debian).
+	$(GO) test -tags e2e -p 1 -count=1 -v -timeout $(E2E_TIMEOUT) ./e2e/...
+	@echo "make e2e: all scenarios passed"
+
+.PHONY: demo
+demo: build ## Build everything and put up a real cluster on this machine (root); demo-down takes it down.
+	bin/lab demo
+
+.PHONY: demo-down
+demo-down: go ## Remove the demo and whatever an interrupted one left.
+	@[ -x bin/lab ] || $(MAKE) --no-print-directory lab
+	bin/lab down
+
+##@ Before a commit
+
+.PHONY: generate
+generate: go ## Write deep copies and custom resource definitions anew.
+	$(GO) generate ./...
+
+.PHONY: verify
+verify: generate ## Fail if generated files, formatting or go vet say that something was forgotten.
+	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) -C e2e/distro vet ./...
+	@git diff --exit-code || { echo "make verify: generated files differ from what is committed"; exit 1; }
+	@untracked=$$(git ls-files --others --exclude-standard); [ -z "$$untracked" ] || { echo "not committed: $$untracked"; exit 1; }
+
+.PHONY: lint
+lint: go ## Run golangci-lint (the first time builds it, some minutes) and shellcheck.
+	@tools/need.sh shellcheck=shellcheck
+	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck -x -P SCRIPTDIR
+	$(LINTER) run ./...
+
+.PHONY: bench
+bench: go ## Run the benchmarks.
+	$(GO) test -run '^$$' -bench . -benchmem $$(git grep -l 'func Benchmark' -- '*_test.go' ':!e2e/distro' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+
+.PHONY: clean
+clean: ## Remove bin/. Caches stay: they are in the Go build cache and in $DROVER_CACHE.
+	rm -rf bin coverage
+
+##@ Parts of build
+
+.PHONY: hub
+hub: go ## bin/hub
+	$(BUILD) -o bin/hub ./hub
+
+.PHONY: agent
+agent: go $(ARCHES:%=bin/assets/system-agent-%) ## bin/system-agent and bin/assets, the agent for every architecture with its checksum
+	cp bin/assets/system-agent-$(GOARCH_HOST) bin/system-agent
+
+.PHONY: FORCE
+bin/assets/system-agent-%: FORCE
+	GOARCH=$* $(BUILD) -o $@ ./agent
+	cd bin/assets && sha256sum system-agent-$* >system-agent-$*.sha256
+
+.PHONY: installer
+installer: go ## bin/installer
+	$(BUILD) -o bin/installer ./installer
+
+.PHONY: lab
+lab: go ## bin/lab, which runs the demo and the hosts of the scenarios
+	$(BUILD) -o bin/lab ./e2e/cmd/lab
+
+.PHONY: cross
+cross: go agent ## Build hub and installer for every architecture too, into bin/linux-<arch>.
+	for arch in $(ARCHES); do \
+		GOARCH=$$arch $(BUILD) -o bin/linux-$$arch/hub ./hub; \
+		GOARCH=$$arch $(BUILD) -o bin/linux-$$arch/installer ./installer; \
+		cp bin/assets/system-agent-$$arch bin/linux-$$arch/system-agent; \
+	done
+
+# What every target needs.
+.PHONY: go
+go:
+	@command -v $(GO) >/dev/null || { echo "Go 1.26 or newer is missing: see https://go.dev/dl"; exit 1; }
+	@tools/need.sh git=git
