@@ -93,6 +93,8 @@ const (
 	PreviousTokenKey        = "previousToken"
 	ExpiresAtKey            = "expiresAt"
 	GracePeriodExpiresAtKey = "gracePeriodExpiresAt"
+	// RegistrationTokenLabel is "true" on every token Secret. The gateway watches the Secrets that have it, to know a token when it sees one.
+	RegistrationTokenLabel = "management.cattle.io/registration-token"
 	// TokenPlaceholder stands for the token in commands.
 	TokenPlaceholder = "{token}"
 	// DefaultTokenName is the ClusterRegistrationToken that every cluster has.
