@@ -1,0 +1,35 @@
+package rollout
+
+import (
+	"hash/crc32"
+	"slices"
+)
+
+// JoinURL says where a machine joins the cluster; empty while there is nowhere to join, and for the init node, which joins nothing.
+// Servers join the init node. Workers keep to the control plane machine that they know, and are spread over all of them otherwise, in a
+// way that depends on nothing but the worker's UID and the number of servers.
+func JoinURL(machines []Machine, m Machine, uid string) string {
+	if m.Init {
+		return ""
+	}
+	if m.Server() {
+		if i := initNode(machines); i != nil {
+			return i.JoinURL
+		}
+		return ""
+	}
+	var urls []string
+	for _, server := range machines {
+		if server.ControlPlane && !server.Deleting && server.JoinURL != "" {
+			urls = append(urls, server.JoinURL)
+		}
+	}
+	slices.Sort(urls)
+	switch {
+	case len(urls) == 0:
+		return ""
+	case slices.Contains(urls, m.JoinedTo):
+		return m.JoinedTo
+	}
+	return urls[uint64(crc32.ChecksumIEEE([]byte(uid)))*uint64(len(urls))>>32]
+}

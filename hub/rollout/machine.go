@@ -1,0 +1,82 @@
+// Package rollout decides which machines of a cluster may be given their new plan now, and why the others wait. It is pure: values in,
+// values out, no client, no clock, no randomness. The message that a user reads is the return value of the function that decided.
+package rollout
+
+// Machine is what rollout knows of a machine.
+type Machine struct {
+	Name string
+	// ID is the machine's own ID, by which a cluster may name its init node.
+	ID string
+
+	Etcd, ControlPlane, Worker bool
+
+	// Deleting is set once the machine is to go.
+	Deleting bool
+	// Identity is set once the machine has its plan Secret.
+	Identity bool
+	// Unusable says why the machine cannot start a cluster, such as infrastructure that failed; empty if it can.
+	Unusable string
+	// Init is set on the machine that is marked as the init node.
+	Init bool
+
+	// JoinURL is where others join this machine; empty until the machine was seen to work.
+	JoinURL string
+	// JoinedTo is the join URL in the machine's delivered plan.
+	JoinedTo string
+
+	// Problem says why no plan can be made for the machine; empty if one can.
+	Problem string
+	// Change is how the wanted plan differs from the delivered one.
+	Change Change
+	// Progress is how far the agent is with the delivered plan.
+	Progress Progress
+	// Failure is what is known of the last failure, where Progress is ProgressFailed.
+	Failure string
+	// CheckedIn is set once the agent has reported anything.
+	CheckedIn bool
+	// Unhealthy are the probes of the delivered plan that are not known to be healthy, sorted.
+	Unhealthy []string
+	// ProbesPassed is set once all probes of the delivered plan were healthy at the same time.
+	ProbesPassed bool
+
+	// Version is what the machine's kubelet reports, WantVersion what it should; Version is empty until there is a Node.
+	Version, WantVersion string
+}
+
+// Server tells whether the machine runs a server of the distribution.
+func (m Machine) Server() bool { return m.Etcd || m.ControlPlane }
+
+// unavailable tells whether the machine may not be doing its part.
+func (m Machine) unavailable() bool {
+	return m.Progress != ProgressApplied || m.Change == ChangeNone && len(m.Unhealthy) > 0
+}
+
+// joining tells whether the machine is on its way into the cluster. One whose plan has failed is not.
+func (m Machine) joining() bool {
+	switch m.Progress {
+	case ProgressPending, ProgressApplying:
+		return m.JoinURL == ""
+	case ProgressApplied:
+		return m.JoinURL == "" && !m.Working()
+	}
+	return false
+}
+
+// Working tells whether the machine has applied its delivered plan and was healthy with it.
+func (m Machine) Working() bool {
+	return m.Progress == ProgressApplied && (m.ProbesPassed || len(m.Unhealthy) == 0)
+}
+
+// Change is how a wanted plan differs from the delivered one.
+type Change string
+
+// The kinds of changes.
+const (
+	ChangeNone Change = ""
+	// ChangeFirst is the first plan of a machine.
+	ChangeFirst Change = "first"
+	// ChangeMinor touches nothing but files that may change at any time.
+	ChangeMinor Change = "minor"
+	// ChangeMajor is any other.
+	ChangeMajor Change = "major"
+)
