@@ -79,21 +79,20 @@ func (h *Host) ExecIO(ctx context.Context, input io.Reader, output io.Writer, ar
 	return res, nil
 }
 
-// Shell gives the caller's terminal to a shell on the host.
-func (h *Host) Shell(ctx context.Context) error {
+// Shell gives the caller's terminal to a shell on the host, or to a command there.
+func (h *Host) Shell(ctx context.Context, argv ...string) error {
 	leader := h.leader()
 	if leader == 0 {
 		return fmt.Errorf("host %s is off", h.Name)
 	}
-	full := enter(leader, "bash", "-l")
+	if len(argv) == 0 {
+		argv = []string{"bash", "-l"}
+	}
+	full := enter(leader, argv...)
 	cmd := exec.CommandContext(ctx, full[0], full[1:]...)
 	cmd.Env = append([]string{"TERM=" + os.Getenv("TERM"), "USER=root"}, basicEnv...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err := cmd.Run()
-	if errors.As(err, new(*exec.ExitError)) {
-		return nil // of the last command in the shell
-	}
-	return err
+	return cmd.Run()
 }
 
 // Logs writes the host's journal: of all units, or of those named. It works on a host that is off, too.

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/lab"
+)
+
+// demoCluster and demoHost are what the demo makes.
+var demoCluster = client.ObjectKey{Namespace: "fleet-default", Name: "demo"}
+
+const demoHost = "node1"
+
+// readyValue remembers in the ledger that a demo came to its end, and with which binaries.
+const readyValue = "demo-ready"
+
+func newDemoCommand(f *flags) *cobra.Command {
+	fresh := false
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Make a Kubernetes cluster on a real host, with everything that it needs",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := f.open()
+			if err != nil {
+				return err
+			}
+			d := &demo{Lab: l, steps: newSteps(os.Stdout)}
+			l.OnProgress(d.steps.progress)
+			err = d.run(cmd.Context(), fresh)
+			if err != nil && cmd.Context().Err() == nil && d.failed {
+				err = fmt.Errorf("%w%s", err, d.collect())
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&fresh, "fresh", false, "begin anew even if the demo runs already")
+	return cmd
+}
+
+// demo is one run of the demo.
+type demo struct {
+	*lab.Lab
+	steps  *steps
+	times  times
+	failed bool // after the lab began, so that there are logs to keep
+}
+
+func (d *demo) run(ctx context.Context, fresh bool) error {
+	if err := d.steps.do("Tools and binaries", func() (string, error) { return "", d.Check(ctx) }); err != nil {
+		return err
+	}
+	unlock, err := d.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	build, err := d.BuildID()
+	if err != nil {
+		return err
+	}
+	if d.Exists() {
+		if !fresh && d.healthy() && d.State().Values[readyValue] == build {
+			fmt.Printf("\nThe demo runs already, since %s. (bin/lab demo --fresh begins anew.)\n", d.State().Created.Format(time.DateTime))
+			return d.summary(ctx)
+		}
+		if err := d.steps.do("Removing the lab of an earlier run", func() (string, error) { return "", d.Down(ctx) }); err != nil {
+			return err
+		}
+	}
+	d.failed = true
+	if err := d.machinery(ctx); err != nil {
+		return err
+	}
+	if err := d.cluster(ctx); err != nil {
+		return err
+	}
+	d.failed = false
+	if err := d.SetValue(readyValue, build); err != nil {
+		return err
+	}
+	return d.summary(ctx)
+}
+
+// healthy tells whether everything that the demo started still runs.
+func (d *demo) healthy() bool {
+	h, err := d.Host(demoHost)
+	return err == nil && h.Up() && d.ServicesRun()
+}
+
+// machinery puts up what the cluster is made with: registry, hub, host.
+func (d *demo) machinery(ctx context.Context) error {
+	cache, err := hosts.CacheDir()
+	if err != nil {
+		return err
+	}
+	release := ""
+	for _, step := range []struct {
+		title string
+		run   func() (string, error)
+	}{
+		{"Debian base image", func() (string, error) { return hosts.EnsureBase(ctx, cache, d.steps.progress) }},
+		{"Test distribution " + lab.Version, func() (_ string, err error) {
+			release, err = d.Distro(ctx)
+			return release, err
+		}},
+		{"Network of the lab", func() (string, error) {
+			if err := d.Up(ctx); err != nil {
+				return "", err
+			}
+			return "hub at " + d.HubIP().String(), nil
+		}},
+		{"Registry", func() (string, error) {
+			if err := d.StartRegistry(ctx); err != nil {
+				return "", err
+			}
+			return d.RegistryURL(), d.PushInstaller(ctx, release)
+		}},
+		{"Hub", func() (string, error) {
+			began := time.Now()
+			err := d.StartHub(ctx)
+			d.times.hubReady = time.Since(began)
+			return d.ServerURL() + " is healthy", err
+		}},
+		{"Host " + demoHost, func() (string, error) {
+			h, err := d.AddHost(ctx, demoHost)
+			if err != nil {
+				return "", err
+			}
+			return "Debian with systemd at " + h.IP().String(), nil
+		}},
+	} {
+		if err := d.steps.do(step.title, step.run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cluster makes the cluster as a user does, and measures.
+func (d *demo) cluster(ctx context.Context) error {
+	hub, err := d.HubClient()
+	if err != nil {
+		return err
+	}
+	host, err := d.Host(demoHost)
+	if err != nil {
+		return err
+	}
+	command := ""
+	err = d.steps.do("Cluster "+demoCluster.String(), func() (string, error) {
+		if _, err := d.ApplyCluster(ctx, hub, demoCluster); err != nil {
+			return "", err
+		}
+		command, err = d.NodeCommand(ctx, demoCluster, lab.AllRoles...)
+		return "applied, and it has a registration command", err
+	})
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	delivered := make(chan error, 1)
+	go func() {
+		machine, err := d.WaitMachine(ctx, hub, demoCluster)
+		if err == nil {
+			err = d.WaitPlan(ctx, hub, machine)
+		}
+		d.times.planDelivered = time.Since(began)
+		delivered <- err
+	}()
+	err = d.steps.do("Registration command on "+demoHost, func() (string, error) {
+		return "the agent runs", d.Register(ctx, host, command)
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.steps.do("Plan", func() (string, error) { return "delivered", <-delivered }); err != nil {
+		return err
+	}
+	err = d.steps.do("Node", func() (string, error) {
+		err := d.WaitNodeReady(ctx, hub, demoCluster, 10*time.Minute)
+		d.times.nodeReady = time.Since(began) - d.times.planDelivered
+		return "Ready, seen with the kubeconfig Secret", err
+	})
+	if err != nil {
+		return err
+	}
+	err = d.steps.do("Cluster", func() (string, error) {
+		return "Ready", d.WaitClusterReady(ctx, hub, demoCluster, 5*time.Minute)
+	})
+	if err != nil {
+		return err
+	}
+	return d.steps.do("Pod from an image of the installer image", func() (string, error) {
+		answer, err := d.RunHello(ctx, hub, demoCluster, 5*time.Minute)
+		d.times.total = time.Since(d.steps.start)
+		return fmt.Sprintf("runs and answers %q", answer), err
+	})
+}
+
+// collect saves the logs of a failed run and says where.
+func (d *demo) collect() string {
+	cache, err := hosts.CacheDir()
+	if err != nil {
+		return ""
+	}
+	dir := filepath.Join(cache, "logs", d.Name+"-"+time.Now().Format("20060102-150405"))
+	if err := d.Collect(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Sprintf("\nThe logs are in %s, as far as they could be saved (%v).", dir, err)
+	}
+	return "\nThe logs are in " + dir + "; lab down removes the lab."
+}

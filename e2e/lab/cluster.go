@@ -1,0 +1,129 @@
+package lab
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+//go:embed cluster.yaml
+var clusterYAML string
+
+// ClusterManifest is what a user applies for a cluster of custom machines in this lab.
+func (l *Lab) ClusterManifest(cluster client.ObjectKey) []byte {
+	return []byte(strings.NewReplacer("NAMESPACE", cluster.Namespace, "NAME", cluster.Name, "VERSION", Version, "REGISTRY", l.RegistryURL()).Replace(clusterYAML))
+}
+
+// ApplyCluster applies the manifest of a cluster, and keeps it in the lab's folder for the user to see.
+func (l *Lab) ApplyCluster(ctx context.Context, hub client.Client, key client.ObjectKey) (*provisioningv1.Cluster, error) {
+	manifest := l.ClusterManifest(key)
+	if err := os.WriteFile(filepath.Join(l.Dir, key.Name+".yaml"), manifest, 0o644); err != nil {
+		return nil, err
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}}
+	if err := hub.Create(ctx, ns); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("making namespace %s: %w", key.Namespace, err)
+	}
+	cluster := &provisioningv1.Cluster{}
+	if err := yaml.UnmarshalStrict(manifest, cluster); err != nil {
+		return nil, fmt.Errorf("reading the manifest of cluster %s: %w", key, err)
+	}
+	if err := hub.Create(ctx, cluster); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("applying cluster %s: %w", key, err)
+	}
+	return cluster, hub.Get(ctx, key, cluster)
+}
+
+// WaitMachine waits until a cluster has a Machine, and returns the first.
+func (l *Lab) WaitMachine(ctx context.Context, hub client.Client, cluster client.ObjectKey) (*clusterv1.Machine, error) {
+	machines := &clusterv1.MachineList{}
+	err := l.WaitFor(ctx, "cluster "+cluster.String()+" has a Machine", time.Minute, func(ctx context.Context) (bool, string) {
+		err := hub.List(ctx, machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+		if err != nil {
+			return false, err.Error()
+		}
+		return len(machines.Items) > 0, "no Machine has registered"
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &machines.Items[0], nil
+}
+
+// WaitPlan waits until a machine's plan Secret holds a plan.
+func (l *Lab) WaitPlan(ctx context.Context, hub client.Client, machine *clusterv1.Machine) error {
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: rkev1.PlanSecretName(machine.Spec.Bootstrap.ConfigRef.Name)}
+	return l.WaitFor(ctx, "machine "+machine.Name+" has a plan", 2*time.Minute, func(ctx context.Context) (bool, string) {
+		secret := &corev1.Secret{}
+		if err := hub.Get(ctx, key, secret); err != nil {
+			return false, err.Error()
+		}
+		return len(secret.Data["plan"]) > 0, "its plan Secret is empty"
+	})
+}
+
+// WaitClusterReady waits until a Cluster says that it is ready, and reports what it says until then.
+func (l *Lab) WaitClusterReady(ctx context.Context, hub client.Client, key client.ObjectKey, limit time.Duration) error {
+	return l.WaitFor(ctx, "cluster "+key.String()+" is Ready", limit, func(ctx context.Context) (bool, string) {
+		c := &provisioningv1.Cluster{}
+		if err := hub.Get(ctx, key, c); err != nil {
+			return false, err.Error()
+		}
+		ready := meta.IsStatusConditionTrue(c.Status.Conditions, provisioningv1.ReadyCondition) && c.Status.Ready
+		return ready, ConditionMessage(c.Status.Conditions, provisioningv1.ReadyCondition)
+	})
+}
+
+// WaitNodeReady waits until the provisioned cluster, opened with its kubeconfig Secret, has a Ready node.
+func (l *Lab) WaitNodeReady(ctx context.Context, hub client.Client, cluster client.ObjectKey, limit time.Duration) error {
+	return l.WaitFor(ctx, "a Node of "+cluster.String()+" is Ready", limit, func(ctx context.Context) (bool, string) {
+		c, _, err := l.ClusterClient(ctx, hub, cluster)
+		if err != nil {
+			return false, err.Error()
+		}
+		nodes := &corev1.NodeList{}
+		if err := c.List(ctx, nodes); err != nil {
+			return false, err.Error()
+		}
+		for _, node := range nodes.Items {
+			for _, cond := range node.Status.Conditions {
+				if cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue {
+					return true, ""
+				}
+				if cond.Type == corev1.NodeReady {
+					return false, "Node " + node.Name + ": " + cond.Message
+				}
+			}
+		}
+		return false, "the cluster has no Node"
+	})
+}
+
+// ConditionMessage is what a condition says, in a form to show while waiting.
+func ConditionMessage(conditions []metav1.Condition, kind string) string {
+	c := meta.FindStatusCondition(conditions, kind)
+	switch {
+	case c == nil:
+		return kind + " is not known yet"
+	case c.Message != "":
+		return c.Message
+	case c.Reason != "":
+		return c.Reason
+	}
+	return kind + " is " + string(c.Status)
+}

@@ -1,0 +1,69 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Collect saves everything that explains a failure into dir: the logs of hub, registry and consoles, each host's whole
+// journal and those of agent and distribution, and the hub's objects as kubectl shows them (without Secrets).
+func (l *Lab) Collect(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var errs []error
+	save := func(name string, fill func(io.Writer) error) {
+		if err := writeLog(dir, name, fill); err != nil {
+			errs = append(errs, fmt.Errorf("saving %s: %w", name, err))
+		}
+	}
+	logs, err := filepath.Glob(filepath.Join(l.LogDir(), "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, log := range logs {
+		save(filepath.Base(log), func(w io.Writer) error {
+			f, err := os.Open(log)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = io.Copy(w, f)
+			return err
+		})
+	}
+	for _, h := range l.Hosts() {
+		save(h.Name+"-journal.log", func(w io.Writer) error { return h.Logs(ctx, w) })
+		save(h.Name+"-agent.log", func(w io.Writer) error { return h.Logs(ctx, w, "rancher-system-agent") })
+		save(h.Name+"-"+Runtime+".log", func(w io.Writer) error { return h.Logs(ctx, w, Runtime) })
+	}
+	if l.Running(hubProcess) {
+		for _, kinds := range []string{"clusters.provisioning.cattle.io", "rkeclusters,rkecontrolplanes,rkebootstraps,custommachines",
+			"clusters.cluster.x-k8s.io,machines.cluster.x-k8s.io", "clusters.management.cattle.io,clusterregistrationtokens", "events"} {
+			save("hub-"+kinds+".yaml", func(w io.Writer) error {
+				cmd, err := l.Kubectl(ctx, l.HubKubeconfig(), "get", kinds, "-A", "-o", "yaml")
+				if err != nil {
+					return err
+				}
+				cmd.Stdout, cmd.Stderr = w, w
+				return cmd.Run()
+			})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func writeLog(dir, name string, fill func(io.Writer) error) error {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(f), f.Close())
+}

@@ -1,0 +1,115 @@
+package lab
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ServerURL is where machines reach the hub.
+func (l *Lab) ServerURL() string { return fmt.Sprintf("https://%s:%d", l.HubIP(), hubPort) }
+
+// RegistryURL is where machines reach the registry.
+func (l *Lab) RegistryURL() string { return fmt.Sprintf("http://%s:%d", l.HubIP(), registryPort) }
+
+func (l *Lab) dataDir() string { return filepath.Join(l.Dir, "hub") }
+
+// Distro builds the test distribution, unless the cache holds it, and returns the folder of its release.
+func (l *Lab) Distro(ctx context.Context) (string, error) {
+	dir := filepath.Join(l.cache, "distro", Version)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	if err := l.runTool(ctx, filepath.Join(l.Repo, "e2e/distro/build.sh"), dir); err != nil {
+		return "", fmt.Errorf("building the test distribution: %w", err)
+	}
+	return dir, nil
+}
+
+// StartRegistry starts the lab's registry, unless it runs, and waits until it answers.
+func (l *Lab) StartRegistry(ctx context.Context) error {
+	if !l.Running(registryProc) {
+		if err := l.PortFree(registryPort); err != nil {
+			return err
+		}
+		err := l.Start(registryProc, nil, l.bin("lab"), "registry", "serve", "--dir", filepath.Join(l.Dir, "registry"),
+			"--listen", fmt.Sprintf("%s:%d", l.HubIP(), registryPort))
+		if err != nil {
+			return err
+		}
+	}
+	return l.answers(ctx, registryProc, l.RegistryURL()+"/v2/")
+}
+
+// PushInstaller builds the installer image from a release and pushes it to the lab's registry.
+func (l *Lab) PushInstaller(ctx context.Context, release string) error {
+	argv := []string{l.bin("installer"), "build", "--runtime", Runtime, "--version", Version, "--arch", "amd64", "--from", release,
+		"--push", fmt.Sprintf("%s:%d/%s", l.HubIP(), registryPort, installerRepo), "--insecure"}
+	if err := l.runInLab(ctx, argv...); err != nil {
+		return fmt.Errorf("building the installer image: %w", err)
+	}
+	return nil
+}
+
+// StartHub starts the hub, unless it runs, and waits until its gateway is healthy.
+func (l *Lab) StartHub(ctx context.Context) error {
+	if !l.Running(hubProcess) {
+		if err := l.PortFree(hubPort); err != nil {
+			return err
+		}
+		err := l.Start(hubProcess, nil, l.bin("hub"), "serve", "--data-dir", l.dataDir(), "--listen", fmt.Sprintf(":%d", hubPort),
+			"--server-url", l.ServerURL(), "--assets-dir", filepath.Join(l.Repo, "bin/assets"))
+		if err != nil {
+			return err
+		}
+	}
+	return l.answers(ctx, hubProcess, l.ServerURL()+"/healthz")
+}
+
+// StopHub asks the hub to end and waits for it.
+func (l *Lab) StopHub() error { return l.Stop(hubProcess, 20*time.Second) }
+
+// answers waits until a GET on url is answered with 200 by a process of the lab.
+func (l *Lab) answers(ctx context.Context, process, url string) error {
+	// Who answers in the lab's own network is not in doubt; machines check the certificate.
+	client := l.httpClient(&tls.Config{InsecureSkipVerify: true})
+	return l.WaitFor(ctx, process+" answers at "+url, 2*time.Minute, func(ctx context.Context) (bool, string) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return false, err.Error()
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
+		if resp.StatusCode != http.StatusOK {
+			return false, fmt.Sprintf("%s: %s", resp.Status, strings.TrimSpace(string(body)))
+		}
+		return true, ""
+	})
+}
+
+// Service is a background process of the lab.
+type Service struct {
+	Name, URL string
+	Running   bool
+}
+
+// Services lists the registry and the hub.
+func (l *Lab) Services() []Service {
+	return []Service{
+		{registryProc, l.RegistryURL(), l.Running(registryProc)},
+		{hubProcess, l.ServerURL(), l.Running(hubProcess)},
+	}
+}
+
+// ServicesRun tells whether registry and hub run.
+func (l *Lab) ServicesRun() bool { return l.Running(registryProc) && l.Running(hubProcess) }
