@@ -1,0 +1,205 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// machine is who calls: the holder of a token of a plan ServiceAccount, and the one Secret that is the machine's own.
+type machine struct {
+	plan    types.NamespacedName
+	account types.NamespacedName
+	uid     types.UID
+	token   string
+}
+
+const (
+	// A verdict of the API on a token is kept for reviewTTL, a bad one shorter. The ServiceAccount itself is looked up each time, so that a
+	// machine that was deleted is out at once.
+	reviewTTL    = 30 * time.Second
+	rejectionTTL = 5 * time.Second
+	// maxReviews bounds how many verdicts are kept.
+	maxReviews = 20000
+	// maxTokenLength is far beyond any ServiceAccount token.
+	maxTokenLength = 8 << 10
+)
+
+// errUnauthorized is every reason why a token is not one of a machine. Which it was is not the caller's business.
+var errUnauthorized = refuse(http.StatusUnauthorized, "the token is missing, wrong, or of a machine that was deleted")
+
+// machineAuthenticator finds out whose a token is.
+type machineAuthenticator struct {
+	// review asks the API whose token it is; ok is false for nobody's.
+	review func(ctx context.Context, token string) (user authenticationv1.UserInfo, ok bool, err error)
+	// accounts are ServiceAccounts as of a moment ago, live as of now.
+	accounts, live client.Reader
+	now            func() time.Time
+
+	mu      sync.Mutex
+	reviews map[[sha256.Size]byte]verdict
+}
+
+type verdict struct {
+	account types.NamespacedName
+	uid     types.UID
+	ok      bool
+	until   time.Time
+}
+
+func newMachineAuthenticator(c client.Client, live client.Reader) *machineAuthenticator {
+	return &machineAuthenticator{
+		accounts: c, live: live, now: time.Now, reviews: map[[sha256.Size]byte]verdict{},
+		review: func(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+			review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+			if err := c.Create(ctx, review); err != nil {
+				return authenticationv1.UserInfo{}, false, fmt.Errorf("reviewing a token: %w", err)
+			}
+			return review.Status.User, review.Status.Authenticated, nil
+		},
+	}
+}
+
+// known tells whether a verdict on the token is at hand, so that looking at it costs nothing.
+func (a *machineAuthenticator) known(token string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v, found := a.reviews[sha256.Sum256([]byte(token))]
+	return found && v.ok && a.now().Before(v.until)
+}
+
+// authenticate returns the machine that a token belongs to, or errUnauthorized.
+func (a *machineAuthenticator) authenticate(ctx context.Context, token string) (*machine, error) {
+	v, err := a.verdict(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	if !v.ok {
+		return nil, errUnauthorized
+	}
+	account := &corev1.ServiceAccount{}
+	err = a.accounts.Get(ctx, v.account, account)
+	if apierrors.IsNotFound(err) || err == nil && account.UID != v.uid {
+		// A machine that has just registered may be ahead of the cache.
+		err = a.live.Get(ctx, v.account, account)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, errUnauthorized
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading ServiceAccount %s: %w", v.account, err)
+	}
+	name := account.Labels[rkev1.PlanSecretNameLabel]
+	if account.UID != v.uid || !account.DeletionTimestamp.IsZero() || name == "" ||
+		account.Labels[rkev1.ServiceAccountRoleLabel] != rkev1.ServiceAccountRolePlan {
+		return nil, errUnauthorized
+	}
+	return &machine{
+		plan:    types.NamespacedName{Namespace: account.Namespace, Name: name},
+		account: v.account, uid: v.uid, token: token,
+	}, nil
+}
+
+func (a *machineAuthenticator) verdict(ctx context.Context, token string) (verdict, error) {
+	if token == "" || len(token) > maxTokenLength {
+		return verdict{}, nil
+	}
+	key := sha256.Sum256([]byte(token))
+	a.mu.Lock()
+	v, found := a.reviews[key]
+	a.mu.Unlock()
+	if found && a.now().Before(v.until) {
+		return v, nil
+	}
+	user, ok, err := a.review(ctx, token)
+	if err != nil {
+		return verdict{}, err
+	}
+	v = verdict{until: a.now().Add(rejectionTTL)}
+	if account, isAccount := accountName(user.Username); ok && isAccount {
+		v = verdict{account: account, uid: types.UID(user.UID), ok: true, until: a.now().Add(reviewTTL)}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.reviews) >= maxReviews {
+		a.sweep()
+	}
+	a.reviews[key] = v
+	return v, nil
+}
+
+// sweep makes room: outdated verdicts go, and all of them where that is not enough.
+func (a *machineAuthenticator) sweep() {
+	for key, v := range a.reviews {
+		if !a.now().Before(v.until) {
+			delete(a.reviews, key)
+		}
+	}
+	if len(a.reviews) >= maxReviews {
+		clear(a.reviews)
+	}
+}
+
+// accountName reads the user name of a ServiceAccount.
+func accountName(user string) (types.NamespacedName, bool) {
+	rest, isAccount := strings.CutPrefix(user, "system:serviceaccount:")
+	namespace, name, ok := strings.Cut(rest, ":")
+	return types.NamespacedName{Namespace: namespace, Name: name}, isAccount && ok && namespace != "" && name != ""
+}
+
+// bearerToken returns the token of the Authorization header, or "".
+func bearerToken(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// asMachine lets only machines through, each with what it is.
+func (s *Server) asMachine(next func(http.ResponseWriter, *http.Request, *machine)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		token := bearerToken(r)
+		// A client that keeps coming with wrong credentials has to wait before they are looked at again.
+		if !s.machines.known(token) && s.failures.empty(limitKey(r)) {
+			s.writeStatus(w, r, &refusal{http.StatusTooManyRequests, "too many requests with wrong credentials", 5 * time.Second})
+			return
+		}
+		m, err := s.machines.authenticate(r.Context(), token)
+		if err == errUnauthorized {
+			s.failures.take(limitKey(r))
+		}
+		if err != nil {
+			s.writeStatus(w, r, err)
+			return
+		}
+		next(w, r, m)
+	}
+}
+
+// refuseAPI answers everything of the Kubernetes API that is not for machines.
+func (s *Server) refuseAPI(w http.ResponseWriter, r *http.Request, m *machine) {
+	s.writeStatus(w, r, refuse(http.StatusForbidden,
+		"a machine reaches only its own plan Secret %s here, not %s %s", m.plan, r.Method, r.URL.Path))
+}
+
+func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, _ *machine) {
+	version, err := s.version(r.Context())
+	if err != nil {
+		s.writeStatus(w, r, fmt.Errorf("asking the API for its version: %w", err))
+		return
+	}
+	writeJSON(w, http.StatusOK, version)
+}

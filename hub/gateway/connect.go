@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+const (
+	// connectTimeout is how long a registration waits for the hub's controllers. Install scripts wait a minute at least.
+	connectTimeout = 50 * time.Second
+	// maxConnects is how many registrations may be waiting at once.
+	maxConnects = 500
+	// comeAgain is when a machine should ask again for what takes longer.
+	comeAgain = 5 * time.Second
+)
+
+// registrar hands out connections to machines that are entitled to one.
+type registrar struct {
+	settings settings.Settings
+	client   client.Client
+	live     client.Reader
+	sources  *sources
+	tokens   *registrationTokens
+	log      logr.Logger
+	timeout  time.Duration
+	slots    chan struct{}
+}
+
+func newRegistrar(opts Options, sources *sources) *registrar {
+	return &registrar{
+		settings: opts.Settings, client: opts.Client, live: opts.APIReader, sources: sources, log: opts.Logger,
+		tokens: &registrationTokens{
+			secrets: sources.registrationTokens.GetStore(), tokens: opts.Client, now: time.Now, log: opts.Logger,
+		},
+		timeout: connectTimeout, slots: make(chan struct{}, maxConnects),
+	}
+}
+
+// serveConnect registers the calling machine and answers with its connection.
+func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request) {
+	answer, err := s.connect(w, r)
+	if err != nil {
+		var refused *refusal
+		if errors.As(err, &refused) && refused.code == http.StatusUnauthorized {
+			s.failures.take(limitKey(r))
+		}
+		s.writePlain(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *Server) connect(w http.ResponseWriter, r *http.Request) (*connection, error) {
+	key := limitKey(r)
+	if wait, ok := s.connects.take(key); !ok {
+		return nil, &refusal{http.StatusTooManyRequests, "too many registrations from this address", max(wait, time.Second)}
+	}
+	if s.failures.empty(key) {
+		return nil, &refusal{http.StatusTooManyRequests, "too many registrations with wrong tokens from this address", comeAgain}
+	}
+	token := bearerToken(r)
+	if token == "" || len(token) > maxTokenLength {
+		return nil, refuse(http.StatusUnauthorized, "the registration token is missing: it belongs into the header Authorization, after Bearer")
+	}
+	if !s.sources.synced() {
+		return nil, errStarting
+	}
+	select {
+	case s.joins.slots <- struct{}{}:
+		defer func() { <-s.joins.slots }()
+	default:
+		return nil, later(comeAgain, "the hub is busy with other registrations")
+	}
+	writeWithin(w, s.joins.timeout+answerTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), s.joins.timeout)
+	defer cancel()
+	answer, err := s.joins.connect(ctx, token, r.Header)
+	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
+		s.log.Info("Registration timed out", "reason", err.Error(), "client", clientAddress(r))
+		return nil, later(comeAgain, "the hub took too long to answer")
+	}
+	if err == nil {
+		s.log.Info("Machine connected", "Secret", types.NamespacedName{Namespace: answer.Namespace, Name: answer.SecretName}, "client", clientAddress(r))
+	}
+	return answer, err
+}
+
+// connect tells by the token in which of two ways the machine comes: as one that the hub had made and that has a token of its own, or as
+// one that somebody adds to a cluster.
+func (g *registrar) connect(ctx context.Context, token string, headers http.Header) (*connection, error) {
+	made, err := g.sources.secretsBy(byTokenHash, bootstrapTokenIndex(token))
+	if err != nil {
+		return nil, err
+	}
+	for _, secret := range made {
+		if secret.Annotations[rkev1.BootstrapTokenAnnotation] == "true" {
+			return g.connectMade(ctx, secret, headers)
+		}
+	}
+	registrationToken, err := g.tokens.find(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return g.connectCustom(ctx, registrationToken, headers)
+}
+
+// credentials waits until the machine of an RKEBootstrap can be given access to its plan Secret, and answers with it.
+func (g *registrar) credentials(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (*connection, error) {
+	account := types.NamespacedName{Namespace: bootstrap.Namespace, Name: rkev1.PlanSecretName(bootstrap.Name)}
+	changed, cancel := g.sources.changed.subscribe(accountSubject(account.Namespace, account.Name))
+	defer cancel()
+	for {
+		token, err := g.planToken(ctx, account)
+		if err != nil {
+			return nil, err
+		}
+		if token != nil {
+			return newConnection(g.settings, account.Namespace, account.Name, token)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, later(comeAgain, "waiting for the hub to make the credentials of this machine (ServiceAccount %s)", account)
+		}
+	}
+}
+
+// planToken returns the token of a plan ServiceAccount, or nil where there is none yet.
+func (g *registrar) planToken(ctx context.Context, name types.NamespacedName) ([]byte, error) {
+	secrets, err := g.sources.secretsBy(byAccount, accountSubject(name.Namespace, name.Name))
+	if err != nil || len(secrets) == 0 {
+		return nil, err
+	}
+	account := &corev1.ServiceAccount{}
+	if err := g.live.Get(ctx, name, account); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading ServiceAccount %s: %w", name, err)
+	}
+	// A token for another Secret than the machine's own would not let it in anyway.
+	if account.Labels[rkev1.ServiceAccountRoleLabel] != rkev1.ServiceAccountRolePlan || account.Labels[rkev1.PlanSecretNameLabel] != name.Name {
+		return nil, nil
+	}
+	for _, secret := range secrets {
+		token := secret.Data[corev1.ServiceAccountTokenKey]
+		if len(token) > 0 && secret.Annotations[corev1.ServiceAccountUIDKey] == string(account.UID) && secret.DeletionTimestamp.IsZero() {
+			return token, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,32 @@
+package gateway
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+// connection is what a machine needs to get its plans; it becomes the machine's connection file.
+type connection struct {
+	KubeConfig string `json:"kubeConfig"`
+	Namespace  string `json:"namespace"`
+	SecretName string `json:"secretName"`
+}
+
+// newConnection says where the plan Secret is and with which token it is read. The name "agent" of everything is what agents know.
+func newConnection(s settings.Settings, namespace, secretName string, token []byte) (*connection, error) {
+	const name = "agent"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: s.ServerURL, CertificateAuthorityData: s.CACerts}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: string(token)}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	encoded, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a kubeconfig: %w", err)
+	}
+	return &connection{KubeConfig: string(encoded), Namespace: namespace, SecretName: secretName}, nil
+}

@@ -1,0 +1,291 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+const (
+	// A watch without a timeout of its own ends after watchTimeout to twice that, so that machines do not all come back at once.
+	watchTimeout = 30 * time.Minute
+	// bookmarkEvery is how often a watch that wants bookmarks gets one.
+	bookmarkEvery = time.Minute
+	// recheckEvery is how often a watch looks whether its machine may still see what it watches.
+	recheckEvery = 2 * time.Second
+	// aheadTimeout is how long a watch waits for this replica to see what another replica has seen.
+	aheadTimeout = 3 * time.Second
+)
+
+var errStarting = later(2*time.Second, "the hub is starting: its caches are not filled yet")
+
+var secretResource = corev1.Resource("secrets")
+
+// owns fails unless namespace and name are those of the machine's own plan Secret.
+func (m *machine) owns(namespace, name string) error {
+	if namespace == m.plan.Namespace && name == m.plan.Name {
+		return nil
+	}
+	return apierrors.NewForbidden(secretResource, name, fmt.Errorf("this machine's Secret is %s", m.plan))
+}
+
+// servePlanGet answers with the machine's Secret.
+func (s *Server) servePlanGet(w http.ResponseWriter, r *http.Request, m *machine) {
+	err := m.owns(r.PathValue("namespace"), r.PathValue("name"))
+	var secret *corev1.Secret
+	if err == nil {
+		secret, _, err = s.readPlan(r.Context(), m)
+	}
+	if err != nil {
+		s.writeStatus(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, secret)
+}
+
+// servePlanList answers with a list of the machine's Secret, or with the events of it.
+func (s *Server) servePlanList(w http.ResponseWriter, r *http.Request, m *machine) {
+	query := r.URL.Query()
+	name, err := selectedName(query)
+	if err == nil {
+		err = m.owns(r.PathValue("namespace"), name)
+	}
+	if err != nil {
+		s.writeStatus(w, r, err)
+		return
+	}
+	if watch, _ := strconv.ParseBool(query.Get("watch")); watch {
+		if err := s.watchPlan(w, r, m, query); err != nil {
+			s.writeStatus(w, r, err)
+		}
+		return
+	}
+	secret, version, err := s.readPlan(r.Context(), m)
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.writeStatus(w, r, err)
+		return
+	}
+	list := corev1.SecretList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "SecretList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatUint(version, 10)},
+		Items:    []corev1.Secret{},
+	}
+	if secret != nil {
+		list.Items = append(list.Items, *secret)
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+// readPlan returns the machine's Secret from the cache, and the version up to which everything about it was seen. Where the cache has
+// none, it comes from the API: it may have been made a moment ago.
+func (s *Server) readPlan(ctx context.Context, m *machine) (*corev1.Secret, uint64, error) {
+	if !s.plans.synced() {
+		return nil, 0, errStarting
+	}
+	secret, version := s.plans.get(m.plan)
+	if secret != nil {
+		return secret, version, nil
+	}
+	if err := s.fetchPlan(ctx, m); err != nil {
+		return nil, version, err
+	}
+	if secret, version = s.plans.get(m.plan); secret == nil {
+		// It was deleted in between.
+		return nil, version, apierrors.NewNotFound(secretResource, m.plan.Name)
+	}
+	return secret, version, nil
+}
+
+// fetchPlan puts the machine's Secret into the cache as it is now.
+func (s *Server) fetchPlan(ctx context.Context, m *machine) error {
+	live := &corev1.Secret{}
+	err := s.opts.APIReader.Get(ctx, m.plan, live)
+	switch {
+	case apierrors.IsNotFound(err):
+		return apierrors.NewNotFound(secretResource, m.plan.Name)
+	case err != nil:
+		return fmt.Errorf("reading plan Secret %s: %w", m.plan, err)
+	case live.Type != rkev1.MachinePlanSecretType:
+		return apierrors.NewForbidden(secretResource, m.plan.Name, fmt.Errorf("it is no plan Secret but of type %s", live.Type))
+	}
+	return s.plans.observe(live)
+}
+
+// selectedName reads the one Secret that a list is about.
+func selectedName(query url.Values) (string, error) {
+	selector, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		return "", apierrors.NewBadRequest(fmt.Sprintf("fieldSelector: %v", err))
+	}
+	name, found := selector.RequiresExactMatch("metadata.name")
+	if !found || len(selector.Requirements()) != 1 || query.Get("labelSelector") != "" {
+		return "", apierrors.NewForbidden(secretResource, "", errors.New("only the fieldSelector metadata.name=<own plan Secret> is served"))
+	}
+	return name, nil
+}
+
+// watchPlan streams the events of the machine's Secret. An error is returned only as long as nothing was written.
+func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, query url.Values) error {
+	if !s.plans.synced() {
+		return errStarting
+	}
+	asked, err := parseWatch(query)
+	if err != nil {
+		return err
+	}
+	missed, watcher, err := s.startWatch(r.Context(), m, asked)
+	if err != nil {
+		return err
+	}
+	defer s.plans.unwatch(watcher)
+
+	stream := &eventStream{w: w, control: http.NewResponseController(w)}
+	if err := stream.begin(); err != nil {
+		return nil
+	}
+	if asked.initialEvents {
+		missed = append(missed, planEvent{Type: "BOOKMARK", Version: watcher.start, InitialEnd: true})
+	}
+	for _, event := range missed {
+		if stream.send(event) != nil {
+			return nil
+		}
+	}
+	bookmarks, recheck, end := time.NewTicker(bookmarkEvery), time.NewTicker(recheckEvery), time.NewTimer(asked.timeout)
+	defer bookmarks.Stop()
+	defer recheck.Stop()
+	defer end.Stop()
+	for {
+		select {
+		case event, open := <-watcher.events:
+			if !open || stream.send(event) != nil {
+				return nil
+			}
+		case <-bookmarks.C:
+			if !asked.bookmarks {
+				continue
+			}
+			// Events that are on their way come before a bookmark that says that they were seen.
+			if version, quiet := s.plans.quiet(watcher); quiet && stream.send(planEvent{Type: "BOOKMARK", Version: version}) != nil {
+				return nil
+			}
+		case <-recheck.C:
+			// The connection ends; on the next one the machine is told why.
+			if still, err := s.machines.authenticate(r.Context(), m.token); err == nil && still.plan != m.plan || err == errUnauthorized {
+				return nil
+			}
+		case <-end.C:
+			return nil
+		case <-s.stopping:
+			return nil
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+// startWatch waits for a moment where the machine has seen more than this replica has, through another one.
+func (s *Server) startWatch(ctx context.Context, m *machine, asked watchOptions) ([]planEvent, *planWatcher, error) {
+	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
+	defer cancel()
+	for {
+		progress := s.plans.progress()
+		missed, watcher, err := s.plans.watch(m.plan, asked.version)
+		if err == nil {
+			return missed, watcher, nil
+		}
+		if errors.Is(err, errAhead) {
+			select {
+			case <-progress:
+				continue
+			case <-ctx.Done():
+			}
+		}
+		// Either way the machine has to list again, from which it learns what is there now.
+		return nil, nil, apierrors.NewResourceExpired(fmt.Sprintf("%v: %d", err, asked.version))
+	}
+}
+
+// watchOptions are what a watch asks for.
+type watchOptions struct {
+	version       uint64
+	bookmarks     bool
+	initialEvents bool
+	timeout       time.Duration
+}
+
+func parseWatch(query url.Values) (watchOptions, error) {
+	o := watchOptions{timeout: watchTimeout + rand.N(watchTimeout)}
+	var err error
+	if version := query.Get("resourceVersion"); version != "" {
+		if o.version, err = parseVersion(version); err != nil {
+			return o, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if seconds := query.Get("timeoutSeconds"); seconds != "" {
+		n, err := strconv.ParseUint(seconds, 10, 31)
+		if err != nil {
+			return o, apierrors.NewBadRequest(fmt.Sprintf("timeoutSeconds %q is not a number of seconds", seconds))
+		}
+		if n > 0 {
+			o.timeout = min(time.Duration(n)*time.Second, 2*watchTimeout)
+		}
+	}
+	o.bookmarks, _ = strconv.ParseBool(query.Get("allowWatchBookmarks"))
+	o.initialEvents, _ = strconv.ParseBool(query.Get("sendInitialEvents"))
+	if o.initialEvents {
+		// What is there now comes first, whatever version was named.
+		o.version = 0
+	}
+	return o, nil
+}
+
+// eventStream writes events as Kubernetes does: JSON objects, one after the other, each sent at once.
+type eventStream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (e *eventStream) begin() error {
+	e.w.Header().Set("Content-Type", "application/json")
+	e.w.Header().Set("Cache-Control", "no-store")
+	e.w.WriteHeader(http.StatusOK)
+	return e.control.Flush()
+}
+
+func (e *eventStream) send(event planEvent) error {
+	secret := event.Secret
+	if secret == nil {
+		secret = &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
+		secret.ResourceVersion = strconv.FormatUint(event.Version, 10)
+		if event.InitialEnd {
+			secret.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		}
+	}
+	line, err := json.Marshal(struct {
+		Type   string         `json:"type"`
+		Object *corev1.Secret `json:"object"`
+	}{event.Type, secret})
+	if err != nil {
+		return fmt.Errorf("encoding an event: %w", err)
+	}
+	// A machine that does not read for a minute is gone.
+	writeWithin(e.w, answerTimeout)
+	if _, err := e.w.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}

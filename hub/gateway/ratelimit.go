@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// limiter gives every key a token bucket of its own. It forgets keys that have been idle for long enough that their bucket is full.
+type limiter struct {
+	rate  rate.Limit
+	burst int
+	// max is how many keys are remembered. Beyond it new keys share one bucket, so that memory stays bounded.
+	max int
+	now func() time.Time
+
+	mu       sync.Mutex
+	buckets  map[string]*bucket
+	overflow *rate.Limiter
+	swept    time.Time
+}
+
+type bucket struct {
+	*rate.Limiter
+	used time.Time
+}
+
+func newLimiter(perSecond rate.Limit, burst int) *limiter {
+	return &limiter{
+		rate: perSecond, burst: burst, max: 20000, now: time.Now,
+		buckets: map[string]*bucket{}, overflow: rate.NewLimiter(perSecond, burst),
+	}
+}
+
+// take uses one token of key; where there is none, it tells how long until there will be.
+func (l *limiter) take(key string) (wait time.Duration, ok bool) {
+	now := l.now()
+	reservation := l.bucket(key, now).ReserveN(now, 1)
+	if wait = reservation.DelayFrom(now); wait == 0 {
+		return 0, true
+	}
+	reservation.CancelAt(now)
+	return wait, false
+}
+
+// empty tells whether key has no token left, without using one.
+func (l *limiter) empty(key string) bool {
+	now := l.now()
+	return l.bucket(key, now).TokensAt(now) < 1
+}
+
+func (l *limiter) bucket(key string, now time.Time) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	idle := time.Duration(float64(l.burst)/float64(l.rate)*float64(time.Second)) + time.Second
+	if now.Sub(l.swept) > idle {
+		for k, b := range l.buckets {
+			if now.Sub(b.used) > idle {
+				delete(l.buckets, k)
+			}
+		}
+		l.swept = now
+	}
+	b, found := l.buckets[key]
+	if !found {
+		if len(l.buckets) >= l.max {
+			return l.overflow
+		}
+		b = &bucket{Limiter: rate.NewLimiter(l.rate, l.burst)}
+		l.buckets[key] = b
+	}
+	b.used = now
+	return b.Limiter
+}
+
+// clientAddress is where a request comes from. Headers of proxies are not believed.
+func clientAddress(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// limitKey is what a client is limited by: its IPv4 address, or the /64 network in which it can choose IPv6 addresses.
+func limitKey(r *http.Request) string {
+	address, err := netip.ParseAddr(clientAddress(r))
+	if err != nil {
+		return r.RemoteAddr
+	}
+	if address = address.Unmap(); address.Is6() {
+		if network, err := address.WithZone("").Prefix(64); err == nil {
+			return network.String()
+		}
+	}
+	return address.String()
+}
