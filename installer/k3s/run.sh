@@ -42,7 +42,7 @@ need_tools systemctl sha256sum mktemp
 find_arch
 # shellcheck disable=SC2086 # a command line, to be split
 find_unit ${INSTALL_K3S_EXEC:-} "$@"
-[ -z "$OTHER" ] || stop_on_other_role "$OTHER"
+[ -z "$OTHER" ] || stop_on_other_role "$OTHER" "$OTHER-uninstall.sh"
 
 bin_dir=${INSTALL_K3S_BIN_DIR:-}
 if [ -z "$bin_dir" ]; then

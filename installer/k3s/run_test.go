@@ -197,7 +197,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		{name: "unknown role", env: []string{"INSTALL_K3S_EXEC=etcd"},
 			want: "installer: INSTALL_K3S_EXEC must begin with server or agent, not with etcd\n"},
 		{name: "other role runs", prepare: func(m *shelltest.Machine) { m.SetState("k3s-agent.service", "active") },
-			want: "installer: k3s-agent runs on this machine and the plan wants k3s: run k3s-uninstall.sh or k3s-agent-uninstall.sh first\n"},
+			want: "installer: k3s-agent runs on this machine and the plan wants k3s: run k3s-agent-uninstall.sh first\n"},
 		{name: "folder that cannot be written", env: []string{"INSTALL_K3S_BIN_DIR=/proc/nowhere"},
 			want: "installer: cannot write to /proc/nowhere: set INSTALL_K3S_BIN_DIR to a folder that can be written\n"},
 		{name: "release script fails", prepare: func(m *shelltest.Machine) { m.Artefact("installer.sh", "exit 7") },

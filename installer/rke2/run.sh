@@ -50,7 +50,7 @@ case "$role" in
     *) die "INSTALL_RKE2_TYPE or INSTALL_RKE2_EXEC must be server or agent, not $role" ;;
 esac
 UNIT=rke2-$role.service
-stop_on_other_role "$OTHER"
+stop_on_other_role "$OTHER" rke2-uninstall.sh
 
 release=rke2.linux-$ARCH.tar.gz
 [ -f "$ARTEFACTS/$release" ] || die "the image has no $release"

@@ -121,7 +121,7 @@ func TestErrors(t *testing.T) {
 			want: "installer: INSTALL_RKE2_TYPE or INSTALL_RKE2_EXEC must be server or agent, not etcd\n"},
 		{name: "other role runs", env: []string{"INSTALL_RKE2_TYPE=agent"},
 			prepare: func(m *shelltest.Machine) { m.SetState("rke2-server.service", "active") },
-			want:    "installer: rke2-server runs on this machine and the plan wants rke2-agent: run rke2-uninstall.sh or rke2-server-uninstall.sh first\n"},
+			want:    "installer: rke2-server runs on this machine and the plan wants rke2-agent: run rke2-uninstall.sh first\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := machine(t)

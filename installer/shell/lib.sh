@@ -98,10 +98,10 @@ run_release_installer() {
     sh "$ARTEFACTS/installer.sh" "$@" || die "the install script of $RUNTIME failed (exit code $?), its output is above"
 }
 
-# stop_on_other_role OTHER stops when the unit of the other role runs: both would fight for the same ports and data.
+# stop_on_other_role OTHER SCRIPT stops when the unit of the other role runs: both would fight for the same ports and data.
 stop_on_other_role() {
     if systemctl is-active --quiet "$1.service"; then
-        die "$1 runs on this machine and the plan wants ${UNIT%.service}: run $RUNTIME-uninstall.sh or $1-uninstall.sh first"
+        die "$1 runs on this machine and the plan wants ${UNIT%.service}: run $2 first"
     fi
 }
 
