@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+const (
+	// Finalizer holds a Cluster until everything that was made for it is gone.
+	Finalizer = "provisioning.cattle.io/drover"
+
+	fieldOwner = client.FieldOwner("drover-cluster")
+)
+
+// Reconciler reconciles Clusters of provisioning.cattle.io that have an rkeConfig; it leaves all others alone.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache; a deletion asks it whether things are gone. It is set from the manager where it is nil.
+	Live client.Reader
+}
+
+// SetupWithManager registers the controller. Secrets and ConfigMaps are watched by their metadata only.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.Live == nil {
+		r.Live = mgr.GetAPIReader()
+	}
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("cluster").
+		For(&provisioningv1.Cluster{}).
+		Owns(&clusterv1.Cluster{}).
+		Owns(&rkev1.RKECluster{}).
+		Owns(&rkev1.RKEControlPlane{}).
+		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
+		Watches(&managementv3.ClusterRegistrationToken{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(deletedMachineToCluster)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToClusters), builder.OnlyMetadata).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToClusters), builder.OnlyMetadata).
+		WithOptions(opts).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the cluster controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile runs every phase, adds their errors up, and writes the status once at the end.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	cluster := &provisioningv1.Cluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if cluster.Spec.RKEConfig == nil {
+		return ctrl.Result{}, nil
+	}
+	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, nil, cluster); err != nil || isPaused || changed {
+		return ctrl.Result{}, err
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, cluster, Finalizer); err != nil || added {
+		return ctrl.Result{}, err
+	}
+
+	helper, err := patch.NewHelper(cluster, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing the patch of the Cluster: %w", err)
+	}
+	s := &scope{cluster: cluster}
+	defer func() {
+		setStatus(s)
+		err := helper.Patch(ctx, cluster, patch.WithOwnedConditions{Conditions: ownedConditions})
+		// A Cluster whose last finalizer was just removed may be gone.
+		if !cluster.DeletionTimestamp.IsZero() {
+			err = kerrors.FilterOut(err, apierrors.IsNotFound)
+		}
+		if err != nil {
+			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing the Cluster's status: %w", err)})
+		}
+	}()
+
+	if !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.reconcileDelete(ctx, s)
+	}
+	return ctrl.Result{}, r.reconcileNormal(ctx, s)
+}

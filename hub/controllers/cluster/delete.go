@@ -1,0 +1,234 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// removal is a step of a deletion. It tells what it waits for, or nil when it is done and the next step may begin.
+type removal func(context.Context, *scope) (*problem, error)
+
+// reconcileDelete takes the steps in order: Cluster API first, since it removes Machines in the right order and needs everything else for
+// that; what it may have left; and the management Cluster last, since its namespace holds the tokens with which machines could come back.
+// No step needs anything but what it removes, so that a Cluster that came up by half goes too. All reads are live: the cache may not have
+// seen yet what was made just before.
+func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
+	if !controllerutil.ContainsFinalizer(s.cluster, Finalizer) {
+		return nil
+	}
+	for _, step := range []removal{
+		r.removeClusterAPI,
+		r.removeMachines,
+		r.removeProviderObjects,
+		r.removeCredentials,
+		r.removeNamespace,
+		r.removeManagement,
+	} {
+		waiting, err := step(ctx, s)
+		if err != nil {
+			s.removal = &problem{"Error", fmt.Sprintf("The deletion could not go on, it is tried again: %v", err)}
+			return err
+		}
+		if waiting != nil {
+			s.removal = waiting
+			return nil
+		}
+	}
+	controllerutil.RemoveFinalizer(s.cluster, Finalizer)
+	return nil
+}
+
+// removeClusterAPI deletes the Cluster API Cluster. Its controller deletes workers, then the RKEControlPlane with its Machines, then the
+// infrastructure.
+func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*problem, error) {
+	capi := &clusterv1.Cluster{}
+	gone, err := r.remove(ctx, client.ObjectKeyFromObject(s.cluster), capi)
+	if gone || err != nil {
+		return nil, err
+	}
+	if ptr.Deref(capi.Spec.Paused, false) {
+		return &problem{"ClusterPaused", "The Cluster API Cluster is paused and cannot be removed; set its spec.paused to false to go on"}, nil
+	}
+	machines, err := r.machines(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	message := "Waiting for Cluster API to remove the cluster"
+	if deleting := conditions.Get(capi, clusterv1.DeletingCondition); deleting != nil && deleting.Message != "" {
+		message += ": " + deleting.Message
+	}
+	if len(machines) > 0 {
+		message += fmt.Sprintf("; machines left: %s", names(machines))
+	}
+	return &problem{"WaitingForClusterAPI", message}, nil
+}
+
+// removeMachines lets Machines go that were left behind without their Cluster. Cluster API cannot remove those any more, since it looks
+// their Cluster up first.
+func (r *Reconciler) removeMachines(ctx context.Context, s *scope) (*problem, error) {
+	machines, err := r.machines(ctx, s)
+	if err != nil || len(machines) == 0 {
+		return nil, err
+	}
+	for i := range machines {
+		machine := &machines[i]
+		if machine.DeletionTimestamp.IsZero() {
+			if err := r.Client.Delete(ctx, machine); client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("deleting Machine %s: %w", machine.Name, err)
+			}
+		}
+		patch := client.MergeFrom(machine.DeepCopy())
+		if controllerutil.RemoveFinalizer(machine, clusterv1.MachineFinalizer) {
+			if err := r.Client.Patch(ctx, machine, patch, fieldOwner); client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("letting go of Machine %s: %w", machine.Name, err)
+			}
+		}
+	}
+	return &problem{"WaitingForMachines", fmt.Sprintf("Waiting for machines to be removed that lost their Cluster: %s", names(machines))}, nil
+}
+
+// removeProviderObjects deletes what would be left of a Cluster that came up by half, or whose Machines lost their Cluster.
+func (r *Reconciler) removeProviderObjects(ctx context.Context, s *scope) (*problem, error) {
+	key := client.ObjectKeyFromObject(s.cluster)
+	for kind, object := range map[string]client.Object{"RKEControlPlane": &rkev1.RKEControlPlane{}, "RKECluster": &rkev1.RKECluster{}} {
+		gone, err := r.remove(ctx, key, object)
+		if err != nil {
+			return nil, err
+		}
+		if !gone {
+			return &problem{"WaitingFor" + kind, fmt.Sprintf("Waiting for the %s to be removed", kind)}, nil
+		}
+	}
+	for _, object := range []client.Object{&rkev1.RKEBootstrap{}, &rkev1.CustomMachine{}, &rkev1.RKEBootstrapTemplate{}} {
+		if err := r.Client.DeleteAllOf(ctx, object, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.cluster.Name}); err != nil {
+			return nil, fmt.Errorf("deleting the %T of the cluster: %w", object, err)
+		}
+	}
+	return nil, nil
+}
+
+// credentialTypes are the types of Secrets that the hub makes for a cluster and its machines.
+var credentialTypes = []corev1.SecretType{
+	rkev1.MachinePlanSecretType, rkev1.BootstrapSecretType, rkev1.MachineStateSecretType, rkev1.ClusterStateSecretType,
+	corev1.SecretTypeServiceAccountToken,
+}
+
+// removeCredentials makes sure that no machine of the cluster keeps a way in, whether or not a garbage collector runs.
+func (r *Reconciler) removeCredentials(ctx context.Context, s *scope) (*problem, error) {
+	of := []client.DeleteAllOfOption{client.InNamespace(s.cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.cluster.Name}}
+	for _, object := range []client.Object{&rbacv1.RoleBinding{}, &rbacv1.Role{}} {
+		if err := r.Client.DeleteAllOf(ctx, object, of...); err != nil {
+			return nil, fmt.Errorf("deleting the %T of the cluster: %w", object, err)
+		}
+	}
+	for _, secretType := range credentialTypes {
+		if err := r.Client.DeleteAllOf(ctx, &corev1.Secret{}, append(of, client.MatchingFields{"type": string(secretType)})...); err != nil {
+			return nil, fmt.Errorf("deleting the Secrets of type %s of the cluster: %w", secretType, err)
+		}
+	}
+	if err := r.Client.DeleteAllOf(ctx, &corev1.ServiceAccount{}, of...); err != nil {
+		return nil, fmt.Errorf("deleting the ServiceAccounts of the cluster: %w", err)
+	}
+	return nil, nil
+}
+
+// removeNamespace deletes the management Cluster's namespace, with its registration tokens and machine requests.
+func (r *Reconciler) removeNamespace(ctx context.Context, s *scope) (*problem, error) {
+	name := s.cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
+	namespace := &corev1.Namespace{}
+	gone, err := r.removeOwn(ctx, s, name, namespace)
+	if gone || err != nil {
+		return nil, err
+	}
+	message := fmt.Sprintf("Waiting for the namespace %s with the registration tokens to be removed", name)
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Status == corev1.ConditionTrue && condition.Message != "" {
+			message += ": " + condition.Message
+		}
+	}
+	return &problem{"WaitingForNamespace", message}, nil
+}
+
+func (r *Reconciler) removeManagement(ctx context.Context, s *scope) (*problem, error) {
+	name := s.cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
+	gone, err := r.removeOwn(ctx, s, name, &managementv3.Cluster{})
+	if gone || err != nil {
+		return nil, err
+	}
+	return &problem{"WaitingForManagementCluster", fmt.Sprintf("Waiting for the management Cluster %s to be removed", name)}, nil
+}
+
+// removeOwn removes an object without a namespace if it was made for this Cluster; one that was not counts as gone.
+func (r *Reconciler) removeOwn(ctx context.Context, s *scope, name string, object client.Object) (gone bool, err error) {
+	if name == "" {
+		return true, nil
+	}
+	key := types.NamespacedName{Name: name}
+	found, err := read(ctx, r.Live, key, object)
+	if err != nil {
+		return false, err
+	}
+	if !found || !isFor(object, s.cluster) {
+		return true, nil
+	}
+	return r.remove(ctx, key, object)
+}
+
+// remove deletes an object, unless that was done before, and tells whether it is gone.
+func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey, object client.Object) (gone bool, err error) {
+	found, err := read(ctx, r.Live, key, object)
+	if err != nil || !found {
+		return !found && err == nil, err
+	}
+	if !object.GetDeletionTimestamp().IsZero() {
+		return false, nil
+	}
+	uid := object.GetUID()
+	err = r.Client.Delete(ctx, object, client.Preconditions{UID: &uid})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("deleting %T %s: %w", object, key, err)
+	}
+	return false, nil
+}
+
+func (r *Reconciler) machines(ctx context.Context, s *scope) ([]clusterv1.Machine, error) {
+	var list clusterv1.MachineList
+	err := r.Live.List(ctx, &list, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the cluster's Machines: %w", err)
+	}
+	return list.Items, nil
+}
+
+// names lists up to five names.
+func names(machines []clusterv1.Machine) string {
+	const most = 5
+	var list []string
+	for _, machine := range machines {
+		list = append(list, machine.Name)
+	}
+	slices.Sort(list)
+	if len(list) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}

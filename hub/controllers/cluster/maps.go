@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// Indexes of Clusters by the names of the objects that their machineSelectorFiles take files from.
+const (
+	indexFileSecrets    = "spec.rkeConfig.machineSelectorFiles.secret"
+	indexFileConfigMaps = "spec.rkeConfig.machineSelectorFiles.configMap"
+)
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for field, pick := range map[string]func(rkev1.ProvisioningFileSource) *rkev1.K8sObjectFileSource{
+		indexFileSecrets:    func(s rkev1.ProvisioningFileSource) *rkev1.K8sObjectFileSource { return s.Secret },
+		indexFileConfigMaps: func(s rkev1.ProvisioningFileSource) *rkev1.K8sObjectFileSource { return s.ConfigMap },
+	} {
+		extract := func(o client.Object) []string { return fileSources(o.(*provisioningv1.Cluster), pick) }
+		if err := indexer.IndexField(ctx, &provisioningv1.Cluster{}, field, extract); err != nil {
+			return fmt.Errorf("indexing Clusters by %s: %w", field, err)
+		}
+	}
+	return nil
+}
+
+// fileSources are the names that pick finds in the machineSelectorFiles of a Cluster.
+func fileSources(cluster *provisioningv1.Cluster, pick func(rkev1.ProvisioningFileSource) *rkev1.K8sObjectFileSource) []string {
+	var names []string
+	if cluster.Spec.RKEConfig == nil {
+		return nil
+	}
+	for _, files := range cluster.Spec.RKEConfig.MachineSelectorFiles {
+		for _, source := range files.FileSources {
+			if object := pick(source); object != nil && object.Name != "" {
+				names = append(names, object.Name)
+			}
+		}
+	}
+	return names
+}
+
+// ownerFromLabels maps what was made in or as a management Cluster to the Cluster it was made for.
+func ownerFromLabels(_ context.Context, o client.Object) []ctrl.Request {
+	labels := o.GetLabels()
+	return request(labels[rkev1.OwnerClusterNamespaceLabel], labels[rkev1.OwnerClusterNameLabel])
+}
+
+// deletedMachineToCluster lets a deletion go on, and tell how far it is, when a Machine goes.
+func deletedMachineToCluster(_ context.Context, o client.Object) []ctrl.Request {
+	if o.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	return request(o.GetNamespace(), o.GetLabels()[rkev1.ClusterNameLabel])
+}
+
+// secretToClusters maps a kubeconfig Secret to its Cluster, and a Secret that files are taken from to all that take them.
+func (r *Reconciler) secretToClusters(ctx context.Context, o client.Object) []ctrl.Request {
+	if name, ok := strings.CutSuffix(o.GetName(), "-"+string(secret.Kubeconfig)); ok {
+		return request(o.GetNamespace(), name)
+	}
+	return r.clustersByIndex(ctx, indexFileSecrets, o)
+}
+
+func (r *Reconciler) configMapToClusters(ctx context.Context, o client.Object) []ctrl.Request {
+	return r.clustersByIndex(ctx, indexFileConfigMaps, o)
+}
+
+func (r *Reconciler) clustersByIndex(ctx context.Context, field string, o client.Object) []ctrl.Request {
+	var clusters provisioningv1.ClusterList
+	if err := r.Client.List(ctx, &clusters, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the Clusters that use an object", "field", field)
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range clusters.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters.Items[i])})
+	}
+	return requests
+}
+
+func request(namespace, name string) []ctrl.Request {
+	if namespace == "" || name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}

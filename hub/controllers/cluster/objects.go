@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+func ownerLabels(cluster *provisioningv1.Cluster) map[string]string {
+	return map[string]string{
+		rkev1.OwnerClusterNamespaceLabel: cluster.Namespace,
+		rkev1.OwnerClusterNameLabel:      cluster.Name,
+	}
+}
+
+func managementCluster(cluster *provisioningv1.Cluster, name string) *managementv3.Cluster {
+	spec := cluster.Spec
+	return &managementv3.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ownerLabels(cluster)},
+		Spec: managementv3.ClusterSpec{
+			DisplayName:        cluster.Name,
+			FleetWorkspaceName: cluster.Namespace,
+			DefaultPodSecurityAdmissionConfigurationTemplateName: spec.DefaultPodSecurityAdmissionConfigurationTemplateName,
+			EnableNetworkPolicy: spec.EnableNetworkPolicy,
+		},
+	}
+}
+
+// managementNamespace is where registration tokens and machine requests are. It goes with the management Cluster.
+func managementNamespace(cluster *provisioningv1.Cluster, management *managementv3.Cluster) *corev1.Namespace {
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   management.Name,
+			Labels: ownerLabels(cluster),
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(management, managementv3.GroupVersion.WithKind("Cluster")),
+			},
+		},
+	}
+}
+
+func registrationToken(cluster *provisioningv1.Cluster, managementName string) *managementv3.ClusterRegistrationToken {
+	return &managementv3.ClusterRegistrationToken{
+		ObjectMeta: metav1.ObjectMeta{Namespace: managementName, Name: managementv3.DefaultTokenName, Labels: ownerLabels(cluster)},
+		Spec:       managementv3.ClusterRegistrationTokenSpec{ClusterName: managementName},
+	}
+}
+
+// capiMeta is the metadata of the objects of Cluster API: they share the Cluster's name. passOn are annotations of the Cluster that they
+// get too.
+func capiMeta(cluster *provisioningv1.Cluster, passOn ...string) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{
+		Namespace: cluster.Namespace,
+		Name:      cluster.Name,
+		Labels:    map[string]string{rkev1.ClusterNameLabel: cluster.Name, clusterv1.ClusterNameLabel: cluster.Name},
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(cluster, provisioningv1.GroupVersion.WithKind("Cluster")),
+		},
+	}
+	for _, key := range passOn {
+		if value, ok := cluster.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&meta, key, value)
+		}
+	}
+	return meta
+}
+
+func capiCluster(cluster *provisioningv1.Cluster) *clusterv1.Cluster {
+	infrastructure := clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKECluster", Name: cluster.Name}
+	if ref := cluster.Spec.RKEConfig.InfrastructureRef; ref != nil {
+		infrastructure = clusterv1.ContractVersionedObjectReference{APIGroup: ref.GroupVersionKind().Group, Kind: ref.Kind, Name: ref.Name}
+	}
+	return &clusterv1.Cluster{
+		ObjectMeta: capiMeta(cluster, rkev1.ClusterAutoscalerEnabledAnnotation, rkev1.ClusterAutoscalerPausedAnnotation),
+		Spec: clusterv1.ClusterSpec{
+			InfrastructureRef: infrastructure,
+			ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane", Name: cluster.Name},
+		},
+	}
+}
+
+func infraCluster(cluster *provisioningv1.Cluster) *rkev1.RKECluster {
+	return &rkev1.RKECluster{ObjectMeta: capiMeta(cluster, rkev1.DeleteMissingCustomMachinesAfterAnnotation)}
+}
+
+// controlPlane is the spec of the Cluster as the control plane takes it.
+func controlPlane(cluster *provisioningv1.Cluster) (*rkev1.RKEControlPlane, error) {
+	encoded, err := encodeSpec(cluster.Spec)
+	if err != nil {
+		return nil, err
+	}
+	meta := capiMeta(cluster, rkev1.PrimeEnabledAnnotation)
+	metav1.SetMetaDataAnnotation(&meta, rkev1.ClusterSpecAnnotation, encoded)
+	if id, ok := cluster.Labels[rkev1.InitNodeMachineIDLabel]; ok {
+		metav1.SetMetaDataLabel(&meta, rkev1.InitNodeMachineIDLabel, id)
+	}
+	spec, config := cluster.Spec.DeepCopy(), cluster.Spec.RKEConfig.DeepCopy()
+	return &rkev1.RKEControlPlane{
+		ObjectMeta: meta,
+		Spec: rkev1.RKEControlPlaneSpec{
+			ClusterConfiguration:     config.ClusterConfiguration,
+			AgentEnvVars:             spec.AgentEnvVars,
+			LocalClusterAuthEndpoint: spec.LocalClusterAuthEndpoint,
+			ETCDSnapshotCreate:       config.ETCDSnapshotCreate,
+			ETCDSnapshotRestore:      config.ETCDSnapshotRestore,
+			RotateCertificates:       config.RotateCertificates,
+			RotateEncryptionKeys:     config.RotateEncryptionKeys,
+			KubernetesVersion:        spec.KubernetesVersion,
+			ClusterName:              cluster.Name,
+			ManagementClusterName:    cluster.Annotations[rkev1.ManagementClusterNameAnnotation],
+		},
+	}, nil
+}
+
+// encodeSpec is base64(gzip(JSON)) of a spec without what is to be done once; a snapshot carries it so that a restore can bring the
+// configuration back.
+func encodeSpec(spec provisioningv1.ClusterSpec) (string, error) {
+	spec = *spec.DeepCopy()
+	spec.RKEConfig.ETCDSnapshotCreate = nil
+	spec.RKEConfig.ETCDSnapshotRestore = nil
+	spec.RKEConfig.RotateCertificates = nil
+	spec.RKEConfig.RotateEncryptionKeys = nil
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return "", fmt.Errorf("encoding the Cluster's spec: %w", err)
+	}
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	if _, err := writer.Write(raw); err != nil {
+		return "", fmt.Errorf("packing the Cluster's spec: %w", err)
+	}
+	if err := writer.Close(); err != nil {
+		return "", fmt.Errorf("packing the Cluster's spec: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(packed.Bytes()), nil
+}

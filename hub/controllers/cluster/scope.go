@@ -1,0 +1,36 @@
+package cluster
+
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// scope is what one pass over a Cluster has read and found.
+type scope struct {
+	// cluster is set from the beginning; its metadata, spec and status are what the pass ends in.
+	cluster *provisioningv1.Cluster
+	// management is set once the management Cluster exists.
+	management *managementv3.Cluster
+	// capiCluster and controlPlane are set once they exist.
+	capiCluster  *clusterv1.Cluster
+	controlPlane *rkev1.RKEControlPlane
+	// kubeconfigSecret is the name of the kubeconfig Secret, once it exists.
+	kubeconfigSecret string
+
+	// created tells why the management Cluster is not there yet; nil when it is.
+	created *problem
+	// invalid are the faults of the spec that keep it from being handed on.
+	invalid []problem
+	// unsupported are parts of the spec that are handed on, but that nothing is made of.
+	unsupported []problem
+	// removal tells what a deletion waits for; nil when it waits for nothing.
+	removal *problem
+}
+
+// problem is a reason in CamelCase with the words for it.
+type problem struct {
+	reason, message string
+}

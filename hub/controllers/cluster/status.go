@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// ownedConditions are those that no other controller writes.
+var ownedConditions = []string{
+	provisioningv1.CreatedCondition,
+	provisioningv1.RKEClusterCondition,
+	provisioningv1.ProvisionedCondition,
+	provisioningv1.UpdatedCondition,
+	provisioningv1.ReadyCondition,
+	provisioningv1.RemovedCondition,
+}
+
+// setStatus makes the Cluster's status of what a pass has found.
+func setStatus(s *scope) {
+	c := s.cluster
+	c.Status.ObservedGeneration = c.Generation
+	if !c.DeletionTimestamp.IsZero() {
+		setRemoval(s)
+		c.Status.Ready = false
+		return
+	}
+	if s.management != nil {
+		c.Status.ClusterName = s.management.Name
+		c.Status.FleetWorkspaceName = c.Namespace
+	}
+	c.Status.ClientSecretName = s.kubeconfigSecret
+	for _, condition := range []metav1.Condition{createdCondition(s), specCondition(s)} {
+		conditions.Set(c, condition)
+	}
+	ready := readyCondition(s)
+	conditions.Set(c, ready)
+	conditions.Set(c, updatedCondition(s))
+	conditions.Set(c, provisionedCondition(s, ready))
+	c.Status.Ready = ready.Status == metav1.ConditionTrue
+}
+
+func createdCondition(s *scope) metav1.Condition {
+	condition := metav1.Condition{Type: provisioningv1.CreatedCondition, Status: metav1.ConditionTrue, Reason: "Created"}
+	if s.created != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.created.reason, s.created.message
+	}
+	return condition
+}
+
+// specCondition tells whether the spec could be handed on as it is.
+func specCondition(s *scope) metav1.Condition {
+	condition := metav1.Condition{Type: provisioningv1.RKEClusterCondition, Status: metav1.ConditionTrue, Reason: "Accepted"}
+	if all := append(append([]problem{}, s.invalid...), s.unsupported...); len(all) > 0 {
+		sum := sumUp(all)
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, sum.reason, sum.message
+	}
+	return condition
+}
+
+// readyCondition is the control plane's, or what keeps the control plane from being there.
+func readyCondition(s *scope) metav1.Condition {
+	condition := metav1.Condition{Type: provisioningv1.ReadyCondition, Status: metav1.ConditionFalse}
+	switch {
+	case s.controlPlane != nil:
+		return mirror(s.controlPlane, rkev1.ReadyCondition, provisioningv1.ReadyCondition)
+	case len(s.invalid) > 0:
+		sum := sumUp(s.invalid)
+		condition.Reason, condition.Message = sum.reason, sum.message
+	case s.created != nil:
+		condition.Reason, condition.Message = s.created.reason, s.created.message
+	default:
+		condition.Reason, condition.Message = "WaitingForControlPlane", "Waiting for the RKEControlPlane to be created"
+	}
+	return condition
+}
+
+// updatedCondition tells whether all machines have what the spec asks for. A spec that could not be handed on reaches no machine.
+func updatedCondition(s *scope) metav1.Condition {
+	condition := metav1.Condition{Type: provisioningv1.UpdatedCondition, Status: metav1.ConditionFalse}
+	switch {
+	case len(s.invalid) > 0:
+		sum := sumUp(s.invalid)
+		condition.Reason, condition.Message = sum.reason, "The change was not handed on: "+sum.message
+	case s.controlPlane == nil:
+		condition.Reason, condition.Message = "WaitingForControlPlane", "Waiting for the RKEControlPlane to be created"
+	case s.controlPlane.Status.ObservedGeneration < s.controlPlane.Generation:
+		condition.Status = metav1.ConditionUnknown
+		condition.Reason, condition.Message = "WaitingForControlPlane", "Waiting for the RKEControlPlane to take up the change"
+	case conditions.Has(s.controlPlane, rkev1.UpdatedCondition):
+		return mirror(s.controlPlane, rkev1.UpdatedCondition, provisioningv1.UpdatedCondition)
+	default:
+		return mirror(s.controlPlane, rkev1.ReadyCondition, provisioningv1.UpdatedCondition)
+	}
+	return condition
+}
+
+// provisionedCondition is true from the first time on that the cluster was ready.
+func provisionedCondition(s *scope, ready metav1.Condition) metav1.Condition {
+	condition := metav1.Condition{Type: provisioningv1.ProvisionedCondition, Status: metav1.ConditionTrue, Reason: "Provisioned"}
+	if conditions.IsTrue(s.cluster, provisioningv1.ProvisionedCondition) {
+		return condition
+	}
+	initialized := s.controlPlane != nil && ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false)
+	if ready.Status == metav1.ConditionTrue && initialized {
+		return condition
+	}
+	condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ready.Reason, ready.Message
+	if ready.Status == metav1.ConditionTrue {
+		condition.Reason, condition.Message = "WaitingForInitialization", "Waiting for the API of the cluster to be reached for the first time"
+	}
+	return condition
+}
+
+// mirror copies a condition of the control plane under a name of the Cluster's.
+func mirror(from *rkev1.RKEControlPlane, fromType, toType string) metav1.Condition {
+	source := conditions.Get(from, fromType)
+	if source == nil {
+		return metav1.Condition{Type: toType, Status: metav1.ConditionUnknown, Reason: "WaitingForControlPlane",
+			Message: fmt.Sprintf("Waiting for the RKEControlPlane to report its condition %s", fromType)}
+	}
+	return metav1.Condition{Type: toType, Status: source.Status, Reason: source.Reason, Message: source.Message}
+}
+
+// setRemoval tells how far a deletion is.
+func setRemoval(s *scope) {
+	removed := metav1.Condition{Type: provisioningv1.RemovedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.DeletionCompletedReason}
+	if s.removal != nil {
+		removed.Status, removed.Reason, removed.Message = metav1.ConditionFalse, s.removal.reason, s.removal.message
+	}
+	conditions.Set(s.cluster, removed)
+	conditions.Set(s.cluster, metav1.Condition{Type: provisioningv1.ReadyCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.DeletingReason, Message: removed.Message})
+}
+
+// sumUp makes one problem of several: the first one's reason, everybody's message.
+func sumUp(problems []problem) problem {
+	messages := make([]string, len(problems))
+	for i, p := range problems {
+		messages[i] = p.message
+	}
+	return problem{reason: problems[0].reason, message: strings.Join(messages, "; ")}
+}

@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/release"
+)
+
+// fileSource is an object that files come from.
+type fileSource struct {
+	kind, name string
+}
+
+// validate returns the faults that keep a spec from being handed on. Each message names the field. sources are the objects that exist.
+func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.ObjectMeta) []problem {
+	var problems []problem
+	if _, err := release.Lookup(cluster.Spec.KubernetesVersion); err != nil {
+		problems = append(problems, problem{"UnknownVersion", capitalise(err.Error())})
+	}
+	if ref := cluster.Spec.RKEConfig.InfrastructureRef; ref != nil {
+		if ref.Kind == "" || ref.Name == "" || ref.GroupVersionKind().Group == "" {
+			problems = append(problems, problem{"InvalidInfrastructureRef", "spec.rkeConfig.infrastructureRef needs apiVersion (with its group), kind and name"})
+		}
+		if ref.Namespace != "" && ref.Namespace != cluster.Namespace {
+			problems = append(problems, problem{"InvalidInfrastructureRef",
+				fmt.Sprintf("spec.rkeConfig.infrastructureRef.namespace is %q: it must be the Cluster's own, %q", ref.Namespace, cluster.Namespace)})
+		}
+	}
+	for i, files := range cluster.Spec.RKEConfig.MachineSelectorFiles {
+		for j, source := range files.FileSources {
+			field := fmt.Sprintf("spec.rkeConfig.machineSelectorFiles[%d].fileSources[%d]", i, j)
+			if named(source.Secret) {
+				problems = append(problems, validateSource(cluster.Name, field+".secret.name", fileSource{"Secret", source.Secret.Name}, sources)...)
+			}
+			if named(source.ConfigMap) {
+				problems = append(problems, validateSource(cluster.Name, field+".configMap.name", fileSource{"ConfigMap", source.ConfigMap.Name}, sources)...)
+			}
+		}
+	}
+	return problems
+}
+
+func named(source *rkev1.K8sObjectFileSource) bool { return source != nil && source.Name != "" }
+
+// validateSource checks that an object exists and that its owner lets this cluster have it: without that, who may write a Cluster could
+// read every Secret of the namespace on a machine.
+func validateSource(cluster, field string, source fileSource, sources map[fileSource]metav1.ObjectMeta) []problem {
+	meta, ok := sources[source]
+	if !ok {
+		return []problem{{"FileSourceNotFound", fmt.Sprintf("%s: there is no %s %q in the Cluster's namespace", field, source.kind, source.name)}}
+	}
+	authorized := strings.Split(meta.Annotations[rkev1.AuthorizedObjectAnnotation], ",")
+	if slices.ContainsFunc(authorized, func(name string) bool { return strings.TrimSpace(name) == cluster }) {
+		return nil
+	}
+	return []problem{{"FileSourceNotAuthorized", fmt.Sprintf("%s: %s %q is not authorized for this cluster; add %q to its annotation %s",
+		field, source.kind, source.name, cluster, rkev1.AuthorizedObjectAnnotation)}}
+}
+
+// unsupported returns the parts of a spec that nothing is made of yet.
+func unsupported(cluster *provisioningv1.Cluster) []problem {
+	if pools := cluster.Spec.RKEConfig.MachinePools; len(pools) > 0 {
+		return []problem{{"MachinePoolsNotSupported", fmt.Sprintf(
+			"spec.rkeConfig.machinePools: no machines are made for the %d pools yet; register machines with the command of the ClusterRegistrationToken", len(pools))}}
+	}
+	return nil
+}
+
+func capitalise(s string) string {
+	if s == "" || strings.HasPrefix(s, "spec.") {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

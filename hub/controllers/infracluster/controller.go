@@ -1,0 +1,113 @@
+package infracluster
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// Finalizer holds an RKECluster until the cluster has no Machine any more.
+const Finalizer = "rke.cattle.io/rkecluster"
+
+// Reconciler reconciles RKEClusters.
+type Reconciler struct {
+	Client client.Client
+}
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("infracluster").
+		For(&rkev1.RKECluster{}).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToInfraCluster)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.machineToInfraCluster)).
+		WithOptions(opts).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the infracluster controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile writes the status once at the end.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	infra := &rkev1.RKECluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, infra); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	s := &scope{infra: infra}
+	owner, err := util.GetOwnerCluster(ctx, r.Client, infra.ObjectMeta)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reading the Cluster that owns the RKECluster: %w", err)
+	}
+	if err == nil {
+		s.cluster = owner
+	}
+	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, infra); err != nil || isPaused || changed {
+		return ctrl.Result{}, err
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, infra, Finalizer); err != nil || added {
+		return ctrl.Result{}, err
+	}
+	helper, err := patch.NewHelper(infra, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing the patch of the RKECluster: %w", err)
+	}
+	defer func() {
+		setStatus(s)
+		err := helper.Patch(ctx, infra, patch.WithOwnedConditions{Conditions: ownedConditions})
+		if !infra.DeletionTimestamp.IsZero() {
+			err = kerrors.FilterOut(err, apierrors.IsNotFound)
+		}
+		if err != nil {
+			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing the RKECluster's status: %w", err)})
+		}
+	}()
+	if !infra.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.reconcileDelete(ctx, s)
+	}
+	return ctrl.Result{}, nil
+}
+
+// clusterToInfraCluster maps a Cluster to the RKECluster that it refers to.
+func clusterToInfraCluster(_ context.Context, o client.Object) []ctrl.Request {
+	cluster, ok := o.(*clusterv1.Cluster)
+	if !ok {
+		return nil
+	}
+	ref := cluster.Spec.InfrastructureRef
+	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKECluster" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}}}
+}
+
+// machineToInfraCluster lets a deletion go on when a Machine goes.
+func (r *Reconciler) machineToInfraCluster(ctx context.Context, o client.Object) []ctrl.Request {
+	machine, ok := o.(*clusterv1.Machine)
+	if !ok || machine.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
+		return nil
+	}
+	return clusterToInfraCluster(ctx, cluster)
+}

@@ -1,0 +1,38 @@
+package infracluster
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+var ownedConditions = []string{rkev1.ReadyCondition, clusterv1.DeletingCondition}
+
+// setStatus makes the status of what a pass has found.
+func setStatus(s *scope) {
+	if !s.infra.DeletionTimestamp.IsZero() {
+		deleting := metav1.Condition{Type: clusterv1.DeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.DeletionCompletedReason}
+		if s.machines > 0 {
+			deleting.Reason = "WaitingForMachines"
+			deleting.Message = fmt.Sprintf("Waiting for %d Machines of the cluster to be removed", s.machines)
+		}
+		conditions.Set(s.infra, deleting)
+		conditions.Set(s.infra, metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse, Reason: clusterv1.DeletingReason, Message: deleting.Message})
+		return
+	}
+	// There is nothing to make: machines bring themselves, and an endpoint that nobody set is the control plane's to find.
+	s.infra.Status.Initialization.Provisioned = ptr.To(true)
+	s.infra.Status.Ready = true
+	ready := metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Provisioned"}
+	if s.cluster == nil {
+		ready.Status, ready.Reason = metav1.ConditionFalse, "WaitingForCluster"
+		ready.Message = "Waiting for a Cluster of cluster.x-k8s.io to refer to this RKECluster"
+	}
+	conditions.Set(s.infra, ready)
+}
