@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -17,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/pki"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -126,41 +125,28 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 		return err
 	}
 	if missing {
-		ca, err := newCA(i.now())
-		if err != nil {
+		if secret, err = i.newSecret(); err != nil {
 			return err
 		}
-		secret = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: TLSSecretName},
-			Type:       corev1.SecretTypeOpaque,
-			Data:       map[string][]byte{caCertKey: ca.certPEM, caKeyKey: ca.keyPEM},
-		}
 	}
-	ca, err := parseKeyPair(secret.Data[caCertKey], secret.Data[caKeyKey])
+	ca, err := pki.Parse(secret.Data[caCertKey], secret.Data[caKeyKey])
 	if err != nil {
 		return fmt.Errorf("reading the certificate authority (%s, %s), which machines trust and which is therefore not replaced: %w",
 			caCertKey, caKeyKey, err)
 	}
-	if i.now().After(ca.cert.NotAfter) {
-		return fmt.Errorf("the certificate authority has expired on %s", ca.cert.NotAfter.Format(time.DateOnly))
+	if i.now().After(ca.Cert.NotAfter) {
+		return fmt.Errorf("the certificate authority has expired on %s", ca.Cert.NotAfter.Format(time.DateOnly))
 	}
-
-	names := i.names
-	serving, err := parseKeyPair(secret.Data[servingCertKey], secret.Data[servingKeyKey])
-	if err != nil || serving.whyReplace(ca, names, i.now()) != "" {
-		if err == nil {
-			// Names of other replicas stay, so that replicas do not replace each other's certificate for ever.
-			names = union(names, serving.names())
-		}
-		if serving, err = newServing(ca, names, i.now()); err != nil {
-			return err
-		}
-		secret.Data[servingCertKey], secret.Data[servingKeyKey] = serving.certPEM, serving.keyPEM
+	serving, changed, err := i.servingPair(secret, ca)
+	if err != nil {
+		return err
+	}
+	if changed {
+		write := func() error { return i.client.Update(ctx, secret) }
 		if missing {
-			err = i.client.Create(ctx, secret)
-		} else {
-			err = i.client.Update(ctx, secret)
+			write = func() error { return i.client.Create(ctx, secret) }
 		}
+		err := write()
 		if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			return errRaced
 		}
@@ -169,59 +155,50 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 		}
 	}
 	if i.ca == nil {
-		i.ca = ca.certPEM
-	} else if string(i.ca) != string(ca.certPEM) {
+		i.ca = secret.Data[caCertKey]
+	} else if string(i.ca) != string(secret.Data[caCertKey]) {
 		return errors.New("the certificate authority was replaced while the hub was running; restart the hub to serve with the new one")
 	}
-	i.serving.Store(&tls.Certificate{Certificate: [][]byte{serving.cert.Raw}, PrivateKey: serving.key, Leaf: serving.cert})
+	i.serving.Store(&tls.Certificate{Certificate: [][]byte{serving.Cert.Raw}, PrivateKey: serving.Key, Leaf: serving.Cert})
 	return nil
 }
 
-// servingNames are the sorted names and addresses under which machines may reach a gateway.
-func servingNames(serverURL, listen string) ([]string, error) {
-	u, err := url.Parse(serverURL)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("the server URL %q must be an https URL", serverURL)
-	}
-	host, _, err := net.SplitHostPort(listen)
+// newSecret makes the authority.
+func (i *Identity) newSecret() (*corev1.Secret, error) {
+	ca, err := pki.Issue(pki.Request{
+		CommonName: fmt.Sprintf("drover-gateway-ca@%d", i.now().Unix()), IsCA: true, Lifetime: pki.CALifetime,
+	}, nil, i.now())
 	if err != nil {
-		return nil, fmt.Errorf("the address to listen on, %q, must be host:port: %w", listen, err)
+		return nil, err
 	}
-	names := []string{canonical(u.Hostname()), "localhost", "127.0.0.1", "::1"}
-	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
-		return union(names, []string{canonical(host)}), nil
-	}
-	addresses, err := net.InterfaceAddrs()
+	key, err := ca.KeyPEM()
 	if err != nil {
-		return nil, fmt.Errorf("listing this machine's addresses: %w", err)
+		return nil, err
 	}
-	var own []string
-	for _, address := range addresses {
-		if n, ok := address.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
-			own = append(own, n.IP.String())
-		}
-	}
-	return union(names, own), nil
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: TLSSecretName},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{caCertKey: ca.CertPEM(), caKeyKey: key},
+	}, nil
 }
 
-// canonical spells an IP address as certificates' names do.
-func canonical(host string) string {
-	if ip := net.ParseIP(host); ip != nil {
-		return ip.String()
-	}
-	return host
-}
-
-// union is a sorted set of both; all of a, and of b what fits into maxNames.
-func union(a, b []string) []string {
-	out := slices.Clone(a)
-	slices.Sort(out)
-	out = slices.Compact(out)
-	for _, name := range b {
-		if len(out) < maxNames && !slices.Contains(out, name) {
-			out = append(out, name)
+// servingPair returns the serving certificate of the Secret, or puts a new one in where that is not good, or not for long.
+func (i *Identity) servingPair(secret *corev1.Secret, ca *pki.Pair) (pair *pki.Pair, changed bool, err error) {
+	request := servingRequest(i.names)
+	if pair, err := pki.Parse(secret.Data[servingCertKey], secret.Data[servingKeyKey]); err == nil {
+		// Names of other replicas stay, so that replicas do not replace each other's certificate for ever.
+		request = servingRequest(union(i.names, namesOf(pair)))
+		if pair.Serves(request, ca, i.now()) {
+			return pair, false, nil
 		}
 	}
-	slices.Sort(out)
-	return out
+	if pair, err = pki.Issue(request, ca, i.now()); err != nil {
+		return nil, false, err
+	}
+	key, err := pair.KeyPEM()
+	if err != nil {
+		return nil, false, err
+	}
+	secret.Data[servingCertKey], secret.Data[servingKeyKey] = pair.CertPEM(), key
+	return pair, true, nil
 }
