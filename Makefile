@@ -12,7 +12,9 @@ GO ?= go
 GOOS_GOARCH := $(shell $(GO) env GOOS GOARCH 2>/dev/null)
 GOARCH_HOST := $(word 2,$(GOOS_GOARCH))
 ARCHES := amd64 arm64
-BUILD := GOOS=linux $(GO) build -ldflags '-s -w'
+MODULE := github.com/drover-dev/drover
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+BUILD := GOOS=linux $(GO) build -ldflags '-s -w $(foreach program,hub agent installer,-X $(MODULE)/$(program)/cli.Version=$(VERSION))'
 LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 # Packages whose tests start an API server or link all of Kubernetes; they run one after the other.

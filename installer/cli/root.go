@@ -6,6 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Version is set by the build with -ldflags "-X github.com/drover-dev/drover/installer/cli.Version=v1.2.3".
+var Version = "dev"
+
 // NewCommand returns the command "installer".
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -15,6 +18,7 @@ func NewCommand() *cobra.Command {
 
 A plan names such an image; the machine's agent unpacks it and runs its run.sh, which
 installs the distribution and starts or restarts it. Docker is not needed.`,
+		Version:       Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
