@@ -145,7 +145,12 @@ func (Machine) AppendFile(path string, content []byte) error {
 		return err
 	}
 	defer file.Close()
+	before, err := file.Stat()
+	if err != nil {
+		return err
+	}
 	if _, err := file.Write(content); err != nil {
+		_ = file.Truncate(before.Size()) // on a full disk half a line may have been written
 		return err
 	}
 	if err := file.Sync(); err != nil {

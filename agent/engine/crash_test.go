@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/plans"
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestRestartAtEveryStep stops the world at each durable effect, before and after it, and starts it again. Whatever the moment, the plan
+// ends as it would have, every instruction sees the same attempt, and only the one that was running may run twice.
+func TestRestartAtEveryStep(t *testing.T) {
+	plan := plans.Plan{
+		Files: []plans.File{file("/etc/a", "A"), file("/etc/b", "B")},
+		Instructions: []plans.Instruction{
+			{CommonInstruction: plans.CommonInstruction{Name: "one", Image: "image:1", Args: []string{"one"}, Command: "ok"}, SaveOutput: true},
+			once("two", "ok", true),
+			once("three", "ok", true),
+		},
+	}
+	for _, protocol := range []string{"state", "checksum"} {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/after=%t", protocol, after), func(t *testing.T) {
+				for step, whole := 1, false; !whole; step++ {
+					synctest.Test(t, func(t *testing.T) { whole = crashAt(t, plan, protocol, step, after) })
+					if t.Failed() {
+						t.Fatalf("failed when stopped at effect %d", step)
+					}
+					if step > 200 {
+						t.Fatal("it never comes to its end")
+					}
+				}
+			})
+		}
+	}
+}
+
+// crashAt tells whether the plan was over before that effect.
+func crashAt(t *testing.T, plan plans.Plan, protocol string, step int, after bool) bool {
+	w := newWorld(t)
+	checksum := ""
+	if protocol == "state" {
+		checksum = w.secret.deliver(plan, 3)
+	} else {
+		checksum = w.secret.deliverOld(plan, 3)
+	}
+	ended := make(chan struct{})
+	w.host.StopAt(step, after, func() { close(ended) })
+	w.start()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+	}
+	w.stop()
+	stopped := w.host.Stopped()
+	w.host.Restart()
+	w.start()
+	w.settle()
+	w.stop()
+
+	got := w.secret.status()
+	want := map[string][]byte{"one": []byte("ok 1"), "two": []byte("ok 1"), "three": []byte("ok 1")}
+	if diff := cmp.Diff(want, got.AppliedOutput); diff != "" {
+		t.Error(diff)
+	}
+	if got.AppliedChecksum != checksum || got.SuccessCount != 1 || got.FailureCount != 0 || got.FailedOutput != nil {
+		t.Errorf("got %+v", got)
+	}
+	runs := w.ran()
+	if unique := slices.Compact(slices.Clone(runs)); !slices.Equal(unique, []string{"ok one@1", "ok two@1", "ok three@1"}) || len(runs) > 4 {
+		t.Errorf("ran %v", runs)
+	}
+	files := w.host.Files()
+	if string(files["/etc/a"].Content) != "A" || string(files["/etc/b"].Content) != "B" {
+		t.Errorf("files are %v", slices.Collect(maps.Keys(files)))
+	}
+	return !stopped
+}
+
+// TestFailingEffects lets each kind of effect fail once; the plan is applied all the same, and the failure is seen.
+func TestFailingEffects(t *testing.T) {
+	for _, operation := range []string{"write", "append", "mkdir", "remove"} {
+		t.Run(operation, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.start()
+				synctest.Wait()
+				failed := false
+				w.host.FailWith(func(op, path string) error {
+					if op == operation && !failed {
+						failed = true
+						return fmt.Errorf("%s %s: no space left on device", op, path)
+					}
+					return nil
+				})
+				checksum := w.secret.deliver(plans.Plan{
+					Files:        []plans.File{file("/etc/a", "A")},
+					Instructions: []plans.Instruction{once("one", "ok", true)},
+				}, 3)
+				w.settle()
+				w.stop()
+				if got := w.secret.status(); got.State != plans.StateSucceeded || got.AppliedChecksum != checksum || !failed {
+					t.Errorf("got %+v; an effect failed: %t", got, failed)
+				}
+			})
+		})
+	}
+}
+
+func TestFullDiskIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		synctest.Wait()
+		w.host.FailWith(func(op, path string) error { return fmt.Errorf("%s %s: no space left on device", op, path) })
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", true)}}, 1)
+		w.settle()
+		w.stop()
+		got := w.secret.status()
+		if got.State != plans.StateFailed || string(got.FailedOutput[errorOutput]) != "beginning journal: write /agent/state/journal: no space left on device" {
+			t.Errorf("got %s %q", got.State, got.FailedOutput)
+		}
+	})
+}
+
+func TestDamagedJournal(t *testing.T) {
+	plan := plans.Plan{Instructions: []plans.Instruction{once("one", "ok", true)}}
+	for name, damage := range map[string]func([]byte) []byte{
+		"half a line": func(raw []byte) []byte { return raw[:len(raw)-5] },
+		"garbage":     func(raw []byte) []byte { return append([]byte("\x00\x00\n"), raw...) },
+		"empty":       func([]byte) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.secret.deliver(plan, 1)
+				w.start()
+				w.settle()
+				w.stop()
+				const path = "/agent/state/journal"
+				if err := w.host.WriteFile(path, damage(w.host.Files()[path].Content), host.Private(0o600)); err != nil {
+					t.Fatal(err)
+				}
+				w.start()
+				w.settle()
+				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("two", "ok", true)}}, 1)
+				w.settle()
+				w.stop()
+				if got := w.secret.status(); got.State != plans.StateSucceeded || string(got.AppliedOutput["two"]) != "ok 1" {
+					t.Errorf("got %+v", got)
+				}
+				raw := w.host.Files()[path].Content
+				if j, err := openJournal(w.host, path, raw); err != nil || !j.record.Succeeded {
+					t.Errorf("the journal is %s: %v", raw, err)
+				}
+			})
+		})
+	}
+}
+
+func FuzzJournal(f *testing.F) {
+	f.Add([]byte(`{"kind":"begin","begin":{"checksum":"a","attempt":1},"attempts":{"a":{"number":1}}}` + "\n" +
+		`{"kind":"files"}` + "\n" + `{"kind":"done","name":"x","saved":true,"output":"YQ=="}` + "\n" + `{"kind":"end","succeeded":true}` + "\n{"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		h := newWorld(t).host
+		j, _ := openJournal(h, "/journal", raw)
+		if err := j.start(begin{Checksum: "b", Attempt: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.add(entry{Kind: kindDone, Name: "x", Saved: true}); err != nil {
+			t.Fatal(err)
+		}
+		again, err := openJournal(h, "/journal", h.Files()["/journal"].Content)
+		if err != nil || again.record.Done != 1 || again.record.Checksum != "b" {
+			t.Fatalf("%+v, %v", again.record, err)
+		}
+	})
+}
+
+func TestShutdownLeavesTheInstructionUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		interrupted := 0
+		w.host.Program("long", func(ctx context.Context, _ host.Command) (host.Result, error) {
+			if interrupted++; interrupted == 1 {
+				<-ctx.Done()
+				return host.Result{ExitCode: -1}, ctx.Err()
+			}
+			return host.Result{}, nil
+		})
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("first", "ok", false), once("only", "long", false)}}, 1)
+		w.start()
+		w.settle()
+		w.stop()
+		if got := w.secret.status(); got.State != plans.StateInProgress || got.FailureCount != 0 {
+			t.Errorf("got %+v", got)
+		}
+		w.start()
+		w.settle()
+		w.stop()
+		if got := w.secret.status(); got.State != plans.StateSucceeded {
+			t.Errorf("got %+v", got)
+		}
+		if diff := cmp.Diff([]string{"ok first@1", "long only@1"}, w.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

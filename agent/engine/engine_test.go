@@ -1,0 +1,505 @@
+package engine
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/plans"
+	"github.com/google/go-cmp/cmp"
+)
+
+// images stages nothing but the name of the image.
+type images struct{ host *fake.Host }
+
+func (i images) Stage(_ context.Context, image, dir string) error {
+	if strings.Contains(image, "missing") {
+		return errors.New("no such image")
+	}
+	return i.host.WriteFile(dir+"/.image", []byte(image), host.Private(0o600))
+}
+
+// world is an engine on a machine in memory.
+type world struct {
+	t       *testing.T
+	host    *fake.Host
+	secret  *secret
+	options Options
+	check   func(context.Context, plans.Probe) error
+
+	stop func()
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, host: fake.New(), secret: newSecret(t)}
+	w.options = Options{
+		Source: w.secret, Host: w.host, Images: images{w.host}, Log: slog.New(slog.DiscardHandler),
+		Environment:   []string{"PATH=/bin", "NOTIFY_SOCKET=/run/notify", "AGENT=yes"},
+		WorkDirectory: "/agent/work", StateDirectory: "/agent/state", InstructionTimeout: time.Hour, PeriodicTimeout: time.Hour,
+	}
+	w.program("ok", 0)
+	w.program("bad", 3)
+	return w
+}
+
+// program adds one that writes its name and attempt and ends with a code.
+func (w *world) program(name string, exit int) {
+	w.host.Program(name, func(_ context.Context, c host.Command) (host.Result, error) {
+		return host.Result{ExitCode: exit, Stdout: []byte(name + " " + env(c, envAttempt)), Stderr: []byte("from " + name)}, nil
+	})
+}
+
+// start starts an engine; the world's stop ends it and waits.
+func (w *world) start() {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	e := New(w.options)
+	if w.check != nil {
+		e.check = w.check
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := e.Run(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, fake.ErrStopped) {
+			w.t.Errorf("engine ended with %v", err)
+		}
+	}()
+	w.secret.hub(func(plans.SecretData) {})
+	w.stop = func() {
+		cancel()
+		<-done
+	}
+}
+
+// settle lets everything happen that happens within a minute.
+func (w *world) settle() {
+	time.Sleep(time.Minute)
+	synctest.Wait()
+}
+
+func env(c host.Command, name string) string {
+	value := ""
+	for _, pair := range c.Env {
+		if v, found := strings.CutPrefix(pair, name+"="); found {
+			value = v
+		}
+	}
+	return value
+}
+
+// ran lists programs with their attempts.
+func (w *world) ran() []string {
+	var ran []string
+	for _, c := range w.host.Runs() {
+		ran = append(ran, strings.Join(append([]string{c.Path[strings.LastIndex(c.Path, "/")+1:]}, c.Args...), " ")+"@"+env(c, envAttempt))
+	}
+	return ran
+}
+
+func once(name, command string, save bool) plans.Instruction {
+	return plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: command, Args: []string{name}}, SaveOutput: save}
+}
+
+func file(path, content string) plans.File {
+	return plans.File{Path: path, Content: base64.StdEncoding.EncodeToString([]byte(content)), Permissions: "0640", UID: 1}
+}
+
+func TestPlanSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		plan := plans.Plan{
+			Files: []plans.File{file("/etc/a", "A"), {Path: "/etc/d", Directory: true}, {Path: "/etc/old", Action: plans.ActionDelete}},
+			Instructions: []plans.Instruction{
+				{CommonInstruction: plans.CommonInstruction{Name: "install", Image: "repo/image:1", Env: []string{"PATH=/sbin", "X=1"}}, SaveOutput: true},
+				once("second", "ok", false),
+			},
+		}
+		w.host.Program("run.sh", func(_ context.Context, c host.Command) (host.Result, error) {
+			if image, _ := w.host.ReadFile(c.Dir + "/.image"); string(image) != "repo/image:1" {
+				t.Errorf("image is %q", image)
+			}
+			if state := w.secret.status().State; state != plans.StateInProgress {
+				t.Errorf("the plan runs in state %s", state)
+			}
+			return host.Result{Stdout: []byte("installed"), Stderr: []byte("noise")}, nil
+		})
+		if err := w.host.WriteFile("/etc/old", nil, host.Private(0o600)); err != nil {
+			t.Fatal(err)
+		}
+		checksum := w.secret.deliver(plan, 3)
+		w.start()
+		w.settle()
+
+		want := plans.Status{
+			AppliedChecksum: checksum, SuccessCount: 1, AppliedOutput: map[string][]byte{"install": []byte("installed")},
+			State: plans.StateSucceeded, Revision: 1,
+		}
+		got := w.secret.status()
+		if since := time.Since(got.LastApplyTime); since < 0 || since > 2*time.Minute {
+			t.Errorf("applied %s ago", since)
+		}
+		got.LastApplyTime = time.Time{}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		files := w.host.Files()
+		if diff := cmp.Diff(fake.File{Content: []byte("A"), Attrs: host.Attributes{Mode: 0o640, UID: 1}}, files["/etc/a"]); diff != "" {
+			t.Error(diff)
+		}
+		if _, there := files["/etc/old"]; there {
+			t.Error("/etc/old is still there")
+		}
+		install := w.host.Runs()[0]
+		wantEnv := []string{"PATH=/bin", "AGENT=yes", "PATH=/sbin", "X=1", "CATTLE_AGENT_EXECUTION_PWD=" + install.Dir,
+			"CATTLE_AGENT_ATTEMPT_NUMBER=1", "PATH=/sbin:" + install.Dir}
+		if diff := cmp.Diff(wantEnv, install.Env); diff != "" {
+			t.Error(diff)
+		}
+		if !strings.HasPrefix(install.Dir, "/agent/work/") || !strings.HasSuffix(install.Dir, checksum+"_0") || install.Path != install.Dir+"/run.sh" {
+			t.Errorf("ran %s in %s", install.Path, install.Dir)
+		}
+		for path := range files {
+			if strings.HasPrefix(path, "/agent/work/") {
+				t.Errorf("%s is left", path)
+			}
+		}
+		if diff := cmp.Diff([]string{"in-progress/0/0", "succeeded/0/1"}, w.secret.history()); diff != "" {
+			t.Error(diff)
+		}
+
+		gets, writes := w.secret.counts()
+		time.Sleep(24 * time.Hour)
+		if g, wr := w.secret.counts(); g != gets || wr != writes {
+			t.Errorf("at rest there were %d reads and %d writes", g-gets, wr-writes)
+		}
+		w.stop()
+
+		// Neither a restart nor a new start of the hub runs it again.
+		w.start()
+		w.settle()
+		w.stop()
+		if diff := cmp.Diff([]string{"run.sh@1", "ok second@1"}, w.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestFailureStaysVisible(t *testing.T) {
+	tests := map[string]struct {
+		plan     plans.Plan
+		max      int
+		failures int
+		ran      []string
+		output   map[string]string
+	}{
+		"instruction": {
+			plan: plans.Plan{Instructions: []plans.Instruction{once("first", "ok", true), once("second", "bad", true), once("third", "ok", true)}},
+			max:  2, failures: 2,
+			ran:    []string{"ok first@1", "bad second@1", "ok first@2", "bad second@2"},
+			output: map[string]string{"first": "ok 2", "second": "bad 2", errorOutput: "instructions[1] (second): exit code 3; it said last:\nfrom bad"},
+		},
+		"no limit": {
+			plan: plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}, max: -1, failures: 3,
+			ran:    []string{"bad only@1", "bad only@2", "bad only@3"},
+			output: map[string]string{errorOutput: "instructions[0] (only): exit code 3; it said last:\nfrom bad"},
+		},
+		"program not found": {
+			plan: plans.Plan{Instructions: []plans.Instruction{once("only", "absent", false)}}, max: 1, failures: 1,
+			output: map[string]string{errorOutput: "instructions[0] (only): absent is not a program of this machine"},
+		},
+		"image": {
+			plan: plans.Plan{Instructions: []plans.Instruction{{CommonInstruction: plans.CommonInstruction{Image: "missing:1"}}}}, max: 1, failures: 1,
+			output: map[string]string{errorOutput: "instructions[0]: staging image missing:1: no such image"},
+		},
+		"file": {
+			plan: plans.Plan{Files: []plans.File{file("/etc/a/b", ""), file("/etc/a", "")}}, max: 1, failures: 1,
+			output: map[string]string{errorOutput: "files[1]: /etc/a: /etc/a is a folder"},
+		},
+		"plan that cannot be carried out is tried once": {
+			plan: plans.Plan{Files: []plans.File{{Path: "/a", Permissions: "0o644"}}, Instructions: []plans.Instruction{once("only", "ok", false)}},
+			max:  5, failures: 1,
+			output: map[string]string{errorOutput: `files[0].permissions: "0o644" is not octal digits; write 0644`},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				checksum := w.secret.deliver(test.plan, test.max)
+				w.start()
+				for range 60 {
+					w.settle()
+				}
+				w.stop()
+				w.start() // a restart forgets nothing and tries nothing
+				w.settle()
+				w.stop()
+				got := w.secret.status()
+				if got.State != plans.StateFailed || got.FailedChecksum != checksum || got.FailureCount != test.failures || got.AppliedChecksum != "" {
+					t.Errorf("got state %s, failed %q (%d), applied %q", got.State, got.FailedChecksum, got.FailureCount, got.AppliedChecksum)
+				}
+				output := map[string]string{}
+				for name, text := range got.FailedOutput {
+					output[name] = string(text)
+				}
+				if diff := cmp.Diff(test.output, output); diff != "" {
+					t.Error(diff)
+				}
+				if diff := cmp.Diff(test.ran, w.ran()); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+func TestFailureIsNoVerdictWhileTheAgentStillTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		checksum := w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}, 3)
+		w.start()
+		time.Sleep(2 * time.Second)
+		got := w.secret.status()
+		if got.State != plans.StateInProgress || got.FailureCount != 1 || got.FailedChecksum != "" || got.FailedOutput[errorOutput] == nil {
+			t.Errorf("got %+v", got)
+		}
+		w.program("bad", 0)
+		w.settle()
+		w.stop()
+		got = w.secret.status()
+		if got.State != plans.StateSucceeded || got.FailureCount != 0 || got.AppliedChecksum != checksum || got.FailedOutput != nil {
+			t.Errorf("got %+v", got)
+		}
+		if diff := cmp.Diff([]string{"bad only@1", "bad only@2"}, w.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestDeliveredAgainAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		plan := plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}
+		w.secret.deliver(plan, 1)
+		w.start()
+		w.settle()
+		w.secret.deliver(plan, 1)
+		w.settle()
+		w.stop()
+		got := w.secret.status()
+		if got.State != plans.StateFailed || got.FailureCount != 2 || got.Revision != 2 {
+			t.Errorf("got %+v", got)
+		}
+		if diff := cmp.Diff([]string{"bad only@1", "bad only@2"}, w.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestChecksumProtocol(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		plan := plans.Plan{Instructions: []plans.Instruction{once("only", "bad", true)}}
+		checksum := w.secret.deliverOld(plan, 3)
+		w.start()
+		time.Sleep(20 * time.Second)
+		got := w.secret.status()
+		if got.State != "" || got.FailedChecksum != checksum || got.FailureCount != 1 || got.Revision != 0 {
+			t.Errorf("got %+v", got)
+		}
+		time.Sleep(5 * time.Minute)
+		got = w.secret.status()
+		if got.FailureCount != 3 || len(w.ran()) != 3 {
+			t.Errorf("got %d failures, ran %v", got.FailureCount, w.ran())
+		}
+		w.stop()
+		w.start() // a restart does not give it another chance
+		w.settle()
+		if len(w.ran()) != 3 {
+			t.Errorf("ran %v", w.ran())
+		}
+		// Another content does.
+		plan.Instructions = append(plan.Instructions, once("more", "ok", true))
+		w.program("bad", 0)
+		checksum = w.secret.deliverOld(plan, 3)
+		w.settle()
+		got = w.secret.status()
+		if got.AppliedChecksum != checksum || got.FailureCount != 0 || got.FailedChecksum != "" || got.FailedOutput != nil || got.State != "" {
+			t.Errorf("got %+v", got)
+		}
+		w.stop()
+		before := len(w.ran())
+		w.start() // the journal proves it applied
+		w.settle()
+		if len(w.ran()) != before {
+			t.Errorf("ran %v", w.ran())
+		}
+		w.stop()
+		w.secret.uid = "uid-2" // made anew: a different machine's report, for all we know
+		w.start()
+		w.settle()
+		w.stop()
+		if len(w.ran()) != before+2 {
+			t.Errorf("ran %v", w.ran())
+		}
+	})
+}
+
+func TestLostHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.host.Program("cut", func(context.Context, host.Command) (host.Result, error) {
+			w.secret.setDown(errors.New("connection refused"))
+			return host.Result{}, nil
+		})
+		checksum := w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "cut", false)}}, 1)
+		w.start()
+		time.Sleep(3 * time.Hour)
+		w.stop()
+		w.start()
+		time.Sleep(3 * time.Hour)
+		w.secret.setDown(nil)
+		time.Sleep(2 * time.Minute)
+		w.stop()
+		if got := w.secret.status(); got.State != plans.StateSucceeded || got.AppliedChecksum != checksum {
+			t.Errorf("got %+v", got)
+		}
+		if diff := cmp.Diff([]string{"cut only@1"}, w.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestPlanReplacedWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.host.Program("slow", func(ctx context.Context, _ host.Command) (host.Result, error) {
+			time.Sleep(10 * time.Minute)
+			return host.Result{}, nil
+		})
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("old", "slow", false)}}, 1)
+		w.start()
+		w.settle()
+		checksum := w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("new", "ok", false)}}, 1)
+		time.Sleep(time.Hour)
+		w.stop()
+		if got := w.secret.status(); got.State != plans.StateSucceeded || got.AppliedChecksum != checksum || got.SuccessCount != 1 {
+			t.Errorf("got %+v", got)
+		}
+		if diff := cmp.Diff([]string{"slow old@1", "ok new@1"}, w.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.host.Program("hang", func(ctx context.Context, _ host.Command) (host.Result, error) {
+			<-ctx.Done()
+			return host.Result{ExitCode: -1, TimedOut: true, Stdout: []byte("waiting for a lock")}, nil
+		})
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "hang", false)}}, 1)
+		w.start()
+		time.Sleep(2 * time.Hour)
+		w.stop()
+		want := "instructions[0] (only): did not end within 1h0m0s and was stopped; it said last:\nwaiting for a lock"
+		if got := string(w.secret.status().FailedOutput[errorOutput]); got != want {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestScript(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var mu sync.Mutex
+		var scripts []string
+		run := func(_ context.Context, c host.Command) (host.Result, error) {
+			raw, err := w.host.ReadFile(c.Path)
+			mu.Lock()
+			defer mu.Unlock()
+			scripts = append(scripts, string(raw))
+			return host.Result{}, err
+		}
+		var plan plans.Plan
+		for _, script := range []string{"echo a", "#!/usr/bin/python3\nprint()"} {
+			sum := plans.Checksum([]byte(script))
+			w.host.Program("script-"+sum+".sh", run)
+			plan.Instructions = append(plan.Instructions,
+				plans.Instruction{CommonInstruction: plans.CommonInstruction{Script: script, Command: "ignored"}})
+		}
+		w.secret.deliver(plan, 1)
+		w.start()
+		w.settle()
+		w.stop()
+		if diff := cmp.Diff([]string{"#!/bin/sh\necho a", "#!/usr/bin/python3\nprint()"}, scripts); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestInterlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.InterlockDirectory = "/agent/interlock"
+		const pending, active = "/agent/interlock/restart-pending", "/agent/interlock/applyinator-active"
+		for _, path := range []string{pending, active} {
+			if err := w.host.WriteFile(path, nil, host.Private(0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.host.Program("look", func(context.Context, host.Command) (host.Result, error) {
+			if _, there := w.host.Files()[active]; !there {
+				t.Error("not announced while it runs")
+			}
+			return host.Result{}, nil
+		})
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "look", false)}}, 1)
+		w.start()
+		w.settle()
+		if _, there := w.host.Files()[active]; there || len(w.ran()) != 0 {
+			t.Error("it does not wait for the restart")
+		}
+		time.Sleep(5 * time.Minute)
+		if len(w.ran()) != 1 {
+			t.Error("it waits for ever")
+		}
+		w.stop()
+		for _, path := range []string{pending, active} {
+			if _, there := w.host.Files()[path]; there {
+				t.Errorf("%s is left", path)
+			}
+		}
+	})
+}
+
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.options.AppliedPlanDirectory = "/agent/applied"
+		w.start()
+		var last string
+		for i := range 70 {
+			last = w.secret.deliver(plans.Plan{Files: []plans.File{file("/etc/a", fmt.Sprint(i))}}, 1)
+			w.settle()
+		}
+		w.stop()
+		names, _ := w.host.ReadDir("/agent/applied")
+		if len(names) != maxHistory {
+			t.Errorf("kept %d plans", len(names))
+		}
+		newest := w.host.Files()["/agent/applied/"+names[len(names)-1]]
+		if !strings.Contains(string(newest.Content), `"Checksum":"`+last) || newest.Attrs.Mode != 0o600 {
+			t.Errorf("the newest is %s", newest.Content)
+		}
+	})
+}

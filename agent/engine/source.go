@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+// Snapshot is what a Source held at one moment.
+type Snapshot struct {
+	// UID changes when the source was made anew under the same name. A plan that was applied for another UID is applied again.
+	UID string
+	// Delivery is what the hub asks for.
+	Delivery plans.Delivery
+	// Status is what was reported last.
+	Status plans.Status
+}
+
+// target is which plan of which source something belongs to.
+type target struct {
+	UID      string
+	Checksum string
+}
+
+func (s Snapshot) target() target {
+	return target{UID: s.UID, Checksum: s.Delivery.Checksum()}
+}
+
+// ErrSuperseded is returned by Source.Update when the source holds another plan by now.
+var ErrSuperseded = errors.New("another plan has been delivered")
+
+// ErrTooLarge is returned by Source.Update when the source cannot hold that much.
+var ErrTooLarge = errors.New("the report is too large")
+
+// Source is where plans come from and reports go to.
+type Source interface {
+	// Updates gives the newest snapshot; one that nobody took is replaced by a newer one.
+	Updates() <-chan Snapshot
+	// Get reads the source now.
+	Get(ctx context.Context) (Snapshot, error)
+	// Update changes the reported status, if the source still holds the plan of that UID and checksum, and returns what the source
+	// holds then. Where another writer was faster, change is called again with the newer status. A change that changes nothing
+	// writes nothing.
+	Update(ctx context.Context, uid, checksum string, change func(*plans.Status)) (Snapshot, error)
+}
+
+// Images brings the content of an image into a folder that exists.
+type Images interface {
+	Stage(ctx context.Context, image, dir string) error
+}

@@ -1,0 +1,114 @@
+// Package probe asks health endpoints on the machine, as the kubelet asks those of a pod, and counts the answers against a plan's
+// thresholds. It knows nothing of plans' delivery and reports to nobody.
+package probe
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+const (
+	// defaultTimeout, defaultSuccesses and defaultFailures hold where a probe does not say.
+	defaultTimeout   = time.Second
+	defaultSuccesses = 1
+	defaultFailures  = 3
+
+	maxRedirects = 10
+	maxBodyBytes = 10 << 10
+	userAgent    = "kube-probe/1.36"
+)
+
+// Check asks once. An answer of 2xx is nil; everything else, a redirect to another host included, is an error that says what came.
+func Check(ctx context.Context, probe plans.Probe) error {
+	timeout := defaultTimeout
+	if probe.TimeoutSeconds > 0 {
+		timeout = time.Duration(probe.TimeoutSeconds) * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	tlsConfig, err := tlsConfig(probe.HTTPGet)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, TLSClientConfig: tlsConfig}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: sameHost}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, probe.HTTPGet.URL, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("User-Agent", userAgent)
+	request.Header.Set("Accept", "*/*")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxBodyBytes))
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return fmt.Errorf("answer is %s", response.Status)
+	}
+	return nil
+}
+
+func sameHost(request *http.Request, via []*http.Request) error {
+	if request.URL.Hostname() != via[0].URL.Hostname() {
+		return fmt.Errorf("redirect to another host, %s", request.URL.Hostname())
+	}
+	if len(via) >= maxRedirects {
+		return errors.New("too many redirects")
+	}
+	return nil
+}
+
+// tlsConfig reads the files anew each time: certificates get rotated while the agent runs.
+func tlsConfig(get plans.HTTPGetAction) (*tls.Config, error) {
+	if get.Insecure {
+		return &tls.Config{InsecureSkipVerify: true}, nil
+	}
+	config := &tls.Config{}
+	if get.CACert != "" {
+		pem, err := os.ReadFile(get.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("reading CA certificate: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s holds no certificate", get.CACert)
+		}
+	}
+	if get.ClientCert != "" && get.ClientKey != "" {
+		pair, err := tls.LoadX509KeyPair(get.ClientCert, get.ClientKey)
+		if err != nil {
+			return nil, fmt.Errorf("reading client certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// Count adds one answer to a status. Counts stop at their threshold, so that a steady probe has a steady status.
+func Count(probe plans.Probe, status plans.ProbeStatus, healthy bool) plans.ProbeStatus {
+	if healthy {
+		threshold := cmp.Or(max(probe.SuccessThreshold, 0), defaultSuccesses)
+		status.FailureCount = 0
+		status.SuccessCount = min(status.SuccessCount+1, threshold)
+		status.Healthy = status.Healthy || status.SuccessCount >= threshold
+		return status
+	}
+	threshold := cmp.Or(max(probe.FailureThreshold, 0), defaultFailures)
+	status.SuccessCount = 0
+	status.FailureCount = min(status.FailureCount+1, threshold)
+	status.Healthy = status.Healthy && status.FailureCount < threshold
+	return status
+}
