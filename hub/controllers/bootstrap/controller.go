@@ -1,0 +1,106 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+const fieldOwner = client.FieldOwner("drover-bootstrap")
+
+// Reconciler reconciles RKEBootstraps. What it makes is owned by the RKEBootstrap and goes with it.
+type Reconciler struct {
+	Client client.Client
+	// Live reads past the cache; Secrets are cached by their metadata only. It is set from the manager where it is nil.
+	Live client.Reader
+	// Settings tell machines where the hub is.
+	Settings settings.Settings
+}
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.Live == nil {
+		r.Live = mgr.GetAPIReader()
+	}
+	clusterToBootstraps, err := util.ClusterToTypedObjectsMapper(r.Client, &rkev1.RKEBootstrapList{}, mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("mapping Clusters to RKEBootstraps: %w", err)
+	}
+	owned := builder.WithPredicates(metadataChanged)
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("bootstrap").
+		For(&rkev1.RKEBootstrap{}).
+		Owns(&corev1.Secret{}, builder.OnlyMetadata, owned).
+		Owns(&corev1.ServiceAccount{}, builder.OnlyMetadata, owned).
+		Owns(&rbacv1.Role{}, builder.OnlyMetadata, owned).
+		Owns(&rbacv1.RoleBinding{}, builder.OnlyMetadata, owned).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToBootstraps)).
+		WithOptions(opts).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the bootstrap controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile runs every phase, adds their errors up, and writes the status once at the end.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	bootstrap := &rkev1.RKEBootstrap{}
+	if err := r.Client.Get(ctx, req.NamespacedName, bootstrap); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !bootstrap.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	s := &scope{bootstrap: bootstrap}
+	if err := r.readOwners(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, bootstrap); err != nil || isPaused || changed {
+		return ctrl.Result{}, err
+	}
+	helper, err := patch.NewHelper(bootstrap, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing the patch of the RKEBootstrap: %w", err)
+	}
+	defer func() {
+		setStatus(s)
+		if err := helper.Patch(ctx, bootstrap, patch.WithOwnedConditions{Conditions: ownedConditions}); client.IgnoreNotFound(err) != nil {
+			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing the RKEBootstrap's status: %w", err)})
+		}
+	}()
+	return ctrl.Result{}, r.reconcileNormal(ctx, s)
+}
+
+// machineToBootstrap maps a Machine to the RKEBootstrap that it refers to.
+func machineToBootstrap(_ context.Context, o client.Object) []ctrl.Request {
+	machine, ok := o.(*clusterv1.Machine)
+	if !ok {
+		return nil
+	}
+	ref := machine.Spec.Bootstrap.ConfigRef
+	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
+}

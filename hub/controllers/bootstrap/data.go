@@ -1,0 +1,114 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/apply"
+	"github.com/drover-dev/drover/packaging/install"
+)
+
+// dataKey is the one key of a bootstrap data Secret, by the contract of Cluster API.
+const dataKey = "value"
+
+var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// varAgentVarDir tells the install script where the agent keeps its data.
+const varAgentVarDir = "CATTLE_AGENT_VAR_DIR"
+
+// dataSecret is the bootstrap data: the install script with what this machine needs to know.
+func dataSecret(bootstrap *rkev1.RKEBootstrap, cluster *clusterv1.Cluster, vars []install.Var) (*corev1.Secret, error) {
+	script, err := install.Script(vars...)
+	if err != nil {
+		return nil, fmt.Errorf("making the install script: %w", err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: bootstrap.Namespace,
+			Name:      rkev1.BootstrapSecretName(bootstrap.Name),
+			Labels: map[string]string{
+				clusterv1.ClusterNameLabel: cluster.Name,
+				rkev1.ClusterNameLabel:     cluster.Name,
+				rkev1.BootstrapNameLabel:   bootstrap.Name,
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
+		},
+		Type: rkev1.BootstrapSecretType,
+		Data: map[string][]byte{dataKey: script},
+	}, nil
+}
+
+// scriptVars are what the script starts with, or nil as long as the token is missing.
+func (r *Reconciler) scriptVars(ctx context.Context, s *scope) ([]install.Var, error) {
+	vars, err := r.clusterVars(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	vars = append(vars,
+		install.Var{Name: install.VarServer, Value: r.Settings.ServerURL},
+		install.Var{Name: install.VarCAChecksum, Value: r.Settings.CAChecksum()},
+		install.Var{Name: install.VarRoleNone, Value: "true"})
+	if registersItself(s.machine) {
+		return vars, nil
+	}
+	for _, object := range bootstrapIdentity(s.bootstrap, s.machine) {
+		if err := apply.Object(ctx, r.Client, fieldOwner, object); err != nil {
+			return nil, err
+		}
+	}
+	token := &corev1.Secret{}
+	err = r.Live.Get(ctx, client.ObjectKey{Namespace: s.bootstrap.Namespace, Name: rkev1.BootstrapTokenSecretName(s.bootstrap.Name)}, token)
+	if err != nil {
+		return nil, fmt.Errorf("reading the bootstrap token: %w", err)
+	}
+	if len(token.Data[corev1.ServiceAccountTokenKey]) == 0 {
+		return nil, nil
+	}
+	return append(vars, install.Var{Name: install.VarToken, Value: hashToken(token.Data[corev1.ServiceAccountTokenKey])}), nil
+}
+
+// clusterVars are what the cluster's configuration says about the agent. A name that no shell can hold is left out.
+func (r *Reconciler) clusterVars(ctx context.Context, s *scope) ([]install.Var, error) {
+	ref := s.cluster.Spec.ControlPlaneRef
+	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
+		return nil, nil
+	}
+	controlPlane := &rkev1.RKEControlPlane{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.cluster.Namespace, Name: ref.Name}, controlPlane)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the RKEControlPlane: %w", err)
+	}
+	var vars []install.Var
+	for _, env := range controlPlane.Spec.AgentEnvVars {
+		if shellName.MatchString(env.Name) {
+			vars = append(vars, install.Var{Name: env.Name, Value: env.Value})
+		}
+	}
+	return append(vars, install.Var{Name: varAgentVarDir, Value: string(controlPlane.Spec.DataDirectories.SystemAgent)}), nil
+}
+
+// registersItself tells whether the machine was there before its objects were.
+func registersItself(machine *clusterv1.Machine) bool {
+	ref := machine.Spec.InfrastructureRef
+	return ref.APIGroup == rkev1.GroupVersion.Group && ref.Kind == "CustomMachine"
+}
+
+// hashToken is what a machine shows instead of the token itself, so that what can be read on the machine opens no Kubernetes API.
+func hashToken(token []byte) string {
+	sum := sha256.Sum256(token)
+	return base64.URLEncoding.EncodeToString(sum[:])
+}

@@ -1,0 +1,100 @@
+package bootstrap
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// identity returns what lets a machine get its plan. The ServiceAccount comes before its token: a token without a ServiceAccount is
+// thrown away. The Secret comes before the right to it.
+func identity(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) []client.Object {
+	name := rkev1.PlanSecretName(bootstrap.Name)
+	account := &corev1.ServiceAccount{ObjectMeta: ownedMeta(bootstrap, machine, name)}
+	account.Labels[rkev1.ServiceAccountRoleLabel] = rkev1.ServiceAccountRolePlan
+	account.Labels[rkev1.PlanSecretNameLabel] = name
+	return []client.Object{
+		account,
+		tokenSecret(ownedMeta(bootstrap, machine, rkev1.PlanTokenSecretName(bootstrap.Name)), account.Name),
+		planSecret(bootstrap, machine),
+		&rbacv1.Role{
+			ObjectMeta: ownedMeta(bootstrap, machine, name),
+			Rules: []rbacv1.PolicyRule{{
+				APIGroups:     []string{""},
+				Resources:     []string{"secrets"},
+				Verbs:         []string{"get", "list", "watch", "update"},
+				ResourceNames: []string{name},
+			}},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: ownedMeta(bootstrap, machine, name),
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: name, Namespace: bootstrap.Namespace}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		},
+	}
+}
+
+// bootstrapIdentity returns what lets a machine that an infrastructure provider makes register itself, once.
+func bootstrapIdentity(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) []client.Object {
+	account := &corev1.ServiceAccount{ObjectMeta: ownedMeta(bootstrap, machine, rkev1.BootstrapServiceAccountName(bootstrap.Name))}
+	account.Labels[rkev1.ServiceAccountRoleLabel] = rkev1.ServiceAccountRoleBootstrap
+	token := tokenSecret(ownedMeta(bootstrap, machine, rkev1.BootstrapTokenSecretName(bootstrap.Name)), account.Name)
+	token.Annotations[rkev1.BootstrapTokenAnnotation] = "true"
+	return []client.Object{account, token}
+}
+
+// planSecret is the plan Secret without a plan: labels and annotations by which the control plane's controller finds it and knows the
+// machine. It has no data of this controller's, so that none is lost when it is applied again.
+func planSecret(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *corev1.Secret {
+	meta := ownedMeta(bootstrap, machine, rkev1.PlanSecretName(bootstrap.Name))
+	// Labels of the RKEBootstrap may come from users, so those that this controller gives a meaning to come last.
+	labels := maps.Clone(bootstrap.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	// Who starts the cluster is decided by the control plane's controller on the plan Secret, never by who registers.
+	delete(labels, rkev1.InitNodeLabel)
+	maps.Copy(labels, meta.Labels)
+	labels[rkev1.BackupLabel] = "true"
+	labels[rkev1.LifecycleClusterGroupLabel] = clusterv1.GroupVersion.Group
+	labels[rkev1.LifecycleClusterKindLabel] = "Cluster"
+	labels[rkev1.LifecycleClusterNameLabel] = machine.Spec.ClusterName
+	labels[rkev1.LifecycleMachineGroupLabel] = clusterv1.GroupVersion.Group
+	labels[rkev1.LifecycleMachineKindLabel] = "Machine"
+	labels[rkev1.LifecycleMachineNameLabel] = machine.Name
+	meta.Labels = labels
+	for key, value := range bootstrap.Annotations {
+		if strings.HasPrefix(key, "rke.cattle.io/") && key != rkev1.MachineSecretHashAnnotation {
+			metav1.SetMetaDataAnnotation(&meta, key, value)
+		}
+	}
+	return &corev1.Secret{ObjectMeta: meta, Type: rkev1.MachinePlanSecretType}
+}
+
+func tokenSecret(meta metav1.ObjectMeta, account string) *corev1.Secret {
+	metav1.SetMetaDataAnnotation(&meta, corev1.ServiceAccountNameKey, account)
+	return &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeServiceAccountToken}
+}
+
+// ownedMeta is the metadata of an object that goes with the RKEBootstrap.
+func ownedMeta(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: bootstrap.Namespace,
+		Name:      name,
+		Labels: map[string]string{
+			rkev1.ClusterNameLabel:     machine.Spec.ClusterName,
+			clusterv1.ClusterNameLabel: machine.Spec.ClusterName,
+			rkev1.MachineNameLabel:     machine.Name,
+			rkev1.BootstrapNameLabel:   bootstrap.Name,
+		},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
+	}
+}

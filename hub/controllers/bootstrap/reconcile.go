@@ -1,0 +1,138 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/apply"
+)
+
+// scope is what one pass has read and found.
+type scope struct {
+	bootstrap *rkev1.RKEBootstrap
+	// machine is nil as long as Cluster API has not taken the RKEBootstrap over, cluster as long as there is none.
+	machine *clusterv1.Machine
+	cluster *clusterv1.Cluster
+	// identity and data tell what each waits for; nil when it is there.
+	identity, data *problem
+}
+
+// problem is a reason in CamelCase with the words for it.
+type problem struct {
+	reason, message string
+}
+
+func (r *Reconciler) readOwners(ctx context.Context, s *scope) error {
+	machine, err := util.GetOwnerMachine(ctx, r.Client, s.bootstrap.ObjectMeta)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the Machine that owns the RKEBootstrap: %w", err)
+	}
+	if machine == nil {
+		return nil
+	}
+	s.machine = machine
+	cluster, err := util.GetClusterByName(ctx, r.Client, machine.Namespace, machine.Spec.ClusterName)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the Cluster of the RKEBootstrap: %w", err)
+	}
+	s.cluster = cluster
+	return nil
+}
+
+// reconcileNormal makes the identity as soon as there is a Machine, so that a machine can register while its cluster is in trouble, and the
+// bootstrap data once Cluster API wants it.
+func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
+	switch {
+	case s.machine == nil:
+		s.identity = &problem{"WaitingForMachine", "Waiting for a Machine of cluster.x-k8s.io to refer to this RKEBootstrap"}
+	case s.cluster == nil:
+		s.identity = &problem{"WaitingForCluster", fmt.Sprintf("Waiting for the Cluster %s of cluster.x-k8s.io", s.machine.Spec.ClusterName)}
+	case !s.machine.DeletionTimestamp.IsZero():
+		s.identity = &problem{clusterv1.DeletingReason, "The Machine is being deleted; nothing is made for it any more"}
+	}
+	if s.identity != nil {
+		s.data = s.identity
+		return nil
+	}
+	var errs []error
+	for _, run := range []func(context.Context, *scope) error{r.reconcileIdentity, r.reconcileData} {
+		if err := run(ctx, s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return kerrors.NewAggregate(errs)
+}
+
+// reconcileIdentity makes the plan Secret and the ServiceAccount that may use it.
+func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
+	for _, object := range identity(s.bootstrap, s.machine) {
+		if err := apply.Object(ctx, r.Client, fieldOwner, object); err != nil {
+			s.identity = &problem{"Error", fmt.Sprintf("The machine's identity could not be written, it is tried again: %v", err)}
+			return err
+		}
+	}
+	ready, err := r.tokenReady(ctx, s.bootstrap.Namespace, rkev1.PlanTokenSecretName(s.bootstrap.Name))
+	if err != nil {
+		s.identity = &problem{"Error", err.Error()}
+		return err
+	}
+	if !ready {
+		s.identity = &problem{"WaitingForToken", fmt.Sprintf("Waiting for the token of the ServiceAccount %s", rkev1.PlanSecretName(s.bootstrap.Name))}
+	}
+	return nil
+}
+
+// tokenReady tells whether the controller that fills tokens in has done so: it writes the annotation together with the token.
+func (r *Reconciler) tokenReady(ctx context.Context, namespace, name string) (bool, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the token Secret %s: %w", name, err)
+	}
+	return object.Annotations[corev1.ServiceAccountUIDKey] != "", nil
+}
+
+// reconcileData makes the bootstrap data. The contract wants it of every machine; a machine that registered itself never reads it, and its
+// copy holds no credential.
+func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
+	if !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) {
+		s.data = &problem{"WaitingForInfrastructure", fmt.Sprintf("Waiting for the infrastructure of the Cluster %s", s.cluster.Name)}
+		return nil
+	}
+	vars, err := r.scriptVars(ctx, s)
+	if err != nil {
+		s.data = &problem{"Error", fmt.Sprintf("The bootstrap data could not be made, it is tried again: %v", err)}
+		return err
+	}
+	if vars == nil {
+		s.data = &problem{"WaitingForToken", fmt.Sprintf("Waiting for the token of the ServiceAccount %s", rkev1.BootstrapServiceAccountName(s.bootstrap.Name))}
+		return nil
+	}
+	object, err := dataSecret(s.bootstrap, s.cluster, vars)
+	if err == nil {
+		err = apply.Object(ctx, r.Client, fieldOwner, object)
+	}
+	if err != nil {
+		s.data = &problem{"Error", fmt.Sprintf("The bootstrap data could not be written, it is tried again: %v", err)}
+		return err
+	}
+	return nil
+}

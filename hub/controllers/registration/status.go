@@ -1,0 +1,47 @@
+package registration
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+var tokenConditions = []string{managementv3.ReadyCondition}
+
+// setTokenStatus makes the status of what a pass has found. Commands that could not work are not shown.
+func setTokenStatus(s *tokenScope, hub settings.Settings) {
+	status := &s.crt.Status
+	status.ObservedGeneration = s.crt.Generation
+	ready := metav1.Condition{Type: managementv3.ReadyCondition, Status: metav1.ConditionTrue, Reason: "TokenReady"}
+	switch {
+	case s.waiting != nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.waiting.reason, s.waiting.message
+	case s.tokens == nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "WaitingForToken", "Waiting for the token to be made"
+	case hub.ServerURL == "":
+		ready.Status, ready.Reason = metav1.ConditionFalse, "NoServerURL"
+		ready.Message = "No command can be shown: the hub does not know under which URL machines reach it (flag --server-url)"
+	}
+	conditions.Set(s.crt, ready)
+	if s.tokens == nil {
+		*status = managementv3.ClusterRegistrationTokenStatus{Conditions: status.Conditions, ObservedGeneration: status.ObservedGeneration}
+		return
+	}
+	status.TokenSecretName = managementv3.TokenSecretPrefix + s.crt.Name
+	status.ExpiresAt = timeOrNil(s.tokens.expiresAt)
+	status.GracePeriodExpiresAt = timeOrNil(s.tokens.graceExpiresAt)
+	status.NodeCommand = nodeCommand(hub, s.env, false)
+	status.InsecureNodeCommand = nodeCommand(hub, s.env, true)
+}
+
+func timeOrNil(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t}
+}
