@@ -39,13 +39,22 @@ func Scheme() (*runtime.Scheme, error) {
 // HubKubeconfig is the file that the hub writes for its administrator.
 func (l *Lab) HubKubeconfig() string { return filepath.Join(l.dataDir(), "admin.kubeconfig") }
 
-// HubClient is a client of the hub's API with the administrator's rights.
-func (l *Lab) HubClient() (client.Client, error) {
+// HubConfig opens the hub's API with the administrator's rights.
+func (l *Lab) HubConfig() (*rest.Config, error) {
 	raw, err := os.ReadFile(l.HubKubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("reading the hub's kubeconfig: %w", err)
 	}
-	return l.clientFrom(raw)
+	return l.restConfig(raw)
+}
+
+// HubClient is a client of the hub's API with the administrator's rights.
+func (l *Lab) HubClient() (client.Client, error) {
+	config, err := l.HubConfig()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(config)
 }
 
 // ClusterKubeconfig is the content of the Secret that opens a provisioned cluster.
@@ -81,7 +90,7 @@ func (l *Lab) ClusterClient(ctx context.Context, hub client.Client, cluster clie
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := l.clientFrom(raw)
+	c, err := newClient(config)
 	return c, config, err
 }
 
@@ -97,11 +106,7 @@ func (l *Lab) restConfig(kubeconfig []byte) (*rest.Config, error) {
 	return config, nil
 }
 
-func (l *Lab) clientFrom(kubeconfig []byte) (client.Client, error) {
-	config, err := l.restConfig(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
+func newClient(config *rest.Config) (client.Client, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err

@@ -30,23 +30,23 @@ func (l *Lab) ClusterManifest(cluster client.ObjectKey) []byte {
 }
 
 // ApplyCluster applies the manifest of a cluster, and keeps it in the lab's folder for the user to see.
-func (l *Lab) ApplyCluster(ctx context.Context, hub client.Client, key client.ObjectKey) (*provisioningv1.Cluster, error) {
+func (l *Lab) ApplyCluster(ctx context.Context, hub client.Client, key client.ObjectKey) error {
 	manifest := l.ClusterManifest(key)
 	if err := os.WriteFile(filepath.Join(l.Dir, key.Name+".yaml"), manifest, 0o644); err != nil {
-		return nil, err
+		return err
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}}
 	if err := hub.Create(ctx, ns); err != nil && !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("making namespace %s: %w", key.Namespace, err)
+		return fmt.Errorf("making namespace %s: %w", key.Namespace, err)
 	}
 	cluster := &provisioningv1.Cluster{}
 	if err := yaml.UnmarshalStrict(manifest, cluster); err != nil {
-		return nil, fmt.Errorf("reading the manifest of cluster %s: %w", key, err)
+		return fmt.Errorf("reading the manifest of cluster %s: %w", key, err)
 	}
 	if err := hub.Create(ctx, cluster); err != nil && !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("applying cluster %s: %w", key, err)
+		return fmt.Errorf("applying cluster %s: %w", key, err)
 	}
-	return cluster, hub.Get(ctx, key, cluster)
+	return nil
 }
 
 // WaitMachine waits until a cluster has a Machine, and returns the first.
@@ -111,6 +111,21 @@ func (l *Lab) WaitNodeReady(ctx context.Context, hub client.Client, cluster clie
 			}
 		}
 		return false, "the cluster has no Node"
+	})
+}
+
+// WaitGone waits until a deleted Cluster has gone, and reports what it says until then.
+func (l *Lab) WaitGone(ctx context.Context, hub client.Client, key client.ObjectKey, limit time.Duration) error {
+	return l.WaitFor(ctx, "cluster "+key.String()+" is gone", limit, func(ctx context.Context) (bool, string) {
+		c := &provisioningv1.Cluster{}
+		err := hub.Get(ctx, key, c)
+		if apierrors.IsNotFound(err) {
+			return true, ""
+		}
+		if err != nil {
+			return false, err.Error()
+		}
+		return false, ConditionMessage(c.Status.Conditions, provisioningv1.RemovedCondition)
 	})
 }
 

@@ -36,3 +36,20 @@ func newRawGetter(config *rest.Config) (func(ctx context.Context, path string) (
 		return string(body), nil
 	}, nil
 }
+
+// rawStatus is the HTTP status of a GET of a path of a cluster's API.
+func rawStatus(ctx context.Context, config *rest.Config, path string) (int, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(config.Host, "/")+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}

@@ -99,48 +99,20 @@ func (d *demo) healthy() bool {
 
 // machinery puts up what the cluster is made with: registry, hub, host.
 func (d *demo) machinery(ctx context.Context) error {
-	cache, err := hosts.CacheDir()
-	if err != nil {
-		return err
-	}
-	release := ""
-	for _, step := range []struct {
-		title string
-		run   func() (string, error)
-	}{
-		{"Debian base image", func() (string, error) { return hosts.EnsureBase(ctx, cache, d.steps.progress) }},
-		{"Test distribution " + lab.Version, func() (_ string, err error) {
-			release, err = d.Distro(ctx)
-			return release, err
-		}},
-		{"Network of the lab", func() (string, error) {
-			if err := d.Up(ctx); err != nil {
-				return "", err
-			}
-			return "hub at " + d.HubIP().String(), nil
-		}},
-		{"Registry", func() (string, error) {
-			if err := d.StartRegistry(ctx); err != nil {
-				return "", err
-			}
-			return d.RegistryURL(), d.PushInstaller(ctx, release)
-		}},
-		{"Hub", func() (string, error) {
-			began := time.Now()
-			err := d.StartHub(ctx)
-			d.times.hubReady = time.Since(began)
-			return d.ServerURL() + " is healthy", err
-		}},
-		{"Host " + demoHost, func() (string, error) {
-			h, err := d.AddHost(ctx, demoHost)
-			if err != nil {
-				return "", err
-			}
-			return "Debian with systemd at " + h.IP().String(), nil
-		}},
-	} {
-		if err := d.steps.do(step.title, step.run); err != nil {
+	stages := append(d.Stages(), lab.Stage{Title: "Host " + demoHost, Run: func(ctx context.Context) (string, error) {
+		h, err := d.AddHost(ctx, demoHost)
+		if err != nil {
+			return "", err
+		}
+		return "Debian with systemd at " + h.IP().String(), nil
+	}})
+	for _, stage := range stages {
+		began := time.Now()
+		if err := d.steps.do(stage.Title, func() (string, error) { return stage.Run(ctx) }); err != nil {
 			return err
+		}
+		if stage.Title == lab.HubStage {
+			d.times.hubReady = time.Since(began)
 		}
 	}
 	return nil
@@ -158,7 +130,7 @@ func (d *demo) cluster(ctx context.Context) error {
 	}
 	command := ""
 	err = d.steps.do("Cluster "+demoCluster.String(), func() (string, error) {
-		if _, err := d.ApplyCluster(ctx, hub, demoCluster); err != nil {
+		if err := d.ApplyCluster(ctx, hub, demoCluster); err != nil {
 			return "", err
 		}
 		command, err = d.NodeCommand(ctx, demoCluster, lab.AllRoles...)

@@ -1,0 +1,99 @@
+//go:build e2e
+
+package scenarios
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+)
+
+// TestExplained applies Clusters that cannot work: each is refused, or has a condition that names the field.
+func TestExplained(t *testing.T) {
+	ctx := t.Context()
+	const namespace = "fleet-default"
+	makeNamespace(t, namespace)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "not-for-you"}, StringData: map[string]string{"a": "b"}}
+	must(t, shared.hub.Create(ctx, secret))
+	t.Cleanup(func() { _ = shared.hub.Delete(context.Background(), secret) })
+
+	for _, test := range []struct {
+		name, spec string
+		says       []string
+	}{
+		{"unknown version", `{kubernetesVersion: v1.99.0+k3s1, rkeConfig: {}}`, []string{"spec.kubernetesVersion", "v1.99.0+k3s1"}},
+		{"no version", `{rkeConfig: {}}`, []string{"spec.kubernetesVersion"}},
+		{"pool without a reference", `{kubernetesVersion: v1.36.3+k3s1, rkeConfig: {machinePools: [{name: a, workerRole: true}]}}`,
+			[]string{"machinePools", "machineConfigRef"}},
+		{"pool without a role", `{kubernetesVersion: v1.36.3+k3s1, rkeConfig: {machinePools: [{name: a, machineConfigRef: {kind: X, name: y}}]}}`,
+			[]string{"machinePools", "etcdRole"}},
+		{"selector file without authorization", `{kubernetesVersion: v1.36.3+k3s1, rkeConfig: {machineSelectorFiles: [{fileSources:
+			[{secret: {name: not-for-you, items: [{key: a, path: /etc/a}]}}]}]}}`,
+			[]string{"spec.rkeConfig.machineSelectorFiles[0].fileSources[0].secret.name", "not authorized"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "explained"}}
+			must(t, yaml.UnmarshalStrict([]byte(test.spec), &cluster.Spec))
+			err := shared.hub.Create(ctx, cluster)
+			said := ""
+			if err != nil {
+				said = err.Error()
+			} else {
+				defer deleteCluster(t, client.ObjectKeyFromObject(cluster))
+				must(t, shared.WaitFor(ctx, "the cluster has a condition about it", time.Minute, func(ctx context.Context) (bool, string) {
+					if err := shared.hub.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
+						return false, err.Error()
+					}
+					c := meta.FindStatusCondition(cluster.Status.Conditions, provisioningv1.ReadyCondition)
+					if c == nil {
+						return false, "no condition Ready"
+					}
+					said = c.Message
+					return contains(said, test.says), said
+				}))
+			}
+			if !contains(said, test.says) {
+				t.Errorf("%q does not name %q", said, test.says)
+			}
+			t.Log(said)
+		})
+	}
+}
+
+func contains(s string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(s, part) {
+			return false
+		}
+	}
+	return true
+}
+
+func deleteCluster(t *testing.T, key client.ObjectKey) {
+	t.Helper()
+	ctx := context.Background()
+	err := shared.hub.Delete(ctx, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	if client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+	if err := shared.WaitGone(ctx, shared.hub, key, 2*time.Minute); err != nil {
+		t.Error(err)
+	}
+}
+
+// tokenSecret names the Secret with the registration token of a cluster.
+func tokenSecret(t *testing.T, key client.ObjectKey) client.ObjectKey {
+	t.Helper()
+	cluster := &provisioningv1.Cluster{}
+	must(t, shared.hub.Get(t.Context(), key, cluster))
+	return client.ObjectKey{Namespace: cluster.Status.ClusterName, Name: "crt-token-default-token"}
+}
