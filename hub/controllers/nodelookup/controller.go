@@ -1,0 +1,92 @@
+package nodelookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/patch"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+const controllerName = "nodelookup"
+
+// Reconciler looks for the Nodes of CustomMachines.
+type Reconciler struct {
+	Client client.Client
+	// ClusterCache holds the connections to the clusters.
+	ClusterCache clustercache.ClusterCache
+
+	controller controller.Controller
+}
+
+// SetupWithManager registers the controller. Nodes are watched per cluster, once it is connected.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if r.ClusterCache == nil {
+		return errors.New("setting up the nodelookup controller: it has no ClusterCache")
+	}
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if err := addIndex(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	clusterToMachines, err := util.ClusterToTypedObjectsMapper(r.Client, &rkev1.CustomMachineList{}, mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("mapping Clusters to CustomMachines: %w", err)
+	}
+	r.controller, err = ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&rkev1.CustomMachine{}).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(rkev1.GroupVersion.WithKind("CustomMachine")))).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, clusterToMachines)).
+		WithOptions(opts).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("setting up the nodelookup controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile writes provider ID, addresses and the condition NodeFound once at the end.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	custom := &rkev1.CustomMachine{}
+	if err := r.Client.Get(ctx, req.NamespacedName, custom); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	machine, err := util.GetOwnerMachine(ctx, r.Client, custom.ObjectMeta)
+	if err != nil || machine == nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	cluster, err := util.GetClusterByName(ctx, r.Client, machine.Namespace, machine.Spec.ClusterName)
+	if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !custom.DeletionTimestamp.IsZero() || annotations.IsPaused(cluster, custom) {
+		return ctrl.Result{}, nil
+	}
+	helper, err := patch.NewHelper(custom, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing the patch of the CustomMachine: %w", err)
+	}
+	s := &scope{custom: custom, machine: machine, cluster: cluster}
+	defer func() {
+		setStatus(s)
+		if err := helper.Patch(ctx, custom, patch.WithOwnedConditions{Conditions: ownedConditions}); client.IgnoreNotFound(err) != nil {
+			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing what was found of the Node: %w", err)})
+		}
+	}()
+	return ctrl.Result{}, r.lookUp(ctx, s)
+}
