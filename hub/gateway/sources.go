@@ -111,12 +111,12 @@ func indexTokenHash(obj any) ([]string, error) {
 	if len(token) == 0 {
 		return nil, nil
 	}
-	return []string{bootstrapTokenIndex(BootstrapToken(token))}, nil
+	return []string{bootstrapTokenIndex(bootstrapToken(token))}, nil
 }
 
-// BootstrapToken is what the bootstrap data of a machine holds instead of the token of its bootstrap ServiceAccount: enough to register
+// bootstrapToken is what the bootstrap data of a machine holds instead of the token of its bootstrap ServiceAccount: enough to register
 // with, and nothing that the Kubernetes API would take.
-func BootstrapToken(accountToken []byte) string {
+func bootstrapToken(accountToken []byte) string {
 	sum := sha256.Sum256(accountToken)
 	return base64.URLEncoding.EncodeToString(sum[:])
 }

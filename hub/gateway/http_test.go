@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/packaging/install"
+)
+
+var testSettings = settings.Settings{ServerURL: "https://hub.example:8443", CACerts: []byte("PEM\n")}
+
+// newTestServer has everything that needs no API.
+func newTestServer(t *testing.T, dir string) *Server {
+	t.Helper()
+	s, err := New(Options{
+		Settings: testSettings, Identity: &Identity{}, AssetsDir: dir, Client: struct{ client.Client }{}, APIReader: struct{ client.Reader }{},
+		RestConfig: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: logr.Discard(),
+	})
+	must(t, err)
+	return s
+}
+
+func get(s *Server, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, opts := range []Options{{}, {Settings: settings.Settings{ServerURL: "http://hub"}}, {Settings: testSettings}} {
+		if _, err := New(opts); err == nil {
+			t.Errorf("%+v was accepted", opts)
+		}
+	}
+}
+
+func TestAssets(t *testing.T) {
+	dir := t.TempDir()
+	agent := filepath.Join(dir, "system-agent-amd64")
+	must(t, os.WriteFile(agent, []byte("one"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "admin.kubeconfig"), []byte("secret"), 0o600))
+	s := newTestServer(t, dir)
+
+	one, uninstall := hexSHA256([]byte("one")), hexSHA256(install.UninstallScript())
+	for _, tt := range []struct {
+		path string
+		code int
+		want string
+	}{
+		{"/assets/system-agent-amd64", 200, "one"},
+		{"/assets/rancher-system-agent-amd64", 200, "one"},
+		{"/assets/system-agent-amd64.sha256", 200, one + "  system-agent-amd64\n"},
+		{"/assets/rancher-system-agent-amd64.sha256", 200, one + "  rancher-system-agent-amd64\n"},
+		{"/assets/system-agent-uninstall.sh", 200, string(install.UninstallScript())},
+		{"/assets/system-agent-uninstall.sh.sha256", 200, uninstall + "  system-agent-uninstall.sh\n"},
+		{"/assets/system-agent-arm64", 404, "the hub has no system-agent-arm64: it is missing in the hub's assets folder\n"},
+		{"/assets/system-agent-arm64.sha256", 404, "the hub has no system-agent-arm64: it is missing in the hub's assets folder\n"},
+		{"/assets/admin.kubeconfig", 404, "the hub serves no file of this name\n"},
+		{"/assets/..%2fadmin.kubeconfig", 404, "the hub serves no file of this name\n"},
+		{"/assets/", 404, "404 page not found\n"},
+		{"/cacerts", 200, "PEM\n"},
+		{"/secrets", 404, "404 page not found\n"},
+	} {
+		if w := get(s, tt.path); w.Code != tt.code || w.Body.String() != tt.want {
+			t.Errorf("%s: %d %q, want %d %q", tt.path, w.Code, w.Body, tt.code, tt.want)
+		}
+	}
+	// A new binary has a new checksum.
+	must(t, os.WriteFile(agent, []byte("second"), 0o600))
+	if got := get(s, "/assets/system-agent-amd64.sha256").Body.String(); !strings.HasPrefix(got, hexSHA256([]byte("second"))) {
+		t.Errorf("checksum after the binary was replaced: %s", got)
+	}
+	if w := get(newTestServer(t, ""), "/assets/system-agent-amd64"); w.Code != 404 || !strings.Contains(w.Body.String(), "without an assets folder") {
+		t.Errorf("without a folder: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestInstallScriptKnowsTheHub(t *testing.T) {
+	w := get(newTestServer(t, ""), "/system-agent-install.sh")
+	for _, want := range []string{
+		"CATTLE_SERVER='https://hub.example:8443'\n",
+		"CATTLE_CA_CHECKSUM='" + hexSHA256([]byte("PEM\n")) + "'\n",
+		"CATTLE_AGENT_BINARY_BASE_URL='https://hub.example:8443/assets'\n",
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the script lacks %q", want)
+		}
+	}
+}
+
+func TestBeforeCachesAreFilled(t *testing.T) {
+	s := newTestServer(t, "")
+	if w := get(s, "/healthz"); w.Code != 503 || w.Header().Get("Retry-After") != "2" || !strings.Contains(w.Body.String(), "the hub is starting") {
+		t.Errorf("health: %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "/v3/connect/agent", nil)
+	r.Header.Set("Authorization", "Bearer x")
+	if s.handler.ServeHTTP(w, r); w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("registration: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestRegistrationLimits(t *testing.T) {
+	s := newTestServer(t, "")
+	s.connects = newLimiter(1, 2)
+	var codes []int
+	for range 3 {
+		codes = append(codes, get(s, "/v3/connect/agent").Code)
+	}
+	if codes[0] != 401 || codes[1] != 401 || codes[2] != 429 {
+		t.Errorf("answers %v", codes)
+	}
+}
+
+// TestAPIWithoutCredentials checks that nothing of the API is served to strangers, and that they are answered as Kubernetes does.
+func TestAPIWithoutCredentials(t *testing.T) {
+	s := newTestServer(t, "")
+	for _, path := range []string{
+		"/version", "/api", "/api/v1/namespaces/ns/secrets?fieldSelector=metadata.name%3Dx", "/api/v1/namespaces/ns/secrets/x", "/api/v1/secrets",
+		"/apis/apps/v1/deployments", "/openapi/v2",
+	} {
+		w := get(s, path)
+		var status metav1.Status
+		if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil || w.Code != http.StatusUnauthorized || status.Code != 401 ||
+			status.Kind != "Status" || status.Reason != metav1.StatusReasonUnauthorized {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestLimiter(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := newLimiter(1, 2)
+	l.now = func() time.Time { return now }
+	l.max = 2
+	_, first := l.take("a")
+	_, second := l.take("a")
+	wait, third := l.take("a")
+	if !first || !second || third || wait <= 0 || wait > time.Second || !l.empty("a") || l.empty("b") {
+		t.Errorf("%v %v %v, wait %v", first, second, third, wait)
+	}
+	now = now.Add(time.Second)
+	if _, ok := l.take("a"); !ok {
+		t.Error("no new token after a second")
+	}
+	// More keys than are remembered share one bucket.
+	for _, key := range []string{"c", "d"} {
+		_, _ = l.take(key)
+	}
+	if _, ok := l.take("e"); ok {
+		t.Error("a key beyond the bound has a bucket of its own")
+	}
+	now = now.Add(time.Hour)
+	if l.empty("z"); len(l.buckets) != 1 {
+		t.Errorf("%d buckets are kept of idle keys", len(l.buckets)-1)
+	}
+}
+
+func TestLimitKey(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1:1": "192.0.2.1", "[2001:db8:1:2:3::4]:1": "2001:db8:1:2::/64", "[::ffff:192.0.2.1]:1": "192.0.2.1", "@": "@",
+	} {
+		if got := limitKey(&http.Request{RemoteAddr: remote}); got != want {
+			t.Errorf("%s: %s, want %s", remote, got, want)
+		}
+	}
+}
+
+func TestConnection(t *testing.T) {
+	got, err := newConnection(testSettings, "ns", "plan", []byte("token"))
+	must(t, err)
+	config, err := clientcmd.Load([]byte(got.KubeConfig))
+	must(t, err)
+	cluster, user, context := config.Clusters["agent"], config.AuthInfos["agent"], config.Contexts["agent"]
+	if config.CurrentContext != "agent" || context.Cluster != "agent" || context.AuthInfo != "agent" || user.Token != "token" ||
+		cluster.Server != testSettings.ServerURL || string(cluster.CertificateAuthorityData) != "PEM\n" || got.Namespace != "ns" || got.SecretName != "plan" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestServingNames(t *testing.T) {
+	names, err := servingNames("https://hub.example:8443", "192.0.2.5:8443")
+	must(t, err)
+	if got := strings.Join(names, " "); got != "127.0.0.1 192.0.2.5 ::1 hub.example localhost" {
+		t.Errorf("names %s", got)
+	}
+	names, err = servingNames("https://[2001:DB8::1]:8443", ":8443")
+	must(t, err)
+	if got := " " + strings.Join(names, " ") + " "; !strings.Contains(got, " 2001:db8::1 ") || strings.Contains(got, " :: ") {
+		t.Errorf("names%s", got)
+	}
+	for _, bad := range [][2]string{{"http://hub", ":1"}, {"https://", ":1"}, {"https://hub", "8443"}} {
+		if _, err := servingNames(bad[0], bad[1]); err == nil {
+			t.Errorf("%v was accepted", bad)
+		}
+	}
+}
+
+func TestAssetHead(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "system-agent-amd64"), []byte("one"), 0o600))
+	w := httptest.NewRecorder()
+	newTestServer(t, dir).handler.ServeHTTP(w, httptest.NewRequest("HEAD", "/assets/system-agent-amd64", nil))
+	if w.Code != 200 || w.Header().Get("Content-Length") != "3" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+}
