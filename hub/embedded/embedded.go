@@ -43,13 +43,10 @@ type Options struct {
 type Server struct {
 	dataDir string
 	config  *rest.Config
-	log     *slog.Logger
 
-	stop func()     // asks everything to stop; may be called more than once
-	done chan error // receives what Stop returns, once, and is then closed
-
-	stopOnce sync.Once
-	stopErr  error
+	stop  func()        // asks everything to stop; may be called more than once
+	ended chan struct{} // closed when everything has stopped
+	err   error         // why, where nobody asked for it; valid once ended is closed
 }
 
 // Start brings the server up and returns when /readyz is ok and the default namespaces exist. Cancelling ctx has the same effect as
@@ -118,34 +115,34 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	go certs.keepFresh(runCtx, opts.Logger)
 
 	undo.forget()
-	s := &Server{dataDir: opts.DataDir, config: adminConfig, log: opts.Logger, done: make(chan error, 1)}
+	s := &Server{dataDir: opts.DataDir, config: adminConfig, ended: make(chan struct{})}
 	stopRequested := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(stopRequested) })
-	go s.run(ctx, stopRequested, func() {
+	go func() {
+		s.err = waitForEnd(ctx, stopRequested, api.failed, etcd.failed)
 		stopControllers()
 		<-controllersDone
 		cancel()
 		api.wait()
 		etcd.close()
 		lock.release()
-	}, api.failed, etcd.failed)
+		close(s.ended)
+	}()
 	return s, nil
 }
 
-// run waits for a reason to end, takes everything down in order and reports.
-func (s *Server) run(ctx context.Context, stopRequested <-chan struct{}, down func(), apiFailed, etcdFailed <-chan error) {
-	var err error
+// waitForEnd waits for a reason to end, and returns it where it is a failure.
+func waitForEnd(ctx context.Context, stopRequested <-chan struct{}, apiFailed, etcdFailed <-chan error) error {
 	select {
 	case <-ctx.Done():
+		return nil
 	case <-stopRequested:
-	case err = <-apiFailed:
-		err = fmt.Errorf("the embedded API server ended: %w", err)
-	case err = <-etcdFailed:
-		err = fmt.Errorf("the embedded etcd ended: %w", err)
+		return nil
+	case err := <-apiFailed:
+		return fmt.Errorf("the embedded API server ended: %w", err)
+	case err := <-etcdFailed:
+		return fmt.Errorf("the embedded etcd ended: %w", err)
 	}
-	down()
-	s.done <- err
-	close(s.done)
 }
 
 // RestConfig returns a configuration with all rights (group system:masters). Each call returns a copy.
@@ -157,15 +154,25 @@ func (s *Server) DataDir() string { return s.dataDir }
 // Kubeconfig is the path of the admin kubeconfig file.
 func (s *Server) Kubeconfig() string { return filepath.Join(s.dataDir, AdminKubeconfig) }
 
-// Done receives one value when the server has ended: nil after Stop or a cancelled context, otherwise what went wrong.
-func (s *Server) Done() <-chan error { return s.done }
+// Done is closed when the server has ended, asked to or not; Err tells which.
+func (s *Server) Done() <-chan struct{} { return s.ended }
+
+// Err returns what made the server end by itself, or nil where it was asked to. It is for after Done is closed.
+func (s *Server) Err() error {
+	select {
+	case <-s.ended:
+		return s.err
+	default:
+		return nil
+	}
+}
 
 // Stop ends the controllers, the API server and etcd, in this order, and returns when the data directory is free for another server. It
 // returns an error only where the server had already ended by itself.
 func (s *Server) Stop() error {
 	s.stop()
-	s.stopOnce.Do(func() { s.stopErr = <-s.done })
-	return s.stopErr
+	<-s.ended
+	return s.err
 }
 
 func listen(opts Options) (net.Listener, error) {

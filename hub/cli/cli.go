@@ -1,0 +1,59 @@
+// Package cli holds the commands of the hub: their flags, what they start in which order, and how they end. It must not decide anything
+// about clusters or machines; that is for the packages it starts.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Main runs the command line and returns the exit code: 0, or 1 after one line on stderr that says what is wrong.
+func Main(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(stderr, "hub:", oneLine(err))
+		return 1
+	}
+	return 0
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "hub",
+		Short:         "Turns machines into RKE2 and k3s clusters and keeps managing them",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newServe(), newNodeCommand(), newVersion())
+	return root
+}
+
+// oneLine joins the lines of an error, since some libraries report several.
+func oneLine(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "; ")
+}

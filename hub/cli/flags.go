@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/drover-dev/drover/hub/app"
+	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+// Values of --capi.
+const (
+	capiEmbedded = "embedded"
+	capiExternal = "external"
+)
+
+// serveOptions are the flags of "hub serve".
+type serveOptions struct {
+	log logOptions
+
+	dataDir    string
+	apiPort    int
+	kubeconfig string
+
+	listen        string
+	serverURL     string
+	assetsDir     string
+	webhookListen string
+	webhookURL    string
+	healthListen  string
+	metricsListen string
+
+	capi                  string
+	systemNamespace       string
+	systemDefaultRegistry string
+	installerImage        string
+}
+
+func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "where an embedded API server keeps its data")
+	flags.IntVar(&o.apiPort, "api-port", embedded.DefaultPort, "port of the embedded API server on 127.0.0.1")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "use the cluster of this kubeconfig and start no API server")
+
+	flags.StringVar(&o.listen, "listen", ":8443", "where machines reach the gateway")
+	flags.StringVar(&o.serverURL, "server-url", "", "https URL under which machines reach the gateway (default https://<first IPv4 address of this machine>:<port of --listen>)")
+	flags.StringVar(&o.assetsDir, "assets-dir", "", "directory with the agents that machines download (default: the directory of this program)")
+	flags.StringVar(&o.webhookListen, "webhook-listen", "", "where the API server reaches the webhooks (default 127.0.0.1:9443 with an embedded API server, otherwise :9443)")
+	flags.StringVar(&o.webhookURL, "webhook-url", "", "https URL under which the API server reaches the webhooks (default: the loopback address, or the Service "+app.WebhookService+" in a cluster)")
+	flags.StringVar(&o.healthListen, "health-listen", "127.0.0.1:9440", "where /healthz and /readyz are served; 0 turns them off")
+	flags.StringVar(&o.metricsListen, "metrics-listen", "127.0.0.1:9441", "where /metrics is served; 0 turns it off")
+
+	flags.StringVar(&o.capi, "capi", capiEmbedded, "who runs Cluster API's core controllers: embedded (this hub) or external (an installation that is already there)")
+	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace for the hub's own Secrets and leases")
+	flags.StringVar(&o.systemDefaultRegistry, "system-default-registry", "", "registry to put before the names of all system images")
+	flags.StringVar(&o.installerImage, "installer-image", settings.DefaultInstallerImagePrefix, "prefix of installer images, completed by <runtime>:<version>")
+	o.log.addFlags(flags)
+}
+
+func defaultDataDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/drover/hub"
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "share", "drover", "hub")
+	}
+	return "drover-hub"
+}
+
+// mode says where the Kubernetes API comes from.
+type mode string
+
+const (
+	modeEmbedded   mode = "embedded"
+	modeKubeconfig mode = "kubeconfig"
+	modeInCluster  mode = "in-cluster"
+)
+
+func (o *serveOptions) mode() mode {
+	switch {
+	case o.kubeconfig != "":
+		return modeKubeconfig
+	case os.Getenv("KUBERNETES_SERVICE_HOST") != "":
+		return modeInCluster
+	default:
+		return modeEmbedded
+	}
+}
+
+// complete fills in what depends on other flags and on the machine, and refuses what cannot work.
+func (o *serveOptions) complete() error {
+	if o.capi != capiEmbedded && o.capi != capiExternal {
+		return fmt.Errorf("--capi %q is neither embedded nor external", o.capi)
+	}
+	if o.mode() == modeEmbedded && o.capi == capiExternal {
+		return errors.New("--capi=external needs --kubeconfig: nobody else can run Cluster API on an embedded API server")
+	}
+	if o.webhookListen == "" {
+		o.webhookListen = ":9443"
+		if o.mode() == modeEmbedded {
+			o.webhookListen = "127.0.0.1:9443"
+		}
+	}
+	if o.assetsDir == "" {
+		program, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("finding the directory of this program for --assets-dir: %w", err)
+		}
+		o.assetsDir = filepath.Dir(program)
+	}
+	if err := o.completeServerURL(); err != nil {
+		return err
+	}
+	return o.completeWebhookURL()
+}
+
+// completeWebhookURL leaves the URL empty in a cluster, where a Service leads to the webhooks.
+func (o *serveOptions) completeWebhookURL() error {
+	if o.webhookURL != "" || o.mode() == modeInCluster {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(o.webhookListen)
+	if err != nil {
+		return fmt.Errorf("--webhook-listen %q is not an address with a port: %w", o.webhookListen, err)
+	}
+	host := "127.0.0.1"
+	if o.mode() == modeKubeconfig {
+		// The API server is elsewhere: it has to come in the way machines do.
+		server, err := url.Parse(o.serverURL)
+		if err != nil {
+			return fmt.Errorf("reading --server-url: %w", err)
+		}
+		host = server.Hostname()
+	}
+	o.webhookURL = "https://" + net.JoinHostPort(host, port)
+	return nil
+}
+
+func (o *serveOptions) completeServerURL() error {
+	if o.serverURL != "" {
+		if !strings.HasPrefix(o.serverURL, "https://") {
+			return fmt.Errorf("--server-url %q does not begin with https://", o.serverURL)
+		}
+		o.serverURL = strings.TrimRight(o.serverURL, "/")
+		return nil
+	}
+	if o.mode() == modeInCluster {
+		return errors.New("--server-url is needed in a cluster: the address of a pod is not one that machines can keep")
+	}
+	_, port, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %q is not an address with a port: %w", o.listen, err)
+	}
+	ip, err := firstIPv4()
+	if err != nil {
+		return err
+	}
+	o.serverURL = "https://" + net.JoinHostPort(ip.String(), port)
+	return nil
+}
+
+// firstIPv4 is the first address of this machine that another machine may be able to reach, or a loopback address where it has no other.
+func firstIPv4() (net.IP, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("looking for an address for --server-url: %w", err)
+	}
+	for _, address := range addresses {
+		network, ok := address.(*net.IPNet)
+		if ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
+			return network.IP, nil
+		}
+	}
+	return net.IPv4(127, 0, 0, 1), nil
+}
+
+// checkListeners finds a taken port before anything has been started, and names the flag that changes it.
+func (o *serveOptions) checkListeners() error {
+	for _, listener := range []struct{ flag, address string }{
+		{"--listen", o.listen},
+		{"--webhook-listen", o.webhookListen},
+		{"--health-listen", o.healthListen},
+		{"--metrics-listen", o.metricsListen},
+	} {
+		if listener.address == "0" {
+			continue
+		}
+		l, err := net.Listen("tcp", listener.address)
+		if err != nil {
+			var opErr *net.OpError
+			if errors.As(err, &opErr) {
+				err = opErr.Err
+			}
+			return fmt.Errorf("cannot listen on %s: %w; choose another address with %s", listener.address, err, listener.flag)
+		}
+		_ = l.Close()
+	}
+	return nil
+}
+
+func (o *serveOptions) app(logger *slog.Logger) app.Options {
+	return app.Options{
+		Settings: settings.Settings{
+			ServerURL:             o.serverURL,
+			InstallerImagePrefix:  o.installerImage,
+			SystemDefaultRegistry: o.systemDefaultRegistry,
+			SystemNamespace:       o.systemNamespace,
+		},
+		Logger:         logger,
+		LogHandler:     &lessChatter{logger.Handler()},
+		GatewayListen:  o.listen,
+		AssetsDir:      o.assetsDir,
+		WebhookListen:  o.webhookListen,
+		WebhookURL:     o.webhookURL,
+		HealthListen:   o.healthListen,
+		MetricsListen:  o.metricsListen,
+		ExternalCAPI:   o.capi == capiExternal,
+		LeaderElection: o.mode() != modeEmbedded, // an embedded API server has one hub: its own
+	}
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/drover-dev/drover/hub/embedded"
+)
+
+// logOptions are the flags about logs.
+type logOptions struct {
+	level  string
+	format string
+}
+
+func (o *logOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.level, "log-level", "info", "what to log: debug, info, warn or error")
+	flags.StringVar(&o.format, "log-format", "text", "how to log: text or json")
+}
+
+// apply makes the process's one logger and routes to it what the libraries log.
+func (o *logOptions) apply(out io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q is none of debug, info, warn, error", o.level)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler
+	switch o.format {
+	case "text":
+		handler = slog.NewTextHandler(out, options)
+	case "json":
+		handler = slog.NewJSONHandler(out, options)
+	default:
+		return nil, fmt.Errorf("--log-format %q is neither text nor json", o.format)
+	}
+	logger := slog.New(handler)
+	embedded.RouteKubernetesLogs(logger)
+	ctrl.SetLogger(logr.FromSlogHandler(&lessChatter{handler}))
+	return logger, nil
+}
+
+// lessChatter keeps what controller-runtime says about every controller, source and webhook that it starts and stops for debugging: it
+// is a hundred lines per start, in the middle of the few that an operator looks for.
+type lessChatter struct{ slog.Handler }
+
+var chatter = []string{
+	"Starting ", "starting ", "Stopping ", "Shutdown ", "All workers ", "Wait completed", "Serving ", "Shutting down ", "shutting down ",
+	"Registering ", "Conversion webhook ", "skip registering ", "Couldn't find controller Pod metadata",
+}
+
+// Handle implements slog.Handler.
+func (h *lessChatter) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level < slog.LevelWarn && !h.Enabled(ctx, slog.LevelDebug) {
+		for _, prefix := range chatter {
+			if strings.HasPrefix(record.Message, prefix) {
+				return nil
+			}
+		}
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// WithAttrs implements slog.Handler.
+func (h *lessChatter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &lessChatter{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h *lessChatter) WithGroup(name string) slog.Handler {
+	return &lessChatter{h.Handler.WithGroup(name)}
+}

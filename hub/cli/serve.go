@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/apiwarnings"
+
+	"github.com/drover-dev/drover/hub/app"
+	"github.com/drover-dev/drover/hub/embedded"
+)
+
+func newServe() *cobra.Command {
+	opts := &serveOptions{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the hub",
+		Long: `Run the hub.
+
+Without a kubeconfig and outside a cluster the hub starts an API server of its own, keeps its data in --data-dir and writes an
+administrator's kubeconfig to <data-dir>/` + embedded.AdminKubeconfig + `.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			logger, err := opts.log.apply(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if err := opts.complete(); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), opts, logger)
+		},
+	}
+	opts.addFlags(cmd.Flags())
+	return cmd
+}
+
+// serve runs until ctx ends or something breaks. The order on the way down is that on the way up, reversed: the API server outlives all
+// that uses it.
+func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err error) {
+	started := time.Now()
+	mode := opts.mode()
+	logger.Info("Starting hub", "version", Version, "mode", string(mode), "serverURL", opts.serverURL)
+	if err := opts.checkListeners(); err != nil {
+		return err
+	}
+
+	config, server, err := connect(ctx, opts, logger)
+	if err != nil {
+		return err
+	}
+	if server != nil {
+		defer func() { err = errors.Join(err, server.Stop()) }()
+		var cancel context.CancelFunc
+		ctx, cancel = cancelWhenDone(ctx, server, logger)
+		defer cancel()
+	}
+	config = rest.AddUserAgent(config, "drover-hub/"+Version)
+	// Without it every client would log every warning of the API server; this one leaves out those that only Cluster API itself could heed.
+	config.WarningHandler = apiwarnings.DefaultHandler(logr.FromSlogHandler(logger.Handler()))
+
+	hub, err := app.New(ctx, config, opts.app(logger))
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	go announce(ctx, hub, opts, started, logger)
+	if err := hub.Start(ctx); err != nil {
+		return interrupted(ctx, err)
+	}
+	logger.Info("Stopping hub")
+	return nil
+}
+
+// connect returns how to reach the Kubernetes API, and starts one where there is none.
+func connect(ctx context.Context, opts *serveOptions, logger *slog.Logger) (*rest.Config, *embedded.Server, error) {
+	var config *rest.Config
+	var err error
+	switch opts.mode() {
+	case modeKubeconfig:
+		config, err = clientcmd.BuildConfigFromFlags("", opts.kubeconfig)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading --kubeconfig: %w", err)
+		}
+	case modeInCluster:
+		config, err = rest.InClusterConfig()
+		if err != nil {
+			return nil, nil, fmt.Errorf("using the cluster this hub runs in: %w", err)
+		}
+	default:
+		return startEmbedded(ctx, opts, logger)
+	}
+	config.QPS, config.Burst = 100, 200
+	return config, nil, nil
+}
+
+func startEmbedded(ctx context.Context, opts *serveOptions, logger *slog.Logger) (*rest.Config, *embedded.Server, error) {
+	begin := time.Now()
+	// The server is stopped by serve, after everything that uses it, and not by the signal itself.
+	serverCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, cancel)() // until it is up, an interrupt ends the start
+	server, err := embedded.Start(serverCtx, embedded.Options{
+		DataDir: opts.dataDir, Port: opts.apiPort, PortFlag: "--api-port", Logger: logger,
+	})
+	if err != nil {
+		cancel()
+		return nil, nil, interrupted(ctx, err)
+	}
+	logger.Info("Embedded API server is ready", "took", elapsed(begin), "kubeconfig", server.Kubeconfig())
+	return server.RestConfig(), server, nil
+}
+
+// cancelWhenDone ends the returned context when the embedded server has ended by itself: nothing works without it.
+func cancelWhenDone(ctx context.Context, server *embedded.Server, logger *slog.Logger) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-server.Done():
+			logger.Error("The embedded API server has ended, stopping")
+			cancel()
+		}
+	}()
+	return ctx, cancel
+}
+
+// interrupted makes nothing of an error that is only the echo of an interrupt.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded)) {
+		return nil
+	}
+	return err
+}
+
+// announce says when the hub is ready for work.
+func announce(ctx context.Context, hub *app.App, opts *serveOptions, started time.Time, logger *slog.Logger) {
+	if hub.WaitReady(ctx) {
+		logger.Info("Hub is ready", "took", elapsed(started), "serverURL", opts.serverURL)
+	}
+}
+
+func elapsed(since time.Time) string { return time.Since(since).Round(10 * time.Millisecond).String() }
