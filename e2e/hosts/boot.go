@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -53,7 +54,8 @@ func (h *Host) powerOn() error {
 		}
 	}
 	if l.groups.Systemd {
-		m.Unit = h.group() + ".service"
+		// Each boot has a unit of its own: systemd may take its time to forget the one before.
+		m.Unit = fmt.Sprintf("%s-%s.service", h.group(), strconv.FormatInt(time.Now().UnixNano(), 36))
 		if err := l.add(Thing{Kind: KindUnit, Name: m.Unit, Host: h.Name}); err != nil {
 			return err
 		}

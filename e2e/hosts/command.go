@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -16,10 +17,13 @@ func run(ctx context.Context, argv ...string) (string, error) {
 }
 
 // runTo is run with each line of output also given to line. The command gets a process group of its own, which is
-// killed as a whole when ctx ends, so that no helper of it goes on alone.
+// killed as a whole when ctx ends, so that no helper of it goes on alone; and it dies with this process, so that it makes
+// nothing any more when Down is called after a kill.
 func runTo(ctx context.Context, line func(string), argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // the kernel means the thread that started it
+	defer runtime.UnlockOSThread()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	var out, errs bytes.Buffer

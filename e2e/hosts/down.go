@@ -114,8 +114,8 @@ func (l *Lab) thingsOf(host string) []Thing {
 	return out
 }
 
-// endProcesses kills whatever runs in the things: the processes recorded, the members of their control groups and units,
-// and all that is inside their namespaces. The last also finds a process that was started but not yet recorded.
+// endProcesses kills whatever runs in the things: the processes recorded or marked, the members of their control groups
+// and units, and all that is inside their namespaces.
 func (l *Lab) endProcesses(things []Thing) error {
 	for _, t := range things {
 		if t.Kind != KindUnit {
@@ -134,6 +134,7 @@ func (l *Lab) endProcesses(things []Thing) error {
 				if alive(t) {
 					pids = append(pids, t.PID)
 				}
+				pids = append(pids, pidsMarked(l.marker(t.Name))...)
 			case KindCgroup:
 				pids = append(pids, l.groups.members(t.Name)...)
 			case KindNetns:
@@ -146,8 +147,11 @@ func (l *Lab) endProcesses(things []Thing) error {
 
 func (l *Lab) removeThing(t Thing) error {
 	switch t.Kind {
-	case KindProcess, KindUnit:
+	case KindProcess:
 		return nil // ended already
+	case KindUnit:
+		waitUnitGone(t.Name)
+		return nil
 	case KindCgroup:
 		return l.groups.remove(t.Name)
 	case KindMount:
@@ -158,6 +162,16 @@ func (l *Lab) removeThing(t Thing) error {
 		return removeTree(context.Background(), t.Name)
 	}
 	return fmt.Errorf("the ledger names a %q, which this version does not know", t.Kind)
+}
+
+// waitUnitGone gives systemd a moment to notice that all processes of a unit have gone; then it removes the unit itself.
+func waitUnitGone(unit string) {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		out, err := run(context.Background(), "systemctl", "show", "--value", "--property=LoadState", unit)
+		if err != nil || strings.TrimSpace(out) == "not-found" {
+			return
+		}
+	}
 }
 
 func removeNetns(name string) error {

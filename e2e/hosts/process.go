@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -88,6 +89,18 @@ func pidsInNetns(name string) []int {
 	var out []int
 	for _, pid := range allPIDs() {
 		if got, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && os.SameFile(want, got) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// pidsMarked lists the processes that were started with this line in their environment.
+func pidsMarked(marker string) []int {
+	var out []int
+	for _, pid := range allPIDs() {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err == nil && slices.Contains(strings.Split(string(raw), "\x00"), marker) {
 			out = append(out, pid)
 		}
 	}

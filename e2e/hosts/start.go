@@ -53,7 +53,7 @@ func (l *Lab) spawn(name string, env, argv []string) (int, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = env, log, log, "/"
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = append(env, l.marker(name)), log, log, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return 0, err
@@ -61,6 +61,9 @@ func (l *Lab) spawn(name string, env, argv []string) (int, error) {
 	go func() { _ = cmd.Wait() }() // so that it never stays as a zombie while this process lives
 	return cmd.Process.Pid, nil
 }
+
+// marker is in the environment of a background process, so that it is known as ours even if its number was not recorded.
+func (l *Lab) marker(name string) string { return "DROVER_LAB_PROCESS=" + filepath.Join(l.Dir, name) }
 
 func (l *Lab) recordPID(name string, pid int) error {
 	st, err := readStat(pid)
