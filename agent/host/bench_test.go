@@ -26,8 +26,9 @@ func BenchmarkUnpack(b *testing.B) {
 	}
 	b.SetBytes(int64(layer.Len()))
 	b.ReportAllocs()
+	dir := b.TempDir()
 	for b.Loop() {
-		if err := (Machine{}).Unpack(context.Background(), b.TempDir(), bytes.NewReader(layer.Bytes())); err != nil {
+		if err := (Machine{}).Unpack(context.Background(), dir, bytes.NewReader(layer.Bytes())); err != nil {
 			b.Fatal(err)
 		}
 	}
