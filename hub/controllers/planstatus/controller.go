@@ -1,0 +1,78 @@
+package planstatus
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// fieldOwner names this controller as the writer of fields.
+const fieldOwner = client.FieldOwner("drover-planstatus")
+
+// retryAfterConflict is how long a pass waits when somebody else wrote the plan Secret first, as agents often do.
+const retryAfterConflict = time.Second
+
+// Reconciler reconciles plan Secrets.
+type Reconciler struct {
+	// Client writes. The manager's, where unset.
+	Client client.Client
+	// Cache reads plan Secrets with their content. The manager's, where unset.
+	Cache client.Reader
+	// Now is the clock; time.Now where unset.
+	Now func() time.Time
+}
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.Cache == nil {
+		r.Cache = mgr.GetCache()
+	}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("planstatus").
+		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(isPlanSecret))).
+		WithOptions(opts).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the planstatus controller: %w", err)
+	}
+	return nil
+}
+
+func isPlanSecret(object client.Object) bool {
+	secret, ok := object.(*corev1.Secret)
+	return ok && secret.Type == rkev1.MachinePlanSecretType
+}
+
+// Reconcile looks at one plan Secret.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	secret := &corev1.Secret{}
+	if err := r.Cache.Get(ctx, req.NamespacedName, secret); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !secret.DeletionTimestamp.IsZero() || !isPlanSecret(secret) {
+		return ctrl.Result{}, nil
+	}
+	s := &scope{secret: secret}
+	err := r.reconcile(ctx, s)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		ctrl.LoggerFrom(ctx).V(1).Info("Trying again after a conflict", "error", err.Error())
+		return ctrl.Result{RequeueAfter: retryAfterConflict}, nil
+	}
+	return ctrl.Result{RequeueAfter: s.requeueAfter}, err
+}
