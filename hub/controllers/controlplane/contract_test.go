@@ -1,0 +1,123 @@
+package controlplane
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/render"
+	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+func server(name string, progress rollout.Progress, change rollout.Change, version string) *machine {
+	m := &machine{
+		machine:   &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		bootstrap: &rkev1.RKEBootstrap{}, secret: &corev1.Secret{},
+		facts:  render.Machine{Name: name, Etcd: true, ControlPlane: true},
+		state:  rollout.Machine{Name: name, Etcd: true, ControlPlane: true, Progress: progress, Change: change, JoinURL: "https://" + name, Version: version},
+		report: rollout.Report{Progress: progress, Delivered: plans.Plan{Probes: map[string]plans.Probe{render.APIServerProbe: {}}}},
+	}
+	return m
+}
+
+func summary(s *scope) map[string]string {
+	out := map[string]string{}
+	for _, c := range s.controlPlane.Status.Conditions {
+		out[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
+	}
+	return out
+}
+
+func TestSetContract(t *testing.T) {
+	a := server("a", rollout.ProgressApplied, rollout.ChangeNone, "v1.36.3+k3s1")
+	b := server("b", rollout.ProgressApplied, rollout.ChangeMajor, "v1.36.2+k3s1")
+	c := server("c", rollout.ProgressPending, rollout.ChangeNone, "")
+	c.state.JoinURL = ""
+	d := server("d", rollout.ProgressApplied, rollout.ChangeNone, "v1.36.2+k3s1")
+	d.state.Deleting = true
+	worker := &machine{machine: &clusterv1.Machine{}, facts: render.Machine{Worker: true}}
+	conditions.Set(a.machine, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, machines: []*machine{a, b, c, d, worker}}
+	setReplicas(s)
+	setInitialized(s)
+	setContract(s)
+
+	status := s.controlPlane.Status
+	if got := []*int32{status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas}; !slices.EqualFunc(got, []int32{4, 1, 0, 1}, func(a *int32, b int32) bool { return *a == b }) {
+		t.Errorf("replicas are %d %d %d %d", *got[0], *got[1], *got[2], *got[3])
+	}
+	if diff := cmp.Diff([]clusterv1.StatusVersion{{Version: "v1.36.2+k3s1", Replicas: 2}, {Version: "v1.36.3+k3s1", Replicas: 1}}, status.Versions); diff != "" || status.Version != "v1.36.2+k3s1" {
+		t.Errorf("version %s: %s", status.Version, diff)
+	}
+	if !ptr.Deref(status.Initialization.ControlPlaneInitialized, false) {
+		t.Error("not initialized")
+	}
+	want := map[string]string{
+		"Available":        "True Available ",
+		"RollingOut":       "True RollingOut Changing 1 control plane node: b",
+		"ScalingUp":        "True ScalingUp Adding 1 control plane node: c",
+		"ScalingDown":      "True ScalingDown Removing 1 control plane node: d",
+		"MachinesReady":    "False NotReady Not ready: b, c",
+		"MachinesUpToDate": "False NotUpToDate Not up to date: b, c",
+		"Remediating":      "False NotRemediating ",
+	}
+	if diff := cmp.Diff(want, summary(s)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSetPhases(t *testing.T) {
+	waiting := rollout.Wait{Reason: rollout.ReasonWaitingForProbes, Message: "Waiting for probes: kubelet"}
+	tests := map[string]struct {
+		scope scope
+		err   error
+		want  map[string]string
+	}{
+		"nothing known yet": {scope{}, nil, map[string]string{}},
+		"version":           {scope{wait: rollout.Wait{Reason: reasonVersionInvalid, Message: "bad"}}, nil, map[string]string{"Ready": "False VersionInvalid bad", "Provisioned": "False VersionInvalid bad"}},
+		"probes": {
+			scope{outcome: &rollout.Outcome{Wait: waiting}, election: rollout.Election{Init: "a"}}, nil,
+			map[string]string{"Ready": "Unknown WaitingForProbes Waiting for probes: kubelet", "Provisioned": "True Provisioned ", "Bootstrapped": "Unknown WaitingForProbes Waiting for probes: kubelet"},
+		},
+		"done": {
+			scope{outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"}, machines: []*machine{{state: rollout.Machine{Init: true, Progress: rollout.ProgressApplied}}}}, nil,
+			map[string]string{"Ready": "True Ready ", "Provisioned": "True Provisioned ", "Bootstrapped": "True Bootstrapped ", "Stable": "True Stable ", "KubeconfigReady": "True KubeconfigReady "},
+		},
+		"no kubeconfig": {
+			scope{outcome: &rollout.Outcome{Done: true}, kubeconfig: rollout.Wait{Reason: reasonNoAuthority, Message: "none"}}, nil,
+			map[string]string{"Ready": "False NoCertificateAuthority none", "Stable": "True Stable "},
+		},
+		"error": {
+			scope{}, errTest{},
+			map[string]string{"Ready": "False InternalError The last pass failed and is repeated: broken", "Reconciled": "False InternalError broken"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tc.scope.controlPlane = &rkev1.RKEControlPlane{}
+			setPhases(&tc.scope, tc.err)
+			got := summary(&tc.scope)
+			if len(tc.want) == 0 && len(got) > 0 {
+				t.Errorf("got %v", got)
+			}
+			for conditionType, want := range tc.want {
+				if diff := cmp.Diff(want, got[conditionType]); diff != "" {
+					t.Errorf("%s: %s", conditionType, diff)
+				}
+			}
+		})
+	}
+}
+
+type errTest struct{}
+
+func (errTest) Error() string { return "broken" }

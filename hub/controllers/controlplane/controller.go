@@ -1,0 +1,136 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+// Finalizer holds an RKEControlPlane until the cluster has no control plane Machine any more.
+const Finalizer = "rke.cattle.io/rkecontrolplane"
+
+// fieldOwner names this controller as the writer of fields.
+const fieldOwner = client.FieldOwner("drover-controlplane")
+
+// retryAfterConflict is how long a pass waits when somebody else wrote an object first. The cache has seen the other's write by then.
+const retryAfterConflict = time.Second
+
+// Reconciler reconciles RKEControlPlanes.
+type Reconciler struct {
+	// Client reads what is rarely read, such as Secrets that a cluster refers to. The manager's, where unset.
+	Client client.Client
+	// Cache reads what every pass needs, among it plan Secrets with their content. The manager's, where unset.
+	Cache client.Reader
+	// Live reads from the API server, past all caches, where an old view would do harm. The manager's, where unset.
+	Live client.Reader
+	// Settings are the hub's.
+	Settings settings.Settings
+	// Now is the clock; time.Now where unset.
+	Now func() time.Time
+}
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.Cache == nil {
+		r.Cache = mgr.GetCache()
+	}
+	if r.Live == nil {
+		r.Live = mgr.GetAPIReader()
+	}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("controlplane").
+		For(&rkev1.RKEControlPlane{}).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToControlPlane)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(clusterv1.ClusterNameLabel))).
+		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(rkev1.ClusterNameLabel))).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToControlPlanes)).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
+		WithOptions(opts).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the controlplane controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile runs one pass and writes the status once at its end.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	controlPlane := &rkev1.RKEControlPlane{}
+	if err := r.Client.Get(ctx, req.NamespacedName, controlPlane); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	s := &scope{controlPlane: controlPlane}
+	owner, err := util.GetOwnerCluster(ctx, r.Client, controlPlane.ObjectMeta)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reading the Cluster that owns the RKEControlPlane: %w", err)
+	}
+	if err == nil {
+		s.cluster = owner
+	}
+	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, controlPlane); err != nil || isPaused || changed {
+		return ctrl.Result{}, err
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, controlPlane, Finalizer); err != nil || added {
+		return ctrl.Result{}, err
+	}
+	helper, err := patch.NewHelper(controlPlane, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing the patch of the RKEControlPlane: %w", err)
+	}
+	if !controlPlane.DeletionTimestamp.IsZero() {
+		err = r.reconcileDelete(ctx, s)
+	} else {
+		err = r.reconcileNormal(ctx, s)
+	}
+	result := ctrl.Result{RequeueAfter: s.requeueAfter}
+	if isConflict(err) {
+		// Somebody else was faster. That is how writers are kept apart and nothing for users to see.
+		ctrl.LoggerFrom(ctx).V(1).Info("Trying again after a conflict", "error", err.Error())
+		err, result.RequeueAfter = nil, retryAfterConflict
+	}
+	setStatus(s, err)
+	patchErr := helper.Patch(ctx, controlPlane, patch.WithOwnedConditions{Conditions: ownedConditions}, patch.WithStatusObservedGeneration{})
+	if !controlPlane.DeletionTimestamp.IsZero() {
+		patchErr = kerrors.FilterOut(patchErr, apierrors.IsNotFound)
+	}
+	if patchErr != nil {
+		patchErr = fmt.Errorf("writing the RKEControlPlane's status: %w", patchErr)
+	}
+	if err := kerrors.NewAggregate([]error{err, patchErr}); err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, nil
+}
+
+// isConflict tells whether all that went wrong is that somebody else wrote first.
+func isConflict(err error) bool {
+	if err == nil {
+		return false
+	}
+	rest := kerrors.FilterOut(err, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) })
+	return rest == nil
+}

@@ -1,0 +1,105 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+// failureThreshold is after how many failures a plan counts as failed.
+const failureThreshold = 1
+
+// decide asks rollout.
+func decide(_ context.Context, s *scope) error {
+	strategy := s.controlPlane.Spec.UpgradeStrategy
+	in := rollout.Inputs{
+		Machines: s.states(), Bootstrapped: s.bootstrapped(),
+		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency),
+	}
+	if s.election.Init == "" {
+		in.Blocked = rollout.Wait{Reason: s.election.Reason, Message: s.election.Message}
+	}
+	outcome := rollout.Decide(in)
+	s.outcome = &outcome
+	for _, m := range s.machines {
+		i := slices.IndexFunc(outcome.Decisions, func(d rollout.Decision) bool { return d.Machine == m.machine.Name })
+		m.decision = outcome.Decisions[i]
+	}
+	return nil
+}
+
+// deliver writes plans and marks. A mark is taken away before it is given to another.
+func (r *Reconciler) deliver(ctx context.Context, s *scope) error {
+	for _, marked := range []bool{false, true} {
+		var errs []error
+		for _, m := range s.machines {
+			if m.state.Init == marked && m.secret != nil {
+				errs = append(errs, r.write(ctx, m))
+			}
+		}
+		if err := kerrors.NewAggregate(errs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write brings a plan Secret up to date, if it is not. The write fails if anybody has written the Secret since it was read.
+func (r *Reconciler) write(ctx context.Context, m *machine) error {
+	wanted := m.secret.DeepCopy()
+	setOrDelete(&wanted.Labels, rkev1.InitNodeLabel, flag(m.state.Init))
+	setOrDelete(&wanted.Annotations, rkev1.JoinURLAnnotation, m.state.JoinURL)
+	if m.decision.Deliver {
+		if wanted.Data == nil {
+			wanted.Data = map[string][]byte{}
+		}
+		plans.Deliver(wanted.Data, m.raw, plans.Unlimited, failureThreshold)
+		setOrDelete(&wanted.Annotations, rkev1.JoinedToAnnotation, m.joinURL)
+		setOrDelete(&wanted.Annotations, rkev1.PlanProbesPassedAnnotation, "")
+		setOrDelete(&wanted.Annotations, rkev1.PlanLastUpdatedAnnotation, r.Now().UTC().Format(time.RFC3339))
+	}
+	if same(m.secret, wanted) {
+		return nil
+	}
+	if err := r.Client.Update(ctx, wanted, fieldOwner); err != nil {
+		return fmt.Errorf("writing the plan Secret of Machine %s: %w", m.machine.Name, err)
+	}
+	if m.decision.Deliver {
+		ctrl.LoggerFrom(ctx).Info("Delivered a plan", "Machine", m.machine.Namespace+"/"+m.machine.Name, "changes", plans.Diff(m.report.Delivered, m.plan).String())
+	}
+	return nil
+}
+
+func same(a, b *corev1.Secret) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && reflect.DeepEqual(a.Data, b.Data)
+}
+
+func flag(on bool) string {
+	if on {
+		return "true"
+	}
+	return ""
+}
+
+// setOrDelete sets a key, or removes it for an empty value.
+func setOrDelete(in *map[string]string, key, value string) {
+	if value == "" {
+		delete(*in, key)
+		return
+	}
+	if *in == nil {
+		*in = map[string]string{}
+	}
+	(*in)[key] = value
+}

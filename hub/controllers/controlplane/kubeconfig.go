@@ -1,0 +1,176 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/drover-dev/drover/hub/render"
+	"github.com/drover-dev/drover/hub/rollout"
+)
+
+// renewBefore is how long before its end the client certificate of a kubeconfig is renewed.
+const renewBefore = 180 * 24 * time.Hour
+
+// The reasons why there is no kubeconfig.
+const (
+	reasonWaitingForControlPlane = "WaitingForControlPlane"
+	reasonNoAuthority            = "NoCertificateAuthority"
+	reasonWaitingForAddress      = "WaitingForAddress"
+)
+
+// ensureKubeconfig keeps the Secret by which Cluster API, this hub and users reach the cluster. A Secret that is not the RKEControlPlane's
+// is left alone: somebody else provides for it.
+func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
+	key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: secret.Name(s.clusterName(), secret.Kubeconfig)}
+	found := &corev1.Secret{}
+	err := r.Cache.Get(ctx, key, found)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the kubeconfig Secret: %w", err)
+	}
+	missing := apierrors.IsNotFound(err)
+	if !missing && !metav1.IsControlledBy(found, s.controlPlane) {
+		return nil
+	}
+	servers, wait := s.servers()
+	if wait != (rollout.Wait{}) {
+		if missing {
+			s.kubeconfig = wait
+		}
+		return nil
+	}
+	if missing {
+		found = s.ownSecret(key.Name, clusterv1.ClusterSecretType)
+	} else if s.current(found, servers, r.Now()) {
+		return nil
+	}
+	value, err := s.newKubeconfig(servers[0])
+	if err != nil {
+		return err
+	}
+	found.Data = map[string][]byte{secret.KubeconfigDataName: value}
+	if missing {
+		err = r.Client.Create(ctx, found, fieldOwner)
+	} else {
+		err = r.Client.Update(ctx, found, fieldOwner)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the kubeconfig Secret: %w", err)
+	}
+	return nil
+}
+
+// endpoint is where the control plane is said to be reached; zero where nobody has said so. Clusters that were made by others may name
+// the loopback address, which says nothing.
+func (s *scope) endpoint() clusterv1.APIEndpoint {
+	e := s.cluster.Spec.ControlPlaneEndpoint
+	if ip := net.ParseIP(e.Host); e.Host == "" || e.Host == "localhost" || ip != nil && ip.IsLoopback() {
+		return clusterv1.APIEndpoint{}
+	}
+	return e
+}
+
+// servers are the URLs at which the cluster's API may be reached, best first, or why there is none.
+func (s *scope) servers() ([]string, rollout.Wait) {
+	if s.clientCA == nil || s.serverCA == nil {
+		return nil, rollout.Wait{Reason: reasonNoAuthority, Message: fmt.Sprintf("The cluster has made its own certificate authorities. "+
+			"Put its server CA into Secret %s and its client CA into Secret %s, each with tls.crt and tls.key, or a kubeconfig into Secret %s",
+			secret.Name(s.clusterName(), secret.ClusterCA), secret.Name(s.clusterName(), clientCAPurpose), secret.Name(s.clusterName(), secret.Kubeconfig))}
+	}
+	if e := s.endpoint(); e.Host != "" {
+		port := int(e.Port)
+		if port == 0 {
+			port = render.APIPort(s.inputs)
+		}
+		return []string{apiURL(e.Host, port)}, rollout.Wait{}
+	}
+	var urls []string
+	working := false
+	for _, init := range []bool{true, false} {
+		for _, m := range s.machines {
+			if !m.facts.ControlPlane || m.state.Deleting || m.state.Init != init || !m.servesAPI() {
+				continue
+			}
+			working = true
+			for _, a := range m.addresses() {
+				urls = append(urls, apiURL(a, render.APIPort(s.inputs)))
+			}
+		}
+	}
+	switch {
+	case len(urls) > 0:
+		return urls, rollout.Wait{}
+	case working:
+		return nil, rollout.Wait{Reason: reasonWaitingForAddress, Message: "Waiting for the address of a control plane node"}
+	}
+	return nil, rollout.Wait{Reason: reasonWaitingForControlPlane, Message: "Waiting for the first control plane node to serve the Kubernetes API"}
+}
+
+// servesAPI tells whether the machine was seen to serve the Kubernetes API.
+func (m *machine) servesAPI() bool {
+	_, probed := m.report.Delivered.Probes[render.APIServerProbe]
+	return probed && m.state.Progress == rollout.ProgressApplied && !slices.Contains(m.report.Unhealthy, render.APIServerProbe)
+}
+
+func apiURL(host string, port int) string {
+	return (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}).String()
+}
+
+// current tells whether a kubeconfig still leads to the cluster, trusts its authority, and has a client certificate that lasts.
+func (s *scope) current(found *corev1.Secret, servers []string, now time.Time) bool {
+	config, err := clientcmd.Load(found.Data[secret.KubeconfigDataName])
+	if err != nil {
+		return false
+	}
+	name := s.clusterName()
+	cluster, ok := config.Clusters[name]
+	if !ok || !slices.Contains(servers, cluster.Server) || !bytes.Equal(cluster.CertificateAuthorityData, s.serverCA.pair.CertPEM()) {
+		return false
+	}
+	user, ok := config.AuthInfos[name+"-admin"]
+	if !ok {
+		return false
+	}
+	block, _ := pem.Decode(user.ClientCertificateData)
+	if block == nil {
+		return false
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || cert.CheckSignatureFrom(s.clientCA.pair.Cert) != nil {
+		return false
+	}
+	return cert.NotAfter.Sub(now) > renewBefore
+}
+
+// newKubeconfig has a new client certificate of a cluster administrator.
+func (s *scope) newKubeconfig(server string) ([]byte, error) {
+	name := s.clusterName()
+	config, err := kubeconfig.New(name, server, s.clientCA.pair.Cert, s.clientCA.pair.Key)
+	if err != nil {
+		return nil, fmt.Errorf("making a kubeconfig: %w", err)
+	}
+	// kubeadm's clusters have one authority for both sides, these have two.
+	config.Clusters[name].CertificateAuthorityData = s.serverCA.pair.CertPEM()
+	value, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	return value, nil
+}

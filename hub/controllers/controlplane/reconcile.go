@@ -1,0 +1,69 @@
+package controlplane
+
+import (
+	"context"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/drover-dev/drover/hub/release"
+	"github.com/drover-dev/drover/hub/rollout"
+)
+
+// The reasons of conditions beyond those of hub/rollout.
+const (
+	reasonVersionInvalid           = "VersionInvalid"
+	reasonWaitingForCluster        = "WaitingForCluster"
+	reasonWaitingForInfrastructure = "WaitingForInfrastructure"
+	reasonTokensLost               = "TokensLost"
+	reasonCALost                   = "CertificateAuthorityLost"
+)
+
+// phase is a step of a pass. It sets the scope's wait where the pass cannot go on.
+type phase func(context.Context, *scope) error
+
+// reconcileNormal runs the phases until one has to wait or fails, since each needs what those before have found.
+func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
+	for _, run := range []phase{
+		r.loadMachines,
+		findCluster,
+		findRelease,
+		r.ensureTokens,
+		r.ensureCA,
+		r.electInitNode,
+		r.findJoinURLs,
+		r.renderPlans,
+		decide,
+		r.deliver,
+		r.ensureKubeconfig,
+		r.reportMachines,
+	} {
+		if err := run(ctx, s); err != nil {
+			return err
+		}
+		if s.wait != (rollout.Wait{}) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func findCluster(_ context.Context, s *scope) error {
+	switch {
+	case s.cluster == nil:
+		s.wait = rollout.Wait{Reason: reasonWaitingForCluster, Message: "Waiting for the Cluster of Cluster API to take over the RKEControlPlane"}
+	case !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false):
+		s.wait = rollout.Wait{Reason: reasonWaitingForInfrastructure, Message: "Waiting for the infrastructure of the cluster: " +
+			s.cluster.Spec.InfrastructureRef.Kind + " " + s.cluster.Spec.InfrastructureRef.Name + " is not provisioned yet"}
+	}
+	return nil
+}
+
+func findRelease(_ context.Context, s *scope) error {
+	found, err := release.Lookup(s.controlPlane.Spec.DesiredVersion())
+	if err != nil {
+		s.wait = rollout.Wait{Reason: reasonVersionInvalid, Message: err.Error()}
+		return nil
+	}
+	s.release = found
+	return nil
+}

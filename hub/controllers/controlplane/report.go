@@ -1,0 +1,90 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/rollout"
+)
+
+// reportMachines writes what was decided about each machine into the conditions of its RKEBootstrap and its Machine. UpToDate is Cluster
+// API's name for it; that of Machines in MachineSets belongs to others.
+func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
+	var errs []error
+	for _, m := range s.machines {
+		reconciled := reconciledCondition(m.decision)
+		errs = append(errs, r.report(ctx, m.bootstrap, reconciled))
+		own := []metav1.Condition{reconciled}
+		if !inMachineSet(m.machine) {
+			upToDate := upToDateCondition(m)
+			own = append(own, upToDate)
+		}
+		errs = append(errs, r.report(ctx, m.machine, own...))
+	}
+	return kerrors.NewAggregate(errs)
+}
+
+// conditioned is an object with conditions.
+type conditioned interface {
+	client.Object
+	conditions.Setter
+}
+
+// report sets conditions, and writes nothing if they are as they should be. What is being deleted may be gone by then.
+func (r *Reconciler) report(ctx context.Context, object conditioned, own ...metav1.Condition) error {
+	helper, err := patch.NewHelper(object, r.Client)
+	if err != nil {
+		return fmt.Errorf("preparing the patch of %T %s: %w", object, object.GetName(), err)
+	}
+	types := make([]string, 0, len(own))
+	for _, c := range own {
+		conditions.Set(object, c)
+		types = append(types, c.Type)
+	}
+	err = helper.Patch(ctx, object, patch.WithOwnedConditions{Conditions: types})
+	if err := kerrors.FilterOut(err, apierrors.IsNotFound); err != nil {
+		return fmt.Errorf("writing conditions of %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
+
+func reconciledCondition(d rollout.Decision) metav1.Condition {
+	c := metav1.Condition{Type: rkev1.ReconciledCondition, Status: waitStatus(d.Reason), Reason: d.Reason, Message: d.Message}
+	if d.Done {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+func upToDateCondition(m *machine) metav1.Condition {
+	if m.state.Change == rollout.ChangeNone && m.state.Progress == rollout.ProgressApplied {
+		return metav1.Condition{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.UpToDateReason}
+	}
+	return metav1.Condition{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotUpToDateReason, Message: "* " + m.decision.Message}
+}
+
+// waitStatus is the status of a condition that is not met. Unknown means that things are on their way, False that somebody has to act;
+// users' interfaces show the one as progress and the other as a fault.
+func waitStatus(reason string) metav1.ConditionStatus {
+	switch reason {
+	case rollout.ReasonPlanFailed, rollout.ReasonPlanInvalid, rollout.ReasonPlanCanceled, rollout.ReasonEtcdLost,
+		reasonVersionInvalid, reasonTokensLost, reasonCALost, reasonNoAuthority, clusterv1.InternalErrorReason, rollout.ReasonDeleting:
+		return metav1.ConditionFalse
+	}
+	return metav1.ConditionUnknown
+}
+
+func inMachineSet(m *clusterv1.Machine) bool {
+	owner := metav1.GetControllerOf(m)
+	return owner != nil && owner.Kind == "MachineSet"
+}

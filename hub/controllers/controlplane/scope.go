@@ -1,0 +1,96 @@
+package controlplane
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/release"
+	"github.com/drover-dev/drover/hub/render"
+	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+// scope is what one pass has read and found.
+type scope struct {
+	controlPlane *rkev1.RKEControlPlane
+	// cluster is nil until Cluster API has made the RKEControlPlane its own.
+	cluster *clusterv1.Cluster
+	// release is set by findRelease.
+	release release.Release
+	// machines are all Machines of the cluster that have an RKEBootstrap, by name; set by loadMachines.
+	machines []*machine
+	// loaded tells that machines is what there is.
+	loaded bool
+
+	// tokens and ca are set by ensureTokens and ensureCA; clientCA and serverCA are nil where the cluster has made its own.
+	tokens             render.Tokens
+	clientCA, serverCA *authority
+
+	// election is set by electInitNode.
+	election rollout.Election
+	// inputs are what all plans share; set by renderPlans.
+	inputs render.Cluster
+	// problems are what is wrong with the specification; set by renderPlans.
+	problems render.Problems
+
+	// wait says what the pass could not go past; zero if it went through.
+	wait rollout.Wait
+	// outcome is what rollout decided; set by decide, nil before.
+	outcome *rollout.Outcome
+	// kubeconfig says why there is no kubeconfig; zero if there is one.
+	kubeconfig rollout.Wait
+
+	// deleting says what a deletion waits for.
+	deleting string
+
+	requeueAfter time.Duration
+}
+
+// machine is a Machine and what belongs to it.
+type machine struct {
+	machine   *clusterv1.Machine
+	bootstrap *rkev1.RKEBootstrap
+	// secret is the plan Secret as it was read; nil until it is made.
+	secret *corev1.Secret
+	// report is what the agent says.
+	report rollout.Report
+	// reportErr says why the report could not be read.
+	reportErr error
+
+	// facts go into the plan, state into decisions.
+	facts render.Machine
+	state rollout.Machine
+	// factsErr says why the facts could not be read.
+	factsErr error
+
+	// joinURL is what the machine's plan joins; plan and raw are the wanted plan and its bytes.
+	joinURL string
+	plan    plans.Plan
+	raw     []byte
+	// decision is rollout's.
+	decision rollout.Decision
+}
+
+// bootstrapped tells whether the cluster was ever started. The join URLs in annotations of plan Secrets outlive a lost status.
+func (s *scope) bootstrapped() bool {
+	for _, m := range s.machines {
+		if m.state.JoinURL != "" {
+			return true
+		}
+	}
+	return isInitialized(s.controlPlane) || isTrue(s.controlPlane, rkev1.BootstrappedCondition)
+}
+
+// delivered tells whether any machine was ever given a plan.
+func (s *scope) delivered() bool {
+	for _, m := range s.machines {
+		if m.report.Checksum != "" {
+			return true
+		}
+	}
+	return s.bootstrapped()
+}
