@@ -49,7 +49,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return err
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
-		Named("cluster").
+		Named("provisioningcluster").
 		For(&provisioningv1.Cluster{}).
 		Owns(&clusterv1.Cluster{}).
 		Owns(&rkev1.RKECluster{}).

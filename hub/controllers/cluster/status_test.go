@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// TestStatus compares what a user sees: type=status/reason of every condition, and the message of Ready.
+func TestStatus(t *testing.T) {
+	cp := func(ready metav1.ConditionStatus, reason, message string, initialized bool) *rkev1.RKEControlPlane {
+		return &rkev1.RKEControlPlane{
+			ObjectMeta: metav1.ObjectMeta{Generation: 2},
+			Status: rkev1.RKEControlPlaneStatus{
+				ObservedGeneration: 2,
+				Initialization:     rkev1.RKEControlPlaneInitializationStatus{ControlPlaneInitialized: ptr.To(initialized)},
+				Conditions:         []metav1.Condition{{Type: "Ready", Status: ready, Reason: reason, Message: message}},
+			},
+		}
+	}
+	behind := cp("True", "Ready", "", true)
+	behind.Generation = 3
+	provisioned := testCluster()
+	provisioned.Status.Conditions = []metav1.Condition{{Type: "Provisioned", Status: "True", Reason: "Provisioned"}}
+	deleted := testCluster()
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-abcdefgh"}}
+
+	for _, tt := range []struct {
+		name    string
+		scope   scope
+		want    map[string]string
+		message string
+		ready   bool
+	}{
+		{
+			name:  "at the beginning",
+			scope: scope{cluster: testCluster(), created: &problem{"WaitingForName", "Waiting for a name"}},
+			want: map[string]string{"Created": "False/WaitingForName", "RKECluster": "True/Accepted", "Ready": "False/WaitingForName",
+				"Updated": "False/WaitingForControlPlane", "Provisioned": "False/WaitingForName"},
+			message: "Waiting for a name",
+		},
+		{
+			name:  "bad spec of a new cluster",
+			scope: scope{cluster: testCluster(), management: management, invalid: []problem{{"UnknownVersion", "no"}, {"Other", "nor this"}}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "False/UnknownVersion",
+				"Updated": "False/UnknownVersion", "Provisioned": "False/UnknownVersion"},
+			message: "no; nor this",
+		},
+		{
+			name:  "bad spec of a running cluster",
+			scope: scope{cluster: provisioned.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true), invalid: []problem{{"UnknownVersion", "no"}}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "True/Ready",
+				"Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned"},
+			ready: true,
+		},
+		{
+			name:  "machines missing",
+			scope: scope{cluster: testCluster(), management: management, controlPlane: cp("False", "WaitingForMachines", "Waiting for machines", false)},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "False/WaitingForMachines",
+				"Updated": "False/WaitingForMachines", "Provisioned": "False/WaitingForMachines"},
+			message: "Waiting for machines",
+		},
+		{
+			name:  "change not taken up yet",
+			scope: scope{cluster: provisioned.DeepCopy(), management: management, controlPlane: behind},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready",
+				"Updated": "Unknown/WaitingForControlPlane", "Provisioned": "True/Provisioned"},
+			ready: true,
+		},
+		{
+			name:  "ready but never reached",
+			scope: scope{cluster: testCluster(), management: management, controlPlane: cp("True", "Ready", "", false)},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready",
+				"Updated": "True/Ready", "Provisioned": "False/WaitingForInitialization"},
+			ready: true,
+		},
+		{
+			name:  "done",
+			scope: scope{cluster: testCluster(), management: management, controlPlane: cp("True", "Ready", "", true)},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready",
+				"Updated": "True/Ready", "Provisioned": "True/Provisioned"},
+			ready: true,
+		},
+		{
+			name:  "trouble later on",
+			scope: scope{cluster: provisioned.DeepCopy(), management: management, controlPlane: cp("Unknown", "Waiting", "Waiting for probes", true)},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "Unknown/Waiting",
+				"Updated": "Unknown/Waiting", "Provisioned": "True/Provisioned"},
+			message: "Waiting for probes",
+		},
+		{
+			name:    "being deleted",
+			scope:   scope{cluster: deleted, removal: &problem{"WaitingForClusterAPI", "Waiting for Cluster API"}},
+			want:    map[string]string{"Removed": "False/WaitingForClusterAPI", "Ready": "False/Deleting"},
+			message: "Waiting for Cluster API",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := tt.scope
+			setStatus(&s)
+			got, message := map[string]string{}, ""
+			for _, condition := range s.cluster.Status.Conditions {
+				got[condition.Type] = string(condition.Status) + "/" + condition.Reason
+				if condition.Type == "Ready" {
+					message = condition.Message
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if message != tt.message {
+				t.Errorf("Ready says %q, want %q", message, tt.message)
+			}
+			if s.cluster.Status.Ready != tt.ready {
+				t.Errorf("status.ready is %t, want %t", s.cluster.Status.Ready, tt.ready)
+			}
+		})
+	}
+}
