@@ -1,0 +1,317 @@
+package remote
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/plans"
+)
+
+func pemOf(cert *x509.Certificate) string {
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
+}
+
+// next waits for the snapshot with a plan.
+func next(t *testing.T, s *Source, plan string) engine.Snapshot {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case snapshot := <-s.Updates():
+			if string(snapshot.Delivery.Plan) == plan {
+				return snapshot
+			}
+		case <-deadline:
+			t.Fatalf("plan %q does not come", plan)
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	h := newHub(t)
+	s := newSource(t, h)
+	next(t, s, "")
+	deliver(h, `{"a":1}`)
+	if got := next(t, s, `{"a":1}`); got.UID != "uid-1" || got.Status.State != plans.StatePending || got.Delivery.MaxFailures != 1 {
+		t.Errorf("got %+v", got)
+	}
+	// Only the newest waits for a slow taker.
+	for _, plan := range []string{"1", "2", "3"} {
+		deliver(h, plan)
+	}
+	next(t, s, "3")
+	if asked := h.asked(); !slices.Equal(asked, []string{"LIST", "WATCH"}) {
+		t.Errorf("asked %v", asked)
+	}
+	h.endWatches()
+	deliver(h, "4")
+	next(t, s, "4")
+}
+
+func TestFaultsOfTheHub(t *testing.T) {
+	gone := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 410, Reason: metav1.StatusReasonExpired}
+	faults := map[string]func(w http.ResponseWriter, r *http.Request) bool{
+		"500":      func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "down", 500); return true },
+		"503 HTML": func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "<html>", 503); return true },
+		"401": func(w http.ResponseWriter, _ *http.Request) bool {
+			answer(w, 401, metav1.StatusReasonUnauthorized, "who?")
+			return true
+		},
+		"no JSON": func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write([]byte("hello")); return true },
+		"cut":     func(w http.ResponseWriter, _ *http.Request) bool { panic(http.ErrAbortHandler) },
+		"watch refused": func(w http.ResponseWriter, r *http.Request) bool {
+			return r.URL.Query().Get("watch") != "" && refuse(w)
+		},
+		"watch is gone": func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Query().Get("watch") == "" {
+				return false
+			}
+			respond(w, http.StatusOK, map[string]any{"type": "ERROR", "object": gone})
+			return true
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+			h.setFault(fault)
+			s := newSource(t, h)
+			time.Sleep(300 * time.Millisecond)
+			deliver(h, "1")
+			h.setFault(nil)
+			next(t, s, "1")
+			if asked := h.asked(); len(asked) > 30 {
+				t.Errorf("asked %d times", len(asked))
+			}
+		})
+	}
+}
+
+func refuse(w http.ResponseWriter) bool {
+	http.Error(w, "no", http.StatusInternalServerError)
+	return true
+}
+
+func TestUpdateKeepsEverythingElse(t *testing.T) {
+	h := newHub(t)
+	checksum := deliver(h, "{}")
+	h.change(func(s *corev1.Secret) { s.Data["unknown"] = []byte("kept") })
+	s := newSource(t, h)
+	next(t, s, "{}")
+	before := h.now()
+	for range 2 { // the second changes nothing and so writes nothing
+		got, err := s.Update(t.Context(), "uid-1", checksum, func(s *plans.Status) { s.State, s.Revision = plans.StateInProgress, 1 })
+		if err != nil || got.Status.State != plans.StateInProgress {
+			t.Fatal(got, err)
+		}
+	}
+	after := h.now().DeepCopy()
+	if string(after.Data[plans.KeyPlanState]) != "in-progress" || string(after.Data[plans.KeyPlanRevision]) != "1" {
+		t.Errorf("data is %v", after.Data)
+	}
+	delete(after.Data, plans.KeyPlanRevision)
+	after.Data[plans.KeyPlanState] = []byte("pending")
+	after.ResourceVersion = before.ResourceVersion
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Error(diff)
+	}
+	puts := 0
+	for _, request := range h.asked() {
+		if request == "PUT" {
+			puts++
+		}
+	}
+	if puts != 1 {
+		t.Errorf("wrote %d times", puts)
+	}
+}
+
+func TestUpdateAndOtherWriters(t *testing.T) {
+	succeed := func(checksum string) func(*plans.Status) {
+		return func(s *plans.Status) { s.AppliedChecksum, s.State = checksum, plans.StateSucceeded }
+	}
+	t.Run("the hub writes its keys", func(t *testing.T) {
+		h := newHub(t)
+		checksum := deliver(h, "{}")
+		s := newSource(t, h)
+		next(t, s, "{}")
+		writes := 0
+		h.beforePut = func() {
+			if writes++; writes <= 3 {
+				h.changeLocked(func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = []byte(strings.Repeat("x", writes)) })
+			}
+		}
+		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); err != nil {
+			t.Fatal(err)
+		}
+		got := h.now().Data
+		if string(got[plans.KeyAppliedPlan]) != "xxx" || string(got[plans.KeyAppliedChecksum]) != checksum {
+			t.Errorf("data is %v", got)
+		}
+	})
+	t.Run("the hub delivers another plan", func(t *testing.T) {
+		h := newHub(t)
+		checksum := deliver(h, "{}")
+		s := newSource(t, h)
+		next(t, s, "{}")
+		h.beforePut = func() {
+			h.changeLocked(func(s *corev1.Secret) { plans.Deliver(s.Data, []byte(`{"other":1}`), 1, 0) })
+		}
+		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrSuperseded) {
+			t.Errorf("got %v", err)
+		}
+		if got := h.now().Data; string(got[plans.KeyPlanState]) != "pending" || got[plans.KeyAppliedChecksum] != nil {
+			t.Errorf("data is %v", got)
+		}
+	})
+	t.Run("the Secret is made anew", func(t *testing.T) {
+		h := newHub(t)
+		checksum := deliver(h, "{}")
+		s := newSource(t, h)
+		next(t, s, "{}")
+		h.change(func(s *corev1.Secret) { s.UID = "uid-2" })
+		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrSuperseded) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("the Secret is deleted", func(t *testing.T) {
+		h := newHub(t)
+		checksum := deliver(h, "{}")
+		s := newSource(t, h)
+		next(t, s, "{}")
+		h.setFault(func(w http.ResponseWriter, _ *http.Request) bool {
+			answer(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+			return true
+		})
+		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrSuperseded) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("it never ends", func(t *testing.T) {
+		h := newHub(t)
+		checksum := deliver(h, "{}")
+		s := newSource(t, h)
+		next(t, s, "{}")
+		h.beforePut = func() { h.changeLocked(func(*corev1.Secret) {}) }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Update(ctx, "uid-1", checksum, succeed(checksum)); err == nil {
+			t.Error("no error")
+		}
+	})
+	t.Run("the report is too large", func(t *testing.T) {
+		h := newHub(t)
+		checksum := deliver(h, "{}")
+		s := newSource(t, h)
+		next(t, s, "{}")
+		for _, code := range []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity} {
+			h.setFault(func(w http.ResponseWriter, _ *http.Request) bool {
+				reason := metav1.StatusReasonRequestEntityTooLarge
+				if code == http.StatusUnprocessableEntity {
+					reason = metav1.StatusReasonInvalid
+				}
+				answer(w, code, reason, "Too long: must have at most 1048576 bytes")
+				return true
+			})
+			if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrTooLarge) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
+func TestReportThatCannotBeReadIsReplaced(t *testing.T) {
+	h := newHub(t)
+	checksum := deliver(h, "{}")
+	h.change(func(s *corev1.Secret) {
+		maps.Copy(s.Data, map[string][]byte{plans.KeyFailureCount: []byte("many"), plans.KeyAppliedOutput: []byte("no gzip"), plans.KeyPlanRevision: []byte("7")})
+	})
+	s := newSource(t, h)
+	if got := next(t, s, "{}"); got.Status.Revision != 7 || got.Status.FailureCount != 0 || got.Status.State != plans.StatePending {
+		t.Errorf("got %+v", got.Status)
+	}
+	if _, err := s.Update(t.Context(), "uid-1", checksum, func(s *plans.Status) { s.FailureCount = 1 }); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := plans.DecodeStatus(h.now().Data); err != nil || status.FailureCount != 1 {
+		t.Errorf("got %+v, %v", status, err)
+	}
+}
+
+func TestNewRegistrationNeedsNoRestart(t *testing.T) {
+	h := newHub(t)
+	dir := t.TempDir()
+	s, err := New(h.connection(t, dir, "revoked"), false, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, s)
+	time.Sleep(100 * time.Millisecond)
+	if asked := h.asked(); !has(asked, "LIST") {
+		t.Errorf("asked %v", asked)
+	}
+	h.connection(t, dir, "token")
+	deliver(h, "{}")
+	next(t, s, "{}")
+}
+
+func TestNewRefuses(t *testing.T) {
+	const base = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
+	tests := map[string]struct {
+		kubeconfig string
+		strict     bool
+		err        string
+	}{
+		"nonsense":          {kubeconfig: "hello", err: "decoding kubeconfig"},
+		"strict without CA": {kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {token: t}}]\n", strict: true, err: "holds no CA certificate"},
+		"without CA":        {kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {token: t}}]\n"},
+		"not verified": {
+			kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h', insecure-skip-tls-verify: true}}]\nusers: [{name: a, user: {token: t}}]\n",
+			err:        "turns the verification of the server's certificate off",
+		},
+		"a program": {
+			kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}}}]\n",
+			err:        "asks to run a program for credentials",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(writeConnection(t, t.TempDir(), test.kubeconfig), test.strict, slog.New(slog.DiscardHandler))
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("got %v, want %q", err, test.err)
+			}
+		})
+	}
+}
+
+func TestForeignCertificateIsExplained(t *testing.T) {
+	h, other := newHub(t), newHub(t)
+	_ = other
+	kubeconfig := "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n" +
+		"clusters: [{name: a, cluster: {server: '" + h.URL + "'}}]\nusers: [{name: a, user: {token: t}}]\n"
+	h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s, err := New(writeConnection(t, t.TempDir(), kubeconfig), false, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Get(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "not signed by the CA of the connection info; register the machine again") {
+		t.Errorf("got %v", err)
+	}
+}
