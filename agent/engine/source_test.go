@@ -23,6 +23,7 @@ type secret struct {
 	gets    int
 	writes  int
 	down    error
+	limit   int      // of an output, 0 for none
 	log     []string // plan-state and counts after each write
 }
 
@@ -122,6 +123,11 @@ func (s *secret) Update(ctx context.Context, uid, checksum string, change func(*
 		return Snapshot{}, ErrSuperseded
 	}
 	change(&now.Status)
+	for _, output := range now.Status.AppliedOutput {
+		if s.limit > 0 && len(output) > s.limit {
+			return Snapshot{}, ErrTooLarge
+		}
+	}
 	data := maps.Clone(s.data)
 	if err := now.Status.WriteTo(data); err != nil {
 		return Snapshot{}, err

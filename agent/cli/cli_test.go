@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func run1(args ...string) (int, string, string) {
+	var stdout, stderr bytes.Buffer
+	code := Main(args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestCommands(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	config := write("config.yaml", "remoteEnabled: true\nconnectionInfoFile: "+dir+"/missing.json\n")
+	local := write("local.yaml", "localEnabled: true\nlocalPlanDirectory: "+dir+"/plans\n")
+	empty := write("empty.yaml", "{}")
+	connection := write("rancher2_connection_info.json.tmp", `{"kubeConfig":"k","namespace":"n","secretName":"s"}`)
+	partial := write("partial.json", `{"kubeConfig":"k"}`)
+	tests := map[string]struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		"version":               {args: []string{"version"}, stdout: "system-agent dev linux/"},
+		"--version":             {args: []string{"--version"}, stdout: "system-agent version dev\n"},
+		"--help":                {args: []string{"--help"}, stdout: "validate-connection"},
+		"config":                {args: []string{"validate-config", config}},
+		"empty config":          {args: []string{"validate-config", empty}, code: 1, stderr: "neither is true"},
+		"connection":            {args: []string{"validate-connection", connection}},
+		"partial connection":    {args: []string{"validate-connection", partial}, code: 1, stderr: "namespace: is empty; secretName: is empty"},
+		"no such command":       {args: []string{"fly"}, code: 1, stderr: `unknown command "fly"`},
+		"missing argument":      {args: []string{"validate-connection"}, code: 1, stderr: "accepts 1 arg(s), received 0"},
+		"run, no config":        {args: []string{"run", "--config", dir + "/none.yaml"}, code: 1, stderr: "no such file"},
+		"run, no connection":    {args: []string{"run", "--config", config}, code: 1, stderr: "missing.json: no such file"},
+		"sentinel is an alias":  {args: []string{"sentinel", "--config", empty}, code: 1, stderr: "neither is true"},
+		"only plans from files": {args: []string{"run", "--config", local}, code: 1, stderr: "plans from files are not supported yet"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 && (test.args[0] == "run" || test.args[0] == "sentinel") {
+				test.stderr = "must be run as root"
+			}
+			code, stdout, stderr := run1(test.args...)
+			if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) {
+				t.Errorf("got %d %q %q", code, stdout, stderr)
+			}
+			if strings.Count(stderr, "\n") > 1 {
+				t.Errorf("more than a line: %q", stderr)
+			}
+		})
+	}
+}
+
+func TestLogLevels(t *testing.T) {
+	for level, want := range map[string]string{"": "iwe", "debug": "diwe", "TRACE": "diwe", "warn": "we", "error": "e", "panic": "e"} {
+		var buf bytes.Buffer
+		log, err := newLog(&buf, level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Debug("d")
+		log.Info("i")
+		log.Warn("w")
+		log.Error("e")
+		got := ""
+		for line := range strings.Lines(buf.String()) {
+			got += strings.TrimSpace(line[strings.Index(line, "msg=")+4:])
+		}
+		if got != want {
+			t.Errorf("%q logs %q", level, got)
+		}
+	}
+	if _, err := newLog(&bytes.Buffer{}, "loud"); err == nil || fmt.Sprint(err) != `CATTLE_LOGLEVEL: "loud" is none of debug, info, warn and error` {
+		t.Errorf("got %v", err)
+	}
+}

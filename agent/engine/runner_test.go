@@ -1,0 +1,273 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/plans"
+)
+
+// health answers probes by URL.
+type health struct {
+	mu    sync.Mutex
+	state map[string]error
+	asked map[string]int
+}
+
+func (h *health) set(url string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state[url] = err
+}
+
+func (h *health) check(_ context.Context, p plans.Probe) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked[p.HTTPGet.URL]++
+	return h.state[p.HTTPGet.URL]
+}
+
+func (h *health) count(url string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.asked[url]
+}
+
+func newHealth(w *world) *health {
+	h := &health{state: map[string]error{}, asked: map[string]int{}}
+	w.check = h.check
+	return h
+}
+
+func probes(delay int, names ...string) map[string]plans.Probe {
+	all := map[string]plans.Probe{}
+	for _, name := range names {
+		all[name] = plans.Probe{InitialDelaySeconds: delay, HTTPGet: plans.HTTPGetAction{URL: "http://" + name}}
+	}
+	return all
+}
+
+func TestSuccessIsReportedWithTheFirstAnswersOfProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := newHealth(w)
+		h.set("http://sick", errors.New("down"))
+		w.secret.deliver(plans.Plan{Probes: probes(10, "well", "sick")}, 1)
+		w.start()
+		time.Sleep(9 * time.Second)
+		if got := w.secret.status(); got.State != plans.StateInProgress {
+			t.Errorf("reported %s before any probe", got.State)
+		}
+		time.Sleep(2 * time.Second)
+		want := map[string]plans.ProbeStatus{"well": {Healthy: true, SuccessCount: 1}, "sick": {FailureCount: 1}}
+		got := w.secret.status()
+		if diff := cmp.Diff(want, got.ProbeStatuses); diff != "" || got.State != plans.StateSucceeded {
+			t.Error(got.State, diff)
+		}
+		if diff := cmp.Diff([]string{"in-progress/0/0", "succeeded/0/1"}, w.secret.history()); diff != "" {
+			t.Error(diff)
+		}
+		w.settle()
+		_, before := w.secret.counts()
+		asked := h.count("http://well")
+		time.Sleep(time.Hour)
+		if _, after := w.secret.counts(); after != before {
+			t.Errorf("%d writes though nothing changed", after-before)
+		}
+		if rounds := h.count("http://well") - asked; rounds != 720 {
+			t.Errorf("probed %d times in an hour", rounds)
+		}
+		h.set("http://well", errors.New("down"))
+		time.Sleep(11 * time.Second)
+		if got := w.secret.status().ProbeStatuses["well"]; !got.Healthy || got.FailureCount < 2 {
+			t.Errorf("got %+v", got)
+		}
+		time.Sleep(5 * time.Second)
+		if got := w.secret.status().ProbeStatuses["well"]; got.Healthy {
+			t.Errorf("got %+v", got)
+		}
+		// Another process goes on with what is known.
+		w.stop()
+		h.set("http://well", nil)
+		w.start()
+		time.Sleep(2 * time.Second)
+		if got := w.secret.status().ProbeStatuses["well"]; !got.Healthy {
+			t.Errorf("got %+v", got)
+		}
+		w.stop()
+	})
+}
+
+func TestProbesOfAPlanThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		newHealth(w)
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}, Probes: probes(0, "well")}, 1)
+		w.start()
+		w.settle()
+		w.stop()
+		got := w.secret.status()
+		if got.State != plans.StateFailed || !got.ProbeStatuses["well"].Healthy {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestProbesThatAPlanDropsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		newHealth(w)
+		w.secret.deliver(plans.Plan{Probes: probes(0, "a", "b")}, 1)
+		w.start()
+		w.settle()
+		w.secret.deliver(plans.Plan{Probes: probes(0, "b")}, 1)
+		w.settle()
+		if diff := cmp.Diff(map[string]plans.ProbeStatus{"b": {Healthy: true, SuccessCount: 1}}, w.secret.status().ProbeStatuses); diff != "" {
+			t.Error(diff)
+		}
+		w.stop()
+	})
+}
+
+func periodic(name, command string, seconds int) plans.PeriodicInstruction {
+	return plans.PeriodicInstruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: command}, PeriodSeconds: seconds, SaveStderrOutput: true}
+}
+
+// times notes when programs run.
+func (w *world) times(name string, exit func(run int) int) *[]time.Duration {
+	started := time.Now()
+	var runs []time.Duration
+	w.host.Program(name, func(_ context.Context, c host.Command) (host.Result, error) {
+		runs = append(runs, time.Since(started).Truncate(time.Second))
+		return host.Result{Stdout: []byte(fmt.Sprint(len(runs))), Stderr: []byte("e"), ExitCode: exit(len(runs))}, nil
+	})
+	return &runs
+}
+
+func TestPeriodicInstructions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		good := w.times("good", func(int) int { return 0 })
+		usual := w.times("usual", func(int) int { return 0 })
+		flaky := w.times("flaky", func(run int) int { return map[bool]int{true: 7}[run <= 3] })
+		w.host.Program("hang", func(ctx context.Context, _ host.Command) (host.Result, error) {
+			<-ctx.Done()
+			return host.Result{ExitCode: -1}, ctx.Err()
+		})
+		w.secret.deliver(plans.Plan{PeriodicInstructions: []plans.PeriodicInstruction{
+			periodic("hang", "hang", 5), periodic("flaky", "flaky", 100), periodic("good", "good", 100), periodic("usual", "usual", 0),
+		}}, 1)
+		w.start()
+		time.Sleep(10 * time.Second)
+		if got := w.secret.status(); got.State != plans.StateInProgress {
+			t.Errorf("reported %s before the first runs", got.State)
+		}
+		time.Sleep(10 * time.Second)
+		got := w.secret.status()
+		if got.State != plans.StateSucceeded || len(got.PeriodicOutput) != 3 {
+			t.Errorf("got %+v", got)
+		}
+		f := got.PeriodicOutput["flaky"]
+		if f.Failures != 1 || f.ExitCode != 7 || f.LastFailedRunTime == "" || f.LastSuccessfulRunTime != "" || string(f.Stdout) != "1" || string(f.Stderr) != "e" {
+			t.Errorf("flaky: %+v", f)
+		}
+		time.Sleep(310 * time.Second)
+		synctest.Wait()
+		// 30 s after the first failure, 60 s after the second, 90 s after the third; then every 100 s.
+		for name, check := range map[string]struct{ got, want []time.Duration }{
+			"good":  {*good, seconds(0, 100, 200, 300)},
+			"flaky": {*flaky, seconds(0, 30, 90, 180, 280)},
+			"usual": {*usual, seconds(0)},
+		} {
+			if diff := cmp.Diff(check.want, check.got); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		if f := w.secret.status().PeriodicOutput["flaky"]; f.Failures != 0 || f.LastFailedRunTime != "" || f.LastSuccessfulRunTime == "" {
+			t.Errorf("flaky: %+v", f)
+		}
+		w.stop()
+		// A restart keeps the rhythm: at 330 s it is 30 s since the last run of good.
+		w.start()
+		time.Sleep(100 * time.Second)
+		w.stop()
+		if diff := cmp.Diff(seconds(0, 100, 200, 300, 400), *good); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func seconds(numbers ...int) []time.Duration {
+	var all []time.Duration
+	for _, n := range numbers {
+		all = append(all, time.Duration(n)*time.Second)
+	}
+	return all
+}
+
+func TestPeriodicInstructionsRunAfterEachApply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		runs := w.times("p", func(int) int { return 0 })
+		plan := plans.Plan{PeriodicInstructions: []plans.PeriodicInstruction{periodic("p", "p", 600)}}
+		w.secret.deliver(plan, 1)
+		w.start()
+		w.settle()
+		w.secret.deliver(plan, 1)
+		w.settle()
+		plan.Instructions = []plans.Instruction{once("only", "bad", false)}
+		w.secret.deliver(plan, 1)
+		w.settle()
+		w.stop()
+		if diff := cmp.Diff(seconds(0, 60, 120), *runs); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestLargeReportsAreTrimmed(t *testing.T) {
+	big := make([]byte, 4<<20)
+	for step, most := range map[int]int{0: outputsBudget, 1: outputsBudget / 8, 2: outputsBudget / 64} {
+		got := trimOutputs(map[string][]byte{"a": big, "b": big, "c": []byte("short")}, step)
+		total := 0
+		for _, output := range got {
+			total += len(output)
+		}
+		if total > most+100 || string(got["c"]) != "short" {
+			t.Errorf("step %d: %d bytes", step, total)
+		}
+	}
+	periodic := trimPeriodic(map[string]plans.PeriodicOutput{"a": {Stdout: big, Stderr: big}}, 0)["a"]
+	if len(periodic.Stdout)+len(periodic.Stderr) > periodicBudget+100 {
+		t.Errorf("%d bytes", len(periodic.Stdout)+len(periodic.Stderr))
+	}
+	if got := string(trim([]byte("0123456789"), 8)); got != "01\n[2 bytes left out]\n456789" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestReportThatIsTooLargeIsSentSmaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.host.Program("loud", func(context.Context, host.Command) (host.Result, error) {
+			return host.Result{Stdout: make([]byte, 128<<10)}, nil
+		})
+		w.secret.limit = 20 << 10
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "loud", true)}}, 1)
+		w.start()
+		w.settle()
+		w.stop()
+		got := w.secret.status()
+		if got.State != plans.StateSucceeded || len(got.AppliedOutput["only"]) > 20<<10 || len(got.AppliedOutput["only"]) == 0 {
+			t.Errorf("got state %s and %d bytes", got.State, len(got.AppliedOutput["only"]))
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+func TestCheck(t *testing.T) {
+	var server, other *httptest.Server
+	other = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer other.Close()
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/healthy":
+			if r.UserAgent() != userAgent || r.Header.Get("Accept") != "*/*" || r.Method != http.MethodGet {
+				w.WriteHeader(http.StatusTeapot)
+			}
+		case "/endless":
+			for r.Context().Err() == nil {
+				_, _ = io.WriteString(w, strings.Repeat("x", 1<<10))
+			}
+		case "/here":
+			http.Redirect(w, r, "/healthy", http.StatusFound)
+		case "/away":
+			http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1), http.StatusFound)
+		case "/circle":
+			http.Redirect(w, r, "/circle", http.StatusFound)
+		case "/slow":
+			<-r.Context().Done()
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	for path, want := range map[string]string{
+		"/healthy": "", "/endless": "", "/here": "",
+		"/sick":   "answer is 503 Service Unavailable",
+		"/away":   "redirect to another host, localhost",
+		"/circle": "too many redirects",
+		"/slow":   "deadline exceeded",
+	} {
+		t.Run(path, func(t *testing.T) {
+			started := time.Now()
+			err := Check(t.Context(), plans.Probe{HTTPGet: plans.HTTPGetAction{URL: server.URL + path}})
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+			if took := time.Since(started); took > 5*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Check(ctx, plans.Probe{HTTPGet: plans.HTTPGetAction{URL: server.URL}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if err := Check(t.Context(), plans.Probe{HTTPGet: plans.HTTPGetAction{URL: "http://127.0.0.1:1"}}); err == nil {
+		t.Error("nobody answers, and that is healthy")
+	}
+}
+
+func TestCheckWithCertificates(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/private" && len(r.TLS.PeerCertificates) == 0 {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	server.StartTLS()
+	defer server.Close()
+	dir := t.TempDir()
+	file := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := file("cert", "CERTIFICATE", pair.Certificate[0]), file("key", "PRIVATE KEY", key)
+	tests := map[string]struct {
+		get plans.HTTPGetAction
+		err string
+	}{
+		"CA":                    {get: plans.HTTPGetAction{CACert: certFile}},
+		"no CA":                 {err: "unknown authority"},
+		"insecure":              {get: plans.HTTPGetAction{Insecure: true, CACert: "/no/such"}},
+		"CA is missing":         {get: plans.HTTPGetAction{CACert: "/no/such"}, err: "reading CA certificate"},
+		"CA is a key":           {get: plans.HTTPGetAction{CACert: keyFile}, err: "holds no certificate"},
+		"client certificate":    {get: plans.HTTPGetAction{URL: "/private", CACert: certFile, ClientCert: certFile, ClientKey: keyFile}},
+		"no client certificate": {get: plans.HTTPGetAction{URL: "/private", CACert: certFile}, err: "401"},
+		"key is missing":        {get: plans.HTTPGetAction{CACert: certFile, ClientCert: certFile, ClientKey: "/no/such"}, err: "reading client certificate"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.get.URL = server.URL + test.get.URL
+			err := Check(t.Context(), plans.Probe{TimeoutSeconds: 10, HTTPGet: test.get})
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("got %v, want %q", err, test.err)
+			}
+		})
+	}
+}
+
+func TestCount(t *testing.T) {
+	tests := map[string]struct {
+		probe   plans.Probe
+		answers string
+		want    []plans.ProbeStatus
+	}{
+		"defaults": {
+			answers: "-++---+",
+			want: []plans.ProbeStatus{
+				{FailureCount: 1}, {Healthy: true, SuccessCount: 1}, {Healthy: true, SuccessCount: 1}, {Healthy: true, FailureCount: 1},
+				{Healthy: true, FailureCount: 2}, {FailureCount: 3}, {Healthy: true, SuccessCount: 1},
+			},
+		},
+		"thresholds": {
+			probe:   plans.Probe{SuccessThreshold: 2, FailureThreshold: 2},
+			answers: "+-++-+--",
+			want: []plans.ProbeStatus{
+				{SuccessCount: 1}, {FailureCount: 1}, {SuccessCount: 1}, {Healthy: true, SuccessCount: 2}, {Healthy: true, FailureCount: 1},
+				{Healthy: true, SuccessCount: 1}, {Healthy: true, FailureCount: 1}, {FailureCount: 2},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var status plans.ProbeStatus
+			var got []plans.ProbeStatus
+			for _, answer := range test.answers {
+				status = Count(test.probe, status, answer == '+')
+				got = append(got, status)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
