@@ -8,24 +8,40 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/drover-dev/drover/hub/controllers/bootstrap"
+	"github.com/drover-dev/drover/hub/controllers/cluster"
+	"github.com/drover-dev/drover/hub/controllers/controlplane"
+	"github.com/drover-dev/drover/hub/controllers/custommachine"
+	"github.com/drover-dev/drover/hub/controllers/infracluster"
+	"github.com/drover-dev/drover/hub/controllers/nodelookup"
+	"github.com/drover-dev/drover/hub/controllers/planstatus"
+	"github.com/drover-dev/drover/hub/controllers/registration"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
-// reconciler is what every package of hub/controllers exports.
+// workers is how many objects of a kind are worked on at the same time.
+const workers = 10
+
+// reconciler is what every package of hub/controllers exports. Clients and readers that are left unset come from the manager.
 type reconciler interface {
 	SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error
 }
 
-// addControllers adds Drover's own controllers.
+// addControllers adds Drover's own controllers, in the order in which a cluster comes to be.
 func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Settings, clusterCache clustercache.ClusterCache) error {
-	for _, r := range reconcilers(mgr, settings, clusterCache) {
-		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 10}); err != nil {
+	for _, r := range []reconciler{
+		&cluster.Reconciler{},
+		&infracluster.Reconciler{},
+		&registration.Reconciler{Settings: settings},
+		&bootstrap.Reconciler{Settings: settings},
+		&controlplane.Reconciler{Settings: settings},
+		&planstatus.Reconciler{},
+		&custommachine.Reconciler{},
+		&nodelookup.Reconciler{ClusterCache: clusterCache},
+	} {
+		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {
 			return fmt.Errorf("setting up controller %T: %w", r, err)
 		}
 	}
-	return nil
-}
-
-func reconcilers(_ ctrl.Manager, _ settings.Settings, _ clustercache.ClusterCache) []reconciler {
 	return nil
 }
