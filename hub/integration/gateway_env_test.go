@@ -1,0 +1,315 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/crds"
+	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/gateway"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+const (
+	gatewayToken = "bcdfghjklmnpqrstvwxz2456789"
+)
+
+// gatewayEnv is a gateway in front of a real API server. The test plays the controllers: what they make, and when, is up to it.
+type gatewayEnv struct {
+	t         *testing.T
+	config    *rest.Config
+	client    client.Client
+	settings  settings.Settings
+	http      *http.Client
+	namespace string
+	stop      context.CancelFunc
+	stopped   chan struct{}
+}
+
+func gatewayScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// startGateway runs a gateway until the test ends, with one custom cluster and its registration token.
+func startGateway(t *testing.T, config *rest.Config) *gatewayEnv {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: gatewayScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &gatewayEnv{t: t, config: config, client: c}
+	e.makeCluster()
+	e.serve()
+	return e
+}
+
+// serve starts a replica of the gateway.
+func (e *gatewayEnv) serve() {
+	t := e.t
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.settings = settings.Settings{ServerURL: "https://" + listener.Addr().String(), SystemNamespace: "cattle-system"}
+	identity, err := gateway.EnsureCA(t.Context(), e.client, e.settings, listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.settings.CACerts = identity.CACerts()
+	mgr, err := ctrl.NewManager(e.config, ctrl.Options{
+		Scheme: e.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: testr.New(t),
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := gateway.New(gateway.Options{
+		Settings: e.settings, Identity: identity, Listener: listener, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+		RestConfig: e.config, Logger: testr.New(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(server); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if err := mgr.Start(ctx); err != nil {
+			t.Errorf("the manager ended: %v", err)
+		}
+	}()
+	e.stop, e.stopped = cancel, stopped
+	t.Cleanup(func() { cancel(); <-stopped })
+
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(e.settings.CACerts)
+	e.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}, Timeout: 70 * time.Second}
+	t.Cleanup(e.http.CloseIdleConnections)
+	eventually(t, "the gateway to be well", func() error {
+		if code, body := e.get("/healthz", nil); code != http.StatusOK {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+}
+
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("waiting for %s: %v", what, err)
+}
+
+func (e *gatewayEnv) get(path string, headers map[string]string) (int, string) {
+	e.t.Helper()
+	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, e.settings.ServerURL+path, nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	response, err := e.http.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(bytes.TrimSpace(body))
+}
+
+// register registers as a machine with this id and secret would.
+func (e *gatewayEnv) register(token, id, secret string) (int, string) {
+	headers := map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Id": id, "X-Cattle-Role-Worker": "true"}
+	if secret != "" {
+		headers["X-Cattle-Machine-Secret"] = secret
+	}
+	return e.get("/v3/connect/agent", headers)
+}
+
+func (e *gatewayEnv) create(objects ...client.Object) {
+	e.t.Helper()
+	for _, object := range objects {
+		if err := e.client.Create(e.t.Context(), object); err != nil {
+			e.t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+// makeCluster makes what the cluster and registration controllers would.
+func (e *gatewayEnv) makeCluster() {
+	e.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
+	management := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-m-"}}
+	e.create(ns, management)
+	e.namespace = ns.Name
+	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: management.Name, Labels: map[string]string{
+		rkev1.OwnerClusterNamespaceLabel: ns.Name, rkev1.OwnerClusterNameLabel: "one",
+	}}}
+	prov := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "one"}}
+	prov.Spec.KubernetesVersion = "v1.36.3+k3s1"
+	prov.Spec.RKEConfig = &provisioningv1.RKEConfig{}
+	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management.Name, Name: "default-token"}}
+	crt.Spec.ClusterName = management.Name
+	e.create(cluster, prov, crt, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: management.Name, Name: "crt-token-default-token", Labels: map[string]string{managementv3.RegistrationTokenLabel: "true"},
+		},
+		Data: map[string][]byte{managementv3.TokenKey: []byte(e.token())},
+	})
+}
+
+// token is the cluster's registration token; each test has its own cluster.
+func (e *gatewayEnv) token() string { return gatewayToken + e.namespace }
+
+// controllers makes what the registration and bootstrap controllers would, for every machine request, until the test ends.
+func (e *gatewayEnv) controllers() {
+	ctx := e.t.Context()
+	go func() {
+		for ctx.Err() == nil {
+			var requests corev1.SecretList
+			_ = e.client.List(ctx, &requests)
+			for i := range requests.Items {
+				request := &requests.Items[i]
+				if request.Type == rkev1.MachineRequestSecretType && request.Labels[rkev1.MachineNameLabel] == "" {
+					e.fulfil(ctx, request)
+				}
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+}
+
+func (e *gatewayEnv) fulfil(ctx context.Context, request *corev1.Secret) {
+	fields := map[string][]string{}
+	_ = json.Unmarshal(request.Data[rkev1.MachineRequestDataKey], &fields)
+	hash := ""
+	if values := fields[rkev1.HeaderMachineSecretHash]; len(values) > 0 {
+		hash = values[0]
+	}
+	e.makeMachine(ctx, request.Name, hash)
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q,%q:%q}}}`, rkev1.MachineNameLabel, request.Name, rkev1.MachineNamespaceLabel, e.namespace)
+	_ = e.client.Patch(ctx, request, client.RawPatch(types.MergePatchType, []byte(patch)))
+}
+
+// makeMachine makes the objects of a machine. What is there already stays.
+func (e *gatewayEnv) makeMachine(ctx context.Context, name, hash string) *rkev1.RKEBootstrap {
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+	bootstrap.Spec.ClusterName = "one"
+	if hash != "" {
+		bootstrap.Annotations = map[string]string{rkev1.MachineSecretHashAnnotation: hash}
+	}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+	machine.Spec.ClusterName = "one"
+	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: "rke.cattle.io", Kind: "RKEBootstrap", Name: name}
+	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "rke.cattle.io", Kind: "CustomMachine", Name: name}
+	plan := rkev1.PlanSecretName(name)
+	objects := []client.Object{
+		machine, bootstrap,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: plan, Labels: map[string]string{
+			rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRolePlan, rkev1.PlanSecretNameLabel: plan,
+		}}},
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: plan, Labels: map[string]string{"kept": "yes"}},
+			Type:       rkev1.MachinePlanSecretType, Data: map[string][]byte{"plan": []byte(`{}`)},
+		},
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.PlanTokenSecretName(name), Annotations: map[string]string{
+				corev1.ServiceAccountNameKey: plan,
+			}},
+			Type: corev1.SecretTypeServiceAccountToken,
+		},
+	}
+	for _, object := range objects {
+		if err := e.client.Create(ctx, object); err != nil && client.IgnoreAlreadyExists(err) != nil && ctx.Err() == nil {
+			e.t.Errorf("creating %T: %v", object, err)
+		}
+	}
+	return bootstrap
+}
+
+// machineConfig is what a machine makes of the answer to its registration.
+func machineConfig(t *testing.T, answer string) (config *rest.Config, namespace, name string) {
+	t.Helper()
+	var connection struct{ KubeConfig, Namespace, SecretName string }
+	decoder := json.NewDecoder(strings.NewReader(answer))
+	if err := decoder.Decode(&connection); err != nil {
+		t.Fatalf("%s: %v", answer, err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(connection.KubeConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config, connection.Namespace, connection.SecretName
+}
+
+var gatewayAPI = sync.OnceValues(func() (*rest.Config, error) {
+	dir, err := os.MkdirTemp("", "drover-integration-")
+	if err != nil {
+		return nil, err
+	}
+	server, err := embedded.Start(context.Background(), embedded.Options{DataDir: dir, UnsafeNoFsync: true})
+	if err != nil {
+		return nil, err
+	}
+	config := server.RestConfig()
+	config.QPS, config.Burst = 200, 400
+	return config, crds.Install(context.Background(), config, crds.Options{})
+})
+
+func apiServer(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := gatewayAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}

@@ -1,0 +1,268 @@
+package integration
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/gateway"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+const machineSecret = "0123456789abcdef0123456789abcdef"
+
+// TestGatewayIdentityIsShared starts replicas at the same moment: all must end with the same authority, and a certificate that is good for
+// each.
+func TestGatewayIdentityIsShared(t *testing.T) {
+	config := apiServer(t)
+	c, err := client.New(config, client.Options{Scheme: gatewayScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const replicas = 8
+	authorities := make([]string, replicas)
+	var wg sync.WaitGroup
+	for i := range replicas {
+		wg.Go(func() {
+			s := settings.Settings{ServerURL: "https://hub.example", SystemNamespace: "shared-identity"}
+			identity, err := gateway.EnsureCA(t.Context(), c, s, "192.0.2."+string(rune('1'+i))+":8443")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			authorities[i] = string(identity.CACerts())
+		})
+	}
+	wg.Wait()
+	for _, authority := range authorities {
+		if authority == "" || authority != authorities[0] {
+			t.Errorf("replicas have several authorities")
+		}
+	}
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: "shared-identity", Name: gateway.TLSSecretName}
+	if err := c.Get(t.Context(), key, secret); err != nil {
+		t.Fatal(err)
+	}
+	before := secret.ResourceVersion
+	if _, err := gateway.EnsureCA(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: "shared-identity"}, "192.0.2.1:8443"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), key, secret); err != nil || secret.ResourceVersion != before {
+		t.Errorf("a replica that comes back writes the Secret again: %v", err)
+	}
+	// A damaged authority is an error, and stays as it is.
+	secret.Data["ca.key"] = []byte("damaged")
+	if err := c.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	_, err = gateway.EnsureCA(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: "shared-identity"}, ":8443")
+	if err == nil || !strings.Contains(err.Error(), "which machines trust and which is therefore not replaced") {
+		t.Errorf("with a damaged authority: %v", err)
+	}
+}
+
+func TestGatewayRegistration(t *testing.T) {
+	e := startGateway(t, apiServer(t))
+	e.controllers()
+
+	t.Run("wrong token", func(t *testing.T) {
+		if code, body := e.register("wrong", "m1", machineSecret); code != http.StatusUnauthorized || !strings.Contains(body, "unknown") {
+			t.Errorf("%d %s", code, body)
+		}
+	})
+	t.Run("bad header", func(t *testing.T) {
+		code, body := e.get("/v3/connect/agent", map[string]string{
+			"Authorization": "Bearer " + e.token(), "X-Cattle-Id": "m1", "X-Cattle-Role-Worker": "true", "X-Cattle-Labels": "rke.cattle.io/init-node=true",
+		})
+		if code != http.StatusBadRequest || !strings.HasPrefix(body, "X-Cattle-Labels: the label rke.cattle.io/init-node") {
+			t.Errorf("%d %s", code, body)
+		}
+	})
+	t.Run("no role", func(t *testing.T) {
+		if code, body := e.get("/v3/connect/agent", map[string]string{"Authorization": "Bearer " + e.token(), "X-Cattle-Id": "m1"}); code != http.StatusBadRequest {
+			t.Errorf("%d %s", code, body)
+		}
+	})
+	var first string
+	t.Run("first time", func(t *testing.T) {
+		code, body := e.register(e.token(), "m1", machineSecret)
+		if code != http.StatusOK {
+			t.Fatalf("%d %s", code, body)
+		}
+		first = body
+		_, namespace, name := machineConfig(t, body)
+		if namespace != e.namespace || name != rkev1.PlanSecretName(rkev1.MachineRequestName("m1")) {
+			t.Errorf("plan Secret %s/%s", namespace, name)
+		}
+		var requests corev1.SecretList
+		if err := e.client.List(t.Context(), &requests); err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range requests.Items {
+			if secret.Type == rkev1.MachineRequestSecretType {
+				t.Errorf("the machine request %s is still there", secret.Name)
+			}
+		}
+	})
+	t.Run("again", func(t *testing.T) {
+		if code, body := e.register(e.token(), "m1", machineSecret); code != http.StatusOK || body != first {
+			t.Errorf("%d %s", code, body)
+		}
+	})
+	for name, secret := range map[string]string{"takeover": "another secret, long enough", "takeover without secret": ""} {
+		t.Run(name, func(t *testing.T) {
+			if code, body := e.register(e.token(), "m1", secret); code != http.StatusUnauthorized || !strings.Contains(body, "registered already") {
+				t.Errorf("%d %s", code, body)
+			}
+		})
+	}
+	t.Run("without secret", func(t *testing.T) {
+		if code, body := e.register(e.token(), "old-style", ""); code != http.StatusOK {
+			t.Errorf("%d %s", code, body)
+		}
+		if code, body := e.register(e.token(), "old-style", ""); code != http.StatusUnauthorized {
+			t.Errorf("the second time: %d %s", code, body)
+		}
+	})
+	t.Run("two at once with one id", func(t *testing.T) {
+		codes := make([]int, 6)
+		var wg sync.WaitGroup
+		for i := range codes {
+			wg.Go(func() { codes[i], _ = e.register(e.token(), "contested", strings.Repeat(string(rune('a'+i)), 20)) })
+		}
+		wg.Wait()
+		won := 0
+		for _, code := range codes {
+			if code == http.StatusOK {
+				won++
+			} else if code != http.StatusUnauthorized && code != http.StatusServiceUnavailable {
+				t.Errorf("answers %v", codes)
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d of them got the machine's credentials: %v", won, codes)
+		}
+	})
+}
+
+// TestGatewayWaitsForControllers checks that a registration waits by itself, and what an impatient or refused machine sees.
+func TestGatewayWaitsForControllers(t *testing.T) {
+	e := startGateway(t, apiServer(t))
+	type answer struct {
+		code int
+		body string
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		code, body := e.register(e.token(), "slow", machineSecret)
+		answers <- answer{code, body}
+	}()
+	request := &corev1.Secret{}
+	find := func() error {
+		var all corev1.SecretList
+		if err := e.client.List(t.Context(), &all); err != nil {
+			return err
+		}
+		for i := range all.Items {
+			if all.Items[i].Type == rkev1.MachineRequestSecretType && all.Items[i].Name == rkev1.MachineRequestName("slow") {
+				request = &all.Items[i]
+				return nil
+			}
+		}
+		return http.ErrMissingFile
+	}
+	eventually(t, "the machine request", find)
+	if data := string(request.Data[rkev1.MachineRequestDataKey]); strings.Contains(data, machineSecret) || !strings.Contains(data, `"role-worker":["true"]`) {
+		t.Errorf("request %s", data)
+	}
+	select {
+	case a := <-answers:
+		t.Fatalf("answered before the Machine was there: %v", a)
+	case <-time.After(300 * time.Millisecond):
+	}
+	e.fulfil(t.Context(), request)
+	if a := <-answers; a.code != http.StatusOK {
+		t.Errorf("%v", a)
+	}
+
+	go func() {
+		code, body := e.register(e.token(), "slow2", machineSecret)
+		answers <- answer{code, body}
+	}()
+	eventually(t, "the second machine request", func() error {
+		return e.client.Get(t.Context(), types.NamespacedName{Namespace: request.Namespace, Name: rkev1.MachineRequestName("slow2")}, request)
+	})
+	patch := `{"metadata":{"annotations":{"` + rkev1.MachineRequestErrorAnnotation + `":"the cluster is full"}}}`
+	if err := e.client.Patch(t.Context(), request, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-answers; a.code != http.StatusConflict || a.body != "the cluster is full" {
+		t.Errorf("%v", a)
+	}
+}
+
+// TestGatewayBootstrapToken registers a machine that an infrastructure provider made.
+func TestGatewayBootstrapToken(t *testing.T) {
+	e := startGateway(t, apiServer(t))
+	bootstrap := e.makeMachine(t.Context(), "made", "")
+	bootstrap.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Name: "made", UID: "unused", Controller: new(bool),
+	}}
+	*bootstrap.OwnerReferences[0].Controller = true
+	if err := e.client.Update(t.Context(), bootstrap); err != nil {
+		t.Fatal(err)
+	}
+	account := rkev1.BootstrapServiceAccountName("made")
+	tokenSecret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.BootstrapTokenSecretName("made"), Annotations: map[string]string{
+			corev1.ServiceAccountNameKey: account, rkev1.BootstrapTokenAnnotation: "true",
+		}},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}
+	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: account, Labels: map[string]string{
+		rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRoleBootstrap, rkev1.BootstrapNameLabel: "made",
+	}}}, tokenSecret)
+	eventually(t, "the token", func() error {
+		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(tokenSecret), tokenSecret); err != nil || len(tokenSecret.Data["token"]) == 0 {
+			return http.ErrMissingFile
+		}
+		return nil
+	})
+	token := bootstrapToken(tokenSecret.Data["token"])
+	headers := map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Id": "made", "X-Cattle-Machine-Secret": machineSecret}
+	eventually(t, "the gateway to know the token", func() error {
+		time.Sleep(200 * time.Millisecond)
+		if code, body := e.get("/v3/connect/agent", headers); code != http.StatusOK {
+			return &unexpected{code, body}
+		}
+		return nil
+	})
+	if code, body := e.get("/v3/connect/agent", headers); code != http.StatusOK {
+		t.Errorf("again: %d %s", code, body)
+	}
+	headers["X-Cattle-Machine-Secret"] = "another secret, long enough"
+	if code, body := e.get("/v3/connect/agent", headers); code != http.StatusUnauthorized {
+		t.Errorf("with another secret: %d %s", code, body)
+	}
+	headers["X-Cattle-Machine-Secret"] = machineSecret
+	headers["Authorization"] = "Bearer " + string(tokenSecret.Data["token"])
+	if code, body := e.get("/v3/connect/agent", headers); code != http.StatusUnauthorized {
+		t.Errorf("with the ServiceAccount's own token: %d %s", code, body)
+	}
+	if err := e.client.Delete(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: account}}); err != nil {
+		t.Fatal(err)
+	}
+	headers["Authorization"] = "Bearer " + token
+	if code, body := e.get("/v3/connect/agent", headers); code != http.StatusUnauthorized {
+		t.Errorf("after the Machine was deleted: %d %s", code, body)
+	}
+}
