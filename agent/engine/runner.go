@@ -55,6 +55,8 @@ func (e *Engine) startRunner(t target, plan plans.Plan, applied bool) *runner {
 		// What ran before the plan was applied tells nothing about it.
 		e.reporter.ran(t, nil)
 	}
+	r.mu.Lock() // what is started waits until all that was reported is in its place
+	defer r.mu.Unlock()
 	for name, p := range plan.Probes {
 		status, reported := e.current.Status.ProbeStatuses[name]
 		if reported {

@@ -2,9 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"log/slog"
 	"maps"
@@ -19,11 +16,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/source/remote/testhub"
 	"github.com/drover-dev/drover/plans"
 )
 
-func pemOf(cert *x509.Certificate) string {
-	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
+// newSource starts a source.
+func newSource(t *testing.T, h *testhub.Hub) *Source {
+	t.Helper()
+	s, err := New(h.Connection(t, t.TempDir(), "token"), true, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, s)
+	return s
+}
+
+func start(t *testing.T, s *Source) {
+	t.Helper()
+	done := make(chan struct{})
+	ctx := t.Context()
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	t.Cleanup(func() { <-done })
 }
 
 // next waits for the snapshot with a plan.
@@ -43,23 +59,23 @@ func next(t *testing.T, s *Source, plan string) engine.Snapshot {
 }
 
 func TestWatch(t *testing.T) {
-	h := newHub(t)
+	h := testhub.New(t)
 	s := newSource(t, h)
 	next(t, s, "")
-	deliver(h, `{"a":1}`)
+	h.Deliver(`{"a":1}`)
 	if got := next(t, s, `{"a":1}`); got.UID != "uid-1" || got.Status.State != plans.StatePending || got.Delivery.MaxFailures != 1 {
 		t.Errorf("got %+v", got)
 	}
 	// Only the newest waits for a slow taker.
 	for _, plan := range []string{"1", "2", "3"} {
-		deliver(h, plan)
+		h.Deliver(plan)
 	}
 	next(t, s, "3")
-	if asked := h.asked(); !slices.Equal(asked, []string{"LIST", "WATCH"}) {
+	if asked := h.Asked(); !slices.Equal(asked, []string{"LIST", "WATCH"}) {
 		t.Errorf("asked %v", asked)
 	}
-	h.endWatches()
-	deliver(h, "4")
+	h.EndWatches()
+	h.Deliver("4")
 	next(t, s, "4")
 }
 
@@ -69,7 +85,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 		"500":      func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "down", 500); return true },
 		"503 HTML": func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "<html>", 503); return true },
 		"401": func(w http.ResponseWriter, _ *http.Request) bool {
-			answer(w, 401, metav1.StatusReasonUnauthorized, "who?")
+			testhub.Answer(w, 401, metav1.StatusReasonUnauthorized, "who?")
 			return true
 		},
 		"no JSON": func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write([]byte("hello")); return true },
@@ -81,22 +97,22 @@ func TestFaultsOfTheHub(t *testing.T) {
 			if r.URL.Query().Get("watch") == "" {
 				return false
 			}
-			respond(w, http.StatusOK, map[string]any{"type": "ERROR", "object": gone})
+			testhub.Respond(w, http.StatusOK, map[string]any{"type": "ERROR", "object": gone})
 			return true
 		},
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHub(t)
+			h := testhub.New(t)
 			h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-			h.setFault(fault)
+			h.SetFault(fault)
 			s := newSource(t, h)
 			time.Sleep(300 * time.Millisecond)
-			deliver(h, "1")
-			h.setFault(nil)
+			h.Deliver("1")
+			h.SetFault(nil)
 			next(t, s, "1")
-			if asked := h.asked(); len(asked) > 30 {
+			if asked := h.Asked(); len(asked) > 30 {
 				t.Errorf("asked %d times", len(asked))
 			}
 		})
@@ -109,19 +125,19 @@ func refuse(w http.ResponseWriter) bool {
 }
 
 func TestUpdateKeepsEverythingElse(t *testing.T) {
-	h := newHub(t)
-	checksum := deliver(h, "{}")
-	h.change(func(s *corev1.Secret) { s.Data["unknown"] = []byte("kept") })
+	h := testhub.New(t)
+	checksum := h.Deliver("{}")
+	h.Change(func(s *corev1.Secret) { s.Data["unknown"] = []byte("kept") })
 	s := newSource(t, h)
 	next(t, s, "{}")
-	before := h.now()
+	before := h.Now()
 	for range 2 { // the second changes nothing and so writes nothing
 		got, err := s.Update(t.Context(), "uid-1", checksum, func(s *plans.Status) { s.State, s.Revision = plans.StateInProgress, 1 })
 		if err != nil || got.Status.State != plans.StateInProgress {
 			t.Fatal(got, err)
 		}
 	}
-	after := h.now().DeepCopy()
+	after := h.Now().DeepCopy()
 	if string(after.Data[plans.KeyPlanState]) != "in-progress" || string(after.Data[plans.KeyPlanRevision]) != "1" {
 		t.Errorf("data is %v", after.Data)
 	}
@@ -132,7 +148,7 @@ func TestUpdateKeepsEverythingElse(t *testing.T) {
 		t.Error(diff)
 	}
 	puts := 0
-	for _, request := range h.asked() {
+	for _, request := range h.Asked() {
 		if request == "PUT" {
 			puts++
 		}
@@ -147,56 +163,56 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 		return func(s *plans.Status) { s.AppliedChecksum, s.State = checksum, plans.StateSucceeded }
 	}
 	t.Run("the hub writes its keys", func(t *testing.T) {
-		h := newHub(t)
-		checksum := deliver(h, "{}")
+		h := testhub.New(t)
+		checksum := h.Deliver("{}")
 		s := newSource(t, h)
 		next(t, s, "{}")
 		writes := 0
-		h.beforePut = func() {
+		h.BeforePut = func() {
 			if writes++; writes <= 3 {
-				h.changeLocked(func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = []byte(strings.Repeat("x", writes)) })
+				h.ChangeLocked(func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = []byte(strings.Repeat("x", writes)) })
 			}
 		}
 		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); err != nil {
 			t.Fatal(err)
 		}
-		got := h.now().Data
+		got := h.Now().Data
 		if string(got[plans.KeyAppliedPlan]) != "xxx" || string(got[plans.KeyAppliedChecksum]) != checksum {
 			t.Errorf("data is %v", got)
 		}
 	})
 	t.Run("the hub delivers another plan", func(t *testing.T) {
-		h := newHub(t)
-		checksum := deliver(h, "{}")
+		h := testhub.New(t)
+		checksum := h.Deliver("{}")
 		s := newSource(t, h)
 		next(t, s, "{}")
-		h.beforePut = func() {
-			h.changeLocked(func(s *corev1.Secret) { plans.Deliver(s.Data, []byte(`{"other":1}`), 1, 0) })
+		h.BeforePut = func() {
+			h.ChangeLocked(func(s *corev1.Secret) { plans.Deliver(s.Data, []byte(`{"other":1}`), 1, 0) })
 		}
 		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
-		if got := h.now().Data; string(got[plans.KeyPlanState]) != "pending" || got[plans.KeyAppliedChecksum] != nil {
+		if got := h.Now().Data; string(got[plans.KeyPlanState]) != "pending" || got[plans.KeyAppliedChecksum] != nil {
 			t.Errorf("data is %v", got)
 		}
 	})
 	t.Run("the Secret is made anew", func(t *testing.T) {
-		h := newHub(t)
-		checksum := deliver(h, "{}")
+		h := testhub.New(t)
+		checksum := h.Deliver("{}")
 		s := newSource(t, h)
 		next(t, s, "{}")
-		h.change(func(s *corev1.Secret) { s.UID = "uid-2" })
+		h.Change(func(s *corev1.Secret) { s.UID = "uid-2" })
 		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("the Secret is deleted", func(t *testing.T) {
-		h := newHub(t)
-		checksum := deliver(h, "{}")
+		h := testhub.New(t)
+		checksum := h.Deliver("{}")
 		s := newSource(t, h)
 		next(t, s, "{}")
-		h.setFault(func(w http.ResponseWriter, _ *http.Request) bool {
-			answer(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+		h.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
+			testhub.Answer(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 			return true
 		})
 		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrSuperseded) {
@@ -204,11 +220,11 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 		}
 	})
 	t.Run("it never ends", func(t *testing.T) {
-		h := newHub(t)
-		checksum := deliver(h, "{}")
+		h := testhub.New(t)
+		checksum := h.Deliver("{}")
 		s := newSource(t, h)
 		next(t, s, "{}")
-		h.beforePut = func() { h.changeLocked(func(*corev1.Secret) {}) }
+		h.BeforePut = func() { h.ChangeLocked(func(*corev1.Secret) {}) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := s.Update(ctx, "uid-1", checksum, succeed(checksum)); err == nil {
@@ -216,17 +232,17 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 		}
 	})
 	t.Run("the report is too large", func(t *testing.T) {
-		h := newHub(t)
-		checksum := deliver(h, "{}")
+		h := testhub.New(t)
+		checksum := h.Deliver("{}")
 		s := newSource(t, h)
 		next(t, s, "{}")
 		for _, code := range []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity} {
-			h.setFault(func(w http.ResponseWriter, _ *http.Request) bool {
+			h.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
 				reason := metav1.StatusReasonRequestEntityTooLarge
 				if code == http.StatusUnprocessableEntity {
 					reason = metav1.StatusReasonInvalid
 				}
-				answer(w, code, reason, "Too long: must have at most 1048576 bytes")
+				testhub.Answer(w, code, reason, "Too long: must have at most 1048576 bytes")
 				return true
 			})
 			if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrTooLarge) {
@@ -237,9 +253,9 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 }
 
 func TestReportThatCannotBeReadIsReplaced(t *testing.T) {
-	h := newHub(t)
-	checksum := deliver(h, "{}")
-	h.change(func(s *corev1.Secret) {
+	h := testhub.New(t)
+	checksum := h.Deliver("{}")
+	h.Change(func(s *corev1.Secret) {
 		maps.Copy(s.Data, map[string][]byte{plans.KeyFailureCount: []byte("many"), plans.KeyAppliedOutput: []byte("no gzip"), plans.KeyPlanRevision: []byte("7")})
 	})
 	s := newSource(t, h)
@@ -249,25 +265,25 @@ func TestReportThatCannotBeReadIsReplaced(t *testing.T) {
 	if _, err := s.Update(t.Context(), "uid-1", checksum, func(s *plans.Status) { s.FailureCount = 1 }); err != nil {
 		t.Fatal(err)
 	}
-	if status, err := plans.DecodeStatus(h.now().Data); err != nil || status.FailureCount != 1 {
+	if status, err := plans.DecodeStatus(h.Now().Data); err != nil || status.FailureCount != 1 {
 		t.Errorf("got %+v, %v", status, err)
 	}
 }
 
 func TestNewRegistrationNeedsNoRestart(t *testing.T) {
-	h := newHub(t)
+	h := testhub.New(t)
 	dir := t.TempDir()
-	s, err := New(h.connection(t, dir, "revoked"), false, slog.New(slog.DiscardHandler))
+	s, err := New(h.Connection(t, dir, "revoked"), false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	start(t, s)
 	time.Sleep(100 * time.Millisecond)
-	if asked := h.asked(); !has(asked, "LIST") {
+	if asked := h.Asked(); !slices.Contains(asked, "LIST") {
 		t.Errorf("asked %v", asked)
 	}
-	h.connection(t, dir, "token")
-	deliver(h, "{}")
+	h.Connection(t, dir, "token")
+	h.Deliver("{}")
 	next(t, s, "{}")
 }
 
@@ -292,7 +308,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(writeConnection(t, t.TempDir(), test.kubeconfig), test.strict, slog.New(slog.DiscardHandler))
+			_, err := New(testhub.WriteConnection(t, t.TempDir(), test.kubeconfig), test.strict, slog.New(slog.DiscardHandler))
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("got %v, want %q", err, test.err)
 			}
@@ -301,12 +317,12 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestForeignCertificateIsExplained(t *testing.T) {
-	h, other := newHub(t), newHub(t)
+	h, other := testhub.New(t), testhub.New(t)
 	_ = other
 	kubeconfig := "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n" +
 		"clusters: [{name: a, cluster: {server: '" + h.URL + "'}}]\nusers: [{name: a, user: {token: t}}]\n"
 	h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	s, err := New(writeConnection(t, t.TempDir(), kubeconfig), false, slog.New(slog.DiscardHandler))
+	s, err := New(testhub.WriteConnection(t, t.TempDir(), kubeconfig), false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

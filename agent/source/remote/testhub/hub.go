@@ -1,15 +1,17 @@
-package remote
+// Package testhub is a hub for tests: it serves one plan Secret over real HTTPS, with the rights that a machine has. It stands in for
+// faults that a real API server does not have on demand; what a real one does is tested in hub/integration.
+package testhub
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -19,9 +21,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// hub serves one Secret over real HTTP with the rights that a machine has. It stands in for faults that a real API server does not have
-// on demand; what a real one does is tested in hub/integration.
-type hub struct {
+// Hub is the server and its Secret, named plan in namespace fleet-default, of UID uid-1.
+type Hub struct {
 	*httptest.Server
 	t *testing.T
 
@@ -30,16 +31,16 @@ type hub struct {
 	version  int
 	watchers map[chan metav1.WatchEvent]bool
 	requests []string
-	// fault answers in place of the hub, if it returns true.
-	fault func(w http.ResponseWriter, r *http.Request) bool
-	// beforePut runs before a write is looked at, with the lock held.
-	beforePut func()
+	fault    func(w http.ResponseWriter, r *http.Request) bool
+	// BeforePut runs before a write is looked at, with the lock held.
+	BeforePut func()
 }
 
 const path = "/api/v1/namespaces/fleet-default/secrets"
 
-func newHub(t *testing.T) *hub {
-	h := &hub{t: t, version: 10, watchers: map[chan metav1.WatchEvent]bool{}}
+// New starts a hub; it ends with the test.
+func New(t *testing.T) *Hub {
+	h := &Hub{t: t, version: 10, watchers: map[chan metav1.WatchEvent]bool{}}
 	h.secret = &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{Name: "plan", Namespace: "fleet-default", UID: "uid-1", ResourceVersion: "10",
@@ -56,14 +57,15 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
-// change lets the hub write its Secret.
-func (h *hub) change(do func(*corev1.Secret)) {
+// Change lets the hub write its Secret.
+func (h *Hub) Change(do func(*corev1.Secret)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.changeLocked(do)
+	h.ChangeLocked(do)
 }
 
-func (h *hub) changeLocked(do func(*corev1.Secret)) {
+// ChangeLocked is Change for BeforePut.
+func (h *Hub) ChangeLocked(do func(*corev1.Secret)) {
 	next := h.secret.DeepCopy()
 	do(next)
 	h.version++
@@ -72,7 +74,7 @@ func (h *hub) changeLocked(do func(*corev1.Secret)) {
 	h.send(metav1.WatchEvent{Type: "MODIFIED"}, next)
 }
 
-func (h *hub) send(event metav1.WatchEvent, object any) {
+func (h *Hub) send(event metav1.WatchEvent, object any) {
 	raw, err := json.Marshal(object)
 	if err != nil {
 		h.t.Error(err)
@@ -83,8 +85,8 @@ func (h *hub) send(event metav1.WatchEvent, object any) {
 	}
 }
 
-// endWatches ends all watches, as a hub that restarts does.
-func (h *hub) endWatches() {
+// EndWatches ends all watches, as a hub that restarts does.
+func (h *Hub) EndWatches() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for watcher := range h.watchers {
@@ -93,20 +95,22 @@ func (h *hub) endWatches() {
 	}
 }
 
-func (h *hub) setFault(fault func(w http.ResponseWriter, r *http.Request) bool) {
+// SetFault lets fault answer in place of the hub, if it returns true.
+func (h *Hub) SetFault(fault func(w http.ResponseWriter, r *http.Request) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fault = fault
 }
 
-func (h *hub) now() *corev1.Secret {
+// Now is the Secret as it is.
+func (h *Hub) Now() *corev1.Secret {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.secret
 }
 
-// asked lists the requests since the last call.
-func (h *hub) asked() []string {
+// Asked lists the requests since the last call.
+func (h *Hub) Asked() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	asked := h.requests
@@ -114,7 +118,8 @@ func (h *hub) asked() []string {
 	return asked
 }
 
-func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	kind := r.Method
 	if r.Method == http.MethodGet && r.URL.Path == path {
@@ -129,26 +134,26 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case fault != nil && fault(w, r):
 	case r.Header.Get("Authorization") != "Bearer token":
-		answer(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
+		Answer(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 	case r.URL.Path == path && r.URL.Query().Get("fieldSelector") != "metadata.name=plan", r.URL.Path != path && r.URL.Path != path+"/plan",
 		kind != "GET" && kind != "LIST" && kind != "WATCH" && kind != "PUT":
-		answer(w, http.StatusForbidden, metav1.StatusReasonForbidden, "not your right")
+		Answer(w, http.StatusForbidden, metav1.StatusReasonForbidden, "not your right")
 	case kind == "LIST":
-		secret := h.now()
+		secret := h.Now()
 		list := corev1.SecretList{TypeMeta: metav1.TypeMeta{Kind: "SecretList", APIVersion: "v1"}}
 		list.ResourceVersion = secret.ResourceVersion
 		list.Items = []corev1.Secret{*secret}
-		respond(w, http.StatusOK, list)
+		Respond(w, http.StatusOK, list)
 	case kind == "WATCH":
 		h.watch(w, r)
 	case kind == "PUT":
 		h.put(w, r)
 	default:
-		respond(w, http.StatusOK, h.now())
+		Respond(w, http.StatusOK, h.Now())
 	}
 }
 
-func (h *hub) watch(w http.ResponseWriter, r *http.Request) {
+func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
 	events := make(chan metav1.WatchEvent, 100)
 	h.mu.Lock()
 	if from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")); from < h.version {
@@ -180,51 +185,54 @@ func (h *hub) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *hub) put(w http.ResponseWriter, r *http.Request) {
+func (h *Hub) put(w http.ResponseWriter, r *http.Request) {
 	var secret corev1.Secret
 	if err := json.NewDecoder(r.Body).Decode(&secret); err != nil {
-		answer(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		Answer(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.beforePut != nil {
-		h.beforePut()
+	if h.BeforePut != nil {
+		h.BeforePut()
 	}
 	if secret.ResourceVersion != h.secret.ResourceVersion || secret.UID != h.secret.UID {
-		answer(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
+		Answer(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
 		return
 	}
-	h.changeLocked(func(next *corev1.Secret) {
+	h.ChangeLocked(func(next *corev1.Secret) {
 		version := next.ResourceVersion
 		*next = secret
 		next.ResourceVersion = version
 	})
-	respond(w, http.StatusOK, h.secret)
+	Respond(w, http.StatusOK, h.secret)
 }
 
-func respond(w http.ResponseWriter, code int, object any) {
+// Respond answers with an object.
+func Respond(w http.ResponseWriter, code int, object any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-func answer(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
-	respond(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+// Answer answers as the API server does when it refuses.
+func Answer(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	Respond(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message})
 }
 
-// connection writes a connection info file for the hub.
-func (h *hub) connection(t *testing.T, dir, token string) string {
+// Connection writes a connection info file for the hub.
+func (h *Hub) Connection(t *testing.T, dir, token string) string {
 	t.Helper()
-	ca := pemOf(h.Certificate())
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}))
 	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: agent\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n"+
 		"users:\n- name: agent\n  user:\n    token: %s\ncontexts:\n- name: agent\n  context: {cluster: agent, user: agent}\ncurrent-context: agent\n",
 		h.URL, ca, token)
-	return writeConnection(t, dir, kubeconfig)
+	return WriteConnection(t, dir, kubeconfig)
 }
 
-func writeConnection(t *testing.T, dir, kubeconfig string) string {
+// WriteConnection writes a connection info file with a kubeconfig.
+func WriteConnection(t *testing.T, dir, kubeconfig string) string {
 	t.Helper()
 	raw, err := json.Marshal(map[string]string{"kubeConfig": kubeconfig, "namespace": "fleet-default", "secretName": "plan"})
 	if err != nil {
@@ -237,39 +245,8 @@ func writeConnection(t *testing.T, dir, kubeconfig string) string {
 	return file
 }
 
-// newSource starts a source.
-func newSource(t *testing.T, h *hub) *Source {
-	t.Helper()
-	s, err := New(h.connection(t, t.TempDir(), "token"), true, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	start(t, s)
-	return s
-}
-
-func start(t *testing.T, s *Source) {
-	t.Helper()
-	done := make(chan struct{})
-	ctx := t.Context()
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
-	t.Cleanup(func() { <-done })
-}
-
-func deliver(h *hub, plan string) string {
-	h.change(func(s *corev1.Secret) { plans.Deliver(s.Data, []byte(plan), 1, 0) })
+// Deliver delivers a plan that may be tried once, and gives its checksum.
+func (h *Hub) Deliver(plan string) string {
+	h.Change(func(s *corev1.Secret) { plans.Deliver(s.Data, []byte(plan), 1, 0) })
 	return plans.Checksum([]byte(plan))
-}
-
-func has(asked []string, kinds ...string) bool {
-	text := " " + strings.Join(asked, " ") + " "
-	for _, kind := range kinds {
-		if !strings.Contains(text, " "+kind+" ") {
-			return false
-		}
-	}
-	return true
 }
