@@ -43,6 +43,11 @@ type tokens struct {
 	expiresAt, graceExpiresAt time.Time
 }
 
+func (t tokens) equal(other tokens) bool {
+	return t.current == other.current && t.previous == other.previous &&
+		t.expiresAt.Equal(other.expiresAt) && t.graceExpiresAt.Equal(other.graceExpiresAt)
+}
+
 // decodeTokens reads a token Secret; times that cannot be read count as passed, so that the tokens are made anew.
 func decodeTokens(data map[string][]byte) tokens {
 	return tokens{

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -119,7 +118,7 @@ func (r *tokenReconciler) reconcileToken(ctx context.Context, s *tokenScope) err
 		Labels:          map[string]string{managementv3.RegistrationTokenLabel: "true"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.crt, managementv3.GroupVersion.WithKind("ClusterRegistrationToken"))},
 	}
-	if !equality.Semantic.DeepEqual(have, want) || !metav1.IsControlledBy(secret, s.crt) || secret.Labels[managementv3.RegistrationTokenLabel] != "true" {
+	if !have.equal(want) || !metav1.IsControlledBy(secret, s.crt) || secret.Labels[managementv3.RegistrationTokenLabel] != "true" {
 		desired := &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque, Data: want.encode()}
 		// Two hubs, or a stale read, must not replace a token that somebody was shown.
 		desired.ResourceVersion = secret.ResourceVersion
