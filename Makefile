@@ -18,7 +18,7 @@ BUILD := GOOS=linux $(GO) build -ldflags '-s -w $(foreach program,hub agent inst
 LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 # Packages whose tests start an API server or link all of Kubernetes; they run one after the other.
-HEAVY := /hub/(capi|cli|crds|embedded|integration|testenv)(/|$$)
+HEAVY := /hub/(app|capi|cli|crds|embedded|integration|testenv)(/|$$)
 
 # Scenarios on real hosts; they take as long as the slowest of them.
 E2E_TIMEOUT ?= 30m
