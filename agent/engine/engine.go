@@ -150,6 +150,7 @@ func (e *Engine) begin(ctx context.Context) (time.Duration, error) {
 		return wait, err
 	}
 	defer e.releaseInterlock()
+	reason := d.reason
 	if d.commit {
 		if e.current, err = e.commit(ctx, live, d); err != nil {
 			return 0, err
@@ -160,7 +161,7 @@ func (e *Engine) begin(ctx context.Context) (time.Duration, error) {
 	}
 	e.runner.stop()
 	e.runner = nil
-	e.Log.Info("Applying plan", "checksum", short(d.begin.Checksum), "attempt", d.begin.Attempt, "resume", d.resume, "reason", d.reason)
+	e.Log.Info("Applying plan", "checksum", short(d.begin.Checksum), "attempt", d.begin.Attempt, "resume", d.resume, "reason", reason)
 	e.Host.Notify("STATUS=Applying plan " + short(d.begin.Checksum))
 	e.apply(ctx, d)
 	if ctx.Err() != nil {
