@@ -1,0 +1,77 @@
+// Command k3s-node is what the program k3s unpacks and becomes: server, agent, kubectl, and each component of Kubernetes.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/agent"
+	"github.com/drover-dev/drover/e2e/distro/internal/component"
+	"github.com/drover-dev/drover/e2e/distro/internal/config"
+	"github.com/drover-dev/drover/e2e/distro/internal/server"
+)
+
+func main() {
+	command, args := filepath.Base(os.Args[0]), os.Args[1:]
+	if command != "kubectl" {
+		if len(args) == 0 {
+			args = []string{"help"}
+		}
+		command, args = args[0], args[1:]
+	}
+	os.Exit(run(command, args))
+}
+
+func run(command string, args []string) int {
+	switch command {
+	case "internal":
+		if len(args) == 0 {
+			return usage()
+		}
+		return component.Run(args[0], args[1:])
+	case "kubectl":
+		return component.Kubectl(args)
+	case "server":
+		return node(config.Server, args)
+	case "agent":
+		return node(config.Agent, args)
+	}
+	return usage()
+}
+
+func usage() int {
+	fmt.Fprintln(os.Stderr, "usage: k3s server|agent|kubectl|ctr ... (a test fixture that keeps the host contract of k3s)")
+	return 1
+}
+
+func node(role config.Role, args []string) int {
+	level := &slog.LevelVar{}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	c, err := config.Load(role, config.File, args, os.Getenv)
+	if err != nil {
+		log.Error("The configuration has a fault", "error", err)
+		return 1
+	}
+	if c.Debug {
+		level.Set(slog.LevelDebug)
+	}
+	if names := c.Ignored(); len(names) > 0 {
+		log.Info("These keys mean nothing to this fixture of k3s", "keys", names)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	do := server.Run
+	if role == config.Agent {
+		do = agent.Run
+	}
+	if err := do(ctx, log, c); err != nil {
+		log.Error("This node ends", "error", err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,94 @@
+// Command k3s is the one program of a release: it unpacks the programs that it carries and becomes the one that is asked
+// for. It is a test fixture that keeps the host contract of k3s; see the README of this module.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/config"
+	"github.com/drover-dev/drover/e2e/distro/internal/payload"
+)
+
+// Version is set by build.sh.
+var Version = "v0.0.0+k3s0"
+
+// others are the programs that are run as they are; everything else is a command of k3s-node.
+var others = []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "k3s:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	command, args := filepath.Base(os.Args[0]), os.Args[1:]
+	if len(args) > 0 && !slices.Contains(others, command) && command != "kubectl" {
+		command = args[0]
+		args = args[1:]
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if command == "--version" || command == "-v" {
+		a, err := payload.Open(self)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("k3s version %s (%.8s)\ngo version %s\n", Version, a.Hash, runtime.Version())
+		return nil
+	}
+	data := dataDir(command, args)
+	bin, err := unpack(self, filepath.Join(data, "data"))
+	if err != nil {
+		return err
+	}
+	env := append(os.Environ(), "PATH="+bin+":"+filepath.Join(data, "data", "cni")+":"+path())
+	if slices.Contains(others, command) {
+		return become(filepath.Join(bin, command), append([]string{command}, args...), append(env,
+			"CONTAINERD_ADDRESS=/run/k3s/containerd/containerd.sock", "CONTAINERD_NAMESPACE=k8s.io"))
+	}
+	return become(filepath.Join(bin, "k3s-node"), append([]string{"k3s", command}, args...), env)
+}
+
+func path() string {
+	if p := os.Getenv("PATH"); p != "" {
+		return p
+	}
+	return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+}
+
+func become(file string, args, env []string) error {
+	if err := syscall.Exec(file, args, env); err != nil {
+		return fmt.Errorf("running %s: %w", file, err)
+	}
+	return nil
+}
+
+// dataDir is the node's data folder. Commands other than server and agent find it in the configuration too; a fault in
+// that is reported by the node itself.
+func dataDir(command string, args []string) string {
+	role := config.Server
+	if command == "agent" {
+		role = config.Agent
+	}
+	if command != "server" && command != "agent" {
+		args = nil
+	}
+	for i, a := range args {
+		if name, value, found := strings.Cut(a, "="); (name == "--data-dir" || name == "-d") && found {
+			return value
+		} else if (name == "--data-dir" || name == "-d") && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return config.FindDataDir(role, os.Getenv)
+}

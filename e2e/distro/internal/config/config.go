@@ -1,0 +1,174 @@
+// Package config reads the configuration of a k3s node as k3s keeps it: config.yaml, the files of config.yaml.d, the
+// environment and the command line. It knows names and types; what a key does is decided elsewhere.
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Role is what a node runs as.
+type Role string
+
+// The roles.
+const (
+	Server Role = "server"
+	Agent  Role = "agent"
+)
+
+// The places of k3s.
+const (
+	File           = "/etc/rancher/k3s/config.yaml"
+	RegistriesFile = "/etc/rancher/k3s/registries.yaml"
+	KubeconfigFile = "/etc/rancher/k3s/k3s.yaml"
+	DataDir        = "/var/lib/rancher/k3s"
+)
+
+// Config is the configuration of a node. Keys that were not given have k3s's default, or none.
+type Config struct {
+	Role Role
+
+	DataDir, NodeName, Server, Token, AgentToken                string
+	NodeIP, NodeExternalIP, NodeLabel, NodeTaint                []string
+	KubeletArg, KubeProxyArg                                    []string
+	PauseImage, PrivateRegistry, ResolvConf, Snapshotter        string
+	LBServerPort                                                int
+	Debug, WithNodeID                                           bool
+	AdvertiseAddress, ClusterDomain, NodePortRange              string
+	AdvertisePort, HTTPSPort                                    int
+	TLSSAN, ClusterCIDR, ServiceCIDR, ClusterDNS, Disable       []string
+	ClusterInit, ClusterReset, SecretsEncryption                bool
+	ClusterResetRestorePath, SecretsEncryptionProvider          string
+	DisableAgent, DisableAPIServer, DisableControllerManager    bool
+	DisableEtcd, DisableScheduler, DisableCloudController       bool
+	DisableKubeProxy                                            bool
+	APIServerArg, ControllerManagerArg, SchedulerArg, EtcdArg   []string
+	SystemDefaultRegistry                                       string
+	EtcdDisableSnapshots, EtcdSnapshotCompress, EtcdExposeStats bool
+	EtcdSnapshotDir, EtcdSnapshotName, EtcdSnapshotCron         string
+	EtcdSnapshotRetention                                       int
+	WriteKubeconfig, WriteKubeconfigMode                        string
+
+	given values
+}
+
+// Load reads the configuration of a node: environment, then files, then command line, the later of which wins.
+// getenv is os.Getenv but in tests, and file is the main file unless the command line names another.
+func Load(role Role, file string, args []string, getenv func(string) string) (Config, error) {
+	flags, other, err := readFlags(role, args)
+	if err != nil {
+		return Config{}, err
+	}
+	given, err := readEnvironment(role, getenv)
+	if err != nil {
+		return Config{}, err
+	}
+	files, err := readFiles(cmp.Or(other, getenv("K3S_CONFIG_FILE"), file), role)
+	if err != nil {
+		return Config{}, err
+	}
+	maps.Copy(given, files)
+	maps.Copy(given, flags)
+	return build(role, given)
+}
+
+func build(role Role, v values) (Config, error) {
+	one := func(name, def string) string { return cmp.Or(strings.Join(v[name], ""), def) }
+	yes := func(name string) bool { b, _ := strconv.ParseBool(one(name, "false")); return b }
+	num := func(name string, def int) int {
+		if n, err := strconv.Atoi(one(name, "")); err == nil {
+			return n
+		}
+		return def
+	}
+	many := func(name string, def ...string) []string {
+		if len(v[name]) > 0 {
+			return v[name]
+		}
+		return def
+	}
+	c := Config{
+		Role: role, given: v,
+		DataDir: one("data-dir", DataDir), NodeName: one("node-name", ""), Server: strings.TrimSuffix(one("server", ""), "/"),
+		Token: one("token", ""), AgentToken: one("agent-token", ""),
+		NodeIP: many("node-ip"), NodeExternalIP: many("node-external-ip"), NodeLabel: many("node-label"), NodeTaint: many("node-taint"),
+		KubeletArg: many("kubelet-arg"), KubeProxyArg: many("kube-proxy-arg"),
+		PauseImage: one("pause-image", "rancher/mirrored-pause:3.6"), PrivateRegistry: one("private-registry", RegistriesFile),
+		ResolvConf: one("resolv-conf", ""), Snapshotter: one("snapshotter", "overlayfs"), LBServerPort: num("lb-server-port", 6444),
+		Debug: yes("debug"), WithNodeID: yes("with-node-id"),
+		AdvertiseAddress: one("advertise-address", ""), ClusterDomain: one("cluster-domain", "cluster.local"),
+		NodePortRange: one("service-node-port-range", "30000-32767"),
+		HTTPSPort:     num("https-listen-port", 6443), AdvertisePort: num("advertise-port", num("https-listen-port", 6443)),
+		TLSSAN: many("tls-san"), ClusterCIDR: many("cluster-cidr", "10.42.0.0/16"), ServiceCIDR: many("service-cidr", "10.43.0.0/16"),
+		ClusterDNS: many("cluster-dns"), Disable: many("disable"),
+		ClusterInit: yes("cluster-init"), ClusterReset: yes("cluster-reset"), SecretsEncryption: yes("secrets-encryption"),
+		ClusterResetRestorePath: one("cluster-reset-restore-path", ""), SecretsEncryptionProvider: one("secrets-encryption-provider", "aescbc"),
+		DisableAgent: yes("disable-agent"), DisableAPIServer: yes("disable-apiserver"),
+		DisableControllerManager: yes("disable-controller-manager"), DisableEtcd: yes("disable-etcd"),
+		DisableScheduler: yes("disable-scheduler"), DisableCloudController: yes("disable-cloud-controller"),
+		DisableKubeProxy: yes("disable-kube-proxy"),
+		APIServerArg:     many("kube-apiserver-arg"), ControllerManagerArg: many("kube-controller-manager-arg"),
+		SchedulerArg: many("kube-scheduler-arg"), EtcdArg: many("etcd-arg"),
+		SystemDefaultRegistry: one("system-default-registry", ""),
+		EtcdDisableSnapshots:  yes("etcd-disable-snapshots"), EtcdSnapshotCompress: yes("etcd-snapshot-compress"),
+		EtcdExposeStats: yes("etcd-expose-metrics"), EtcdSnapshotDir: one("etcd-snapshot-dir", ""),
+		EtcdSnapshotName: one("etcd-snapshot-name", "etcd-snapshot"), EtcdSnapshotCron: one("etcd-snapshot-schedule-cron", "0 */12 * * *"),
+		EtcdSnapshotRetention: num("etcd-snapshot-retention", 5),
+		WriteKubeconfig:       one("write-kubeconfig", KubeconfigFile), WriteKubeconfigMode: one("write-kubeconfig-mode", "0600"),
+	}
+	return c.finish(one("token-file", ""), one("agent-token-file", ""), one("datastore-endpoint", ""))
+}
+
+// finish reads token files, fills in the name of the node and refuses what contradicts itself.
+func (c Config) finish(tokenFile, agentTokenFile, datastore string) (Config, error) {
+	for _, f := range []struct {
+		file string
+		into *string
+	}{{tokenFile, &c.Token}, {agentTokenFile, &c.AgentToken}} {
+		if f.file == "" || *f.into != "" {
+			continue
+		}
+		raw, err := os.ReadFile(f.file)
+		if err != nil {
+			return c, fmt.Errorf("reading a token: %w", err)
+		}
+		*f.into = strings.TrimSpace(string(raw))
+	}
+	if c.EtcdSnapshotDir == "" {
+		c.EtcdSnapshotDir = filepath.Join(c.DataDir, "server/db/snapshots")
+	}
+	if c.NodeName == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("finding the name of this node: %w", err)
+		}
+		c.NodeName = strings.ToLower(strings.SplitN(name, ".", 2)[0])
+	}
+	switch {
+	case datastore != "":
+		return c, fmt.Errorf("datastore-endpoint: this fixture keeps its data in etcd alone")
+	case c.Role == Agent && c.Server == "":
+		return c, fmt.Errorf("server: an agent needs the URL of a server")
+	case c.Server != "" && c.Token == "":
+		return c, fmt.Errorf("token: a node that joins needs one")
+	case c.Server != "" && !strings.HasPrefix(c.Server, "https://"):
+		return c, fmt.Errorf("server: %q is no https URL", c.Server)
+	case c.Server == "" && c.DisableEtcd:
+		return c, fmt.Errorf("disable-etcd: the first server of a cluster needs etcd")
+	}
+	return c, nil
+}
+
+// FindDataDir is the data folder that the environment and the files name, for whoever needs nothing else.
+func FindDataDir(role Role, getenv func(string) string) string {
+	v, err := readFiles(cmp.Or(getenv("K3S_CONFIG_FILE"), File), role)
+	if err != nil {
+		v = nil
+	}
+	return cmp.Or(strings.Join(v["data-dir"], ""), getenv("K3S_DATA_DIR"), DataDir)
+}

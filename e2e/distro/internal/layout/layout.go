@@ -1,0 +1,42 @@
+// Package layout names the files and folders of a k3s node. It makes none of them.
+package layout
+
+import "path/filepath"
+
+// Data is the data folder of a node, /var/lib/rancher/k3s unless it was configured otherwise.
+type Data string
+
+// Server is a path in the part that only servers have.
+func (d Data) Server(parts ...string) string {
+	return filepath.Join(append([]string{string(d), "server"}, parts...)...)
+}
+
+// Agent is a path in the part that every node has.
+func (d Data) Agent(parts ...string) string {
+	return filepath.Join(append([]string{string(d), "agent"}, parts...)...)
+}
+
+// TLS is a path below the certificates of a server.
+func (d Data) TLS(parts ...string) string {
+	return d.Server(append([]string{"tls"}, parts...)...)
+}
+
+// Cred is a path below the credentials of a server's components.
+func (d Data) Cred(parts ...string) string {
+	return d.Server(append([]string{"cred"}, parts...)...)
+}
+
+// Etcd is a path below the data of etcd.
+func (d Data) Etcd(parts ...string) string {
+	return d.Server(append([]string{"db", "etcd"}, parts...)...)
+}
+
+// CNI is the folder that holds the CNI plugins.
+func (d Data) CNI() string { return filepath.Join(string(d), "data", "cni") }
+
+// The places outside the data folder.
+const (
+	ContainerdState  = "/run/k3s/containerd"
+	ContainerdSocket = "/run/k3s/containerd/containerd.sock"
+	KubeletDir       = "/var/lib/kubelet"
+)

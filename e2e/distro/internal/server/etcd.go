@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/balance"
+	"github.com/drover-dev/drover/e2e/distro/internal/child"
+	"github.com/drover-dev/drover/e2e/distro/internal/pki"
+)
+
+// startEtcd starts this server's member of etcd, or, on a server without one, a balancer over the others' members, and
+// waits until etcd answers.
+func (s *server) startEtcd(ctx context.Context) error {
+	if s.DisableEtcd {
+		return s.balanceEtcd(ctx)
+	}
+	if err := s.honourTombstone(); err != nil {
+		return err
+	}
+	plan, err := s.planEtcd(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.runEtcd(plan); err != nil {
+		return err
+	}
+	if err := s.waitEtcd(ctx); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (s *server) runEtcd(plan etcdPlan) error {
+	file := s.data.Etcd("config")
+	raw, err := yaml.Marshal(s.etcdConfig(plan))
+	if err != nil {
+		return err
+	}
+	if err := pki.WriteFile(file, raw, 0o600); err != nil {
+		return err
+	}
+	return s.set.Start(child.Child{Name: "etcd", Args: []string{"internal", "etcd", "--config-file=" + file}, Patience: 10 * time.Second})
+}
+
+// honourTombstone moves the data of etcd away if somebody has said that this member is dead, so that it joins anew.
+func (s *server) honourTombstone() error {
+	if _, err := os.Stat(s.data.Etcd("tombstone")); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	to := fmt.Sprintf("%s-old-%d", s.data.Etcd(), time.Now().Unix())
+	s.log.Info("Moving the data of a dead etcd member away", "to", to)
+	return os.Rename(s.data.Etcd(), to)
+}
+
+// etcdConfig is etcd's configuration file.
+func (s *server) etcdConfig(plan etcdPlan) map[string]any {
+	metrics := "http://127.0.0.1:2381"
+	if s.EtcdExposeStats {
+		metrics += ",http://" + net.JoinHostPort(s.ips[0], "2381")
+	}
+	c := map[string]any{
+		"name": plan.name, "data-dir": s.data.Etcd(), "logger": "zap", "log-level": "warn", "log-outputs": []string{"stderr"},
+		"listen-client-urls":    "https://127.0.0.1:2379,https://" + net.JoinHostPort(s.ips[0], "2379"),
+		"advertise-client-urls": "https://" + net.JoinHostPort(s.ips[0], "2379"),
+		"listen-peer-urls":      "https://127.0.0.1:2380,https://" + net.JoinHostPort(s.ips[0], "2380"),
+		"listen-metrics-urls":   metrics,
+		"initial-cluster":       plan.initialCluster, "initial-cluster-state": plan.state,
+		"initial-advertise-peer-urls": s.peerURL(), "initial-cluster-token": "etcd-cluster",
+		"heartbeat-interval": 500, "election-timeout": 5000, "snapshot-count": 10000, "force-new-cluster": plan.force,
+		"client-transport-security": map[string]any{"client-cert-auth": true, "trusted-ca-file": s.data.TLS("etcd/server-ca.crt"),
+			"cert-file": s.data.TLS("etcd/server-client.crt"), "key-file": s.data.TLS("etcd/server-client.key")},
+		"peer-transport-security": map[string]any{"client-cert-auth": true, "trusted-ca-file": s.data.TLS("etcd/peer-ca.crt"),
+			"cert-file": s.data.TLS("etcd/peer-server-client.crt"), "key-file": s.data.TLS("etcd/peer-server-client.key")},
+	}
+	for _, text := range s.EtcdArg {
+		if k, v, found := strings.Cut(text, "="); found {
+			var value any
+			if yaml.Unmarshal([]byte(v), &value) == nil {
+				c[k] = value
+			}
+		}
+	}
+	return c
+}
+
+func (s *server) peerURL() string { return "https://" + net.JoinHostPort(s.ips[0], "2380") }
+
+// etcdClient connects to etcd; without endpoints to the one that this server uses.
+func (s *server) etcdClient(endpoints ...string) (*clientv3.Client, error) {
+	if len(endpoints) == 0 {
+		endpoints = []string{"https://127.0.0.1:2379"}
+	}
+	conf, err := pki.ClientTLS(s.data.TLS("etcd/client"), s.data.TLS("etcd/server-ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	return clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: conf, DialTimeout: 5 * time.Second, Logger: quiet})
+}
+
+// waitEtcd waits until etcd has a leader and this server's member has caught up with it.
+func (s *server) waitEtcd(ctx context.Context) error {
+	c, err := s.etcdClient()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for n := 0; ; n++ {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_, err := c.Get(try, "health")
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if n%20 == 10 {
+			s.log.Info("Waiting for etcd to answer", "error", err)
+			s.promote(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// balanceEtcd makes the members of other servers answer at the address where a member of this one would.
+func (s *server) balanceEtcd(ctx context.Context) error {
+	var first []string
+	for first == nil {
+		info, err := s.upstreamEtcd(ctx)
+		if err == nil {
+			first = hosts(info)
+			break
+		}
+		s.log.Info("Waiting for a server that runs etcd", "error", err)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(2 * time.Second):
+		}
+	}
+	b, err := balance.Listen(ctx, s.log, "127.0.0.1:2379", first)
+	if err != nil {
+		return err
+	}
+	if err := s.waitEtcd(ctx); err != nil {
+		return err
+	}
+	go b.Follow(ctx, 10*time.Second, func(ctx context.Context) ([]string, error) {
+		info, err := s.etcdInfo(ctx)
+		if err == nil {
+			err = s.rememberEtcd(info)
+		}
+		return hosts(info), err
+	})
+	return nil
+}
+
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}

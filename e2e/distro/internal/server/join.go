@@ -1,0 +1,159 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/pki"
+	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
+)
+
+// shared are the files below server/ that all servers of a cluster have alike.
+var shared = []string{
+	"tls/server-ca.crt", "tls/server-ca.key", "tls/client-ca.crt", "tls/client-ca.key",
+	"tls/request-header-ca.crt", "tls/request-header-ca.key", "tls/etcd/server-ca.crt", "tls/etcd/server-ca.key",
+	"tls/etcd/peer-ca.crt", "tls/etcd/peer-ca.key", "tls/service.key", "tls/service.current.key", "cred/encryption-config.json",
+}
+
+// mayDiffer are those of the shared files that change during a cluster's life; a joining server takes the cluster's.
+var mayDiffer = []string{"tls/service.key", "tls/service.current.key", "cred/encryption-config.json"}
+
+// join settles the tokens and, on all servers but the first, fetches the authorities.
+func (s *server) join(ctx context.Context) error {
+	if err := s.readTokens(); err != nil {
+		return err
+	}
+	if s.Server == "" || s.ClusterReset {
+		return nil
+	}
+	known, _ := os.ReadFile(s.data.TLS("server-ca.crt"))
+	bundle, err := s.fetch(ctx, known)
+	if err != nil {
+		return err
+	}
+	for name, raw := range bundle {
+		if !slices.Contains(shared, name) {
+			continue
+		}
+		file := s.data.Server(filepath.FromSlash(name))
+		have, err := os.ReadFile(file)
+		if err == nil && !bytes.Equal(have, raw) && !slices.Contains(mayDiffer, name) {
+			return fmt.Errorf("%s is not that of the cluster at %s", file, s.Server)
+		}
+		if err := pki.WriteFile(file, raw, fileMode(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetch asks the server to join at until it answers. A member of the cluster that comes back goes on without an answer:
+// the server that it once joined at may be gone for good.
+func (s *server) fetch(ctx context.Context, known []byte) (supervisor.Bundle, error) {
+	patience := time.Hour
+	if _, err := os.Stat(s.data.Etcd("member")); err == nil || s.DisableEtcd && s.hasServed() {
+		patience = 10 * time.Second
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		c, err := supervisor.Dial(ctx, s.Server, s.Token, known)
+		if err == nil {
+			var b supervisor.Bundle
+			if b, err = c.Bootstrap(ctx); err == nil {
+				s.upstream = c
+				return b, nil
+			}
+		}
+		if errors.Is(err, supervisor.ErrRefused) {
+			return nil, err
+		}
+		if time.Now().After(deadline) && patience < time.Hour {
+			s.log.Warn("Going on without the server this one joined at", "server", s.Server, "error", err)
+			return nil, nil
+		}
+		s.log.Info("Waiting for the server to join at", "server", s.Server, "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// hasServed tells whether this server has been up before.
+func (s *server) hasServed() bool {
+	_, err := os.Stat(s.data.Cred("admin.kubeconfig"))
+	return err == nil
+}
+
+// bootstrap is what a server that joins at this one gets.
+func (s *server) bootstrap() (supervisor.Bundle, error) {
+	out := supervisor.Bundle{}
+	for _, name := range shared {
+		raw, err := os.ReadFile(s.data.Server(filepath.FromSlash(name)))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[name] = raw
+	}
+	return out, nil
+}
+
+// readTokens takes the tokens from the configuration, or those of an earlier start, or makes them.
+func (s *server) readTokens() error {
+	for _, t := range []struct {
+		given, file string
+		into        *string
+	}{{s.Token, "token", &s.token}, {s.AgentToken, "agent-token", &s.agentToken}} {
+		text := t.given
+		if text == "" {
+			raw, _ := os.ReadFile(s.data.Server(t.file))
+			text = strings.TrimSpace(string(raw))
+		}
+		if text == "" && t.file == "agent-token" {
+			s.agentToken = s.token
+			continue
+		}
+		if text == "" {
+			text = supervisor.NewSecret()
+		}
+		_, secret, err := supervisor.ParseToken(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.file, err)
+		}
+		*t.into = secret
+	}
+	return nil
+}
+
+// writeTokens writes the tokens for those who want to join nodes by hand.
+func (s *server) writeTokens() error {
+	token := supervisor.FormatToken(s.auth.server.PEM, "server", s.token) + "\n"
+	agent := supervisor.FormatToken(s.auth.server.PEM, "node", s.agentToken) + "\n"
+	if err := pki.WriteFile(s.data.Server("token"), []byte(token), 0o600); err != nil {
+		return err
+	}
+	if err := pki.WriteFile(s.data.Server("agent-token"), []byte(agent), 0o600); err != nil {
+		return err
+	}
+	link := s.data.Server("node-token")
+	_ = os.Remove(link)
+	return os.Symlink(s.data.Server("token"), link)
+}
+
+func fileMode(name string) os.FileMode {
+	if strings.HasSuffix(name, ".crt") {
+		return 0o644
+	}
+	return 0o600
+}

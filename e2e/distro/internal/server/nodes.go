@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+)
+
+// The annotations and the taint that a cloud controller goes by.
+const (
+	uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+	providedIP    = "alpha.kubernetes.io/provided-node-ip"
+	externalIP    = "k3s.io/external-ip"
+
+	etcdNodeName    = "etcd.k3s.cattle.io/node-name"
+	etcdNodeAddress = "etcd.k3s.cattle.io/node-address"
+	etcdRemove      = "etcd.k3s.cattle.io/remove"
+	etcdRemoved     = "etcd.k3s.cattle.io/removed-node-name"
+)
+
+// watchNodes does for each Node what k3s's cloud controller does, and removes etcd members of nodes that are told to
+// leave or are gone. All servers do so: each step may be done twice.
+func (s *server) watchNodes(ctx context.Context) {
+	factory := informers.NewSharedInformerFactory(s.admin, time.Minute)
+	informer := factory.Core().V1().Nodes().Informer()
+	handle := func(obj any) {
+		node, ok := obj.(*corev1.Node)
+		if !ok {
+			return
+		}
+		err := s.initialise(ctx, node)
+		if err == nil && node.Annotations[etcdRemove] == "true" && node.Annotations[etcdRemoved] == "" {
+			err = s.leaveEtcd(ctx, node)
+		}
+		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			s.log.Warn("Cannot look after a node, trying again", "node", node.Name, "error", err)
+		}
+	}
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: handle, UpdateFunc: func(_, obj any) { handle(obj) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if node, ok := obj.(*corev1.Node); ok {
+				s.forget(ctx, node)
+			}
+		},
+	})
+	factory.Start(ctx.Done())
+}
+
+// initialise gives a new Node its addresses and provider ID and takes the taint away that kept pods off until then.
+func (s *server) initialise(ctx context.Context, node *corev1.Node) error {
+	if s.DisableCloudController {
+		return nil
+	}
+	fresh := false
+	var taints []corev1.Taint
+	for _, t := range node.Spec.Taints {
+		if t.Key == uninitialized {
+			fresh = true
+			continue
+		}
+		taints = append(taints, t)
+	}
+	if want := addresses(node); !sameAddresses(want, node.Status.Addresses) {
+		patch := map[string]any{"status": map[string]any{"addresses": want}}
+		if err := s.patchNode(ctx, node.Name, types.MergePatchType, patch, "status"); err != nil {
+			return err
+		}
+	}
+	if !fresh {
+		return nil
+	}
+	spec := map[string]any{"taints": taints}
+	if node.Spec.ProviderID == "" {
+		spec["providerID"] = "k3s://" + node.Name
+	}
+	patch := map[string]any{"metadata": map[string]any{"resourceVersion": node.ResourceVersion}, "spec": spec}
+	if err := s.patchNode(ctx, node.Name, types.MergePatchType, patch); err != nil && !apierrors.IsConflict(err) {
+		return err
+	}
+	return nil
+}
+
+// addresses are those that a Node's kubelet and configuration have given in annotations.
+func addresses(node *corev1.Node) []corev1.NodeAddress {
+	var out []corev1.NodeAddress
+	for _, a := range []struct {
+		annotation string
+		kind       corev1.NodeAddressType
+	}{{providedIP, corev1.NodeInternalIP}, {externalIP, corev1.NodeExternalIP}} {
+		for ip := range strings.SplitSeq(node.Annotations[a.annotation], ",") {
+			if ip != "" {
+				out = append(out, corev1.NodeAddress{Type: a.kind, Address: ip})
+			}
+		}
+	}
+	return append(out, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node.Name})
+}
+
+func sameAddresses(a, b []corev1.NodeAddress) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+// markSelf puts the roles of this server on its Node.
+func (s *server) markSelf(ctx context.Context) error {
+	labels, annotations := map[string]any{}, map[string]any{etcdRemove: nil, etcdRemoved: nil}
+	if s.hasAPI() {
+		labels["node-role.kubernetes.io/control-plane"] = "true"
+	}
+	if !s.DisableEtcd {
+		name, err := s.etcdName()
+		if err != nil {
+			return err
+		}
+		labels["node-role.kubernetes.io/etcd"] = "true"
+		annotations[etcdNodeName], annotations[etcdNodeAddress] = name, s.ips[0]
+	}
+	return s.patchNode(ctx, s.NodeName, types.MergePatchType,
+		map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}})
+}
+
+func (s *server) patchNode(ctx context.Context, name string, kind types.PatchType, patch any, sub ...string) error {
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	if _, err := s.admin.CoreV1().Nodes().Patch(ctx, name, kind, raw, metav1.PatchOptions{}, sub...); err != nil {
+		return fmt.Errorf("changing Node %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+// Package server runs what a server node has beyond an agent: etcd, the Kubernetes control plane, the supervisor that
+// other nodes join at, and the small controllers that k3s brings along. The components are processes of their own.
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/agent"
+	"github.com/drover-dev/drover/e2e/distro/internal/child"
+	"github.com/drover-dev/drover/e2e/distro/internal/config"
+	"github.com/drover-dev/drover/e2e/distro/internal/kubeconfig"
+	"github.com/drover-dev/drover/e2e/distro/internal/layout"
+	"github.com/drover-dev/drover/e2e/distro/internal/notify"
+	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
+)
+
+// server is one server node while it runs.
+type server struct {
+	config.Config
+	log  *slog.Logger
+	data layout.Data
+	set  *child.Set
+	ips  []string // of this node, at least one
+
+	// The secrets of the two tokens.
+	token, agentToken string
+	// upstream is the server this one joined at; nil on the first.
+	upstream *supervisor.Client
+	auth     *authorities
+	admin    kubernetes.Interface
+	failed   chan error
+}
+
+// Run runs a server until ctx ends or one of its components fails.
+func Run(ctx context.Context, log *slog.Logger, c config.Config) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &server{Config: c, log: log, data: layout.Data(c.DataDir), set: child.NewSet(log), failed: make(chan error, 2)}
+	defer s.set.Stop()
+	go func() {
+		if err := s.phases(ctx); err != nil {
+			s.failed <- err
+		}
+	}()
+	select {
+	case <-ctx.Done():
+		log.Info("Stopping")
+		return nil
+	case err := <-s.failed:
+		return err
+	case err := <-s.set.Failed():
+		return err
+	}
+}
+
+// phases brings the server up. Each waits for what it needs; the order is that of their needs.
+func (s *server) phases(ctx context.Context) error {
+	for _, phase := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"finding this node's addresses", s.findAddresses},
+		{"joining", s.join},
+		{"making certificates", s.makeCertificates},
+		{"starting the supervisor", s.startSupervisor},
+		{"starting etcd", s.startEtcd},
+		{"starting the API server", s.startAPIServer},
+		{"starting the controllers", s.startControllers},
+		{"deploying", s.startDeploying},
+		{"starting the agent", s.startAgent},
+	} {
+		if err := phase.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", phase.name, err)
+		}
+	}
+	s.log.Info("This server is up", "node", s.NodeName)
+	return notify.Ready()
+}
+
+func (s *server) findAddresses(context.Context) error {
+	ips, err := agent.NodeIPs(s.Config)
+	s.ips = ips
+	return err
+}
+
+// hasAPI tells whether this server runs the Kubernetes API.
+func (s *server) hasAPI() bool { return !s.DisableAPIServer }
+
+// address is host:port of this server's API for others.
+func (s *server) address() string {
+	host := s.ips[0]
+	if s.AdvertiseAddress != "" {
+		host = s.AdvertiseAddress
+	}
+	return net.JoinHostPort(host, strconv.Itoa(s.AdvertisePort))
+}
+
+// localURL is where this node's own components find the Kubernetes API.
+func (s *server) localURL() string {
+	port := s.HTTPSPort
+	if !s.hasAPI() {
+		port = s.LBServerPort
+	}
+	return "https://127.0.0.1:" + strconv.Itoa(port)
+}
+
+// adminKubeconfig is the administrator's, in which the certificates are included.
+func (s *server) adminKubeconfig() string { return s.data.Cred("admin.kubeconfig") }
+
+func (s *server) writeKubeconfigs() error {
+	ca := s.data.TLS("server-ca.crt")
+	for name, cert := range map[string]string{
+		"admin": "client-admin", "controller": "client-controller", "scheduler": "client-scheduler",
+		"supervisor": "client-supervisor",
+	} {
+		if err := kubeconfig.Write(s.data.Cred(name+".kubeconfig"), s.localURL(), ca, s.data.TLS(cert)); err != nil {
+			return err
+		}
+	}
+	mode, err := strconv.ParseUint(s.WriteKubeconfigMode, 8, 32)
+	if err != nil {
+		return fmt.Errorf("write-kubeconfig-mode: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(s.WriteKubeconfig), 0o755); err != nil {
+		return err
+	}
+	return kubeconfig.WriteWhole(s.WriteKubeconfig, s.localURL(), ca, s.data.TLS("client-admin"), os.FileMode(mode))
+}

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
+)
+
+// apiAddresses is the key in etcd below which every API server keeps its address alive.
+const apiAddresses = "/k3s/apiaddresses/"
+
+func (s *server) socket() string { return s.data.Server("supervisor.sock") }
+
+// startSupervisor answers joining nodes: behind the API server on servers that have one, else at its port.
+func (s *server) startSupervisor(ctx context.Context) error {
+	front := &supervisor.Server{
+		CACerts: s.auth.server.PEM, ServerToken: s.token, AgentToken: s.agentToken, Settings: s.settings(),
+		Bootstrap: s.bootstrap, Sign: s.sign, APIServers: s.apiServers, Etcd: s.etcdInfo,
+	}
+	var listener net.Listener
+	var err error
+	if s.hasAPI() {
+		front.Proxied = true
+		_ = os.Remove(s.socket())
+		if listener, err = net.Listen("unix", s.socket()); err == nil {
+			err = os.Chmod(s.socket(), 0o600)
+		}
+	} else {
+		var cert tls.Certificate
+		if cert, err = tls.LoadX509KeyPair(s.data.TLS("serving-kube-apiserver.crt"), s.data.TLS("serving-kube-apiserver.key")); err == nil {
+			listener, err = tls.Listen("tcp", ":"+strconv.Itoa(s.HTTPSPort), &tls.Config{Certificates: []tls.Certificate{cert}})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	h := &http.Server{Handler: front.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = h.Close() })
+	go func() { _ = h.Serve(listener) }()
+	return nil
+}
+
+func (s *server) settings() supervisor.Settings {
+	dns := s.ClusterDNS
+	if len(dns) == 0 {
+		dns = []string{dnsAddress(s.ServiceCIDR[0])}
+	}
+	return supervisor.Settings{
+		ClusterCIDR: s.ClusterCIDR, ServiceCIDR: s.ServiceCIDR, ClusterDNS: dns, ClusterDomain: s.ClusterDomain,
+		DisableKubeProxy: s.DisableKubeProxy, DisableCloud: s.DisableCloudController, SystemDefaultRegistry: s.SystemDefaultRegistry,
+	}
+}
+
+// publishAddress keeps the address of this server's API in etcd for as long as this server lives.
+func (s *server) publishAddress(ctx context.Context) error {
+	c, err := s.etcdClient()
+	if err != nil {
+		return err
+	}
+	publish := func() error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		lease, err := c.Grant(ctx, 30)
+		if err != nil {
+			return fmt.Errorf("publishing this server's address: %w", err)
+		}
+		if _, err := c.Put(ctx, apiAddresses+s.NodeName, s.address(), clientv3.WithLease(lease.ID)); err != nil {
+			return fmt.Errorf("publishing this server's address: %w", err)
+		}
+		return nil
+	}
+	if err := publish(); err != nil {
+		return err
+	}
+	go func() {
+		defer c.Close()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(10 * time.Second):
+			}
+			if err := publish(); err != nil && ctx.Err() == nil {
+				s.log.Warn("Cannot keep this server's address published", "error", err)
+			}
+		}
+	}()
+	return nil
+}
+
+// apiServers are the addresses of all API servers of the cluster.
+func (s *server) apiServers(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	c, err := s.etcdClient()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	got, err := c.Get(ctx, apiAddresses, clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("reading the addresses of API servers: %w", err)
+	}
+	var out []string
+	for _, kv := range got.Kvs {
+		out = append(out, string(kv.Value))
+	}
+	slices.Sort(out)
+	return out, nil
+}
