@@ -20,6 +20,9 @@ LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
 # Packages whose tests start an API server or link all of Kubernetes; they run one after the other.
 HEAVY := /hub/(app|capi|cli|crds|embedded|integration|testenv)(/|$$)
 
+# Packages of the test distribution that have tests. They are compiled as e2e/distro/build.sh does, to share its cache.
+TESTED := {{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}
+
 # Scenarios on real hosts; they take as long as the slowest of them.
 E2E_TIMEOUT ?= 30m
 
@@ -34,9 +37,10 @@ build: go hub agent installer lab ## Build hub, system-agent, installer and lab 
 
 .PHONY: test
 test: go ## Run all unit and integration tests.
+	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash
 	$(GO) test -p 2 $$($(GO) list ./... | grep -vE '$(HEAVY)')
 	$(GO) test -p 1 $$($(GO) list ./... | grep -E '$(HEAVY)')
-	$(GO) -C e2e/distro test -p 1 ./...
+	packages=$$($(GO) -C e2e/distro list -f '$(TESTED)' ./...); [ -z "$$packages" ] || $(GO) -C e2e/distro test -trimpath -p 1 $$packages
 	@echo "make test: all tests passed"
 
 .PHONY: e2e
@@ -67,10 +71,11 @@ verify: generate ## Fail if generated files, formatting or go vet say that somet
 	@git diff --exit-code || { echo "make verify: generated files differ from what is committed"; exit 1; }
 	@untracked=$$(git ls-files --others --exclude-standard); [ -z "$$untracked" ] || { echo "not committed: $$untracked"; exit 1; }
 
+# The install script is put together from parts; its own test checks it as a whole.
 .PHONY: lint
 lint: go ## Run golangci-lint (the first time builds it, some minutes) and shellcheck.
 	@tools/need.sh shellcheck=shellcheck
-	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck -x -P SCRIPTDIR
+	git ls-files -z '*.sh' .ci/run ':!packaging/install/parts' ':!packaging/install/system-agent-install.sh' | xargs -0 shellcheck -x -P SCRIPTDIR
 	$(LINTER) run ./...
 
 .PHONY: bench
