@@ -150,18 +150,18 @@ func (e *Engine) begin(ctx context.Context) (time.Duration, error) {
 		return wait, err
 	}
 	defer e.releaseInterlock()
-	reason := d.reason
 	if d.commit {
 		if e.current, err = e.commit(ctx, live, d); err != nil {
 			return 0, err
 		}
-		if d = e.decide(); d.action != apply || d.commit {
+		after := e.decide()
+		if after.action != apply || after.commit || after.begin.Checksum != d.begin.Checksum || after.begin.Revision != d.begin.Revision {
 			return time.Nanosecond, nil
 		}
 	}
 	e.runner.stop()
 	e.runner = nil
-	e.Log.Info("Applying plan", "checksum", short(d.begin.Checksum), "attempt", d.begin.Attempt, "resume", d.resume, "reason", reason)
+	e.Log.Info("Applying plan", "checksum", short(d.begin.Checksum), "attempt", d.begin.Attempt, "resume", d.resume, "reason", d.reason)
 	e.Host.Notify("STATUS=Applying plan " + short(d.begin.Checksum))
 	e.apply(ctx, d)
 	if ctx.Err() != nil {
@@ -179,6 +179,10 @@ func (e *Engine) commit(ctx context.Context, live Snapshot, d decision) (Snapsho
 	committed, err := e.Source.Update(ctx, live.UID, live.Delivery.Checksum(), func(s *plans.Status) {
 		if s.State == plans.StatePending {
 			s.State, s.Revision = plans.StateInProgress, d.begin.Revision
+			if s.FailedChecksum != d.begin.Checksum {
+				// What a former plan failed with tells nothing about this one.
+				s.FailedChecksum, s.FailureCount, s.FailedOutput = "", 0, nil
+			}
 		}
 	})
 	if errors.Is(err, ErrSuperseded) {

@@ -304,6 +304,27 @@ func TestDeliveredAgainAfterAFailure(t *testing.T) {
 	})
 }
 
+func TestAnotherPlanAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}, 1)
+		w.start()
+		w.settle()
+		w.host.Program("look", func(_ context.Context, c host.Command) (host.Result, error) {
+			if got := w.secret.status(); got.FailureCount != 0 || got.FailedChecksum != "" || got.FailedOutput != nil {
+				t.Errorf("the former failure is still shown: %+v", got)
+			}
+			return host.Result{}, nil
+		})
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "look", false)}}, 1)
+		w.settle()
+		w.stop()
+		if diff := cmp.Diff([]string{"bad only@1", "look other@1"}, w.ran()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestChecksumProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
