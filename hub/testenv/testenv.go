@@ -1,0 +1,176 @@
+// Package testenv starts the whole hub for integration tests: the embedded API server with all definitions installed, and on it the same
+// controllers, webhooks and gateway that "hub serve" runs. Tests so run against a real API server with real garbage collection and tokens,
+// and need nothing downloaded. Product code must not import it.
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/app"
+	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+const readyTimeout = 2 * time.Minute
+
+// Options say in what the hub differs from one that is just started.
+type Options struct {
+	// ServerURL is what machines are told; the gateway's loopback address where it is empty.
+	ServerURL string
+}
+
+// Env is a running hub.
+type Env struct {
+	// Dir is a temporary directory; the embedded API server keeps its data in Dir/data, agents for download go into Dir/assets.
+	Dir string
+	// Log is the file that the hub logs to, in debug level.
+	Log    string
+	Server *embedded.Server
+	Config *rest.Config
+	// Client reads and writes past all caches, with all rights.
+	Client client.Client
+	// Gateway is the address of the gateway's listener, ServerURL and CACerts are what machines know of it.
+	Gateway   string
+	ServerURL string
+	CACerts   []byte
+
+	cancel  context.CancelFunc
+	done    chan error
+	logFile *os.File
+}
+
+// Start starts a hub on free loopback ports. There can be one per process, since names of controllers and metrics belong to the process.
+func Start(opts Options) (env *Env, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+
+	dir, err := os.MkdirTemp("", "drover-test-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory: %w", err)
+	}
+	env = &Env{Dir: dir, Log: filepath.Join(dir, "hub.log"), ServerURL: opts.ServerURL}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, env.Stop(false))
+		}
+	}()
+	if env.logFile, err = os.Create(env.Log); err != nil {
+		return nil, fmt.Errorf("making the log: %w", err)
+	}
+	logger := slog.New(slog.NewTextHandler(env.logFile, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	embedded.RouteKubernetesLogs(logger)
+	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
+
+	env.Server, err = embedded.Start(context.Background(), embedded.Options{
+		DataDir: filepath.Join(dir, "data"), Logger: logger, UnsafeNoFsync: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	env.Config = env.Server.RestConfig()
+	return env, env.startHub(ctx, logger)
+}
+
+func (e *Env) startHub(ctx context.Context, logger *slog.Logger) error {
+	scheme, err := app.NewScheme()
+	if err != nil {
+		return err
+	}
+	if e.Client, err = client.New(e.Config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("making client: %w", err)
+	}
+	gateway, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listening for the gateway: %w", err)
+	}
+	webhooks, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	assets := filepath.Join(e.Dir, "assets")
+	if err := os.Mkdir(assets, 0o700); err != nil {
+		return fmt.Errorf("making a directory: %w", err)
+	}
+	e.Gateway = gateway.Addr().String()
+	if e.ServerURL == "" {
+		e.ServerURL = "https://" + e.Gateway
+	}
+
+	runCtx, cancel := context.WithCancel(context.Background())
+	e.cancel, e.done = cancel, make(chan error, 1)
+	hub, err := app.New(runCtx, e.Config, app.Options{
+		Settings:        settings.Settings{ServerURL: e.ServerURL, SystemNamespace: settings.DefaultSystemNamespace},
+		Logger:          logger,
+		GatewayListener: gateway,
+		GatewayListen:   gateway.Addr().String(),
+		AssetsDir:       assets,
+		WebhookListen:   webhooks,
+		WebhookURL:      "https://" + webhooks,
+		HealthListen:    "0",
+		MetricsListen:   "0",
+	})
+	if err != nil {
+		e.done <- nil
+		return err
+	}
+	e.CACerts = hub.CACerts
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.done <- hub.Start(runCtx)
+	}()
+	go func() { // a hub that does not start must not let the test wait for its time to run out
+		select {
+		case <-ended:
+			cancel()
+		case <-runCtx.Done():
+		}
+	}()
+	readyCtx, stopWaiting := context.WithCancel(ctx)
+	defer stopWaiting()
+	defer context.AfterFunc(runCtx, stopWaiting)()
+	if !hub.WaitReady(readyCtx) {
+		return errors.New("the hub did not become ready")
+	}
+	return nil
+}
+
+// Stop ends the hub, then its API server, and removes the directory unless it shall be kept. It returns what went wrong while they ran.
+func (e *Env) Stop(keep bool) error {
+	var err error
+	if e.cancel != nil {
+		e.cancel()
+		err = <-e.done
+	}
+	if e.Server != nil {
+		err = errors.Join(err, e.Server.Stop())
+	}
+	if e.logFile != nil {
+		err = errors.Join(err, e.logFile.Close())
+	}
+	if keep {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(e.Dir))
+}
+
+// freeAddress finds a free loopback port for a listener that somebody else opens.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("looking for a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
