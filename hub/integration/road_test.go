@@ -1,0 +1,336 @@
+package integration
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/pki"
+	"github.com/drover-dev/drover/plans"
+)
+
+const configPath = "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"
+
+// content returns a file of a plan.
+func content(t *testing.T, plan plans.Plan, path string) string {
+	t.Helper()
+	i := slices.IndexFunc(plan.Files, func(f plans.File) bool { return f.Path == path })
+	if i < 0 {
+		return ""
+	}
+	raw, err := base64.StdEncoding.DecodeString(plan.Files[i].Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestRoadOneMachine: a Cluster of one machine with all roles, from nothing to Ready, with an agent that the test plays. At every moment
+// the control plane says what it waits for.
+func TestRoadOneMachine(t *testing.T) {
+	t.Parallel()
+	r := newRoadCluster(t, "one", nil)
+	controlPlane := r.controlPlane()
+	r.says(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForMachines",
+		"Waiting for machines to be registered: none has the role etcd, control plane or worker")
+
+	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	plan, _ := a.awaitPlan("")
+	machine := &clusterv1.Machine{}
+	r.read(a.name, machine)
+	var config map[string]any
+	if err := json.Unmarshal([]byte(content(t, plan, configPath)), &config); err != nil {
+		t.Fatal(err)
+	}
+	if config["cluster-init"] != true || config["server"] != nil || !slices.Contains(config["node-label"].([]any), any("rke.cattle.io/machine="+string(machine.UID))) {
+		t.Errorf("the configuration is %v", config)
+	}
+	secret := a.secret()
+	if secret.Labels[rkev1.InitNodeLabel] != "true" || secret.Annotations[rkev1.PlanLastUpdatedAnnotation] == "" {
+		t.Errorf("the plan Secret has %v and %v", secret.Labels, secret.Annotations)
+	}
+	waits := func(reason, message string) {
+		t.Helper()
+		r.says(machine, "Reconciled", metav1.ConditionUnknown, reason, message)
+		r.says(controlPlane, "Ready", metav1.ConditionUnknown, reason, "Configuring first etcd node "+a.name+": "+message)
+	}
+	waits("WaitingForAgent", "Waiting for the agent to check in and take the machine's first plan")
+	a.take()
+	waits("ApplyingPlan", "Waiting for the agent to apply the plan")
+	a.succeed("kubelet")
+	waits("WaitingForProbes", "Waiting for probes: kubelet")
+	a.succeed()
+	r.says(controlPlane, "Ready", metav1.ConditionTrue, "Ready", "")
+	r.says(controlPlane, "Available", metav1.ConditionTrue, "Available", "")
+	r.says(controlPlane, "RollingOut", metav1.ConditionFalse, "NotRollingOut", "")
+	r.says(machine, "UpToDate", metav1.ConditionTrue, "UpToDate", "")
+	r.says(machine, "PlanApplied", metav1.ConditionTrue, "Applied", "")
+	if !ptr.Deref(controlPlane.Status.Initialization.ControlPlaneInitialized, false) || *controlPlane.Status.UpToDateReplicas != 1 {
+		t.Errorf("the status is %+v", controlPlane.Status)
+	}
+	r.wait("the notes on the plan Secret", func() error {
+		secret = a.secret()
+		if string(secret.Data[plans.KeyAppliedPlan]) != string(secret.Data[plans.KeyPlan]) || secret.Annotations[rkev1.PlanProbesPassedAnnotation] == "" ||
+			secret.Annotations[rkev1.JoinURLAnnotation] != "https://127.0.0.2:6443" {
+			return fmt.Errorf("it has %v", secret.Annotations)
+		}
+		return nil
+	})
+	capi := &clusterv1.Cluster{}
+	r.wait("Cluster API to see the control plane", func() error {
+		r.read(r.cluster.Name, capi)
+		if !ptr.Deref(capi.Status.Initialization.ControlPlaneInitialized, false) {
+			return fmt.Errorf("it is %+v", capi.Status.Initialization)
+		}
+		return nil
+	})
+	r.checkKubeconfig(plan)
+	r.checkQuiet(a)
+}
+
+// checkKubeconfig: it leads to the machine, trusts the CA in the plan, and its client certificate is of the client CA in the plan.
+func (r *roadCluster) checkKubeconfig(plan plans.Plan) {
+	t := r.t
+	t.Helper()
+	kubeconfig := &corev1.Secret{}
+	r.read(r.cluster.Name+"-kubeconfig", kubeconfig)
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig.Data["value"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	tls := "/var/lib/rancher/k3s/server/tls/"
+	if config.Host != "https://127.0.0.2:6443" || string(config.CAData) != content(t, plan, tls+"server-ca.crt") {
+		t.Errorf("the kubeconfig leads to %s and trusts\n%s", config.Host, config.CAData)
+	}
+	authority, err := pki.Parse([]byte(content(t, plan, tls+"client-ca.crt")), []byte(content(t, plan, tls+"client-ca.key")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := pki.Parse(config.CertData, config.KeyData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := user.Cert.CheckSignatureFrom(authority.Cert); err != nil || !slices.Equal(user.Cert.Subject.Organization, []string{"system:masters"}) {
+		t.Errorf("the client certificate is of %v: %v", user.Cert.Subject, err)
+	}
+	if kubeconfig.Type != clusterv1.ClusterSecretType || kubeconfig.Labels[clusterv1.ClusterNameLabel] != r.cluster.Name {
+		t.Errorf("the Secret has type %s and labels %v", kubeconfig.Type, kubeconfig.Labels)
+	}
+}
+
+// checkQuiet: passes over a cluster that is as it should be write nothing.
+func (r *roadCluster) checkQuiet(m *roadMachine) {
+	t := r.t
+	t.Helper()
+	versions := func() map[string]string {
+		out := map[string]string{}
+		for name, object := range map[string]client.Object{
+			rkev1.PlanSecretName(m.name): &corev1.Secret{}, m.name: &rkev1.RKEBootstrap{}, r.cluster.Name + "-kubeconfig": &corev1.Secret{},
+			r.cluster.Name + "-ca": &corev1.Secret{}, r.cluster.Name + "-rke-state": &corev1.Secret{},
+		} {
+			r.read(name, object)
+			out[name] = object.GetResourceVersion()
+		}
+		return out
+	}
+	before := versions()
+	// Each of these makes the controller look again.
+	for i := range 3 {
+		controlPlane := r.controlPlane()
+		r.read(controlPlane.Name, controlPlane)
+		old := controlPlane.DeepCopy()
+		metav1.SetMetaDataAnnotation(&controlPlane.ObjectMeta, "test", fmt.Sprint(i))
+		if err := env.Client.Patch(t.Context(), controlPlane, client.MergeFrom(old)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	if diff := cmp.Diff(before, versions()); diff != "" {
+		t.Errorf("passes that change nothing have written:\n%s", diff)
+	}
+}
+
+// TestRoadWorkerJoins: a worker that registers later joins the server, and does not get the keys of the cluster's authorities.
+func TestRoadWorkerJoins(t *testing.T) {
+	t.Parallel()
+	r := newRoadCluster(t, "join", nil)
+	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	w := r.register("w", "127.0.0.3", "worker")
+	a.awaitPlan("")
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: r.cluster.Namespace, Name: w.name}}
+	r.says(bootstrap, "Reconciled", metav1.ConditionUnknown, "WaitingForTurn", "Waiting for the first etcd node "+a.name+" to be ready first")
+	a.take()
+	a.succeed()
+	plan, _ := w.awaitPlan("")
+	var config map[string]any
+	if err := json.Unmarshal([]byte(content(t, plan, configPath)), &config); err != nil {
+		t.Fatal(err)
+	}
+	tokens := &corev1.Secret{}
+	r.read(r.cluster.Name+"-rke-state", tokens)
+	if config["server"] != "https://127.0.0.2:6443" || config["token"] != string(tokens.Data["agentToken"]) {
+		t.Errorf("the worker's configuration is %v", config)
+	}
+	for _, f := range plan.Files {
+		if strings.Contains(f.Path, "/server/tls/") {
+			t.Errorf("the worker is given %s", f.Path)
+		}
+	}
+	w.take()
+	w.succeed()
+	r.says(r.controlPlane(), "Ready", metav1.ConditionTrue, "Ready", "")
+	if got := w.secret().Annotations[rkev1.JoinedToAnnotation]; got != "https://127.0.0.2:6443" {
+		t.Errorf("joined-to is %q", got)
+	}
+}
+
+// TestRoadFailedPlan: a plan that fails is explained and tried again, and a corrected configuration is delivered over it.
+func TestRoadFailedPlan(t *testing.T) {
+	t.Parallel()
+	r := newRoadCluster(t, "fail", map[string]any{"selinux": true})
+	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	_, first := a.awaitPlan("")
+	a.take()
+	a.fail()
+	machine := &clusterv1.Machine{}
+	r.wait("the failure to be told", func() error {
+		r.read(a.name, machine)
+		for _, c := range machine.Status.Conditions {
+			if c.Type == "PlanApplied" && c.Status == metav1.ConditionFalse && strings.HasPrefix(c.Message, "Attempt 1 of 10 to apply the plan failed; the next is made at ") &&
+				strings.HasSuffix(c.Message, "; on the machine see: journalctl -u rancher-system-agent.service -u k3s.service") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the Machine says %+v", machine.Status.Conditions)
+	})
+	controlPlane := r.controlPlane()
+	r.wait("the control plane to tell it", func() error {
+		r.read(controlPlane.Name, controlPlane)
+		for _, c := range controlPlane.Status.Conditions {
+			if c.Type == "Ready" && c.Status == metav1.ConditionFalse && c.Reason == "PlanFailed" && strings.Contains(c.Message, "Attempt 1 of 10") {
+				return nil
+			}
+		}
+		return fmt.Errorf("it says %+v", controlPlane.Status.Conditions)
+	})
+	begin := time.Now()
+	a.awaitPlan("")
+	if waited := time.Since(begin); waited < 5*time.Second {
+		t.Errorf("the next attempt was made after %s", waited)
+	}
+	a.take()
+	a.fail()
+	cluster := r.cluster
+	r.read(cluster.Name, cluster)
+	before := cluster.DeepCopy()
+	cluster.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"selinux": false}
+	if err := env.Client.Patch(t.Context(), cluster, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	if plan, _ := a.awaitPlan(first); !strings.Contains(content(t, plan, configPath), `"selinux": false`) {
+		t.Errorf("the new plan has %s", content(t, plan, configPath))
+	}
+	a.take()
+	a.succeed()
+	r.says(controlPlane, "Ready", metav1.ConditionTrue, "Ready", "")
+}
+
+// TestRoadBadArguments: what a release does not know is left out and told; what cannot be meant is told and nothing is delivered.
+func TestRoadBadArguments(t *testing.T) {
+	t.Parallel()
+	r := newRoadCluster(t, "bad", map[string]any{"clutser-cidr": "10.0.0.0/8", "selinux": "perhaps"})
+	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	const wrong = "spec.rkeConfig.machineGlobalConfig.selinux: is a text; it takes true or false"
+	const unknown = "spec.rkeConfig.machineGlobalConfig.clutser-cidr: is no argument of k3s v1.36.3+k3s1 and was left out"
+	controlPlane := r.controlPlane()
+	r.says(controlPlane, "Ready", metav1.ConditionFalse, "PlanInvalid", "Configuring first etcd node "+a.name+": No plan can be made for the machine: "+wrong)
+	r.says(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "PlanInvalid", unknown+"; "+wrong)
+	if len(a.secret().Data[plans.KeyPlan]) > 0 {
+		t.Error("a plan was delivered")
+	}
+	cluster := r.cluster
+	r.read(cluster.Name, cluster)
+	before := cluster.DeepCopy()
+	cluster.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"clutser-cidr": "10.0.0.0/8"}
+	if err := env.Client.Patch(t.Context(), cluster, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	a.awaitPlan("")
+	r.says(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "ArgumentsLeftOut", unknown)
+}
+
+// TestRoadDeletion: with the Cluster go its machines and all of its credentials.
+func TestRoadDeletion(t *testing.T) {
+	t.Parallel()
+	r := newRoadCluster(t, "gone", nil)
+	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	r.register("w", "127.0.0.3", "worker")
+	a.awaitPlan("")
+	a.take()
+	a.succeed()
+	r.says(r.controlPlane(), "Bootstrapped", metav1.ConditionTrue, "Bootstrapped", "")
+	if err := env.Client.Delete(t.Context(), r.cluster); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("the Cluster to be gone", func() error {
+		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(r.cluster), &provisioningv1.Cluster{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is still there: %v", err)
+	})
+	r.wait("the rest to be gone", func() error {
+		var secrets corev1.SecretList
+		var machines clusterv1.MachineList
+		for _, list := range []client.ObjectList{&secrets, &machines} {
+			if err := env.Client.List(t.Context(), list, client.InNamespace(r.cluster.Namespace)); err != nil {
+				return err
+			}
+		}
+		if len(secrets.Items)+len(machines.Items) > 0 {
+			var names []string
+			for _, s := range secrets.Items {
+				names = append(names, s.Name)
+			}
+			return fmt.Errorf("%d Machines are left and the Secrets %v", len(machines.Items), names)
+		}
+		return nil
+	})
+}
+
+// TestRoadTokensLost: tokens are never made again for a cluster that has joined with the old ones.
+func TestRoadTokensLost(t *testing.T) {
+	t.Parallel()
+	r := newRoadCluster(t, "lost", nil)
+	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	a.awaitPlan("")
+	tokens := &corev1.Secret{}
+	r.read(r.cluster.Name+"-rke-state", tokens)
+	if err := env.Client.Delete(t.Context(), tokens); err != nil {
+		t.Fatal(err)
+	}
+	r.says(r.controlPlane(), "Ready", metav1.ConditionFalse, "TokensLost", "Secret lost-rke-state with the cluster's tokens is gone, though machines have joined with them. "+
+		"Restore it from a backup; on a server the tokens are in config.yaml.d/50-rancher.yaml")
+	restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tokens.Namespace, Name: tokens.Name, Labels: tokens.Labels}, Type: tokens.Type, Data: tokens.Data}
+	if err := env.Client.Create(t.Context(), restored); err != nil {
+		t.Fatal(err)
+	}
+	r.says(r.controlPlane(), "Ready", metav1.ConditionUnknown, "WaitingForAgent",
+		"Configuring first etcd node "+a.name+": Waiting for the agent to check in and take the machine's first plan")
+}
