@@ -30,6 +30,7 @@ func (e *Engine) apply(ctx context.Context, d decision) {
 	end := entry{Kind: kindEnd, Succeeded: fail == nil}
 	if fail != nil {
 		end.Final, end.Message = fail.final, fail.err.Error()
+		e.Log.Warn("The attempt failed", "checksum", short(d.begin.Checksum), "attempt", d.begin.Attempt, "error", loggable(fail.err))
 	}
 	if err := e.journal.add(end); err != nil {
 		// The process knows the outcome; after a crash the last instruction would run once more.
@@ -84,6 +85,9 @@ func (e *Engine) attempt(ctx context.Context, d decision) *failure {
 
 // place brings one file or folder into its state.
 func (e *Engine) place(file plans.File) error {
+	if !filepath.IsAbs(file.Path) {
+		return errors.New("the path is not absolute on this machine")
+	}
 	if file.Action == plans.ActionDelete {
 		if file.Directory {
 			return e.Host.RemoveAll(file.Path)
@@ -136,24 +140,41 @@ func (e *Engine) instruct(ctx context.Context, instruction plans.Instruction, in
 	return e.journal.add(done)
 }
 
-// judge makes an error of a result that is no success. It holds the end of what the program said, for those who must mend it.
-func (e *Engine) judge(name string, result host.Result) error {
-	switch {
-	case result.TimedOut:
-		return fmt.Errorf("%s: did not end within %s and was stopped; it said last:\n%s", name, e.InstructionTimeout, lastWords(result))
-	case result.ExitCode != 0:
-		return fmt.Errorf("%s: exit code %d; it said last:\n%s", name, result.ExitCode, lastWords(result))
-	}
-	return nil
+// programError is a program that did not succeed. Its last words go to the hub, for those who must mend it, and never into a log, since
+// they may hold secrets.
+type programError struct {
+	summary   string
+	lastWords []byte
 }
 
-func lastWords(result host.Result) []byte {
+func (e *programError) Error() string {
+	return fmt.Sprintf("%s; it said last:\n%s", e.summary, e.lastWords)
+}
+
+// loggable is an error without what programs said.
+func loggable(err error) string {
+	var program *programError
+	if errors.As(err, &program) {
+		return program.summary
+	}
+	return err.Error()
+}
+
+// judge makes an error of a result that is no success.
+func (e *Engine) judge(name string, result host.Result) error {
 	const most = 2 << 10
 	words := result.Stderr
 	if len(words) == 0 {
 		words = result.Stdout
 	}
-	return words[max(len(words)-most, 0):]
+	words = words[max(len(words)-most, 0):]
+	switch {
+	case result.TimedOut:
+		return &programError{fmt.Sprintf("%s: did not end within %s and was stopped", name, e.InstructionTimeout), words}
+	case result.ExitCode != 0:
+		return &programError{fmt.Sprintf("%s: exit code %d", name, result.ExitCode), words}
+	}
+	return nil
 }
 
 // workStamp names the folder of an attempt, so that one that goes on finds it again.

@@ -223,6 +223,10 @@ func TestFailureStaysVisible(t *testing.T) {
 			plan: plans.Plan{Files: []plans.File{file("/etc/a/b", ""), file("/etc/a", "")}}, max: 1, failures: 1,
 			output: map[string]string{errorOutput: "files[1]: /etc/a: /etc/a is a folder"},
 		},
+		"path of another system": {
+			plan: plans.Plan{Files: []plans.File{file(`C:\etc\a`, "")}}, max: 1, failures: 1,
+			output: map[string]string{errorOutput: `files[0]: C:\etc\a: the path is not absolute on this machine`},
+		},
 		"plan that cannot be carried out is tried once": {
 			plan: plans.Plan{Files: []plans.File{{Path: "/a", Permissions: "0o644"}}, Instructions: []plans.Instruction{once("only", "ok", false)}},
 			max:  5, failures: 1,

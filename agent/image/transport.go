@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -101,7 +102,7 @@ func (r *stallReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	select {
 	case <-r.stall:
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			err = fmt.Errorf("nothing came for %s: %w", stallTimeout, err)
 		}
 	default:
