@@ -4,11 +4,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
+
+	"google.golang.org/grpc/grpclog"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/agent"
 	"github.com/drover-dev/drover/e2e/distro/internal/component"
@@ -50,6 +53,7 @@ func usage() int {
 }
 
 func node(role config.Role, args []string) int {
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, os.Stderr)) // etcd's client warns of every try
 	level := &slog.LevelVar{}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	c, err := config.Load(role, config.File, args, os.Getenv)

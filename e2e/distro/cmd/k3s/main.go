@@ -51,12 +51,18 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	env := append(os.Environ(), "PATH="+bin+":"+filepath.Join(data, "data", "cni")+":"+path())
-	if slices.Contains(others, command) {
-		return become(filepath.Join(bin, command), append([]string{command}, args...), append(env,
-			"CONTAINERD_ADDRESS=/run/k3s/containerd/containerd.sock", "CONTAINERD_NAMESPACE=k8s.io"))
+	for name, value := range map[string]string{
+		"PATH":               bin + ":" + filepath.Join(data, "data", "cni") + ":" + path(),
+		"CONTAINERD_ADDRESS": "/run/k3s/containerd/containerd.sock", "CONTAINERD_NAMESPACE": "k8s.io",
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
 	}
-	return become(filepath.Join(bin, "k3s-node"), append([]string{"k3s", command}, args...), env)
+	if slices.Contains(others, command) {
+		return become(filepath.Join(bin, command), append([]string{command}, args...))
+	}
+	return become(filepath.Join(bin, "k3s-node"), append([]string{"k3s", command}, args...))
 }
 
 func path() string {
@@ -66,8 +72,8 @@ func path() string {
 	return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 }
 
-func become(file string, args, env []string) error {
-	if err := syscall.Exec(file, args, env); err != nil {
+func become(file string, args []string) error {
+	if err := syscall.Exec(file, args, os.Environ()); err != nil {
 		return fmt.Errorf("running %s: %w", file, err)
 	}
 	return nil

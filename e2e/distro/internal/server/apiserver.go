@@ -20,8 +20,8 @@ func (s *server) startAPIServer(ctx context.Context) error {
 		return nil
 	}
 	flags := map[string]string{
-		"advertise-address": strings.Split(s.address(), ":")[0], "advertise-port": strconv.Itoa(s.AdvertisePort),
-		"allow-privileged": "true", "anonymous-auth": "false", "authorization-mode": "Node,RBAC",
+		"advertise-address": strings.Split(s.address(), ":")[0],
+		"allow-privileged":  "true", "anonymous-auth": "false", "authorization-mode": "Node,RBAC",
 		"api-audiences": "https://kubernetes.default.svc." + s.ClusterDomain + ",k3s",
 		"bind-address":  "0.0.0.0", "secure-port": strconv.Itoa(s.HTTPSPort), "cert-dir": s.data.TLS("temporary-certs"),
 		"client-ca-file": s.data.TLS("client-ca.crt"), "enable-admission-plugins": "NodeRestriction",
