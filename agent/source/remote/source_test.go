@@ -82,8 +82,11 @@ func TestWatch(t *testing.T) {
 func TestFaultsOfTheHub(t *testing.T) {
 	gone := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 410, Reason: metav1.StatusReasonExpired}
 	faults := map[string]func(w http.ResponseWriter, r *http.Request) bool{
-		"500":      func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "down", 500); return true },
-		"503 HTML": func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "<html>", http.StatusServiceUnavailable); return true },
+		"500": func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "down", 500); return true },
+		"503 HTML": func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, "<html>", http.StatusServiceUnavailable)
+			return true
+		},
 		"401": func(w http.ResponseWriter, _ *http.Request) bool {
 			testhub.Answer(w, 401, metav1.StatusReasonUnauthorized, "who?")
 			return true
