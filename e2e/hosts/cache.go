@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,7 +51,7 @@ func fileLock(path string, wait bool) (unlock func(), err error) {
 	}
 	for {
 		err = syscall.Flock(int(f.Fd()), how)
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
@@ -58,7 +59,7 @@ func fileLock(path string, wait bool) (unlock func(), err error) {
 		holder := make([]byte, 32)
 		n, _ := f.ReadAt(holder, 0)
 		_ = f.Close()
-		if err == syscall.EWOULDBLOCK {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, lockedError{holder: string(holder[:n])}
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)

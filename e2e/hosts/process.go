@@ -58,17 +58,6 @@ func alive(t Thing) bool {
 	return err == nil && st.Start == t.Start && st.State != 'Z' && st.State != 'X'
 }
 
-// children lists the processes whose parent is pid.
-func children(pid int) []int {
-	var out []int
-	for _, p := range allPIDs() {
-		if st, err := readStat(p); err == nil && st.Parent == pid {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
 func allPIDs() []int {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var out []int

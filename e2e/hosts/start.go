@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -53,7 +54,7 @@ func (l *Lab) spawn(name string, env, argv []string) (int, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = append(env, l.marker(name)), log, log, "/"
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = append(slices.Clip(env), l.marker(name)), log, log, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return 0, err

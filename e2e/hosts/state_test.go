@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -92,7 +93,7 @@ func TestLockNamesItsHolder(t *testing.T) {
 	}
 	if _, err := fileLock(file, false); err == nil {
 		t.Error("locked twice")
-	} else if _, ok := err.(lockedError); !ok {
+	} else if held := (lockedError{}); !errors.As(err, &held) {
 		t.Errorf("got %v", err)
 	}
 	unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -62,7 +63,7 @@ func (r *reporter) Write(p []byte) (int, error) {
 
 // tail is the last line that names an error, or else the last line.
 func (r *reporter) tail() string {
-	lines := append(r.last, strings.TrimSpace(string(r.rest)))
+	lines := append(slices.Clip(r.last), strings.TrimSpace(string(r.rest)))
 	for i := len(lines) - 1; i >= 0; i-- {
 		if strings.Contains(strings.ToLower(lines[i]), "error") {
 			return lines[i]

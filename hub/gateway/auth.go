@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -178,7 +179,7 @@ func (s *Server) asMachine(next func(http.ResponseWriter, *http.Request, *machin
 			return
 		}
 		m, err := s.machines.authenticate(r.Context(), token)
-		if err == errUnauthorized {
+		if errors.Is(err, errUnauthorized) {
 			s.failures.take(limitKey(r))
 		}
 		if err != nil {

@@ -184,7 +184,7 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 			}
 		case <-recheck.C:
 			// The connection ends; on the next one the machine is told why.
-			if still, err := s.machines.authenticate(r.Context(), m.token); err == nil && still.plan != m.plan || err == errUnauthorized {
+			if still, err := s.machines.authenticate(r.Context(), m.token); err == nil && still.plan != m.plan || errors.Is(err, errUnauthorized) {
 				return nil
 			}
 		case <-end.C:

@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -290,10 +290,10 @@ func TestRoadDeletion(t *testing.T) {
 	}
 	r.wait("the Cluster to be gone", func() error {
 		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(r.cluster), &provisioningv1.Cluster{})
-		if apierrors.IsNotFound(err) {
-			return nil
+		if err == nil {
+			return errors.New("it is still there")
 		}
-		return fmt.Errorf("it is still there: %v", err)
+		return client.IgnoreNotFound(err)
 	})
 	r.wait("the rest to be gone", func() error {
 		var secrets corev1.SecretList

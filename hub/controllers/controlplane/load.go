@@ -118,8 +118,6 @@ func (m *machine) read(s *scope) {
 // for: Cluster API learns of its Node only after the machine was given a plan.
 func (m *machine) unusable() string {
 	switch {
-	case m.machine.Status.Phase == string(clusterv1.MachinePhaseFailed):
-		return "has failed"
 	case m.machine.Spec.InfrastructureRef.Kind == "CustomMachine":
 		return ""
 	case !conditions.IsTrue(m.machine, clusterv1.InfrastructureReadyCondition):
