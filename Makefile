@@ -38,8 +38,8 @@ build: go hub agent installer lab ## Build hub, system-agent, installer and lab 
 .PHONY: test
 test: go ## Run all unit and integration tests.
 	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash
-	$(GO) test -p 2 $$($(GO) list ./... | grep -vE '$(HEAVY)')
-	$(GO) test -p 1 $$($(GO) list ./... | grep -E '$(HEAVY)')
+	packages=$$($(GO) list ./... | grep -vE '$(HEAVY)'); $(GO) test -p 2 $$packages
+	packages=$$($(GO) list ./... | grep -E '$(HEAVY)'); $(GO) test -p 1 $$packages
 	packages=$$($(GO) -C e2e/distro list -f '$(TESTED)' ./...); [ -z "$$packages" ] || $(GO) -C e2e/distro test -trimpath -p 1 $$packages
 	@echo "make test: all tests passed"
 
