@@ -1,11 +1,209 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/app"
+	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/packaging/install"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
+// nodeOptions are the flags of "hub node-command".
+type nodeOptions struct {
+	dataDir    string
+	kubeconfig string
+	wait       time.Duration
+	insecure   bool
+
+	etcd, controlPlane, worker         bool
+	nodeName, address, internalAddress string
+	labels, taints                     []string
+}
+
 func newNodeCommand() *cobra.Command {
-	return &cobra.Command{Use: "node-command", RunE: func(*cobra.Command, []string) error { return errors.New("todo") }}
+	opts := &nodeOptions{}
+	cmd := &cobra.Command{
+		Use:   "node-command <namespace>/<cluster>",
+		Short: "Print the command that makes a machine a node of a cluster",
+		Long: `Print the command that makes a machine a node of a cluster. It is run on that machine, as root or by somebody who may use sudo.
+
+The command holds the cluster's registration token: whoever has it can add machines to the cluster.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("node-command needs one argument: <namespace>/<cluster>")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := opts.check(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := opts.client()
+			if err != nil {
+				return err
+			}
+			command, err := opts.await(cmd.Context(), c, key)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), command)
+			return err
+		},
+	}
+	opts.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *nodeOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "data directory of the hub")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that the hub uses (default: <data-dir>/"+embedded.AdminKubeconfig+")")
+	flags.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the hub to make the command")
+	flags.BoolVar(&o.insecure, "insecure", false, "download the script without trusting the hub's certificate; the script then checks it by its checksum")
+
+	flags.BoolVar(&o.etcd, "etcd", false, "the machine is to run etcd")
+	flags.BoolVar(&o.controlPlane, "controlplane", false, "the machine is to run the control plane")
+	flags.BoolVar(&o.worker, "worker", false, "the machine is to run workloads")
+	flags.StringVar(&o.nodeName, "node-name", "", "name of the node (default: the machine's host name)")
+	flags.StringVar(&o.address, "address", "", "address of the machine (default: the one by which it reaches the hub)")
+	flags.StringVar(&o.internalAddress, "internal-address", "", "address of the machine among the cluster's nodes")
+	flags.StringArrayVar(&o.labels, "label", nil, "label of the node, key=value (repeatable)")
+	flags.StringArrayVar(&o.taints, "taint", nil, "taint of the node, key=value:effect (repeatable)")
+	flags.StringArrayVar(&o.taints, "taints", nil, "same as --taint")
+	_ = flags.MarkHidden("taints")
+}
+
+func (o *nodeOptions) check(cluster string) (client.ObjectKey, error) {
+	namespace, name, ok := strings.Cut(cluster, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return client.ObjectKey{}, fmt.Errorf("%q is not <namespace>/<cluster>", cluster)
+	}
+	if !o.etcd && !o.controlPlane && !o.worker {
+		return client.ObjectKey{}, errors.New("a machine needs a role: --etcd, --controlplane, --worker, or several of them")
+	}
+	return client.ObjectKey{Namespace: namespace, Name: name}, nil
+}
+
+func (o *nodeOptions) client() (client.Client, error) {
+	path := o.kubeconfig
+	if path == "" {
+		path = filepath.Join(o.dataDir, embedded.AdminKubeconfig)
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("there is no hub's kubeconfig at %s; name another --data-dir or a --kubeconfig", path)
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	scheme, err := app.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reaching the hub's API at %s: %w", config.Host, err)
+	}
+	return c, nil
+}
+
+// errNotYet marks what the hub will have done in a moment.
+var errNotYet = errors.New("not there yet")
+
+// await returns the command as soon as the hub has made it.
+func (o *nodeOptions) await(ctx context.Context, c client.Reader, cluster client.ObjectKey) (string, error) {
+	deadline := time.Now().Add(o.wait)
+	for {
+		command, err := o.command(ctx, c, cluster)
+		if !errors.Is(err, errNotYet) || time.Now().After(deadline) {
+			return command, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// command completes the command of the cluster's registration token with the token and with what the flags say.
+func (o *nodeOptions) command(ctx context.Context, c client.Reader, key client.ObjectKey) (string, error) {
+	cluster := &provisioningv1.Cluster{}
+	if err := c.Get(ctx, key, cluster); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", fmt.Errorf("there is no Cluster %s", key)
+		}
+		return "", fmt.Errorf("reading Cluster %s: %w", key, err)
+	}
+	management := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
+	if management == "" {
+		return "", fmt.Errorf("the registration token of Cluster %s is %w; its conditions say why", key, errNotYet)
+	}
+
+	token := &managementv3.ClusterRegistrationToken{}
+	tokenKey := client.ObjectKey{Namespace: management, Name: managementv3.DefaultTokenName}
+	if err := c.Get(ctx, tokenKey, token); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading ClusterRegistrationToken %s: %w", tokenKey, err)
+	}
+	template := token.Status.NodeCommand
+	if o.insecure {
+		template = token.Status.InsecureNodeCommand
+	}
+	if template == "" || token.Status.TokenSecretName == "" {
+		return "", fmt.Errorf("the command of ClusterRegistrationToken %s is %w", tokenKey, errNotYet)
+	}
+	secret := &corev1.Secret{}
+	secretKey := client.ObjectKey{Namespace: management, Name: token.Status.TokenSecretName}
+	if err := c.Get(ctx, secretKey, secret); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading Secret %s: %w", secretKey, err)
+	}
+	value := string(secret.Data[managementv3.TokenKey])
+	if value == "" {
+		return "", fmt.Errorf("the token in Secret %s is %w", secretKey, errNotYet)
+	}
+	words := append([]string{strings.ReplaceAll(template, managementv3.TokenPlaceholder, value)}, o.words()...)
+	return strings.Join(words, " "), nil
+}
+
+// words are the arguments of the install script that the flags stand for.
+func (o *nodeOptions) words() []string {
+	var out []string
+	flag := func(set bool, name string) {
+		if set {
+			out = append(out, name)
+		}
+	}
+	value := func(name string, values ...string) {
+		for _, v := range values {
+			if v != "" {
+				out = append(out, name, install.Quote(v))
+			}
+		}
+	}
+	flag(o.etcd, "--etcd")
+	flag(o.controlPlane, "--controlplane")
+	flag(o.worker, "--worker")
+	value("--node-name", o.nodeName)
+	value("--address", o.address)
+	value("--internal-address", o.internalAddress)
+	value("--label", o.labels...)
+	value("--taint", o.taints...)
+	return out
 }
