@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+
+	_ "github.com/drover-dev/drover/hub/embedded/internal/quietetcd" // before any client is made
 )
 
 const (
