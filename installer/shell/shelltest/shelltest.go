@@ -120,7 +120,7 @@ func (m *Machine) SetState(unit, state string) {
 	m.check(os.WriteFile(filepath.Join(m.units, unit+".state"), []byte(state+"\n"), 0o644))
 }
 
-// Read returns the content of a file of the machine, or of a folder and file outside it.
+// Read returns the content of a file of the machine.
 func (m *Machine) Read(path string) string {
 	m.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(m.Root, path))
