@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -17,17 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-)
-
-const (
-	// A watch without a timeout of its own ends after watchTimeout to twice that, so that machines do not all come back at once.
-	watchTimeout = 30 * time.Minute
-	// bookmarkEvery is how often a watch that wants bookmarks gets one.
-	bookmarkEvery = time.Minute
-	// recheckEvery is how often a watch looks whether its machine may still see what it watches.
-	recheckEvery = 2 * time.Second
-	// aheadTimeout is how long a watch waits for this replica to see what another replica has seen.
-	aheadTimeout = 3 * time.Second
 )
 
 var errStarting = later(2*time.Second, "the hub is starting: its caches are not filled yet")
@@ -135,157 +122,4 @@ func selectedName(query url.Values) (string, error) {
 		return "", apierrors.NewForbidden(secretResource, "", errors.New("only the fieldSelector metadata.name=<own plan Secret> is served"))
 	}
 	return name, nil
-}
-
-// watchPlan streams the events of the machine's Secret. An error is returned only as long as nothing was written.
-func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, query url.Values) error {
-	if !s.plans.synced() {
-		return errStarting
-	}
-	asked, err := parseWatch(query)
-	if err != nil {
-		return err
-	}
-	missed, watcher, err := s.startWatch(r.Context(), m, asked)
-	if err != nil {
-		return err
-	}
-	defer s.plans.unwatch(watcher)
-
-	stream := &eventStream{w: w, control: http.NewResponseController(w)}
-	if err := stream.begin(); err != nil {
-		return nil
-	}
-	if asked.initialEvents {
-		missed = append(missed, planEvent{Type: "BOOKMARK", Version: watcher.start, InitialEnd: true})
-	}
-	for _, event := range missed {
-		if stream.send(event) != nil {
-			return nil
-		}
-	}
-	bookmarks, recheck, end := time.NewTicker(bookmarkEvery), time.NewTicker(recheckEvery), time.NewTimer(asked.timeout)
-	defer bookmarks.Stop()
-	defer recheck.Stop()
-	defer end.Stop()
-	for {
-		select {
-		case event, open := <-watcher.events:
-			if !open || stream.send(event) != nil {
-				return nil
-			}
-		case <-bookmarks.C:
-			if !asked.bookmarks {
-				continue
-			}
-			// Events that are on their way come before a bookmark that says that they were seen.
-			if version, quiet := s.plans.quiet(watcher); quiet && stream.send(planEvent{Type: "BOOKMARK", Version: version}) != nil {
-				return nil
-			}
-		case <-recheck.C:
-			// The connection ends; on the next one the machine is told why.
-			if still, err := s.machines.authenticate(r.Context(), m.token); err == nil && still.plan != m.plan || errors.Is(err, errUnauthorized) {
-				return nil
-			}
-		case <-end.C:
-			return nil
-		case <-s.stopping:
-			return nil
-		case <-r.Context().Done():
-			return nil
-		}
-	}
-}
-
-// startWatch waits for a moment where the machine has seen more than this replica has, through another one.
-func (s *Server) startWatch(ctx context.Context, m *machine, asked watchOptions) ([]planEvent, *planWatcher, error) {
-	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
-	defer cancel()
-	for {
-		progress := s.plans.progress()
-		missed, watcher, err := s.plans.watch(m.plan, asked.version)
-		if err == nil {
-			return missed, watcher, nil
-		}
-		if errors.Is(err, errAhead) {
-			select {
-			case <-progress:
-				continue
-			case <-ctx.Done():
-			}
-		}
-		// Either way the machine has to list again, from which it learns what is there now.
-		return nil, nil, apierrors.NewResourceExpired(fmt.Sprintf("%v: %d", err, asked.version))
-	}
-}
-
-// watchOptions are what a watch asks for.
-type watchOptions struct {
-	version       uint64
-	bookmarks     bool
-	initialEvents bool
-	timeout       time.Duration
-}
-
-func parseWatch(query url.Values) (watchOptions, error) {
-	o := watchOptions{timeout: watchTimeout + rand.N(watchTimeout)}
-	var err error
-	if version := query.Get("resourceVersion"); version != "" {
-		if o.version, err = parseVersion(version); err != nil {
-			return o, apierrors.NewBadRequest(err.Error())
-		}
-	}
-	if seconds := query.Get("timeoutSeconds"); seconds != "" {
-		n, err := strconv.ParseUint(seconds, 10, 31)
-		if err != nil {
-			return o, apierrors.NewBadRequest(fmt.Sprintf("timeoutSeconds %q is not a number of seconds", seconds))
-		}
-		if n > 0 {
-			o.timeout = min(time.Duration(n)*time.Second, 2*watchTimeout)
-		}
-	}
-	o.bookmarks, _ = strconv.ParseBool(query.Get("allowWatchBookmarks"))
-	o.initialEvents, _ = strconv.ParseBool(query.Get("sendInitialEvents"))
-	if o.initialEvents {
-		// What is there now comes first, whatever version was named.
-		o.version = 0
-	}
-	return o, nil
-}
-
-// eventStream writes events as Kubernetes does: JSON objects, one after the other, each sent at once.
-type eventStream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-}
-
-func (e *eventStream) begin() error {
-	e.w.Header().Set("Content-Type", "application/json")
-	e.w.Header().Set("Cache-Control", "no-store")
-	e.w.WriteHeader(http.StatusOK)
-	return e.control.Flush()
-}
-
-func (e *eventStream) send(event planEvent) error {
-	secret := event.Secret
-	if secret == nil {
-		secret = &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
-		secret.ResourceVersion = strconv.FormatUint(event.Version, 10)
-		if event.InitialEnd {
-			secret.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-		}
-	}
-	line, err := json.Marshal(struct {
-		Type   string         `json:"type"`
-		Object *corev1.Secret `json:"object"`
-	}{event.Type, secret})
-	if err != nil {
-		return fmt.Errorf("encoding an event: %w", err)
-	}
-	// A machine that does not read for a minute is gone.
-	writeWithin(e.w, answerTimeout)
-	if _, err := e.w.Write(append(line, '\n')); err != nil {
-		return err
-	}
-	return e.control.Flush()
 }

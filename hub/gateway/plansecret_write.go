@@ -10,10 +10,13 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -170,13 +173,24 @@ func (s *Server) writeChanges(ctx context.Context, current *corev1.Secret, chang
 	return written, nil
 }
 
+// decoder reads what clients of the Kubernetes API send: JSON, and protobuf from those that are built on newer libraries.
+var decoder = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Secret{})
+	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
+}()
+
+var mediaTypes = []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf}
+
 // readSecret decodes the body of an update.
 func readSecret(w http.ResponseWriter, r *http.Request) (*corev1.Secret, error) {
-	contentType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if r.Header.Get("Content-Type") != "" && (err != nil || contentType != "application/json") {
-		return nil, refuse(http.StatusUnsupportedMediaType, "only application/json is served, not %q", r.Header.Get("Content-Type"))
+	if sent := r.Header.Get("Content-Type"); sent != "" {
+		if mediaType, _, err := mime.ParseMediaType(sent); err != nil || !slices.Contains(mediaTypes, mediaType) {
+			return nil, refuse(http.StatusUnsupportedMediaType, "a Secret is taken as %s, not as %q", strings.Join(mediaTypes, " or "), sent)
+		}
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerTimeout))
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(answerTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxUpdateBytes))
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -185,14 +199,17 @@ func readSecret(w http.ResponseWriter, r *http.Request) (*corev1.Secret, error) 
 	case err != nil:
 		return nil, apierrors.NewBadRequest("the request was not sent to its end")
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	secret := &corev1.Secret{}
-	if err := json.Unmarshal(body, secret); err != nil {
-		// The text of the error could quote the Secret.
-		return nil, apierrors.NewBadRequest("the body is no Secret in JSON")
-	}
-	if secret.Kind != "" && secret.Kind != "Secret" || secret.APIVersion != "" && secret.APIVersion != "v1" {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %s of %s instead of a Secret of v1", secret.Kind, secret.APIVersion))
+	_ = control.SetReadDeadline(time.Time{})
+	return decodeSecret(body)
+}
+
+// decodeSecret never says what is wrong with a body, since that could quote the Secret.
+func decodeSecret(body []byte) (*corev1.Secret, error) {
+	kind := corev1.SchemeGroupVersion.WithKind("Secret")
+	decoded, _, err := decoder.Decode(body, &kind, nil)
+	secret, ok := decoded.(*corev1.Secret)
+	if err != nil || !ok || len(body) == 0 {
+		return nil, apierrors.NewBadRequest("the body is not a Secret of v1")
 	}
 	return secret, nil
 }

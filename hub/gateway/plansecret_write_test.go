@@ -86,3 +86,34 @@ func TestAgentChanges(t *testing.T) {
 		}
 	}
 }
+
+func TestDecodeSecret(t *testing.T) {
+	for _, tt := range []struct {
+		body string
+		name string
+		ok   bool
+	}{
+		{body: `{"metadata":{"name":"a"},"data":{"k":"eA=="}}`, name: "a", ok: true},
+		{body: `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"b"},"other":1}`, name: "b", ok: true},
+		{body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`},
+		{body: `{"data":{"k":"not base64"}}`},
+		{body: `[]`},
+		{body: ``},
+		{body: "k8s\x00\xff\xff"},
+	} {
+		secret, err := decodeSecret([]byte(tt.body))
+		if tt.ok != (err == nil) || tt.ok && secret.Name != tt.name {
+			t.Errorf("%q: %v, %v", tt.body, secret, err)
+		}
+	}
+}
+
+func FuzzDecodeSecret(f *testing.F) {
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"b"},"data":{"k":"eA=="}}`))
+	f.Add([]byte("k8s\x00\n\x0c\n\x02v1\x12\x06Secret\x12\x00"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if secret, err := decodeSecret(body); (secret == nil) == (err == nil) {
+			t.Errorf("%q: %v and %v", body, secret, err)
+		}
+	})
+}

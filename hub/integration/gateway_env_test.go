@@ -10,9 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,8 +30,6 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/crds"
-	"github.com/drover-dev/drover/hub/embedded"
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/settings"
 )
@@ -42,7 +38,8 @@ const (
 	gatewayToken = "bcdfghjklmnpqrstvwxz2456789"
 )
 
-// gatewayEnv is a gateway in front of a real API server. The test plays the controllers: what they make, and when, is up to it.
+// gatewayEnv is a gateway of its own in front of the API server. The hub's controllers leave its cluster alone, since that is paused: the
+// test plays them, and decides what they make, and when.
 type gatewayEnv struct {
 	t         *testing.T
 	config    *rest.Config
@@ -50,6 +47,7 @@ type gatewayEnv struct {
 	settings  settings.Settings
 	http      *http.Client
 	namespace string
+	token     string
 	stop      context.CancelFunc
 	stopped   chan struct{}
 }
@@ -70,14 +68,19 @@ func gatewayScheme(t *testing.T) *runtime.Scheme {
 // startGateway runs a gateway until the test ends, with one custom cluster and its registration token.
 func startGateway(t *testing.T, config *rest.Config) *gatewayEnv {
 	t.Helper()
+	e := newGateway(t, config)
+	e.makeCluster()
+	e.serve()
+	return e
+}
+
+func newGateway(t *testing.T, config *rest.Config) *gatewayEnv {
+	t.Helper()
 	c, err := client.New(config, client.Options{Scheme: gatewayScheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &gatewayEnv{t: t, config: config, client: c}
-	e.makeCluster()
-	e.serve()
-	return e
+	return &gatewayEnv{t: t, config: config, client: c}
 }
 
 // serve starts a replica of the gateway.
@@ -190,11 +193,11 @@ func (e *gatewayEnv) makeCluster() {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
 	management := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-m-"}}
 	e.create(ns, management)
-	e.namespace = ns.Name
+	e.namespace, e.token = ns.Name, gatewayToken+ns.Name
 	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: management.Name, Labels: map[string]string{
 		rkev1.OwnerClusterNamespaceLabel: ns.Name, rkev1.OwnerClusterNameLabel: "one",
 	}}}
-	prov := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "one"}}
+	prov := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "one", Annotations: map[string]string{clusterv1.PausedAnnotation: ""}}}
 	prov.Spec.KubernetesVersion = "v1.36.3+k3s1"
 	prov.Spec.RKEConfig = &provisioningv1.RKEConfig{}
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management.Name, Name: "default-token"}}
@@ -203,12 +206,9 @@ func (e *gatewayEnv) makeCluster() {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: management.Name, Name: "crt-token-default-token", Labels: map[string]string{managementv3.RegistrationTokenLabel: "true"},
 		},
-		Data: map[string][]byte{managementv3.TokenKey: []byte(e.token())},
+		Data: map[string][]byte{managementv3.TokenKey: []byte(e.token)},
 	})
 }
-
-// token is the cluster's registration token; each test has its own cluster.
-func (e *gatewayEnv) token() string { return gatewayToken + e.namespace }
 
 // controllers makes what the registration and bootstrap controllers would, for every machine request, until the test ends.
 func (e *gatewayEnv) controllers() {
@@ -291,25 +291,8 @@ func machineConfig(t *testing.T, answer string) (config *rest.Config, namespace,
 	return config, connection.Namespace, connection.SecretName
 }
 
-var gatewayAPI = sync.OnceValues(func() (*rest.Config, error) {
-	dir, err := os.MkdirTemp("", "drover-integration-")
-	if err != nil {
-		return nil, err
-	}
-	server, err := embedded.Start(context.Background(), embedded.Options{DataDir: dir, UnsafeNoFsync: true})
-	if err != nil {
-		return nil, err
-	}
-	config := server.RestConfig()
-	config.QPS, config.Burst = 200, 400
-	return config, crds.Install(context.Background(), config, crds.Options{})
-})
-
+// apiServer is the API server of the hub that all tests share.
 func apiServer(t *testing.T) *rest.Config {
 	t.Helper()
-	config, err := gatewayAPI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
+	return env.Config
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -81,20 +82,20 @@ func TestGatewayRegistration(t *testing.T) {
 	})
 	t.Run("bad header", func(t *testing.T) {
 		code, body := e.get("/v3/connect/agent", map[string]string{
-			"Authorization": "Bearer " + e.token(), "X-Cattle-Id": "m1", "X-Cattle-Role-Worker": "true", "X-Cattle-Labels": "rke.cattle.io/init-node=true",
+			"Authorization": "Bearer " + e.token, "X-Cattle-Id": "m1", "X-Cattle-Role-Worker": "true", "X-Cattle-Labels": "rke.cattle.io/init-node=true",
 		})
 		if code != http.StatusBadRequest || !strings.HasPrefix(body, "X-Cattle-Labels: the label rke.cattle.io/init-node") {
 			t.Errorf("%d %s", code, body)
 		}
 	})
 	t.Run("no role", func(t *testing.T) {
-		if code, body := e.get("/v3/connect/agent", map[string]string{"Authorization": "Bearer " + e.token(), "X-Cattle-Id": "m1"}); code != http.StatusBadRequest {
+		if code, body := e.get("/v3/connect/agent", map[string]string{"Authorization": "Bearer " + e.token, "X-Cattle-Id": "m1"}); code != http.StatusBadRequest {
 			t.Errorf("%d %s", code, body)
 		}
 	})
 	var first string
 	t.Run("first time", func(t *testing.T) {
-		code, body := e.register(e.token(), "m1", machineSecret)
+		code, body := e.register(e.token, "m1", machineSecret)
 		if code != http.StatusOK {
 			t.Fatalf("%d %s", code, body)
 		}
@@ -114,22 +115,22 @@ func TestGatewayRegistration(t *testing.T) {
 		}
 	})
 	t.Run("again", func(t *testing.T) {
-		if code, body := e.register(e.token(), "m1", machineSecret); code != http.StatusOK || body != first {
+		if code, body := e.register(e.token, "m1", machineSecret); code != http.StatusOK || body != first {
 			t.Errorf("%d %s", code, body)
 		}
 	})
 	for name, secret := range map[string]string{"takeover": "another secret, long enough", "takeover without secret": ""} {
 		t.Run(name, func(t *testing.T) {
-			if code, body := e.register(e.token(), "m1", secret); code != http.StatusUnauthorized || !strings.Contains(body, "registered already") {
+			if code, body := e.register(e.token, "m1", secret); code != http.StatusUnauthorized || !strings.Contains(body, "registered already") {
 				t.Errorf("%d %s", code, body)
 			}
 		})
 	}
 	t.Run("without secret", func(t *testing.T) {
-		if code, body := e.register(e.token(), "old-style", ""); code != http.StatusOK {
+		if code, body := e.register(e.token, "old-style", ""); code != http.StatusOK {
 			t.Errorf("%d %s", code, body)
 		}
-		if code, body := e.register(e.token(), "old-style", ""); code != http.StatusUnauthorized {
+		if code, body := e.register(e.token, "old-style", ""); code != http.StatusUnauthorized {
 			t.Errorf("the second time: %d %s", code, body)
 		}
 	})
@@ -137,7 +138,7 @@ func TestGatewayRegistration(t *testing.T) {
 		codes := make([]int, 6)
 		var wg sync.WaitGroup
 		for i := range codes {
-			wg.Go(func() { codes[i], _ = e.register(e.token(), "contested", strings.Repeat(string(rune('a'+i)), 20)) })
+			wg.Go(func() { codes[i], _ = e.register(e.token, "contested", strings.Repeat(string(rune('a'+i)), 20)) })
 		}
 		wg.Wait()
 		won := 0
@@ -163,7 +164,7 @@ func TestGatewayWaitsForControllers(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		code, body := e.register(e.token(), "slow", machineSecret)
+		code, body := e.register(e.token, "slow", machineSecret)
 		answers <- answer{code, body}
 	}()
 	request := &corev1.Secret{}
@@ -195,7 +196,7 @@ func TestGatewayWaitsForControllers(t *testing.T) {
 	}
 
 	go func() {
-		code, body := e.register(e.token(), "slow2", machineSecret)
+		code, body := e.register(e.token, "slow2", machineSecret)
 		answers <- answer{code, body}
 	}()
 	eventually(t, "the second machine request", func() error {
@@ -214,11 +215,13 @@ func TestGatewayWaitsForControllers(t *testing.T) {
 func TestGatewayBootstrapToken(t *testing.T) {
 	e := startGateway(t, apiServer(t))
 	bootstrap := e.makeMachine(t.Context(), "made", "")
-	bootstrap.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Name: "made", UID: "unused", Controller: new(bool),
-	}}
-	*bootstrap.OwnerReferences[0].Controller = true
-	if err := e.client.Update(t.Context(), bootstrap); err != nil {
+	machine := &clusterv1.Machine{}
+	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(bootstrap), machine); err != nil {
+		t.Fatal(err)
+	}
+	before := bootstrap.DeepCopy()
+	bootstrap.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}
+	if err := e.client.Patch(t.Context(), bootstrap, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	account := rkev1.BootstrapServiceAccountName("made")

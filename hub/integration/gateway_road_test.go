@@ -1,0 +1,84 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// TestGatewayRoad registers a machine with the hub's own controllers behind the gateway, from the Cluster that a user applies to the plan
+// Secret that the machine reads, and back to nothing.
+func TestGatewayRoad(t *testing.T) {
+	e := newGateway(t, apiServer(t))
+	e.namespace = newNamespace(t)
+	cluster := newCluster(e.namespace, "road")
+	e.create(cluster)
+	secret := &corev1.Secret{}
+	eventually(t, "the registration token", func() error {
+		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			return err
+		}
+		return e.client.Get(t.Context(), types.NamespacedName{
+			Namespace: cluster.Annotations[rkev1.ManagementClusterNameAnnotation], Name: managementv3.TokenSecretPrefix + managementv3.DefaultTokenName,
+		}, secret)
+	})
+	e.token = string(secret.Data[managementv3.TokenKey])
+	e.serve()
+
+	headers := map[string]string{
+		"Authorization": "Bearer " + e.token, "X-Cattle-Id": "road-1", "X-Cattle-Machine-Secret": machineSecret,
+		"X-Cattle-Role-Etcd": "true", "X-Cattle-Role-Control-Plane": "true", "X-Cattle-Role-Worker": "true",
+		"X-Cattle-Node-Name": "road-node", "X-Cattle-Detected-Address": "192.0.2.10", "X-Cattle-Labels": "cattle.io/os=linux,team=a",
+		"X-Cattle-Taints": "k=v:NoSchedule",
+	}
+	code, first := e.get("/v3/connect/agent", headers)
+	if code != http.StatusOK {
+		t.Fatalf("registering: %d %s", code, first)
+	}
+	name := rkev1.MachineRequestName("road-1")
+	machine, bootstrap := &clusterv1.Machine{}, &rkev1.RKEBootstrap{}
+	for _, object := range []client.Object{machine, bootstrap} {
+		if err := e.client.Get(t.Context(), types.NamespacedName{Namespace: e.namespace, Name: name}, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if machine.Labels[rkev1.EtcdRoleLabel] != "true" || bootstrap.Annotations[rkev1.DetectedAddressAnnotation] != "192.0.2.10" ||
+		bootstrap.Annotations[rkev1.LabelsAnnotation] != `{"cattle.io/os":"linux","team":"a"}` || machine.Labels["team"] != "" {
+		t.Errorf("Machine %v, RKEBootstrap %v", machine.Labels, bootstrap.Annotations)
+	}
+	if code, again := e.get("/v3/connect/agent", headers); code != http.StatusOK || again != first {
+		t.Errorf("again: %d %s", code, again)
+	}
+	headers["X-Cattle-Machine-Secret"] = "another secret, long enough"
+	if code, body := e.get("/v3/connect/agent", headers); code != http.StatusUnauthorized {
+		t.Errorf("takeover: %d %s", code, body)
+	}
+
+	config, namespace, planName := machineConfig(t, first)
+	read := func() (int, string) {
+		return e.get("/api/v1/namespaces/"+namespace+"/secrets/"+planName, map[string]string{"Authorization": "Bearer " + config.BearerToken})
+	}
+	eventually(t, "the plan Secret", func() error {
+		if code, body := read(); code != http.StatusOK {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	if err := e.client.Delete(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the credentials of a deleted machine to end", func() error {
+		if code, body := read(); code != http.StatusUnauthorized {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+}
