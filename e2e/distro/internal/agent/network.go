@@ -71,19 +71,13 @@ func (a *agent) connect(ctx context.Context, node *corev1.Node) error {
 // address of their node.
 func (a *agent) configureBridge(ctx context.Context, cidrs []string) error {
 	var ranges [][]map[string]string
-	routes := []map[string]string{}
 	for _, cidr := range cidrs {
 		ranges = append(ranges, []map[string]string{{"subnet": cidr}})
-		everywhere := "0.0.0.0/0"
-		if isIPv6(cidr) {
-			everywhere = "::/0"
-		}
-		routes = append(routes, map[string]string{"dst": everywhere})
 	}
 	raw, err := json.MarshalIndent(map[string]any{
 		"cniVersion": "1.0.0", "name": "cbr0", "plugins": []map[string]any{
 			{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "hairpinMode": true, "forceAddress": true,
-				"ipam": map[string]any{"type": "host-local", "ranges": ranges, "routes": routes}},
+				"ipam": map[string]any{"type": "host-local", "ranges": ranges}},
 			{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}},
 		},
 	}, "", "  ")
