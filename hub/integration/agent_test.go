@@ -39,7 +39,7 @@ func startAgent(t *testing.T, e *gatewayEnv, id string) *agentProcess {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the agent: %v\n%s", err, out)
 	}
-	code, answer := e.register(e.token(), id, machineSecret)
+	code, answer := e.register(e.token, id, machineSecret)
 	if code != http.StatusOK {
 		t.Fatalf("registering: %d %s", code, answer)
 	}
