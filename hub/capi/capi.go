@@ -14,6 +14,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	addonsv1beta1 "sigs.k8s.io/cluster-api/api/addons/v1beta1"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
@@ -92,11 +93,19 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (clustercache.Clus
 		SecretClient: secrets,
 		Cache:        setup.ClusterCacheCacheOptions(),
 		Client:       setup.ClusterCacheClientOptions(controllerName, qps, burst),
+
+		ClusterFilter: worthConnecting,
 	}, concurrency(100))
 	if err != nil {
 		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
 	}
 	return cache, nil
+}
+
+// worthConnecting tells whether a cluster can be expected to answer. One whose RKEControlPlane has not come up cannot: an attempt that
+// must fail would only put off the next one by half a minute, and with it the first sight of the Nodes.
+func worthConnecting(cluster *clusterv1.Cluster) bool {
+	return cluster.Spec.ControlPlaneRef.Kind != "RKEControlPlane" || ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
 }
 
 func concurrency(n int) controller.Options {

@@ -153,7 +153,7 @@ func (e *eventStream) begin() error {
 	e.w.Header().Set("Content-Type", "application/json")
 	e.w.Header().Set("Cache-Control", "no-store")
 	e.w.WriteHeader(http.StatusOK)
-	return e.control.Flush()
+	return e.flush()
 }
 
 func (e *eventStream) send(event planEvent) error {
@@ -177,5 +177,15 @@ func (e *eventStream) send(event planEvent) error {
 	if _, err := e.w.Write(append(line, '\n')); err != nil {
 		return err
 	}
-	return e.control.Flush()
+	return e.flush()
+}
+
+// flush sends what was written and lifts the bound for it: until the next event there is nothing to read, for however long, and a bound
+// that runs out meanwhile would end the watch.
+func (e *eventStream) flush() error {
+	if err := e.control.Flush(); err != nil {
+		return err
+	}
+	_ = e.control.SetWriteDeadline(time.Time{}) // not supported in a test's recorder, as in writeWithin
+	return nil
 }
