@@ -41,7 +41,7 @@ func content(t *testing.T, plan plans.Plan, path string) string {
 	return string(raw)
 }
 
-// TestRoadOneMachine: a Cluster of one machine with all roles, from nothing to Ready, with an agent that the test plays. At every moment
+// TestRoadOneMachine: a Cluster of one machine with all roles, from nothing to a cluster that waits for its Node, with an agent that the test plays. At every moment
 // the control plane says what it waits for.
 func TestRoadOneMachine(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,10 @@ func TestRoadOneMachine(t *testing.T) {
 	a.succeed("kubelet")
 	waits("WaitingForProbes", "Waiting for probes: kubelet")
 	a.succeed()
-	r.says(controlPlane, "Ready", metav1.ConditionTrue, "Ready", "")
+	r.says(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
+	r.says(controlPlane, "KubeconfigReady", metav1.ConditionTrue, "KubeconfigReady", "")
+	// No kubelet runs in this test, so that is as far as it goes.
+	r.says(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForNodes", "Waiting for the Node of "+a.name+" to be seen in the cluster")
 	r.says(controlPlane, "Available", metav1.ConditionTrue, "Available", "")
 	r.says(controlPlane, "RollingOut", metav1.ConditionFalse, "NotRollingOut", "")
 	r.says(machine, "UpToDate", metav1.ConditionTrue, "UpToDate", "")
@@ -194,7 +197,7 @@ func TestRoadWorkerJoins(t *testing.T) {
 	}
 	w.take()
 	w.succeed()
-	r.says(r.controlPlane(), "Ready", metav1.ConditionTrue, "Ready", "")
+	r.says(r.controlPlane(), "Stable", metav1.ConditionTrue, "Stable", "")
 	if got := w.secret().Annotations[rkev1.JoinedToAnnotation]; got != "https://127.0.0.2:6443" {
 		t.Errorf("joined-to is %q", got)
 	}
@@ -248,7 +251,7 @@ func TestRoadFailedPlan(t *testing.T) {
 	}
 	a.take()
 	a.succeed()
-	r.says(controlPlane, "Ready", metav1.ConditionTrue, "Ready", "")
+	r.says(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
 }
 
 // TestRoadBadArguments: what a release does not know is left out and told; what cannot be meant is told and nothing is delivered.

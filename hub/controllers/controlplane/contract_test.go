@@ -89,8 +89,12 @@ func TestSetPhases(t *testing.T) {
 			map[string]string{"Ready": "Unknown WaitingForProbes Waiting for probes: kubelet", "Provisioned": "True Provisioned ", "Bootstrapped": "Unknown WaitingForProbes Waiting for probes: kubelet"},
 		},
 		"done": {
-			scope{outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"}, machines: []*machine{{state: rollout.Machine{Init: true, Progress: rollout.ProgressApplied}}}}, nil,
+			scope{outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"}, machines: []*machine{withNode(server("a", rollout.ProgressApplied, rollout.ChangeNone, ""))}}, nil,
 			map[string]string{"Ready": "True Ready ", "Provisioned": "True Provisioned ", "Bootstrapped": "True Bootstrapped ", "Stable": "True Stable ", "KubeconfigReady": "True KubeconfigReady "},
+		},
+		"no Node": {
+			scope{outcome: &rollout.Outcome{Done: true}, machines: []*machine{server("a", rollout.ProgressApplied, rollout.ChangeNone, "")}}, nil,
+			map[string]string{"Ready": "Unknown WaitingForNodes Waiting for the Node of a to be seen in the cluster", "Stable": "True Stable "},
 		},
 		"no kubeconfig": {
 			scope{outcome: &rollout.Outcome{Done: true}, kubeconfig: rollout.Wait{Reason: reasonNoAuthority, Message: "none"}}, nil,
@@ -116,6 +120,11 @@ func TestSetPhases(t *testing.T) {
 			}
 		})
 	}
+}
+
+func withNode(m *machine) *machine {
+	m.machine.Status.NodeRef.Name, m.state.Init = "node", true
+	return m
 }
 
 type errTest struct{}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -107,30 +107,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		err = r.reconcileNormal(ctx, s)
 	}
 	result := ctrl.Result{RequeueAfter: s.requeueAfter}
-	if isConflict(err) {
-		// Somebody else was faster. That is how writers are kept apart and nothing for users to see.
+	switch {
+	case failure.IsRace(err):
+		// Nothing for users to see.
 		ctrl.LoggerFrom(ctx).V(1).Info("Trying again after a conflict", "error", err.Error())
 		err, result.RequeueAfter = nil, retryAfterConflict
+	case failure.IsEnding(err):
+		// The RKEControlPlane goes with its namespace, and that is when there is something to do.
+		ctrl.LoggerFrom(ctx).V(1).Info("Waiting for the namespace to be deleted", "error", err.Error())
+		err = nil
 	}
 	setStatus(s, err)
 	patchErr := helper.Patch(ctx, controlPlane, patch.WithOwnedConditions{Conditions: ownedConditions}, patch.WithStatusObservedGeneration{})
-	if !controlPlane.DeletionTimestamp.IsZero() {
-		patchErr = kerrors.FilterOut(patchErr, apierrors.IsNotFound)
-	}
-	if patchErr != nil {
+	switch {
+	case failure.IsGone(patchErr):
+		patchErr = nil
+	case failure.IsRace(patchErr):
+		patchErr, result.RequeueAfter = nil, retryAfterConflict
+	case patchErr != nil:
 		patchErr = fmt.Errorf("writing the RKEControlPlane's status: %w", patchErr)
 	}
 	if err := kerrors.NewAggregate([]error{err, patchErr}); err != nil {
 		return ctrl.Result{}, err
 	}
 	return result, nil
-}
-
-// isConflict tells whether all that went wrong is that somebody else wrote first.
-func isConflict(err error) bool {
-	if err == nil {
-		return false
-	}
-	rest := kerrors.FilterOut(err, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) })
-	return rest == nil
 }

@@ -16,6 +16,7 @@ const (
 	reasonWaitingForInfrastructure = "WaitingForInfrastructure"
 	reasonTokensLost               = "TokensLost"
 	reasonCALost                   = "CertificateAuthorityLost"
+	reasonWaitingForNodes          = "WaitingForNodes"
 )
 
 // phase is a step of a pass. It sets the scope's wait where the pass cannot go on.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
@@ -52,7 +52,7 @@ func (r *Reconciler) report(ctx context.Context, object conditioned, own ...meta
 		types = append(types, c.Type)
 	}
 	err = helper.Patch(ctx, object, patch.WithOwnedConditions{Conditions: types})
-	if err := kerrors.FilterOut(err, apierrors.IsNotFound); err != nil {
+	if err != nil && !failure.IsGone(err) {
 		return fmt.Errorf("writing conditions of %T %s: %w", object, object.GetName(), err)
 	}
 	return nil

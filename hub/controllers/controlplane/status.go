@@ -87,6 +87,9 @@ func setPhases(s *scope, err error) {
 	if wait == (rollout.Wait{}) {
 		wait = s.kubeconfig
 	}
+	if wait == (rollout.Wait{}) {
+		wait = s.nodes()
+	}
 	set(s, rkev1.ReadyCondition, wait, "Ready")
 }
 
@@ -112,6 +115,20 @@ func (s *scope) updated(wait rollout.Wait) rollout.Wait {
 		return rollout.Wait{}
 	}
 	return wait
+}
+
+// nodes says which machines have no Node yet: a plan that was applied is no machine that pods can run on.
+func (s *scope) nodes() rollout.Wait {
+	var without []string
+	for _, m := range s.machines {
+		if !m.state.Deleting && !m.machine.Status.NodeRef.IsDefined() {
+			without = append(without, m.machine.Name)
+		}
+	}
+	if len(without) == 0 {
+		return rollout.Wait{}
+	}
+	return rollout.Wait{Reason: reasonWaitingForNodes, Message: "Waiting for the Node of " + strings.Join(without, ", ") + " to be seen in the cluster"}
 }
 
 func (s *scope) initWorks() bool {

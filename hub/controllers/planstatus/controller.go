@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 )
 
 // fieldOwner names this controller as the writer of fields.
@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := &scope{secret: secret}
 	err := r.reconcile(ctx, s)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if failure.IsRace(err) || failure.IsGone(err) {
 		ctrl.LoggerFrom(ctx).V(1).Info("Trying again after a conflict", "error", err.Error())
 		return ctrl.Result{RequeueAfter: retryAfterConflict}, nil
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/rollout"
 	"github.com/drover-dev/drover/plans"
@@ -48,7 +48,7 @@ func (r *Reconciler) set(ctx context.Context, object conditioned, c metav1.Condi
 	}
 	conditions.Set(object, c)
 	err = helper.Patch(ctx, object, patch.WithOwnedConditions{Conditions: []string{c.Type}})
-	if err := kerrors.FilterOut(err, apierrors.IsNotFound); err != nil {
+	if err != nil && !failure.IsGone(err) {
 		return fmt.Errorf("writing the condition %s of %T %s: %w", c.Type, object, object.GetName(), err)
 	}
 	return nil
