@@ -42,9 +42,10 @@ type Options struct {
 	WebhookListen string
 	WebhookURL    string
 
-	// HealthListen and MetricsListen are addresses, or "0" for none.
+	// HealthListen, MetricsListen and PprofListen are addresses, or "0" for none.
 	HealthListen  string
 	MetricsListen string
+	PprofListen   string
 
 	// ExternalCAPI leaves Cluster API's controllers, webhooks and definitions to an installation that is already there.
 	ExternalCAPI bool

@@ -66,6 +66,7 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 		LeaderElectionNamespace:       opts.Settings.SystemNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        opts.HealthListen,
+		PprofBindAddress:              opts.PprofListen,
 		Metrics:                       server.Options{BindAddress: opts.MetricsListen},
 		WebhookServer:                 webhooks,
 	})

@@ -38,6 +38,7 @@ type serveOptions struct {
 	webhookURL    string
 	healthListen  string
 	metricsListen string
+	pprofListen   string
 
 	capi                  string
 	systemNamespace       string
@@ -57,6 +58,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.webhookURL, "webhook-url", "", "https URL under which the API server reaches the webhooks (default: the loopback address, or the Service "+app.WebhookService+" in a cluster)")
 	flags.StringVar(&o.healthListen, "health-listen", "127.0.0.1:9440", "where /healthz and /readyz are served; 0 turns them off")
 	flags.StringVar(&o.metricsListen, "metrics-listen", "127.0.0.1:9441", "where /metrics is served; 0 turns it off")
+	flags.StringVar(&o.pprofListen, "pprof-listen", "0", "where Go's profiles are served, for developers; 0 turns it off")
 
 	flags.StringVar(&o.capi, "capi", capiEmbedded, "who runs Cluster API's core controllers: embedded (this hub) or external (an installation that is already there)")
 	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace for the hub's own Secrets and leases")
@@ -189,6 +191,7 @@ func (o *serveOptions) checkListeners() error {
 		{"--webhook-listen", o.webhookListen},
 		{"--health-listen", o.healthListen},
 		{"--metrics-listen", o.metricsListen},
+		{"--pprof-listen", o.pprofListen},
 	} {
 		if listener.address == "0" {
 			continue
@@ -222,6 +225,7 @@ func (o *serveOptions) app(logger *slog.Logger) app.Options {
 		WebhookURL:     o.webhookURL,
 		HealthListen:   o.healthListen,
 		MetricsListen:  o.metricsListen,
+		PprofListen:    o.pprofListen,
 		ExternalCAPI:   o.capi == capiExternal,
 		LeaderElection: o.mode() != modeEmbedded, // an embedded API server has one hub: its own
 	}

@@ -31,6 +31,7 @@ type nodeOptions struct {
 	kubeconfig string
 	wait       time.Duration
 	insecure   bool
+	verify     bool // --insecure=false was asked for
 
 	etcd, controlPlane, worker         bool
 	nodeName, address, internalAddress string
@@ -60,6 +61,7 @@ The command holds the cluster's registration token: whoever has it can add machi
 			if err != nil {
 				return err
 			}
+			opts.verify = cmd.Flags().Changed("insecure") && !opts.insecure
 			command, err := opts.await(cmd.Context(), c, key)
 			if err != nil {
 				return err
@@ -76,7 +78,7 @@ func (o *nodeOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "data directory of the hub")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that the hub uses (default: <data-dir>/"+embedded.AdminKubeconfig+")")
 	flags.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the hub to make the command")
-	flags.BoolVar(&o.insecure, "insecure", false, "download the script without trusting the hub's certificate; the script then checks it by its checksum")
+	flags.BoolVar(&o.insecure, "insecure", false, "download the script without checking the hub's certificate (default: where the hub has an authority of its own, which no machine knows yet)")
 
 	flags.BoolVar(&o.etcd, "etcd", false, "the machine is to run etcd")
 	flags.BoolVar(&o.controlPlane, "controlplane", false, "the machine is to run the control plane")
@@ -163,7 +165,9 @@ func (o *nodeOptions) command(ctx context.Context, c client.Reader, key client.O
 		return "", fmt.Errorf("reading ClusterRegistrationToken %s: %w", tokenKey, err)
 	}
 	template := token.Status.NodeCommand
-	if o.insecure {
+	// The checksum is part of the command where machines have to be told whom to trust.
+	ownAuthority := strings.Contains(template, " --ca-checksum ")
+	if o.insecure || ownAuthority && !o.verify {
 		template = token.Status.InsecureNodeCommand
 	}
 	if template == "" || token.Status.TokenSecretName == "" {

@@ -119,6 +119,7 @@ func (e *Env) startHub(ctx context.Context, logger *slog.Logger) error {
 		WebhookListen:   webhooks,
 		WebhookURL:      "https://" + webhooks,
 		HealthListen:    "0",
+		PprofListen:     "0",
 		MetricsListen:   "0",
 	})
 	if err != nil {
