@@ -34,10 +34,7 @@ func (s *server) startEtcd(ctx context.Context) error {
 	if err := s.runEtcd(plan); err != nil {
 		return err
 	}
-	if err := s.waitEtcd(ctx); err != nil {
-		return err
-	}
-	return nil
+	return s.waitEtcd(ctx)
 }
 
 func (s *server) runEtcd(plan etcdPlan) error {
@@ -121,9 +118,11 @@ func (s *server) waitEtcd(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
+		if n%4 == 2 {
+			s.promote(ctx)
+		}
 		if n%20 == 10 {
 			s.log.Info("Waiting for etcd to answer", "error", err)
-			s.promote(ctx)
 		}
 		select {
 		case <-ctx.Done():
