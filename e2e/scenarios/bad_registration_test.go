@@ -40,7 +40,7 @@ func TestBadRegistration(t *testing.T) {
 		says    string
 	}{
 		{"an unknown token", func(*testing.T) string { return strings.ReplaceAll(command, token, strings.Repeat("x", len(token))) }, "HTTP 401"},
-		{"an expired token", func(t *testing.T) string { return strings.ReplaceAll(command, token, expiredToken(t, key)) }, "expired"},
+		{"an expired token", func(t *testing.T) string { return strings.ReplaceAll(command, token, expiredToken(t, key)) }, "HTTP 401"},
 		{"a CA checksum that does not match", func(*testing.T) string {
 			return regexp.MustCompile(`--ca-checksum [0-9a-f]{64}`).ReplaceAllString(command, "--ca-checksum "+strings.Repeat("0", 64))
 		}, "checksum"},
