@@ -35,7 +35,8 @@ func All(err error, match func(error) bool) bool {
 
 // parts are the errors that an error joins; nil if it is a single one.
 func parts(err error) []error {
-	switch e := err.(type) {
+	// The error itself is looked at, and what it wraps is the caller's next step.
+	switch e := err.(type) { //nolint:errorlint
 	case kerrors.Aggregate:
 		return e.Errors()
 	case interface{ Unwrap() []error }:
