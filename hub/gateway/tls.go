@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/pki"
@@ -105,12 +107,10 @@ var errRaced = errors.New("another replica wrote the Secret at the same moment")
 
 // refresh brings Secret and Identity up to date, and tries again where another replica was quicker.
 func (i *Identity) refresh(ctx context.Context) error {
-	var err error
-	for range 5 {
-		if err = i.refreshOnce(ctx); !errors.Is(err, errRaced) {
-			break
-		}
-	}
+	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 15, Cap: 2 * time.Second}
+	err := retry.OnError(backoff, func(err error) bool { return errors.Is(err, errRaced) && ctx.Err() == nil }, func() error {
+		return i.refreshOnce(ctx)
+	})
 	if err != nil {
 		return fmt.Errorf("preparing the certificates in Secret %s/%s: %w", i.namespace, TLSSecretName, err)
 	}

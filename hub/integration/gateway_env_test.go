@@ -34,10 +34,6 @@ import (
 	"github.com/drover-dev/drover/hub/settings"
 )
 
-const (
-	gatewayToken = "bcdfghjklmnpqrstvwxz2456789"
-)
-
 // gatewayEnv is a gateway of its own in front of the API server. The hub's controllers leave its cluster alone, since that is paused: the
 // test plays them, and decides what they make, and when.
 type gatewayEnv struct {
@@ -193,7 +189,7 @@ func (e *gatewayEnv) makeCluster() {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
 	management := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-m-"}}
 	e.create(ns, management)
-	e.namespace, e.token = ns.Name, gatewayToken+ns.Name
+	e.namespace = ns.Name
 	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: management.Name, Labels: map[string]string{
 		rkev1.OwnerClusterNamespaceLabel: ns.Name, rkev1.OwnerClusterNameLabel: "one",
 	}}}
@@ -202,12 +198,20 @@ func (e *gatewayEnv) makeCluster() {
 	prov.Spec.RKEConfig = &provisioningv1.RKEConfig{}
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management.Name, Name: "default-token"}}
 	crt.Spec.ClusterName = management.Name
-	e.create(cluster, prov, crt, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: management.Name, Name: "crt-token-default-token", Labels: map[string]string{managementv3.RegistrationTokenLabel: "true"},
-		},
-		Data: map[string][]byte{managementv3.TokenKey: []byte(e.token)},
+	e.create(cluster, prov, crt)
+	e.readToken(management.Name)
+}
+
+// readToken waits for the registration token that the hub makes.
+func (e *gatewayEnv) readToken(namespace string) {
+	e.t.Helper()
+	secret := &corev1.Secret{}
+	eventually(e.t, "the registration token", func() error {
+		return e.client.Get(e.t.Context(), types.NamespacedName{
+			Namespace: namespace, Name: managementv3.TokenSecretPrefix + managementv3.DefaultTokenName,
+		}, secret)
 	})
+	e.token = string(secret.Data[managementv3.TokenKey])
 }
 
 // controllers makes what the registration and bootstrap controllers would, for every machine request, until the test ends.

@@ -1,16 +1,15 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -21,16 +20,16 @@ func TestGatewayRoad(t *testing.T) {
 	e.namespace = newNamespace(t)
 	cluster := newCluster(e.namespace, "road")
 	e.create(cluster)
-	secret := &corev1.Secret{}
-	eventually(t, "the registration token", func() error {
+	eventually(t, "the management Cluster", func() error {
 		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
 			return err
 		}
-		return e.client.Get(t.Context(), types.NamespacedName{
-			Namespace: cluster.Annotations[rkev1.ManagementClusterNameAnnotation], Name: managementv3.TokenSecretPrefix + managementv3.DefaultTokenName,
-		}, secret)
+		if cluster.Annotations[rkev1.ManagementClusterNameAnnotation] == "" {
+			return errors.New("it has no name")
+		}
+		return nil
 	})
-	e.token = string(secret.Data[managementv3.TokenKey])
+	e.readToken(cluster.Annotations[rkev1.ManagementClusterNameAnnotation])
 	e.serve()
 
 	headers := map[string]string{

@@ -28,12 +28,13 @@ func TestGatewayIdentityIsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	namespace := newNamespace(t)
 	const replicas = 8
 	authorities := make([]string, replicas)
 	var wg sync.WaitGroup
 	for i := range replicas {
 		wg.Go(func() {
-			s := settings.Settings{ServerURL: "https://hub.example", SystemNamespace: "shared-identity"}
+			s := settings.Settings{ServerURL: "https://hub.example", SystemNamespace: namespace}
 			identity, err := gateway.EnsureCA(t.Context(), c, s, "192.0.2."+string(rune('1'+i))+":8443")
 			if err != nil {
 				t.Error(err)
@@ -49,12 +50,12 @@ func TestGatewayIdentityIsShared(t *testing.T) {
 		}
 	}
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: "shared-identity", Name: gateway.TLSSecretName}
+	key := client.ObjectKey{Namespace: namespace, Name: gateway.TLSSecretName}
 	if err := c.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
 	}
 	before := secret.ResourceVersion
-	if _, err := gateway.EnsureCA(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: "shared-identity"}, "192.0.2.1:8443"); err != nil {
+	if _, err := gateway.EnsureCA(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: namespace}, "192.0.2.1:8443"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), key, secret); err != nil || secret.ResourceVersion != before {
@@ -65,7 +66,7 @@ func TestGatewayIdentityIsShared(t *testing.T) {
 	if err := c.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	_, err = gateway.EnsureCA(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: "shared-identity"}, ":8443")
+	_, err = gateway.EnsureCA(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: namespace}, ":8443")
 	if err == nil || !strings.Contains(err.Error(), "which machines trust and which is therefore not replaced") {
 		t.Errorf("with a damaged authority: %v", err)
 	}
