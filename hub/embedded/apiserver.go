@@ -24,7 +24,7 @@ import (
 const (
 	apiReadyTimeout = 2 * time.Minute
 	// apiShutdownTimeout is how long open requests, watches among them, may hold up a shutdown.
-	apiShutdownTimeout = 3 * time.Second
+	apiShutdownTimeout = time.Second
 	// tokenIssuer is the issuer in service account tokens, as clusters call it that have no public address.
 	tokenIssuer = "https://kubernetes.default.svc"
 )

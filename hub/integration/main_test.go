@@ -20,6 +20,9 @@ var env *testenv.Env
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) (code int) {
+	if dataDir := os.Getenv(childEnv); dataDir != "" {
+		return runChild(dataDir)
+	}
 	var err error
 	if env, err = testenv.Start(testenv.Options{}); err != nil {
 		fmt.Fprintln(os.Stderr, "starting the hub:", err)

@@ -45,6 +45,8 @@ type Env struct {
 	Gateway   string
 	ServerURL string
 	CACerts   []byte
+	// Webhooks is the address of the webhooks' listener.
+	Webhooks string
 
 	cancel  context.CancelFunc
 	done    chan error
@@ -103,6 +105,7 @@ func (e *Env) startHub(ctx context.Context, logger *slog.Logger) error {
 	if err := os.Mkdir(assets, 0o700); err != nil {
 		return fmt.Errorf("making a directory: %w", err)
 	}
+	e.Webhooks = webhooks
 	e.Gateway = gateway.Addr().String()
 	if e.ServerURL == "" {
 		e.ServerURL = "https://" + e.Gateway

@@ -1,0 +1,53 @@
+package integration
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/crds"
+)
+
+// A restart must not write what is already there.
+func TestInstallingDefinitionsAgainChangesNothing(t *testing.T) {
+	versions := func() map[string]string {
+		list := &apiextensionsv1.CustomResourceDefinitionList{}
+		if err := env.Client.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for _, crd := range list.Items {
+			out[crd.Name] = crd.ResourceVersion
+		}
+		return out
+	}
+	existing := &apiextensionsv1.CustomResourceDefinition{}
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Name: "machines.cluster.x-k8s.io"}, existing); err != nil {
+		t.Fatal(err)
+	}
+	conversion := existing.Spec.Conversion.Webhook.ClientConfig.DeepCopy()
+	*conversion.URL = "https://" + env.Webhooks
+
+	// Cluster API's migrator marks each definition once, some time after the start.
+	var before map[string]string
+	eventually(t, "the definitions to be left alone", func() error {
+		last := before
+		if before = versions(); !maps.Equal(last, before) {
+			time.Sleep(time.Second)
+			return errors.New("they change")
+		}
+		return nil
+	})
+	if err := crds.Install(t.Context(), env.Config, crds.Options{Conversion: conversion}); err != nil {
+		t.Fatal(err)
+	}
+	for name, version := range versions() {
+		if before[name] != version {
+			t.Errorf("%s was written again", name)
+		}
+	}
+}
