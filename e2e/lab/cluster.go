@@ -89,16 +89,17 @@ func (l *Lab) WaitClusterReady(ctx context.Context, hub client.Client, key clien
 	})
 }
 
-// WaitNodeReady waits until the provisioned cluster, opened with its kubeconfig Secret, has a Ready node.
+// WaitNodeReady waits until the provisioned cluster, opened with its kubeconfig Secret, has a Ready node. Until the cluster
+// answers, what its Cluster says is reported.
 func (l *Lab) WaitNodeReady(ctx context.Context, hub client.Client, cluster client.ObjectKey, limit time.Duration) error {
 	return l.WaitFor(ctx, "a Node of "+cluster.String()+" is Ready", limit, func(ctx context.Context) (bool, string) {
-		c, _, err := l.ClusterClient(ctx, hub, cluster)
-		if err != nil {
-			return false, err.Error()
-		}
 		nodes := &corev1.NodeList{}
-		if err := c.List(ctx, nodes); err != nil {
-			return false, err.Error()
+		c, _, err := l.ClusterClient(ctx, hub, cluster)
+		if err == nil {
+			err = c.List(ctx, nodes)
+		}
+		if err != nil {
+			return false, l.clusterMessage(ctx, hub, cluster)
 		}
 		for _, node := range nodes.Items {
 			for _, cond := range node.Status.Conditions {
@@ -112,6 +113,15 @@ func (l *Lab) WaitNodeReady(ctx context.Context, hub client.Client, cluster clie
 		}
 		return false, "the cluster has no Node"
 	})
+}
+
+// clusterMessage is what a Cluster says about itself.
+func (l *Lab) clusterMessage(ctx context.Context, hub client.Client, key client.ObjectKey) string {
+	c := &provisioningv1.Cluster{}
+	if err := hub.Get(ctx, key, c); err != nil {
+		return err.Error()
+	}
+	return ConditionMessage(c.Status.Conditions, provisioningv1.ReadyCondition)
 }
 
 // WaitGone waits until a deleted Cluster has gone, and reports what it says until then.

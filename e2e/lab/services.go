@@ -3,12 +3,14 @@ package lab
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -85,6 +87,9 @@ func (l *Lab) answers(ctx context.Context, process, url string) error {
 			return false, err.Error()
 		}
 		resp, err := client.Do(req)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return false, process + " does not listen yet"
+		}
 		if err != nil {
 			return false, err.Error()
 		}

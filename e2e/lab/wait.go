@@ -25,10 +25,10 @@ func (l *Lab) WaitFor(ctx context.Context, what string, limit time.Duration, che
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if missing != said {
+		if missing != said && !isSilent(ctx) {
 			l.report(missing)
-			said = missing
 		}
+		said = missing
 		if hubRan && !l.Running(hubProcess) {
 			return fmt.Errorf("waiting until %s: the hub has ended: %s", what, l.LastLog(hubProcess))
 		}
@@ -41,3 +41,10 @@ func (l *Lab) WaitFor(ctx context.Context, what string, limit time.Duration, che
 		}
 	}
 }
+
+type silentKey struct{}
+
+// Silent makes waits report nothing, for those beside a step that reports for itself.
+func Silent(ctx context.Context) context.Context { return context.WithValue(ctx, silentKey{}, true) }
+
+func isSilent(ctx context.Context) bool { return ctx.Value(silentKey{}) != nil }

@@ -142,9 +142,10 @@ func (d *demo) cluster(ctx context.Context) error {
 	began := time.Now()
 	delivered := make(chan error, 1)
 	go func() {
-		machine, err := d.WaitMachine(ctx, hub, demoCluster)
+		quiet := lab.Silent(ctx)
+		machine, err := d.WaitMachine(quiet, hub, demoCluster)
 		if err == nil {
-			err = d.WaitPlan(ctx, hub, machine)
+			err = d.WaitPlan(quiet, hub, machine)
 		}
 		d.times.planDelivered = time.Since(began)
 		delivered <- err

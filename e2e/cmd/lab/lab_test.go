@@ -51,7 +51,6 @@ func TestStepsShowWhatALongOneDoes(t *testing.T) {
  0:02.0  ... Slow: first
  0:04.0  ... Slow: second line
  0:06.0  ok  Slow (6.0 s)
- 0:06.0  !!  Bad: failed
 `
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Error(diff)

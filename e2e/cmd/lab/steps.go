@@ -40,7 +40,7 @@ func (s *steps) progress(doing string) {
 	s.doing = strings.ToValidUTF8(strings.ReplaceAll(doing, "\n", " "), "?")
 }
 
-// do runs one step. What it returns beside the error is shown with it when it is done.
+// do runs one step. What it returns beside the error is shown with it when it is done; of a step that fails nothing stays.
 func (s *steps) do(title string, run func() (string, error)) error {
 	s.mu.Lock()
 	s.title, s.doing, s.began, s.shown = title, "", time.Now(), time.Now()
@@ -89,12 +89,11 @@ func (s *steps) finish(result string, err error) {
 	if s.tty {
 		fmt.Fprint(s.out, "\r\x1b[K")
 	}
-	now := time.Now()
-	mark := "ok "
 	if err != nil {
-		mark, result = "!! ", "failed"
+		return // whoever called shows it, as the last line
 	}
-	line := fmt.Sprintf("%7s  %s %s", clock(now.Sub(s.start)), mark, s.title)
+	now := time.Now()
+	line := fmt.Sprintf("%7s  ok  %s", clock(now.Sub(s.start)), s.title)
 	if result != "" {
 		line += ": " + result
 	}
