@@ -6,8 +6,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/child"
@@ -29,15 +29,15 @@ func (a *agent) startContainerd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conf := containerdConfig(a.data, a.c.Snapshotter, a.pauseImage(), runc) + regs.auth()
+	if err := os.MkdirAll(a.data.Agent("containerd"), 0o711); err != nil {
+		return err
+	}
+	conf := containerdConfig(a.data, a.snapshotter(), a.pauseImage(), runc) + regs.auth()
 	file := a.data.Agent("etc/containerd/config.toml")
 	if err := pki.WriteFile(file, []byte(conf), 0o600); err != nil {
 		return err
 	}
 	logFile := a.data.Agent("containerd/containerd.log")
-	if err := os.MkdirAll(filepath.Dir(logFile), 0o711); err != nil {
-		return err
-	}
 	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -61,6 +61,20 @@ func (a *agent) startContainerd(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// snapshotter is the configured one, or overlayfs where that can work: not on a folder that is on an overlay itself, as
+// those of a host that is a container are.
+func (a *agent) snapshotter() string {
+	if a.c.Snapshotter != "" {
+		return a.c.Snapshotter
+	}
+	const overlay = 0x794c7630
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(a.data.Agent("containerd"), &fs); err == nil && fs.Type == overlay {
+		return "native"
+	}
+	return "overlayfs"
 }
 
 // pauseImage is the image of a pod's sandbox; like all of k3s's own images it may come from another registry.

@@ -99,7 +99,7 @@ func build(role Role, v values) (Config, error) {
 		NodeIP: many("node-ip"), NodeExternalIP: many("node-external-ip"), NodeLabel: many("node-label"), NodeTaint: many("node-taint"),
 		KubeletArg: many("kubelet-arg"), KubeProxyArg: many("kube-proxy-arg"),
 		PauseImage: one("pause-image", "rancher/mirrored-pause:3.6"), PrivateRegistry: one("private-registry", RegistriesFile),
-		ResolvConf: one("resolv-conf", ""), Snapshotter: one("snapshotter", "overlayfs"), LBServerPort: num("lb-server-port", 6444),
+		ResolvConf: one("resolv-conf", ""), Snapshotter: one("snapshotter", ""), LBServerPort: num("lb-server-port", 6444),
 		Debug: yes("debug"), WithNodeID: yes("with-node-id"),
 		AdvertiseAddress: one("advertise-address", ""), ClusterDomain: one("cluster-domain", "cluster.local"),
 		NodePortRange: one("service-node-port-range", "30000-32767"),

@@ -73,7 +73,7 @@ func (s *server) etcdConfig(plan etcdPlan) map[string]any {
 		"listen-metrics-urls":   metrics,
 		"initial-cluster":       plan.initialCluster, "initial-cluster-state": plan.state,
 		"initial-advertise-peer-urls": s.peerURL(), "initial-cluster-token": "etcd-cluster",
-		"heartbeat-interval": 500, "election-timeout": 5000, "snapshot-count": 10000, "force-new-cluster": plan.force,
+		"heartbeat-interval": 300, "election-timeout": 3000, "snapshot-count": 10000, "force-new-cluster": plan.force,
 		"client-transport-security": map[string]any{"client-cert-auth": true, "trusted-ca-file": s.data.TLS("etcd/server-ca.crt"),
 			"cert-file": s.data.TLS("etcd/server-client.crt"), "key-file": s.data.TLS("etcd/server-client.key")},
 		"peer-transport-security": map[string]any{"client-cert-auth": true, "trusted-ca-file": s.data.TLS("etcd/peer-ca.crt"),
