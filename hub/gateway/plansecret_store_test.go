@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -168,4 +169,47 @@ func TestPlanStoreRefusesOtherThings(t *testing.T) {
 			t.Errorf("%v was stored", obj)
 		}
 	}
+}
+
+// TestPlanStoreUnderLoad lets many watch while one writes: whoever is not too slow ends with the newest version, and sees none twice or
+// out of order.
+func TestPlanStoreUnderLoad(t *testing.T) {
+	const versions, readers = 500, 20
+	p := newPlanStore()
+	must(t, p.Replace([]any{planAt("1", "a")}, "1"))
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			seen := uint64(1)
+			for seen < versions {
+				missed, w, err := p.watch(planKey, seen)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				next := func(event planEvent) {
+					if event.Version <= seen {
+						t.Errorf("version %d after %d", event.Version, seen)
+					}
+					seen = event.Version
+				}
+				for _, event := range missed {
+					next(event)
+				}
+				for event := range w.events {
+					if next(event); seen == versions {
+						break
+					}
+				}
+				p.unwatch(w)
+			}
+		})
+	}
+	for version := 2; version <= versions; version++ {
+		// The reflector and a machine's own write bring the same version, in either order.
+		must(t, p.observe(planAt(strconv.Itoa(version), "a")))
+		must(t, p.Update(planAt(strconv.Itoa(version), "a")))
+		p.UpdateResourceVersion(strconv.Itoa(version))
+	}
+	wg.Wait()
 }
