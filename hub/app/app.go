@@ -106,6 +106,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 		if err := capi.RegisterWebhooks(ctx, direct, target); err != nil {
 			return nil, err
 		}
+		if err := mgr.Add(certificate); err != nil {
+			return nil, fmt.Errorf("adding the webhook certificate: %w", err)
+		}
 		if err := addHealthChecks(mgr); err != nil {
 			return nil, err
 		}

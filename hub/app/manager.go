@@ -43,7 +43,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, certificate *tls.Certificate) (ctrl.Manager, error) {
+func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, certificate *capi.Certificate) (ctrl.Manager, error) {
 	webhooks, err := webhookServer(opts.WebhookListen, certificate)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 	})
 }
 
-func webhookServer(listen string, certificate *tls.Certificate) (webhook.Server, error) {
+func webhookServer(listen string, certificate *capi.Certificate) (webhook.Server, error) {
 	host, portText, err := net.SplitHostPort(listen)
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-listen %q is not an address with a port: %w", listen, err)
@@ -85,7 +85,7 @@ func webhookServer(listen string, certificate *tls.Certificate) (webhook.Server,
 		Host: host,
 		Port: int(port),
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }
+			c.GetCertificate = certificate.Get
 		}},
 	}), nil
 }

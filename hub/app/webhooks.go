@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net/url"
 
@@ -18,7 +17,7 @@ import (
 const WebhookService = "drover-webhook"
 
 // prepareWebhooks says how the API server reaches the webhooks and makes the certificate that they serve with.
-func prepareWebhooks(ctx context.Context, c client.Client, opts Options) (admissionregistrationv1.WebhookClientConfig, *tls.Certificate, error) {
+func prepareWebhooks(ctx context.Context, c client.Client, opts Options) (admissionregistrationv1.WebhookClientConfig, *capi.Certificate, error) {
 	target, hosts, err := webhookTarget(opts)
 	if err != nil || opts.ExternalCAPI {
 		return target, nil, err
@@ -28,7 +27,7 @@ func prepareWebhooks(ctx context.Context, c client.Client, opts Options) (admiss
 		return target, nil, err
 	}
 	target.CABundle = certificate.CA
-	return target, &certificate.TLS, nil
+	return target, certificate, nil
 }
 
 func webhookTarget(opts Options) (target admissionregistrationv1.WebhookClientConfig, hosts []string, err error) {

@@ -6,12 +6,14 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/pki"
@@ -26,36 +28,83 @@ const (
 	caKeyKey  = "ca.key"
 )
 
-// Certificate is what the webhook server serves with, and what its callers have to trust.
+// Certificate is what the webhook server serves with. It is a manager.Runnable that renews itself.
 type Certificate struct {
-	TLS tls.Certificate
-	CA  []byte // PEM
+	// CA are the PEM certificates that callers have to trust.
+	CA []byte
+
+	client    client.Client
+	namespace string
+	hosts     []string
+	current   atomic.Pointer[tls.Certificate]
 }
 
 // EnsureCertificate reads the certificate for the given host names and addresses from its Secret and makes or renews it where needed.
-// The authority stays the same for as long as it lasts, so that a restart does not change what is registered with the API server.
-func EnsureCertificate(ctx context.Context, c client.Client, namespace string, hosts []string) (Certificate, error) {
-	var out Certificate
-	err := retry.OnError(retry.DefaultBackoff, lostRace, func() error {
-		var err error
-		out, err = ensureCertificate(ctx, c, namespace, hosts, time.Now())
-		return err
-	})
-	if err != nil {
-		return Certificate{}, fmt.Errorf("preparing webhook certificate in Secret %s/%s: %w", namespace, CertificateSecret, err)
+// The authority stays the same for as long as it lasts, so that a restart does not change what is registered with the API server. c must
+// not read from a cache.
+func EnsureCertificate(ctx context.Context, c client.Client, namespace string, hosts []string) (*Certificate, error) {
+	out := &Certificate{client: c, namespace: namespace, hosts: hosts}
+	if err := out.renew(ctx); err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// Get returns the certificate of this moment.
+func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.current.Load(), nil
+}
+
+// NeedLeaderElection tells the manager that every replica serves webhooks.
+func (c *Certificate) NeedLeaderElection() bool { return false }
+
+// Start renews the certificate, or takes over what another replica has renewed, until ctx ends.
+func (c *Certificate) Start(ctx context.Context) error {
+	ticker := time.NewTicker(12 * time.Hour)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := c.renew(ctx); err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Could not renew the webhook certificate, will try again in 12 hours")
+			}
+		}
+	}
+}
+
+func (c *Certificate) renew(ctx context.Context) error {
+	err := retry.OnError(retry.DefaultBackoff, lostRace, func() error {
+		secret, err := ensureSecret(ctx, c.client, c.namespace, c.hosts, time.Now())
+		if err != nil {
+			return err
+		}
+		pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+		if err != nil {
+			return err
+		}
+		if c.CA == nil { // callers learn of another authority at the next start
+			c.CA = secret.Data[caCertKey]
+		}
+		c.current.Store(&pair)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("preparing webhook certificate in Secret %s/%s: %w", c.namespace, CertificateSecret, err)
+	}
+	return nil
 }
 
 // lostRace reports whether another replica wrote the Secret first.
 func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-func ensureCertificate(ctx context.Context, c client.Client, namespace string, hosts []string, now time.Time) (Certificate, error) {
+func ensureSecret(ctx context.Context, c client.Client, namespace string, hosts []string, now time.Time) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: CertificateSecret}, secret)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
-		return Certificate{}, err
+		return nil, err
 	}
 	if missing {
 		secret = &corev1.Secret{
@@ -65,7 +114,7 @@ func ensureCertificate(ctx context.Context, c client.Client, namespace string, h
 	}
 	changed, err := fill(secret, hosts, now)
 	if err != nil {
-		return Certificate{}, err
+		return nil, err
 	}
 	switch {
 	case missing:
@@ -73,14 +122,7 @@ func ensureCertificate(ctx context.Context, c client.Client, namespace string, h
 	case changed:
 		err = c.Update(ctx, secret)
 	}
-	if err != nil {
-		return Certificate{}, err
-	}
-	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-	if err != nil {
-		return Certificate{}, err
-	}
-	return Certificate{TLS: pair, CA: secret.Data[caCertKey]}, nil
+	return secret, err
 }
 
 // fill puts an authority and a certificate for hosts into the Secret and reports whether it had to change anything.
