@@ -56,8 +56,14 @@ var chatter = []string{
 	"Registering ", "Conversion webhook ", "skip registering ", "Couldn't find controller Pod metadata",
 }
 
+// lostElection is how controller-runtime reports, as an error, that a hub that stops has given its leadership back.
+const lostElection = "error received after stop sequence was engaged"
+
 // Handle implements slog.Handler.
 func (h *lessChatter) Handle(ctx context.Context, record slog.Record) error {
+	if record.Message == lostElection && !h.Enabled(ctx, slog.LevelDebug) {
+		return nil
+	}
 	if record.Level < slog.LevelWarn && !h.Enabled(ctx, slog.LevelDebug) {
 		for _, prefix := range chatter {
 			if strings.HasPrefix(record.Message, prefix) {

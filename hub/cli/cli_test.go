@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+func parse(t *testing.T, args ...string) *serveOptions {
+	t.Helper()
+	opts := &serveOptions{}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	opts.addFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return opts
+}
+
+func TestComplete(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		args      []string
+		inCluster bool
+
+		serverURL, webhookListen, webhookURL string
+		err                                  string
+	}{
+		{
+			name: "alone", args: []string{"--server-url=https://hub.example.com/"},
+			serverURL: "https://hub.example.com", webhookListen: "127.0.0.1:9443", webhookURL: "https://127.0.0.1:9443",
+		},
+		{
+			name: "alone, another webhook port", args: []string{"--server-url=https://h", "--webhook-listen=127.0.0.1:1234"},
+			serverURL: "https://h", webhookListen: "127.0.0.1:1234", webhookURL: "https://127.0.0.1:1234",
+		},
+		{
+			name: "another API server calls in as machines do", args: []string{"--kubeconfig=x", "--server-url=https://hub.example.com:8443"},
+			serverURL: "https://hub.example.com:8443", webhookListen: ":9443", webhookURL: "https://hub.example.com:9443",
+		},
+		{
+			name: "in a cluster a Service leads to the webhooks", inCluster: true, args: []string{"--server-url=https://h"},
+			serverURL: "https://h", webhookListen: ":9443", webhookURL: "",
+		},
+		{name: "in a cluster without URL", inCluster: true, err: "--server-url is needed in a cluster"},
+		{name: "plain HTTP", args: []string{"--server-url=http://h"}, err: `--server-url "http://h" does not begin with https://`},
+		{name: "address without port", args: []string{"--listen=h"}, err: `--listen "h" is not an address with a port`},
+		{name: "webhook address without port", args: []string{"--webhook-listen=h"}, err: `--webhook-listen "h" is not an address with a port`},
+		{name: "unknown way to run Cluster API", args: []string{"--capi=no"}, err: `--capi "no" is neither embedded nor external`},
+		{name: "nobody to run Cluster API", args: []string{"--capi=external"}, err: "--capi=external needs --kubeconfig"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("KUBERNETES_SERVICE_HOST", "")
+			if test.inCluster {
+				t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+			}
+			opts := parse(t, test.args...)
+			err := opts.complete()
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Fatalf("got error %v, want %q", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []string{test.serverURL, test.webhookListen, test.webhookURL}
+			if diff := cmp.Diff(want, []string{opts.serverURL, opts.webhookListen, opts.webhookURL}); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestServerURLOfThisMachine(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	opts := parse(t, "--listen=:1234")
+	if err := opts.complete(); err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(opts.serverURL, "https://"))
+	if err != nil || net.ParseIP(host).To4() == nil || port != "1234" {
+		t.Errorf("got %s (%v), want https://<IPv4 address>:1234", opts.serverURL, err)
+	}
+}
+
+func TestTakenPortNamesItsFlag(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	for _, flag := range []string{"--listen", "--webhook-listen", "--health-listen", "--metrics-listen"} {
+		args := []string{"--listen=127.0.0.1:0", "--webhook-listen=127.0.0.1:0", "--health-listen=0", "--metrics-listen=0", flag + "=" + taken.Addr().String()}
+		err := parse(t, args...).checkListeners()
+		want := "cannot listen on " + taken.Addr().String() + ": bind: address already in use; choose another address with " + flag
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestCommandLineErrorsAreOneLine(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nonsense"}, "hub: unknown command \"nonsense\" for \"hub\"\n"},
+		{[]string{"serve", "--nonsense"}, "hub: unknown flag: --nonsense\n"},
+		{[]string{"serve", "--log-level=loud"}, "hub: --log-level \"loud\" is none of debug, info, warn, error\n"},
+		{[]string{"serve", "--log-format=xml"}, "hub: --log-format \"xml\" is neither text nor json\n"},
+		{[]string{"serve", "--capi=no"}, "hub: --capi \"no\" is neither embedded nor external\n"},
+		{[]string{"node-command"}, "hub: node-command needs one argument: <namespace>/<cluster>\n"},
+		{[]string{"node-command", "a", "--etcd"}, "hub: \"a\" is not <namespace>/<cluster>\n"},
+		{[]string{"node-command", "a/b"}, "hub: a machine needs a role: --etcd, --controlplane, --worker, or several of them\n"},
+		{
+			[]string{"node-command", "a/b", "--etcd", "--data-dir=/nowhere"},
+			"hub: there is no hub's kubeconfig at /nowhere/admin.kubeconfig; name another --data-dir or a --kubeconfig\n",
+		},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := Main(test.args, &stdout, &stderr); code != 1 {
+			t.Errorf("%v: exit code %d, want 1", test.args, code)
+		}
+		if diff := cmp.Diff(test.want, stderr.String()); diff != "" {
+			t.Errorf("%v: -want +got:\n%s", test.args, diff)
+		}
+	}
+}
+
+func TestNodeCommandWords(t *testing.T) {
+	opts := &nodeOptions{
+		etcd: true, worker: true, nodeName: "it's", internalAddress: "10.0.0.1",
+		labels: []string{"a=b", "c=d e"}, taints: []string{"k=v:NoSchedule"},
+	}
+	want := `--etcd --worker --node-name 'it'\''s' --internal-address '10.0.0.1' --label 'a=b' --label 'c=d e' --taint 'k=v:NoSchedule'`
+	if got := strings.Join(opts.words(), " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestLessChatter(t *testing.T) {
+	var out bytes.Buffer
+	log := func(level slog.Level, record slog.Level, message string) string {
+		out.Reset()
+		logger := slog.New(&lessChatter{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})}).With("a", "b").WithGroup("c")
+		logger.Log(t.Context(), record, message)
+		return out.String()
+	}
+	for _, test := range []struct {
+		level, record slog.Level
+		message       string
+		want          bool
+	}{
+		{slog.LevelInfo, slog.LevelInfo, "Starting EventSource", false},
+		{slog.LevelDebug, slog.LevelInfo, "Starting EventSource", true},
+		{slog.LevelInfo, slog.LevelError, "Starting EventSource", true},
+		{slog.LevelInfo, slog.LevelInfo, "Machine has joined", true},
+		{slog.LevelWarn, slog.LevelInfo, "Machine has joined", false},
+	} {
+		if got := log(test.level, test.record, test.message) != ""; got != test.want {
+			t.Errorf("%v: logged %v", test, got)
+		}
+	}
+}
