@@ -196,10 +196,12 @@ func TestPlanStoreUnderLoad(t *testing.T) {
 				for _, event := range missed {
 					next(event)
 				}
-				for event := range w.events {
-					if next(event); seen == versions {
+				for seen < versions {
+					event, open := <-w.events
+					if !open {
 						break
 					}
+					next(event)
 				}
 				p.unwatch(w)
 			}
