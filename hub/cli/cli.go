@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Main runs the command line and returns the exit code: 0, or 1 after one line on stderr that says what is wrong.
@@ -20,6 +21,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
+	// The Kubernetes libraries put flags of their own into the global set, from which cobra would add them to every command.
+	pflag.CommandLine = pflag.NewFlagSet("hub", pflag.ContinueOnError)
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)
