@@ -15,7 +15,8 @@ import (
 )
 
 // Object makes the API server's object have what obj sets, takes fields over that another writer set before, and fills obj with the
-// result. What obj does not set stays as it is, unless the same owner has set it before: then it is removed. The status is left out.
+// result. What obj does not set stays as it is, unless the same owner has set it before: then it is removed. The status is left out. An
+// object with a UID is changed only if it is still that one, and is never made anew.
 func Object(ctx context.Context, c client.Client, owner client.FieldOwner, obj client.Object) error {
 	u, err := toUnstructured(c.Scheme(), obj)
 	if err != nil {
@@ -46,7 +47,7 @@ func toUnstructured(scheme *runtime.Scheme, obj client.Object) (*unstructured.Un
 	}
 	u.SetGroupVersionKind(gvk)
 	delete(u.Object, "status")
-	for _, field := range []string{"creationTimestamp", "managedFields", "resourceVersion", "uid", "generation"} {
+	for _, field := range []string{"creationTimestamp", "managedFields", "resourceVersion", "generation"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
 	return u, nil

@@ -35,7 +35,7 @@ func TestToUnstructured(t *testing.T) {
 	want := map[string]any{
 		"apiVersion": "rke.cattle.io/v1",
 		"kind":       "RKEControlPlane",
-		"metadata":   map[string]any{"namespace": "ns", "name": "one"},
+		"metadata":   map[string]any{"namespace": "ns", "name": "one", "uid": "uid"},
 		"spec": map[string]any{
 			"kubernetesVersion":   "v1.36.3+k3s1",
 			"machineGlobalConfig": map[string]any{"cni": "calico", "max": int64(3)},

@@ -24,8 +24,9 @@ import (
 // removal is a step of a deletion. It tells what it waits for, or nil when it is done and the next step may begin.
 type removal func(context.Context, *scope) (*problem, error)
 
-// reconcileDelete takes the steps in order: Cluster API first, since it removes Machines in the right order and needs everything else for
-// that; what it may have left; and the management Cluster last, since its namespace holds the tokens with which machines could come back.
+// reconcileDelete takes the steps in order: first nobody may come in any more, so the namespace with the registration tokens begins to go;
+// then Cluster API removes Machines in the right order, for which it needs everything else; then what it may have left; and the management
+// Cluster last, whose name finds the rest.
 // No step needs anything but what it removes, so that a Cluster that came up by half goes too. All reads are live: the cache may not have
 // seen yet what was made just before.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
@@ -33,6 +34,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 		return nil
 	}
 	for _, step := range []removal{
+		r.closeRegistration,
 		r.removeClusterAPI,
 		r.removeMachines,
 		r.removeProviderObjects,
@@ -146,6 +148,12 @@ func (r *Reconciler) removeCredentials(ctx context.Context, s *scope) (*problem,
 		return nil, fmt.Errorf("deleting the ServiceAccounts of the cluster: %w", err)
 	}
 	return nil, nil
+}
+
+// closeRegistration begins to remove the namespace and waits for nothing.
+func (r *Reconciler) closeRegistration(ctx context.Context, s *scope) (*problem, error) {
+	_, err := r.removeNamespace(ctx, s)
+	return nil, err
 }
 
 // removeNamespace deletes the management Cluster's namespace, with its registration tokens and machine requests.

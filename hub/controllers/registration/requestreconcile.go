@@ -20,6 +20,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/apply"
 )
 
 // refusal is an error that trying again does not cure; its text is for the owner of the machine.
@@ -105,7 +106,28 @@ func (r *requestReconciler) reconcileRequest(ctx context.Context, secret *corev1
 	if err := r.create(ctx, cluster, request, objects.bootstrap, objects.infra, objects.machine); err != nil {
 		return nil, err
 	}
-	return objects.machine, nil
+	return objects.machine, r.own(ctx, objects)
+}
+
+// own makes the Machine the owner of the other two, as Cluster API does. That comes seconds later, and the machine waits for what is made
+// of its RKEBootstrap then.
+func (r *requestReconciler) own(ctx context.Context, o machineObjects) error {
+	owned := func(object client.Object) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.machine, clusterv1.GroupVersion.WithKind("Machine"))},
+		}
+	}
+	for _, object := range []client.Object{
+		&rkev1.RKEBootstrap{ObjectMeta: owned(o.bootstrap)},
+		&rkev1.CustomMachine{ObjectMeta: owned(o.infra)},
+	} {
+		// A conflict means that the object is not the one any more that was just made.
+		if err := apply.Object(ctx, r.Client, fieldOwner, object); err != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("making Machine %s the owner: %w", o.machine.Name, err)
+		}
+	}
+	return nil
 }
 
 // clusterOf finds the Cluster API Cluster that machines of a management Cluster's namespace join.

@@ -1,0 +1,145 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// nothingLeft waits until a Cluster is gone and wants nothing to remain of it.
+func (e *hubEnv) nothingLeft(t *testing.T, cluster *provisioningv1.Cluster) {
+	t.Helper()
+	e.gone(t, cluster)
+	if found := e.everything(t, cluster.Namespace); len(found) > 0 {
+		t.Errorf("left in the namespace:\n  %s", strings.Join(found, "\n  "))
+	}
+	name := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
+	if name == "" {
+		return
+	}
+	for _, object := range []client.Object{&managementv3.Cluster{}, &corev1.Namespace{}} {
+		if err := e.Client.Get(t.Context(), client.ObjectKey{Name: name}, object); client.IgnoreNotFound(err) != nil || err == nil {
+			t.Errorf("%T %s is still there (%v)", object, name, err)
+		}
+	}
+}
+
+func (e *hubEnv) delete(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := e.Client.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDeletion: nothing remains of a cluster with machines, neither objects nor credentials.
+func TestDeletion(t *testing.T) {
+	env, namespace := theHub(t)
+	cluster := env.ready(t, namespace, "gone")
+	for id, headers := range map[string]map[string]string{
+		"server": allRoles, "worker": {rkev1.HeaderRoleWorker: "true"}, "etcd": {rkev1.HeaderRoleEtcd: "true"},
+	} {
+		name := env.register(t, cluster, id, headers).Labels[rkev1.MachineNameLabel]
+		condition(t, env, &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, "Ready", metav1.ConditionTrue, "")
+	}
+	env.delete(t, cluster)
+	env.nothingLeft(t, cluster)
+}
+
+// TestDeletionHalfway: a Cluster that never came up, or lost a part, goes all the same.
+func TestDeletionHalfway(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		make func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster
+	}{
+		{name: "at once", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
+			cluster := newCluster(namespace, "half")
+			env.create(t, cluster)
+			return cluster
+		}},
+		{name: "never accepted", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
+			cluster := newCluster(namespace, "half")
+			cluster.Spec.KubernetesVersion = "v1.0.0+k3s1"
+			env.create(t, cluster)
+			condition(t, env, cluster, "Ready", metav1.ConditionFalse, "UnknownVersion")
+			return cluster
+		}},
+		{name: "foreign infrastructure that does not exist", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
+			cluster := newCluster(namespace, "half")
+			cluster.Spec.RKEConfig.InfrastructureRef = &corev1.ObjectReference{APIVersion: "rke.cattle.io/v1", Kind: "RKECluster", Name: "nowhere"}
+			env.create(t, cluster)
+			condition(t, env, cluster, "Created", metav1.ConditionTrue, "")
+			condition(t, env, cluster, "Ready", metav1.ConditionUnknown, "WaitingForInfrastructure")
+			return cluster
+		}},
+		{name: "without its infrastructure", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
+			cluster := env.ready(t, namespace, "half")
+			env.register(t, cluster, "m", allRoles)
+			env.delete(t, &rkev1.RKECluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "half"}})
+			return cluster
+		}},
+		{name: "without its management Cluster", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
+			cluster := env.ready(t, namespace, "half")
+			env.delete(t, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]}})
+			return cluster
+		}},
+		{name: "its Cluster API Cluster is deleted too", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
+			cluster := env.ready(t, namespace, "half")
+			env.register(t, cluster, "m", allRoles)
+			env.delete(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "half"}})
+			return cluster
+		}},
+		{name: "its Machines lost their Cluster", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
+			cluster := env.ready(t, namespace, "half")
+			env.register(t, cluster, "m", map[string]string{rkev1.HeaderRoleWorker: "true"})
+			change(t, env, cluster, func(c *provisioningv1.Cluster) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.PausedAnnotation, "")
+			})
+			condition(t, env, cluster, clusterv1.PausedCondition, metav1.ConditionTrue, "")
+			capi := &clusterv1.Cluster{}
+			env.get(t, namespace, "half", capi)
+			change(t, env, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+			env.delete(t, capi)
+			until(t, "the Cluster to be taken away", func() error {
+				env.get(t, namespace, "half", capi)
+				before := capi.DeepCopy()
+				capi.Finalizers = nil
+				return env.Client.Patch(t.Context(), capi, client.MergeFrom(before))
+			})
+			change(t, env, cluster, func(c *provisioningv1.Cluster) { delete(c.Annotations, clusterv1.PausedAnnotation) })
+			return cluster
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			env, namespace := theHub(t)
+			cluster := tt.make(t, env, namespace)
+			env.delete(t, cluster)
+			env.nothingLeft(t, cluster)
+		})
+	}
+}
+
+// TestDeletionOfPaused: a deletion that waits for a user says so, and goes on when the user has acted.
+func TestDeletionOfPaused(t *testing.T) {
+	env, namespace := theHub(t)
+	cluster := env.ready(t, namespace, "held")
+	capi := &clusterv1.Cluster{}
+	env.get(t, namespace, "held", capi)
+	change(t, env, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+	env.delete(t, cluster)
+	if message := condition(t, env, cluster, "Removed", metav1.ConditionFalse, "ClusterPaused"); !strings.Contains(message, "spec.paused") {
+		t.Errorf("Removed says %q", message)
+	}
+	env.get(t, namespace, "held", capi)
+	change(t, env, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+	env.nothingLeft(t, cluster)
+}

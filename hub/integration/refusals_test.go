@@ -1,0 +1,141 @@
+package integration
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestRefusals applies what users might write and wants the API server to say which field is wrong.
+func TestRefusals(t *testing.T) {
+	env, namespace := theHub(t)
+	const pool = "{name: p, machineConfigRef: {kind: K, name: m}, workerRole: true}"
+	for _, tt := range []struct {
+		name string
+		// object is YAML without metadata.namespace.
+		object string
+		// want is part of the error; empty means that it is accepted.
+		want string
+	}{
+		{name: "the least", object: cluster("a1", "{}")},
+		{name: "nulls as the UI writes them", object: cluster("a2", `{chartValues: null, machineSelectorConfig: [{config: null, machineLabelSelector: null}],
+			machineGlobalConfig: {}, etcd: {s3: null}, etcdSnapshotCreate: null, etcdSnapshotRestore: null, rotateCertificates: null, registries: {configs: {}, mirrors: null},
+			additionalManifest: null, upgradeStrategy: {controlPlaneConcurrency: "1", controlPlaneDrainOptions: {enabled: false, postDrainHooks: null, preDrainHooks: null}},
+			machineSelectorFiles: [{fileSources: [{secret: {name: s, items: null}, configMap: {name: ""}}]}], dataDirectories: {}}`)},
+		{name: "pool", object: cluster("a3", "{machinePools: ["+pool+"]}")},
+		{name: "name too long", object: cluster(strings.Repeat("a", 64), "{}"), want: "metadata.name"},
+		{name: "name of a management cluster", object: cluster("c-m-abcdefgh", "{}"), want: "metadata.name: names like c-abcde"},
+		{name: "name local", object: cluster("local", "{}"), want: "metadata.name: the name local"},
+		{name: "no version", object: `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: b1}, spec: {rkeConfig: {}}}`, want: "spec.kubernetesVersion"},
+		{name: "pool without reference", object: cluster("b2", "{machinePools: [{name: p, workerRole: true}]}"), want: "spec.rkeConfig.machinePools[].machineConfigRef is required"},
+		{name: "pool with half a reference", object: cluster("b3", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: K}}]}"), want: "spec.rkeConfig.machinePools[].machineConfigRef is required"},
+		{name: "pool without a role", object: cluster("b4", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}}]}"), want: "at least one of etcdRole, controlPlaneRole and workerRole"},
+		{name: "pool without a name", object: cluster("b5", "{machinePools: [{workerRole: true, machineConfigRef: {kind: K, name: m}}]}"), want: "spec.rkeConfig.machinePools[0].name"},
+		{name: "two pools of a name", object: cluster("b6", "{machinePools: ["+pool+","+pool+"]}"), want: "spec.rkeConfig.machinePools[1]"},
+		{name: "half an autoscaler", object: cluster("b7", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}, workerRole: true, autoscalingMinSize: 1}]}"), want: "autoscalingMaxSize"},
+		{name: "autoscaler upside down", object: cluster("b8", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}, workerRole: true, autoscalingMinSize: 3, autoscalingMaxSize: 1}]}"), want: "must not be greater"},
+		{name: "etcd scaled to nothing", object: cluster("b9", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}, etcdRole: true, autoscalingMinSize: 0, autoscalingMaxSize: 1}]}"), want: "greater than 0"},
+		{name: "etcd on windows", object: cluster("b10", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}, etcdRole: true, machineOS: windows}]}"), want: "windows machines can only be workers"},
+		{name: "file source that is both", object: cluster("b11", "{machineSelectorFiles: [{fileSources: [{secret: {name: a}, configMap: {name: b}}]}]}"), want: "exactly one of secret and configMap"},
+		{name: "file source that is neither", object: cluster("b12", "{machineSelectorFiles: [{fileSources: [{}]}]}"), want: "exactly one of secret and configMap"},
+		{name: "relative data directory", object: cluster("b13", "{dataDirectories: {systemAgent: data}}"), want: "spec.rkeConfig.dataDirectories.systemAgent"},
+		{name: "unclean data directory", object: cluster("b14", "{dataDirectories: {systemAgent: /data/../etc}}"), want: "spec.rkeConfig.dataDirectories.systemAgent"},
+		{name: "nested data directories", object: cluster("b15", "{dataDirectories: {systemAgent: /data, k8sDistro: /data/k}}"), want: "must not lie within one another"},
+		{name: "hidden data directory", object: cluster("a4", "{dataDirectories: {systemAgent: /opt/.agent, k8sDistro: /opt/.agent2}}")},
+		{name: "unknown service", object: cluster("b16", "{rotateCertificates: {generation: 1, services: [nothing]}}"), want: "spec.rkeConfig.rotateCertificates.services"},
+		{name: "agent's folder as variable", object: withEnv("b17", "CATTLE_AGENT_VAR_DIR", "/x"), want: "spec.rkeConfig.dataDirectories.systemAgent"},
+		{name: "white space in NO_PROXY", object: withEnv("b18", "NO_PROXY", "a, b"), want: "NO_PROXY must not contain white space"},
+		{name: "certificates for no name", object: `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: b19}, spec: {kubernetesVersion: v1, rkeConfig: {}, localClusterAuthEndpoint: {caCerts: x}}}`, want: "localClusterAuthEndpoint.fqdn"},
+		{name: "two versions", object: `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: b20}, spec: {version: v1, kubernetesVersion: v2}}`, want: "the same thing"},
+		{name: "token without a cluster", object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b21}, spec: {}}`, want: "spec.clusterName"},
+		{name: "token that lives too short", object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b22}, spec: {clusterName: c, ttl: 5}}`, want: "at least 30 minutes"},
+		{name: "grace period too long", object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b23}, spec: {clusterName: c, ttl: 30, gracePeriod: 30}}`, want: "must be shorter"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			object := parse(t, tt.object)
+			object.SetNamespace(namespace)
+			err := env.Client.Create(t.Context(), object, client.DryRunAll)
+			check(t, err, tt.want)
+		})
+	}
+}
+
+// TestRefusedChanges changes what must stay as it is.
+func TestRefusedChanges(t *testing.T) {
+	env, namespace := theHub(t)
+	for _, tt := range []struct {
+		name, before, after, want string
+	}{
+		{name: "rkeConfig removed", before: cluster("a", "{}"), after: bare("a"), want: "spec.rkeConfig cannot be added"},
+		{name: "rkeConfig added", before: bare("b"), after: cluster("b", "{}"), want: "spec.rkeConfig cannot be added"},
+		{name: "data directory set", before: cluster("c", "{}"), after: cluster("c", "{dataDirectories: {k8sDistro: /data}}"), want: "dataDirectories.k8sDistro cannot be changed"},
+		{name: "data directory removed", before: cluster("d", "{dataDirectories: {k8sDistro: /data}}"), after: cluster("d", "{}"), want: "dataDirectories.k8sDistro cannot be changed"},
+		{name: "data directory moved", before: cluster("e", "{dataDirectories: {systemAgent: /data}}"), after: cluster("e", "{dataDirectories: {systemAgent: /date}}"), want: "dataDirectories.systemAgent cannot be changed"},
+		{name: "empty data directories", before: cluster("f", "{}"), after: cluster("f", "{dataDirectories: {}}")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before, after := parse(t, tt.before), parse(t, tt.after)
+			name := "change-" + before.GetName()
+			before.SetNamespace(namespace)
+			before.SetName(name)
+			// Nobody else shall touch it in between.
+			before.SetAnnotations(map[string]string{"cluster.x-k8s.io/paused": ""})
+			env.create(t, before)
+			until(t, "the change to be judged", func() error {
+				env.get(t, namespace, name, before)
+				after.SetNamespace(namespace)
+				after.SetName(name)
+				after.SetAnnotations(before.GetAnnotations())
+				after.SetResourceVersion(before.GetResourceVersion())
+				err := env.Client.Update(t.Context(), after, client.DryRunAll)
+				if err != nil && strings.Contains(err.Error(), "the object has been modified") {
+					return err
+				}
+				check(t, err, tt.want)
+				return nil
+			})
+		})
+	}
+}
+
+func check(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case want != "" && err == nil:
+		t.Errorf("accepted; want it refused with %q", want)
+	case want != "" && !strings.Contains(err.Error(), want):
+		t.Errorf("refused with %q, want %q in it", err, want)
+	}
+}
+
+func cluster(name, config string) string {
+	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name + `}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: ` + config + `}}`
+}
+
+func bare(name string) string {
+	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name + `}, spec: {kubernetesVersion: v1.36.3+k3s1}}`
+}
+
+func withEnv(name, variable, value string) string {
+	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name + `}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: {}, agentEnvVars: [{name: ` + variable + `, value: "` + value + `"}]}}`
+}
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(strings.ReplaceAll(text, "\t", " ")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(raw, &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
