@@ -14,7 +14,14 @@ GOARCH_HOST := $(word 2,$(GOOS_GOARCH))
 ARCHES := amd64 arm64
 MODULE := github.com/drover-dev/drover
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-BUILD := GOOS=linux $(GO) build -ldflags '-s -w $(foreach program,hub agent installer,-X $(MODULE)/$(program)/cli.Version=$(VERSION))'
+# The API server in the hub tells clients which Kubernetes it is, as upstream's build scripts have it.
+KUBERNETES = $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBERNETES_PARTS = $(subst ., ,$(KUBERNETES:v%=%))
+KUBERNETES_VERSION := k8s.io/component-base/version
+LDFLAGS = -s -w $(foreach program,hub agent installer,-X $(MODULE)/$(program)/cli.Version=$(VERSION)) \
+	-X $(KUBERNETES_VERSION).gitVersion=$(KUBERNETES) -X $(KUBERNETES_VERSION).gitTreeState=clean -X $(KUBERNETES_VERSION).gitCommit= \
+	-X $(KUBERNETES_VERSION).gitMajor=$(word 1,$(KUBERNETES_PARTS)) -X $(KUBERNETES_VERSION).gitMinor=$(word 2,$(KUBERNETES_PARTS))
+BUILD = GOOS=linux $(GO) build -ldflags '$(LDFLAGS)'
 LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 # Packages whose tests start an API server or link all of Kubernetes; they run one after the other.
