@@ -29,7 +29,7 @@ func enter(leader int, argv ...string) []string {
 var execCount atomic.Int64
 
 // Exec runs a command on the host as a transient service, as root, and waits for it. A command that ran and failed is
-// not an error: look at ExitCode. If ctx ends first, the service is stopped with all its processes.
+// not an error: look at ExitCode. If ctx ends first, the service is killed with all its processes.
 func (h *Host) Exec(ctx context.Context, argv ...string) (Result, error) {
 	return h.ExecIO(ctx, nil, nil, argv...)
 }
@@ -62,8 +62,8 @@ func (h *Host) ExecIO(ctx context.Context, input io.Reader, output io.Writer, ar
 	cmd.Cancel = func() error {
 		stop, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_, _ = run(stop, enter(leader, "systemctl", "stop", unit)...)
-		return cmd.Process.Kill()
+		_, _ = run(stop, enter(leader, "systemctl", "kill", "--signal=SIGKILL", unit)...)
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nsenter and its child
 	}
 	err := cmd.Run()
 	res := Result{Stdout: out.String(), Stderr: errs.String(), ExitCode: cmd.ProcessState.ExitCode()}

@@ -113,6 +113,12 @@ func (l *Lab) Stop(name string, grace time.Duration) error {
 // LogFile is where the output of a background process, or the console of a host, goes.
 func (l *Lab) LogFile(name string) string { return filepath.Join(l.LogDir(), name+".log") }
 
+// HasLogs tells whether anything has run in the lab that may have left a log.
+func (l *Lab) HasLogs() bool {
+	logs, err := filepath.Glob(filepath.Join(l.LogDir(), "*.log"))
+	return err == nil && len(logs) > 0
+}
+
 // LastLog returns the last line of a log, for messages.
 func (l *Lab) LastLog(name string) string {
 	f, err := os.Open(l.LogFile(name))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -86,6 +87,7 @@ func (l *Lab) Kubectl(ctx context.Context, kubeconfig string, args ...string) (*
 		argv = []string{release + "/k3s", "kubectl"}
 	}
 	cmd := l.Command(ctx, append(argv, args...)...)
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig, "TERM="+os.Getenv("TERM"), "HOME="+l.Dir)
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig, "TERM="+os.Getenv("TERM"), "HOME="+l.Dir,
+		"K3S_DATA_DIR="+filepath.Join(l.Dir, "kubectl")) // where the distribution unpacks itself
 	return cmd, nil
 }

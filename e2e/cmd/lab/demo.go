@@ -37,7 +37,7 @@ func newDemoCommand(f *flags) *cobra.Command {
 			d := &demo{Lab: l, steps: newSteps(os.Stdout)}
 			l.OnProgress(d.steps.progress)
 			err = d.run(cmd.Context(), fresh)
-			if err != nil && cmd.Context().Err() == nil && d.failed {
+			if err != nil && cmd.Context().Err() == nil && d.failed && l.HasLogs() {
 				err = fmt.Errorf("%w%s", err, d.collect())
 			}
 			return err
