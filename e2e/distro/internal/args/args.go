@@ -33,13 +33,3 @@ func Merge(defaults map[string]string, user []string) []string {
 	}
 	return out
 }
-
-// Value is the last value of a key that the user gave, or the default.
-func Value(user []string, key, def string) string {
-	for _, text := range user {
-		if k, v, found := strings.Cut(strings.TrimLeft(text, "-"), "="); found && k == key {
-			def = v
-		}
-	}
-	return def
-}

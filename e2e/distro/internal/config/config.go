@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -33,26 +32,24 @@ const (
 type Config struct {
 	Role Role
 
-	DataDir, NodeName, Server, Token, AgentToken                string
-	NodeIP, NodeExternalIP, NodeLabel, NodeTaint                []string
-	KubeletArg, KubeProxyArg                                    []string
-	PauseImage, PrivateRegistry, ResolvConf, Snapshotter        string
-	LBServerPort                                                int
-	Debug, WithNodeID                                           bool
-	AdvertiseAddress, ClusterDomain, NodePortRange              string
-	AdvertisePort, HTTPSPort                                    int
-	TLSSAN, ClusterCIDR, ServiceCIDR, ClusterDNS, Disable       []string
-	ClusterInit, ClusterReset, SecretsEncryption                bool
-	ClusterResetRestorePath, SecretsEncryptionProvider          string
-	DisableAgent, DisableAPIServer, DisableControllerManager    bool
-	DisableEtcd, DisableScheduler, DisableCloudController       bool
-	DisableKubeProxy                                            bool
-	APIServerArg, ControllerManagerArg, SchedulerArg, EtcdArg   []string
-	SystemDefaultRegistry                                       string
-	EtcdDisableSnapshots, EtcdSnapshotCompress, EtcdExposeStats bool
-	EtcdSnapshotDir, EtcdSnapshotName, EtcdSnapshotCron         string
-	EtcdSnapshotRetention                                       int
-	WriteKubeconfig, WriteKubeconfigMode                        string
+	DataDir, NodeName, Server, Token, AgentToken              string
+	NodeIP, NodeExternalIP, NodeLabel, NodeTaint              []string
+	KubeletArg, KubeProxyArg                                  []string
+	PauseImage, PrivateRegistry, ResolvConf, Snapshotter      string
+	LBServerPort                                              int
+	Debug                                                     bool
+	AdvertiseAddress, ClusterDomain, NodePortRange            string
+	AdvertisePort, HTTPSPort                                  int
+	TLSSAN, ClusterCIDR, ServiceCIDR, ClusterDNS              []string
+	ClusterInit, SecretsEncryption                            bool
+	SecretsEncryptionProvider                                 string
+	DisableAgent, DisableAPIServer, DisableControllerManager  bool
+	DisableEtcd, DisableScheduler, DisableCloudController     bool
+	DisableKubeProxy                                          bool
+	APIServerArg, ControllerManagerArg, SchedulerArg, EtcdArg []string
+	SystemDefaultRegistry                                     string
+	EtcdExposeStats                                           bool
+	WriteKubeconfig, WriteKubeconfigMode                      string
 
 	given values
 }
@@ -100,26 +97,26 @@ func build(role Role, v values) (Config, error) {
 		KubeletArg: many("kubelet-arg"), KubeProxyArg: many("kube-proxy-arg"),
 		PauseImage: one("pause-image", "rancher/mirrored-pause:3.6"), PrivateRegistry: one("private-registry", RegistriesFile),
 		ResolvConf: one("resolv-conf", ""), Snapshotter: one("snapshotter", ""), LBServerPort: num("lb-server-port", 6444),
-		Debug: yes("debug"), WithNodeID: yes("with-node-id"),
+		Debug:            yes("debug"),
 		AdvertiseAddress: one("advertise-address", ""), ClusterDomain: one("cluster-domain", "cluster.local"),
 		NodePortRange: one("service-node-port-range", "30000-32767"),
 		HTTPSPort:     num("https-listen-port", 6443), AdvertisePort: num("advertise-port", num("https-listen-port", 6443)),
 		TLSSAN: many("tls-san"), ClusterCIDR: many("cluster-cidr", "10.42.0.0/16"), ServiceCIDR: many("service-cidr", "10.43.0.0/16"),
-		ClusterDNS: many("cluster-dns"), Disable: many("disable"),
-		ClusterInit: yes("cluster-init"), ClusterReset: yes("cluster-reset"), SecretsEncryption: yes("secrets-encryption"),
-		ClusterResetRestorePath: one("cluster-reset-restore-path", ""), SecretsEncryptionProvider: one("secrets-encryption-provider", "aescbc"),
-		DisableAgent: yes("disable-agent"), DisableAPIServer: yes("disable-apiserver"),
+		ClusterDNS:  many("cluster-dns"),
+		ClusterInit: yes("cluster-init"), SecretsEncryption: yes("secrets-encryption"),
+		SecretsEncryptionProvider: one("secrets-encryption-provider", "aescbc"),
+		DisableAgent:              yes("disable-agent"), DisableAPIServer: yes("disable-apiserver"),
 		DisableControllerManager: yes("disable-controller-manager"), DisableEtcd: yes("disable-etcd"),
 		DisableScheduler: yes("disable-scheduler"), DisableCloudController: yes("disable-cloud-controller"),
 		DisableKubeProxy: yes("disable-kube-proxy"),
 		APIServerArg:     many("kube-apiserver-arg"), ControllerManagerArg: many("kube-controller-manager-arg"),
 		SchedulerArg: many("kube-scheduler-arg"), EtcdArg: many("etcd-arg"),
 		SystemDefaultRegistry: one("system-default-registry", ""),
-		EtcdDisableSnapshots:  yes("etcd-disable-snapshots"), EtcdSnapshotCompress: yes("etcd-snapshot-compress"),
-		EtcdExposeStats: yes("etcd-expose-metrics"), EtcdSnapshotDir: one("etcd-snapshot-dir", ""),
-		EtcdSnapshotName: one("etcd-snapshot-name", "etcd-snapshot"), EtcdSnapshotCron: one("etcd-snapshot-schedule-cron", "0 */12 * * *"),
-		EtcdSnapshotRetention: num("etcd-snapshot-retention", 5),
+		EtcdExposeStats:       yes("etcd-expose-metrics"),
 		WriteKubeconfig:       one("write-kubeconfig", KubeconfigFile), WriteKubeconfigMode: one("write-kubeconfig-mode", "0600"),
+	}
+	if yes("cluster-reset") {
+		return c, fmt.Errorf("cluster-reset: this fixture cannot restore etcd yet")
 	}
 	return c.finish(one("token-file", ""), one("agent-token-file", ""), one("datastore-endpoint", ""))
 }
@@ -138,9 +135,6 @@ func (c Config) finish(tokenFile, agentTokenFile, datastore string) (Config, err
 			return c, fmt.Errorf("reading a token: %w", err)
 		}
 		*f.into = strings.TrimSpace(string(raw))
-	}
-	if c.EtcdSnapshotDir == "" {
-		c.EtcdSnapshotDir = filepath.Join(c.DataDir, "server/db/snapshots")
 	}
 	if c.NodeName == "" {
 		name, err := os.Hostname()

@@ -30,7 +30,7 @@ func (s *server) join(ctx context.Context) error {
 	if err := s.readTokens(); err != nil {
 		return err
 	}
-	if s.Server == "" || s.ClusterReset {
+	if s.Server == "" {
 		return nil
 	}
 	known, _ := os.ReadFile(s.data.TLS("server-ca.crt"))

@@ -1,0 +1,175 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// write lays out a configuration folder and returns its main file.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	main := filepath.Join(t.TempDir(), "config.yaml")
+	for name, text := range files {
+		file := filepath.Join(filepath.Dir(main), name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return main
+}
+
+func env(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+func TestLoad(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		files map[string]string
+		args  []string
+		env   []string
+		role  Role
+		want  func(Config) any
+		equal any
+	}{
+		{
+			name: "without files everything has its default", want: func(c Config) any { return []any{c.DataDir, c.HTTPSPort, c.ClusterCIDR} },
+			equal: []any{"/var/lib/rancher/k3s", 6443, []string{"10.42.0.0/16"}},
+		},
+		{
+			name: "a later file wins over an earlier one",
+			files: map[string]string{"config.yaml": "token: a\nnode-label: [x=1]", "config.yaml.d/50-rancher.yaml": `{"token": "b"}`,
+				"config.yaml.d/10.yaml": "token: c\nnode-label: [y=1, z=2]"},
+			want: func(c Config) any { return []any{c.Token, c.NodeLabel} }, equal: []any{"b", []string{"y=1", "z=2"}},
+		},
+		{
+			name:  "a key with a plus adds",
+			files: map[string]string{"config.yaml": "kubelet-arg: a=1", "config.yaml.d/1.yaml": "kubelet-arg+: [b=2]"},
+			want:  func(c Config) any { return c.KubeletArg }, equal: []string{"a=1", "b=2"},
+		},
+		{
+			name:  "the command line replaces what files say, files replace the environment",
+			files: map[string]string{"config.yaml": "token: file\nnode-label: [x=1]"},
+			args:  []string{"--node-label=a=1", "--node-label", "b=2", "--cluster-init"}, env: []string{"K3S_TOKEN", "env", "K3S_NODE_NAME", "n1"},
+			want:  func(c Config) any { return []any{c.Token, c.NodeLabel, c.ClusterInit, c.NodeName} },
+			equal: []any{"file", []string{"a=1", "b=2"}, true, "n1"},
+		},
+		{
+			name: "numbers and booleans may be texts, addresses may be separated by commas",
+			files: map[string]string{"config.yaml": `{"disable-scheduler": "true", "https-listen-port": "7443", "etcd-snapshot-retention": 3,
+				"node-ip": "10.0.0.1,fd00::1", "tls-san": ["a, b", "c"]}`},
+			want: func(c Config) any {
+				return []any{c.DisableScheduler, c.HTTPSPort, c.AdvertisePort, c.NodeIP, c.TLSSAN}
+			},
+			equal: []any{true, 7443, 7443, []string{"10.0.0.1", "fd00::1"}, []string{"a", "b", "c"}},
+		},
+		{
+			name: "an agent", role: Agent, files: map[string]string{"config.yaml": "server: https://10.0.0.1:6443/\ntoken: t"},
+			want: func(c Config) any { return c.Server }, equal: "https://10.0.0.1:6443",
+		},
+		{
+			name: "the variables of a server mean nothing to an agent", role: Agent, args: []string{"--server=https://a:1", "--token", "t"},
+			env: []string{"K3S_CLUSTER_INIT", "true"}, want: func(c Config) any { return c.ClusterInit }, equal: false,
+		},
+		{
+			name: "keys without effect are named", files: map[string]string{"config.yaml": "flannel-backend: vxlan\nselinux: true\ntoken: a"},
+			want: func(c Config) any { return c.Ignored() }, equal: []string{"flannel-backend", "selinux"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			role := tc.role
+			if role == "" {
+				role = Server
+			}
+			c, err := Load(role, write(t, tc.files), tc.args, env(tc.env...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.equal, tc.want(c)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestLoadFaults(t *testing.T) {
+	for _, tc := range []struct {
+		name, file string
+		role       Role
+		args       []string
+		want       string
+	}{
+		{name: "unknown key", file: "bogus: 1", want: "config.yaml: bogus: no such configuration key"},
+		{name: "all of them", file: "bogus: 1\nalso: 2\nbogus+: 3", want: "also: no such configuration key\nbogus+: no such configuration key\nbogus: no such"},
+		{name: "unknown flag", args: []string{"--bogus=1"}, want: "--bogus: no such configuration key"},
+		{name: "server key on an agent", role: Agent, file: "cluster-init: true", want: "cluster-init: no such configuration key for an agent"},
+		{name: "wrong type", file: "cluster-init: maybe", want: `cluster-init: strconv.ParseBool: parsing "maybe"`},
+		{name: "map", file: "node-label: {a: b}", want: "node-label: takes no value of type map[string]interface {}"},
+		{name: "nested list", file: "node-label: [[a]]", want: "node-label: a list may not hold lists"},
+		{name: "list for a text", file: "token: [a, b]", want: "token: takes one value, not 2"},
+		{name: "flag without value", args: []string{"--token"}, want: "--token: needs a value"},
+		{name: "stray argument", args: []string{"token"}, want: `unexpected argument "token"`},
+		{name: "agent without server", role: Agent, file: "token: a", want: "server: an agent needs the URL of a server"},
+		{name: "joining without token", file: "server: https://a:6443", want: "token: a node that joins needs one"},
+		{name: "plain http", file: "server: http://a:6443\ntoken: a", want: "is no https URL"},
+		{name: "first server without etcd", file: "disable-etcd: true", want: "disable-etcd: the first server of a cluster needs etcd"},
+		{name: "restoring", args: []string{"--cluster-reset"}, want: "cluster-reset: this fixture cannot restore etcd yet"},
+		{name: "external datastore", file: "datastore-endpoint: mysql://x", want: "datastore-endpoint: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			role := tc.role
+			if role == "" {
+				role = Server
+			}
+			_, err := Load(role, write(t, map[string]string{"config.yaml": tc.file}), tc.args, env())
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want something with %q", err, tc.want)
+			}
+			if strings.HasPrefix(tc.name, "unknown") && !errors.Is(err, ErrUnknownKey) {
+				t.Errorf("%v is not ErrUnknownKey", err)
+			}
+		})
+	}
+}
+
+func TestTokenFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(Server, write(t, nil), []string{"--token-file", file}, env())
+	if err != nil || c.Token != "secret" {
+		t.Errorf("got %q, %v", c.Token, err)
+	}
+}
+
+func FuzzMerge(f *testing.F) {
+	f.Add([]byte("token: a\nnode-label+: [x=1]"))
+	f.Add([]byte(`{"cluster-init": true, "kube-apiserver-arg": ["a=b"]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		v := values{}
+		if v.merge(raw, Server) != nil {
+			return
+		}
+		for name := range v {
+			if _, ok := keys[name]; !ok {
+				t.Errorf("key %q got through", name)
+			}
+		}
+	})
+}
