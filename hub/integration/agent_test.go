@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,10 +13,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -162,8 +165,16 @@ func TestAgentAppliesPlansOfTheGateway(t *testing.T) {
 	if got.AppliedChecksum != checksum || string(got.AppliedOutput["install"]) != "a: b\n" || !got.ProbeStatuses["hub"].Healthy || got.Revision != 1 {
 		t.Errorf("got %+v", got)
 	}
-	after := a.secret()
-	if diff := cmp.Diff(before.Labels, after.Labels) + cmp.Diff(before.Annotations, after.Annotations); diff != "" || before.Type != after.Type {
+	// The hub notes in the Secret that the plan is applied and its probes have passed; all else has to be the agent's.
+	var after *corev1.Secret
+	eventually(t, "the hub to take note", func() error {
+		if after = a.secret(); after.Annotations[rkev1.PlanProbesPassedAnnotation] == "" || len(after.Data["appliedPlan"]) == 0 {
+			return errors.New("it has not yet")
+		}
+		return nil
+	})
+	delete(after.Annotations, rkev1.PlanProbesPassedAnnotation)
+	if diff := cmp.Diff(before.Labels, after.Labels) + cmp.Diff(before.Annotations, after.Annotations, cmpopts.EquateEmpty()); diff != "" || before.Type != after.Type {
 		t.Error("the agent changed more than its keys: ", diff)
 	}
 	time.Sleep(7 * time.Second) // more than a period of probes
