@@ -12,8 +12,9 @@ import (
 // connectionFile is where an agent keeps what the hub answered to its registration.
 const connectionFile = "/var/lib/rancher/agent/rancher2_connection_info.json"
 
-// AgentAccess reads the plan Secret of a host with the agent's own credential and returns the HTTP status of the answer.
-func (l *Lab) AgentAccess(ctx context.Context, host *hosts.Host) (int, error) {
+// AgentAccess asks for a path of the hub's API with the agent's own credential and returns the HTTP status of the answer.
+// An empty path is that of the host's plan Secret.
+func (l *Lab) AgentAccess(ctx context.Context, host *hosts.Host, path string) (int, error) {
 	raw, err := os.ReadFile(host.Path(connectionFile))
 	if err != nil {
 		return 0, fmt.Errorf("reading the agent's connection file: %w", err)
@@ -30,5 +31,8 @@ func (l *Lab) AgentAccess(ctx context.Context, host *hosts.Host) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return rawStatus(ctx, config, "/api/v1/namespaces/"+connection.Namespace+"/secrets/"+connection.SecretName)
+	if path == "" {
+		path = "/api/v1/namespaces/" + connection.Namespace + "/secrets/" + connection.SecretName
+	}
+	return rawStatus(ctx, config, path)
 }

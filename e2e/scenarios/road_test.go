@@ -15,6 +15,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/lab"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 )
@@ -64,6 +65,20 @@ func TestRoad(t *testing.T) {
 		must(t, err)
 		t.Logf("it says %q", answer)
 	})
+	step(t, "the machine's credential opens its plan Secret and nothing else", func(t *testing.T) {
+		if status := agentAccess(t, host, ""); status != 200 {
+			t.Errorf("its plan Secret: %d", status)
+		}
+		for _, path := range []string{
+			"/api/v1/secrets", "/api/v1/namespaces", "/apis/provisioning.cattle.io/v1/clusters",
+			"/api/v1/namespaces/" + key.Namespace + "/secrets/" + key.Name + "-kubeconfig",
+			"/api/v1/namespaces/" + key.Namespace + "/secrets/" + key.Name + "-ca",
+		} {
+			if status := agentAccess(t, host, path); status != 403 && status != 404 {
+				t.Errorf("%s: %d", path, status)
+			}
+		}
+	})
 	step(t, "kubectl opens the cluster with the kubeconfig Secret", func(t *testing.T) {
 		kubeconfig, err := shared.WriteClusterKubeconfig(ctx, shared.hub, key)
 		must(t, err)
@@ -86,6 +101,13 @@ func TestRoad(t *testing.T) {
 		must(t, shared.WaitClusterReady(ctx, shared.hub, key, 5*time.Minute))
 		assertReady(t, key)
 	})
+	step(t, "a machine that loses power comes back", func(t *testing.T) {
+		must(t, host.Kill())
+		must(t, host.Boot(ctx))
+		_, err := shared.RunHello(ctx, shared.hub, key, 5*time.Minute)
+		must(t, err)
+		must(t, shared.WaitClusterReady(ctx, shared.hub, key, 5*time.Minute))
+	})
 	step(t, "a deleted Cluster takes every object and credential with it", func(t *testing.T) {
 		cluster := &provisioningv1.Cluster{}
 		must(t, shared.hub.Get(ctx, key, cluster))
@@ -101,12 +123,17 @@ func TestRoad(t *testing.T) {
 		}
 	})
 	step(t, "the machine's credential is worth nothing any more", func(t *testing.T) {
-		status, err := shared.AgentAccess(ctx, host)
-		must(t, err)
-		if status != 401 {
+		if status := agentAccess(t, host, ""); status != 401 {
 			t.Errorf("the hub answers the deleted machine with %d", status)
 		}
 	})
+}
+
+func agentAccess(t *testing.T, host *hosts.Host, path string) int {
+	t.Helper()
+	status, err := shared.AgentAccess(t.Context(), host, path)
+	must(t, err)
+	return status
 }
 
 // step runs a part of a scenario; the rest of the scenario is pointless once one has failed.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -10,7 +11,7 @@ import (
 )
 
 func newHostCommand(f *flags) *cobra.Command {
-	cmd := &cobra.Command{Use: "host", Short: "Add hosts to the lab, and turn them off"}
+	cmd := &cobra.Command{Use: "host", Short: "Add hosts to the lab, turn them off and on"}
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "add <name>",
@@ -43,18 +44,20 @@ func newHostCommand(f *flags) *cobra.Command {
 				})
 			},
 		},
-		onHost(f, "remove", "Turn a host off and forget it", (*hosts.Host).Remove),
-		onHost(f, "kill", "Turn a host off as a power cut does", (*hosts.Host).Kill),
+		onHost(f, "remove", "Turn a host off and forget it", func(_ context.Context, h *hosts.Host) error { return h.Remove() }),
+		onHost(f, "kill", "Turn a host off as a power cut does", func(_ context.Context, h *hosts.Host) error { return h.Kill() }),
+		onHost(f, "stop", "Shut a host down", func(ctx context.Context, h *hosts.Host) error { return h.Poweroff(ctx) }),
+		onHost(f, "start", "Turn a host on", func(ctx context.Context, h *hosts.Host) error { return h.Boot(ctx) }),
 	)
 	return cmd
 }
 
-func onHost(f *flags, name, short string, run func(*hosts.Host) error) *cobra.Command {
+func onHost(f *flags, name, short string, run func(context.Context, *hosts.Host) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " <name>",
 		Short: short,
 		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := f.open()
 			if err != nil {
 				return err
@@ -68,7 +71,7 @@ func onHost(f *flags, name, short string, run func(*hosts.Host) error) *cobra.Co
 			if err != nil {
 				return err
 			}
-			if err := run(h); err != nil {
+			if err := run(cmd.Context(), h); err != nil {
 				return err
 			}
 			fmt.Println("done")
