@@ -21,6 +21,7 @@ import (
 
 // TestClusterGraph: a Cluster becomes what the other controllers and a user need.
 func TestClusterGraph(t *testing.T) {
+	t.Parallel()
 	env, namespace := theHub(t)
 	cluster := newCluster(namespace, "graph")
 	cluster.Spec.RKEConfig.MachineGlobalConfig = rkev1.GenericMap{Data: map[string]any{"disable": []any{"traefik"}}}
@@ -43,8 +44,9 @@ func TestClusterGraph(t *testing.T) {
 
 	owner := &managementv3.Cluster{}
 	env.get(t, "", management, owner)
-	if owner.Spec.DisplayName != "graph" {
-		t.Errorf("the management Cluster is called %q", owner.Spec.DisplayName)
+	condition(t, env, owner, "Ready", metav1.ConditionUnknown, "WaitingForMachines")
+	if owner.Spec.DisplayName != "graph" || owner.Status.Provider != "k3s" {
+		t.Errorf("the management Cluster is called %q and is made of %q", owner.Spec.DisplayName, owner.Status.Provider)
 	}
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management, Name: managementv3.DefaultTokenName}}
 	condition(t, env, crt, "Ready", metav1.ConditionTrue, "")
@@ -117,6 +119,7 @@ func TestClusterGraph(t *testing.T) {
 // TestClusterBadInput: what the API server cannot know is told by a condition that names the field, and is cured without touching the
 // Cluster where the Cluster is not at fault.
 func TestClusterBadInput(t *testing.T) {
+	t.Parallel()
 	env, namespace := theHub(t)
 
 	unknown := newCluster(namespace, "unknown")
@@ -180,6 +183,7 @@ func TestClusterBadInput(t *testing.T) {
 
 // TestClusterPaused: a paused Cluster is left alone and says so.
 func TestClusterPaused(t *testing.T) {
+	t.Parallel()
 	env, namespace := theHub(t)
 	cluster := newCluster(namespace, "paused")
 	cluster.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
@@ -196,7 +200,7 @@ func TestClusterPaused(t *testing.T) {
 // gone waits until an object is.
 func (e *hubEnv) gone(t *testing.T, object client.Object) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		err := e.Client.Get(ctx, client.ObjectKeyFromObject(object), object)

@@ -43,6 +43,7 @@ func (e *hubEnv) delete(t *testing.T, object client.Object) {
 
 // TestDeletion: nothing remains of a cluster with machines, neither objects nor credentials.
 func TestDeletion(t *testing.T) {
+	t.Parallel()
 	env, namespace := theHub(t)
 	cluster := env.ready(t, namespace, "gone")
 	for id, headers := range map[string]map[string]string{
@@ -57,6 +58,7 @@ func TestDeletion(t *testing.T) {
 
 // TestDeletionHalfway: a Cluster that never came up, or lost a part, goes all the same.
 func TestDeletionHalfway(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		make func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster
@@ -120,6 +122,7 @@ func TestDeletionHalfway(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			env, namespace := theHub(t)
 			cluster := tt.make(t, env, namespace)
 			env.delete(t, cluster)
@@ -130,6 +133,7 @@ func TestDeletionHalfway(t *testing.T) {
 
 // TestDeletionOfPaused: a deletion that waits for a user says so, and goes on when the user has acted.
 func TestDeletionOfPaused(t *testing.T) {
+	t.Parallel()
 	env, namespace := theHub(t)
 	cluster := env.ready(t, namespace, "held")
 	capi := &clusterv1.Cluster{}

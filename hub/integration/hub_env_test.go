@@ -33,7 +33,7 @@ func theHub(t *testing.T) (*hubEnv, string) {
 // until waits until check returns nil, and ends the test with its last error otherwise.
 func until(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := check()
 		if err == nil {

@@ -65,6 +65,7 @@ var allRoles = map[string]string{
 
 // TestRegistration: a machine request becomes a Machine with all that Cluster API and the machine need.
 func TestRegistration(t *testing.T) {
+	t.Parallel()
 	env, namespace := theHub(t)
 	cluster := env.ready(t, namespace, "reg")
 	answer := env.register(t, cluster, "machine-one", allRoles)

@@ -91,6 +91,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	s := &scope{cluster: cluster}
 	defer func() {
 		setStatus(s)
+		if err := r.reportManagement(ctx, s); err != nil {
+			reterr = kerrors.NewAggregate([]error{reterr, err})
+		}
 		err := helper.Patch(ctx, cluster, patch.WithOwnedConditions{Conditions: ownedConditions})
 		// A Cluster whose last finalizer was just removed may be gone.
 		if !cluster.DeletionTimestamp.IsZero() {

@@ -1,17 +1,22 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/release"
 )
 
 // ownedConditions are those that no other controller writes.
@@ -118,6 +123,29 @@ func provisionedCondition(s *scope, ready metav1.Condition) metav1.Condition {
 		condition.Reason, condition.Message = "WaitingForInitialization", "Waiting for the API of the cluster to be reached for the first time"
 	}
 	return condition
+}
+
+// managementConditions are the conditions of the Cluster that the management Cluster shows too.
+var managementConditions = []string{managementv3.ProvisionedCondition, managementv3.ReadyCondition}
+
+// reportManagement copies what users of the management Cluster look at. Conditions of other writers stay.
+func (r *Reconciler) reportManagement(ctx context.Context, s *scope) error {
+	if s.management == nil || !s.cluster.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	changed := s.management.DeepCopy()
+	runtime := release.Runtime(s.cluster.Spec.KubernetesVersion)
+	changed.Status.Driver, changed.Status.Provider = runtime, runtime
+	for _, conditionType := range managementConditions {
+		conditions.SetMirrorCondition(s.cluster, changed, conditionType)
+	}
+	if equality.Semantic.DeepEqual(s.management.Status, changed.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.management, client.MergeFromWithOptimisticLock{}), fieldOwner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of the management Cluster: %w", err)
+	}
+	return nil
 }
 
 // mirror copies a condition of the control plane under a name of the Cluster's.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -61,13 +62,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 type tokenReconciler struct{ *Reconciler }
 
+// notStatus drops changes of a status, which says nothing about tokens.
+var notStatus = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+
 func (r *tokenReconciler) setup(mgr ctrl.Manager, opts controller.Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("registrationtoken").
 		For(&managementv3.ClusterRegistrationToken{}).
 		Owns(&corev1.Secret{}, builder.OnlyMetadata).
-		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToTokens)).
-		Watches(&provisioningv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTokens)).
+		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToTokens), builder.WithPredicates(notStatus)).
+		Watches(&provisioningv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTokens), builder.WithPredicates(notStatus)).
 		WithOptions(opts).
 		Complete(r)
 }

@@ -105,7 +105,7 @@ type ClusterStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Ready is true while every machine has what is asked for.
 	// +optional
-	Ready bool `json:"ready,omitempty"`
+	Ready bool `json:"ready"`
 	// ClusterName is the name of the management Cluster.
 	// +optional
 	ClusterName string `json:"clusterName,omitempty"`
