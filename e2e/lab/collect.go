@@ -1,12 +1,14 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 )
 
@@ -40,7 +42,11 @@ func (l *Lab) Collect(dir string) error {
 		})
 	}
 	for _, h := range l.Hosts() {
-		save(h.Name+"-journal.log", func(w io.Writer) error { return h.Logs(ctx, w) })
+		// sudo writes the registration command into the journal as it was typed, with the token.
+		save(h.Name+"-journal.log", func(w io.Writer) error {
+			clean := &redactor{to: w}
+			return errors.Join(h.Logs(ctx, clean), clean.Close())
+		})
 		save(h.Name+"-agent.log", func(w io.Writer) error { return h.Logs(ctx, w, "rancher-system-agent") })
 		save(h.Name+"-"+Runtime+".log", func(w io.Writer) error { return h.Logs(ctx, w, Runtime) })
 	}
@@ -58,6 +64,31 @@ func (l *Lab) Collect(dir string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// tokenRE matches a registration token where the command shows it.
+var tokenRE = regexp.MustCompile(`(--token[ =])[^ ;"']+`)
+
+// redactor writes whole lines on without registration tokens.
+type redactor struct {
+	to   io.Writer
+	rest []byte
+}
+
+func (r *redactor) Write(p []byte) (int, error) {
+	r.rest = append(r.rest, p...)
+	end := bytes.LastIndexByte(r.rest, '\n') + 1
+	if _, err := r.to.Write(tokenRE.ReplaceAll(r.rest[:end], []byte("${1}***"))); err != nil {
+		return 0, err
+	}
+	r.rest = append(r.rest[:0], r.rest[end:]...)
+	return len(p), nil
+}
+
+// Close writes what came after the last line.
+func (r *redactor) Close() error {
+	_, err := r.to.Write(tokenRE.ReplaceAll(r.rest, []byte("${1}***")))
+	return err
 }
 
 func writeLog(dir, name string, fill func(io.Writer) error) error {

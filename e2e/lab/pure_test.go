@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,5 +80,21 @@ func TestHelloPodUsesTheImageOfTheDistribution(t *testing.T) {
 func TestSchemeTakesAllKinds(t *testing.T) {
 	if _, err := Scheme(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestRedactorTakesOutTokens(t *testing.T) {
+	var out strings.Builder
+	r := &redactor{to: &out}
+	for _, chunk := range []string{"a COMMAND=sh -s - --server x --tok", "en abcdef --etcd\n--token=ghi", "jkl"} {
+		if n, err := r.Write([]byte(chunk)); err != nil || n != len(chunk) {
+			t.Fatal(n, err)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("a COMMAND=sh -s - --server x --token *** --etcd\n--token=***", out.String()); diff != "" {
+		t.Error(diff)
 	}
 }
