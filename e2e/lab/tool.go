@@ -18,9 +18,16 @@ func (l *Lab) runTool(ctx context.Context, argv ...string) error {
 	return l.runReporting(ctx, exec.CommandContext(ctx, argv[0], argv[1:]...))
 }
 
-// runInLab runs a program in the lab's network and reports each line it prints.
+// runInLab runs a program in the lab's network and reports each line it prints. Its temporary files go with the lab, even
+// if it is killed.
 func (l *Lab) runInLab(ctx context.Context, argv ...string) error {
-	return l.runReporting(ctx, l.Command(ctx, argv...))
+	tmp := filepath.Join(l.Dir, "tmp")
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		return err
+	}
+	cmd := l.Command(ctx, argv...)
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+	return l.runReporting(ctx, cmd)
 }
 
 // runReporting runs cmd in a process group that ends as a whole with ctx; a failure carries its last words.
