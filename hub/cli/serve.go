@@ -67,6 +67,7 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 		var cancel context.CancelFunc
 		ctx, cancel = cancelWhenDone(ctx, server, logger)
 		defer cancel()
+		defer context.AfterFunc(ctx, server.ExpectStop)()
 	}
 	config = rest.AddUserAgent(config, "drover-hub/"+Version)
 	// Without it every client would log every warning of the API server; this one leaves out those that only Cluster API itself could heed.

@@ -45,6 +45,7 @@ type Server struct {
 	config  *rest.Config
 
 	stop  func()        // asks everything to stop; may be called more than once
+	quiet func()        // makes what the Kubernetes libraries report debugging output until ended is closed; may be called more than once
 	ended chan struct{} // closed when everything has stopped
 	err   error         // why, where nobody asked for it; valid once ended is closed
 }
@@ -60,6 +61,8 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	opts.DataDir = dataDir
+	settle := unsettle()
+	defer settle()
 
 	var undo cleanups
 	defer undo.run()
@@ -118,8 +121,12 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	s := &Server{dataDir: opts.DataDir, config: adminConfig, ended: make(chan struct{})}
 	stopRequested := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(stopRequested) })
+	stopping := sync.OnceValue(unsettle)
+	s.quiet = func() { stopping() }
 	go func() {
 		s.err = waitForEnd(ctx, stopRequested, api.failed, etcd.failed)
+		stopped := stopping()
+		defer stopped()
 		stopControllers()
 		<-controllersDone
 		cancel()
@@ -166,6 +173,10 @@ func (s *Server) Err() error {
 		return nil
 	}
 }
+
+// ExpectStop tells the server that its clients are leaving and that Stop will follow. What the API server has to say about webhooks and
+// watches that go away is for debugging from then on.
+func (s *Server) ExpectStop() { s.quiet() }
 
 // Stop ends the controllers, the API server and etcd, in this order, and returns when the data directory is free for another server. It
 // returns an error only where the server had already ended by itself.

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -11,6 +12,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// unsettled counts the embedded servers that start or stop. What the Kubernetes libraries call errors then is that something is not there
+// yet, or not any more; why a start failed is in its error.
+var unsettled atomic.Int32
+
+// unsettle marks the beginning of a start or a stop. The function it returns marks the end; calling it again does nothing.
+func unsettle() (settle func()) {
+	unsettled.Add(1)
+	return sync.OnceFunc(func() { unsettled.Add(-1) })
+}
+
 // RouteKubernetesLogs sends what the Kubernetes libraries log through klog to logger. Below debug level only errors pass: those
 // libraries report every informer and every request at the level at which the hub reports what matters to its operator. klog is global
 // to the process, so this is for main and for test mains.
@@ -18,11 +29,11 @@ func RouteKubernetesLogs(logger *slog.Logger) {
 	klog.SetSlogLogger(slog.New(&quiet{Handler: logger.Handler()}).With("logger", "kubernetes"))
 }
 
-// quiet drops records below error level unless debug is enabled.
+// quiet drops records below error level, and all while a server is unsettled, unless debug is enabled.
 type quiet struct{ slog.Handler }
 
 func (q *quiet) Enabled(ctx context.Context, level slog.Level) bool {
-	if level < slog.LevelError && !q.Handler.Enabled(ctx, slog.LevelDebug) {
+	if (level < slog.LevelError || unsettled.Load() > 0) && !q.Handler.Enabled(ctx, slog.LevelDebug) {
 		return false
 	}
 	return q.Handler.Enabled(ctx, level)

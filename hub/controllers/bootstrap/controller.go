@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -56,7 +57,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToBootstraps)).
 		WithOptions(opts).
-		Complete(r)
+		Complete(failure.Requeue(r))
 	if err != nil {
 		return fmt.Errorf("setting up the bootstrap controller: %w", err)
 	}

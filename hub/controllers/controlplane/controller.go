@@ -70,7 +70,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToControlPlanes)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
 		WithOptions(opts).
-		Complete(r)
+		Complete(failure.Requeue(r))
 	if err != nil {
 		return fmt.Errorf("setting up the controlplane controller: %w", err)
 	}

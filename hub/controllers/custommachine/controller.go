@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 )
 
 // Reconciler reconciles CustomMachines.
@@ -38,7 +39,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(rkev1.GroupVersion.WithKind("CustomMachine")))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines)).
 		WithOptions(opts).
-		Complete(r)
+		Complete(failure.Requeue(r))
 	if err != nil {
 		return fmt.Errorf("setting up the custommachine controller: %w", err)
 	}

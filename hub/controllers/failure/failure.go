@@ -1,5 +1,5 @@
-// Package failure tells what is behind an error of the Kubernetes API when it was wrapped and joined with others on its way. It decides
-// nothing about what follows from it.
+// Package failure tells what is behind an error of the Kubernetes API when it was wrapped and joined with others on its way, and keeps
+// reconcilers from reporting what is no failure. It knows no kind of object.
 package failure
 
 import (

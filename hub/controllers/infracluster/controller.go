@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 )
 
 // Finalizer holds an RKECluster until the cluster has no Machine any more.
@@ -39,7 +40,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToInfraCluster)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.machineToInfraCluster)).
 		WithOptions(opts).
-		Complete(r)
+		Complete(failure.Requeue(r))
 	if err != nil {
 		return fmt.Errorf("setting up the infracluster controller: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 )
 
 const controllerName = "nodelookup"
@@ -53,7 +54,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, clusterToMachines)).
 		WithOptions(opts).
-		Build(r)
+		Build(failure.Requeue(r))
 	if err != nil {
 		return fmt.Errorf("setting up the nodelookup controller: %w", err)
 	}

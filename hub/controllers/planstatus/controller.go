@@ -47,7 +47,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Named("planstatus").
 		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(isPlanSecret))).
 		WithOptions(opts).
-		Complete(r)
+		Complete(failure.Requeue(r))
 	if err != nil {
 		return fmt.Errorf("setting up the planstatus controller: %w", err)
 	}

@@ -22,6 +22,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -73,7 +74,7 @@ func (r *tokenReconciler) setup(mgr ctrl.Manager, opts controller.Options) error
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToTokens), builder.WithPredicates(notStatus)).
 		Watches(&provisioningv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTokens), builder.WithPredicates(notStatus)).
 		WithOptions(opts).
-		Complete(r)
+		Complete(failure.Requeue(r))
 }
 
 // managementToTokens maps a management Cluster to the tokens in its namespace.
@@ -132,7 +133,7 @@ func (r *requestReconciler) setup(mgr ctrl.Manager, opts controller.Options) err
 		WatchesRawSource(source.Kind(requests, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToRequests)).
 		WithOptions(opts).
-		Complete(r)
+		Complete(failure.Requeue(r))
 }
 
 // clusterToRequests lets requests go on that came before their cluster was there.
