@@ -31,7 +31,7 @@ type nodeOptions struct {
 	kubeconfig string
 	wait       time.Duration
 	insecure   bool
-	verify     bool // --insecure=false was asked for
+	publicCA   bool
 
 	etcd, controlPlane, worker         bool
 	nodeName, address, internalAddress string
@@ -61,7 +61,6 @@ The command holds the cluster's registration token: whoever has it can add machi
 			if err != nil {
 				return err
 			}
-			opts.verify = cmd.Flags().Changed("insecure") && !opts.insecure
 			command, err := opts.await(cmd.Context(), c, key)
 			if err != nil {
 				return err
@@ -78,7 +77,8 @@ func (o *nodeOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "data directory of the hub")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that the hub uses (default: <data-dir>/"+embedded.AdminKubeconfig+")")
 	flags.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the hub to make the command")
-	flags.BoolVar(&o.insecure, "insecure", false, "download the script without checking the hub's certificate (default: where the hub has an authority of its own, which no machine knows yet)")
+	flags.BoolVar(&o.insecure, "insecure", false, "a shorter command that downloads the script without checking whom from")
+	flags.BoolVar(&o.publicCA, "public-ca", false, "the machine trusts the certificate at the hub's URL already, for instance that of a load balancer")
 
 	flags.BoolVar(&o.etcd, "etcd", false, "the machine is to run etcd")
 	flags.BoolVar(&o.controlPlane, "controlplane", false, "the machine is to run the control plane")
@@ -164,11 +164,12 @@ func (o *nodeOptions) command(ctx context.Context, c client.Reader, key client.O
 	if err := c.Get(ctx, tokenKey, token); client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("reading ClusterRegistrationToken %s: %w", tokenKey, err)
 	}
-	template := token.Status.NodeCommand
-	// The checksum is part of the command where machines have to be told whom to trust.
-	ownAuthority := strings.Contains(template, " --ca-checksum ")
-	if o.insecure || ownAuthority && !o.verify {
+	template := token.Status.VerifiedNodeCommand
+	switch {
+	case o.insecure:
 		template = token.Status.InsecureNodeCommand
+	case o.publicCA || template == "":
+		template = token.Status.NodeCommand
 	}
 	if template == "" || token.Status.TokenSecretName == "" {
 		return "", fmt.Errorf("the command of ClusterRegistrationToken %s is %w", tokenKey, errNotYet)

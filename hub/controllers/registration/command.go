@@ -13,21 +13,42 @@ import (
 
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// nodeCommand is what registers a Linux machine, roles to be added. The token is a placeholder. An insecure command downloads the script
-// from a hub whose certificate the machine does not know; the script then checks it by its checksum.
-func nodeCommand(s settings.Settings, env []rkev1.EnvVar, insecure bool) string {
-	if s.ServerURL == "" {
+// download says how a node command gets the install script.
+type download int
+
+const (
+	// plainDownload trusts the authorities that the machine trusts.
+	plainDownload download = iota
+	// insecureDownload trusts anybody who answers; only what the script does after that is checked.
+	insecureDownload
+	// verifiedDownload trusts the hub's own authority, which it knows by its checksum.
+	verifiedDownload
+)
+
+// nodeCommand is what registers a Linux machine, roles to be added. The token is a placeholder. It is empty where there is no such
+// command.
+func nodeCommand(s settings.Settings, env []rkev1.EnvVar, from download) string {
+	sum := s.CAChecksum()
+	if s.ServerURL == "" || from == verifiedDownload && sum == "" {
 		return ""
 	}
-	words := quoteEnv(env)
-	words = append(words, "curl")
-	if insecure {
-		words = append(words, "--insecure")
+	var words []string
+	curl := append(quoteEnv(env), "curl")
+	switch from {
+	case insecureDownload:
+		curl = append(curl, "--insecure")
+	case verifiedDownload:
+		words = append(words, "ca=$(mktemp)", "&&")
+		words = append(words, curl...)
+		words = append(words, "--insecure", "-fsSL", quoteIfNeeded(s.ServerURL+"/cacerts"), "-o", `"$ca"`, "&&")
+		words = append(words, "echo", `"`+sum+`  $ca"`, "|", "sha256sum", "-c", "&&")
+		curl = append(curl, "--cacert", `"$ca"`)
 	}
+	words = append(words, curl...)
 	words = append(words, "-fL", quoteIfNeeded(s.ServerURL+"/system-agent-install.sh"), "|", "sudo")
 	words = append(words, quoteEnv(env)...)
 	words = append(words, "sh", "-s", "-", "--server", quoteIfNeeded(s.ServerURL), "--label", "'cattle.io/os=linux'", "--token", managementv3.TokenPlaceholder)
-	if sum := s.CAChecksum(); sum != "" {
+	if sum != "" {
 		words = append(words, "--ca-checksum", sum)
 	}
 	return strings.Join(words, " ")

@@ -35,8 +35,9 @@ func setTokenStatus(s *tokenScope, hub settings.Settings) {
 	status.TokenSecretName = managementv3.TokenSecretPrefix + s.crt.Name
 	status.ExpiresAt = timeOrNil(s.tokens.expiresAt)
 	status.GracePeriodExpiresAt = timeOrNil(s.tokens.graceExpiresAt)
-	status.NodeCommand = nodeCommand(hub, s.env, false)
-	status.InsecureNodeCommand = nodeCommand(hub, s.env, true)
+	status.NodeCommand = nodeCommand(hub, s.env, plainDownload)
+	status.InsecureNodeCommand = nodeCommand(hub, s.env, insecureDownload)
+	status.VerifiedNodeCommand = nodeCommand(hub, s.env, verifiedDownload)
 }
 
 func timeOrNil(t time.Time) *metav1.Time {

@@ -95,20 +95,26 @@ func TestNodeCommand(t *testing.T) {
 		name     string
 		settings settings.Settings
 		env      []rkev1.EnvVar
-		insecure bool
+		from     download
 		want     string
 	}{
 		{name: "no URL"},
 		{name: "public certificate", settings: settings.Settings{ServerURL: "https://hub.example.com"},
 			want: "curl -fL https://hub.example.com/system-agent-install.sh | sudo sh -s - --server https://hub.example.com --label 'cattle.io/os=linux' --token {token}"},
-		{name: "own certificate", settings: hub, insecure: true,
+		{name: "own certificate", settings: hub, from: insecureDownload,
 			want: "curl --insecure -fL https://hub.example.com:8443/system-agent-install.sh | sudo sh -s - --server https://hub.example.com:8443 " +
 				"--label 'cattle.io/os=linux' --token {token} --ca-checksum " + hub.CAChecksum()},
+		{name: "own certificate, verified", settings: hub, from: verifiedDownload,
+			want: `ca=$(mktemp) && curl --insecure -fsSL https://hub.example.com:8443/cacerts -o "$ca" && ` +
+				`echo "` + hub.CAChecksum() + `  $ca" | sha256sum -c && ` +
+				`curl --cacert "$ca" -fL https://hub.example.com:8443/system-agent-install.sh | sudo sh -s - --server https://hub.example.com:8443 ` +
+				`--label 'cattle.io/os=linux' --token {token} --ca-checksum ` + hub.CAChecksum()},
+		{name: "public certificate has nothing to verify by", settings: settings.Settings{ServerURL: "https://hub.example.com"}, from: verifiedDownload},
 		{name: "variables", settings: settings.Settings{ServerURL: "https://h"}, env: []rkev1.EnvVar{{Name: "A", Value: "it's $x; rm"}, {Name: "no name;", Value: "x"}},
 			want: `A='it'\''s $x; rm' curl -fL https://h/system-agent-install.sh | sudo A='it'\''s $x; rm' sh -s - --server https://h --label 'cattle.io/os=linux' --token {token}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, nodeCommand(tt.settings, tt.env, tt.insecure)); diff != "" {
+			if diff := cmp.Diff(tt.want, nodeCommand(tt.settings, tt.env, tt.from)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
