@@ -64,10 +64,19 @@ func fileLock(path string, wait bool) (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
+	if now, err := os.Stat(path); err != nil || !sameFile(f, now) {
+		_ = f.Close() // its holder removed it before letting go
+		return fileLock(path, wait)
+	}
 	if err := f.Truncate(0); err == nil {
 		_, _ = f.WriteAt(fmt.Appendf(nil, "%d", os.Getpid()), 0)
 	}
 	return func() { _ = f.Close() }, nil
+}
+
+func sameFile(f *os.File, other os.FileInfo) bool {
+	info, err := f.Stat()
+	return err == nil && os.SameFile(info, other)
 }
 
 // lockedError says that another process holds a lock.

@@ -31,7 +31,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	l.mu.Lock()
 	l.state = nil
 	l.mu.Unlock()
-	return nil
+	return os.RemoveAll(l.lockFile())
 }
 
 // Remove takes a host out of the lab, as if it had never been there.

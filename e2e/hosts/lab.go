@@ -63,7 +63,7 @@ func Open(o Options) (*Lab, error) {
 
 // Lock keeps every other process from changing this lab until this one unlocks or ends.
 func (l *Lab) Lock() (unlock func(), err error) {
-	unlock, err = fileLock(filepath.Join(l.cache, "labs", l.Name+".lock"), false)
+	unlock, err = fileLock(l.lockFile(), false)
 	if locked := (lockedError{}); errors.As(err, &locked) {
 		return nil, fmt.Errorf("lab %q is in use by process %s: wait for it, or interrupt it", l.Name, locked.holder)
 	}
@@ -79,6 +79,8 @@ func (l *Lab) Lock() (unlock func(), err error) {
 	}
 	return unlock, nil
 }
+
+func (l *Lab) lockFile() string { return filepath.Join(l.cache, "labs", l.Name+".lock") }
 
 // Exists tells whether there is a ledger, so something to take down.
 func (l *Lab) Exists() bool {

@@ -97,7 +97,24 @@ func TestLockNamesItsHolder(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	unlock()
-	if _, err := fileLock(file, false); err != nil {
-		t.Errorf("after unlock: %v", err)
+	again, err := fileLock(file, false)
+	if err != nil {
+		t.Fatalf("after unlock: %v", err)
+	}
+	waiter := make(chan error, 1)
+	go func() {
+		_, err := fileLock(file, true)
+		waiter <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	if err := <-waiter; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fileLock(file, false); err == nil {
+		t.Error("who waited for a lock that was removed does not keep others out")
 	}
 }
