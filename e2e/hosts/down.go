@@ -12,10 +12,10 @@ import (
 )
 
 // Down removes everything that the ledger names, whoever made it, and then the ledger. What cannot be removed stays in
-// the ledger and is in the error. Without a ledger there is nothing to do.
+// the ledger and is in the error. Without a ledger there is nothing to do. The caller has the Lock.
 func (l *Lab) Down(ctx context.Context) error {
 	if !l.Exists() {
-		return nil
+		return os.RemoveAll(l.lockFile())
 	}
 	for _, h := range l.Hosts() {
 		if err := l.removeThings(h.Name); err != nil {

@@ -59,7 +59,7 @@ func down(cmd *cobra.Command, name string) error {
 	defer unlock()
 	if !l.Exists() {
 		fmt.Printf("There is no lab %q.\n", name)
-		return nil
+		return l.Down(cmd.Context())
 	}
 	s := newSteps(os.Stdout)
 	return s.do(fmt.Sprintf("Removing lab %q", name), func() (string, error) { return "nothing of it is left", l.Down(cmd.Context()) })
