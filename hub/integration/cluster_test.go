@@ -56,7 +56,7 @@ func TestClusterGraph(t *testing.T) {
 		t.Errorf("the token has %d characters, the Secret the labels %v", len(token.Data[managementv3.TokenKey]), token.Labels)
 	}
 	for _, command := range []string{crt.Status.NodeCommand, crt.Status.InsecureNodeCommand, crt.Status.VerifiedNodeCommand} {
-		for _, want := range []string{env.ServerURL + "/system-agent-install.sh", "--token {token}", "--ca-checksum ", "HTTPS_PROXY='http://proxy:3128'"} {
+		for _, want := range []string{env.ServerURL + "/system-agent-install.sh", "{token}", "--ca-checksum ", "HTTPS_PROXY='http://proxy:3128'"} {
 			if !strings.Contains(command, want) {
 				t.Errorf("the command %q lacks %q", command, want)
 			}

@@ -28,30 +28,50 @@ const (
 // nodeCommand is what registers a Linux machine, roles to be added. The token is a placeholder. It is empty where there is no such
 // command.
 func nodeCommand(s settings.Settings, env []rkev1.EnvVar, from download) string {
-	sum := s.CAChecksum()
-	if s.ServerURL == "" || from == verifiedDownload && sum == "" {
+	if s.ServerURL == "" {
 		return ""
 	}
-	var words []string
-	curl := append(quoteEnv(env), "curl")
-	switch from {
-	case insecureDownload:
-		curl = append(curl, "--insecure")
-	case verifiedDownload:
-		words = append(words, "ca=$(mktemp)", "&&")
-		words = append(words, curl...)
-		words = append(words, "--insecure", "-fsSL", quoteIfNeeded(s.ServerURL+"/cacerts"), "-o", `"$ca"`, "&&")
-		words = append(words, "echo", `"`+sum+`  $ca"`, "|", "sha256sum", "-c", "&&")
-		curl = append(curl, "--cacert", `"$ca"`)
+	if from == verifiedDownload {
+		return verifiedNodeCommand(s, env)
 	}
-	words = append(words, curl...)
-	words = append(words, "-fL", quoteIfNeeded(s.ServerURL+"/system-agent-install.sh"), "|", "sudo")
-	words = append(words, quoteEnv(env)...)
-	words = append(words, "sh", "-s", "-", "--server", quoteIfNeeded(s.ServerURL), "--label", "'cattle.io/os=linux'", "--token", managementv3.TokenPlaceholder)
-	if sum != "" {
+	words := append(quoteEnv(env), "curl")
+	if from == insecureDownload {
+		words = append(words, "--insecure")
+	}
+	words = append(words, "-fL", quoteIfNeeded(s.ServerURL+scriptPath), "|")
+	words = append(words, sudoScript(s, env)...)
+	words = append(words, "--token", managementv3.TokenPlaceholder)
+	if sum := s.CAChecksum(); sum != "" {
 		words = append(words, "--ca-checksum", sum)
 	}
 	return strings.Join(words, " ")
+}
+
+const scriptPath = "/system-agent-install.sh"
+
+// verifiedNodeCommand runs nothing before it knows whom from: a download that fails, or an authority with another checksum, ends it. The
+// token goes in front of the script on its standard input, since sudo logs arguments and everybody can see them.
+func verifiedNodeCommand(s settings.Settings, env []rkev1.EnvVar) string {
+	sum := s.CAChecksum()
+	if sum == "" {
+		return ""
+	}
+	curl := strings.Join(append(quoteEnv(env), "curl"), " ")
+	steps := []string{
+		`d=$(mktemp -d)`,
+		fmt.Sprintf(`%s --insecure -fsSL %s -o "$d/ca"`, curl, quoteIfNeeded(s.ServerURL+"/cacerts")),
+		fmt.Sprintf(`echo "%s  $d/ca" | sha256sum -c`, sum),
+		fmt.Sprintf(`%s --cacert "$d/ca" -fsSL %s -o "$d/sh"`, curl, quoteIfNeeded(s.ServerURL+scriptPath)),
+		fmt.Sprintf(`{ echo "export CATTLE_TOKEN=%s"; cat "$d/sh"; } | %s --ca-checksum %s`,
+			managementv3.TokenPlaceholder, strings.Join(sudoScript(s, env), " "), sum),
+	}
+	return strings.Join(steps, " && ")
+}
+
+// sudoScript runs the script on standard input as root, with the arguments that all commands have in common.
+func sudoScript(s settings.Settings, env []rkev1.EnvVar) []string {
+	words := append([]string{"sudo"}, quoteEnv(env)...)
+	return append(words, "sh", "-s", "-", "--server", quoteIfNeeded(s.ServerURL), "--label", "'cattle.io/os=linux'")
 }
 
 // quoteEnv spells variables as a shell takes them before a command. A name that no shell can hold is left out.

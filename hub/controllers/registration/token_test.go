@@ -105,10 +105,11 @@ func TestNodeCommand(t *testing.T) {
 			want: "curl --insecure -fL https://hub.example.com:8443/system-agent-install.sh | sudo sh -s - --server https://hub.example.com:8443 " +
 				"--label 'cattle.io/os=linux' --token {token} --ca-checksum " + hub.CAChecksum()},
 		{name: "own certificate, verified", settings: hub, from: verifiedDownload,
-			want: `ca=$(mktemp) && curl --insecure -fsSL https://hub.example.com:8443/cacerts -o "$ca" && ` +
-				`echo "` + hub.CAChecksum() + `  $ca" | sha256sum -c && ` +
-				`curl --cacert "$ca" -fL https://hub.example.com:8443/system-agent-install.sh | sudo sh -s - --server https://hub.example.com:8443 ` +
-				`--label 'cattle.io/os=linux' --token {token} --ca-checksum ` + hub.CAChecksum()},
+			want: `d=$(mktemp -d) && curl --insecure -fsSL https://hub.example.com:8443/cacerts -o "$d/ca" && ` +
+				`echo "` + hub.CAChecksum() + `  $d/ca" | sha256sum -c && ` +
+				`curl --cacert "$d/ca" -fsSL https://hub.example.com:8443/system-agent-install.sh -o "$d/sh" && ` +
+				`{ echo "export CATTLE_TOKEN={token}"; cat "$d/sh"; } | sudo sh -s - --server https://hub.example.com:8443 ` +
+				`--label 'cattle.io/os=linux' --ca-checksum ` + hub.CAChecksum()},
 		{name: "public certificate has nothing to verify by", settings: settings.Settings{ServerURL: "https://hub.example.com"}, from: verifiedDownload},
 		{name: "variables", settings: settings.Settings{ServerURL: "https://h"}, env: []rkev1.EnvVar{{Name: "A", Value: "it's $x; rm"}, {Name: "no name;", Value: "x"}},
 			want: `A='it'\''s $x; rm' curl -fL https://h/system-agent-install.sh | sudo A='it'\''s $x; rm' sh -s - --server https://h --label 'cattle.io/os=linux' --token {token}`},

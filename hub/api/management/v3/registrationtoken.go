@@ -74,7 +74,7 @@ type ClusterRegistrationTokenStatus struct {
 	// +optional
 	InsecureNodeCommand string `json:"insecureNodeCommand,omitempty"`
 	// VerifiedNodeCommand is NodeCommand for a hub with an authority of its own: it fetches the authority, checks it by its checksum, and
-	// downloads the script from nobody else. Empty where the hub has none.
+	// downloads the script from nobody else. The token is in no argument. Empty where the hub has none.
 	// +optional
 	VerifiedNodeCommand string `json:"verifiedNodeCommand,omitempty"`
 	// WindowsNodeCommand registers a Windows machine.
