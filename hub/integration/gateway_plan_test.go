@@ -171,8 +171,6 @@ func TestGatewayPlanSecret(t *testing.T) {
 		defer late.Stop()
 		expectEvent(t, late, watch.Modified, "two")
 
-		old := own
-		old.ResourceVersion = "1"
 		if err := e.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}); err != nil {
 			t.Fatal(err)
 		}
