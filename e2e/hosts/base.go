@@ -19,10 +19,7 @@ var basePackages = []string{
 	"libseccomp2", "nftables", "procps", "socat", "sudo", "systemd", "systemd-sysv",
 }
 
-const (
-	baseSuite     = "bookworm"
-	defaultMirror = "http://mirror.example.org/debian"
-)
+const baseSuite = "bookworm"
 
 //go:embed rootfs
 var rootfs embed.FS
@@ -43,7 +40,7 @@ func baseName(packages []string, files fs.FS) (string, error) {
 }
 
 // EnsureBase returns the folder of the base image, and makes it first if the cache does not hold it. The mirror is
-// $DROVER_DEBIAN_MIRROR or Debian's own.
+// $DROVER_DEBIAN_MIRROR, or the one that this machine has its packages from, or debootstrap's own choice.
 func EnsureBase(ctx context.Context, cache string, progress func(string)) (string, error) {
 	files, err := fs.Sub(rootfs, "rootfs")
 	if err != nil {
@@ -73,12 +70,11 @@ func EnsureBase(ctx context.Context, cache string, progress func(string)) (strin
 	if err := removeTree(ctx, tmp); err != nil {
 		return "", fmt.Errorf("removing what is left of an interrupted base image: %w", err)
 	}
-	mirror := os.Getenv("DROVER_DEBIAN_MIRROR")
-	if mirror == "" {
-		mirror = defaultMirror
+	argv := []string{"debootstrap", "--variant=minbase", "--include=" + strings.Join(basePackages, ","), baseSuite, tmp}
+	if mirror := debianMirror(ctx); mirror != "" {
+		argv = append(argv, mirror)
 	}
-	_, err = runTo(ctx, func(s string) { progress("debootstrap: " + strings.TrimPrefix(s, "I: ")) },
-		"debootstrap", "--variant=minbase", "--include="+strings.Join(basePackages, ","), baseSuite, tmp, mirror)
+	_, err = runTo(ctx, func(s string) { progress("debootstrap: " + strings.TrimPrefix(s, "I: ")) }, argv...)
 	if err != nil {
 		return "", fmt.Errorf("making the Debian base image: %w", err)
 	}
@@ -86,6 +82,29 @@ func EnsureBase(ctx context.Context, cache string, progress func(string)) (strin
 		return "", fmt.Errorf("making the Debian base image: %w", err)
 	}
 	return base, os.Rename(tmp, base)
+}
+
+// debianMirror is where to get Debian from, or empty where nothing says so: on a machine that is no Debian of this suite.
+func debianMirror(ctx context.Context) string {
+	if mirror := os.Getenv("DROVER_DEBIAN_MIRROR"); mirror != "" {
+		return mirror
+	}
+	targets, err := run(ctx, "apt-get", "indextargets", "--format", "$(CODENAME) $(COMPONENT) $(SITE)", "Created-By: Packages")
+	if err != nil {
+		return ""
+	}
+	return mirrorOf(baseSuite, targets)
+}
+
+// mirrorOf finds the site of a suite's main component among lines of suite, component and site.
+func mirrorOf(suite, targets string) string {
+	for line := range strings.Lines(targets) {
+		fields := strings.Fields(line)
+		if len(fields) == 3 && fields[0] == suite && fields[1] == "main" {
+			return fields[2]
+		}
+	}
+	return ""
 }
 
 // finishBase puts the lab's own files into a fresh Debian and leaves out what a host has no use for.

@@ -183,3 +183,13 @@ func TestNetworkCommandsStayInTheirNamespaces(t *testing.T) {
 		}
 	}
 }
+
+func TestMirrorOf(t *testing.T) {
+	targets := "bookworm-updates main http://mirror/updates\nbookworm contrib http://mirror/contrib\nbookworm main http://mirror/debian\n"
+	if got := mirrorOf("bookworm", targets); got != "http://mirror/debian" {
+		t.Errorf("got %q", got)
+	}
+	if got := mirrorOf("trixie", targets); got != "" {
+		t.Errorf("got %q for a suite that the machine does not have", got)
+	}
+}
