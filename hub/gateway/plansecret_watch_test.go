@@ -1,0 +1,47 @@
+package gateway
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// deadlineRecorder keeps the bound under which each part was written, and the one that is left.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+	bounded  []bool
+}
+
+func (r *deadlineRecorder) SetWriteDeadline(deadline time.Time) error {
+	r.deadline = deadline
+	return nil
+}
+
+func (r *deadlineRecorder) Write(p []byte) (int, error) {
+	r.bounded = append(r.bounded, !r.deadline.IsZero())
+	return r.ResponseRecorder.Write(p)
+}
+
+// A watch with nothing to say for longer than one answer may take was cut off.
+func TestQuietStreamStaysOpen(t *testing.T) {
+	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+	stream := &eventStream{w: w, control: http.NewResponseController(w)}
+	writeWithin(w, answerTimeout) // as the server does for every request
+	if err := stream.begin(); err != nil {
+		t.Fatal(err)
+	}
+	if !w.deadline.IsZero() {
+		t.Errorf("the stream would end at %v without an event", w.deadline)
+	}
+	if err := stream.send(planEvent{Type: "BOOKMARK", Version: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.bounded) != 1 || !w.bounded[0] {
+		t.Errorf("an event must be written within a bound: %v", w.bounded)
+	}
+	if !w.deadline.IsZero() {
+		t.Errorf("the stream would end at %v after an event", w.deadline)
+	}
+}
