@@ -24,7 +24,7 @@ LDFLAGS = -s -w $(foreach program,hub agent installer,-X $(MODULE)/$(program)/cl
 BUILD = GOOS=linux $(GO) build -ldflags '$(LDFLAGS)'
 LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
 
-# Packages whose tests start an API server or link all of Kubernetes; they run one after the other.
+# Packages whose tests start an API server or link all of Kubernetes; they run one after the other, but are compiled side by side first.
 HEAVY := /hub/(app|capi|cli|crds|embedded|integration|testenv)(/|$$)
 
 # Packages of the test distribution that have tests. They are compiled as e2e/distro/build.sh does, to share its cache.
@@ -46,8 +46,8 @@ build: go hub agent installer lab ## Build hub, system-agent, installer and lab 
 test: go ## Run all unit and integration tests.
 	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash
 	packages=$$($(GO) list ./... | grep -vE '$(HEAVY)'); $(GO) test -p 2 $$packages
-	packages=$$($(GO) list ./... | grep -E '$(HEAVY)'); $(GO) test -p 1 $$packages
-	packages=$$($(GO) -C e2e/distro list -f '$(TESTED)' ./...); [ -z "$$packages" ] || $(GO) -C e2e/distro test -trimpath -p 1 $$packages
+	packages=$$($(GO) list ./... | grep -E '$(HEAVY)'); $(GO) list -export -deps -test $$packages >/dev/null; $(GO) test -p 1 $$packages
+	packages=$$($(GO) -C e2e/distro list -f '$(TESTED)' ./...); [ -z "$$packages" ] || $(GO) -C e2e/distro test -trimpath -p 2 $$packages
 	@echo "make test: all tests passed"
 
 .PHONY: e2e
