@@ -39,6 +39,14 @@ func (q *quiet) Enabled(ctx context.Context, level slog.Level) bool {
 	return q.Handler.Enabled(ctx, level)
 }
 
+// Handle asks again: klog's errors come without having asked Enabled.
+func (q *quiet) Handle(ctx context.Context, record slog.Record) error {
+	if !q.Enabled(ctx, record.Level) {
+		return nil
+	}
+	return q.Handler.Handle(ctx, record)
+}
+
 func (q *quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return &quiet{q.Handler.WithAttrs(attrs)} }
 func (q *quiet) WithGroup(name string) slog.Handler       { return &quiet{q.Handler.WithGroup(name)} }
 

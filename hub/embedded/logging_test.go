@@ -1,0 +1,42 @@
+package embedded
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"k8s.io/klog/v2"
+)
+
+func TestKubernetesLogsAreQuietWhileUnsettled(t *testing.T) {
+	var out bytes.Buffer
+	RouteKubernetesLogs(slog.New(slog.NewTextHandler(&out, nil)))
+	t.Cleanup(klog.ClearLogger)
+
+	settle := unsettle()
+	klog.ErrorS(errors.New("connection refused"), "Unhandled Error")
+	klog.Error("cannot reach a webhook")
+	if out.Len() > 0 {
+		t.Errorf("logged while it starts or stops: %s", out.String())
+	}
+	settle()
+	settle() // once is enough
+	klog.InfoS("Caches are synced")
+	if out.Len() > 0 {
+		t.Errorf("logged below error level: %s", out.String())
+	}
+	klog.ErrorS(errors.New("disk full"), "Unhandled Error")
+	if !strings.Contains(out.String(), "disk full") {
+		t.Errorf("an error while it runs must be logged: %q", out.String())
+	}
+
+	out.Reset()
+	RouteKubernetesLogs(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	defer unsettle()()
+	klog.ErrorS(errors.New("connection refused"), "Unhandled Error")
+	if !strings.Contains(out.String(), "connection refused") {
+		t.Errorf("debugging shows everything: %q", out.String())
+	}
+}
