@@ -118,8 +118,12 @@ func TestTwoHosts(t *testing.T) {
 		}
 	})
 	t.Run("a process in the hub's network is reached from both sides", func(t *testing.T) {
-		if err := l.Start("echo", nil, "socat", "TCP-LISTEN:7777,fork,reuseaddr", "EXEC:cat"); err != nil {
-			t.Skip("socat is not installed on this machine")
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Start("echo", append(os.Environ(), "LAB_LISTENER=:7777"), self); err != nil {
+			t.Fatal(err)
 		}
 		conn := dialUntil(t, l, net.JoinHostPort(l.HubIP().String(), "7777"))
 		_ = conn.Close()
@@ -177,8 +181,21 @@ func dialUntil(t *testing.T, l *Lab, addr string) net.Conn {
 	return nil
 }
 
-// TestMain lets TestDownAfterKill run this binary as the creator that is killed.
+// TestMain lets tests run this binary as a process of the lab that listens, and as the creator that is killed.
 func TestMain(m *testing.M) {
+	if addr := os.Getenv("LAB_LISTENER"); addr != "" {
+		listener, err := net.Listen("tcp", addr)
+		if err != nil {
+			panic(err)
+		}
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				panic(err)
+			}
+			_ = conn.Close()
+		}
+	}
 	if name := os.Getenv("LAB_CREATOR"); name != "" {
 		l, err := Open(Options{Name: name, Subnet: -1})
 		if err != nil {
