@@ -14,7 +14,7 @@ const DefaultProbePeriod = 5 * time.Second
 // agentKeys are in the order of spec and documentation.
 var agentKeys = []string{
 	KeyAppliedChecksum, KeyFailedChecksum, KeyFailureCount, KeySuccessCount, KeyLastApplyTime, KeyAppliedOutput, KeyFailedOutput,
-	KeyAppliedPeriodicOutput, KeyProbeStatuses, KeyPlanState, KeyPlanRevision, KeyPlanCheckpoint,
+	KeyAppliedPeriodicOutput, KeyProbeStatuses, KeyPlanState, KeyPlanRevision, KeyPlanCheckpoint, KeyPlanProgress,
 }
 
 // AgentKeys are the keys of the plan Secret's data that an agent may write. All others are the hub's.
@@ -30,6 +30,8 @@ type Delivery struct {
 	MaxFailures int
 	// ProbePeriod is the time between two rounds of probes.
 	ProbePeriod time.Duration
+	// Signature is the raw value of KeyPlanSignature; empty for a plan that nobody signed.
+	Signature []byte
 }
 
 // Checksum of the delivered plan, or empty when there is none.
@@ -43,7 +45,8 @@ func (d Delivery) Checksum() string {
 // DecodeDelivery reads the hub's keys. It never fails: a limit that cannot be read is no limit, a period that cannot be read is the
 // default, as agents have always taken them.
 func DecodeDelivery(data SecretData) Delivery {
-	d := Delivery{Plan: data[KeyPlan], MaxFailures: Unlimited, ProbePeriod: DefaultProbePeriod}
+	d := Delivery{Plan: data[KeyPlan], MaxFailures: Unlimited, ProbePeriod: DefaultProbePeriod,
+		Signature: data[KeyPlanSignature]}
 	if n, err := strconv.Atoi(string(data[KeyMaxFailures])); err == nil && n >= 0 {
 		d.MaxFailures = n
 	}

@@ -14,6 +14,8 @@ type Plan struct {
 	PeriodicInstructions []PeriodicInstruction `json:"periodicInstructions,omitempty"`
 	// Probes are health checks by name.
 	Probes map[string]Probe `json:"probes,omitempty"`
+	// Rollback asks that a failure puts back the files that the plan has changed. Agents that do not know it leave them.
+	Rollback bool `json:"rollback,omitempty"`
 	// Error tells why the hub could not make a complete plan; a plan with an error is never delivered.
 	Error string `json:"error,omitempty"`
 }
@@ -61,6 +63,8 @@ type CommonInstruction struct {
 	Command string `json:"command,omitempty"`
 	// Script is the text of a program; it wins over Command and runs under its own shebang, or /bin/sh without one.
 	Script string `json:"script,omitempty"`
+	// TimeoutSeconds ends the instruction when it runs longer; 0 means the agent's own limit. Agents that do not know it wait for ever.
+	TimeoutSeconds int `json:"timeoutSeconds,omitempty"`
 }
 
 // Instruction runs once per delivery.
@@ -152,6 +156,16 @@ const (
 	KeyPlanState             = "plan-state"
 	KeyPlanRevision          = "plan-revision"
 	KeyPlanCheckpoint        = "plan-checkpoint"
+	// KeyPlanProgress tells what the agent is doing at the moment; KeyPlanSignature proves who made the plan. Hubs and agents that do
+	// not know them leave them alone.
+	KeyPlanProgress  = "plan-progress"
+	KeyPlanSignature = "plan-signature"
+)
+
+// Annotations of the plan Secret by which a plan is interrupted. Their values are "true" and "false".
+const (
+	AnnotationPaused   = "plan.cattle.io/paused"
+	AnnotationCanceled = "plan.cattle.io/canceled"
 )
 
 // SecretData is the data of a plan Secret.

@@ -34,7 +34,37 @@ type Status struct {
 	Revision int
 	// Checkpoint is how far a paused plan came; nil without one.
 	Checkpoint *Checkpoint
+	// Progress is what the agent is doing; nil when it does nothing, or never told.
+	Progress *Progress
 }
+
+// Progress is the value of the key "plan-progress": what the agent is doing for the plan at the moment. It holds no output and no
+// content, so it may be shown to anyone who may see the machine.
+type Progress struct {
+	Checksum string `json:"checksum,omitempty"`
+	Attempt  int    `json:"attempt,omitempty"`
+	// Phase is what is being done.
+	Phase ProgressPhase `json:"phase,omitempty"`
+	// Index and Name are of the instruction, counted from 0; Total is how many there are.
+	Index int    `json:"index"`
+	Total int    `json:"total,omitempty"`
+	Name  string `json:"name,omitempty"`
+	// Since is when the phase began.
+	Since time.Time `json:"since,omitzero"`
+	// PulledBytes of TotalBytes of the image have come; OutputBytes is what the program has written so far.
+	PulledBytes int64 `json:"pulledBytes,omitempty"`
+	TotalBytes  int64 `json:"totalBytes,omitempty"`
+	OutputBytes int64 `json:"outputBytes,omitempty"`
+}
+
+// ProgressPhase is what an agent does for a plan.
+type ProgressPhase string
+
+const (
+	PhaseFiles   ProgressPhase = "files"
+	PhasePulling ProgressPhase = "pulling"
+	PhaseRunning ProgressPhase = "running"
+)
 
 // Checkpoint is the value of the key "plan-checkpoint".
 type Checkpoint struct {
@@ -82,6 +112,7 @@ func DecodeStatus(data SecretData) (Status, error) {
 		{KeyAppliedPeriodicOutput, zippedInto(&s.PeriodicOutput)},
 		{KeyProbeStatuses, func(raw []byte) error { return json.Unmarshal(raw, &s.ProbeStatuses) }},
 		{KeyPlanCheckpoint, func(raw []byte) error { return json.Unmarshal(raw, &s.Checkpoint) }},
+		{KeyPlanProgress, func(raw []byte) error { return json.Unmarshal(raw, &s.Progress) }},
 	} {
 		raw := data[field.key]
 		if len(raw) == 0 {
@@ -165,7 +196,10 @@ func (s Status) encodeJSON(old, out SecretData) error {
 	if err := put(KeyProbeStatuses, s.ProbeStatuses == nil, s.ProbeStatuses); err != nil {
 		return err
 	}
-	return put(KeyPlanCheckpoint, s.Checkpoint == nil, s.Checkpoint)
+	if err := put(KeyPlanCheckpoint, s.Checkpoint == nil, s.Checkpoint); err != nil {
+		return err
+	}
+	return put(KeyPlanProgress, s.Progress == nil, s.Progress)
 }
 
 func (o PeriodicOutput) equal(other PeriodicOutput) bool {

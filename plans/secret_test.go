@@ -21,6 +21,7 @@ func fullStatus() Status {
 			Stderr: []byte{}, LastSuccessfulRunTime: FormatTime(applyTime)}},
 		ProbeStatuses: map[string]ProbeStatus{"kubelet": {Healthy: true, SuccessCount: 1}, "etcd": {}},
 		State:         StateFailed, Revision: 4,
+		Progress:   &Progress{Checksum: "aa", Phase: PhasePulling, Total: 2, Name: "install", PulledBytes: 1, TotalBytes: 2},
 		Checkpoint: &Checkpoint{Checksum: "aa", CompletedInstructions: 1, TotalInstructions: 2, ResumeState: StatePending, Paused: true},
 	}
 }

@@ -132,6 +132,9 @@ func (c CommonInstruction) validate(errs *fieldErrors, at string) {
 			errs.add(fmt.Sprintf("%s.args[%d]", at, i), "holds a zero byte")
 		}
 	}
+	if c.TimeoutSeconds < 0 {
+		errs.add(at+".timeoutSeconds", "%d is negative; write the seconds after which it is ended, or 0 for the agent's own limit", c.TimeoutSeconds)
+	}
 	if strings.ContainsRune(c.Command, 0) {
 		errs.add(at+".command", "holds a zero byte")
 	}

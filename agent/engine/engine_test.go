@@ -21,7 +21,7 @@ import (
 // images stages nothing but the name of the image.
 type images struct{ host *fake.Host }
 
-func (i images) Stage(_ context.Context, image, dir string) error {
+func (i images) Stage(_ context.Context, image, dir string, _ func(done, total int64)) error {
 	if strings.Contains(image, "missing") {
 		return errors.New("no such image")
 	}

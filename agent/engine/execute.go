@@ -37,7 +37,7 @@ func (e *Engine) execute(ctx context.Context, instruction plans.CommonInstructio
 	}
 	if instruction.Image != "" {
 		started := time.Now()
-		if err := e.Images.Stage(ctx, instruction.Image, dir); err != nil {
+		if err := e.Images.Stage(ctx, instruction.Image, dir, nil); err != nil {
 			return none, fmt.Errorf("staging image %s: %w", instruction.Image, err)
 		}
 		e.Log.Info("Image staged", "image", instruction.Image, "duration", time.Since(started).Round(time.Millisecond))

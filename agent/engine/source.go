@@ -15,6 +15,10 @@ type Snapshot struct {
 	Delivery plans.Delivery
 	// Status is what was reported last.
 	Status plans.Status
+	// Interrupt is whether the plan is to wait or to end.
+	Interrupt plans.Interrupt
+	// Machine is the name that signatures of plans are for: "namespace/name" of the plan Secret; empty for local plans.
+	Machine string
 }
 
 // target is which plan of which source something belongs to.
@@ -47,5 +51,6 @@ type Source interface {
 
 // Images brings the content of an image into a folder that exists.
 type Images interface {
-	Stage(ctx context.Context, image, dir string) error
+	// Stage tells progress how many bytes of how many have come, now and then; progress may be nil, and total 0 while it is not known.
+	Stage(ctx context.Context, image, dir string, progress func(done, total int64)) error
 }

@@ -226,6 +226,36 @@ func (Machine) RemoveAll(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
+// Lstat implements Host.
+func (Machine) Lstat(path string) (Info, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Info{}, err
+	}
+	found := Info{Size: info.Size(), Dir: info.IsDir()}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		found.Attributes = Attributes{Mode: stat.Mode & 0o7777, UID: int(stat.Uid), GID: int(stat.Gid)}
+	}
+	switch {
+	case info.Mode()&os.ModeSymlink != 0:
+		found.Link, err = os.Readlink(path)
+	case !info.IsDir() && !info.Mode().IsRegular():
+		found.Other = true
+	}
+	return found, err
+}
+
+// Rename implements Host.
+func (Machine) Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(from)); err != nil || filepath.Dir(from) == filepath.Dir(to) {
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}
+
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -4,6 +4,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 )
@@ -31,7 +32,13 @@ type Host interface {
 	// Unpack applies a layer of an image, an uncompressed tar stream, to a folder that exists. Nothing outside the folder is
 	// touched, whatever the stream holds.
 	Unpack(ctx context.Context, dir string, layer io.Reader) error
-	// Run runs a program to its end.
+	// Lstat tells what is at a path, without following a link there.
+	Lstat(path string) (Info, error)
+	// Rename moves a file or folder to another name on the same file system.
+	Rename(from, to string) error
+	// Run runs a program to its end. With a Spool it is run at most once: what has ended is not run again but told again, and what
+	// still runs is waited for. When ctx ends with the cause ErrLeave, a program in a unit of its own is left running and ErrLeave comes
+	// back; with any other cause it is ended, and ctx's error comes back.
 	Run(ctx context.Context, command Command) (Result, error)
 	// Notify tells the service manager, in the words of sd_notify(3); without one it does nothing.
 	Notify(state string)
@@ -50,7 +57,20 @@ func Private(mode uint32) Attributes {
 	return Attributes{Mode: mode, UID: -1, GID: -1}
 }
 
-// Command is a program to run. It gets no standard input.
+// ErrLeave is the cause with which a context ends when the agent stops and what runs in a unit of its own is to go on.
+var ErrLeave = errors.New("the agent stops and leaves its programs running")
+
+// Info is what is at a path.
+type Info struct {
+	Attributes
+	Size int64
+	// Dir is set for a folder, Link is the target of a symbolic link, Other is set for what is neither file, folder nor link.
+	Dir   bool
+	Link  string
+	Other bool
+}
+
+// Command is a program to run.
 type Command struct {
 	// Path is looked up in the PATH of Env, as execvp(3) would; one with a slash is relative to Dir.
 	Path string
@@ -60,6 +80,16 @@ type Command struct {
 	Dir string
 	// Timeout ends the program and everything in its process group; 0 means none.
 	Timeout time.Duration
+	// Stdin is the standard input; nil means none.
+	Stdin []byte
+	// Spool is a folder that keeps the whole output and the result of this one run; empty keeps nothing, and the program ends with
+	// the agent. Running another program needs another folder.
+	Spool string
+	// Unit is the name of a transient unit of the service manager, without suffix, in which a program with a Spool runs where
+	// that is possible, so that it survives the agent; empty runs it below the agent.
+	Unit string
+	// Progress is told now and then how much the program has written; nil tells nobody.
+	Progress func(outputBytes int64)
 }
 
 // Result is the end of a program.
@@ -71,4 +101,6 @@ type Result struct {
 	Stderr []byte
 	// TimedOut is set when the Timeout ended it.
 	TimedOut bool
+	// Resumed is set when the program had been started by an earlier process of the agent.
+	Resumed bool
 }

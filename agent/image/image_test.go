@@ -151,7 +151,7 @@ func newStore(t *testing.T, registries string) *Store {
 func stage(t *testing.T, s *Store, image string) (map[string]string, error) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := s.Stage(t.Context(), image, dir); err != nil {
+	if err := s.Stage(t.Context(), image, dir, nil); err != nil {
 		return nil, err
 	}
 	got := map[string]string{}

@@ -52,7 +52,7 @@ func New(options Options) *Store {
 }
 
 // Stage unpacks an image into a folder that exists.
-func (s *Store) Stage(ctx context.Context, image, dir string) error {
+func (s *Store) Stage(ctx context.Context, image, dir string, _ func(done, total int64)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ref, err := name.ParseReference(image)

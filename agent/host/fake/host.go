@@ -255,6 +255,31 @@ func (h *Host) RemoveAll(path string) error {
 	})
 }
 
+// Lstat implements host.Host.
+func (h *Host) Lstat(path string) (host.Info, error) {
+	file, err := h.look(path)
+	return host.Info{Attributes: file.Attrs, Size: int64(len(file.Content)), Dir: file.Dir}, err
+}
+
+// Rename implements host.Host.
+func (h *Host) Rename(from, to string) error {
+	return h.effect("rename", from, func() error {
+		from, to := filepath.Clean(from), filepath.Clean(to)
+		moved := map[string]File{}
+		for name, file := range h.files {
+			if rest, below := strings.CutPrefix(name, from); below && (rest == "" || rest[0] == '/') {
+				moved[to+rest] = file
+				delete(h.files, name)
+			}
+		}
+		if len(moved) == 0 {
+			return fmt.Errorf("%s: %w", from, fs.ErrNotExist)
+		}
+		maps.Copy(h.files, moved)
+		return nil
+	})
+}
+
 // Unpack implements host.Host. It stores the stream under ".layer".
 func (h *Host) Unpack(_ context.Context, dir string, layer io.Reader) error {
 	raw, err := io.ReadAll(layer)

@@ -162,9 +162,11 @@ func (s *Source) publish(secret *corev1.Secret) {
 
 func (s *Source) snapshot(secret *corev1.Secret) engine.Snapshot {
 	return engine.Snapshot{
-		UID:      string(secret.UID),
-		Delivery: plans.DecodeDelivery(secret.Data),
-		Status:   s.status(secret.Data),
+		UID:       string(secret.UID),
+		Delivery:  plans.DecodeDelivery(secret.Data),
+		Status:    s.status(secret.Data),
+		Interrupt: plans.DecodeInterrupt(secret.Annotations),
+		Machine:   secret.Namespace + "/" + secret.Name,
 	}
 }
 
