@@ -19,6 +19,9 @@ type Host interface {
 	WriteFile(path string, content []byte, attrs Attributes) error
 	// WriteStream writes a file of mode 0600 from a reader, as a whole: when reading fails there is no file.
 	WriteStream(path string, content io.Reader) error
+	// AppendStream adds to the end of a file of mode 0600 from a reader, making it when it is missing, and tells how many bytes it
+	// added. What came before reading failed stays.
+	AppendStream(path string, content io.Reader) (int64, error)
 	// OpenFile opens a file for reading.
 	OpenFile(path string) (io.ReadCloser, error)
 	// AppendFile adds to the end of a file of mode 0600, making it when it is missing.
