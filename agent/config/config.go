@@ -35,6 +35,8 @@ type Config struct {
 	// RemoteEnabled takes the plan from the Secret that ConnectionInfoFile names.
 	RemoteEnabled      bool   `json:"remoteEnabled"`
 	ConnectionInfoFile string `json:"connectionInfoFile"`
+	// PlanSignatures says what becomes of plans that the hub's key has not signed.
+	PlanSignatures PlanSignatures `json:"planSignatures"`
 	// AppliedPlanDirectory keeps the last plans that were applied; empty keeps none.
 	AppliedPlanDirectory string `json:"appliedPlanDirectory"`
 	// ImagesDirectory holds image archives that are looked at before any registry.
@@ -48,6 +50,8 @@ type Config struct {
 	InterlockDirectory string `json:"interlockDirectory"`
 	// StateDirectory holds the journal and the image cache. Default: "state" beside WorkDirectory.
 	StateDirectory string `json:"stateDirectory"`
+	// Socket is where the running agent answers the commands; SocketOff turns that off.
+	Socket string `json:"socket"`
 	// InstructionTimeout and PeriodicTimeout end an instruction that runs longer.
 	InstructionTimeout Duration `json:"instructionTimeout"`
 	PeriodicTimeout    Duration `json:"periodicTimeout"`
@@ -93,6 +97,7 @@ func (c *Config) setDefaults() {
 		{&c.AgentRegistriesFile, DefaultRegistriesFile},
 		{&c.ImageCredentialProviderConfig, defaultProviderConfig},
 		{&c.ImageCredentialProviderBinDirectory, defaultProviderBinaries},
+		{&c.Socket, DefaultSocket},
 	} {
 		if *d.field == "" {
 			*d.field = d.value
@@ -134,6 +139,9 @@ func (c Config) Validate() error {
 			// What is in these folders gets removed; a whole /etc or /usr must not.
 			errs = append(errs, fmt.Errorf("%s: %q lies too near to the root of the file system", dir.key, dir.value))
 		}
+	}
+	if err := c.validateSocket(); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -38,6 +38,12 @@ func TestLoad(t *testing.T) {
 			name: "config.yml", text: "localEnabled: true\nlocalPlanDirectory: /a/plans\nworkDirectory: /a/work/\n",
 			want: Config{LocalEnabled: true, LocalPlanDirectory: "/a/plans", WorkDirectory: "/a/work/", StateDirectory: "/a/state"},
 		},
+		"no socket": {
+			name: "c.yaml", text: "localEnabled: true\nlocalPlanDirectory: /a/plans\nworkDirectory: /a/work\nsocket: none\n",
+			want: Config{LocalEnabled: true, LocalPlanDirectory: "/a/plans", WorkDirectory: "/a/work", StateDirectory: "/a/state", Socket: SocketOff},
+		},
+		"relative socket": {name: "c.yaml", text: "socket: agent.sock", err: `socket: "agent.sock" is neither an absolute path nor "none"`},
+		"long socket":     {name: "c.yaml", text: "socket: /" + strings.Repeat("s", 107), err: "longer than the 107 bytes"},
 		"world-readable":  {name: "c.yaml", mode: 0o644, text: "remoteEnabled: true", err: "has mode 0644 and must have 0600"},
 		"too strict":      {name: "c.yaml", mode: 0o400, text: "remoteEnabled: true", err: "has mode 0400 and must have 0600"},
 		"other ending":    {name: "c.toml", text: "a", err: "the name has none of .json, .yaml and .yml"},
@@ -63,6 +69,9 @@ func TestLoad(t *testing.T) {
 				test.want.InstructionTimeout = Duration(DefaultInstructionTime)
 			}
 			test.want.PeriodicTimeout = Duration(DefaultPeriodicTime)
+			if test.want.Socket == "" {
+				test.want.Socket = DefaultSocket
+			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -1,8 +1,12 @@
 package config
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Connection is the connection info that a machine gets when it registers.
@@ -12,18 +16,51 @@ type Connection struct {
 	// Namespace and SecretName name the plan Secret.
 	Namespace  string `json:"namespace"`
 	SecretName string `json:"secretName"`
+	// PlanSigningKey is the public key, in base64, that the hub signs plans with. Hubs that sign none leave it out.
+	PlanSigningKey string `json:"planSigningKey,omitempty"`
 }
 
 // LoadConnection reads and validates a connection info file, under the rules of Load.
 func LoadConnection(path string) (Connection, error) {
+	c, _, err := ReadConnection(path)
+	return c, err
+}
+
+// ReadConnection is LoadConnection for a caller that will replace the file: it also returns the content.
+func ReadConnection(path string) (Connection, []byte, error) {
+	raw, err := readPrivate(path)
+	if err != nil {
+		return Connection{}, nil, fmt.Errorf("reading connection info: %w", err)
+	}
 	var c Connection
-	if err := decodeFile(path, &c); err != nil {
-		return Connection{}, fmt.Errorf("reading connection info: %w", err)
+	if err := decode(path, raw, &c); err != nil {
+		return Connection{}, nil, fmt.Errorf("reading connection info: %w", err)
 	}
 	if err := c.Validate(); err != nil {
-		return Connection{}, fmt.Errorf("connection info %s: %w", path, err)
+		return Connection{}, nil, fmt.Errorf("connection info %s: %w", path, err)
 	}
-	return c, nil
+	return c, raw, nil
+}
+
+// Encode is the content of a connection info file. Keys of former that this package does not know are kept, since a newer hub may have
+// put them there; former may be empty.
+func (c Connection) Encode(former []byte) ([]byte, error) {
+	keys := map[string]any{}
+	// As in decode, what follows the first value of JSON is left alone.
+	if len(former) > 0 && json.NewDecoder(bytes.NewReader(former)).Decode(&keys) != nil {
+		if err := yaml.Unmarshal(former, &keys); err != nil {
+			return nil, fmt.Errorf("decoding the former connection info: %w", err)
+		}
+	}
+	keys["kubeConfig"], keys["namespace"], keys["secretName"] = c.KubeConfig, c.Namespace, c.SecretName
+	if delete(keys, "planSigningKey"); c.PlanSigningKey != "" {
+		keys["planSigningKey"] = c.PlanSigningKey
+	}
+	raw, err := json.Marshal(keys)
+	if err != nil {
+		return nil, fmt.Errorf("encoding connection info: %w", err)
+	}
+	return append(raw, '\n'), nil
 }
 
 // Validate names every field that is missing.
@@ -35,6 +72,9 @@ func (c Connection) Validate() error {
 		if field.value == "" {
 			errs = append(errs, fmt.Errorf("%s: is empty", field.name))
 		}
+	}
+	if _, err := c.SigningKey(); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

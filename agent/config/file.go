@@ -24,7 +24,13 @@ func decodeFile(path string, into any) error {
 	if err != nil {
 		return err
 	}
+	return decode(path, raw, into)
+}
+
+// decode decodes the content of a file by the file's name.
+func decode(path string, raw []byte, into any) error {
 	base := filepath.Base(path)
+	var err error
 	switch {
 	case strings.Contains(base, ".json"):
 		// One value; what follows it is left alone.
@@ -46,7 +52,8 @@ func readPrivate(path string) ([]byte, error) {
 	if path == "" {
 		return nil, errors.New("no file is named")
 	}
-	file, err := os.Open(path)
+	// Without O_NONBLOCK a named pipe in the file's place would keep the agent waiting for a writer.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

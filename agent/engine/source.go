@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/drover-dev/drover/plans"
 )
@@ -19,6 +20,9 @@ type Snapshot struct {
 	Interrupt plans.Interrupt
 	// Machine is the name that signatures of plans are for: "namespace/name" of the plan Secret; empty for local plans.
 	Machine string
+	// Local is set for a source that lies on the machine itself: what it says was applied has been applied here, also where the journal
+	// does not know of it.
+	Local bool
 }
 
 // target is which plan of which source something belongs to.
@@ -47,6 +51,11 @@ type Source interface {
 	// holds then. Where another writer was faster, change is called again with the newer status. A change that changes nothing
 	// writes nothing.
 	Update(ctx context.Context, uid, checksum string, change func(*plans.Status)) (Snapshot, error)
+}
+
+// Reachability is what a Source may also tell: why it cannot be reached, and since when. The reason is empty while it can.
+type Reachability interface {
+	Unreachable() (reason string, since time.Time)
 }
 
 // Images brings the content of an image into a folder that exists.

@@ -1,0 +1,156 @@
+package trust
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/drover-dev/drover/agent/config"
+	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/plans"
+)
+
+const record = "/var/lib/agent/state/accepted"
+
+func newKey(t *testing.T) (ed25519.PublicKey, ed25519.PrivateKey) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return public, private
+}
+
+func deliver(t *testing.T, key ed25519.PrivateKey, plan, machine string, sequence int64) engine.Snapshot {
+	t.Helper()
+	s := engine.Snapshot{Machine: machine, Delivery: plans.Delivery{Plan: []byte(plan)}}
+	if key != nil {
+		var err error
+		if s.Delivery.Signature, err = plans.Sign(key, s.Delivery.Checksum(), machine, sequence); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func newVerifier(t *testing.T, h host.Host, key ed25519.PublicKey, policy config.PlanSignatures, log *bytes.Buffer) *Verifier {
+	t.Helper()
+	v, err := New(Options{Policy: policy, Host: h, Path: record, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Key: func() (ed25519.PublicKey, error) { return key, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestEnforce shows that S1 needs more than the right to write the plan Secret: without the key nothing is executed. The steps follow
+// each other.
+func TestEnforce(t *testing.T) {
+	public, private := newKey(t)
+	_, thief := newKey(t)
+	h := fake.New()
+	v := newVerifier(t, h, public, config.SignaturesEnforce, &bytes.Buffer{})
+	tampered := deliver(t, private, "{}", "ns/m", 5)
+	tampered.Delivery.Plan = []byte(`{"instructions":[{"command":"sh"}]}`)
+	for _, step := range []struct {
+		name     string
+		delivery engine.Snapshot
+		want     string
+	}{
+		{"no plan yet", engine.Snapshot{Machine: "ns/m"}, ""},
+		{"the first", deliver(t, private, "{}", "ns/m", 5), ""},
+		{"the same again", deliver(t, private, "{}", "ns/m", 5), ""},
+		{"not signed", deliver(t, nil, "{}", "ns/m", 0), "the plan is not signed"},
+		{"another's key", deliver(t, thief, "{}", "ns/m", 6), "this machine trusts"},
+		{"another machine's plan", func() engine.Snapshot {
+			s := deliver(t, private, "{}", "ns/other", 6)
+			s.Machine = "ns/m"
+			return s
+		}(), "are others than those that were signed"},
+		{"content changed", tampered, "are others than those that were signed"},
+		{"another plan of the same sequence", deliver(t, private, `{"a":1}`, "ns/m", 5), "two plans have the sequence 5"},
+		{"a later one", deliver(t, private, `{"a":1}`, "ns/m", 7), ""},
+		{"the first once more", deliver(t, private, "{}", "ns/m", 5), "is a replay: its sequence 5 is lower than 7"},
+		{"the first signed anew", deliver(t, private, "{}", "ns/m", 8), ""},
+		{"nonsense", engine.Snapshot{Machine: "ns/m", Delivery: plans.Delivery{Plan: []byte("{}"), Signature: []byte("x")}}, "decoding plan-signature"},
+	} {
+		err := v.Verify(step.delivery)
+		if (step.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), step.want) {
+			t.Errorf("%s: got %v, want %q", step.name, err, step.want)
+		}
+	}
+	// What was accepted outlives the process, and is private.
+	if mode := h.Files()[record].Attrs.Mode; mode != 0o600 {
+		t.Errorf("the record has mode %o", mode)
+	}
+	again := newVerifier(t, h, public, config.SignaturesEnforce, &bytes.Buffer{})
+	if err := again.Verify(deliver(t, private, `{"a":1}`, "ns/m", 7)); !errors.Is(err, plans.ErrSignature) {
+		t.Errorf("after a restart a replay passes: %v", err)
+	}
+	if err := again.Verify(deliver(t, private, `{"a":1}`, "ns/m2", 1)); err != nil {
+		t.Errorf("the machine got another plan Secret, and its sequence does not start anew: %v", err)
+	}
+}
+
+// Nothing may be executed before it is on the disk that it was accepted: a replay could pass after a crash.
+func TestAcceptedOnlyOnDisk(t *testing.T) {
+	public, private := newKey(t)
+	h := fake.New()
+	v := newVerifier(t, h, public, config.SignaturesEnforce, &bytes.Buffer{})
+	h.FailWith(func(string, string) error { return errors.New("disk full") })
+	if err := v.Verify(deliver(t, private, "{}", "ns/m", 5)); err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("got %v", err)
+	}
+	h.FailWith(nil)
+	if err := v.Verify(deliver(t, private, "{}", "ns/m", 5)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	public, private := newKey(t)
+	for _, test := range []struct {
+		policy, want config.PlanSignatures
+		key          ed25519.PublicKey
+		warns        bool
+	}{
+		{"", config.SignaturesOff, nil, false},
+		{"", config.SignaturesWarn, public, true},
+		{config.SignaturesOff, config.SignaturesOff, public, false},
+		{config.SignaturesWarn, config.SignaturesWarn, nil, true},
+	} {
+		log := &bytes.Buffer{}
+		v := newVerifier(t, fake.New(), test.key, test.policy, log)
+		if got := v.Policy(); got != test.want {
+			t.Errorf("%q: got %q", test.policy, got)
+		}
+		for range 3 {
+			if err := v.Verify(deliver(t, nil, "{}", "ns/m", 0)); err != nil {
+				t.Errorf("%q refuses: %v", test.policy, err)
+			}
+		}
+		if warned := strings.Count(log.String(), "level=WARN"); warned != map[bool]int{true: 1}[test.warns] {
+			t.Errorf("%q with key %v warned %d times", test.policy, test.key != nil, warned)
+		}
+	}
+	_, err := New(Options{Policy: config.SignaturesEnforce, Key: func() (ed25519.PublicKey, error) { return nil, nil }})
+	if !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "register the machine again") {
+		t.Errorf("enforce without a key: %v", err)
+	}
+	// A replay is said where it is only warned of.
+	log := &bytes.Buffer{}
+	v := newVerifier(t, fake.New(), public, config.SignaturesWarn, log)
+	for _, sequence := range []int64{9, 8} {
+		if err := v.Verify(deliver(t, private, "{}", "ns/m", sequence)); err != nil {
+			t.Error(err)
+		}
+	}
+	if !strings.Contains(log.String(), "is a replay") {
+		t.Errorf("log is %s", log)
+	}
+}
