@@ -112,6 +112,8 @@ func decideChecksum(s Snapshot, r record, attempts map[string]attempt, now time.
 	case known:
 		since, failed = r.Started, true
 		s.Status.FailureCount = max(s.Status.FailureCount, r.FailuresBefore+1)
+	case s.Status.AppliedChecksum == checksum && s.Local:
+		return decision{reason: "the plan is applied"}
 	case s.Status.AppliedChecksum == checksum:
 		anew.reason = "the plan is reported as applied and the journal does not know it"
 		return anew

