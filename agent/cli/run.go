@@ -64,7 +64,11 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 	if !found {
 		return nil, fmt.Errorf("%s: %q is none of debug, info, warn and error", envLogLevel, level)
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: value})), nil
+	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: value})
+	if w == io.Writer(os.Stdout) && host.StdoutIsJournal() {
+		return slog.New(host.NewJournalHandler(value, text)), nil
+	}
+	return slog.New(text), nil
 }
 
 func run(ctx context.Context, path string, log *slog.Logger) error {
@@ -87,21 +91,25 @@ func run(ctx context.Context, path string, log *slog.Logger) error {
 		return err
 	}
 	machine := host.Machine{}
+	manager := newService(machine.Notify, host.WatchdogInterval(), log)
 	agent := engine.New(engine.Options{
-		Source: source, Host: machine, Log: log, Images: newStore(cfg, machine, log), Environment: os.Environ(),
+		Source: source, Host: manager.host(machine, "hub"), Log: log, Images: newStore(cfg, machine, log), Environment: forInstructions(os.Environ()),
 		WorkDirectory: cfg.WorkDirectory, StateDirectory: cfg.StateDirectory, PreserveWorkDirectory: cfg.PreserveWorkDirectory,
 		AppliedPlanDirectory: cfg.AppliedPlanDirectory, InterlockDirectory: cfg.InterlockDirectory,
 		InstructionTimeout: time.Duration(cfg.InstructionTimeout), PeriodicTimeout: time.Duration(cfg.PeriodicTimeout),
 	})
+	manager.add(agent)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	stopped := make(chan struct{})
 	var watching sync.WaitGroup
+	watching.Go(func() { manager.run(ctx, stopped) })
+	watching.Go(func() { serveMetrics(ctx, cfg, manager.engines, log) })
 	watching.Go(func() { source.Run(ctx) })
 
 	log.Info("Agent started", "version", Version, "config", path)
-	machine.Notify("READY=1\nSTATUS=Watching for plans")
 	err = agent.Run(ctx)
-	machine.Notify("STOPPING=1")
+	close(stopped)
 	cancel()
 	watching.Wait()
 	if errors.Is(err, context.Canceled) {

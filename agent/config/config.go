@@ -48,6 +48,8 @@ type Config struct {
 	ImageCredentialProviderBinDirectory string `json:"imageCredentialProviderBinDirectory"`
 	// InterlockDirectory holds the files by which install script and agent wait for each other; empty means they do not.
 	InterlockDirectory string `json:"interlockDirectory"`
+	// MetricsAddress is where metrics and health are told; empty tells them nowhere. See ParseMetricsAddress.
+	MetricsAddress string `json:"metricsAddress"`
 	// StateDirectory holds the journal and the image cache. Default: "state" beside WorkDirectory.
 	StateDirectory string `json:"stateDirectory"`
 	// Socket is where the running agent answers the commands; SocketOff turns that off.
@@ -125,6 +127,9 @@ func (c Config) Validate() error {
 	}
 	if c.LocalEnabled && c.LocalPlanDirectory == "" {
 		errs = append(errs, errors.New("localPlanDirectory: is empty, and localEnabled is true"))
+	}
+	if _, err := ParseMetricsAddress(c.MetricsAddress); err != nil {
+		errs = append(errs, err)
 	}
 	for _, dir := range []struct{ key, value string }{
 		{"workDirectory", c.WorkDirectory}, {"stateDirectory", c.StateDirectory},

@@ -27,6 +27,8 @@ type State struct {
 	Last *Attempt `json:"last,omitempty"`
 	// Unreported is set while the hub does not know the outcome of Last.
 	Unreported bool `json:"unreported,omitempty"`
+	// Contacted is set once the source has told what it holds.
+	Contacted bool `json:"contacted"`
 	// SourceError is why the source cannot be reached, since SourceErrorSince; empty when it can.
 	SourceError      string    `json:"sourceError,omitempty"`
 	SourceErrorSince time.Time `json:"sourceErrorSince,omitzero"`

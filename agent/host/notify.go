@@ -1,24 +1,21 @@
 package host
 
 import (
-	"net"
-	"os"
-	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 )
 
 // Notify implements Host. A service manager that does not listen is no fault of the agent's, so errors are dropped.
 func (Machine) Notify(state string) {
-	address := os.Getenv("NOTIFY_SOCKET")
-	if address == "" {
-		return
-	}
-	if strings.HasPrefix(address, "@") {
-		address = "\x00" + address[1:]
-	}
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: address, Net: "unixgram"})
+	_, _ = daemon.SdNotify(false, state)
+}
+
+// WatchdogInterval is how often the service manager wants to hear "WATCHDOG=1" at the latest; 0 means that it does not listen for it.
+func WatchdogInterval() time.Duration {
+	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		return
+		return 0
 	}
-	defer conn.Close()
-	_, _ = conn.Write([]byte(state))
+	return interval
 }
