@@ -3,6 +3,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,68 +13,80 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"github.com/drover-dev/drover/agent/config"
 )
 
 // Version is set by the build with -ldflags "-X github.com/drover-dev/drover/agent/cli.Version=v1.2.3".
 var Version = "dev"
 
-// Main runs the command line and returns the exit code: 0, or 1 after a line on stderr that says what is wrong.
+// The exit codes of every command.
+const (
+	exitError = 1
+	// exitUsage is for a command line that cannot be understood.
+	exitUsage = 2
+	// exitAttention is for a question that was answered, and the answer is that somebody should look at the machine.
+	exitAttention = 3
+)
+
+// exit ends a command with a code of its own and without a line on stderr: what there is to say has been said.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// Main runs the command line and returns the exit code: 0, or another after a line on stderr that says what is wrong.
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := newRoot()
+	root := Root()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(stderr, "system-agent:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return 1
+	// What comes before a command's own work is about its arguments.
+	understood := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { understood = true }
+	err := root.ExecuteContext(ctx)
+	var code exit
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
 	}
-	return 0
+	fmt.Fprintln(stderr, "system-agent:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	if !understood {
+		return exitUsage
+	}
+	return exitError
 }
 
-func newRoot() *cobra.Command {
+// Root is the command line, for programs that describe it; Main runs it.
+func Root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "system-agent",
-		Short:         "Applies the plans of a hub to this machine",
+		Use:   "system-agent",
+		Short: "Applies the plans of a hub to this machine",
+		Long: "Applies the plans of a hub to this machine, and tells what it does.\n\n" +
+			"Exit codes: 0 all is well, 1 an error, 2 the command line cannot be understood, 3 the machine needs attention (status).",
 		Version:       Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		CompletionOptions: cobra.CompletionOptions{
-			DisableDefaultCmd: true,
-		},
 	}
 	root.SetVersionTemplate("system-agent version {{.Version}}\n")
-	root.AddCommand(newRun(), newValidateConfig(), newValidateConnection(), newVersion())
+	root.AddGroup(&cobra.Group{ID: groupService, Title: "For services and scripts:"})
+	add := func(group string, commands ...*cobra.Command) {
+		for _, command := range commands {
+			command.GroupID = group
+			root.AddCommand(command)
+		}
+	}
+	add(groupService, newRun(), newValidateConfig(), newValidateConnection(), newVersion(), newShim())
+	root.SetCompletionCommandGroupID(groupService)
 	return root
 }
 
-func newValidateConfig() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate-config <file>",
-		Short: "Check a configuration file; the exit code tells",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			_, err := config.Load(args[0])
-			return err
-		},
-	}
-}
-
-func newValidateConnection() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate-connection <file>",
-		Short: "Check a connection info file; the exit code tells",
-		Long:  "Check a connection info file without contacting the hub. The exit code tells.",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			_, err := config.LoadConnection(args[0])
-			return err
-		},
-	}
-}
+const (
+	groupLook    = "look"
+	groupInstall = "install"
+	groupService = "service"
+)
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{

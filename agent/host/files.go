@@ -12,7 +12,10 @@ import (
 )
 
 // Machine is the Host that the agent runs on.
-type Machine struct{}
+type Machine struct {
+	// units is set by tests; otherwise it is systemd where that is there.
+	units unitManager
+}
 
 var _ Host = Machine{}
 

@@ -4,41 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
-	// killGrace is how long a process group may take to end after SIGTERM.
+	// killGrace is how long programs may take to end after SIGTERM.
 	killGrace = 10 * time.Second
 	// drainGrace is how long output is waited for after the program has ended. A daemon that it left behind may hold the pipes open
 	// for ever.
 	drainGrace = time.Second
 )
 
-// Run implements Host. The program leads a process group of its own. When ctx or the timeout ends it, the whole group gets SIGTERM, and
-// SIGKILL ten seconds later; ctx's error comes back then. A program that could not be started is an error.
-func (Machine) Run(ctx context.Context, command Command) (Result, error) {
+// Run implements Host. The program leads a process group of its own. When ctx or the timeout ends it, everything that it started gets
+// SIGTERM, and SIGKILL ten seconds later; ctx's error comes back then. A program that could not be started is an error.
+func (m Machine) Run(ctx context.Context, command Command) (Result, error) {
+	if command.Spool != "" {
+		return m.runSpooled(ctx, command)
+	}
+	return runBelow(ctx, command, newSinks(command.Progress))
+}
+
+// runBelow runs a program as a child of this process.
+func runBelow(ctx context.Context, command Command, sinks *sinks) (Result, error) {
+	none := Result{ExitCode: -1}
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
 	path, err := lookPath(command)
 	if err != nil {
-		return Result{ExitCode: -1}, err
+		return none, err
 	}
-	stdout, stderr, err := openStreams()
+	cmd, streams, err := start(path, command, sinks)
 	if err != nil {
-		return Result{ExitCode: -1}, err
+		return none, err
 	}
-	cmd, err := start(path, command, stdout.writer, stderr.writer)
-	stdout.start()
-	stderr.start()
-	if err != nil {
-		return Result{ExitCode: -1}, fmt.Errorf("starting %s: %w", command.Path, err)
-	}
-
 	var timeout <-chan time.Time
 	if command.Timeout > 0 {
 		timer := time.NewTimer(command.Timeout)
@@ -54,14 +60,13 @@ func (Machine) Run(ctx context.Context, command Command) (Result, error) {
 	case waitErr = <-ended:
 	case <-timeout:
 		result.TimedOut = true
-		waitErr = endGroup(cmd.Process.Pid, ended)
+		waitErr = endTree(cmd.Process.Pid, ended)
 	case <-ctx.Done():
 		ctxErr = ctx.Err()
-		waitErr = endGroup(cmd.Process.Pid, ended)
+		waitErr = endTree(cmd.Process.Pid, ended)
 	}
-	drained, cancel := context.WithTimeout(context.Background(), drainGrace)
-	defer cancel()
-	result.Stdout, result.Stderr = stdout.collect(drained.Done()), stderr.collect(drained.Done())
+	streams.drain(drainGrace)
+	result.Stdout, result.Stderr = sinks.close()
 	result.ExitCode = cmd.ProcessState.ExitCode()
 	var exit *exec.ExitError
 	if ctxErr == nil && waitErr != nil && !errors.As(waitErr, &exit) {
@@ -70,13 +75,40 @@ func (Machine) Run(ctx context.Context, command Command) (Result, error) {
 	return result, ctxErr
 }
 
-// start starts the program. A file that was just unpacked may still be open for writing in a process that another goroutine is forking
-// at this moment; that passes at once.
-func start(path string, command Command, stdout, stderr *os.File) (*exec.Cmd, error) {
+// start starts the program and drains its output from then on.
+func start(path string, command Command, sinks *sinks) (*exec.Cmd, *streams, error) {
+	stdin, err := input(command.Stdin)
+	if err != nil {
+		return nil, nil, err
+	}
+	if stdin != nil {
+		defer stdin.Close()
+	}
+	streams, err := openStreams()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd, err := fork(path, command, stdin, streams)
+	streams.start(sinks)
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting %s: %w", command.Path, err)
+	}
+	return cmd, streams, nil
+}
+
+// fork tries again for a moment: a file that was just unpacked may still be open for writing in a process that another goroutine is
+// forking right now.
+func fork(path string, command Command, stdin *os.File, streams *streams) (*exec.Cmd, error) {
 	for try := 0; ; try++ {
 		cmd := &exec.Cmd{
 			Path: path, Args: append([]string{command.Path}, command.Args...), Env: command.Env, Dir: command.Dir,
-			Stdout: stdout, Stderr: stderr, SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+			Stdout: streams.stdout.writer, Stderr: streams.stderr.writer, SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		}
+		if cmd.Env == nil {
+			cmd.Env = []string{} // or the program would get ours
+		}
+		if stdin != nil {
+			cmd.Stdin = stdin
 		}
 		err := cmd.Start()
 		if !errors.Is(err, syscall.ETXTBSY) || try == 20 {
@@ -86,64 +118,48 @@ func start(path string, command Command, stdout, stderr *os.File) (*exec.Cmd, er
 	}
 }
 
-// endGroup ends a process group: everyone in it may tidy up for a while.
-func endGroup(pid int, ended <-chan error) error {
-	_ = syscall.Kill(-pid, syscall.SIGTERM)
+// input is a file in memory that holds the standard input, so that nobody has to write into a pipe while the program runs; nil is none.
+func input(content []byte) (*os.File, error) {
+	if content == nil {
+		return nil, nil
+	}
+	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making standard input: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "stdin")
+	if _, err := file.Write(content); err == nil {
+		_, err = file.Seek(0, 0)
+	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("making standard input: %w", err)
+	}
+	return file, nil
+}
+
+// endTree ends a program and what it started: everyone may tidy up for a while.
+func endTree(pid int, ended <-chan error) error {
+	below := descendants(pid)
+	signalTree(pid, below, syscall.SIGTERM)
 	grace := time.After(killGrace)
 	var err error
 	select {
 	case err = <-ended:
 	case <-grace:
-		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		signalTree(pid, append(below, descendants(pid)...), syscall.SIGKILL)
 		return <-ended
 	}
-	for !errors.Is(syscall.Kill(-pid, 0), syscall.ESRCH) {
+	// Nobody tells when orphans end.
+	for !gone(pid, below) {
 		select {
 		case <-grace:
-			_ = syscall.Kill(-pid, syscall.SIGKILL)
+			signalTree(pid, below, syscall.SIGKILL)
 			return err
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	return err
-}
-
-// stream drains one output pipe for as long as anyone holds its other end, so that a daemon left behind neither blocks nor gets
-// SIGPIPE while the agent lives.
-type stream struct {
-	reader, writer *os.File
-	kept           output
-	closed         chan struct{}
-}
-
-func openStreams() (*stream, *stream, error) {
-	streams := [2]*stream{}
-	for i := range streams {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, nil, fmt.Errorf("making a pipe: %w", err)
-		}
-		streams[i] = &stream{reader: r, writer: w, closed: make(chan struct{})}
-	}
-	return streams[0], streams[1], nil
-}
-
-// start drains the pipe; the program holds the other end by now.
-func (s *stream) start() {
-	s.writer.Close()
-	go func() {
-		defer close(s.closed)
-		defer s.reader.Close()
-		_, _ = io.Copy(&s.kept, s.reader)
-	}()
-}
-
-func (s *stream) collect(deadline <-chan struct{}) []byte {
-	select {
-	case <-s.closed:
-	case <-deadline:
-	}
-	return s.kept.Bytes()
 }
 
 // lookPath finds the program in the PATH it will run with, not in the agent's own.
