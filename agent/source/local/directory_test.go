@@ -1,0 +1,474 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/plans"
+)
+
+// folder is a folder of plans with a Directory on it. In place of engines it has functions that apply what they are given at once.
+type folder struct {
+	t      *testing.T
+	path   string
+	log    strings.Builder
+	d      *Directory
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+
+	mu   sync.Mutex
+	news chan struct{}
+	// given lists what the engines were given: "name content", and "name -" when one ended because its plan was removed.
+	given []string
+	// hold, when it is set, keeps engines from reporting that a plan is applied.
+	hold chan struct{}
+	// fail lets a plan of this name fail.
+	fail string
+}
+
+func newFolder(t *testing.T) *folder {
+	f := &folder{t: t, path: filepath.Join(t.TempDir(), "plans"), news: make(chan struct{}, 1)}
+	t.Cleanup(f.stop)
+	return f
+}
+
+func (f *folder) options() Options {
+	return Options{Path: f.path, StateDirectory: filepath.Join(filepath.Dir(f.path), "state/local"), Host: host.Machine{},
+		Log: slog.New(slog.NewTextHandler(f, nil))}
+}
+
+// Write implements io.Writer for the log.
+func (f *folder) Write(line []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	signal(f.news)
+	return f.log.Write(line)
+}
+
+func (f *folder) start() {
+	f.d = New(f.options())
+	var ctx context.Context
+	ctx, f.cancel = context.WithCancelCause(f.t.Context())
+	f.done = make(chan struct{})
+	go func() {
+		defer close(f.done)
+		f.d.Run(ctx, f.engine)
+	}()
+}
+
+func (f *folder) stop() {
+	if f.cancel != nil {
+		f.cancel(host.ErrLeave)
+		<-f.done
+	}
+}
+
+func (f *folder) engine(ctx context.Context, p *Plan) {
+	if err := (host.Machine{}).MakeDir(p.StateDirectory(), host.Private(0o700)); err != nil {
+		f.t.Error(err)
+	}
+	f.mu.Lock()
+	hold, fail := f.hold, f.fail
+	f.mu.Unlock()
+	for {
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), ErrRemoved) {
+				f.note(p.Name() + " -")
+			}
+			return
+		case s := <-p.Updates():
+			checksum := s.Delivery.Checksum()
+			if s.Status.AppliedChecksum == checksum || s.Status.FailedChecksum == checksum {
+				continue
+			}
+			f.note(p.Name() + " " + string(s.Delivery.Plan))
+			if hold != nil {
+				select {
+				case <-hold:
+				case <-ctx.Done():
+					continue
+				}
+			}
+			_, err := p.Update(ctx, s.UID, checksum, func(status *plans.Status) {
+				if p.Name() == fail {
+					status.FailedChecksum, status.FailureCount = checksum, status.FailureCount+1
+					return
+				}
+				status.AppliedChecksum, status.SuccessCount = checksum, status.SuccessCount+1
+			})
+			if err != nil && !errors.Is(err, engine.ErrSuperseded) {
+				f.note(p.Name() + " cannot report: " + err.Error())
+			}
+			signal(f.news)
+		}
+	}
+}
+
+func (f *folder) note(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.given = append(f.given, text)
+	signal(f.news)
+}
+
+// expect waits until the engines were given this, in this order.
+func (f *folder) expect(want ...string) {
+	f.t.Helper()
+	f.until("what is expected", func() bool { return slices.Equal(f.given, want) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.given = nil
+}
+
+// until waits for something that a note or a line of the log brings about.
+func (f *folder) until(what string, is func() bool) {
+	f.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		f.mu.Lock()
+		yes := is()
+		f.mu.Unlock()
+		if yes {
+			return
+		}
+		select {
+		case <-f.news:
+		case <-deadline:
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.t.Fatalf("waited in vain for %s; given %q, log:\n%s", what, f.given, f.log.String())
+		}
+	}
+}
+
+func (f *folder) logged(text string) {
+	f.t.Helper()
+	f.until(text, func() bool { return strings.Contains(f.log.String(), text) })
+}
+
+// write writes a file as editors do it: aside first, then under its name.
+func (f *folder) write(name, text string) {
+	f.t.Helper()
+	path := filepath.Join(f.path, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	temp := filepath.Join(filepath.Dir(path), ".swp")
+	if err := os.WriteFile(temp, []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.Rename(temp, path); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *folder) remove(name string) {
+	f.t.Helper()
+	if err := os.RemoveAll(filepath.Join(f.path, name)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// applied waits until the position file tells that the plan is applied.
+func (f *folder) applied(name, text string) {
+	f.t.Helper()
+	f.until("the position of "+name, func() bool { return f.position(name)["appliedChecksum"] == plans.Checksum([]byte(text)) })
+}
+
+func (f *folder) position(name string) map[string]any {
+	f.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(f.path, name+".pos"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var values map[string]any
+	if err := errors.Join(err, json.Unmarshal(raw, &values)); err != nil {
+		f.t.Fatal(err)
+	}
+	return values
+}
+
+func (f *folder) states() []string {
+	names, err := (host.Machine{}).ReadDir(f.options().StateDirectory)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return names
+}
+
+// plan is a plan whose text differs with n.
+func plan(n string) string { return `{"instructions":[{"name":"` + n + `"}]}` }
+
+// TestFolderIsMade shows that B22's promise is kept: a folder that validate-config finds missing is there after the start.
+func TestFolderIsMade(t *testing.T) {
+	f := newFolder(t)
+	f.start()
+	f.logged("has been made")
+	if info, err := os.Stat(f.path); err != nil || info.Mode() != fs.ModeDir|0o700 {
+		t.Errorf("got %v, %v", info, err)
+	}
+	f.write("a.plan", plan("1"))
+	f.expect("a " + plan("1"))
+	f.applied("a", plan("1"))
+	// Also one that is taken away while the agent runs.
+	f.remove("")
+	f.expect("a -")
+	f.write("b.plan", plan("2"))
+	f.expect("b " + plan("2"))
+}
+
+func TestChangesAreSeen(t *testing.T) {
+	f := newFolder(t)
+	f.write("b.plan", plan("1"))
+	f.write("sub/deep/a.plan", plan("2"))
+	f.write("a.plan", plan("3"))
+	f.write(".hidden.plan", plan("4"))
+	f.write(".git/c.plan", plan("5"))
+	f.write("notes.txt", "hello")
+	f.start()
+	// In the order of names, one after the other.
+	f.expect("a "+plan("3"), "b "+plan("1"), "sub/deep/a "+plan("2"))
+	f.write("b.plan", plan("new"))
+	f.expect("b " + plan("new"))
+	f.write("later/x/c.plan", plan("6"))
+	f.expect("later/x/c " + plan("6"))
+	f.applied("later/x/c", plan("6"))
+	if err := os.Rename(filepath.Join(f.path, "later"), filepath.Join(f.path, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	// The position moved with it, so it is not applied again.
+	f.expect("later/x/c -")
+	f.write("moved/x/c.plan", plan("7"))
+	f.expect("moved/x/c " + plan("7"))
+	if diff := cmp.Diff([]string{"a", "b", "moved%2Fx%2Fc", "sub%2Fdeep%2Fa"}, f.states()); diff != "" {
+		t.Error(diff)
+	}
+	// What is gone while nobody looks is noticed at the start.
+	f.stop()
+	f.remove("b.plan")
+	f.start()
+	f.write("a.plan", plan("8"))
+	f.expect("a " + plan("8"))
+	if diff := cmp.Diff([]string{"a", "moved%2Fx%2Fc", "sub%2Fdeep%2Fa"}, f.states()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestTurns shows that plans are applied in the order of their names, and that one which has failed once holds up no other.
+func TestTurns(t *testing.T) {
+	f := newFolder(t)
+	f.hold, f.fail = make(chan struct{}), "b"
+	for _, name := range []string{"c", "b", "a"} {
+		f.write(name+".plan", plan(name))
+	}
+	f.start()
+	f.until("the first", func() bool { return len(f.given) == 1 })
+	f.expect("a " + plan("a"))
+	f.hold <- struct{}{}
+	f.expect("b " + plan("b"))
+	f.hold <- struct{}{}
+	f.expect("c " + plan("c"))
+	close(f.hold)
+	f.applied("c", plan("c"))
+	if got := f.position("b"); got["failedChecksum"] != plans.Checksum([]byte(plan("b"))) || got["failureCount"] != 1.0 || got["appliedChecksum"] != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestSkipFiles(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.plan", plan("1"))
+	f.write("b.plan", plan("2"))
+	f.write("sub/a.plan", plan("3"))
+	f.write("elsewhere/a.plan.skip", "")
+	f.start()
+	f.expect("b " + plan("2"))
+	f.remove("elsewhere/a.plan.skip")
+	f.expect("a "+plan("1"), "sub/a "+plan("3"))
+	f.applied("b", plan("2"))
+	f.write("b.plan.skip", "")
+	f.expect("b -")
+	if states := f.states(); !slices.Contains(states, "b") {
+		t.Errorf("the state of a plan that is skipped is gone: %v", states)
+	}
+	// It was applied, and is not applied again.
+	f.remove("b.plan.skip")
+	f.write("c.plan", plan("4"))
+	f.expect("c " + plan("4"))
+}
+
+// TestUnfinishedFile shows that a file which is no plan, or not yet, changes nothing, and is told of once.
+func TestUnfinishedFile(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.plan", plan("1"))
+	f.start()
+	f.expect("a " + plan("1"))
+	f.write("a.plan", plan("2")[:20])
+	f.logged("is no plan")
+	f.write("b.plan", plan("b"))
+	f.expect("b " + plan("b"))
+	p := f.d.plans["a"]
+	if _, err := p.Get(t.Context()); err == nil {
+		t.Error("half a plan may be begun")
+	}
+	if err, since := p.Problem(); err == nil || since.IsZero() {
+		t.Errorf("got %v, %v", err, since)
+	}
+	if got := strings.Count(f.log.String(), "is no plan"); got != 1 {
+		t.Errorf("told %d times:\n%s", got, f.log.String())
+	}
+	f.write("a.plan", `{"files":[{"path":"relative"}]}`)
+	f.logged("files[0].path")
+	f.write("a.plan", plan("2"))
+	f.expect("a " + plan("2"))
+	if err, _ := p.Problem(); err != nil {
+		t.Errorf("got %v", err)
+	}
+	if strings.Contains(f.log.String(), "instructions") {
+		t.Errorf("the log holds content:\n%s", f.log.String())
+	}
+}
+
+// TestUntrustedFiles shows that S8 cannot happen: what others than root can write is not applied.
+func TestUntrustedFiles(t *testing.T) {
+	tests := map[string]struct {
+		spoil func(f *folder) error
+		err   string
+	}{
+		"group may write the plan":       {func(f *folder) error { return os.Chmod(f.path+"/sub/a.plan", 0o620) }, "a.plan has mode 0620"},
+		"others may write the plan":      {func(f *folder) error { return os.Chmod(f.path+"/sub/a.plan", 0o602) }, "a.plan has mode 0602"},
+		"others may write the folder":    {func(f *folder) error { return os.Chmod(f.path, 0o777) }, "/plans has mode 0777"},
+		"group may write a folder below": {func(f *folder) error { return os.Chmod(f.path+"/sub", 0o770) }, "/sub has mode 0770"},
+		"others may write a folder above": {func(f *folder) error { return os.Chmod(filepath.Dir(f.path), 0o777) },
+			"has mode 0777 and must not be writable"},
+		"the position": {func(f *folder) error {
+			if err := os.WriteFile(f.path+"/sub/a.pos", nil, 0o600); err != nil {
+				return err
+			}
+			return os.Chmod(f.path+"/sub/a.pos", 0o666)
+		}, "a.pos has mode 0666"},
+		"the plan is another user's":    {func(f *folder) error { return os.Chown(f.path+"/sub/a.plan", 65534, -1) }, "a.plan belongs to user 65534"},
+		"the folder is another user's":  {func(f *folder) error { return os.Chown(f.path, 65534, -1) }, "/plans belongs to user 65534"},
+		"a link that leaves the folder": {func(f *folder) error { return relink(f, "../../outside/a.plan") }, "escapes"},
+		"a link to a whole path":        {func(f *folder) error { return relink(f, filepath.Dir(f.path)+"/outside/a.plan") }, "escapes"},
+		"a link into a folder of others": {func(f *folder) error {
+			if err := os.Mkdir(f.path+"/.open", 0o700); err != nil {
+				return err
+			}
+			if err := errors.Join(os.WriteFile(f.path+"/.open/x", []byte(plan("1")), 0o600), os.Chmod(f.path+"/.open", 0o777)); err != nil {
+				return err
+			}
+			return relink(f, "../.open/x")
+		}, "/.open has mode 0777"},
+		"a pipe": {func(f *folder) error {
+			f.remove("sub/a.plan")
+			return syscall.Mkfifo(f.path+"/sub/a.plan", 0o600)
+		}, "is not a regular file"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 && strings.Contains(name, "another user") {
+				t.Skip("only root can give files away")
+			}
+			f := newFolder(t)
+			f.write("sub/a.plan", plan("1"))
+			outside := filepath.Join(filepath.Dir(f.path), "outside")
+			if err := errors.Join(os.Mkdir(outside, 0o700), os.WriteFile(outside+"/a.plan", []byte(plan("1")), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.spoil(f); err != nil {
+				t.Fatal(err)
+			}
+			f.start()
+			f.logged(test.err)
+			f.stop()
+			if len(f.given) != 0 {
+				t.Errorf("given %q", f.given)
+			}
+		})
+	}
+}
+
+func relink(f *folder, target string) error {
+	f.remove("sub/a.plan")
+	return os.Symlink(target, f.path+"/sub/a.plan")
+}
+
+func TestLinkInsideTheFolder(t *testing.T) {
+	f := newFolder(t)
+	f.write("..data/a.plan", plan("1"))
+	if err := os.Symlink("..data/a.plan", f.path+"/a.plan"); err != nil {
+		t.Fatal(err)
+	}
+	f.start()
+	f.expect("a " + plan("1"))
+}
+
+// TestWithoutWatches shows that a machine whose inotify watches are used up still applies plans, and says why it is slow.
+func TestWithoutWatches(t *testing.T) {
+	f := newFolder(t)
+	w := newWatcher(slog.New(slog.NewTextHandler(f, nil)))
+	w.open = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
+	d := New(f.options())
+	f.write("a.plan", plan("1"))
+	for range 2 {
+		if clean := d.look(w); !clean || w.complete() {
+			t.Errorf("clean: %t, complete: %t", clean, w.complete())
+		}
+	}
+	if got := slices.Collect(maps.Keys(d.plans)); len(got) != 1 {
+		t.Errorf("got %v", got)
+	}
+	if got := strings.Count(f.log.String(), "fs.inotify.max_user_instances"); got != 1 {
+		t.Errorf("told %d times:\n%s", got, f.log.String())
+	}
+	w.open = fsnotify.NewWatcher
+	defer w.close()
+	if d.look(w); !w.complete() {
+		t.Errorf("got %v", w.err)
+	}
+	if w.changed == nil || !slices.Contains(w.notify.WatchList(), f.path) {
+		t.Errorf("watches %v", w.notify.WatchList())
+	}
+}
+
+func TestUnreadableFolderTakesNothingAway(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.plan", plan("1"))
+	f.start()
+	f.expect("a " + plan("1"))
+	f.stop()
+	d := New(f.options())
+	w := newWatcher(d.Log)
+	defer w.close()
+	if !d.look(w) || d.plans["a"] == nil {
+		t.Fatalf("got %v", d.plans)
+	}
+	if err := os.Rename(f.path, f.path+"-gone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(f.path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if d.look(w) || d.plans["a"] == nil || !slices.Contains(f.states(), "a") {
+		t.Errorf("got %v, states %v", d.plans, f.states())
+	}
+}
