@@ -40,6 +40,8 @@ type Host struct {
 	programs map[string]Program
 	runs     []host.Command
 	locks    map[string]bool
+	running  map[string]*running
+	ended    map[string]outcome
 	notified []string
 
 	effects int
@@ -54,7 +56,8 @@ var _ host.Host = (*Host)(nil)
 
 // New makes a machine with an empty disk.
 func New() *Host {
-	return &Host{files: map[string]File{"/": {Dir: true}}, programs: map[string]Program{}, locks: map[string]bool{}}
+	return &Host{files: map[string]File{"/": {Dir: true}}, programs: map[string]Program{}, locks: map[string]bool{},
+		running: map[string]*running{}, ended: map[string]outcome{}}
 }
 
 // Program sets what runs for a command, by the base name of its path.
@@ -135,10 +138,7 @@ func (h *Host) effect(operation, path string, do func() error) error {
 	if h.after {
 		_ = do()
 	}
-	h.stopped = true
-	if h.onStop != nil {
-		h.onStop()
-	}
+	h.stop()
 	return ErrStopped
 }
 
@@ -254,6 +254,7 @@ func (h *Host) RemoveAll(path string) error {
 	return h.effect("remove", path, func() error {
 		path := filepath.Clean(path)
 		maps.DeleteFunc(h.files, func(name string, _ File) bool { return name == path || strings.HasPrefix(name, path+"/") })
+		maps.DeleteFunc(h.ended, func(name string, _ outcome) bool { return name == path || strings.HasPrefix(name, path+"/") })
 		return nil
 	})
 }
@@ -315,52 +316,6 @@ func (h *Host) Unpack(_ context.Context, dir string, layer io.Reader) error {
 		return err
 	}
 	return h.effect("unpack", dir, func() error { return h.put(filepath.Join(dir, ".layer"), File{Content: raw}) })
-}
-
-// Run implements host.Host. The world may stop before the program starts, or just after it has ended and before anyone learns of it.
-func (h *Host) Run(ctx context.Context, command host.Command) (host.Result, error) {
-	h.mu.Lock()
-	program, found := h.programs[filepath.Base(command.Path)]
-	if h.stopped {
-		h.mu.Unlock()
-		return host.Result{ExitCode: -1}, ErrStopped
-	}
-	h.effects++
-	here := h.effects == h.stopAt
-	if here && !h.after {
-		h.stopped = true
-		if h.onStop != nil {
-			h.onStop()
-		}
-		h.mu.Unlock()
-		return host.Result{ExitCode: -1}, ErrStopped
-	}
-	h.mu.Unlock()
-	if !found {
-		return host.Result{ExitCode: -1}, fmt.Errorf("%s is not a program of this machine", command.Path)
-	}
-	if command.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, command.Timeout)
-		defer cancel()
-	}
-	result, err := program(ctx, command)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopped {
-		return host.Result{ExitCode: -1}, ErrStopped
-	}
-	if ctx.Err() == nil {
-		h.runs = append(h.runs, command)
-	}
-	if here {
-		h.stopped = true
-		if h.onStop != nil {
-			h.onStop()
-		}
-		return host.Result{ExitCode: -1}, ErrStopped
-	}
-	return result, err
 }
 
 // Notify implements host.Host.
