@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/host"
-	"github.com/drover-dev/drover/agent/image"
 	"github.com/drover-dev/drover/agent/source/remote"
 )
 
@@ -79,38 +77,35 @@ func run(ctx context.Context, path string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if !cfg.RemoteEnabled {
-		return fmt.Errorf("configuration %s: localEnabled: plans from files are not supported yet", path)
-	}
-	if cfg.LocalEnabled {
-		log.Warn("Plans from files are not supported yet, only those of the hub are applied")
-	}
 	debug.SetGCPercent(gcPercent)
-	source, err := remote.New(cfg.ConnectionInfoFile, strings.EqualFold(os.Getenv(envStrict), "true"), log)
-	if err != nil {
-		return err
-	}
 	machine := host.Machine{}
 	manager := newService(machine.Notify, host.WatchdogInterval(), log)
-	agent := engine.New(engine.Options{
-		Source: source, Host: manager.host(machine, "hub"), Log: log, Images: newStore(cfg, machine, log), Environment: forInstructions(os.Environ()),
+	options := engine.Options{
+		Gate: engine.NewGate(), Log: log, Images: newStore(cfg, machine, log), Environment: forInstructions(os.Environ()),
 		WorkDirectory: cfg.WorkDirectory, StateDirectory: cfg.StateDirectory, PreserveWorkDirectory: cfg.PreserveWorkDirectory,
 		AppliedPlanDirectory: cfg.AppliedPlanDirectory, InterlockDirectory: cfg.InterlockDirectory,
 		InstructionTimeout: time.Duration(cfg.InstructionTimeout), PeriodicTimeout: time.Duration(cfg.PeriodicTimeout),
-	})
-	manager.add(agent)
+	}
+	hub, err := newHub(cfg, options, machine, manager)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stopped := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { manager.run(ctx, stopped) })
 	watching.Go(func() { serveMetrics(ctx, cfg, manager.engines, log) })
-	watching.Go(func() { source.Run(ctx) })
-
 	log.Info("Agent started", "version", Version, "config", path)
-	err = agent.Run(ctx)
-	close(stopped)
+	var working sync.WaitGroup
+	if cfg.LocalEnabled {
+		plans := localPlans{options: options, machine: machine, manager: manager, log: log}
+		working.Go(func() { plans.run(ctx, cfg) })
+	}
+	err = hub(ctx)
 	cancel()
+	working.Wait()
+	close(stopped)
 	watching.Wait()
 	if errors.Is(err, context.Canceled) {
 		log.Info("Agent stopped")
@@ -119,11 +114,27 @@ func run(ctx context.Context, path string, log *slog.Logger) error {
 	return err
 }
 
-func newStore(cfg config.Config, machine host.Host, log *slog.Logger) *image.Store {
-	return image.New(image.Options{
-		Host: machine, Log: log,
-		CacheDirectory:  filepath.Join(cfg.StateDirectory, "layers"),
-		ImagesDirectory: cfg.ImagesDirectory,
-		RegistriesFiles: []string{cfg.AgentRegistriesFile, "/etc/rancher/rke2/registries.yaml", "/etc/rancher/k3s/registries.yaml"},
-	})
+// newHub gives what applies the hub's plans until its context is done; where the hub is not to be asked, that only waits.
+func newHub(cfg config.Config, options engine.Options, machine host.Host, manager *service) (func(context.Context) error, error) {
+	if !cfg.RemoteEnabled {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, nil
+	}
+	source, err := remote.New(cfg.ConnectionInfoFile, strings.EqualFold(os.Getenv(envStrict), "true"), options.Log)
+	if err != nil {
+		return nil, err
+	}
+	options.Source, options.Host = source, manager.host(machine, "hub")
+	agent := engine.New(options)
+	manager.add(agent)
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		defer cancel()
+		watching.Go(func() { source.Run(ctx) })
+		return agent.Run(ctx)
+	}, nil
 }

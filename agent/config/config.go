@@ -46,6 +46,8 @@ type Config struct {
 	// ImageCredentialProviderConfig and ImageCredentialProviderBinDirectory are those of the kubelet.
 	ImageCredentialProviderConfig       string `json:"imageCredentialProviderConfig"`
 	ImageCredentialProviderBinDirectory string `json:"imageCredentialProviderBinDirectory"`
+	// ImageCacheBytes bounds the layers that are kept of images that were used; 0 means 8 GiB.
+	ImageCacheBytes int64 `json:"imageCacheBytes"`
 	// InterlockDirectory holds the files by which install script and agent wait for each other; empty means they do not.
 	InterlockDirectory string `json:"interlockDirectory"`
 	// MetricsAddress is where metrics and health are told; empty tells them nowhere. See ParseMetricsAddress.
@@ -130,6 +132,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := ParseMetricsAddress(c.MetricsAddress); err != nil {
 		errs = append(errs, err)
+	}
+	if c.ImageCacheBytes < 0 {
+		errs = append(errs, fmt.Errorf("imageCacheBytes: %d is less than nothing", c.ImageCacheBytes))
 	}
 	for _, dir := range []struct{ key, value string }{
 		{"workDirectory", c.WorkDirectory}, {"stateDirectory", c.StateDirectory},

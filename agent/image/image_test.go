@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -141,11 +142,29 @@ func newStore(t *testing.T, registries string) *Store {
 			t.Fatal(err)
 		}
 	}
-	return New(Options{
+	s := New(Options{
 		Host: host.Machine{}, Log: slog.New(slog.DiscardHandler), CacheDirectory: filepath.Join(dir, "cache"),
 		ImagesDirectory: filepath.Join(dir, "images"), RegistriesFiles: []string{filepath.Join(dir, "none.yaml"), path},
-		Platform: v1.Platform{OS: "linux", Architecture: "amd64"},
+		Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, StallTimeout: 5 * time.Second, Patience: 2 * time.Second,
 	})
+	s.pause = time.Millisecond
+	return s
+}
+
+// pullOnly asks the first endpoint alone for an image.
+func (s *Store) pullOnly(ctx context.Context, t *testing.T, image string) error {
+	t.Helper()
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.newPull(ref, newProgress(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	p.order = p.order[:1]
+	return p.stage(ctx, t.TempDir())
 }
 
 func stage(t *testing.T, s *Store, image string) (map[string]string, error) {
@@ -233,7 +252,7 @@ func TestStageThroughMirrors(t *testing.T) {
 		got, err := stage(t, s, "rancher/installer:v1")
 		checkStaged(t, got, err)
 		for _, request := range h.asked() {
-			if !strings.Contains(request, "ns=index.docker.io") {
+			if !strings.Contains(request, "ns=docker.io") {
 				t.Errorf("%s does not name the registry", request)
 			}
 		}
@@ -273,7 +292,7 @@ func TestStageThroughMirrors(t *testing.T) {
 		h := newHub(t, false)
 		s := newStore(t, "mirrors:\n  "+h.host()+":\n    endpoint: [\""+h.URL+"\"]\n")
 		_, err := stage(t, s, h.host()+"/a/b:v1")
-		if err == nil || strings.Count(err.Error(), "from "+h.host()+":") != 2 {
+		if err == nil || strings.Count(err.Error(), "from "+h.host()+":") != 1 {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -310,20 +329,8 @@ func TestStageWithCredentialsAndCertificates(t *testing.T) {
 			s := newStore(t, registries(test.auth, test.tls))
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			ref, err := name2ref("a/b:v1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			parsed, err := s.registries()
-			if err != nil {
-				t.Fatal(err)
-			}
-			all, err := parsed.endpoints(ref)
-			if err != nil {
-				t.Fatal(err)
-			}
 			// The mirror alone: docker.io itself is not for tests.
-			_, err = s.pullFrom(ctx, parsed, all[0], ref)
+			err := s.pullOnly(ctx, t, "a/b:v1")
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("got %v, want %q", err, test.err)
 			}
@@ -352,7 +359,8 @@ func TestContentThatDoesNotMatchItsDigest(t *testing.T) {
 	if _, err := stage(t, s, h.host()+"/a/b:v1"); err == nil {
 		t.Fatal("no error")
 	}
-	if names, _ := s.Host.ReadDir(s.CacheDirectory); len(names) != 0 {
+	names, _ := s.Host.ReadDir(s.CacheDirectory)
+	if slices.ContainsFunc(names, func(n string) bool { return n != indexName }) {
 		t.Errorf("kept %v", names)
 	}
 }
@@ -377,11 +385,6 @@ func TestDamagedCacheIsDropped(t *testing.T) {
 			}
 		}
 	}
-	for range 2 { // one damaged layer is found at a time
-		if _, err := stage(t, s, h.host()+"/a/b:v1"); err == nil {
-			t.Fatal("no error")
-		}
-	}
 	got, err = stage(t, s, h.host()+"/a/b:v1")
 	checkStaged(t, got, err)
 }
@@ -396,7 +399,7 @@ func TestCacheKeepsTheLastImages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if names, _ := s.Host.ReadDir(s.CacheDirectory); len(names) != keptImages+1 {
+	if names, _ := s.Host.ReadDir(s.CacheDirectory); len(names) != 2*DefaultRetention.Images+1 {
 		t.Errorf("kept %v", names)
 	}
 }
@@ -439,9 +442,8 @@ func TestStageNamesWhatIsWrong(t *testing.T) {
 	if _, err := stage(t, newStore(t, ""), "Not An Image"); err == nil || !strings.Contains(err.Error(), "could not parse reference: Not An Image") {
 		t.Errorf("got %v", err)
 	}
-	s := newStore(t, "mirrors:\n  docker.io:\n    endpoint: [\"ftp://a\"]\n")
-	want := s.RegistriesFiles[1] + `: mirrors["docker.io"].endpoint[0]: "ftp://a" starts with neither http:// nor https://`
-	if _, err := stage(t, s, "a/b"); err == nil || err.Error() != want {
+	s := newStore(t, "mirrors: 5")
+	if _, err := stage(t, s, "a/b"); err == nil || !strings.HasPrefix(err.Error(), s.RegistriesFiles[1]+": decoding registries: ") {
 		t.Errorf("got %v", err)
 	}
 }

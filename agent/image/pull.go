@@ -1,183 +1,233 @@
 package image
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
+	"slices"
+	"sync"
+	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/klauspost/compress/zstd"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/drover-dev/drover/agent/host"
 )
 
-// pull brings all layers of an image into the cache and gives their digests, the lowest first. Endpoints are tried in order until one
-// has served everything.
-func (s *Store) pull(ctx context.Context, registries Registries, ref name.Reference) ([]v1.Hash, error) {
-	endpoints, err := registries.endpoints(ref)
-	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	for _, e := range endpoints {
-		blobs, err := s.pullFrom(ctx, registries, e, ref)
-		if err == nil {
-			return blobs, nil
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		s.Log.Warn("An endpoint does not serve the image", "image", ref.Name(), "endpoint", e.url.Host, "error", err)
-		errs = append(errs, fmt.Errorf("from %s: %w", e.url.Host, err))
-	}
-	return nil, errors.Join(errs...)
+// pull is one image on its way from registries into the store.
+type pull struct {
+	store    *Store
+	cache    *cache
+	ref      name.Reference
+	wires    *wires
+	progress *progress
+
+	mu    sync.Mutex
+	order []*session
+
+	// record is what the image turned out to be.
+	record  record
+	release []func()
 }
 
-func (s *Store) pullFrom(ctx context.Context, registries Registries, e endpoint, ref name.Reference) ([]v1.Hash, error) {
-	there, err := e.at(ref)
+// newPull finds out where the image may come from; it asks nobody yet.
+func (s *Store) newPull(ref name.Reference, progress *progress) (*pull, error) {
+	registries, err := s.registries()
 	if err != nil {
 		return nil, err
 	}
-	transport, err := registries.transport(e, ref.Context().RegistryStr(), s.Host.ReadFile)
+	credentials, err := s.credentials(registries)
 	if err != nil {
 		return nil, err
 	}
-	defer transport.close()
-	image, err := remote.Image(there, remote.WithContext(ctx), remote.WithTransport(transport), remote.WithAuth(registries.auth(e)),
-		remote.WithPlatform(s.Platform))
-	if err != nil {
-		return nil, err
-	}
-	layers, err := image.Layers()
-	if err != nil {
-		return nil, err
-	}
-	var blobs []v1.Hash
-	for _, layer := range layers {
-		digest, err := layer.Digest()
+	p := &pull{store: s, cache: s.cache, ref: ref, progress: progress, record: record{Image: ref.Name()}}
+	p.wires = &wires{registries: registries, readFile: s.Host.ReadFile, stall: s.StallTimeout, proxy: s.Proxy}
+	for _, e := range registries.endpoints(ref.Context()) {
+		repo, err := e.repo()
 		if err != nil {
 			return nil, err
 		}
-		if err := s.fetch(layer, digest); err != nil {
-			return nil, fmt.Errorf("layer %s: %w", digest, err)
-		}
-		blobs = append(blobs, digest)
+		p.order = append(p.order, &session{endpoint: e, repo: repo, wire: &transport{endpoint: e, wires: p.wires}, credentials: credentials})
 	}
-	return blobs, nil
+	return p, nil
 }
 
-// fetch brings one layer into the cache, unless it is there. Its digest is checked before it gets its name.
-func (s *Store) fetch(layer v1.Layer, digest v1.Hash) error {
-	if digest.Algorithm != "sha256" {
-		return fmt.Errorf("digests of kind %q are not known", digest.Algorithm)
+// close lets go of what the pull holds.
+func (p *pull) close() {
+	p.wires.close()
+	for _, release := range p.release {
+		release()
 	}
-	path := s.blobPath(digest)
-	if file, err := s.Host.OpenFile(path); err == nil {
-		return file.Close()
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	body, err := layer.Compressed()
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	return s.Host.WriteStream(path, newVerifier(body, digest))
 }
 
-// unpackBlob unpacks a layer of the cache. The disk is not trusted more than the registry: a layer that has changed is dropped.
-func (s *Store) unpackBlob(ctx context.Context, digest v1.Hash, dir string) error {
-	file, err := s.Host.OpenFile(s.blobPath(digest))
+// sessions are the endpoints, the one that served last first.
+func (p *pull) sessions() []*session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.order)
+}
+
+func (p *pull) prefer(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.order = slices.DeleteFunc(p.order, func(other *session) bool { return other == s })
+	p.order = slices.Insert(p.order, 0, s)
+}
+
+func (p *pull) effort(what string) effort {
+	return effort{patience: p.store.Patience, pause: p.store.pause, told: func(s *session, err error) {
+		p.store.Log.Warn("An endpoint does not serve the image", "image", p.ref.Name(), "part", what, "endpoint", s.endpoint.url.Host,
+			"retryable", transient(err), "error", err)
+	}}
+}
+
+// layers finds out which layers the image has. All files of the store that it needs are pinned from here on.
+func (p *pull) layers(ctx context.Context) ([]v1.Descriptor, error) {
+	id := p.ref.Identifier()
+	known, isKnown := p.cache.known(p.ref.Name())
+	for range maxDepth {
+		raw, said, err := p.manifest(ctx, id, isKnown)
+		var failed *failure
+		if _, byTag := p.ref.(name.Tag); byTag && isKnown && id == p.ref.Identifier() && errors.As(err, &failed) && !failed.hopeless() {
+			p.store.Log.Warn("No registry can be reached, the image is taken as it was when it was last used", "image", p.ref.Name(), "error", err)
+			id = known.String()
+			raw, said, err = p.manifest(ctx, id, false)
+		}
+		if err != nil {
+			return nil, err
+		}
+		document, err := decodeDocument(raw, said)
+		if err != nil {
+			return nil, err
+		}
+		if document.index != nil {
+			described, err := pick(document.index, p.store.Platform)
+			if err != nil {
+				return nil, err
+			}
+			id = described.Digest.String()
+			continue
+		}
+		layers, err := layersOf(document.image, p.store.Limits)
+		if err != nil {
+			return nil, err
+		}
+		var total int64
+		for _, layer := range layers {
+			p.need(fileName(layer.Digest))
+			total += layer.Size
+		}
+		p.progress.expect(total)
+		return layers, nil
+	}
+	return nil, fmt.Errorf("more than %d image indexes lead to each other", maxDepth)
+}
+
+// manifest gives a manifest by tag or digest. One that is asked for by digest is taken from the store if it is there.
+func (p *pull) manifest(ctx context.Context, id string, once bool) (raw []byte, said types.MediaType, err error) {
+	want, err := v1.NewHash(id)
+	byDigest := err == nil
+	if byDigest {
+		if _, err := v1.Hasher(want.Algorithm); err != nil {
+			return nil, "", fmt.Errorf("%s: digests of kind %q are not known", id, want.Algorithm)
+		}
+		p.need(fileName(want))
+		p.record.Manifest = want
+		if raw, err := p.store.Host.ReadFile(p.cache.path(fileName(want))); err == nil {
+			if got, err := digestOf(raw, want.Algorithm); err == nil && got == want {
+				return raw, "", nil
+			}
+		}
+	}
+	e := p.effort("manifest")
+	if once {
+		e.patience = 0
+	}
+	err = e.run(ctx, p.sessions(), func(s *session, _ func()) (err error) {
+		if raw, said, err = s.manifest(ctx, id); err != nil {
+			return err
+		}
+		if byDigest {
+			if got, err := digestOf(raw, want.Algorithm); err != nil || got != want {
+				return permanent(fmt.Errorf("the manifest has the digest %s and not %s", got, want))
+			}
+		}
+		// A manifest that is none must not keep the next endpoint from serving one.
+		if _, err := decodeDocument(raw, said); err != nil {
+			return permanent(err)
+		}
+		p.prefer(s)
+		return nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if !byDigest {
+		if want, err = digestOf(raw, "sha256"); err != nil {
+			return nil, "", err
+		}
+		p.need(fileName(want))
+	}
+	p.record.Manifest = want
+	return raw, said, p.store.Host.WriteFile(p.cache.path(fileName(want)), raw, host.Private(0o600))
+}
+
+// need pins a file and notes that the image needs it.
+func (p *pull) need(file string) {
+	if !slices.Contains(p.record.Files, file) {
+		p.record.Files = append(p.record.Files, file)
+		p.release = append(p.release, p.cache.pin(file))
+	}
+}
+
+// stage brings the image into the store, and from there into a folder.
+func (p *pull) stage(ctx context.Context, dir string) error {
+	timed, cancel := context.WithTimeoutCause(ctx, p.store.Timeout, fmt.Errorf("the image did not come within %s", p.store.Timeout))
+	defer cancel()
+	layers, err := p.layers(timed)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	verified := newVerifier(file, digest)
-	err = s.unpackStream(ctx, verified, dir)
-	// Read to the end: a decompressor may stumble over the damage before its digest shows.
-	if _, drained := io.Copy(io.Discard, verified); drained != nil {
-		err = drained
+	if err := p.fetchAll(timed, layers); err != nil {
+		return err
 	}
-	var mismatch *mismatchError
-	if errors.As(err, &mismatch) {
-		if err := s.Host.Remove(s.blobPath(digest)); err != nil {
-			s.Log.Warn("A damaged layer cannot be removed", "error", err)
+	p.record.Used = time.Now().UTC()
+	p.cache.used(p.record)
+	left := p.store.Limits.UnpackedBytes
+	for _, layer := range layers {
+		if err := p.store.unpackBlob(ctx, layer.Digest, dir, &left); err != nil {
+			return fmt.Errorf("layer %s: %w", layer.Digest, err)
 		}
-	}
-	if err != nil {
-		return fmt.Errorf("layer %s: %w", digest, err)
 	}
 	return nil
 }
 
-func (s *Store) unpackStream(ctx context.Context, stream io.Reader, dir string) error {
-	plain, err := decompress(stream)
+// credentials gives a function that finds the credentials for a repository: those of registries.yaml, or else those of the kubelet's
+// credential providers and of Docker's configuration.
+func (s *Store) credentials(registries Registries) (func(context.Context, name.Repository) []authn.Authenticator, error) {
+	providers, err := s.providers()
 	if err != nil {
-		return err
-	}
-	defer plain.Close()
-	return s.Host.Unpack(ctx, dir, plain)
-}
-
-// decompress knows plain, gzip and zstd streams by how they begin.
-func decompress(r io.Reader) (io.ReadCloser, error) {
-	buffered := bufio.NewReaderSize(r, 64<<10)
-	magic, err := buffered.Peek(4)
-	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	switch {
-	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		return gzip.NewReader(buffered)
-	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		decoder, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
+	return func(ctx context.Context, repo name.Repository) []authn.Authenticator {
+		if config, found := lookup(registries.Configs, repo.RegistryStr()); found && config.Auth != nil {
+			return []authn.Authenticator{authn.FromConfig(authn.AuthConfig{
+				Username: config.Auth.Username, Password: config.Auth.Password,
+				Auth: config.Auth.Auth, IdentityToken: config.Auth.IdentityToken,
+			})}
+		}
+		all := s.plugins.lookup(ctx, providers, repo)
+		if s.Keychain == nil {
+			return all
+		}
+		found, err := authn.Resolve(ctx, s.Keychain, repo)
 		if err != nil {
-			return nil, err
+			s.Log.Warn("The credentials of Docker's configuration cannot be read", "registry", repo.RegistryStr(), "error", err)
+		} else if found != authn.Anonymous {
+			all = append(all, found)
 		}
-		return decoder.IOReadCloser(), nil
-	default:
-		return io.NopCloser(buffered), nil
-	}
-}
-
-// mismatchError tells that content is not what its digest says.
-type mismatchError struct {
-	want v1.Hash
-	got  string
-}
-
-func (e *mismatchError) Error() string {
-	return fmt.Sprintf("content has digest sha256:%s and not %s", e.got, e.want)
-}
-
-// verifier passes a stream on and, at its end, gives an error in place of io.EOF if the digest is another one.
-type verifier struct {
-	inner io.Reader
-	want  v1.Hash
-	sum   interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
-}
-
-func newVerifier(r io.Reader, want v1.Hash) *verifier {
-	return &verifier{inner: r, want: want, sum: sha256.New()}
-}
-
-func (v *verifier) Read(p []byte) (int, error) {
-	n, err := v.inner.Read(p)
-	_, _ = v.sum.Write(p[:n])
-	if err == io.EOF {
-		if got := hex.EncodeToString(v.sum.Sum(nil)); got != v.want.Hex {
-			return n, &mismatchError{want: v.want, got: got}
-		}
-	}
-	return n, err
+		return all
+	}, nil
 }

@@ -14,6 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// dockerHub is the name by which people and mirrors know the registry that is asked when an image names none.
+const dockerHub = "docker.io"
+
 // Registries is a registries.yaml, in the form that RKE2 and k3s read. Keys are hosts of registries; "*" stands for all others.
 type Registries struct {
 	Mirrors map[string]Mirror         `json:"mirrors"`
@@ -51,13 +54,17 @@ type TLS struct {
 	InsecureSkipVerify bool   `json:"insecure_skip_verify"`
 }
 
-// DecodeRegistries reads a registries.yaml. Unknown keys are ignored; an endpoint or rewrite that cannot be used is an error that names
-// it.
+// DecodeRegistries reads a registries.yaml. Unknown keys are ignored.
 func DecodeRegistries(raw []byte) (Registries, error) {
 	var r Registries
 	if err := yaml.Unmarshal(raw, &r); err != nil {
 		return Registries{}, fmt.Errorf("decoding registries: %w", err)
 	}
+	return r, nil
+}
+
+// Validate names every endpoint and rewrite that cannot be used. RKE2 and k3s pass over those and use the others; so does a Store.
+func (r Registries) Validate() error {
 	var errs []error
 	for host, mirror := range r.Mirrors {
 		for i, text := range mirror.Endpoints {
@@ -77,41 +84,49 @@ func DecodeRegistries(raw []byte) (Registries, error) {
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return r, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // endpoint is one place an image may come from.
 type endpoint struct {
 	// url has a scheme, a host, and the path that stands for "/v2".
 	url url.URL
-	// mirror is set for all but the registry itself.
-	mirror bool
+	// namespace is the registry that a mirror is asked for; empty when the endpoint is that registry.
+	namespace string
 	// repository is the image's repository there.
 	repository string
 }
 
-// endpoints are the places for an image, in the order to try them.
-func (r Registries) endpoints(ref name.Reference) ([]endpoint, error) {
-	registry, repository := ref.Context().RegistryStr(), ref.Context().RepositoryStr()
+// endpoints are the places for an image, in the order to try them. The same place is not tried twice.
+func (r Registries) endpoints(repo name.Repository) []endpoint {
+	registry, repository := repo.RegistryStr(), repo.RepositoryStr()
 	var list []endpoint
+	add := func(e endpoint) {
+		if !slices.Contains(list, e) {
+			list = append(list, e)
+		}
+	}
 	if mirror, found := lookup(r.Mirrors, registry); found {
 		rewritten := mirror.rewrite(repository)
 		for _, text := range mirror.Endpoints {
 			target, err := parseEndpoint(text)
-			if err != nil {
-				return nil, err
+			switch {
+			case err != nil: // Validate names it
+			case target.Host == registry:
+				// It may be listed for its scheme or path; it is no mirror for that.
+				add(endpoint{url: target, repository: repository})
+			default:
+				add(endpoint{url: target, namespace: familiar(registry), repository: rewritten})
 			}
-			list = append(list, endpoint{url: target, mirror: true, repository: rewritten})
 		}
 	}
-	own, err := parseEndpoint(registry)
-	if err != nil {
-		return nil, err
+	if own, err := parseEndpoint(registry); err == nil {
+		add(endpoint{url: own, repository: repository})
 	}
-	return append(list, endpoint{url: own, repository: repository}), nil
+	return list
 }
 
-// rewrite applies the first pattern, in the order of their text, that changes the repository.
+// rewrite applies the first pattern, in the order of their text, that changes the repository into another one.
 func (m Mirror) rewrite(repository string) string {
 	patterns := make([]string, 0, len(m.Rewrites))
 	for pattern := range m.Rewrites {
@@ -123,18 +138,30 @@ func (m Mirror) rewrite(repository string) string {
 		if err != nil {
 			continue
 		}
-		if changed := expression.ReplaceAllString(repository, m.Rewrites[pattern]); changed != repository {
+		changed := expression.ReplaceAllString(repository, m.Rewrites[pattern])
+		if changed == repository {
+			continue
+		}
+		if _, err := name.NewRepository("a.example/" + changed); err == nil {
 			return changed
 		}
 	}
 	return repository
 }
 
+// familiar is the name of a registry as people write it.
+func familiar(registry string) string {
+	if registry == name.DefaultRegistry {
+		return dockerHub
+	}
+	return registry
+}
+
 // lookup finds what is said about a host: by its own name, by the other names it has, or by "*".
 func lookup[T any](table map[string]T, host string) (T, bool) {
 	names := []string{host}
 	if host == name.DefaultRegistry {
-		names = append(names, "docker.io")
+		names = append(names, dockerHub, "registry-1."+dockerHub)
 	} else if _, _, err := net.SplitHostPort(host); err != nil {
 		names = append(names, host+":443", host+":80")
 	}
@@ -166,6 +193,9 @@ func parseEndpoint(text string) (url.URL, error) {
 	case target.Scheme != "http" && target.Scheme != "https":
 		return url.URL{}, fmt.Errorf("%q starts with neither http:// nor https://", text)
 	}
+	if _, err := name.NewRegistry(target.Host); err != nil {
+		return url.URL{}, fmt.Errorf("%q names no host that a registry can have", text)
+	}
 	prefix := path.Clean("/" + target.Path)
 	if prefix == "/" {
 		prefix = "/v2"
@@ -175,4 +205,17 @@ func parseEndpoint(text string) (url.URL, error) {
 
 func isLocal(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// repo is the image's repository at the endpoint.
+func (e endpoint) repo() (name.Repository, error) {
+	var options []name.Option
+	if e.url.Scheme == "http" {
+		options = append(options, name.Insecure)
+	}
+	registry, err := name.NewRegistry(e.url.Host, options...)
+	if err != nil {
+		return name.Repository{}, err
+	}
+	return registry.Repo(e.repository), nil
 }

@@ -17,8 +17,6 @@ func pemOf(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 }
 
-func name2ref(text string) (name.Reference, error) { return name.ParseReference(text) }
-
 func TestDecodeRegistries(t *testing.T) {
 	tests := map[string]struct {
 		raw, err string
@@ -50,6 +48,9 @@ func TestDecodeRegistries(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := DecodeRegistries([]byte(test.raw))
+			if err == nil {
+				err = got.Validate()
+			}
 			if err != nil || test.err != "" {
 				if err == nil || err.Error() != test.err {
 					t.Fatalf("got %v", err)
@@ -90,12 +91,8 @@ func TestEndpoints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			endpoints, err := test.registries.endpoints(ref)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var got []string
-			for _, e := range endpoints {
+			for _, e := range test.registries.endpoints(ref.Context()) {
 				got = append(got, e.url.String()+" "+e.repository)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -116,12 +113,11 @@ func FuzzDecodeRegistries(f *testing.F) {
 		if err != nil {
 			return
 		}
-		endpoints, err := registries.endpoints(ref)
-		if err != nil {
-			return
-		}
-		for _, e := range endpoints {
-			_, _ = e.at(ref)
+		_ = registries.Validate()
+		for _, e := range registries.endpoints(ref.Context()) {
+			if _, err := e.repo(); err != nil {
+				t.Errorf("endpoint %v is no repository: %v", e, err)
+			}
 		}
 	})
 }
