@@ -70,13 +70,15 @@ func Root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("system-agent version {{.Version}}\n")
-	root.AddGroup(&cobra.Group{ID: groupService, Title: "For services and scripts:"})
+	root.AddGroup(&cobra.Group{ID: groupLook, Title: "What happens on this machine:"},
+		&cobra.Group{ID: groupInstall, Title: "Installation:"}, &cobra.Group{ID: groupService, Title: "For services and scripts:"})
 	add := func(group string, commands ...*cobra.Command) {
 		for _, command := range commands {
 			command.GroupID = group
 			root.AddCommand(command)
 		}
 	}
+	add(groupLook, newStatus(), newPlan(), newHistory(), newLogs(), newRetry())
 	add(groupService, newRun(), newValidateConfig(), newValidateConnection(), newVersion(), newShim())
 	root.SetCompletionCommandGroupID(groupService)
 	return root

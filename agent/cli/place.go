@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,9 @@ import (
 // unitEnvironment is where the install script writes down, among others, which configuration the service uses. A person who types a
 // command does not have that in his environment.
 const unitEnvironment = "/etc/systemd/system/rancher-system-agent.env"
+
+// hubName is the name of the engine that applies the hub's plans.
+const hubName = "hub"
 
 // place is which agent of the machine a command is about.
 type place struct {
@@ -131,7 +136,7 @@ func (v *view) readState() error {
 func (v *view) source(name string) (engine.State, error) {
 	var names []string
 	for _, state := range v.Status.Sources {
-		if state.Source == name || name == "" && (state.Source == "hub" || len(v.Status.Sources) == 1) {
+		if state.Source == name || name == "" && (state.Source == hubName || len(v.Status.Sources) == 1) {
 			return state, nil
 		}
 		names = append(names, state.Source)
@@ -186,6 +191,16 @@ func (v *view) plan(ctx context.Context, state engine.State) ([]byte, error) {
 // stateOf is where one engine keeps its journal.
 type stateOf struct{ source, path string }
 
-func stateDirectories(_ host.Host, cfg config.Config) []stateOf {
-	return []stateOf{{source: "hub", path: cfg.StateDirectory}}
+// stateDirectories are those of the hub's engine and of each local plan's.
+func stateDirectories(h host.Host, cfg config.Config) []stateOf {
+	dirs := []stateOf{{source: hubName, path: cfg.StateDirectory}}
+	names, _ := h.ReadDir(filepath.Join(cfg.StateDirectory, localName)) // one that cannot be read has none
+	for _, name := range names {
+		source := name
+		if plain, err := url.PathUnescape(name); err == nil {
+			source = plain
+		}
+		dirs = append(dirs, stateOf{source: localName + "/" + source, path: filepath.Join(cfg.StateDirectory, localName, name)})
+	}
+	return dirs
 }
