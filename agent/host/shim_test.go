@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ type detached struct {
 	t       *testing.T
 	started int
 	argv    []string
-	shim    *os.Process
+	shim    atomic.Pointer[os.Process]
 	refuse  error
 	down    bool
 	cleared int
@@ -63,7 +64,7 @@ func (d *detached) start(ctx context.Context, _ string, argv []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	d.shim = cmd.Process
+	d.shim.Store(cmd.Process)
 	failed := make(chan struct{})
 	go func() {
 		if cmd.Wait() != nil {
@@ -80,8 +81,8 @@ func (d *detached) start(ctx context.Context, _ string, argv []string) error {
 
 func (d *detached) clear(string) {
 	d.cleared++
-	if d.shim != nil {
-		for _, p := range append(descendants(d.shim.Pid), process{pid: d.shim.Pid}) {
+	if shim := d.shim.Load(); shim != nil {
+		for _, p := range append(descendants(shim.Pid), process{pid: shim.Pid}) {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	}
@@ -255,7 +256,7 @@ func TestShimDies(t *testing.T) {
 	m, units, command := inUnit(t, "echo $$ >"+mark+"; sleep 60")
 	go func() {
 		awaitFile(t, mark)
-		units.shim.Kill()
+		units.shim.Load().Kill()
 	}()
 	if _, err := m.Run(t.Context(), command); err == nil || !strings.Contains(err.Error(), "ended without a result: it was killed") {
 		t.Errorf("got %v", err)
@@ -281,7 +282,7 @@ func TestShimIsStopped(t *testing.T) {
 			ctx, leave := context.WithCancelCause(t.Context())
 			go func() {
 				awaitFile(t, mark)
-				_ = units.shim.Signal(syscall.SIGTERM)
+				_ = units.shim.Load().Signal(syscall.SIGTERM)
 				awaitFile(t, filepath.Join(command.Spool, spoolStopped))
 				leave(ErrLeave)
 			}()
