@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,6 +60,14 @@ func (s *service) add(w worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.workers = append(s.workers, w)
+}
+
+// remove takes an engine away whose plan is gone.
+func (s *service) remove(w worker, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.workers = slices.DeleteFunc(s.workers, func(other worker) bool { return other == w })
+	delete(s.silent, name)
 }
 
 // engines are those that there are now, for the metrics.

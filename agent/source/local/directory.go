@@ -68,6 +68,7 @@ func (d *Directory) Run(ctx context.Context, start func(context.Context, *Plan))
 	defer w.close()
 	for {
 		clean := d.look(w)
+		d.Host.Notify("STATUS=Watching for local plans")
 		d.giveTurns(ctx, start, &running)
 		for again := false; !again; {
 			select {
