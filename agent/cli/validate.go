@@ -28,7 +28,11 @@ func newValidateConfig() *cobra.Command {
 				fmt.Fprintf(out, "  plans of the hub: the connection info is %s%s\n", cfg.ConnectionInfoFile, missing(cfg.ConnectionInfoFile))
 			}
 			if cfg.LocalEnabled {
-				fmt.Fprintf(out, "  local plans: from %s%s\n", cfg.LocalPlanDirectory, missing(cfg.LocalPlanDirectory))
+				made := missing(cfg.LocalPlanDirectory)
+				if made != "" {
+					made += " and is made when the agent starts"
+				}
+				fmt.Fprintf(out, "  local plans: from %s%s\n", cfg.LocalPlanDirectory, made)
 			}
 			fmt.Fprintf(out, "  state in %s, work in %s, images in %s\n", cfg.StateDirectory, cfg.WorkDirectory, cfg.ImagesDirectory)
 			return nil
