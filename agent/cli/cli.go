@@ -79,6 +79,7 @@ func Root() *cobra.Command {
 		}
 	}
 	add(groupLook, newStatus(), newPlan(), newHistory(), newLogs(), newRetry())
+	add(groupInstall, newJoin(), newLeave())
 	add(groupService, newRun(), newValidateConfig(), newValidateConnection(), newVersion(), newShim())
 	root.SetCompletionCommandGroupID(groupService)
 	return root
