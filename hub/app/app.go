@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/hub/crds"
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/signing"
 )
 
 // Options say what the hub runs and where it listens.
@@ -93,6 +94,10 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 		return nil, fmt.Errorf("preparing the gateway's certificates: %w", err)
 	}
 	opts.Settings.CACerts = identity.CACerts()
+	signer, err := signing.Ensure(ctx, direct, opts.Settings.SystemNamespace)
+	if err != nil {
+		return nil, err
+	}
 
 	mgr, err := newManager(opts, config, scheme, certificate)
 	if err != nil {
@@ -113,10 +118,10 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 			return nil, err
 		}
 	}
-	if err := addControllers(ctx, mgr, opts.Settings, clusterCache); err != nil {
+	if err := addControllers(ctx, mgr, opts.Settings, signer, clusterCache); err != nil {
 		return nil, err
 	}
-	if err := addGateway(mgr, identity, opts); err != nil {
+	if err := addGateway(ctx, mgr, identity, signer, opts); err != nil {
 		return nil, err
 	}
 	return &App{Manager: mgr, CACerts: opts.Settings.CACerts}, nil
@@ -152,10 +157,14 @@ func checkCAPI(ctx context.Context, c client.Reader, opts Options) error {
 	return err
 }
 
-func addGateway(mgr ctrl.Manager, identity *gateway.Identity, opts Options) error {
+func addGateway(ctx context.Context, mgr ctrl.Manager, identity *gateway.Identity, signer *signing.Signer, opts Options) error {
+	if err := gateway.IndexMachines(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	server, err := gateway.New(gateway.Options{
 		Settings:   opts.Settings,
 		Identity:   identity,
+		SigningKey: signer.Public(),
 		Listen:     opts.GatewayListen,
 		Listener:   opts.GatewayListener,
 		AssetsDir:  opts.AssetsDir,

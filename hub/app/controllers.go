@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/planstatus"
 	"github.com/drover-dev/drover/hub/controllers/registration"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/signing"
 )
 
 // workers is how many objects of a kind are worked on at the same time.
@@ -28,13 +29,13 @@ type reconciler interface {
 }
 
 // addControllers adds Drover's own controllers, in the order in which a cluster comes to be.
-func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Settings, clusterCache clustercache.ClusterCache) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Settings, signer *signing.Signer, clusterCache clustercache.ClusterCache) error {
 	for _, r := range []reconciler{
 		&cluster.Reconciler{},
 		&infracluster.Reconciler{},
 		&registration.Reconciler{Settings: settings},
 		&bootstrap.Reconciler{Settings: settings},
-		&controlplane.Reconciler{Settings: settings},
+		&controlplane.Reconciler{Settings: settings, Signer: signer},
 		&planstatus.Reconciler{},
 		&custommachine.Reconciler{},
 		&nodelookup.Reconciler{ClusterCache: clusterCache},

@@ -38,6 +38,10 @@ const (
 	maxTokenLength = 8 << 10
 )
 
+// caChecksumHeader tells on every answer to a machine what the SHA-256 of /cacerts is, so that a machine learns of new authorities without
+// asking for them.
+const caChecksumHeader = "X-Drover-Cacerts-Checksum"
+
 // errUnauthorized is every reason why a token is not one of a machine. Which it was is not the caller's business.
 var errUnauthorized = refuse(http.StatusUnauthorized, "the token is missing, wrong, or of a machine that was deleted")
 
@@ -172,6 +176,9 @@ func bearerToken(r *http.Request) string {
 // asMachine lets only machines through, each with what it is.
 func (s *Server) asMachine(next func(http.ResponseWriter, *http.Request, *machine)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if checksum := s.opts.Settings.CAChecksum(); checksum != "" {
+			w.Header().Set(caChecksumHeader, checksum)
+		}
 		token := bearerToken(r)
 		// A client that keeps coming with wrong credentials has to wait before they are looked at again.
 		if !s.machines.known(token) && s.failures.empty(limitKey(r)) {

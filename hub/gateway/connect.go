@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,19 +29,20 @@ const (
 
 // registrar hands out connections to machines that are entitled to one.
 type registrar struct {
-	settings settings.Settings
-	client   client.Client
-	live     client.Reader
-	sources  *sources
-	tokens   *registrationTokens
-	log      logr.Logger
-	timeout  time.Duration
-	slots    chan struct{}
+	settings   settings.Settings
+	signingKey ed25519.PublicKey
+	client     client.Client
+	live       client.Reader
+	sources    *sources
+	tokens     *registrationTokens
+	log        logr.Logger
+	timeout    time.Duration
+	slots      chan struct{}
 }
 
 func newRegistrar(opts Options, sources *sources) *registrar {
 	return &registrar{
-		settings: opts.Settings, client: opts.Client, live: opts.APIReader, sources: sources, log: opts.Logger,
+		settings: opts.Settings, signingKey: opts.SigningKey, client: opts.Client, live: opts.APIReader, sources: sources, log: opts.Logger,
 		tokens: &registrationTokens{
 			secrets: sources.registrationTokens.GetStore(), tokens: opts.Client, now: time.Now, log: opts.Logger,
 		},
@@ -71,7 +73,10 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) (*connection, e
 		return nil, &refusal{http.StatusTooManyRequests, "too many registrations with wrong tokens from this address", comeAgain}
 	}
 	token := bearerToken(r)
-	if token == "" || len(token) > maxTokenLength {
+	if token == "" {
+		w.Header().Set(storedIdentityHeader, "accepted")
+	}
+	if token == "" && r.Header.Get(machineSecretHeader) == "" || len(token) > maxTokenLength {
 		return nil, refuse(http.StatusUnauthorized, "the registration token is missing: it belongs into the header Authorization, after Bearer")
 	}
 	if !s.sources.synced() {
@@ -86,7 +91,11 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) (*connection, e
 	writeWithin(w, s.joins.timeout+answerTimeout)
 	ctx, cancel := context.WithTimeout(r.Context(), s.joins.timeout)
 	defer cancel()
-	answer, err := s.joins.connect(ctx, token, r.Header)
+	connect := s.joins.connect
+	if token == "" {
+		connect = s.joins.connectKnown
+	}
+	answer, err := connect(ctx, token, r.Header)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
 		s.log.Info("Registration timed out", "reason", err.Error(), "client", clientAddress(r))
 		return nil, later(comeAgain, "the hub took too long to answer")
@@ -127,7 +136,7 @@ func (g *registrar) credentials(ctx context.Context, bootstrap *rkev1.RKEBootstr
 			return nil, err
 		}
 		if token != nil {
-			return newConnection(g.settings, account.Namespace, account.Name, token)
+			return newConnection(g.settings, g.signingKey, account.Namespace, account.Name, token)
 		}
 		select {
 		case <-changed:

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -181,14 +184,18 @@ func TestLimitKey(t *testing.T) {
 }
 
 func TestConnection(t *testing.T) {
-	got, err := newConnection(testSettings, "ns", "plan", []byte("token"))
+	signingKey := ed25519.PublicKey(bytes.Repeat([]byte{7}, ed25519.PublicKeySize))
+	got, err := newConnection(testSettings, signingKey, "ns", "plan", []byte("token"))
 	must(t, err)
 	config, err := clientcmd.Load([]byte(got.KubeConfig))
 	must(t, err)
 	cluster, user, context := config.Clusters["agent"], config.AuthInfos["agent"], config.Contexts["agent"]
 	if config.CurrentContext != "agent" || context.Cluster != "agent" || context.AuthInfo != "agent" || user.Token != "token" ||
-		cluster.Server != testSettings.ServerURL || string(cluster.CertificateAuthorityData) != "PEM\n" || got.Namespace != "ns" || got.SecretName != "plan" {
+		cluster.Server != testSettings.ServerURL || string(cluster.CertificateAuthorityData) != "PEM\n" || got.Namespace != "ns" || got.SecretName != "plan" || got.PlanSigningKey != base64.StdEncoding.EncodeToString(signingKey) {
 		t.Errorf("got %+v", got)
+	}
+	if got, err = newConnection(testSettings, nil, "ns", "plan", []byte("token")); err != nil || got.PlanSigningKey != "" {
+		t.Errorf("without a key: %+v, %v", got, err)
 	}
 }
 

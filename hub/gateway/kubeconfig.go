@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"crypto/ed25519"
+	"encoding/base64"
 	"fmt"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -14,10 +16,12 @@ type connection struct {
 	KubeConfig string `json:"kubeConfig"`
 	Namespace  string `json:"namespace"`
 	SecretName string `json:"secretName"`
+	// PlanSigningKey is left out where plans are not signed. Agents of the older kind ignore it.
+	PlanSigningKey string `json:"planSigningKey,omitempty"`
 }
 
 // newConnection says where the plan Secret is and with which token it is read. The name "agent" of everything is what agents know.
-func newConnection(s settings.Settings, namespace, secretName string, token []byte) (*connection, error) {
+func newConnection(s settings.Settings, key ed25519.PublicKey, namespace, secretName string, token []byte) (*connection, error) {
 	const name = "agent"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: s.ServerURL, CertificateAuthorityData: s.CACerts}
@@ -28,5 +32,7 @@ func newConnection(s settings.Settings, namespace, secretName string, token []by
 	if err != nil {
 		return nil, fmt.Errorf("encoding a kubeconfig: %w", err)
 	}
-	return &connection{KubeConfig: string(encoded), Namespace: namespace, SecretName: secretName}, nil
+	return &connection{
+		KubeConfig: string(encoded), Namespace: namespace, SecretName: secretName, PlanSigningKey: base64.StdEncoding.EncodeToString(key),
+	}, nil
 }

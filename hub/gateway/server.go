@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -29,11 +30,13 @@ const (
 	downloadTimeout = 30 * time.Minute
 )
 
-// Options say what a Server serves. All fields but AssetsDir, Listener and Logger are needed.
+// Options say what a Server serves. All fields but SigningKey, AssetsDir, Listener and Logger are needed.
 type Options struct {
 	Settings settings.Settings
 	// Identity is what EnsureCA returned.
 	Identity *Identity
+	// SigningKey is the key that the hub signs plans with, which machines get when they register; nil where it signs none.
+	SigningKey ed25519.PublicKey
 	// Listen is the address of the listener, "host:port". Listener wins over it, and is closed by the Server.
 	Listen   string
 	Listener net.Listener

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -72,7 +73,7 @@ func EnsureCA(ctx context.Context, c client.Client, s settings.Settings, listen 
 	return i, nil
 }
 
-// CACerts is the authority's certificate as PEM.
+// CACerts are the certificates of the authorities that machines shall trust, as PEM: one, or two during a rotation.
 func (i *Identity) CACerts() []byte { return slices.Clone(i.ca) }
 
 // config is the server's side of TLS, with whatever certificate is the newest at each handshake.
@@ -129,6 +130,13 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 			return err
 		}
 	}
+	rotated := false
+	if i.ca == nil {
+		// Only at the start: whatever else holds the authorities' certificates got them then.
+		if rotated, err = i.rotate(secret); err != nil {
+			return err
+		}
+	}
 	ca, err := pki.Parse(secret.Data[caCertKey], secret.Data[caKeyKey])
 	if err != nil {
 		return fmt.Errorf("reading the certificate authority (%s, %s), which machines trust and which is therefore not replaced: %w",
@@ -141,7 +149,7 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if changed {
+	if changed || rotated {
 		write := func() error { return i.client.Update(ctx, secret) }
 		if missing {
 			write = func() error { return i.client.Create(ctx, secret) }
@@ -155,11 +163,11 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 		}
 	}
 	if i.ca == nil {
-		i.ca = secret.Data[caCertKey]
-	} else if string(i.ca) != string(secret.Data[caCertKey]) {
+		i.ca = bundle(secret)
+	} else if !bytes.Equal(i.ca, bundle(secret)) {
 		return errors.New("the certificate authority was replaced while the hub was running; restart the hub to serve with the new one")
 	}
-	i.serving.Store(&tls.Certificate{Certificate: [][]byte{serving.Cert.Raw}, PrivateKey: serving.Key, Leaf: serving.Cert})
+	i.serving.Store(&tls.Certificate{Certificate: chain(secret, serving.Cert.Raw, ca, i.now()), PrivateKey: serving.Key, Leaf: serving.Cert})
 	return nil
 }
 

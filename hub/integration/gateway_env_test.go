@@ -100,6 +100,9 @@ func (e *gatewayEnv) serve() {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := gateway.IndexMachines(t.Context(), mgr.GetFieldIndexer()); err != nil {
+		t.Fatal(err)
+	}
 	server, err := gateway.New(gateway.Options{
 		Settings: e.settings, Identity: identity, Listener: listener, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		RestConfig: e.config, Logger: testr.New(t),

@@ -50,9 +50,9 @@ func Issue(req Request, signer *Pair, now time.Time) (*Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	serial, err := newSerial()
 	if err != nil {
-		return nil, fmt.Errorf("choosing serial number: %w", err)
+		return nil, err
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
@@ -86,6 +86,40 @@ func Issue(req Request, signer *Pair, now time.Time) (*Pair, error) {
 		return nil, fmt.Errorf("parsing certificate %s: %w", req.CommonName, err)
 	}
 	return &Pair{Cert: cert, Key: key}, nil
+}
+
+// CrossSign gives the certificate of an authority as another one signs it: whoever trusts the signer finds by it to what ca has signed.
+// It lasts no longer than either.
+func CrossSign(ca, signer *Pair, now time.Time) (*x509.Certificate, error) {
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: ca.Cert.Subject, SubjectKeyId: ca.Cert.SubjectKeyId,
+		NotBefore: now.Add(-clockSkew), NotAfter: ca.Cert.NotAfter,
+		BasicConstraintsValid: true, IsCA: true, KeyUsage: ca.Cert.KeyUsage,
+	}
+	if template.NotAfter.After(signer.Cert.NotAfter) {
+		template.NotAfter = signer.Cert.NotAfter
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.Cert, ca.Cert.PublicKey, signer.Key)
+	if err != nil {
+		return nil, fmt.Errorf("signing certificate %s: %w", ca.Cert.Subject.CommonName, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("parsing certificate %s: %w", ca.Cert.Subject.CommonName, err)
+	}
+	return cert, nil
+}
+
+func newSerial() (*big.Int, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("choosing serial number: %w", err)
+	}
+	return serial, nil
 }
 
 // NewKey makes an ECDSA key on the curve P-256.
@@ -129,13 +163,9 @@ func (p *Pair) KeyPEM() ([]byte, error) {
 
 // Parse reads a pair and refuses one that does not belong together.
 func Parse(certPEM, keyPEM []byte) (*Pair, error) {
-	block, _ := pem.Decode(certPEM)
-	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, errors.New("no PEM block with a certificate")
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+	cert, err := ParseCert(certPEM)
 	if err != nil {
-		return nil, fmt.Errorf("parsing certificate: %w", err)
+		return nil, err
 	}
 	key, err := ParseKey(keyPEM)
 	if err != nil {
@@ -146,6 +176,19 @@ func Parse(certPEM, keyPEM []byte) (*Pair, error) {
 		return nil, errors.New("certificate and key do not belong together")
 	}
 	return &Pair{Cert: cert, Key: key}, nil
+}
+
+// ParseCert reads the first certificate of a file.
+func ParseCert(certPEM []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(certPEM)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, errors.New("no PEM block with a certificate")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parsing certificate: %w", err)
+	}
+	return cert, nil
 }
 
 // ParseKey reads a private key.

@@ -22,6 +22,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/signing"
 )
 
 // Finalizer holds an RKEControlPlane until the cluster has no control plane Machine any more.
@@ -43,6 +44,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Settings are the hub's.
 	Settings settings.Settings
+	// Signer signs plans. Where it is unset, plans are not signed.
+	Signer *signing.Signer
 	// Now is the clock; time.Now where unset.
 	Now func() time.Time
 }

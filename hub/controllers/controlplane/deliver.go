@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -69,6 +70,9 @@ func (r *Reconciler) write(ctx context.Context, m *machine) error {
 		setOrDelete(&wanted.Annotations, rkev1.PlanProbesPassedAnnotation, "")
 		setOrDelete(&wanted.Annotations, rkev1.PlanLastUpdatedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}
+	if err := r.sign(m, wanted); err != nil {
+		return err
+	}
 	if same(m.secret, wanted) {
 		return nil
 	}
@@ -79,6 +83,16 @@ func (r *Reconciler) write(ctx context.Context, m *machine) error {
 		ctrl.LoggerFrom(ctx).Info("Delivered a plan", "Machine", m.machine.Namespace+"/"+m.machine.Name, "changes", plans.Diff(m.report.Delivered, m.plan).String())
 	}
 	return nil
+}
+
+// sign signs a plan that is delivered, also where the same one was before, and a delivered one whose signature is no longer good. Only
+// what this pass has rendered is signed: a plan that somebody else wrote into the Secret stays without.
+func (r *Reconciler) sign(m *machine, wanted *corev1.Secret) error {
+	name := wanted.Namespace + "/" + wanted.Name
+	if len(m.raw) == 0 || !bytes.Equal(wanted.Data[plans.KeyPlan], m.raw) || !m.decision.Deliver && !r.Signer.Stale(wanted.Data, name) {
+		return nil
+	}
+	return r.Signer.Sign(wanted.Data, m.secret.Data, name)
 }
 
 func same(a, b *corev1.Secret) bool {

@@ -1,0 +1,144 @@
+// Package signing owns the key by which machines know that a plan comes from this hub (docs/adr/0005-signed-plans.md). The key is in a
+// Secret of the hub's own namespace, so that whoever may write plan Secrets still cannot sign. It signs what it is given: that this is a
+// plan which the hub has rendered is the caller's to see to.
+package signing
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+const (
+	// SecretName is the Secret of the system namespace that holds the key.
+	SecretName = "drover-plan-signing"
+	// keyName is its key: an ed25519 private key, PKCS #8 in PEM, as "openssl genpkey -algorithm ed25519" makes it.
+	keyName = "signing.key"
+)
+
+// Signer signs plans. A nil Signer signs nothing.
+type Signer struct {
+	key ed25519.PrivateKey
+	// started is when this hub began; see Stale.
+	started time.Time
+	now     func() time.Time
+}
+
+// New makes a Signer of a key.
+func New(key ed25519.PrivateKey, now func() time.Time) *Signer {
+	return &Signer{key: key, started: now(), now: now}
+}
+
+// Ensure reads the key of a namespace that exists, and makes it where there is none. It may run in several replicas at once. A key that
+// cannot be read is an error and is never replaced, since machines hold its public half.
+func Ensure(ctx context.Context, c client.Client, namespace string) (*Signer, error) {
+	secret := &corev1.Secret{}
+	name := client.ObjectKey{Namespace: namespace, Name: SecretName}
+	err := c.Get(ctx, name, secret)
+	if apierrors.IsNotFound(err) {
+		if secret, err = newSecret(namespace); err != nil {
+			return nil, err
+		}
+		if err = c.Create(ctx, secret); apierrors.IsAlreadyExists(err) {
+			// Another replica was faster: its key is the one.
+			err = c.Get(ctx, name, secret)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the key for plan signatures, Secret %s: %w", name, err)
+	}
+	key, err := parse(secret.Data[keyName])
+	if err != nil {
+		return nil, fmt.Errorf("reading the key for plan signatures, Secret %s, key %s, which machines trust and which is therefore not replaced: %w",
+			name, keyName, err)
+	}
+	return New(key, time.Now), nil
+}
+
+func newSecret(namespace string) (*corev1.Secret, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the key for plan signatures: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the key for plan signatures: %w", err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{keyName: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
+	}, nil
+}
+
+func parse(raw []byte) (ed25519.PrivateKey, error) {
+	block, _ := pem.Decode(raw)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, errors.New("no PEM block with a private key")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, errors.New("the PEM block holds no private key of PKCS #8") // the cause could quote it
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("the key is a %T and not an ed25519 key", parsed)
+	}
+	return key, nil
+}
+
+// Public is the key that machines pin; nil of a nil Signer.
+func (s *Signer) Public() ed25519.PublicKey {
+	if s == nil {
+		return nil
+	}
+	return s.key.Public().(ed25519.PublicKey)
+}
+
+// Sign puts into data the signature of the plan that data holds. machine is "namespace/name" of the plan Secret, former what the Secret
+// held before. The sequence is the time, but always above that of former.
+func (s *Signer) Sign(data, former plans.SecretData, machine string) error {
+	if s == nil {
+		return nil
+	}
+	sequence := s.now().UnixMilli()
+	if last, ok := s.signed(former, machine); ok && last >= sequence {
+		sequence = last + 1
+	}
+	raw, err := plans.Sign(s.key, plans.Checksum(data[plans.KeyPlan]), machine, sequence)
+	if err != nil {
+		return fmt.Errorf("signing the plan of %s: %w", machine, err)
+	}
+	data[plans.KeyPlanSignature] = raw
+	return nil
+}
+
+// Stale tells whether the plan in data needs a signature: it has none of this key, or it waits to be executed and was signed before this
+// hub started. The latter may be a plan that came back with a backup: machines would take it for a replay of an old one.
+func (s *Signer) Stale(data plans.SecretData, machine string) bool {
+	if s == nil || len(data[plans.KeyPlan]) == 0 {
+		return false
+	}
+	sequence, ok := s.signed(data, machine)
+	waits := plans.State(data[plans.KeyPlanState]) == plans.StatePending
+	return !ok || waits && sequence < s.started.UnixMilli()
+}
+
+// signed is the sequence of a plan that this key has signed. What others have written as a sequence counts for nothing: they could
+// otherwise use up all that are left.
+func (s *Signer) signed(data plans.SecretData, machine string) (int64, bool) {
+	signature, err := plans.Verify(s.Public(), data[plans.KeyPlanSignature], plans.Checksum(data[plans.KeyPlan]), machine)
+	return signature.Sequence, err == nil
+}
