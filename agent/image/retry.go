@@ -122,8 +122,8 @@ func newFailure(sessions []*session, said map[*session]error, after time.Duratio
 
 func (f *failure) Error() string {
 	parts := make([]string, 0, len(f.errs)+1)
-	if f.after >= time.Second {
-		parts = append(parts, fmt.Sprintf("given up after %s without progress", f.after.Round(time.Second)))
+	if after := f.after.Round(100 * time.Millisecond); after > 0 {
+		parts = append(parts, fmt.Sprintf("given up after %s without progress", after))
 	}
 	for i, err := range f.errs {
 		parts = append(parts, fmt.Sprintf("from %s: %v", f.endpoints[i], err))

@@ -1,0 +1,527 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/agent/host"
+)
+
+// big is the content of a layer that does not compress.
+func big(t *testing.T) map[string]string {
+	t.Helper()
+	raw := make([]byte, 1<<20)
+	if _, err := rand.Read(raw); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"big": string(raw)}
+}
+
+// blobs answers requests for blobs with ranges, as most registries do, and lets change look at each of them first.
+func blobs(change func(w http.ResponseWriter, r *http.Request, content []byte) (done bool)) func(http.ResponseWriter, *http.Request, http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		whole := r.Clone(r.Context())
+		whole.Header.Del("Range")
+		recorder := httptest.NewRecorder()
+		next.ServeHTTP(recorder, whole)
+		if recorder.Code != http.StatusOK {
+			w.WriteHeader(recorder.Code)
+			return
+		}
+		if !change(w, r, recorder.Body.Bytes()) {
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(recorder.Body.Bytes()))
+		}
+	}
+}
+
+// cut sends the headers of a whole answer and a part of its body.
+func cut(w http.ResponseWriter, content []byte, n int) {
+	w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+	_, _ = w.Write(content[:n])
+	w.(http.Flusher).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// rangesOf collects the Range headers of requests.
+type rangesOf struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (r *rangesOf) add(request *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, request.Header.Get("Range"))
+}
+
+// TestPullGoesOnAfterACut shows that B14 cannot happen: a transfer that breaks off goes on where it was, and nothing is fetched twice.
+func TestPullGoesOnAfterACut(t *testing.T) {
+	h, files := newHub(t, false), big(t)
+	push(t, h, "a/b:v1", imageOf(t, files))
+	var ranges rangesOf
+	var cuts atomic.Int32
+	h.set(blobs(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+		ranges.add(r)
+		if cuts.Add(1) == 1 {
+			cut(w, content, 300<<10)
+		}
+		return false
+	}))
+	got, err := stage(t, newStore(t, ""), h.host()+"/a/b:v1")
+	if err != nil || got["big"] != files["big"] {
+		t.Fatal(err)
+	}
+	if len(ranges.list) != 2 || ranges.list[0] != "" || ranges.list[1] != fmt.Sprintf("bytes=%d-", 300<<10) {
+		t.Errorf("asked for %q", ranges.list)
+	}
+}
+
+func TestPullGoesOnWhereRangesAreNotKnown(t *testing.T) {
+	h, files := newHub(t, false), big(t)
+	push(t, h, "a/b:v1", imageOf(t, files))
+	var cuts atomic.Int32
+	h.set(blobs(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+		r.Header.Del("Range")
+		if cuts.Add(1) == 1 {
+			cut(w, content, 300<<10)
+		}
+		return false
+	}))
+	got, err := stage(t, newStore(t, ""), h.host()+"/a/b:v1")
+	if err != nil || got["big"] != files["big"] {
+		t.Fatal(err)
+	}
+}
+
+// TestPullGoesOnAfterARestart shows that B14 cannot happen when the agent is restarted in the middle of a pull either.
+func TestPullGoesOnAfterARestart(t *testing.T) {
+	h, files := newHub(t, false), big(t)
+	push(t, h, "a/b:v1", imageOf(t, files))
+	half := blobs(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+		if r.Header.Get("Range") != "" {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return true
+		}
+		cut(w, content, 500<<10)
+		return true
+	})
+	for title, damage := range map[string]bool{"whole": false, "damaged": true} {
+		t.Run(title, func(t *testing.T) {
+			s := newStore(t, "")
+			s.Patience = 50 * time.Millisecond
+			h.set(half)
+			_, err := stage(t, s, h.host()+"/a/b:v1")
+			if err == nil || !strings.Contains(err.Error(), "500 KiB of 1") || !strings.Contains(err.Error(), "from "+h.host()+": it answers 503 Service Unavailable: away") {
+				t.Fatalf("got %v", err)
+			}
+			parts, err := filepath.Glob(filepath.Join(s.CacheDirectory, "*"+partSuffix))
+			if err != nil || len(parts) != 1 {
+				t.Fatalf("got %v, %v", parts, err)
+			}
+			if damage {
+				if err := os.WriteFile(parts[0], make([]byte, 500<<10), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var ranges rangesOf
+			h.set(blobs(func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				ranges.add(r)
+				return false
+			}))
+			again := New(s.Options)
+			again.pause = time.Millisecond
+			got, err := stage(t, again, h.host()+"/a/b:v1")
+			if err != nil || got["big"] != files["big"] {
+				t.Fatal(err)
+			}
+			if ranges.list[0] != fmt.Sprintf("bytes=%d-", 500<<10) || damage != (len(ranges.list) == 2) {
+				t.Errorf("asked for %q", ranges.list)
+			}
+			if left, _ := filepath.Glob(filepath.Join(s.CacheDirectory, "*"+partSuffix)); len(left) != 0 {
+				t.Errorf("left %v", left)
+			}
+		})
+	}
+}
+
+func TestNextMirrorGoesOnWithALayer(t *testing.T) {
+	first, second, files := newHub(t, false), newHub(t, false), big(t)
+	image := imageOf(t, files)
+	push(t, first, "a/b:v1", image)
+	push(t, second, "a/b:v1", image)
+	first.set(blobs(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+		if r.Header.Get("Range") != "" {
+			http.Error(w, "gone", http.StatusNotFound)
+			return true
+		}
+		cut(w, content, 400<<10)
+		return true
+	}))
+	var ranges rangesOf
+	second.set(blobs(func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		ranges.add(r)
+		return false
+	}))
+	s := newStore(t, "mirrors:\n  docker.io:\n    endpoint: [\""+first.URL+"\", \""+second.URL+"\"]\n")
+	got, err := stage(t, s, "a/b:v1")
+	if err != nil || got["big"] != files["big"] {
+		t.Fatal(err)
+	}
+	if len(ranges.list) != 1 || ranges.list[0] != fmt.Sprintf("bytes=%d-", 400<<10) {
+		t.Errorf("asked for %q", ranges.list)
+	}
+}
+
+// TestStall shows that B14 cannot happen: a transfer that stands still is tried again, and in the end fails with the reason.
+func TestStall(t *testing.T) {
+	h, files := newHub(t, false), big(t)
+	push(t, h, "a/b:v1", imageOf(t, files))
+	var stalls atomic.Int32
+	stall := func(times int32) func(http.ResponseWriter, *http.Request, http.Handler) {
+		stalls.Store(0)
+		return blobs(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+			if stalls.Add(1) > times {
+				return false
+			}
+			if r.Header.Get("Range") == "" {
+				w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+				_, _ = w.Write(content[:len(content)/2])
+				w.(http.Flusher).Flush()
+			}
+			<-r.Context().Done()
+			return true
+		})
+	}
+	t.Run("tried again", func(t *testing.T) {
+		h.set(stall(1))
+		s := newStore(t, "")
+		s.StallTimeout = 100 * time.Millisecond
+		got, err := stage(t, s, h.host()+"/a/b:v1")
+		if err != nil || got["big"] != files["big"] || stalls.Load() != 2 {
+			t.Errorf("after %d requests: %v", stalls.Load(), err)
+		}
+	})
+	t.Run("for ever", func(t *testing.T) {
+		h.set(stall(1 << 30))
+		s := newStore(t, "")
+		s.StallTimeout, s.Patience = 100*time.Millisecond, time.Second
+		_, err := stage(t, s, h.host()+"/a/b:v1")
+		if err == nil || stalls.Load() < 2 || !strings.Contains(err.Error(), "s without progress; from ") ||
+			!strings.Contains(err.Error(), "timeout awaiting response headers") && !strings.Contains(err.Error(), "nothing came for 100ms") {
+			t.Errorf("after %d requests: %v", stalls.Load(), err)
+		}
+	})
+	t.Run("until cancelled", func(t *testing.T) {
+		h.set(stall(1 << 30))
+		s := newStore(t, "")
+		s.StallTimeout, s.Patience = time.Hour, time.Hour
+		ctx, cancel := context.WithCancel(t.Context())
+		told := func(done, _ int64) {
+			if done > 0 {
+				cancel()
+			}
+		}
+		time.AfterFunc(time.Second, cancel)
+		started := time.Now()
+		err := s.Stage(ctx, h.host()+"/a/b:v1", t.TempDir(), told)
+		if !errors.Is(err, context.Canceled) || time.Since(started) > 3*time.Second {
+			t.Errorf("after %s: %v", time.Since(started), err)
+		}
+	})
+	t.Run("until the time of the pull is over", func(t *testing.T) {
+		h.set(stall(1 << 30))
+		s := newStore(t, "")
+		s.StallTimeout, s.Patience, s.Timeout = time.Hour, time.Hour, 200*time.Millisecond
+		_, err := stage(t, s, h.host()+"/a/b:v1")
+		if err == nil || !strings.Contains(err.Error(), "the image did not come within 200ms") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestRetries(t *testing.T) {
+	image := twoLayers(t)
+	tests := map[string]struct {
+		answer func(w http.ResponseWriter, n int32) bool
+		err    string
+		least  time.Duration
+		asked  int32
+	}{
+		"overloaded for a while": {answer: func(w http.ResponseWriter, n int32) bool {
+			if n < 4 {
+				w.WriteHeader(http.StatusBadGateway)
+			}
+			return n < 4
+		}},
+		"asked to wait": {least: time.Second, answer: func(w http.ResponseWriter, n int32) bool {
+			if n == 1 {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+			return n == 1
+		}},
+		"asked to wait for too long": {err: "it answers 429 Too Many Requests", asked: 1, answer: func(w http.ResponseWriter, _ int32) bool {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		}},
+		"not there": {err: "it answers 404 Not Found: MANIFEST_UNKNOWN: no such thing", asked: 1, answer: func(w http.ResponseWriter, _ int32) bool {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"no such\nthing"}]}`)
+			return true
+		}},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			h := newHub(t, false)
+			push(t, h, "a/b:v1", image)
+			var count atomic.Int32
+			h.set(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				if strings.Contains(r.URL.Path, "/manifests/") && test.answer(w, count.Add(1)) {
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+			started := time.Now()
+			got, err := stage(t, newStore(t, ""), h.host()+"/a/b:v1")
+			if test.err == "" {
+				checkStaged(t, got, err)
+				if time.Since(started) < test.least {
+					t.Errorf("came back after %s", time.Since(started))
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), "from "+h.host()+": "+test.err) || count.Load() != test.asked {
+				t.Errorf("asked %d times: %v", count.Load(), err)
+			}
+		})
+	}
+}
+
+// TestFailureNamesEveryEndpoint shows that a pull that fails says what each place said, and nothing that only a request should hold.
+func TestFailureNamesEveryEndpoint(t *testing.T) {
+	broken, missing := newHub(t, false), newHub(t, false)
+	broken.set(func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		if r.URL.Path == "/v2/" {
+			return
+		}
+		http.Redirect(w, r, "http://127.0.0.1:1/layer?signature=topsecret", http.StatusTemporaryRedirect)
+	})
+	s := newStore(t, "mirrors:\n  m.invalid:\n    endpoint: [\""+broken.URL+"\", \""+missing.URL+"\", \"https://"+missing.host()+"\"]\n")
+	s.Patience = 20 * time.Millisecond
+	s.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	_, err := stage(t, s, "m.invalid/a/b:v1")
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{
+		"from " + broken.host() + ": dial tcp 127.0.0.1:1", "from " + missing.host() + ": it answers 404 Not Found",
+		"from " + missing.host() + ": http: server gave HTTP response to HTTPS client", "from m.invalid: dial tcp: lookup m.invalid",
+		"none of the 0 archives in " + s.ImagesDirectory + " holds it",
+	} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
+	if strings.Contains(err.Error(), "topsecret") {
+		t.Errorf("the error shows a signature: %v", err)
+	}
+}
+
+func TestLayersComeSideBySide(t *testing.T) {
+	h := newHub(t, false)
+	var layers []map[string]string
+	for i := range 5 {
+		layers = append(layers, map[string]string{fmt.Sprintf("f%d", i): strings.Repeat("x", i+1)})
+	}
+	push(t, h, "a/b:v1", imageOf(t, layers...))
+	var now, most atomic.Int32
+	all := make(chan struct{})
+	h.set(blobs(func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		if n == sideBySide {
+			close(all)
+		}
+		select {
+		case <-all:
+		case <-r.Context().Done():
+		case <-time.After(5 * time.Second):
+		}
+		return false
+	}))
+	got, err := stage(t, newStore(t, ""), h.host()+"/a/b:v1")
+	if err != nil || len(got) != 5 {
+		t.Fatalf("got %d files, %v", len(got), err)
+	}
+	if most.Load() != sideBySide {
+		t.Errorf("%d requests at once", most.Load())
+	}
+}
+
+func TestProgress(t *testing.T) {
+	h := newHub(t, false)
+	image := imageOf(t, big(t), map[string]string{"x": "y"})
+	push(t, h, "a/b:v1", image)
+	manifest, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := manifest.Layers[0].Size + manifest.Layers[1].Size
+	s := newStore(t, "")
+	for _, title := range []string{"fetched", "from the store"} {
+		var last, total int64
+		err := s.Stage(t.Context(), h.host()+"/a/b:v1", t.TempDir(), func(done, all int64) {
+			if done < last || done > all {
+				t.Errorf("%s: %d after %d of %d", title, done, last, all)
+			}
+			last, total = done, all
+		})
+		if err != nil || last != want || total != want {
+			t.Errorf("%s: told %d of %d, want %d; %v", title, last, total, want, err)
+		}
+	}
+}
+
+// fullHost is a machine whose disk is full until something is removed.
+type fullHost struct {
+	host.Host
+	full atomic.Bool
+}
+
+func (h *fullHost) AppendStream(path string, content io.Reader) (int64, error) {
+	if h.full.Load() {
+		return 0, &os.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}
+	}
+	return h.Host.AppendStream(path, content)
+}
+
+func (h *fullHost) Remove(path string) error {
+	if !strings.HasSuffix(path, partSuffix) {
+		h.full.Store(false)
+	}
+	return h.Host.Remove(path)
+}
+
+func TestFullDisk(t *testing.T) {
+	h := newHub(t, false)
+	push(t, h, "a/b:v1", twoLayers(t))
+	push(t, h, "a/old:v1", imageOf(t, map[string]string{"old": "x"}))
+	s := newStore(t, "")
+	full := &fullHost{Host: host.Machine{}}
+	s.Host = full
+	full.full.Store(true)
+	_, err := stage(t, s, h.host()+"/a/b:v1")
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "keeping it: write") {
+		t.Errorf("got %v", err)
+	}
+	full.full.Store(false)
+	if _, err := stage(t, s, h.host()+"/a/old:v1"); err != nil {
+		t.Fatal(err)
+	}
+	full.full.Store(true)
+	got, err := stage(t, s, h.host()+"/a/b:v1")
+	checkStaged(t, got, err)
+}
+
+func TestNoRegistryButTheStore(t *testing.T) {
+	h := newHub(t, false)
+	image := twoLayers(t)
+	push(t, h, "a/b:v1", image)
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, "")
+	for _, ref := range []string{":v1", "@" + digest.String()} {
+		got, err := stage(t, s, h.host()+"/a/b"+ref)
+		checkStaged(t, got, err)
+	}
+	h.set(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusBadGateway) })
+	for _, ref := range []string{":v1", "@" + digest.String()} {
+		got, err := stage(t, s, h.host()+"/a/b"+ref)
+		checkStaged(t, got, err)
+	}
+	// That the registry has taken it away counts.
+	h.set(func(w http.ResponseWriter, r *http.Request, _ http.Handler) { http.NotFound(w, r) })
+	if _, err := stage(t, s, h.host()+"/a/b:v1"); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestTokensFromElsewhere pulls with a bearer token from another host, whose certificate registries.yaml speaks of.
+func TestTokensFromElsewhere(t *testing.T) {
+	tokens := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "drover" || password != "secret" || r.URL.Query().Get("scope") != "repository:a/b:pull" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, `{"token":"t0ken"}`)
+	}))
+	tokens.Config.ErrorLog = quiet
+	t.Cleanup(tokens.Close)
+	realm := strings.Replace(tokens.URL, "127.0.0.1", "localhost", 1)
+	h := newHub(t, false)
+	push(t, h, "a/b:v1", twoLayers(t))
+	h.set(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Header.Get("Authorization") != "Bearer t0ken" {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+realm+`",service="registry"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	s := newStore(t, fmt.Sprintf("configs:\n  %q:\n    auth: {username: drover, password: secret}\n  %q:\n    tls: {insecure_skip_verify: true}\n",
+		h.host(), strings.TrimPrefix(realm, "https://")))
+	got, err := stage(t, s, h.host()+"/a/b:v1")
+	checkStaged(t, got, err)
+}
+
+func TestTwoPullsOfOneImage(t *testing.T) {
+	h := newHub(t, false)
+	push(t, h, "a/b:v1", twoLayers(t))
+	s := newStore(t, "")
+	var all sync.WaitGroup
+	for range 4 {
+		dir := t.TempDir()
+		all.Go(func() {
+			if err := s.Stage(t.Context(), h.host()+"/a/b:v1", dir, nil); err != nil {
+				t.Error(err)
+			}
+			if raw, err := os.ReadFile(filepath.Join(dir, "k3s")); err != nil || string(raw) != "v2" {
+				t.Errorf("got %q, %v", raw, err)
+			}
+		})
+	}
+	all.Wait()
+	fetched := 0
+	for _, request := range h.asked() {
+		if strings.Contains(request, "/blobs/") {
+			fetched++
+		}
+	}
+	if fetched != 2 {
+		t.Errorf("fetched %d layers", fetched)
+	}
+}
