@@ -174,9 +174,10 @@ func backoff(tries int) time.Duration {
 	return min(5*time.Second<<min(tries-1, 8), cooldown)
 }
 
-// remaining is how much of a pause is left. A clock that was set back makes the pause no longer than it is.
+// remaining is how much of a pause is left. A beginning that lies in the future was noted before the clock was set back, or by someone
+// whose zone is not known: it makes the pause no longer than it is, and one that lies farther ahead than that tells nothing at all.
 func remaining(since time.Time, pause time.Duration, now time.Time) time.Duration {
-	if since.IsZero() {
+	if since.IsZero() || since.Sub(now) > pause {
 		return 0
 	}
 	return min(max(pause-now.Sub(since), 0), pause)

@@ -153,7 +153,7 @@ func TestDecide(t *testing.T) {
 			want:     decision{wait: 18 * time.Second, reason: "the plan has failed and is tried again soon"},
 		},
 		"checksum: cooling down, and the clock was set back": {
-			snapshot: snapshot(-1, plans.Status{FailedChecksum: sum, FailureCount: 2, LastApplyTime: now.Add(time.Hour)}),
+			snapshot: snapshot(-1, plans.Status{FailedChecksum: sum, FailureCount: 2, LastApplyTime: now.Add(20 * time.Second)}),
 			want:     decision{wait: 30 * time.Second, reason: "the plan has failed and is tried again soon"},
 		},
 		"checksum: the secret does not show the failure yet": {

@@ -33,8 +33,8 @@ func (e *Engine) takeInterlock() (time.Duration, error) {
 		return 0, err
 	default:
 		since, err := plans.ParseTime(string(raw))
-		if err != nil || since.IsZero() {
-			// The script only touches the file; the time is noted here.
+		if err != nil || since.IsZero() || since.After(now) {
+			// The script only touches the file, or the clock was set back; the time is noted here.
 			err := e.Host.WriteFile(pending, []byte(plans.FormatTime(now)), host.Private(0o600))
 			e.Log.Info("Waiting for the announced restart of the agent")
 			return pendingPoll, err
