@@ -23,7 +23,9 @@ func (m Machine) runSpooled(ctx context.Context, command Command) (Result, error
 		return result, err
 	}
 	units := m.unitManager()
-	if _, err := os.Stat(s.path(spoolLock)); err != nil && (command.Unit == "" || units == nil) {
+	_, err := os.Stat(s.path(spoolLock))
+	begun := err == nil
+	if !begun && (command.Unit == "" || units == nil) {
 		return s.runBelow(ctx, command)
 	}
 	if err := s.make(); err != nil {
@@ -51,6 +53,10 @@ func (m Machine) runSpooled(ctx context.Context, command Command) (Result, error
 	if units == nil || command.Unit == "" {
 		return s.runBelow(ctx, command)
 	}
+	if begun {
+		// A shim that was killed may have left the program behind.
+		units.clear(command.Unit)
+	}
 	return s.runInUnit(ctx, command, units, lock)
 }
 
@@ -71,8 +77,6 @@ func (s spool) runBelow(ctx context.Context, command Command) (Result, error) {
 
 func (s spool) runInUnit(ctx context.Context, command Command, units unitManager, lock *os.File) (Result, error) {
 	none := Result{ExitCode: -1}
-	// A shim that was killed may have left the program behind.
-	units.clear(command.Unit)
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
