@@ -84,13 +84,23 @@ func TestWaitsForRunningPlan(t *testing.T) {
 	hub.publish("system-agent-amd64", agentBinary+"# newer\n")
 
 	m.write("var/lib/agent/interlock/applyinator-active", "", 0o600)
+	unit := m.read("etc/systemd/rancher-system-agent.service")
+	m.write("etc/systemd/rancher-system-agent.service", strings.Replace(unit, "/system-agent run", "/rancher-system-agent sentinel", 1), 0o644)
 	out, ok := m.run(hub.script(t), nil, args...)
 	if ok || !strings.Contains(out, "has been applying a plan for 5 minutes") {
-		t.Errorf("with a plan that never ends: %s", out)
+		t.Errorf("with a plan of a rancher-system-agent that never ends: %s", out)
 	}
 	if strings.Contains(m.read("usr/local/bin/system-agent"), "newer") {
 		t.Error("The binary was replaced while a plan ran")
 	}
+
+	// An agent that keeps a journal loses nothing when it is replaced, so it is not waited for without end.
+	m.write("etc/systemd/rancher-system-agent.service", unit, 0o644)
+	out, ok = m.run(hub.script(t), nil, args...)
+	if !ok || !strings.Contains(out, "goes on with it after the restart") || !strings.Contains(m.read("usr/local/bin/system-agent"), "newer") {
+		t.Errorf("with a plan that never ends: %s", out)
+	}
+	hub.publish("system-agent-amd64", agentBinary+"# newest\n")
 
 	m.stub("sleep", `cp "$ROOT/var/lib/agent/interlock/restart-pending" "$ROOT/active"
 rm "$ROOT/var/lib/agent/interlock/applyinator-active"`)

@@ -5,7 +5,8 @@
 # temporary folder and verified, then the machine registers, and only then is anything put in place. It can be run again at
 # any time: the machine keeps its identity, and the service restarts only when something changed.
 #
-# A registration token is never put on the command line of another program.
+# A registration token is never put on the command line of another program. An installation of this agent or of rancher-system-agent
+# that is there is taken over: folders, settings, identity, and the connection where the caller brings no token.
 #
 # This file is completed by the Go package beside it, which puts the parts in where "@include" stands.
 set -eu
@@ -82,12 +83,9 @@ read_environment() {
 	server=${CATTLE_SERVER:-} token=${CATTLE_TOKEN:-} ca_checksum=${CATTLE_CA_CHECKSUM:-}
 	node_name=${CATTLE_NODE_NAME:-} address=${CATTLE_ADDRESS:-} internal_address=${CATTLE_INTERNAL_ADDRESS:-}
 	labels=${CATTLE_LABELS:-} taints=${CATTLE_TAINTS:-}
-	config_dir=${CATTLE_AGENT_CONFIG_DIR:-/etc/rancher/agent}
-	var_dir=${CATTLE_AGENT_VAR_DIR:-/var/lib/rancher/agent}
-	unit_dir=${CATTLE_AGENT_UNIT_DIR:-/etc/systemd/system}
-	prefix=${CATTLE_AGENT_BIN_PREFIX:-/usr/local}
+	unit_dir=${CATTLE_AGENT_UNIT_DIR:-/etc/systemd/system} odd_config='' transaction=''
 	strict=${CATTLE_AGENT_STRICT_VERIFY:-${STRICT_VERIFY:-}}
-	remote=${CATTLE_REMOTE_ENABLED:-true}
+	remote=${CATTLE_REMOTE_ENABLED:-}
 	retry_count=${CATTLE_AGENT_RETRY_COUNT:-120}
 	# Programs that this script starts do not see the token.
 	unset CATTLE_TOKEN
@@ -105,15 +103,17 @@ check_machine() {
 	for program in curl sha256sum; do
 		have "$program" || fail "The program $program is missing; install it and run this again"
 	done
-	have systemctl || fail "The program systemctl is missing: the agent needs a machine that runs systemd"
+	have systemctl || fail "The program systemctl is missing: the agent needs a machine that runs systemd; OpenRC is not supported"
+	[ -z "$transaction" ] || return 0
 	case $(systemctl is-system-running 2>/dev/null </dev/null || :) in
 	offline | unknown | '') fail "This machine was not started by systemd, which the agent needs" ;;
 	esac
 }
 
 check_settings() {
-	for folder in "$config_dir" "$var_dir" "$unit_dir" "$prefix"; do
+	for folder in "$config_dir" "$var_dir" "$unit_dir" "$interlock_dir" "$connection_file" "$prefix"; do
 		case $folder in
+		/usr) [ "$folder" = "$prefix" ] || fail "The folder $folder must be an absolute path, at least two levels deep" ;;
 		*[!A-Za-z0-9._/@+-]* | */../* | */..) fail "The folder $folder may hold only letters, digits and ._/@+-" ;;
 		/*/*) ;;
 		*) fail "The folder $folder must be an absolute path, at least two levels deep" ;;
@@ -121,25 +121,35 @@ check_settings() {
 	done
 	case $retry_count in '' | 0 | *[!0-9]*) fail "CATTLE_AGENT_RETRY_COUNT must be a number above 0, not $retry_count" ;; esac
 	# With no other plan source and no hub there would be nothing to do.
-	is_true "$remote" || is_true "${CATTLE_LOCAL_ENABLED:-}" ||
+	# Who brings a token wants the hub's plans.
+	remote=${remote:-${token:+true}}
+	remote=$(switch remoteEnabled "$remote" true)
+	is_true "$remote" || is_true "$(switch localEnabled "${CATTLE_LOCAL_ENABLED:-}" false)" ||
 		fail "Neither a hub nor local plans are enabled (CATTLE_REMOTE_ENABLED, CATTLE_LOCAL_ENABLED)"
+	case ${CATTLE_AGENT_PLAN_SIGNATURES:-off} in
+	off | warn | enforce) ;;
+	*) fail "CATTLE_AGENT_PLAN_SIGNATURES must be off, warn or enforce, not $CATTLE_AGENT_PLAN_SIGNATURES" ;;
+	esac
+	registers=''
+	if is_true "$remote" && { [ -n "$token" ] || [ ! -s "$connection_file" ]; }; then registers=true; fi
 	server=${server%/}
 	case $server in
 	https://?*) ;;
-	'') ! is_true "$remote" || fail "The URL of the hub is missing (--server)" ;;
+	'') [ -z "$registers" ] || fail "The URL of the hub is missing (--server)" ;;
 	*) fail "The URL of the hub must begin with https://, not $server" ;;
 	esac
 	ca_checksum=$(printf '%s' "$ca_checksum" | tr 'A-F' 'a-f')
 	case $ca_checksum in *[!0-9a-f]*) fail "The CA checksum must be a SHA-256 in hexadecimal, not $ca_checksum" ;; esac
 	case ${#ca_checksum} in 0 | 64) ;; *) fail "The CA checksum must have 64 digits, not ${#ca_checksum}" ;; esac
 	strict=${strict:-${ca_checksum:+true}}
-	if is_true "$strict" && is_true "$remote" && [ -z "$ca_checksum" ]; then
+	if is_true "$strict" && [ -n "$server" ] && is_true "$remote" && [ -z "$ca_checksum" ]; then
 		fail "Strict verification needs the checksum of the hub's CA (--ca-checksum)"
 	fi
-	for value in "$server" "$token" "$node_name" "$address" "$internal_address" "$labels" "$taints" "${CATTLE_ID:-}"; do
+	for value in "$server" "$token" "$node_name" "$address" "$internal_address" "$labels" "$taints" "${CATTLE_ID:-}" \
+		"${CATTLE_AGENT_METRICS_ADDRESS:-}" "$http_proxy" "$https_proxy"; do
 		case $value in *[[:cntrl:]]*) fail "A value holds a line break or another control character" ;; esac
 	done
-	is_true "$remote" || return 0
+	[ -n "$registers" ] || return 0
 	[ -n "$token" ] || fail "The registration token is missing (--token or CATTLE_TOKEN)"
 	is_true "$role_etcd" || is_true "$role_control_plane" || is_true "$role_worker" || is_true "$role_none" ||
 		fail "This machine has no role: give --etcd, --controlplane, --worker, or --no-roles"
@@ -149,7 +159,7 @@ check_settings() {
 make_work_dir() {
 	made_dirs=
 	if ! make_work_dir_in "$prefix/bin"; then
-		[ -z "${CATTLE_AGENT_BIN_PREFIX:-}" ] || fail "The folder $prefix/bin cannot be written"
+		if [ "$prefix" != /usr/local ] || [ -n "${CATTLE_AGENT_BIN_PREFIX:-}" ]; then fail "The folder $prefix/bin cannot be written"; fi
 		prefix=/opt/rancher-system-agent
 		make_work_dir_in "$prefix/bin" || fail "Neither /usr/local/bin nor $prefix/bin can be written"
 	fi
@@ -177,6 +187,8 @@ cleanup() {
 	[ -n "$finished" ] || for folder in ${made_dirs:-}; do rmdir "$folder" 2>/dev/null || :; done
 }
 
+@include adopt.sh
+@include proxy.sh
 @include hub.sh
 @include register.sh
 @include files.sh
@@ -184,18 +196,26 @@ cleanup() {
 main() {
 	read_environment
 	parse_args "$@"
+	find_installation
+	set_proxies
 	check_machine
 	check_settings
 	trap cleanup EXIT
 	trap 'exit 130' HUP INT TERM
 	make_work_dir
 	connection='' ca_file='' uncertain=''
-	if is_true "$remote"; then
+	if [ -n "$server" ] && is_true "$remote"; then
 		verify_ca
 		check_hub
 	fi
 	fetch_agent
-	if is_true "$remote"; then register; fi
+	if [ -n "$registers" ]; then
+		register
+	elif is_true "$remote"; then
+		info "No token is given: the connection in $connection_file stays"
+		"$work/system-agent" validate-connection "$connection_file" >"$work/validate" 2>&1 </dev/null ||
+			fail "The connection in $connection_file cannot be used: $(one_line <"$work/validate"); give a --token to register anew"
+	fi
 	put_in_place
 	finished=true
 }

@@ -4,6 +4,8 @@
 set -eu
 
 SERVICE=rancher-system-agent
+hex='[0-9a-f]'
+RUNS="system-agent-$hex$hex$hex$hex$hex$hex$hex$hex$hex$hex$hex$hex-*.service"
 
 usage() {
 	cat <<'USAGE'
@@ -11,8 +13,8 @@ Usage: system-agent-uninstall.sh
 
 Removes the system-agent from this machine. The folders are those of the installation; these variables override them:
   CATTLE_AGENT_CONFIG_DIR   /etc/rancher/agent
-  CATTLE_AGENT_VAR_DIR      /var/lib/rancher/agent
-  CATTLE_AGENT_BIN_PREFIX   /usr/local
+  CATTLE_AGENT_VAR_DIR      /var/lib/rancher/agent, or /etc/rancher/agent/var
+  CATTLE_AGENT_BIN_PREFIX   /usr/local, /opt/rancher-system-agent or /usr
   CATTLE_AGENT_UNIT_DIR     /etc/systemd/system
 USAGE
 }
@@ -23,11 +25,29 @@ fail() {
 	exit 1
 }
 
-# installed NAME DEFAULT prints what the installation wrote down for NAME.
-installed() {
-	found=
-	[ ! -r "$env_file" ] || found=$(sed -n "s/^$1=\"\\(.*\\)\"\$/\\1/p" "$env_file" | tail -n 1)
-	printf '%s' "${found:-$2}"
+# installed NAME prints what the installation wrote down for NAME.
+installed() { [ ! -r "$env_file" ] || sed -n "s/^$1=\"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" "$env_file" | tail -n 1; }
+
+# find_folders sets the folders: those that the caller names, those that were written down, or those that the unit and the configuration of
+# a rancher-system-agent tell.
+find_folders() {
+	env_file=$unit_dir/$SERVICE.env unit_file=$unit_dir/$SERVICE.service
+	config_dir=${CATTLE_AGENT_CONFIG_DIR:-$(installed CATTLE_AGENT_CONFIG_DIR)}
+	config_dir=${config_dir:-/etc/rancher/agent}
+	var_dir=${CATTLE_AGENT_VAR_DIR:-$(installed CATTLE_AGENT_VAR_DIR)}
+	config=$config_dir/config.yaml
+	[ -n "$var_dir" ] || [ ! -r "$config" ] ||
+		var_dir=$(sed -n 's|^connectionInfoFile:[[:space:]]*"\{0,1\}\(/.*\)/rancher2_connection_info\.json"\{0,1\}[[:space:]]*$|\1|p' "$config" | tail -n 1)
+	if [ -z "$var_dir" ]; then
+		var_dir=/var/lib/rancher/agent
+		[ -d "$var_dir" ] || [ ! -d /etc/rancher/agent/var ] || var_dir=/etc/rancher/agent/var
+	fi
+	prefix=${CATTLE_AGENT_BIN_PREFIX:-$(installed CATTLE_AGENT_BIN_PREFIX)}
+	[ -n "$prefix" ] || [ ! -r "$unit_file" ] || prefix=$(sed -n 's|^ExecStart=\(/.*\)/bin/[a-z-]*system-agent .*|\1|p' "$unit_file" | tail -n 1)
+	for found in /usr/local /opt/rancher-system-agent /usr; do
+		[ -n "$prefix" ] || [ ! -e "$found/bin/rancher-system-agent" ] || prefix=$found
+	done
+	prefix=${prefix:-/usr/local}
 }
 
 # remove_dir DIR removes a folder of the agent's own, and never one near the root.
@@ -46,8 +66,12 @@ remove_dir() {
 
 remove_file() {
 	[ -e "$1" ] || [ -L "$1" ] || return 0
-	rm -f -- "$1" || fail "The file $1 cannot be removed"
-	info "Removed $1"
+	if rm -f -- "$1"; then
+		info "Removed $1"
+	else
+		# Programs in a /usr that is read-only, for instance; what else there is to remove goes first.
+		left="$left $1"
+	fi
 }
 
 # say_left names what is still there that the agent may have brought.
@@ -68,19 +92,20 @@ main() {
 	esac
 	[ "$(id -u)" = 0 ] || fail "This script must be run as root"
 	unit_dir=${CATTLE_AGENT_UNIT_DIR:-/etc/systemd/system}
-	env_file=$unit_dir/$SERVICE.env
-	config_dir=${CATTLE_AGENT_CONFIG_DIR:-$(installed CATTLE_AGENT_CONFIG_DIR /etc/rancher/agent)}
-	var_dir=${CATTLE_AGENT_VAR_DIR:-$(installed CATTLE_AGENT_VAR_DIR /var/lib/rancher/agent)}
-	prefix=${CATTLE_AGENT_BIN_PREFIX:-$(installed CATTLE_AGENT_BIN_PREFIX /usr/local)}
+	left=
+	find_folders
 
 	if command -v systemctl >/dev/null 2>&1; then
 		if [ -e "$unit_dir/$SERVICE.service" ]; then
 			systemctl stop "$SERVICE" </dev/null || fail "The service $SERVICE cannot be stopped"
 			systemctl disable "$SERVICE" >/dev/null 2>&1 </dev/null || :
 		fi
+		# Programs of plans that outlive the agent: what they write into goes away now.
+		systemctl stop "$RUNS" >/dev/null 2>&1 </dev/null || :
 		systemctl reset-failed "$SERVICE" >/dev/null 2>&1 </dev/null || :
 	fi
 	remove_file "$unit_dir/$SERVICE.service"
+	[ ! -L "$unit_dir/system-agent.service" ] || remove_file "$unit_dir/system-agent.service"
 	remove_dir "$var_dir"
 	remove_dir "$config_dir"
 	remove_file "$prefix/bin/rancher-system-agent"
@@ -90,6 +115,8 @@ main() {
 	# Last, since it says where the rest is, should this be interrupted and run again.
 	remove_file "$unit_dir/$SERVICE.env"
 	! command -v systemctl >/dev/null 2>&1 || systemctl daemon-reload </dev/null || :
+	case $prefix in */rancher-system-agent) rmdir "$prefix/bin" "$prefix" 2>/dev/null || : ;; esac
+	[ -z "$left" ] || fail "These files cannot be removed, in a transactional-update they may:$left"
 	say_left
 }
 

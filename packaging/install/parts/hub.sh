@@ -6,8 +6,10 @@ get() {
 	url=$1 file=$2 rc=0 reason='' retry_after='' status=''
 	shift 2
 	: >"$file"
+	host=$(host_of "$url") direct=''
+	if excepted "$host"; then direct=$host; fi
 	answer=$(curl -q -sS --connect-timeout 15 --speed-limit 1 --speed-time 120 -D "$work/headers" -o "$file" \
-		-w '%{http_code} %{local_ip}' ${ca_file:+--cacert "$ca_file"} "$@" "$url" 2>"$work/curl.err" </dev/null) || rc=$?
+		-w '%{http_code} %{local_ip}' ${ca_file:+--cacert "$ca_file"} ${direct:+--noproxy "$direct"} "$@" "$url" 2>"$work/curl.err" </dev/null) || rc=$?
 	status=${answer%% *} local_ip=${answer#* }
 	debug "GET $url: curl $rc, HTTP $status"
 	case $rc in
@@ -71,7 +73,7 @@ check_hub() {
 # download URL FILE fetches a file. The CA of the hub is for the hub only, other servers need one the machine trusts.
 download() {
 	case $1 in
-	"$server"/*) retry "Downloading $1" get "$1" "$2" ;;
+	"${server:-none}"/*) retry "Downloading $1" get "$1" "$2" ;;
 	https://* | http://*)
 		hub_ca=$ca_file ca_file=
 		retry "Downloading $1" get "$1" "$2" -L --proto-redir =https
@@ -103,18 +105,30 @@ fetch_verified() {
 	[ "$actual" = "$wanted" ] || fail "$2 has the checksum $actual instead of $wanted; nothing was installed"
 }
 
+# given BINARY|UNINSTALL prints something where the caller says where to take it from.
+given() { eval "printf '%s' \"\${CATTLE_AGENT_${1}_LOCAL:-}\${CATTLE_AGENT_${1}_URL:-}\""; }
+
+# take_local VARIABLE PATH FILE CHECKSUM takes a file of this machine. Its checksum is looked at where one is given.
+take_local() {
+	cp "$2" "$3" 2>/dev/null || fail "The file $1 (${2:-not set}) cannot be read"
+	[ -z "$4" ] || [ "$(sha256 "$3")" = "$(printf '%s' "$4" | tr 'A-F' 'a-f')" ] ||
+		fail "$2 has the checksum $(sha256 "$3") instead of $4; nothing was installed"
+}
+
 fetch_agent() {
-	base=${CATTLE_AGENT_BINARY_BASE_URL:-$server/assets}
+	base=${CATTLE_AGENT_BINARY_BASE_URL:-${server:+$server/assets}}
+	if [ -z "$base" ] && { [ -z "$(given BINARY)" ] || [ -z "$(given UNINSTALL)" ]; }; then
+		fail "There is nowhere to take the agent from: give --server, CATTLE_AGENT_BINARY_BASE_URL, or the agent and its uninstall script as files"
+	fi
 	if is_true "${CATTLE_AGENT_BINARY_LOCAL:-}"; then
-		cp "${CATTLE_AGENT_BINARY_LOCAL_LOCATION:-}" "$work/system-agent" 2>/dev/null ||
-			fail "The file CATTLE_AGENT_BINARY_LOCAL_LOCATION (${CATTLE_AGENT_BINARY_LOCAL_LOCATION:-not set}) cannot be read"
+		take_local CATTLE_AGENT_BINARY_LOCAL_LOCATION "${CATTLE_AGENT_BINARY_LOCAL_LOCATION:-}" "$work/system-agent" "${CATTLE_AGENT_BINARY_CHECKSUM:-}"
 	else
 		fetch_verified "$work/system-agent" "${CATTLE_AGENT_BINARY_URL:-$base/system-agent-$arch}" \
 			"${CATTLE_AGENT_BINARY_CHECKSUM:-}" "$bin_dir/system-agent"
 	fi
 	if is_true "${CATTLE_AGENT_UNINSTALL_LOCAL:-}"; then
-		cp "${CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION:-}" "$work/uninstall.sh" 2>/dev/null ||
-			fail "The file CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION (${CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION:-not set}) cannot be read"
+		take_local CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION "${CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION:-}" "$work/uninstall.sh" \
+			"${CATTLE_AGENT_UNINSTALL_CHECKSUM:-}"
 	else
 		fetch_verified "$work/uninstall.sh" "${CATTLE_AGENT_UNINSTALL_URL:-$base/system-agent-uninstall.sh}" \
 			"${CATTLE_AGENT_UNINSTALL_CHECKSUM:-}" "$bin_dir/system-agent-uninstall.sh"

@@ -95,6 +95,11 @@ register() {
 	200) ;;
 	401 | 403)
 		forget_identity
+		if [ -s "$connection_file" ] && [ -n "$made_secret" ]; then
+			# Registered with a script that knew no machine secret, it has nothing to prove itself with. What it has still works.
+			info "The hub refuses to register this machine again (HTTP $status: $(one_line <"$work/answer")); its connection stays as it is"
+			return 0
+		fi
 		fail "The hub refuses this registration (HTTP $status): $(one_line <"$work/answer")"
 		;;
 	*)
