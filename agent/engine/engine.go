@@ -139,7 +139,7 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 }
 
 func (e *Engine) decide() decision {
-	return decide(e.current, e.journal.record, e.journal.attempts, time.Now())
+	return e.adopt(decide(e.current, e.journal.record, e.journal.attempts, time.Now()))
 }
 
 // begin makes sure that the plan is still the one to apply, and applies it.

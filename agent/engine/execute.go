@@ -24,7 +24,8 @@ const (
 )
 
 // notInherited are variables by which the service manager speaks to the agent alone.
-var notInherited = []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
+var notInherited = []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
+	"JOURNAL_STREAM", "INVOCATION_ID", "SYSTEMD_EXEC_PID", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE"}
 
 // execute runs an instruction in a new folder, into which its image is unpacked first.
 func (e *Engine) execute(ctx context.Context, instruction plans.CommonInstruction, dir string, attempt int, timeout time.Duration) (host.Result, error) {
