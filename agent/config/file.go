@@ -46,6 +46,11 @@ func decode(path string, raw []byte, into any) error {
 	return nil
 }
 
+// ReadSecret reads a file under the rules of Load; the name does not matter.
+func ReadSecret(path string) ([]byte, error) {
+	return readPrivate(path)
+}
+
 // readPrivate reads a file that must be the process's own and of mode 0600 exactly. The open file is checked, so that it cannot be
 // exchanged between check and read.
 func readPrivate(path string) ([]byte, error) {
