@@ -1,0 +1,153 @@
+package image
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// cached makes a store with files of ten bytes and an index.
+func cached(t *testing.T, retention Retention, i index, files ...string) *Store {
+	t.Helper()
+	s := newStore(t, "")
+	s.Retention = retention
+	if err := os.MkdirAll(s.CacheDirectory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if err := os.WriteFile(filepath.Join(s.CacheDirectory, file), []byte("0123456789"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.cache.change(func(old *index) { *old = i })
+	return s
+}
+
+func files(t *testing.T, s *Store) []string {
+	t.Helper()
+	names, err := s.Host.ReadDir(s.CacheDirectory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == indexName })
+}
+
+func TestCollect(t *testing.T) {
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	hash := func(n int) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%064x", n)} }
+	images := []record{
+		{Image: "a", Manifest: hash(1), Files: []string{"1", "shared"}, Used: ago(3 * time.Hour)},
+		{Image: "b", Manifest: hash(2), Files: []string{"2", "shared"}, Used: ago(2 * time.Hour)},
+		{Image: "b-too", Manifest: hash(2), Files: []string{"2", "shared"}, Used: ago(90 * time.Minute)},
+		{Image: "c", Manifest: hash(3), Files: []string{"3"}, Used: ago(time.Hour)},
+	}
+	all := []string{"1", "2", "3", "shared", "other", "new.part", "old.part", "unknown.part", ".tmp"}
+	parts := map[string]time.Time{"new.part": ago(time.Hour), "old.part": ago(2 * maxPartAge)}
+	tests := map[string]struct {
+		retention Retention
+		pinned    []string
+		room      bool
+		want      []string
+	}{
+		"by count":         {retention: Retention{Images: 2, Bytes: 1 << 20, Age: 24 * time.Hour}, want: []string{"2", "3", "new.part", "shared"}},
+		"by bytes":         {retention: Retention{Images: 9, Bytes: 35, Age: 24 * time.Hour}, want: []string{"2", "3", "shared"}},
+		"by fewer bytes":   {retention: Retention{Images: 9, Bytes: 25, Age: 24 * time.Hour}, want: []string{"3", "new.part"}},
+		"by age":           {retention: Retention{Images: 9, Bytes: 1 << 20, Age: 90 * time.Minute}, want: []string{"3", "new.part"}},
+		"all":              {retention: Retention{Images: 9, Bytes: 1 << 20, Age: 24 * time.Hour}, want: []string{"1", "2", "3", "new.part", "shared"}},
+		"not what is used": {retention: Retention{Images: 1, Bytes: 1 << 20, Age: 24 * time.Hour}, pinned: []string{"1", "old"}, want: []string{".tmp", "1", "3", "new.part", "old.part"}},
+		"to make room":     {retention: DefaultRetention, room: true, pinned: []string{"2"}, want: []string{".tmp", "2"}},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			copied := index{Images: slices.Clone(images), Parts: map[string]time.Time{}}
+			for name, tried := range parts {
+				copied.Parts[name] = tried
+			}
+			s := cached(t, test.retention, copied, all...)
+			defer s.cache.pin(test.pinned...)()
+			s.cache.collect(test.room)
+			if diff := cmp.Diff(test.want, files(t, s)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDamagedIndexCostsFetchingAgain(t *testing.T) {
+	h := newHub(t, false)
+	push(t, h, "a/b:v1", twoLayers(t))
+	s := newStore(t, "")
+	for range 2 {
+		got, err := stage(t, s, h.host()+"/a/b:v1")
+		checkStaged(t, got, err)
+		if err := os.WriteFile(filepath.Join(s.CacheDirectory, indexName), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestImageInUseIsKept collects while an image is being staged.
+func TestImageInUseIsKept(t *testing.T) {
+	h := newHub(t, false)
+	push(t, h, "a/b:v1", twoLayers(t))
+	s := newStore(t, "")
+	s.Retention = Retention{Images: 0, Bytes: 1, Age: time.Hour}
+	err := s.Stage(t.Context(), h.host()+"/a/b:v1", t.TempDir(), func(int64, int64) { s.cache.collect(true) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := files(t, s); len(left) != 0 {
+		t.Errorf("kept %v", left)
+	}
+}
+
+func TestSteadyStateWritesNothing(t *testing.T) {
+	h := newHub(t, false)
+	push(t, h, "a/b:v1", twoLayers(t))
+	s := newStore(t, "")
+	if _, err := stage(t, s, h.host()+"/a/b:v1"); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(s.CacheDirectory, indexName)
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cache.collect(false)
+	after, err := os.Stat(path)
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("the index was written anew: %v", err)
+	}
+}
+
+func FuzzDecodeIndex(f *testing.F) {
+	f.Add([]byte(`{"images":[{"image":"a","manifest":"sha256:` + strings.Repeat("a", 64) + `","files":["../../etc/passwd"],"used":"2026-01-01T00:00:00Z"}],"parts":{"x.part":"2026-01-01T00:00:00Z"}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		decoded, err := decodeIndex(raw)
+		if err != nil {
+			return
+		}
+		dir := t.TempDir()
+		outside := filepath.Join(dir, "outside")
+		if err := os.WriteFile(outside, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := newStore(t, "")
+		s.CacheDirectory = filepath.Join(dir, "cache")
+		if err := os.MkdirAll(s.CacheDirectory, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s.cache.change(func(i *index) { *i = decoded })
+		s.cache.collect(false)
+		if _, err := os.Stat(outside); err != nil {
+			t.Error("a file outside of the store is gone")
+		}
+	})
+}
