@@ -256,3 +256,23 @@ func progress(s engine.State) string {
 	}
 	return text
 }
+
+// ofTheManager are variables by which the service manager speaks with the agent. A program of a plan that found them would speak in the
+// agent's name.
+var ofTheManager = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "JOURNAL_STREAM",
+	"INVOCATION_ID", "SYSTEMD_EXEC_PID", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE", "MAINPID", "MANAGERPID"}
+
+// forInstructions is the agent's environment without what is meant for the agent alone.
+func forInstructions(environment []string) []string {
+	var out []string
+next:
+	for _, e := range environment {
+		for _, name := range ofTheManager {
+			if strings.HasPrefix(e, name+"=") {
+				continue next
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
