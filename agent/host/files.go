@@ -1,14 +1,14 @@
 package host
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Machine is the Host that the agent runs on.
@@ -24,7 +24,7 @@ const maxReadBytes = 64 << 20
 
 // ReadFile implements Host.
 func (Machine) ReadFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
+	file, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,28 @@ func (Machine) ReadFile(path string) ([]byte, error) {
 
 // OpenFile implements Host.
 func (Machine) OpenFile(path string) (io.ReadCloser, error) {
-	return os.Open(path)
+	file, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// openRegular follows links, but never waits for the other end of a pipe.
+func openRegular(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 // ReadDir implements Host.
@@ -55,95 +76,14 @@ func (Machine) ReadDir(path string) ([]string, error) {
 	return names, err
 }
 
-// WriteFile implements Host: temporary file in the same folder, owner, mode, sync, rename, sync of the folder. A link in the file's
-// place is replaced, not followed.
-func (m Machine) WriteFile(path string, content []byte, attrs Attributes) error {
-	attrs, same := m.compare(path, content, attrs)
-	if same {
-		return nil
-	}
-	return writeWhole(path, bytes.NewReader(content), attrs)
-}
-
-// WriteStream implements Host.
-func (Machine) WriteStream(path string, content io.Reader) error {
-	return writeWhole(path, content, Private(0o600))
-}
-
-// compare tells whether the file is so already, and fills in an owner that is to stay.
-func (m Machine) compare(path string, content []byte, attrs Attributes) (Attributes, bool) {
-	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return attrs, false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return attrs, false
-	}
-	if attrs.UID == -1 {
-		attrs.UID = int(stat.Uid)
-	}
-	if attrs.GID == -1 {
-		attrs.GID = int(stat.Gid)
-	}
-	if stat.Mode&0o7777 != attrs.Mode || int(stat.Uid) != attrs.UID || int(stat.Gid) != attrs.GID || info.Size() != int64(len(content)) {
-		return attrs, false
-	}
-	existing, err := m.ReadFile(path)
-	return attrs, err == nil && bytes.Equal(existing, content)
-}
-
-func writeWhole(path string, content io.Reader, attrs Attributes) (err error) {
-	dir := filepath.Dir(path)
-	if err := makeParents(dir, 0o755); err != nil {
-		return err
-	}
-	// Mode 0600 from the first byte: nobody reads a secret from the temporary file.
-	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-*")
+// AppendFile implements Host.
+func (Machine) AppendFile(path string, content []byte) error {
+	dir, name, err := openParent(path, 0o755)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		temp.Close()
-		if err != nil {
-			os.Remove(temp.Name())
-		}
-	}()
-	if _, err := io.Copy(temp, content); err != nil {
-		return err
-	}
-	if err := setAttributes(int(temp.Fd()), attrs); err != nil {
-		return fmt.Errorf("setting owner and mode of %s: %w", path, err)
-	}
-	if err := temp.Sync(); err != nil {
-		return err
-	}
-	if err := temp.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(temp.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-// setAttributes sets the owner first, because that clears setuid and setgid.
-func setAttributes(fd int, attrs Attributes) error {
-	if attrs.UID != -1 || attrs.GID != -1 {
-		if err := syscall.Fchown(fd, attrs.UID, attrs.GID); err != nil {
-			return err
-		}
-	}
-	return syscall.Fchmod(fd, attrs.Mode)
-}
-
-// AppendFile implements Host.
-func (Machine) AppendFile(path string, content []byte) error {
-	if err := makeParents(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	_, statErr := os.Lstat(path)
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NOFOLLOW, 0o600)
+	defer dir.close()
+	file, made, err := dir.forAppending(name)
 	if err != nil {
 		return err
 	}
@@ -152,81 +92,65 @@ func (Machine) AppendFile(path string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := file.Write(content); err != nil {
+	if _, err = file.Write(content); err == nil {
+		err = file.Sync()
+	}
+	if err != nil {
 		_ = file.Truncate(before.Size()) // on a full disk half a line may have been written
-		return err
+		return explain(err)
 	}
-	if err := file.Sync(); err != nil {
-		return err
-	}
-	if statErr != nil {
-		return syncDir(filepath.Dir(path))
+	if made {
+		return dir.sync()
 	}
 	return nil
 }
 
+// forAppending opens a file of mode 0600, or makes it.
+func (f *folder) forAppending(name string) (file *os.File, made bool, err error) {
+	file, err = f.file(name, unix.O_APPEND|unix.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		made = true
+		file, err = f.file(name, unix.O_APPEND|unix.O_WRONLY|unix.O_CREAT, 0o600)
+	}
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, false, fmt.Errorf("%w: it is a symbolic link, which is not followed", err)
+	case err != nil:
+		return nil, false, explain(err)
+	}
+	return file, made, nil
+}
+
 // MakeDir implements Host.
 func (Machine) MakeDir(path string, attrs Attributes) error {
-	if err := makeParents(path, os.FileMode(attrs.Mode&0o777)); err != nil {
-		return err
+	opened, err := openFolder(path, attrs.Mode&0o777|0o100)
+	if err != nil {
+		return explain(err)
 	}
-	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	defer opened.close()
+	dir, err := opened.file(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
+	now := opened.stat
+	if now.Mode&0o7777 == attrs.Mode && (attrs.UID == -1 || int(now.Uid) == attrs.UID) && (attrs.GID == -1 || int(now.Gid) == attrs.GID) {
+		return nil
+	}
 	if err := setAttributes(int(dir.Fd()), attrs); err != nil {
-		return fmt.Errorf("setting owner and mode of %s: %w", path, err)
+		return fmt.Errorf("setting owner and mode of %s: %w", path, explain(err))
 	}
 	return dir.Sync()
 }
 
-// makeParents makes a folder and its missing parents and syncs each folder that gets a new name.
-func makeParents(path string, mode os.FileMode) error {
-	info, err := os.Stat(path)
-	if err == nil {
-		if !info.IsDir() {
-			return fmt.Errorf("%s is not a folder", path)
+// setAttributes sets the owner first, because that clears setuid and setgid.
+func setAttributes(fd int, attrs Attributes) error {
+	if attrs.UID != -1 || attrs.GID != -1 {
+		if err := unix.Fchown(fd, attrs.UID, attrs.GID); err != nil {
+			return err
 		}
-		return nil
 	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	parent := filepath.Dir(path)
-	if err := makeParents(parent, mode); err != nil {
-		return err
-	}
-	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return syncDir(parent)
-}
-
-// Remove implements Host.
-func (Machine) Remove(path string) error {
-	err := os.Remove(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return nil
-	case err != nil:
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// RemoveAll implements Host.
-func (Machine) RemoveAll(path string) error {
-	if clean := filepath.Clean(path); !filepath.IsAbs(clean) || clean == "/" {
-		return fmt.Errorf("refusing to remove %q", path)
-	}
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err := os.RemoveAll(path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return unix.Fchmod(fd, attrs.Mode)
 }
 
 // Lstat implements Host.
@@ -246,40 +170,4 @@ func (Machine) Lstat(path string) (Info, error) {
 		found.Other = true
 	}
 	return found, err
-}
-
-// Rename implements Host.
-func (Machine) Rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	if err := syncDir(filepath.Dir(from)); err != nil || filepath.Dir(from) == filepath.Dir(to) {
-		return err
-	}
-	return syncDir(filepath.Dir(to))
-}
-
-// Symlink implements Host.
-func (Machine) Symlink(target, path string) error {
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp-link")
-	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if err := os.Symlink(target, temp); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		os.Remove(temp)
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

@@ -14,7 +14,7 @@ import (
 // the socket's place that is none, are refused. Closing the listener removes the socket.
 func (m Machine) Listen(path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
-	if err := makeParents(dir, 0o700); err != nil {
+	if err := makeFolder(dir, 0o700); err != nil {
 		return nil, err
 	}
 	if err := checkOwnFolder(dir); err != nil {

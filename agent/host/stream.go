@@ -1,19 +1,15 @@
 package host
 
-import (
-	"io"
-	"os"
-	"path/filepath"
-	"syscall"
-)
+import "io"
 
 // AppendStream implements Host.
 func (Machine) AppendStream(path string, content io.Reader) (int64, error) {
-	dir := filepath.Dir(path)
-	if err := makeParents(dir, 0o755); err != nil {
+	dir, name, err := openParent(path, 0o755)
+	if err != nil {
 		return 0, err
 	}
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NOFOLLOW, 0o600)
+	defer dir.close()
+	file, _, err := dir.forAppending(name)
 	if err != nil {
 		return 0, err
 	}
@@ -22,7 +18,7 @@ func (Machine) AppendStream(path string, content io.Reader) (int64, error) {
 	if synced := file.Sync(); err == nil {
 		err = synced
 	}
-	if synced := syncDir(dir); err == nil {
+	if synced := dir.sync(); err == nil {
 		err = synced
 	}
 	return written, err
