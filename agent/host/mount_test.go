@@ -1,0 +1,157 @@
+package host
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// small mounts a file system of 1 MiB in memory.
+func small(t *testing.T, flags uintptr) string {
+	t.Helper()
+	asRoot(t)
+	dir := filepath.Join(t.TempDir(), "small disk") // mount tables write spaces in their own way
+	must(t, os.Mkdir(dir, 0o755))
+	if err := unix.Mount("tmpfs", dir, "tmpfs", flags, "size=1m,mode=755"); err != nil {
+		t.Skipf("may not mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill leaves some bytes free.
+func fill(t *testing.T, dir string, free int) {
+	t.Helper()
+	var stat unix.Statfs_t
+	must(t, unix.Statfs(dir, &stat))
+	must(t, os.WriteFile(filepath.Join(dir, "filler"), make([]byte, int(stat.Bavail)*int(stat.Bsize)-free), 0o600))
+}
+
+func TestFullDiskKeepsTheOldFile(t *testing.T) {
+	m, dir := Machine{}, small(t, 0)
+	path := filepath.Join(dir, "file")
+	must(t, m.WriteFile(path, []byte("old"), Private(0o640)), m.AppendFile(filepath.Join(dir, "journal"), []byte("line\n")))
+	fill(t, dir, 8<<10)
+	big := bytes.Repeat([]byte("x"), 64<<10)
+	for what, err := range map[string]error{
+		"write":  m.WriteFile(path, big, Private(0o600)),
+		"stream": m.WriteStream(path, bytes.NewReader(big)),
+		"append": m.AppendFile(filepath.Join(dir, "journal"), big),
+	} {
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for name, want := range map[string]string{"file": "old", "journal": "line\n"} {
+		if raw, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(raw) != want {
+			t.Errorf("%s holds %.20q, %v", name, raw, err)
+		}
+	}
+	if names, _ := m.ReadDir(dir); strings.Join(names, " ") != "file filler journal" {
+		t.Errorf("left %v", names)
+	}
+	must(t, os.Remove(filepath.Join(dir, "filler")), m.WriteFile(path, big, Private(0o600)))
+}
+
+// TestFullDiskAndOutput shows that a program does not notice that its logs have no room, and that its result is told.
+func TestFullDiskAndOutput(t *testing.T) {
+	for name, unit := range map[string]string{"in a unit": "u", "below": ""} {
+		t.Run(name, func(t *testing.T) {
+			dir := small(t, 0)
+			m, _, command := inUnit(t, "echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo err >&2; echo last; exit 7")
+			command.Spool, command.Unit = filepath.Join(dir, "runs", "1"), unit
+			fill(t, dir, 600<<10)
+			for again := range 2 {
+				got, err := m.Run(t.Context(), command)
+				if err != nil || got.ExitCode != 7 || got.Resumed != (again == 1 && unit != "") {
+					t.Fatalf("got %d, resumed %v, %v", got.ExitCode, got.Resumed, err)
+				}
+				if again == 0 || unit != "" {
+					if !bytes.HasPrefix(got.Stdout, []byte("first\n")) || !bytes.HasSuffix(got.Stdout, []byte("xlast\n")) || string(got.Stderr) != "err\n" {
+						t.Errorf("got %.20q ... %q", got.Stdout, got.Stdout[max(0, len(got.Stdout)-20):])
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestFullDiskAndUnpack(t *testing.T) {
+	dir := small(t, 0)
+	fill(t, dir, 100<<10)
+	err := Machine{}.Unpack(t.Context(), dir, layer(t, file("a", "small"), file("b", strings.Repeat("x", 1<<20))))
+	if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), `"b"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadOnlyDisk(t *testing.T) {
+	m, dir := Machine{}, small(t, 0)
+	path := filepath.Join(dir, "file")
+	must(t, m.WriteFile(path, []byte("old"), Private(0o600)))
+	must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	for what, err := range map[string]error{
+		"write": m.WriteFile(path, []byte("new"), Private(0o600)), "below": m.WriteFile(dir+"/new/file", nil, Private(0o600)),
+		"append": m.AppendFile(path, nil), "folder": m.MakeDir(dir+"/x", Private(0o700)), "delete": m.Remove(path), "clear": m.RemoveAll(path),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "mounted read-only") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestMountsAreNotRemoved shows that deleting a folder does not empty what is mounted in it.
+func TestMountsAreNotRemoved(t *testing.T) {
+	m, dir := Machine{}, small(t, 0)
+	must(t, os.WriteFile(dir+"/precious", []byte("x"), 0o600))
+	above := filepath.Dir(dir)
+	must(t, os.WriteFile(above+"/other", []byte("x"), 0o600))
+	for _, path := range []string{dir, above} {
+		if err := m.RemoveAll(path); err == nil || !strings.Contains(err.Error(), "mounted on "+dir) {
+			t.Errorf("removing %s: %v", path, err)
+		}
+	}
+	if err := m.Remove(dir); err == nil || !strings.Contains(err.Error(), "unmount it first") {
+		t.Errorf("got %v", err)
+	}
+	for _, path := range []string{dir + "/precious", above + "/other"} {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	// A file may be a mount point too.
+	target := filepath.Join(t.TempDir(), "hosts")
+	must(t, os.WriteFile(target, []byte("old"), 0o600))
+	must(t, unix.Mount(dir+"/precious", target, "", unix.MS_BIND, ""))
+	defer unix.Unmount(target, unix.MNT_DETACH)
+	if err := m.WriteFile(target, []byte("new"), Private(0o600)); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "mount point") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUnpackOfAHoleBomb(t *testing.T) {
+	dir := small(t, 0)
+	for name, header := range map[string]tar.Header{
+		"1 PiB":    {Typeflag: tar.TypeReg, Name: "big", Mode: 0o644, Size: 1 << 50, Format: tar.FormatGNU},
+		"too much": {Typeflag: tar.TypeReg, Name: "big", Mode: 0o644, Size: maxUnpacked + 1, Format: tar.FormatGNU},
+	} {
+		var raw bytes.Buffer
+		must(t, tar.NewWriter(&raw).WriteHeader(&header))
+		if err := (Machine{}).Unpack(t.Context(), dir, &raw); err == nil || !strings.Contains(err.Error(), "more than") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if names, _ := (Machine{}).ReadDir(dir); len(names) != 0 {
+		t.Errorf("left %v", names)
+	}
+}
