@@ -1,0 +1,281 @@
+package doctor
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/agent/config"
+)
+
+// hubMachine is a machine that is registered with a hub.
+func hubMachine(t *testing.T, server *httptest.Server, ca []byte) Machine {
+	t.Helper()
+	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"agent","clusters":[{"name":"agent","cluster":{"server":%q,"certificate-authority-data":%q}}],
+"users":[{"name":"agent","user":{"token":"hunter2"}}],"contexts":[{"name":"agent","context":{"cluster":"agent","user":"agent"}}]}`,
+		server.URL, base64.StdEncoding.EncodeToString(ca))
+	raw, err := json.Marshal(config.Connection{KubeConfig: kubeconfig, Namespace: "fleet-default", SecretName: "plan"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "connection.json")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := Machine{Config: config.Config{RemoteEnabled: true, ConnectionInfoFile: path}, ConfigFile: "/etc/rancher/agent/config.yaml", EnvironmentFrom: "a test"}
+	m.defaults()
+	return m
+}
+
+func pemOf(server *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+}
+
+// quietServer says nothing about handshakes that fail.
+func quietServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ErrorLog = nil
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
+}
+
+func verdicts(results []Result) map[string]Verdict {
+	found := map[string]Verdict{}
+	for _, r := range results {
+		found[r.Check] = r.Verdict
+	}
+	return found
+}
+
+func TestHub(t *testing.T) {
+	code := http.StatusOK
+	server := quietServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			if r.Header.Get("Authorization") != "" {
+				t.Error("the token goes to /healthz")
+			}
+			return
+		}
+		if r.URL.Query().Get("fieldSelector") != "metadata.name=plan" || r.Header.Get("Authorization") != "Bearer hunter2" {
+			t.Errorf("got %s", r.URL)
+		}
+		w.WriteHeader(code)
+		fmt.Fprint(w, "hunter2 is refused")
+	})
+	m := hubMachine(t, server, pemOf(server))
+	for want, answer := range map[Verdict]int{OK: http.StatusOK, Problem: http.StatusUnauthorized, Warning: http.StatusBadGateway} {
+		code = answer
+		results := checkHub(t.Context(), m)
+		got := verdicts(results)
+		if got["hub"] != OK || got["clock"] != OK || got["pinned CA"] != OK || got["hub certificate"] != OK || got["hub credentials"] != want {
+			t.Errorf("HTTP %d: got\n%s", answer, see(results))
+		}
+		if strings.Contains(see(results), "hunter2") {
+			t.Errorf("the token is shown:\n%s", see(results))
+		}
+	}
+
+	m.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	if got := verdicts(checkHub(t.Context(), m)); got["clock"] != Problem {
+		t.Errorf("a clock that is an hour ahead: %v", got)
+	}
+	m.Now = time.Now
+	server.Close()
+	results := checkHub(t.Context(), m)
+	if got := see(results); !strings.Contains(got, "problem hub: "+server.URL) || !strings.Contains(got, "connection refused") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A hub that another CA vouches for is not talked to, and the advice is not to trust more.
+func TestHubOfAnotherCA(t *testing.T) {
+	asked := false
+	server := quietServer(t, func(http.ResponseWriter, *http.Request) { asked = true })
+	results := checkHub(t.Context(), hubMachine(t, server, otherCA(t)))
+	if got := see(results); asked || !strings.Contains(got, "problem hub: ") || !strings.Contains(results[len(results)-1].Advice, "not signed by the CA that this machine has pinned") {
+		t.Errorf("asked %v, got %s", asked, got)
+	}
+}
+
+// otherCA is a CA that no hub here knows.
+func otherCA(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(365 * 24 * time.Hour)}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
+}
+
+func TestExpiry(t *testing.T) {
+	server := quietServer(t, func(http.ResponseWriter, *http.Request) {})
+	certificate := server.Certificate()
+	for want, now := range map[Verdict]time.Time{
+		OK: certificate.NotAfter.Add(-60 * 24 * time.Hour), Warning: certificate.NotAfter.Add(-24 * time.Hour), Problem: certificate.NotAfter.Add(time.Hour),
+	} {
+		if got := expiry("x", certificate, now, "y"); got.Verdict != want {
+			t.Errorf("at %s: %+v", now, got)
+		}
+	}
+	if got := expiry("x", certificate, certificate.NotBefore.Add(-time.Hour), "y"); got.Verdict != Problem || !strings.Contains(got.Advice, "clock") {
+		t.Errorf("got %+v", got)
+	}
+	if got := see(authority(nil, time.Now())); !strings.HasPrefix(got, "warning pinned CA: none") {
+		t.Error(got)
+	}
+}
+
+func TestSkew(t *testing.T) {
+	started := time.Date(2026, 11, 21, 3, 0, 0, 500, time.UTC)
+	for offset, want := range map[time.Duration]string{
+		0:                 "ok clock: within 1s of the hub's",
+		20 * time.Second:  "ok clock: within 20s of the hub's",
+		time.Hour:         "problem clock: 1h0m0s behind the hub's clock",
+		-10 * time.Minute: "problem clock: 9m59s ahead of the hub's clock",
+	} {
+		told := started.Add(offset).UTC().Format(http.TimeFormat)
+		if got := see([]Result{skew(told, started, started.Add(time.Millisecond))}); got != want {
+			t.Errorf("%s: got %s", offset, got)
+		}
+	}
+	if got := skew("yesterday", started, started); got.Verdict != Skipped {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestProxy(t *testing.T) {
+	tests := map[string]struct{ env, want string }{
+		"none":      {"PATH=/bin", "ok proxy: none is set (a test)"},
+		"fine":      {"HTTPS_PROXY=http://user:hunter2@proxy:3128 NO_PROXY=127.0.0.0/8,.svc,10.0.0.1", "ok proxy HTTPS_PROXY: http://hidden@proxy:3128"},
+		"bad proxy": {"HTTP_PROXY=hunter2@proxy:x", "problem proxy HTTP_PROXY: is no URL like http://proxy.example.com:3128"},
+		"bad range": {"https_proxy=http://proxy:3128 no_proxy=10.0.0.0/33", "ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: the entry \"10.0.0.0/33\" is no network like 10.0.0.0/8"},
+		"URL":       {"https_proxy=http://proxy:3128 no_proxy=https://hub", "ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: the entry \"https://hub\" is a URL; only names, addresses and networks count"},
+		"star":      {"https_proxy=http://proxy:3128 no_proxy=10.*,*.svc,*", "ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: the entry \"10.*\" has a * in the middle; .example.com stands for all names below"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := Machine{Environment: strings.Fields(test.env), EnvironmentFrom: "a test"}
+			if got := see(checkProxy(t.Context(), m)); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+// The hub is asked through the agent's proxy, and not through that of whoever asks the doctor.
+func TestHubThroughProxy(t *testing.T) {
+	server := quietServer(t, func(http.ResponseWriter, *http.Request) {})
+	tunnels := make(chan string, 4)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tunnels <- r.Method + " " + r.Host
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	m := hubMachine(t, server, pemOf(server))
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := strings.ReplaceAll(readFile(t, m.Config.ConnectionInfoFile), u.Host, "hub.example.com:"+u.Port())
+	if err := os.WriteFile(m.Config.ConnectionInfoFile, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.Environment = []string{"HTTPS_PROXY=" + proxy.URL}
+	m.LookupHost = func(context.Context, string) ([]string, error) { return nil, errors.New("no such host") }
+	if got := verdicts(checkHub(t.Context(), m)); got["hub"] != Problem {
+		t.Errorf("got %v", got)
+	}
+	if got := <-tunnels; got != "CONNECT hub.example.com:"+u.Port() {
+		t.Errorf("got %s", got)
+	}
+	if got := see(checkProxy(t.Context(), m)); !strings.Contains(got, "ok proxy for the hub: the hub is reached through 127.0.0.1:") {
+		t.Errorf("got %s", got)
+	}
+	// A name that only the proxy knows is no problem.
+	if got := see(checkDNS(t.Context(), m)); got != "warning DNS hub.example.com: hub: no such host" {
+		t.Errorf("got %s", got)
+	}
+	m.Environment = nil
+	if got := see(checkDNS(t.Context(), m)); got != "problem DNS hub.example.com: hub: no such host" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func TestRegistries(t *testing.T) {
+	m := Machine{Images: []string{"rancher/system-agent-installer-k3s:v1", "registry.example.com:5000/a@sha256:" + strings.Repeat("0", 64), "bad image"},
+		Root: tree(t, map[string]string{"etc/rancher/k3s/registries.yaml": "mirrors:\n  docker.io:\n    endpoint: [https://mirror.example.com/v2]\n"})}
+	if got := strings.Join(m.registries(), " "); got != "index.docker.io mirror.example.com registry.example.com:5000" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Real listeners of this very process, found through the real /proc.
+func TestPorts(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	number := listener.Addr().(*net.TCPAddr).Port
+	comm := strings.TrimSpace(readFile(t, "/proc/self/comm"))
+	was := ports
+	defer func() { ports = was }()
+	ports = []port{{number, "test", true}}
+
+	m := Machine{Role: RoleServer}
+	if got := see(checkPorts(t.Context(), m)); got != fmt.Sprintf("problem port %d (test): held by %s, process %d", number, comm, os.Getpid()) {
+		t.Errorf("got %s", got)
+	}
+	m.Role = RoleUnknown
+	if got := checkPorts(t.Context(), m)[0]; got.Verdict != Warning {
+		t.Errorf("got %+v", got)
+	}
+	m.Role = RoleWorker
+	if got := checkPorts(t.Context(), m); len(got) != 0 {
+		t.Errorf("a worker needs no port of servers: %+v", got)
+	}
+	wasHolders := holders
+	defer func() { holders = wasHolders }()
+	holders = []string{comm}
+	m.Role = RoleServer
+	if got := checkPorts(t.Context(), m)[0]; got.Verdict != OK {
+		t.Errorf("got %+v", got)
+	}
+	listener.Close()
+	if got := see(checkPorts(t.Context(), m)); got != fmt.Sprintf("ok ports: free: %d", number) {
+		t.Errorf("got %s", got)
+	}
+}
