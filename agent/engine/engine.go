@@ -159,9 +159,11 @@ func (e *Engine) begin(ctx context.Context) (time.Duration, error) {
 	}
 	defer e.releaseInterlock()
 	if d.commit {
-		if e.current, err = e.commit(ctx, live, d); err != nil {
-			return 0, err
+		committed, err := e.commit(ctx, live, d)
+		if err != nil {
+			return 0, err // what was read before is still the plan to apply
 		}
+		e.current = committed
 		after := e.decide()
 		if after.action != apply || after.commit || after.begin.Checksum != d.begin.Checksum || after.begin.Revision != d.begin.Revision {
 			return time.Nanosecond, nil
