@@ -78,7 +78,7 @@ func Root() *cobra.Command {
 			root.AddCommand(command)
 		}
 	}
-	add(groupLook, newStatus(), newPlan(), newHistory(), newLogs(), newRetry())
+	add(groupLook, newStatus(), newPlan(), newHistory(), newLogs(), newRetry(), newDoctor(), newSupportBundle())
 	add(groupInstall, newJoin(), newLeave())
 	add(groupService, newRun(), newValidateConfig(), newValidateConnection(), newVersion(), newShim())
 	root.SetCompletionCommandGroupID(groupService)

@@ -9,6 +9,9 @@ import (
 	"github.com/drover-dev/drover/agent/host"
 )
 
+// JournalName is the journal's name in a state directory.
+const JournalName = "journal"
+
 // Offline is what the state directory of an engine tells while no engine works with it.
 type Offline struct {
 	// State is as far as it can be known; its Source is empty when the directory knows of no attempt.
@@ -20,7 +23,7 @@ type Offline struct {
 
 // ReadOffline reads a state directory and changes nothing there, so it may be called while an engine works.
 func ReadOffline(h host.Host, dir, source string) (Offline, error) {
-	path := filepath.Join(dir, "journal")
+	path := filepath.Join(dir, JournalName)
 	raw, err := h.ReadFile(path)
 	if isNotExist(err) {
 		return Offline{}, nil
