@@ -3,7 +3,6 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -401,40 +400,6 @@ func TestCacheKeepsTheLastImages(t *testing.T) {
 	}
 	if names, _ := s.Host.ReadDir(s.CacheDirectory); len(names) != 2*DefaultRetention.Images+1 {
 		t.Errorf("kept %v", names)
-	}
-}
-
-func TestStageFromArchives(t *testing.T) {
-	s := newStore(t, "")
-	if err := os.MkdirAll(s.ImagesDirectory, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	tag, err := name.NewTag("rancher/installer:v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var plain, zipped bytes.Buffer
-	if err := tarball.Write(tag, twoLayers(t), &plain); err != nil {
-		t.Fatal(err)
-	}
-	w := gzip.NewWriter(&zipped)
-	if _, err := w.Write(plain.Bytes()); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for file, raw := range map[string][]byte{"image.tar": plain.Bytes(), "image.TGZ": zipped.Bytes()} {
-		t.Run(file, func(t *testing.T) {
-			for name, raw := range map[string][]byte{"a-broken.tar": []byte("no tar"), ".hidden.tar": raw, "notes.txt": raw, file: raw} {
-				if err := os.WriteFile(filepath.Join(s.ImagesDirectory, name), raw, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			defer os.Remove(filepath.Join(s.ImagesDirectory, file))
-			got, err := stage(t, s, "docker.io/rancher/installer:v1")
-			checkStaged(t, got, err)
-		})
 	}
 }
 
