@@ -17,7 +17,6 @@ import (
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/host"
-	"github.com/drover-dev/drover/agent/source/remote"
 )
 
 // What the agent reads of its environment.
@@ -86,7 +85,7 @@ func run(ctx context.Context, path string, log *slog.Logger) error {
 		AppliedPlanDirectory: cfg.AppliedPlanDirectory, InterlockDirectory: cfg.InterlockDirectory,
 		InstructionTimeout: time.Duration(cfg.InstructionTimeout), PeriodicTimeout: time.Duration(cfg.PeriodicTimeout),
 	}
-	hub, err := newHub(cfg, options, machine, manager)
+	hub, err := newHub(cfg, path, options, machine, manager)
 	if err != nil {
 		return err
 	}
@@ -116,18 +115,18 @@ func run(ctx context.Context, path string, log *slog.Logger) error {
 }
 
 // newHub gives what applies the hub's plans until its context is done; where the hub is not to be asked, that only waits.
-func newHub(cfg config.Config, options engine.Options, machine host.Host, manager *service) (func(context.Context) error, error) {
+func newHub(cfg config.Config, path string, options engine.Options, machine host.Host, manager *service) (func(context.Context) error, error) {
 	if !cfg.RemoteEnabled {
 		return func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, nil
 	}
-	source, err := remote.New(cfg.ConnectionInfoFile, strings.EqualFold(os.Getenv(envStrict), "true"), options.Log)
+	source, verifier, err := newSource(cfg, path, machine, options.Log)
 	if err != nil {
 		return nil, err
 	}
-	options.Source, options.Host = source, manager.host(machine, "hub")
+	options.Source, options.Host, options.Verify = source, manager.host(machine, "hub"), verifier.Verify
 	agent := engine.New(options)
 	manager.add(agent)
 	return func(ctx context.Context) error {

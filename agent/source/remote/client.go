@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,10 +25,18 @@ const (
 	userAgent   = "drover-system-agent"
 )
 
-// client reads and writes one Secret. Its rights on the hub are get, list, watch and update of that Secret, nothing else.
+// client reads and writes one Secret. Its rights on the hub are get, list, watch and update of that Secret, nothing else. It tries
+// nothing again by itself: whoever asks knows better when.
 type client struct {
 	rest            rest.Interface
 	namespace, name string
+	// connection is what the client was made of, file the content of the file that it was in.
+	connection config.Connection
+	file       []byte
+	// config leads to the hub, http there without credentials.
+	config    *rest.Config
+	http      *http.Client
+	transport *transport
 }
 
 // codecs know Secrets and what the API machinery itself needs.
@@ -40,7 +49,7 @@ var codecs, parameters = func() (serializer.CodecFactory, runtime.ParameterCodec
 
 // newClient makes a client of connection info. The certificates of the kubeconfig are the only ones it trusts; where it holds none,
 // the machine's own do, unless strict forbids that.
-func newClient(connection config.Connection, strict bool) (*client, error) {
+func newClient(connection config.Connection, file []byte, strict bool) (*client, error) {
 	cfg, err := clientcmd.RESTConfigFromKubeConfig([]byte(connection.KubeConfig))
 	if err != nil {
 		return nil, fmt.Errorf("decoding kubeconfig: %w", err)
@@ -61,18 +70,27 @@ func newClient(connection config.Connection, strict bool) (*client, error) {
 	cfg.UserAgent = userAgent
 	cfg.QPS, cfg.Burst = 5, 20
 	cfg.WarningHandler = rest.NoWarnings{}
-	rc, err := rest.RESTClientFor(cfg)
-	if err != nil {
+	c := &client{namespace: connection.Namespace, name: connection.SecretName, connection: connection, file: file, transport: &transport{}}
+	if c.http, err = rest.HTTPClientFor(rest.AnonymousClientConfig(cfg)); err != nil {
 		return nil, fmt.Errorf("making client: %w", err)
 	}
-	return &client{rest: rc, namespace: connection.Namespace, name: connection.SecretName}, nil
+	// Outermost, so that what is refused here never gets a token attached.
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		c.transport.next = next
+		return c.transport
+	})
+	if c.rest, err = rest.RESTClientFor(cfg); err != nil {
+		return nil, fmt.Errorf("making client: %w", err)
+	}
+	c.config = cfg
+	return c, nil
 }
 
 func (c *client) get(ctx context.Context) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	secret := &corev1.Secret{}
-	err := c.rest.Get().Namespace(c.namespace).Resource("secrets").Name(c.name).Do(ctx).Into(secret)
+	err := c.rest.Get().MaxRetries(0).Namespace(c.namespace).Resource("secrets").Name(c.name).Do(ctx).Into(secret)
 	return secret, err
 }
 
@@ -81,7 +99,7 @@ func (c *client) list(ctx context.Context) (*corev1.Secret, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	list := &corev1.SecretList{}
-	err := c.rest.Get().Namespace(c.namespace).Resource("secrets").
+	err := c.rest.Get().MaxRetries(0).Namespace(c.namespace).Resource("secrets").
 		VersionedParams(&metav1.ListOptions{FieldSelector: c.selector()}, parameters).Do(ctx).Into(list)
 	if err != nil {
 		return nil, "", err
@@ -97,7 +115,7 @@ func (c *client) list(ctx context.Context) (*corev1.Secret, string, error) {
 // watch gives what happens to the Secret after a version. The server ends it after the time given.
 func (c *client) watch(ctx context.Context, version string, last time.Duration) (watch.Interface, error) {
 	seconds := int64(last / time.Second)
-	return c.rest.Get().Namespace(c.namespace).Resource("secrets").
+	return c.rest.Get().MaxRetries(0).Namespace(c.namespace).Resource("secrets").
 		VersionedParams(&metav1.ListOptions{FieldSelector: c.selector(), Watch: true, ResourceVersion: version,
 			TimeoutSeconds: &seconds, AllowWatchBookmarks: true}, parameters).Watch(ctx)
 }
@@ -107,7 +125,7 @@ func (c *client) update(ctx context.Context, secret *corev1.Secret) (*corev1.Sec
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	updated := &corev1.Secret{}
-	err := c.rest.Put().Namespace(c.namespace).Resource("secrets").Name(c.name).Body(secret).Do(ctx).Into(updated)
+	err := c.rest.Put().MaxRetries(0).Namespace(c.namespace).Resource("secrets").Name(c.name).Body(secret).Do(ctx).Into(updated)
 	return updated, err
 }
 

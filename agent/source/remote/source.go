@@ -3,7 +3,9 @@
 package remote
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -27,35 +30,83 @@ const (
 
 	firstPause   = time.Second
 	longestPause = time.Minute
+
+	// longestSilence is more than two bookmarks take.
+	longestSilence = 150 * time.Second
+	// maxReplaced is after how many new connections in a row that do not help the agent waits between them.
+	maxReplaced = 5
 )
+
+// errAnew ends a watch that is to be begun anew.
+var errAnew = errors.New("watching: a request beside the watch was refused")
 
 // Source is an engine.Source. Run must run while it is used.
 type Source struct {
-	// connect makes a client of the connection info as it is on disk now, so that a new registration needs no restart.
-	connect func() (*client, error)
-	log     *slog.Logger
+	// file is the connection info. It is read with each connection, so that a new registration needs no restart.
+	file   string
+	strict bool
+	log    *slog.Logger
+	// host writes the connection info; nil where it is never to be written. identity is the folder with the machine's identity.
+	host     host.Host
+	identity string
+	// silence is for how long a hub that sends bookmarks may send nothing.
+	silence time.Duration
 	updates chan engine.Snapshot
+	// disturbed ends the present watch.
+	disturbed chan struct{}
+	counters  counters
 
-	mu     sync.Mutex
-	client *client
-	latest *corev1.Secret
+	// rotation, attempts and bookmarks belong to Run.
+	rotation  rotation
+	attempts  attempts
+	bookmarks bool
+
+	mu        sync.Mutex
+	client    *client
+	latest    *corev1.Secret
+	condition Condition
 }
 
 var _ engine.Source = (*Source)(nil)
 
+// Option adds to what a Source does.
+type Option func(*Source)
+
+// Rewrite lets the source replace the connection info when the hub's certificate authorities change.
+func Rewrite(h host.Host) Option {
+	return func(s *Source) { s.host = h }
+}
+
+// RegisterAgain lets the source, with Rewrite, ask for a new connection when the hub refuses its token. The folder holds the machine's
+// identity.
+func RegisterAgain(dir string) Option {
+	return func(s *Source) { s.identity = dir }
+}
+
 // New makes a source of a connection info file, which must be readable now.
-func New(connectionFile string, strict bool, log *slog.Logger) (*Source, error) {
-	s := &Source{log: log, updates: make(chan engine.Snapshot, 1)}
-	s.connect = func() (*client, error) {
-		connection, err := config.LoadConnection(connectionFile)
-		if err != nil {
-			return nil, err
-		}
-		return newClient(connection, strict)
+func New(connectionFile string, strict bool, log *slog.Logger, options ...Option) (*Source, error) {
+	s := &Source{file: connectionFile, strict: strict, log: log, silence: longestSilence,
+		updates: make(chan engine.Snapshot, 1), disturbed: make(chan struct{}, 1)}
+	for _, option := range options {
+		option(s)
 	}
 	var err error
 	s.client, err = s.connect()
 	return s, err
+}
+
+// connect makes a client of the connection info as it is on disk now.
+func (s *Source) connect() (*client, error) {
+	connection, raw, err := config.ReadConnection(s.file)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(connection, raw, s.strict)
+}
+
+// SigningKey is the key that plans must be signed with, or nil where the connection info names none.
+func (s *Source) SigningKey() (ed25519.PublicKey, error) {
+	return s.current().connection.SigningKey()
 }
 
 // Updates implements engine.Source.
@@ -65,6 +116,7 @@ func (s *Source) Updates() <-chan engine.Snapshot {
 
 // Run lists and watches until ctx is done. Whatever fails is tried again, after a pause that grows to a minute.
 func (s *Source) Run(ctx context.Context) {
+	defer s.watchFile()()
 	for failures := 0; ctx.Err() == nil; {
 		client := s.current()
 		started := time.Now()
@@ -72,34 +124,82 @@ func (s *Source) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil || time.Since(started) > longestPause {
+		if time.Since(started) > longestPause {
 			failures = 0
 		}
-		if err == nil {
+		if errors.Is(err, errReplaced) && failures < maxReplaced {
+			failures++
+			s.reconnect()
 			continue
 		}
 		failures++
-		pause := jitter(min(firstPause<<min(failures-1, 6), longestPause))
-		s.log.Warn("The plan Secret cannot be watched", "error", explain(err), "retryIn", pause.Round(time.Millisecond))
+		if s.mended(ctx, client, err, failures) {
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-s.disturbed:
+		case <-time.After(s.pause(client, failures)):
 		}
 		s.reconnect()
 	}
 }
 
-// follow lists the Secret and watches it to the end of one watch.
+// pause is how long to wait after so many failures: as long as the hub asks for, but not less than seems wise.
+func (s *Source) pause(c *client, failures int) time.Duration {
+	pause := jitter(min(firstPause<<min(failures-1, 6), longestPause))
+	if wait := c.transport.patience(); wait > 0 {
+		// Not sooner than the hub wants, and not all machines at the same moment.
+		return max(pause, wait+rand.N(wait/4+time.Millisecond))
+	}
+	return pause
+}
+
+// mended does what the agent itself can do about an error, tells people what it cannot, and returns true when there is a new connection to
+// try at once.
+func (s *Source) mended(ctx context.Context, c *client, err error, failures int) bool {
+	cause, explained := error(nil), explain(err)
+	switch {
+	case isForeign(err):
+		if cause = s.recoverAuthorities(ctx, c); cause != nil && !errors.Is(cause, errReplaced) {
+			explained = fmt.Errorf("the hub's certificate is not signed by the CA of the connection info, and no way leads there from it (%w); "+
+				"if the hub has a new CA, run the install script again with its checksum: %w", cause, err)
+		}
+	case isRefused(err):
+		if cause = s.register(ctx, c); cause != nil && !errors.Is(cause, errReplaced) {
+			explained = fmt.Errorf("the hub refuses this machine's token; registering again: %w; the hub said: %w", cause, err)
+		}
+	case isOutOfTime(err):
+		explained = fmt.Errorf("the hub's certificate is not valid at this machine's time; %w: %w", compareClocks(ctx, c), err)
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	s.failed(explained)
+	if errors.Is(cause, errReplaced) && failures < maxReplaced {
+		s.reconnect()
+		return true
+	}
+	s.log.Warn("The plan Secret cannot be watched", "error", explained)
+	return false
+}
+
+// follow lists the Secret and watches it, one watch after the other.
 func (s *Source) follow(ctx context.Context, c *client) error {
 	secret, version, err := c.list(ctx)
 	if err != nil {
 		return fmt.Errorf("listing: %w", err)
 	}
+	s.answered()
+	s.attempts.useless = 0
 	if secret == nil {
 		s.log.Info("The plan Secret is not there yet", "namespace", c.namespace, "name", c.name)
 	} else {
 		s.publish(secret)
+	}
+	if err := s.followAuthorities(ctx, c); err != nil {
+		return err
 	}
 	for {
 		last := shortestWatch + rand.N(longestWatch-shortestWatch)
@@ -121,25 +221,67 @@ func (s *Source) watch(ctx context.Context, c *client, version string, last time
 		return version, fmt.Errorf("watching: %w", err)
 	}
 	defer w.Stop()
-	for event := range w.ResultChan() {
-		switch object := event.Object.(type) {
-		case *corev1.Secret:
-			version = object.ResourceVersion
-			switch event.Type {
-			case watch.Added, watch.Modified:
-				s.publish(object)
-			case watch.Deleted:
-				s.log.Info("The plan Secret has been deleted", "namespace", c.namespace, "name", c.name)
+	if err := s.followAuthorities(ctx, c); err != nil {
+		return version, err
+	}
+	silence := time.NewTimer(s.silence)
+	defer silence.Stop()
+	for {
+		select {
+		case <-s.disturbed:
+			return version, s.disturbance(c)
+		case <-silence.C:
+			if s.bookmarks {
+				return version, fmt.Errorf("watching: the hub has sent nothing for %s", s.silence)
 			}
-		default:
-			// "Gone" among others: the next list starts over.
-			return version, fmt.Errorf("watching: %w", apierrors.FromObject(event.Object))
+		case event, open := <-w.ResultChan():
+			if !open {
+				if time.Since(started) < time.Second {
+					return version, errors.New("watching: the server ended the watch at once")
+				}
+				return version, nil
+			}
+			silence.Reset(s.silence)
+			if version, err = s.take(c, event, version); err != nil {
+				return version, err
+			}
 		}
 	}
-	if time.Since(started) < time.Second {
-		return version, errors.New("watching: the server ended the watch at once")
+}
+
+// take takes an event and gives the version that it was of.
+func (s *Source) take(c *client, event watch.Event, version string) (string, error) {
+	secret, ok := event.Object.(*corev1.Secret)
+	if !ok {
+		// "Gone" among others: the next list starts over.
+		return version, fmt.Errorf("watching: %w", apierrors.FromObject(event.Object))
 	}
-	return version, nil
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		s.publish(secret)
+	case watch.Deleted:
+		s.log.Info("The plan Secret has been deleted", "namespace", c.namespace, "name", c.name)
+	case watch.Bookmark:
+		// A hub sends one a minute or none at all. Where there are some, silence means that nothing comes through any more.
+		s.bookmarks = true
+	}
+	return secret.ResourceVersion, nil
+}
+
+// disturbance tells why a watch has been ended from here: the file is another, or the hub refuses the token elsewhere.
+func (s *Source) disturbance(c *client) error {
+	if _, raw, err := config.ReadConnection(s.file); err == nil && !bytes.Equal(raw, c.file) {
+		return errReplaced
+	}
+	return errAnew
+}
+
+// disturb ends the present watch, and a pause.
+func (s *Source) disturb() {
+	select {
+	case s.disturbed <- struct{}{}:
+	default:
+	}
 }
 
 // publish gives the newest Secret to the engine, in place of one that it has not taken yet.
@@ -199,12 +341,20 @@ func (s *Source) Get(ctx context.Context) (engine.Snapshot, error) {
 func (s *Source) get(ctx context.Context) (*corev1.Secret, error) {
 	secret, err := s.current().get(ctx)
 	if err != nil {
+		s.notice(err)
 		return nil, fmt.Errorf("reading the plan Secret: %w", explain(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latest = secret
 	return secret, nil
+}
+
+// notice lets Run look after a token that is refused: a watch that was begun before goes on for minutes with some hubs.
+func (s *Source) notice(err error) {
+	if apierrors.IsUnauthorized(err) {
+		s.disturb()
+	}
 }
 
 func (s *Source) current() *client {

@@ -68,6 +68,7 @@ func (s *Source) put(ctx context.Context, base *corev1.Secret, change func(*plan
 	}
 	written, err := s.current().update(ctx, next)
 	if err != nil {
+		s.notice(err)
 		return engine.Snapshot{}, err
 	}
 	s.mu.Lock()
