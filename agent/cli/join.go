@@ -41,7 +41,12 @@ machine could read it. The other variables of the install script work here too.
 The exit code is that of the install script.`,
 		Example: `  system-agent join --server https://hub.example.com --token-file token --ca-checksum 2c5f... --worker
   get-token | system-agent join --server https://hub.example.com --token-file - --etcd --controlplane --node-name n1 --label zone=a`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if options.token != "" && options.tokenFile != "" {
+				return errors.New("--token and --token-file exclude each other")
+			}
+			return cobra.NoArgs(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token, err := options.readToken(cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {
@@ -68,7 +73,6 @@ The exit code is that of the install script.`,
 	f.StringVarP(&options.internalAddress, "internal-address", "i", "", "address inside a private network")
 	f.StringArrayVarP(&options.labels, "label", "l", nil, "label of the node, KEY=VALUE; may be repeated")
 	f.StringArrayVar(&options.taints, "taint", nil, "taint of the node, KEY=VALUE:EFFECT; may be repeated")
-	cmd.MarkFlagsMutuallyExclusive("token", "token-file")
 	return cmd
 }
 

@@ -186,7 +186,7 @@ func orWord(text, word string) string {
 // printable takes out of a text what could make a terminal do something else than show it.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f {
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
 			return '·'
 		}
 		return r

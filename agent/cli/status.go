@@ -103,8 +103,14 @@ func failed(s engine.State) bool {
 	return s.Last != nil && !s.Last.Ended.IsZero() && !s.Last.Succeeded && (s.Checksum == "" || s.Last.Checksum == s.Checksum)
 }
 
-func writeStatus(w io.Writer, answer statusAnswer, now time.Time) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+func writeStatus(out io.Writer, answer statusAnswer, now time.Time) {
+	var w strings.Builder
+	defer func() {
+		for line := range strings.Lines(w.String()) {
+			fmt.Fprintln(out, strings.TrimRight(line, " \n"))
+		}
+	}()
+	table := tabwriter.NewWriter(&w, 0, 0, 2, ' ', 0)
 	row := func(title, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", title, fmt.Sprintf(format, args...))
 	}
@@ -155,7 +161,7 @@ func writeSource(row func(title, format string, args ...any), s engine.State, ru
 		row("Hub", "not reached yet")
 	}
 	if s.Last != nil {
-		writeAttempt(row, *s.Last, s.Unreported, now)
+		writeAttempt(row, s, running, now)
 	}
 	writeProbes(row, s.Probes)
 	writePeriodic(row, s.Periodic, now)
@@ -199,33 +205,42 @@ func progressText(p plans.Progress, now time.Time) string {
 	return text
 }
 
-func writeAttempt(row func(title, format string, args ...any), a engine.Attempt, unreported bool, now time.Time) {
-	row("Attempt", "%d (try %d), %s", a.Number, a.Try, attemptText(a, now))
+func writeAttempt(row func(title, format string, args ...any), s engine.State, running bool, now time.Time) {
+	a := *s.Last
+	row("Attempt", "%d (try %d), %s", a.Number, a.Try, attemptText(a, running, now))
 	if a.Message != "" {
 		row("", "%s", firstLine(a.Message))
 	}
 	if a.RolledBack {
 		row("", "its files were put back")
 	}
-	if unreported {
+	if s.Unreported {
 		row("", "the hub does not know the outcome yet")
 	}
 	for _, run := range a.Instructions {
-		row("", "%-9s %s, %s", runWord(a, run), runName(run), runText(run, now))
-		if runWord(a, run) == "FAILED" {
-			row("", "          output: system-agent logs --attempt %d --instruction %d", a.Number, run.Index)
-			if run.Spool != "" {
-				row("", "          kept in %s", run.Spool)
-			}
+		word := runWord(a, run, running)
+		row("", "%-9s %s, %s", word, runName(run), runText(run, now))
+		if word != "FAILED" {
+			continue
+		}
+		which := ""
+		if s.Source != hubName {
+			which = " --source " + s.Source
+		}
+		row("", "          output: system-agent logs%s --attempt %d --instruction %d", which, a.Number, run.Index)
+		if run.Spool != "" {
+			row("", "          kept in %s", run.Spool)
 		}
 	}
 }
 
-func attemptText(a engine.Attempt, now time.Time) string {
+func attemptText(a engine.Attempt, running bool, now time.Time) string {
 	text := ""
 	switch {
-	case a.Ended.IsZero():
+	case a.Ended.IsZero() && running:
 		text = fmt.Sprintf("going on since %s (%s)", clock(a.Started, now), span(now.Sub(a.Started)))
+	case a.Ended.IsZero():
+		text = fmt.Sprintf("unfinished, begun %s ago (%s)", span(now.Sub(a.Started)), clock(a.Started, now))
 	case a.Succeeded:
 		text = fmt.Sprintf("succeeded %s ago (%s) after %s", span(now.Sub(a.Ended)), clock(a.Ended, now), span(a.Ended.Sub(a.Started)))
 	default:
@@ -237,10 +252,12 @@ func attemptText(a engine.Attempt, now time.Time) string {
 	return text
 }
 
-func runWord(a engine.Attempt, run engine.InstructionRun) string {
+func runWord(a engine.Attempt, run engine.InstructionRun, running bool) string {
 	switch {
-	case run.Ended.IsZero() && a.Ended.IsZero():
+	case run.Ended.IsZero() && a.Ended.IsZero() && running:
 		return "running"
+	case run.Ended.IsZero() && a.Ended.IsZero():
+		return "begun"
 	case run.ExitCode != 0 || run.TimedOut || run.Ended.IsZero():
 		return "FAILED"
 	}

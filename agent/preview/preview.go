@@ -170,6 +170,6 @@ func (c *File) content(was, will []byte) {
 // isText tells whether a terminal can show it: escape sequences could make it show anything.
 func isText(content []byte) bool {
 	return utf8.Valid(content) && !strings.ContainsFunc(string(content), func(r rune) bool {
-		return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f
+		return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0
 	})
 }
