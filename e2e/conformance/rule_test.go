@@ -1,0 +1,169 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+// rule is one sentence of the specification.
+type rule struct {
+	// name is the section, the subject, and the rule.
+	name string
+	// better names the fault or the limit of the first agent of this kind that an agent has to be free of to pass; another agent that
+	// fails here still conforms. Empty means that the rule is part of the contract.
+	better string
+	test   func(*machine)
+}
+
+// rules are those of all files of this package.
+var rules []rule
+
+// TestConformance runs all rules side by side.
+func TestConformance(t *testing.T) {
+	results := &report{begun: time.Now()}
+	t.Run("rules", func(t *testing.T) {
+		for _, r := range rules {
+			t.Run(r.name, func(t *testing.T) { r.run(t, results) })
+		}
+	})
+	results.print(os.Stdout)
+}
+
+func TestRulesHaveNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range rules {
+		if seen[r.name] || strings.Count(r.name, "/") < 2 || strings.ContainsAny(r.name, " _") {
+			t.Errorf("%q is no good name, or there are two of it", r.name)
+		}
+		seen[r.name] = true
+	}
+}
+
+func (r rule) run(t *testing.T, results *report) {
+	t.Parallel()
+	m := newMachine(t)
+	ended := make(chan struct{})
+	go func() { // in a goroutine of its own, which Fatalf may end
+		defer close(ended)
+		r.test(m)
+	}()
+	<-ended
+	m.end()
+	switch problems := m.problems(); {
+	case len(problems) == 0:
+		results.add(r, passed)
+	case r.better != "" && !options.strict:
+		results.add(r, lacking)
+		t.Skipf("not better than the first agent (%s): %s", r.better, strings.Join(problems, "; "))
+	default:
+		results.add(r, failed)
+		t.Errorf("%s\n%s", strings.Join(problems, "\n"), m.explain())
+	}
+}
+
+// recorder collects what a rule finds wrong, since a rule that is not part of the contract must not fail the run.
+type recorder struct {
+	mu    sync.Mutex
+	found []string
+}
+
+// Errorf notes a problem.
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, file, line, _ := runtime.Caller(1)
+	for depth := 2; strings.HasSuffix(file, "machine_test.go") || strings.HasSuffix(file, "rule_test.go") || strings.HasSuffix(file, "secret_test.go"); depth++ {
+		_, file, line, _ = runtime.Caller(depth)
+	}
+	r.found = append(r.found, fmt.Sprintf("%s:%d: ", file[strings.LastIndexByte(file, '/')+1:], line)+fmt.Sprintf(format, args...))
+}
+
+// Fatalf notes a problem and ends the rule.
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) problems() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.found)
+}
+
+// verdict is how a rule came out.
+type verdict int
+
+const (
+	passed verdict = iota
+	failed
+	// lacking is a failure that another agent may have.
+	lacking
+)
+
+// report counts verdicts by section.
+type report struct {
+	begun time.Time
+
+	mu       sync.Mutex
+	sections map[string]*[2][3]int
+	missing  []string
+}
+
+func (r *report) add(of rule, v verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	section, _, _ := strings.Cut(of.name, "/")
+	if r.sections == nil {
+		r.sections = map[string]*[2][3]int{}
+	}
+	if r.sections[section] == nil {
+		r.sections[section] = &[2][3]int{}
+	}
+	kind := 0
+	if of.better != "" {
+		kind = 1
+	}
+	r.sections[section][kind][v]++
+	if v != passed {
+		r.missing = append(r.missing, fmt.Sprintf("%s %s %s", map[verdict]string{failed: "FAILED ", lacking: "lacking"}[v], of.name, of.better))
+	}
+}
+
+func (r *report) print(w io.Writer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.Sort(r.missing)
+	fmt.Fprintf(w, "\nagent: %s\n\n", options.agent)
+	for _, line := range r.missing {
+		fmt.Fprintln(w, line)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "section\tcontract passed\tfailed\tbetter passed\tlacking\t")
+	var sum [4]int
+	names := make([]string, 0, len(r.sections))
+	for name := range r.sections {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		s := r.sections[name]
+		row := [4]int{s[0][passed], s[0][failed], s[1][passed], s[1][lacking] + s[1][failed]}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t\n", name, row[0], row[1], row[2], row[3])
+		for i := range sum {
+			sum[i] += row[i]
+		}
+	}
+	fmt.Fprintf(table, "all\t%d\t%d\t%d\t%d\t\n", sum[0], sum[1], sum[2], sum[3])
+	table.Flush()
+	fmt.Fprintf(w, "after %s\n", time.Since(r.begun).Round(time.Second))
+}
