@@ -10,10 +10,9 @@ import (
 // adopt leaves a plan alone that a former agent, one without this journal, has applied on this machine: the source says that it is
 // applied, and the newest plan in the folder of applied plans is the same. The source alone does not do, since a machine that was made
 // anew under the same name has nothing of it.
-func (e *Engine) adopt(d decision) decision {
-	checksum := e.current.Delivery.Checksum()
-	if d.action != apply || d.resume || e.current.Status.State != "" || e.current.Status.AppliedChecksum != checksum ||
-		e.journal.record.Checksum != "" || e.newestApplied() != checksum {
+func (e *Engine) adopt(s Snapshot, r record, d decision) decision {
+	checksum := s.Delivery.Checksum()
+	if d.action != apply || d.resume || s.Status.State != "" || s.Status.AppliedChecksum != checksum || r.Checksum != "" || e.newestApplied() != checksum {
 		return d
 	}
 	return decision{reason: "the plan was applied by the agent that was here before"}

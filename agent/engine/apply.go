@@ -2,11 +2,11 @@ package engine
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/agent/host"
@@ -20,124 +20,173 @@ type failure struct {
 	final bool
 }
 
-// apply carries out one attempt, or the rest of one, and journals its outcome. It returns early when ctx is done; the attempt goes on
-// after the next start.
-func (e *Engine) apply(ctx context.Context, d decision) {
-	fail := e.attempt(ctx, d)
-	if ctx.Err() != nil {
-		return
+// attempt carries out the plan from the first step that is not done.
+func (w *work) attempt(ctx context.Context) *failure {
+	e := w.engine
+	if w.invalid != nil {
+		return &failure{err: w.invalid, final: true}
 	}
-	end := entry{Kind: kindEnd, Succeeded: fail == nil}
-	if fail != nil {
-		end.Final, end.Message = fail.final, fail.err.Error()
-		e.Log.Warn("The attempt failed", "checksum", short(d.begin.Checksum), "attempt", d.begin.Attempt, "error", loggable(fail.err))
+	r := e.journal.now()
+	if r.Undoing {
+		return &failure{err: errors.New(r.Message), final: r.Final}
 	}
-	if err := e.journal.add(end); err != nil {
-		// The process knows the outcome; after a crash the last instruction would run once more.
-		e.Log.Error("The journal cannot be written", "error", err)
+	e.dropFormer()
+	if err := e.cleanWork(w.stamp); err != nil {
+		return failed(fmt.Errorf("cleaning the work folder: %w", err))
 	}
-}
-
-func (e *Engine) attempt(ctx context.Context, d decision) *failure {
-	if !d.resume {
-		if err := e.journal.start(d.begin); err != nil {
-			return &failure{err: err}
+	if err := w.files(ctx, r); err != nil {
+		return failed(err)
+	}
+	for i := r.Done; i < len(w.plan.Instructions); i++ {
+		if err := w.boundary(ctx); err != nil {
+			return failed(err)
 		}
-	}
-	plan, err := plans.Decode(e.current.Delivery.Plan)
-	if err == nil {
-		err = plan.Validate()
-	}
-	if err != nil {
-		return &failure{err: err, final: true}
-	}
-	e.keepHistory(e.current.Delivery.Plan, d.begin.Checksum)
-	stamp := workStamp(e.journal.record.Started)
-	if err := e.cleanWork(stamp); err != nil {
-		return &failure{err: fmt.Errorf("cleaning the work folder: %w", err)}
-	}
-	if !e.journal.record.FilesDone {
-		for i, file := range plan.Files {
-			if err := e.place(file); err != nil {
-				return &failure{err: fmt.Errorf("files[%d]: %s: %w", i, file.Path, err)}
-			}
-			if ctx.Err() != nil {
-				return &failure{err: ctx.Err()}
-			}
-		}
-		if err := e.journal.add(entry{Kind: kindFiles}); err != nil {
-			return &failure{err: err}
-		}
-	}
-	for i := e.journal.record.Done; i < len(plan.Instructions); i++ {
-		dir := filepath.Join(e.WorkDirectory, stamp, fmt.Sprintf("%s_%d", d.begin.Checksum, i))
-		if err := e.instruct(ctx, plan.Instructions[i], i, dir); err != nil {
-			return &failure{err: err}
-		}
-	}
-	if !e.PreserveWorkDirectory {
-		if err := e.Host.RemoveAll(filepath.Join(e.WorkDirectory, stamp)); err != nil {
-			e.Log.Warn("The work folder cannot be removed", "error", err)
+		if err := w.instruct(ctx, i); err != nil {
+			return failed(err)
 		}
 	}
 	return nil
 }
 
-// place brings one file or folder into its state.
-func (e *Engine) place(file plans.File) error {
-	if !filepath.IsAbs(file.Path) {
-		return errors.New("the path is not absolute on this machine")
+// boundary is between two steps: here an attempt can be left so that it goes on later.
+func (w *work) boundary(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case w.hold.Load():
+		return errPaused
 	}
-	if file.Action == plans.ActionDelete {
-		if file.Directory {
-			return e.Host.RemoveAll(file.Path)
+	return nil
+}
+
+// note keeps lines for the journal until the next write, which must come before anything else is begun.
+func (w *work) note(entries ...entry) {
+	w.carry = append(w.carry, entries...)
+}
+
+func (w *work) flush(more ...entry) error {
+	entries := append(w.carry, more...)
+	w.carry = nil
+	if len(entries) == 0 {
+		return nil
+	}
+	return w.engine.journal.add(entries...)
+}
+
+// end journals how the attempt ended. One that was only interrupted goes on later.
+func (w *work) end(ctx context.Context, fail *failure) {
+	e := w.engine
+	left := fail != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errCanceled)
+	if left || fail != nil && errors.Is(fail.err, errPaused) {
+		if err := w.flush(); err != nil {
+			e.Log.Error("The journal cannot be written", "error", err)
 		}
-		return e.Host.Remove(file.Path)
+		e.Log.Info("The plan is left for now", "checksum", short(w.decision.begin.Checksum), "paused", !left)
+		return
 	}
-	mode, err := file.Mode()
-	if err != nil {
-		return err
+	end := entry{Kind: kindEnd, Succeeded: fail == nil}
+	switch {
+	case fail == nil:
+	case ctx.Err() != nil:
+		end.Canceled, end.Incomplete = true, errors.Is(fail.err, host.ErrStillRunning)
+		end.Message = errCanceled.Error()
+		end.Summary = end.Message
+	default:
+		end.Final, end.Message, end.Summary = fail.final, fail.err.Error(), loggable(fail.err)
+		if w.mustUndo(fail) {
+			end.RolledBack, end.Message, end.Summary = w.undo(end)
+		}
+		e.Log.Warn("The attempt failed", "checksum", short(w.decision.begin.Checksum), "attempt", w.decision.begin.Attempt, "error", end.Summary)
 	}
-	attrs := host.Attributes{Mode: mode, UID: file.UID, GID: file.GID}
-	if file.Directory {
-		return e.Host.MakeDir(file.Path, attrs)
+	if err := w.flush(end); err != nil {
+		// The process knows the outcome; after a crash the last instruction is asked once more how it ended.
+		e.Log.Error("The journal cannot be written", "error", err)
 	}
-	content, err := base64.StdEncoding.DecodeString(file.Content)
-	if err != nil {
-		return fmt.Errorf("decoding content: %w", err)
-	}
-	return e.Host.WriteFile(file.Path, content, attrs)
+	r := e.journal.now()
+	e.board.attemptEnded(r)
+	e.Host.Notify("STATUS=Plan " + short(r.Checksum) + " " + outcomeWord(r))
+	e.Log.Info("Plan ended", "checksum", short(r.Checksum), "attempt", r.Attempt, "succeeded", r.Succeeded, "canceled", r.Canceled,
+		"rolledBack", r.RolledBack, "duration", r.Ended.Sub(r.Started).Round(time.Millisecond))
 }
 
 // instruct runs one instruction and journals it before and after.
-func (e *Engine) instruct(ctx context.Context, instruction plans.Instruction, index int, dir string) error {
-	name := nameOf(instruction.CommonInstruction, "instructions", index)
-	if err := e.journal.add(entry{Kind: kindStart, Index: index, Name: instruction.Name}); err != nil {
-		return err
+func (w *work) instruct(ctx context.Context, i int) error {
+	e, instruction, r := w.engine, w.plan.Instructions[i], w.engine.journal.now()
+	name := nameOf(instruction.CommonInstruction, "instructions", i)
+	if ready := i == 0 && w.ready || r.Begun == i+1 && e.isDir(w.dir(i)); !ready {
+		if err := w.stage(ctx, i, name); err != nil {
+			return err
+		}
+		if err := w.flush(w.startEntry(i)); err != nil {
+			return err
+		}
 	}
 	e.Host.Notify("STATUS=Running " + name)
-	result, err := e.execute(ctx, instruction.CommonInstruction, dir, e.journal.record.Attempt, e.InstructionTimeout)
+	timeout := timeoutOf(instruction.CommonInstruction, e.InstructionTimeout)
+	w.progress.phase(plans.PhaseRunning, i, len(w.plan.Instructions), instruction.Name)
+	e.board.step("running "+name, timeout)
+	result, err := e.runProgram(ctx, instruction.CommonInstruction, w.dir(i), r.Attempt, host.Command{
+		Timeout: timeout, Spool: e.spool(r.begin, i), Unit: "system-agent-" + runName(r.begin, i), Progress: w.progress.wrote})
+	e.board.ran(result.Resumed)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
+		if ctx.Err() == nil {
+			w.note(entry{Kind: kindDone, Index: i, Name: instruction.Name, Exit: result.ExitCode})
+		}
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	if ctx.Err() != nil {
-		return err
-	}
-	if err == nil {
-		err = e.judge(name, result)
-	}
-	done := entry{Kind: kindDone, Index: index, Name: instruction.Name}
+	done := entry{Kind: kindDone, Index: i, Name: instruction.Name, Exit: result.ExitCode, Late: result.TimedOut}
 	if instruction.SaveOutput && instruction.Name != "" {
 		done.Saved, done.Output = true, result.Stdout
 	}
-	if err != nil {
-		// Its output is reported; as the outcome follows, that needs no line of its own on the disk.
-		if done.Saved {
-			e.journal.record.Outputs[done.Name] = done.Output
-		}
+	w.note(done)
+	if err := judge(name, result, timeout); err != nil {
 		return err
 	}
-	return e.journal.add(done)
+	// What follows at once is written together with it; what takes time is not waited for.
+	if next := i + 1; next < len(w.plan.Instructions) && w.plan.Instructions[next].Image != "" {
+		return w.flush()
+	}
+	return nil
+}
+
+// stage makes the folder of an instruction ready.
+func (w *work) stage(ctx context.Context, i int, name string) error {
+	e, instruction := w.engine, w.plan.Instructions[i].CommonInstruction
+	if err := w.prepare(ctx, i); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if instruction.Image == "" {
+		return nil
+	}
+	w.progress.phase(plans.PhasePulling, i, len(w.plan.Instructions), instruction.Name)
+	e.board.step("pulling the image of "+name, 0)
+	if err := e.pull(ctx, instruction, w.dir(i), w.progress.pulled); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// prepare makes the folder of an instruction anew, and its script, and removes the spool of an older run of the same name.
+func (w *work) prepare(_ context.Context, i int) error {
+	e := w.engine
+	if err := e.Host.RemoveAll(e.spool(w.decision.begin, i)); err != nil {
+		return err
+	}
+	return e.prepare(w.plan.Instructions[i].CommonInstruction, w.dir(i))
+}
+
+func (w *work) startEntry(i int) entry {
+	return entry{Kind: kindStart, Index: i, Name: w.plan.Instructions[i].Name, Spool: w.engine.spool(w.decision.begin, i)}
+}
+
+// dir is the folder in which an instruction runs.
+func (w *work) dir(i int) string {
+	return filepath.Join(w.engine.WorkDirectory, w.stamp, fmt.Sprintf("%s_%d", w.decision.begin.Checksum, i))
+}
+
+func (e *Engine) isDir(path string) bool {
+	info, err := e.Host.Lstat(path)
+	return err == nil && info.Dir
 }
 
 // programError is a program that did not succeed. Its last words go to the hub, for those who must mend it, and never into a log, since
@@ -157,11 +206,12 @@ func loggable(err error) string {
 	if errors.As(err, &program) {
 		return program.summary
 	}
-	return err.Error()
+	text, _, _ := strings.Cut(err.Error(), "; it said last:\n")
+	return text
 }
 
 // judge makes an error of a result that is no success.
-func (e *Engine) judge(name string, result host.Result) error {
+func judge(name string, result host.Result, timeout time.Duration) error {
 	const most = 2 << 10
 	words := result.Stderr
 	if len(words) == 0 {
@@ -170,36 +220,21 @@ func (e *Engine) judge(name string, result host.Result) error {
 	words = words[max(len(words)-most, 0):]
 	switch {
 	case result.TimedOut:
-		return &programError{fmt.Sprintf("%s: did not end within %s and was stopped", name, e.InstructionTimeout), words}
+		return &programError{fmt.Sprintf("%s: did not end within %s and was stopped", name, timeout), words}
 	case result.ExitCode != 0:
 		return &programError{fmt.Sprintf("%s: exit code %d", name, result.ExitCode), words}
 	}
 	return nil
 }
 
-// workStamp names the folder of an attempt, so that one that goes on finds it again.
-func workStamp(started time.Time) string {
-	return started.UTC().Format("20060102-150405")
-}
-
-// cleanWork removes what earlier attempts left, and nothing that no attempt made.
-func (e *Engine) cleanWork(keep string) error {
-	if e.PreserveWorkDirectory {
-		return nil
+func outcomeWord(r record) string {
+	switch {
+	case r.Succeeded:
+		return "is applied"
+	case r.Canceled:
+		return "is canceled"
 	}
-	names, err := e.Host.ReadDir(e.WorkDirectory)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if _, err := time.Parse("20060102-150405", name); err != nil || name == keep {
-			continue
-		}
-		if err := e.Host.RemoveAll(filepath.Join(e.WorkDirectory, name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return "has failed"
 }
 
 // nameOf names an instruction in messages.

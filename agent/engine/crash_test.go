@@ -124,7 +124,7 @@ func TestFullDiskIsReported(t *testing.T) {
 		w.settle()
 		w.stop()
 		got := w.secret.status()
-		if got.State != plans.StateFailed || string(got.FailedOutput[errorOutput]) != "beginning journal: write /agent/state/journal: no space left on device" {
+		if got.State != plans.StateFailed || string(got.FailedOutput[errorOutput]) != "writing journal: append /agent/state/journal: no space left on device" {
 			t.Errorf("got %s %q", got.State, got.FailedOutput)
 		}
 	})
@@ -171,7 +171,7 @@ func FuzzJournal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		h := newWorld(t).host
 		j, _ := openJournal(h, "/journal", raw)
-		if err := j.start(begin{Checksum: "b", Attempt: 1}); err != nil {
+		if err := j.begin(entry{Kind: kindBegin, Begin: &begin{Checksum: "b", Attempt: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := j.add(entry{Kind: kindDone, Name: "x", Saved: true}); err != nil {
@@ -184,32 +184,52 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-func TestShutdownLeavesTheInstructionUndone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		interrupted := 0
-		w.host.Program("long", func(ctx context.Context, _ host.Command) (host.Result, error) {
-			if interrupted++; interrupted == 1 {
-				<-ctx.Done()
-				return host.Result{ExitCode: -1}, ctx.Err()
-			}
-			return host.Result{}, nil
+// TestAgentStopsInTheMiddleOfAnInstruction shows that what runs in a unit of its own goes on while no agent is there, and is not run
+// again; only a machine that goes down takes it along.
+func TestAgentStopsInTheMiddleOfAnInstruction(t *testing.T) {
+	for name, test := range map[string]struct {
+		reboot bool
+		away   time.Duration
+		began  int
+	}{
+		"it still runs when the agent is back":   {away: time.Minute, began: 1},
+		"it has ended when the agent is back":    {away: time.Hour, began: 1},
+		"the machine went down, so it runs anew": {reboot: true, away: time.Minute, began: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				began := 0
+				w.host.Program("long", func(ctx context.Context, c host.Command) (host.Result, error) {
+					began++
+					if !sleep(ctx, 10*time.Minute) {
+						return host.Result{ExitCode: -1}, ctx.Err()
+					}
+					return host.Result{Stdout: []byte("long " + env(c, envAttempt))}, nil
+				})
+				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("first", "ok", false), once("only", "long", true)}}, 1)
+				w.start()
+				w.settle()
+				w.stop()
+				if test.reboot {
+					w.host.Off()
+					w.host.Restart()
+				}
+				time.Sleep(test.away)
+				if got := w.secret.status(); got.State != plans.StateInProgress || got.FailureCount != 0 {
+					t.Errorf("got %+v", got)
+				}
+				w.start()
+				time.Sleep(20 * time.Minute)
+				w.stop()
+				got := w.secret.status()
+				if got.State != plans.StateSucceeded || string(got.AppliedOutput["only"]) != "long 1" || began != test.began {
+					t.Errorf("began %d times, got %+v", began, got)
+				}
+				if diff := cmp.Diff([]string{"ok first@1", "long only@1"}, w.ran()); diff != "" {
+					t.Error(diff)
+				}
+			})
 		})
-		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("first", "ok", false), once("only", "long", false)}}, 1)
-		w.start()
-		w.settle()
-		w.stop()
-		if got := w.secret.status(); got.State != plans.StateInProgress || got.FailureCount != 0 {
-			t.Errorf("got %+v", got)
-		}
-		w.start()
-		w.settle()
-		w.stop()
-		if got := w.secret.status(); got.State != plans.StateSucceeded {
-			t.Errorf("got %+v", got)
-		}
-		if diff := cmp.Diff([]string{"ok first@1", "long only@1"}, w.ran()); diff != "" {
-			t.Error(diff)
-		}
-	})
+	}
 }

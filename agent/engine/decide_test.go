@@ -183,7 +183,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := decide(test.snapshot, test.record, test.attempts, now)
+			got := decide(test.snapshot, test.record, test.attempts, now, false)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(decision{})); diff != "" {
 				t.Error(diff)
 			}

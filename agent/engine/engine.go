@@ -5,8 +5,7 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"log/slog"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"time"
@@ -16,219 +15,267 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// Options of an Engine. Source, Host, Images, Log and the two directories must be set.
-type Options struct {
-	// Name of the source, for people: "hub" where empty.
-	Name   string
-	Source Source
-	Host   host.Host
-	Images Images
-	Log    *slog.Logger
-	// Environment is what instructions inherit, as NAME=value.
-	Environment []string
-
-	WorkDirectory         string
-	StateDirectory        string
-	PreserveWorkDirectory bool
-	// AppliedPlanDirectory and InterlockDirectory may be empty.
-	AppliedPlanDirectory string
-	InterlockDirectory   string
-	// InstructionTimeout and PeriodicTimeout end what runs longer; 0 means never.
-	InstructionTimeout time.Duration
-	PeriodicTimeout    time.Duration
-	// Gate is shared by engines of one machine; nil where there is only one.
-	Gate *Gate
-	// Verify tells why nothing of a plan may be executed; nil where all may. Nothing is written for a plan that it refuses. What
-	// it must remember of a plan that it accepts is on the disk when it returns.
-	Verify func(Snapshot) error
-}
+// firstLook is how long the source is given, after a start, to say that an interrupted plan is not to go on.
+const firstLook = 2 * time.Second
 
 // Engine applies the plans of one Source, one at a time.
 type Engine struct {
 	Options
 	journal  *journal
 	reporter *reporter
-	runner   *runner
+	board    board
 	check    func(context.Context, plans.Probe) error
-	// current is the newest snapshot; its zero value means that nothing has come yet.
+	requests chan chan error
+
+	// The rest is used by Run's loop alone.
+	runner *runner
+	work   *work
+	// current is the newest snapshot. Until seen is set nothing has come, and it is what the journal remembers.
 	current Snapshot
 	seen    bool
-	// failures counts what went wrong in a row while talking to the source.
-	failures int
+	// newer is set when a snapshot has come since the work began.
+	newer bool
+	// failures counts what went wrong in a row while talking to the source; nothing is begun before notBefore.
+	failures  int
+	notBefore time.Time
+	// asked is the plan that someone wants to be tried again.
+	asked target
+	// adopted is set while an attempt of an earlier process has not gone on yet.
+	adopted bool
+	// tidy is what an attempt left to be done when its outcome has been handed over.
+	tidy func()
+	// spent, written and kept are of the history: the spools, how many lines it has, and which attempt is its last.
+	spent   spent
+	written int
+	kept    string
+	// finished is closed when Run has returned.
+	finished chan struct{}
 }
 
 // New makes an Engine; Run starts it.
 func New(options Options) *Engine {
-	return &Engine{Options: options, reporter: newReporter(options.Source, options.Log), check: probe.Check}
+	if options.Name == "" {
+		options.Name = "hub"
+	}
+	e := &Engine{Options: options, check: probe.Check, requests: make(chan chan error), finished: make(chan struct{})}
+	e.reporter = newReporter(options.Source, options.Log)
+	e.reporter.board = &e.board
+	return e
 }
 
-// Run works until ctx is done. It returns ctx's error, or that the state directory cannot be read.
+// Run works until ctx is done; an Engine runs once. It returns ctx's error, or that the state directory cannot be used.
 func (e *Engine) Run(ctx context.Context) error {
-	if err := e.open(); err != nil {
+	unlock, err := e.open()
+	if err != nil {
 		return err
 	}
-	e.Host.Notify("STATUS=Watching for plans")
+	defer unlock()
+	defer close(e.finished)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		e.reporter.run(ctx)
 	}()
 	defer func() {
-		e.runner.stop()
+		e.leave()
 		<-done
 	}()
+	e.Host.Notify("STATUS=Watching for plans")
 	var again <-chan time.Time
+	if e.current.UID != "" {
+		again = time.After(firstLook)
+	}
 	for {
+		e.board.idle()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case e.current = <-e.Source.Updates():
-			e.seen = true
+			e.seen, e.newer, e.notBefore = true, true, time.Time{}
+			e.reporter.saw(e.current)
+			e.board.sourceAnswered()
 		case <-e.reporter.news:
 			e.reported(e.reporter.delivered())
+		case <-e.work.ended():
+			e.finish()
+		case answer := <-e.requests:
+			answer <- e.ask()
 		case <-again:
+			e.seen = e.seen || e.current.UID != ""
 		}
+		e.board.busy(time.Now())
 		again = nil
 		if !e.seen {
 			continue
 		}
 		if wait := e.step(ctx); wait > 0 {
 			again = time.After(wait)
+			e.board.next(time.Now().Add(wait))
 		}
 	}
 }
 
-// open reads what an earlier run left.
-func (e *Engine) open() error {
-	path := filepath.Join(e.StateDirectory, "journal")
+// open takes the state directory and reads what an earlier run left.
+func (e *Engine) open() (unlock func(), err error) {
 	if err := e.Host.MakeDir(e.StateDirectory, host.Private(0o700)); err != nil {
-		return err
+		return nil, err
 	}
+	unlock, err = e.Host.Lock(filepath.Join(e.StateDirectory, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("taking the state directory: %w", err)
+	}
+	path := filepath.Join(e.StateDirectory, JournalName)
 	raw, err := e.Host.ReadFile(path)
 	if err != nil && !isNotExist(err) {
-		return err
+		unlock()
+		return nil, err
 	}
 	if e.journal, err = openJournal(e.Host, path, raw); err != nil {
 		e.Log.Error("The journal is damaged, plans will be applied anew", "error", err)
 	}
-	e.releaseInterlock()
-	return nil
+	e.board.open(e.journal)
+	e.recover()
+	return unlock, nil
+}
+
+// recover takes up what an earlier run left: an attempt that goes on, or an outcome that nobody knows yet.
+func (e *Engine) recover() {
+	if e.Gate.try() {
+		e.releaseInterlock()
+		e.Gate.leave()
+	}
+	r := e.journal.now()
+	e.openHistory(r)
+	sure := !r.Unsure || e.hasRun(r)
+	e.adopted = r.unfinished() && sure
+	if len(r.Plan) > 0 && sure && !r.Canceled && r.Reported.IsZero() {
+		e.current = r.snapshot()
+	}
+	if !r.unfinished() {
+		e.dropKept(r)
+	}
+}
+
+// leave stops everything for the end of the process. What runs in a unit of its own goes on.
+func (e *Engine) leave() {
+	if e.work != nil {
+		e.work.cancel(host.ErrLeave)
+		<-e.work.done
+		e.runner = e.work.runner
+		e.work.close()
+	}
+	e.runner.stop()
 }
 
 // step does what is to be done now and tells after what time to look again; 0 means not before something changes.
 func (e *Engine) step(ctx context.Context) time.Duration {
-	decision := e.decide()
-	switch decision.action {
-	case rest:
-		e.run(false)
-		return decision.wait
+	if e.work != nil {
+		e.work.interrupt(e.current.Interrupt)
+		e.board.follow(e.current)
+		return 0
+	}
+	d := e.decide()
+	if err := e.refusal(d); err != nil {
+		e.tidyUp()
+		e.board.show(e.current, DoingRefuse, err.Error())
+		return time.Minute
+	}
+	e.board.show(e.current, d.doing(e.current), d.reason)
+	switch d.action {
+	case block:
+		e.watchRunner()
 	case report:
 		e.run(true)
-		e.report(decision.final)
-		return decision.wait
+		e.report(d.final)
+	case pause:
+		e.run(false)
+		e.pause()
+	case cancel:
+		if again := e.cancel(); again {
+			return time.Nanosecond
+		}
+		e.run(false)
+	case apply:
+		e.tidyUp()
+		if wait := time.Until(e.notBefore); wait > 0 {
+			return wait
+		}
+		e.start(ctx, d)
+		return 0
+	default:
+		e.run(false)
 	}
-	wait, err := e.begin(ctx)
-	if err != nil && ctx.Err() == nil {
-		e.failures++
-		wait = jitter(min(time.Second<<min(e.failures-1, 6), time.Minute))
-		e.Log.Warn("The plan cannot be started yet", "error", err, "retryIn", wait.Round(time.Millisecond))
-		return wait
-	}
-	e.failures = 0
-	return wait
+	e.tidyUp()
+	return d.wait
 }
 
 func (e *Engine) decide() decision {
-	return e.adopt(decide(e.current, e.journal.record, e.journal.attempts, time.Now()))
+	r, attempts := e.journal.state()
+	return e.adopt(e.current, r, decide(e.current, r, attempts, time.Now(), e.asked == e.current.target()))
 }
 
-// begin makes sure that the plan is still the one to apply, and applies it.
-func (e *Engine) begin(ctx context.Context) (time.Duration, error) {
-	live, err := e.Source.Get(ctx)
-	if err != nil {
-		return 0, err
+// refusal is why the plan may not be executed. An attempt that was begun was verified before.
+func (e *Engine) refusal(d decision) error {
+	if e.Verify == nil || len(e.current.Delivery.Plan) == 0 {
+		return nil
 	}
-	e.current = live
-	d := e.decide()
-	if d.action != apply {
-		return time.Nanosecond, nil // look again at once
+	r := e.journal.now()
+	if begun := r.is(e.current.target()) && !r.Unsure; begun && (d.resume || d.action == report) {
+		return nil
 	}
-	wait, err := e.takeInterlock()
-	if err != nil || wait > 0 {
-		return wait, err
-	}
-	defer e.releaseInterlock()
-	if d.commit {
-		committed, err := e.commit(ctx, live, d)
-		if err != nil {
-			return 0, err // what was read before is still the plan to apply
-		}
-		e.current = committed
-		after := e.decide()
-		if after.action != apply || after.commit || after.begin.Checksum != d.begin.Checksum || after.begin.Revision != d.begin.Revision {
-			return time.Nanosecond, nil
-		}
-	}
-	e.runner.stop()
-	e.runner = nil
-	e.Log.Info("Applying plan", "checksum", short(d.begin.Checksum), "attempt", d.begin.Attempt, "resume", d.resume, "reason", d.reason)
-	e.Host.Notify("STATUS=Applying plan " + short(d.begin.Checksum))
-	e.apply(ctx, d)
-	if ctx.Err() != nil {
-		return 0, ctx.Err()
-	}
-	r := e.journal.record
-	e.Host.Notify("STATUS=Plan " + short(r.Checksum) + " " + outcomeWord(r))
-	e.Log.Info("Plan ended", "checksum", short(r.Checksum), "attempt", r.Attempt, "succeeded", r.Succeeded,
-		"duration", r.Ended.Sub(r.Started).Round(time.Millisecond))
-	return time.Nanosecond, nil
+	return e.Verify(e.current)
 }
 
-// commit tells the source that the plan is in progress, before anything is done for it.
-func (e *Engine) commit(ctx context.Context, live Snapshot, d decision) (Snapshot, error) {
-	committed, err := e.Source.Update(ctx, live.UID, live.Delivery.Checksum(), func(s *plans.Status) {
-		if s.State == plans.StatePending {
-			s.State, s.Revision = plans.StateInProgress, d.begin.Revision
-			if s.FailedChecksum != d.begin.Checksum {
-				// What a former plan failed with tells nothing about this one.
-				s.FailedChecksum, s.FailureCount, s.FailedOutput = "", 0, nil
-			}
-		}
-	})
-	if errors.Is(err, ErrSuperseded) {
-		return e.Source.Get(ctx)
+// finish takes over what came of the work that has ended.
+func (e *Engine) finish() {
+	w := e.work
+	e.work = nil
+	e.tidy = w.close
+	e.board.over()
+	if !w.begun {
+		e.runner = w.runner // nothing was done to the machine, so its probes go on
 	}
-	return committed, err
-}
-
-// run makes sure that probes and periodic instructions of the current plan run. After an apply they start afresh.
-func (e *Engine) run(applied bool) {
-	t := e.current.target()
-	if e.runner.is(t) {
+	if w.live != nil && !e.newer {
+		e.current = *w.live
+	}
+	if w.begun {
+		e.asked = target{}
+		e.reporter.resumed()
+	}
+	if w.err == nil {
+		e.failures, e.notBefore = 0, time.Now().Add(w.wait)
 		return
 	}
-	e.runner.stop()
-	e.runner = nil
-	plan, err := plans.Decode(e.current.Delivery.Plan)
-	if err != nil || plan.Validate() != nil {
-		return // its failure has been or will be reported by apply
+	e.failures++
+	wait := jitter(min(time.Second<<min(e.failures-1, 6), time.Minute))
+	e.notBefore = time.Now().Add(wait)
+	e.board.sourceFailed(w.err)
+	e.Log.Warn("The plan cannot be started yet", "error", w.err, "retryIn", wait.Round(time.Millisecond))
+}
+
+// tidyUp does what an attempt left to be done.
+func (e *Engine) tidyUp() {
+	if e.tidy != nil {
+		e.tidy()
+		e.tidy = nil
 	}
-	e.runner = e.startRunner(t, plan, applied)
 }
 
 // report hands the outcome to the reporter. A success waits for the first answers of the probes: until then nobody could tell a
 // healthy machine from one that was never probed.
 func (e *Engine) report(final bool) {
 	var hold <-chan struct{}
-	if e.journal.record.Succeeded && e.runner != nil {
+	r := e.journal.now()
+	if r.Succeeded && e.runner != nil {
 		hold = e.runner.first
 	}
-	e.reporter.report(outcome{record: e.journal.record, byState: e.current.Status.State != "", final: final}, hold)
+	e.reporter.report(outcome{record: r, byState: e.current.Status.State != "", final: final}, hold)
 }
 
 // reported takes note that the source knows the outcome of an attempt.
-func (e *Engine) reported(attempt begin) {
-	if e.journal.record.begin == attempt && e.journal.record.Reported.IsZero() {
+func (e *Engine) reported(o outcome) {
+	r := e.journal.now()
+	if r.Checksum != "" && o.same(r) && r.Reported.IsZero() {
 		if err := e.journal.add(entry{Kind: kindReported}); err != nil {
 			e.Log.Error("The journal cannot be written", "error", err)
 		}
@@ -243,25 +290,3 @@ func jitter(d time.Duration) time.Duration {
 func short(checksum string) string {
 	return checksum[:min(len(checksum), 12)]
 }
-
-func outcomeWord(r record) string {
-	if r.Succeeded {
-		return "is applied"
-	}
-	return "has failed"
-}
-
-// State is what the engine does at the moment.
-func (e *Engine) State() State { return State{Source: "hub", Doing: DoingNothing} }
-
-// Retry tries a failed plan again now.
-func (e *Engine) Retry() error { return errors.New("not there yet") }
-
-// Alive tells whether the engine still answers, or is inside a step whose own deadline has not passed.
-func (e *Engine) Alive(time.Time) bool { return true }
-
-// History is the last attempts, the newest last.
-func (e *Engine) History() ([]Attempt, error) { return nil, nil }
-
-// Plan is the plan that was delivered last, as the raw bytes.
-func (e *Engine) Plan() []byte { return nil }

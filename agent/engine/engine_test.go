@@ -46,8 +46,10 @@ func newWorld(t *testing.T) *world {
 		Environment:   []string{"PATH=/bin", "NOTIFY_SOCKET=/run/notify", "AGENT=yes"},
 		WorkDirectory: "/agent/work", StateDirectory: "/agent/state", InstructionTimeout: time.Hour, PeriodicTimeout: time.Hour,
 	}
+	w.secret.gone = w.host.Stopped
 	w.program("ok", 0)
 	w.program("bad", 3)
+	t.Cleanup(w.host.Off) // what was left running ends with the test
 	return w
 }
 

@@ -28,51 +28,82 @@ var notInherited = []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "L
 	"JOURNAL_STREAM", "INVOCATION_ID", "SYSTEMD_EXEC_PID", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE"}
 
 // execute runs an instruction in a new folder, into which its image is unpacked first.
-func (e *Engine) execute(ctx context.Context, instruction plans.CommonInstruction, dir string, attempt int, timeout time.Duration) (host.Result, error) {
+func (e *Engine) execute(ctx context.Context, instruction plans.CommonInstruction, dir string, attempt int, command host.Command) (host.Result, error) {
 	none := host.Result{ExitCode: -1}
-	if err := e.Host.RemoveAll(dir); err != nil {
-		return none, err
-	}
-	if err := e.Host.MakeDir(dir, host.Private(0o755)); err != nil {
+	if err := e.prepare(instruction, dir); err != nil {
 		return none, err
 	}
 	if instruction.Image != "" {
-		started := time.Now()
-		if err := e.Images.Stage(ctx, instruction.Image, dir, nil); err != nil {
-			return none, fmt.Errorf("staging image %s: %w", instruction.Image, err)
+		if err := e.pull(ctx, instruction, dir, nil); err != nil {
+			return none, err
 		}
-		e.Log.Info("Image staged", "image", instruction.Image, "duration", time.Since(started).Round(time.Millisecond))
 	}
-	path, err := e.program(instruction, dir)
-	if err != nil {
-		return none, err
-	}
-	started := time.Now()
-	e.Log.Info("Instruction starts", "instruction", instruction.Name, "attempt", attempt)
-	result, err := e.Host.Run(ctx, host.Command{
-		Path: path, Args: instruction.Args, Dir: dir, Timeout: timeout,
-		Env: environment(e.Environment, instruction.Env, dir, attempt),
-	})
-	e.Log.Info("Instruction ended", "instruction", instruction.Name, "exitCode", result.ExitCode, "timedOut", result.TimedOut,
-		"duration", time.Since(started).Round(time.Millisecond))
-	return result, err
+	return e.runProgram(ctx, instruction, dir, attempt, command)
 }
 
-// program is what to run: the script, the command, or run.sh of the execution folder.
-func (e *Engine) program(instruction plans.CommonInstruction, dir string) (string, error) {
-	if instruction.Script == "" {
-		if instruction.Command == "" {
-			return filepath.Join(dir, defaultCommand), nil
-		}
-		return instruction.Command, nil
+// prepare makes the folder of an instruction. One without an image is ready then.
+func (e *Engine) prepare(instruction plans.CommonInstruction, dir string) error {
+	if err := e.Host.RemoveAll(dir); err != nil {
+		return err
 	}
+	if err := e.Host.MakeDir(dir, host.Private(0o755)); err != nil || instruction.Image != "" {
+		return err
+	}
+	return e.writeScript(instruction, dir)
+}
+
+// writeScript comes after the image, so that nothing of that takes its place.
+func (e *Engine) writeScript(instruction plans.CommonInstruction, dir string) error {
 	script := instruction.Script
+	if script == "" {
+		return nil
+	}
 	if !strings.HasPrefix(script, "#!") {
 		script = defaultInterpret + script
 	}
-	sum := sha256.Sum256([]byte(instruction.Script))
-	path := filepath.Join(dir, "script-"+hex.EncodeToString(sum[:])+".sh")
-	return path, e.Host.WriteFile(path, []byte(script), host.Private(0o700))
+	return e.Host.WriteFile(program(instruction, dir), []byte(script), host.Private(0o700))
+}
+
+// pull unpacks the image of an instruction into its folder.
+func (e *Engine) pull(ctx context.Context, instruction plans.CommonInstruction, dir string, progress func(done, total int64)) error {
+	started := time.Now()
+	if err := e.Images.Stage(ctx, instruction.Image, dir, progress); err != nil {
+		return fmt.Errorf("staging image %s: %w", instruction.Image, err)
+	}
+	e.Log.Info("Image staged", "image", instruction.Image, "duration", time.Since(started).Round(time.Millisecond))
+	return e.writeScript(instruction, dir)
+}
+
+// runProgram runs the program of an instruction whose folder is ready.
+func (e *Engine) runProgram(ctx context.Context, instruction plans.CommonInstruction, dir string, attempt int, command host.Command) (host.Result, error) {
+	started := time.Now()
+	e.Log.Info("Instruction starts", "instruction", instruction.Name, "attempt", attempt)
+	command.Path, command.Args, command.Dir = program(instruction, dir), instruction.Args, dir
+	command.Env = environment(e.Environment, instruction.Env, dir, attempt)
+	result, err := e.Host.Run(ctx, command)
+	e.Log.Info("Instruction ended", "instruction", instruction.Name, "exitCode", result.ExitCode, "timedOut", result.TimedOut,
+		"resumed", result.Resumed, "duration", time.Since(started).Round(time.Millisecond))
+	return result, err
+}
+
+// timeoutOf is the plan's own limit, or the agent's.
+func timeoutOf(instruction plans.CommonInstruction, usual time.Duration) time.Duration {
+	if instruction.TimeoutSeconds > 0 {
+		return time.Duration(instruction.TimeoutSeconds) * time.Second
+	}
+	return usual
+}
+
+// program is what to run: the script, the command, or run.sh of the execution folder.
+func program(instruction plans.CommonInstruction, dir string) string {
+	switch {
+	case instruction.Script != "":
+		sum := sha256.Sum256([]byte(instruction.Script))
+		return filepath.Join(dir, "script-"+hex.EncodeToString(sum[:])+".sh")
+	case instruction.Command == "":
+		return filepath.Join(dir, defaultCommand)
+	}
+	return instruction.Command
 }
 
 // environment is the agent's own, then the instruction's, then what the agent adds: where the instruction runs, which attempt it is,

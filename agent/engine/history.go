@@ -49,7 +49,11 @@ func (e *Engine) addHistory(plan []byte, checksum string) error {
 	if err != nil {
 		return err
 	}
-	name := time.Now().UTC().Format("20060102-150405") + historySuffix
+	now := time.Now().UTC()
+	name := now.Format(stampLayout) + historySuffix
+	if slices.Contains(names, name) {
+		name = now.Format(stampLayout+".000000") + historySuffix // it sorts after the other
+	}
 	if err := e.Host.WriteFile(filepath.Join(e.AppliedPlanDirectory, name), raw, host.Private(0o600)); err != nil {
 		return err
 	}

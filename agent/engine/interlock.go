@@ -19,8 +19,8 @@ const (
 	pendingPoll    = 5 * time.Second
 )
 
-// takeInterlock announces that a plan is being applied, or tells how long to wait because a restart is announced.
-func (e *Engine) takeInterlock() (time.Duration, error) {
+// interlockWait tells how long to wait because a restart is announced.
+func (e *Engine) interlockWait() (time.Duration, error) {
 	if e.InterlockDirectory == "" {
 		return 0, nil
 	}
@@ -29,24 +29,29 @@ func (e *Engine) takeInterlock() (time.Duration, error) {
 	raw, err := e.Host.ReadFile(pending)
 	switch {
 	case isNotExist(err):
+		return 0, nil
 	case err != nil:
 		return 0, err
-	default:
-		since, err := plans.ParseTime(string(raw))
-		if err != nil || since.IsZero() || since.After(now) {
-			// The script only touches the file, or the clock was set back; the time is noted here.
-			err := e.Host.WriteFile(pending, []byte(plans.FormatTime(now)), host.Private(0o600))
-			e.Log.Info("Waiting for the announced restart of the agent")
-			return pendingPoll, err
-		}
-		if remaining(since, pendingExpires, now) > 0 {
-			return pendingPoll, nil
-		}
-		if err := e.Host.Remove(pending); err != nil {
-			return 0, err
-		}
 	}
-	return 0, e.Host.WriteFile(filepath.Join(e.InterlockDirectory, interlockActive), []byte(plans.FormatTime(now)), host.Private(0o600))
+	since, err := plans.ParseTime(string(raw))
+	if err != nil || since.IsZero() || since.After(now) {
+		// The script only touches the file, or the clock was set back; the time is noted here.
+		err := e.Host.WriteFile(pending, []byte(plans.FormatTime(now)), host.Private(0o600))
+		e.Log.Info("Waiting for the announced restart of the agent")
+		return pendingPoll, err
+	}
+	if remaining(since, pendingExpires, now) > 0 {
+		return pendingPoll, nil
+	}
+	return 0, e.Host.Remove(pending)
+}
+
+// takeInterlock announces that a plan is being applied.
+func (e *Engine) takeInterlock() error {
+	if e.InterlockDirectory == "" {
+		return nil
+	}
+	return e.Host.WriteFile(filepath.Join(e.InterlockDirectory, interlockActive), []byte(plans.FormatTime(time.Now().UTC())), host.Private(0o600))
 }
 
 // releaseInterlock takes the announcement back; also one that a crash left behind.

@@ -46,12 +46,11 @@ func offline(r record, source string) Offline {
 	if r.Checksum == "" {
 		return Offline{}
 	}
-	last := Attempt{Source: source, Checksum: r.Checksum, Revision: r.Revision, Number: r.Attempt, Try: r.Tries,
-		Started: r.Started, Ended: r.Ended, Succeeded: r.Succeeded}
+	last := attemptOf(source, r)
 	state := State{Source: source, Checksum: r.Checksum, Revision: r.Revision, Doing: DoingNothing, Last: &last,
-		Unreported: !r.Ended.IsZero() && r.Reported.IsZero()}
+		Unreported: !r.unfinished() && r.Reported.IsZero() && !r.Canceled}
 	if r.unfinished() {
 		state.Reason = "the attempt was interrupted and goes on when the agent runs"
 	}
-	return Offline{State: state}
+	return Offline{State: state, Plan: r.Plan}
 }

@@ -23,13 +23,15 @@ func (r *runner) periodic(ctx context.Context, p plans.PeriodicInstruction, inde
 		due := dueIn(p, last, time.Now())
 		if due > 0 {
 			tried() // its last outcome is as good as a first one
+			r.standing(p, last, time.Now().Add(due), false)
 		}
 		if !sleep(ctx, due) {
 			return
 		}
 	}
-	for {
+	for r.allowed(ctx) {
 		started := time.Now().UTC()
+		r.standing(p, last, time.Time{}, false)
 		result, err := r.runPeriodic(ctx, p, index, last.Failures+1)
 		if ctx.Err() != nil {
 			return
@@ -40,7 +42,9 @@ func (r *runner) periodic(ctx context.Context, p plans.PeriodicInstruction, inde
 		}
 		r.ranPeriodic(last)
 		tried()
-		if !sleep(ctx, pauseAfter(p, last)) {
+		pause := pauseAfter(p, last)
+		r.standing(p, last, time.Now().Add(pause), true)
+		if !sleep(ctx, pause) {
 			return
 		}
 	}
@@ -48,14 +52,23 @@ func (r *runner) periodic(ctx context.Context, p plans.PeriodicInstruction, inde
 
 func (r *runner) runPeriodic(ctx context.Context, p plans.PeriodicInstruction, index, attempt int) (host.Result, error) {
 	e := r.engine
-	dir := filepath.Join(e.WorkDirectory, "periodic", fmt.Sprintf("%s_%d", r.target.Checksum, index))
-	result, err := e.execute(ctx, p.CommonInstruction, dir, attempt, e.PeriodicTimeout)
+	dir := filepath.Join(e.WorkDirectory, "periodic"+e.suffix(), fmt.Sprintf("%s_%d", r.target.Checksum, index))
+	result, err := e.execute(ctx, p.CommonInstruction, dir, attempt,
+		host.Command{Timeout: timeoutOf(p.CommonInstruction, e.PeriodicTimeout)})
 	if !e.PreserveWorkDirectory {
 		if err := e.Host.RemoveAll(dir); err != nil {
 			e.Log.Warn("The work folder cannot be removed", "error", err)
 		}
 	}
 	return result, err
+}
+
+// standing tells people how a periodic instruction stands; without a next time it runs.
+func (r *runner) standing(p plans.PeriodicInstruction, last plans.PeriodicOutput, next time.Time, ran bool) {
+	succeeded, _ := plans.ParseTime(last.LastSuccessfulRunTime)
+	failed, _ := plans.ParseTime(last.LastFailedRunTime)
+	r.engine.board.periodic(p.Name, Periodic{ExitCode: last.ExitCode, Failures: last.Failures, LastSuccess: succeeded, LastFailure: failed,
+		Next: utc(next), Running: next.IsZero()}, ran)
 }
 
 func (r *runner) ranPeriodic(output plans.PeriodicOutput) {

@@ -10,66 +10,63 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-const (
-	// gather is how long the reporter waits for more news before it writes.
-	gather = 200 * time.Millisecond
-	// errorOutput is the name under which a failure itself is reported, beside the outputs of instructions.
-	errorOutput = "system-agent-error"
-)
-
-// outcome is how an attempt ended.
-type outcome struct {
-	record record
-	// byState tells that the delivery follows plan-state.
-	byState bool
-	// final tells that a failure is the last one of its delivery.
-	final bool
-}
+// gather is how long the reporter waits for more news of probes and periodic instructions before it writes.
+const gather = 200 * time.Millisecond
 
 // reporter brings news to the source, in its own time: it gathers what comes together, tries again for as long as it takes, and never
 // keeps anyone waiting.
 type reporter struct {
 	source Source
 	log    *slog.Logger
+	board  *board
 	wake   chan struct{}
-	// news is signalled when an outcome has been delivered.
+	// news is signalled when an outcome or an interruption has been delivered.
 	news chan struct{}
 
 	mu       sync.Mutex
 	pending  pending
 	last     outcome // the outcome that was handed over last
-	arrived  begin
+	stopped  interruption
+	arrived  outcome
 	trimming int
-}
-
-// pending is what the source does not know yet. All of it is about one plan.
-type pending struct {
-	target   target
-	outcome  *outcome
-	hold     <-chan struct{}
-	probes   map[string]plans.ProbeStatus
-	periodic map[string]plans.PeriodicOutput
-	// probed and ran tell that probes and periodic are to be written, even where they are empty.
-	probed, ran bool
-}
-
-func (p pending) empty() bool {
-	return p.outcome == nil && !p.probed && !p.ran
+	blocked  bool
+	// hurry ends what may not keep an outcome waiting; it is set while there is such a thing.
+	hurry context.CancelFunc
 }
 
 func newReporter(source Source, log *slog.Logger) *reporter {
-	return &reporter{source: source, log: log, wake: make(chan struct{}, 1), news: make(chan struct{}, 1)}
+	return &reporter{source: source, log: log, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), board: &board{}}
 }
 
 // report hands an outcome over. Nothing is written before hold is closed. The same outcome twice is one.
 func (r *reporter) report(o outcome, hold <-chan struct{}) {
-	r.change(target{UID: o.record.UID, Checksum: o.record.Checksum}, func(p *pending) {
-		if r.last.record.begin == o.record.begin && r.last.final == o.final && r.last.record.Checksum != "" {
+	r.change(o.record.target(), func(p *pending) {
+		if r.last.record.Checksum != "" && r.last.same(o.record) && r.last.final == o.final {
 			return
 		}
-		r.last = o
-		p.outcome, p.hold = &o, hold
+		r.last, r.stopped = o, interruption{}
+		p.outcome, p.hold, p.progress, p.progressed = &o, hold, nil, false
+		r.hasten()
 	})
+}
+
+// interrupted hands over that a plan was paused or canceled. The same interruption twice is one.
+func (r *reporter) interrupted(t target, i interruption) {
+	r.change(t, func(p *pending) {
+		if r.stopped == i {
+			return
+		}
+		r.stopped = i
+		p.interruption, p.progress, p.progressed = &i, nil, false
+		r.hasten()
+	})
+}
+
+// resumed lets an interruption be handed over again.
+func (r *reporter) resumed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped, r.pending.interruption = interruption{}, nil
 }
 
 // probed hands the state of all probes over.
@@ -82,6 +79,28 @@ func (r *reporter) ran(t target, outputs map[string]plans.PeriodicOutput) {
 	r.change(t, func(p *pending) { p.periodic, p.ran = outputs, true })
 }
 
+// progressed hands over what is being done.
+func (r *reporter) progressed(t target, now plans.Progress) {
+	r.change(t, func(p *pending) {
+		if p.outcome == nil {
+			p.progress, p.progressed = &now, true
+		}
+	})
+}
+
+// saw takes note of what the source holds. While that cannot be understood, nothing is written over it.
+func (r *reporter) saw(s Snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped.state == s.Status.State {
+		r.stopped = interruption{} // it has arrived, so the next one is another
+	}
+	if blocked := s.Interrupt.Invalid != nil; blocked != r.blocked {
+		r.blocked = blocked
+		signal(r.wake)
+	}
+}
+
 func (r *reporter) change(t target, do func(*pending)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,54 +111,91 @@ func (r *reporter) change(t target, do func(*pending)) {
 	signal(r.wake)
 }
 
-// delivered is the attempt whose outcome the source knows.
-func (r *reporter) delivered() begin {
+func (r *reporter) hasten() {
+	if r.hurry != nil {
+		r.hurry()
+	}
+}
+
+// delivered is the outcome that the source knows.
+func (r *reporter) delivered() outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.arrived
 }
 
 func (r *reporter) run(ctx context.Context) {
-	for failures := 0; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.wake:
-		}
-		if !r.settle(ctx) {
-			return
-		}
-		if err := r.write(ctx); err != nil && ctx.Err() == nil {
-			failures++
-			pause := jitter(min(time.Second<<min(failures-1, 6), time.Minute))
-			r.log.Warn("The report cannot be delivered yet", "error", err, "retryIn", pause.Round(time.Millisecond))
-			sleep(ctx, pause)
-			signal(r.wake)
+	for failures := 0; r.settle(ctx) && ctx.Err() == nil; {
+		err := r.write(ctx)
+		if err == nil || ctx.Err() != nil {
+			failures = 0
 			continue
 		}
-		failures = 0
+		failures++
+		pause := jitter(min(time.Second<<min(failures-1, 6), time.Minute))
+		r.log.Warn("The report cannot be delivered yet", "error", err, "retryIn", pause.Round(time.Millisecond))
+		hurried, done := r.mayHurry(ctx, r.urgent())
+		sleep(hurried, pause)
+		done()
+		signal(r.wake)
 	}
 }
 
-// settle waits until what is pending may be written.
+// mayHurry gives a context that ends as soon as something urgent comes, unless what it is for is urgent itself.
+func (r *reporter) mayHurry(ctx context.Context, urgent bool) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if urgent {
+		return ctx, cancel
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hurry = cancel
+	return ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.hurry = nil
+		cancel()
+	}
+}
+
+func (r *reporter) urgent() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pending.urgent()
+}
+
+// settle waits until something is pending and may be written: an outcome when what it waits for is there, other news after a moment in
+// which more of it may come.
 func (r *reporter) settle(ctx context.Context) bool {
+	var moment <-chan time.Time
 	for {
 		r.mu.Lock()
-		hold := r.pending.hold
+		p, blocked := r.pending, r.blocked
 		r.mu.Unlock()
-		if hold == nil {
-			return sleep(ctx, gather)
+		var hold <-chan struct{}
+		switch {
+		case blocked, p.empty():
+			moment = nil
+		case p.hold != nil:
+			hold, moment = p.hold, nil
+		case p.urgent():
+			return true
+		case moment == nil:
+			moment = time.After(gather)
 		}
 		select {
 		case <-ctx.Done():
 			return false
+		case <-r.wake:
+		case <-moment:
+			return true
 		case <-hold:
+			r.mu.Lock()
+			if r.pending.hold == hold {
+				r.pending.hold = nil
+			}
+			r.mu.Unlock()
 		}
-		r.mu.Lock()
-		if r.pending.hold == hold {
-			r.pending.hold = nil
-		}
-		r.mu.Unlock()
 	}
 }
 
@@ -149,22 +205,32 @@ func (r *reporter) write(ctx context.Context) error {
 	if p.empty() {
 		return nil
 	}
-	_, err := r.source.Update(ctx, p.target.UID, p.target.Checksum, func(s *plans.Status) { p.apply(s, trimming) })
+	hurried, done := r.mayHurry(ctx, p.urgent())
+	_, err := r.source.Update(hurried, p.target.UID, p.target.Checksum, func(s *plans.Status) { p.apply(s, trimming) })
+	cut := err != nil && hurried.Err() != nil && ctx.Err() == nil
+	done()
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrSuperseded):
 		r.log.Info("Another plan has been delivered, the report about the former one is dropped", "checksum", short(p.target.Checksum))
-		r.forget(p.outcome)
+		r.forget(p)
+		return nil
+	case cut:
+		r.putBack(p, false)
 		return nil
 	default:
 		r.putBack(p, errors.Is(err, ErrTooLarge))
+		r.board.reportFailed(err)
 		return err
 	}
+	r.board.reportSent()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.trimming = 0
 	if p.outcome != nil {
-		r.arrived = p.outcome.record.begin
+		r.arrived = *p.outcome
+	}
+	if p.urgent() {
 		signal(r.news)
 	}
 	return nil
@@ -175,20 +241,23 @@ func (r *reporter) take() (pending, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.pending
-	if p.hold != nil {
-		signal(r.wake) // an outcome came in the last moment
+	if p.hold != nil || r.blocked {
+		signal(r.wake) // that came in the last moment
 		return pending{}, 0
 	}
 	r.pending = pending{target: p.target}
 	return p, r.trimming
 }
 
-// forget lets an outcome that could not be delivered be handed over again, should its plan come back.
-func (r *reporter) forget(o *outcome) {
+// forget lets what could not be delivered be handed over again, should its plan come back.
+func (r *reporter) forget(p pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o != nil && r.last.record.begin == o.record.begin {
+	if p.outcome != nil && r.last.same(p.outcome.record) {
 		r.last = outcome{}
+	}
+	if p.interruption != nil && r.stopped == *p.interruption {
+		r.stopped = interruption{}
 	}
 }
 
@@ -199,60 +268,8 @@ func (r *reporter) putBack(p pending, tooLarge bool) {
 	if tooLarge {
 		r.trimming++
 	}
-	if r.pending.target != p.target {
-		return
-	}
-	if r.pending.outcome == nil {
-		r.pending.outcome = p.outcome
-	}
-	if !r.pending.probed {
-		r.pending.probes, r.pending.probed = p.probes, p.probed
-	}
-	if !r.pending.ran {
-		r.pending.periodic, r.pending.ran = p.periodic, p.ran
-	}
-}
-
-// apply writes the news into a status.
-func (p pending) apply(s *plans.Status, trimming int) {
-	if p.outcome != nil {
-		p.outcome.apply(s, trimming)
-	}
-	if p.probed {
-		s.ProbeStatuses = p.probes
-	}
-	if p.ran && (len(p.periodic) > 0 || s.PeriodicOutput != nil) {
-		s.PeriodicOutput = trimPeriodic(p.periodic, trimming)
-	}
-}
-
-// apply writes the outcome, unless the status is of another delivery by now.
-func (o outcome) apply(s *plans.Status, trimming int) {
-	r := o.record
-	if o.byState != (s.State != "") || o.byState && (s.State != plans.StateInProgress || s.Revision != r.Revision) {
-		return
-	}
-	s.LastApplyTime = r.Started
-	if r.Succeeded {
-		s.AppliedChecksum, s.FailedChecksum = r.Checksum, ""
-		s.AppliedOutput, s.FailedOutput = trimOutputs(r.Outputs, trimming), nil
-		s.FailureCount, s.SuccessCount = 0, r.SuccessesBefore+1
-		s.Checkpoint = nil
-		if o.byState {
-			s.State = plans.StateSucceeded
-		}
-		return
-	}
-	outputs := trimOutputs(r.Outputs, trimming)
-	outputs[errorOutput] = []byte(r.Message)
-	s.FailedOutput = outputs
-	s.FailureCount, s.SuccessCount = r.FailuresBefore+r.Tries, 0
-	// A hub takes the checksum for the verdict; while the agent still tries, there is none.
-	if o.final || !o.byState {
-		s.FailedChecksum = r.Checksum
-	}
-	if o.final && o.byState {
-		s.State = plans.StateFailed
+	if r.pending.target == p.target {
+		r.pending.addOlder(p)
 	}
 }
 

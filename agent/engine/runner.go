@@ -19,6 +19,9 @@ type runner struct {
 	target target
 	cancel context.CancelFunc
 	all    sync.WaitGroup
+	// endPeriodic ends the periodic instructions alone; ended tells that it was called. Both are the loop's.
+	endPeriodic context.CancelFunc
+	ended       bool
 	// first is closed when every probe and every periodic instruction has been tried once.
 	first chan struct{}
 
@@ -26,6 +29,8 @@ type runner struct {
 	mu     sync.Mutex
 	probes map[string]plans.ProbeStatus
 	output map[string]plans.PeriodicOutput
+	// free is closed while periodic instructions may begin to run; nil is for closed.
+	free chan struct{}
 }
 
 func (r *runner) is(t target) bool {
@@ -40,12 +45,52 @@ func (r *runner) stop() {
 	}
 }
 
+// endPeriodics ends periodic instructions and what they run.
+func (r *runner) endPeriodics() {
+	r.ended = true
+	r.endPeriodic()
+}
+
+// hold keeps periodic instructions from beginning to run while it is set; what runs goes on.
+func (r *runner) hold(held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case held && r.free == nil:
+		r.free = make(chan struct{})
+	case !held && r.free != nil:
+		close(r.free)
+		r.free = nil
+	}
+}
+
+// allowed waits until a periodic instruction may run.
+func (r *runner) allowed(ctx context.Context) bool {
+	r.mu.Lock()
+	free := r.free
+	r.mu.Unlock()
+	if free == nil {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-free:
+		return true
+	}
+}
+
 // startRunner starts the probes and periodic instructions of a plan. After an apply all start anew; otherwise they go on from what was
 // reported.
 func (e *Engine) startRunner(t target, plan plans.Plan, applied bool) *runner {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &runner{target: t, cancel: cancel, first: make(chan struct{}), engine: e,
+	periodics, end := context.WithCancel(ctx)
+	r := &runner{target: t, cancel: cancel, endPeriodic: end, first: make(chan struct{}), engine: e,
 		probes: map[string]plans.ProbeStatus{}, output: map[string]plans.PeriodicOutput{}}
+	if e.periodicsEnd() {
+		r.endPeriodics()
+	}
+	r.hold(e.current.Interrupt.Paused || e.current.Interrupt.Invalid != nil)
 	var probed, ran sync.WaitGroup
 	period := e.current.Delivery.ProbePeriod
 	if len(plan.Probes) == 0 {
@@ -71,7 +116,7 @@ func (e *Engine) startRunner(t target, plan plans.Plan, applied bool) *runner {
 			r.output[p.Name] = last
 		}
 		ran.Add(1)
-		r.all.Go(func() { r.periodic(ctx, p, i, last, applied, ran.Done) })
+		r.all.Go(func() { r.periodic(periodics, p, i, last, applied, ran.Done) })
 	}
 	r.all.Go(func() {
 		wait(ctx, &ran, firstPeriodic)
@@ -106,6 +151,7 @@ func (r *runner) answered(name string, p plans.Probe, err error) {
 	defer r.mu.Unlock()
 	was, known := r.probes[name]
 	is := probe.Count(p, was, err == nil)
+	defer func() { r.engine.board.probed(err == nil, maps.Clone(r.probes)) }()
 	if known && is == was {
 		return
 	}

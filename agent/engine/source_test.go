@@ -23,8 +23,9 @@ type secret struct {
 	gets    int
 	writes  int
 	down    error
-	limit   int      // of an output, 0 for none
-	log     []string // plan-state and counts after each write
+	gone    func() bool // the machine that asks has stopped
+	limit   int         // of an output, 0 for none
+	log     []string    // plan-state and counts after each write
 }
 
 func newSecret(t *testing.T) *secret {
@@ -109,13 +110,20 @@ func (s *secret) Get(ctx context.Context) (Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gets++
-	return s.snapshot(), errors.Join(s.down, ctx.Err())
+	return s.snapshot(), errors.Join(s.down, ctx.Err(), s.stopped())
+}
+
+func (s *secret) stopped() error {
+	if s.gone != nil && s.gone() {
+		return errors.New("the machine has stopped")
+	}
+	return nil
 }
 
 func (s *secret) Update(ctx context.Context, uid, checksum string, change func(*plans.Status)) (Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := errors.Join(s.down, ctx.Err()); err != nil {
+	if err := errors.Join(s.down, ctx.Err(), s.stopped()); err != nil {
 		return Snapshot{}, err
 	}
 	now := s.snapshot()

@@ -149,6 +149,15 @@ func (h *Host) stop() {
 	}
 }
 
+// Off stops the world now, as a power cut does.
+func (h *Host) Off() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.stopped {
+		h.stop()
+	}
+}
+
 // Running are the spools of programs that have not ended, sorted.
 func (h *Host) Running() []string {
 	h.mu.Lock()

@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+// errCanceled is the cause with which the hub's cancellation ends an attempt.
+var errCanceled = errors.New("the plan was canceled")
+
+// errPaused is why an attempt stops between two instructions.
+var errPaused = errors.New("the plan is paused")
+
+// work is one attempt, or the rest of one, that is going on beside the loop that watches for news.
+type work struct {
+	engine   *Engine
+	decision decision
+	snapshot Snapshot
+	plan     plans.Plan
+	invalid  error // why the plan cannot be carried out at all
+	stamp    string
+	asked    bool
+	cancel   context.CancelCauseFunc
+	done     chan struct{}
+	hold     atomic.Bool
+	progress *progress
+	// carry is what the journal is told together with what comes next.
+	carry []entry
+	// ready is set while the folder of the first instruction is.
+	ready bool
+
+	// The rest may be read when done is closed. runner is the engine's, unless it was stopped.
+	runner *runner
+	// begun tells that the attempt was begun or went on; live is what the source said about it, err why it could not be asked, and
+	// wait how long the attempt must wait for another reason.
+	begun   bool
+	live    *Snapshot
+	err     error
+	wait    time.Duration
+	entered bool
+}
+
+// start begins an attempt beside the loop.
+func (e *Engine) start(ctx context.Context, d decision) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	w := &work{engine: e, decision: d, snapshot: e.current, cancel: cancel, done: make(chan struct{}), runner: e.runner,
+		asked: e.asked == e.current.target()}
+	w.progress = newProgress(e, d.begin)
+	e.work, e.runner, e.newer = w, nil, false
+	go func() {
+		defer close(w.done)
+		defer cancel(nil)
+		w.perform(ctx)
+	}()
+}
+
+// ended is closed when the work has ended; without work it never is.
+func (w *work) ended() <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.done
+}
+
+// interrupt lets the work know what the hub says about it now.
+func (w *work) interrupt(i plans.Interrupt) {
+	w.hold.Store(i.Paused || i.Invalid != nil)
+	if i.Canceled {
+		w.cancel(errCanceled)
+	}
+}
+
+// perform makes sure that the attempt is still the one to make, and makes it.
+func (w *work) perform(ctx context.Context) {
+	e := w.engine
+	e.board.step("waiting for another plan to be applied", 0)
+	if w.err = e.Gate.enter(ctx); w.err != nil {
+		return
+	}
+	w.entered = true
+	if w.wait, w.err = e.interlockWait(); w.err != nil || w.wait > 0 {
+		return
+	}
+	raw := w.snapshot.Delivery.Plan
+	if r := e.journal.now(); w.decision.resume && len(r.Plan) > 0 {
+		raw = r.Plan
+	}
+	if w.plan, w.invalid = plans.Decode(raw); w.invalid == nil {
+		w.invalid = w.plan.Validate()
+	}
+	fail, agreed := w.begin(ctx)
+	if !agreed {
+		return
+	}
+	w.begun = true
+	w.runner.stop()
+	w.runner = nil
+	d := w.decision
+	e.Log.Info("Applying plan", "checksum", short(d.begin.Checksum), "attempt", d.begin.Attempt, "resume", d.resume, "reason", d.reason)
+	e.Host.Notify("STATUS=Applying plan " + short(d.begin.Checksum))
+	going := w.progress.start()
+	if fail == nil {
+		fail = w.attempt(ctx)
+	}
+	going()
+	w.end(ctx, fail)
+}
+
+// close does what is left to do when the outcome has been handed over.
+func (w *work) close() {
+	e := w.engine
+	defer func() {
+		if w.entered {
+			e.Gate.leave()
+		}
+	}()
+	if !w.begun {
+		if w.entered {
+			e.releaseInterlock()
+		}
+		return
+	}
+	r := e.journal.now()
+	if !r.unfinished() {
+		if !e.PreserveWorkDirectory && r.Succeeded {
+			w.remove(filepath.Join(e.WorkDirectory, w.stamp))
+		}
+		e.dropKept(r)
+		e.keepAttempt(r)
+	}
+	e.dropRuns(r)
+	e.releaseInterlock()
+}
+
+func (w *work) remove(path string) {
+	if err := w.engine.Host.RemoveAll(path); err != nil {
+		w.engine.Log.Warn("The work folder cannot be removed", "error", err)
+	}
+}
