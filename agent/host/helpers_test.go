@@ -1,4 +1,4 @@
 package host
 
 // helpers are what the test's binary does instead of testing, in a process of its own.
-var helpers = map[string]func() int{}
+var helpers = map[string]func() int{"unpack": unpackHelper}
