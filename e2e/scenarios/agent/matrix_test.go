@@ -1,0 +1,181 @@
+//go:build e2e
+
+package agent
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+const (
+	matrixImage = "example.com/matrix:1"
+	// matrixPlans are applied one after the other, and the agent is killed matrixKills times during each.
+	matrixPlans = 12
+	matrixKills = 4
+)
+
+// TestKillMatrix kills the agent again and again while it applies plans. Each plan ends as it would have without that: every file is there,
+// every instruction ran once, with the attempt number of the first, and the hub hears of one success.
+func TestKillMatrix(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "matrix")
+	n.connect()
+	n.install()
+	n.fast("TimeoutStopSec=1s\n")
+	putImage(t, n)
+	// Uninterrupted first, to compare with.
+	want := n.matrixRun(0, nil)
+	if len(want.Ran) != 7 {
+		t.Fatalf("the uninterrupted plan ran %v", want.Ran)
+	}
+	points := map[string]int{}
+	kills := 0
+	for i := 1; i <= matrixPlans; i++ {
+		got := n.matrixRun(i, func() {
+			for k := range matrixKills {
+				// The pauses cover the time that a plan takes, each a little other than the one before.
+				time.Sleep(time.Duration((i*matrixKills+k)*37%430) * time.Millisecond)
+				pid := n.pid()
+				if pid == 0 || n.status().State == plans.StateSucceeded {
+					continue
+				}
+				points[fmt.Sprintf("%s, %d instructions begun", n.status().State, len(n.matrixRan()))]++
+				if err := syscall.Kill(pid, syscall.SIGKILL); err == nil {
+					kills++
+					n.running(pid)
+				}
+			}
+		})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("plan %d ended otherwise than without kills (-want +got):\n%s", i, diff)
+		}
+	}
+	t.Logf("killed %d times, at %d places", kills, len(points))
+	for _, place := range slices.Sorted(maps.Keys(points)) {
+		t.Logf("%4d  %s", points[place], place)
+	}
+	if kills < 30 {
+		t.Errorf("only %d kills: the plans are over too soon for this test", kills)
+	}
+}
+
+// outcome is what a plan leaves, without what differs between two plans anyway.
+type outcome struct {
+	Ran    []string
+	Files  []string
+	Status plans.Status
+}
+
+// matrixRun applies a plan, disturbed by what interferes, and tells what came out.
+func (n *node) matrixRun(number int, interfere func()) outcome {
+	n.t.Helper()
+	must(n.t, os.RemoveAll(n.Path("/root/matrix")))
+	must(n.t, os.RemoveAll(n.Path("/etc/matrix")))
+	must(n.t, os.Mkdir(n.Path("/root/matrix"), 0o700))
+	count := "echo $0-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/matrix/ran; sleep 0.1; echo saved by $0"
+	instruction := func(name string) plans.Instruction {
+		i := shell(name, count)
+		i.Args = append(i.Args, name)
+		return i
+	}
+	image := plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: "image", Image: matrixImage}, SaveOutput: true}
+	plan := plans.Plan{
+		Files: []plans.File{
+			file("/etc/matrix/one", fmt.Sprint("plan ", number)), file("/etc/matrix/deep/er/two", strings.Repeat("x", 100_000)),
+			{Path: "/etc/matrix/dir", Directory: true, Permissions: "0750"},
+		},
+		Instructions: []plans.Instruction{instruction("a"), instruction("b"), image, instruction("c"), instruction("d"), instruction("e"), instruction("f")},
+	}
+	before := n.status()
+	checksum := n.deliver(plan)
+	if interfere != nil {
+		interfere()
+	}
+	status := n.ended()
+	if status.AppliedChecksum != checksum || status.Revision != before.Revision+1 || status.SuccessCount != before.SuccessCount+1 {
+		n.t.Errorf("plan %d: revision %d after %d, %d successes after %d, applied %s", number, status.Revision, before.Revision, status.SuccessCount,
+			before.SuccessCount, status.AppliedChecksum)
+	}
+	status.AppliedChecksum, status.Revision, status.SuccessCount, status.LastApplyTime, status.Progress = "", 0, 0, time.Time{}, nil
+	out := outcome{Ran: n.matrixRan(), Status: status}
+	for _, path := range []string{"/etc/matrix/one", "/etc/matrix/deep/er/two", "/etc/matrix/dir"} {
+		info, err := os.Stat(n.Path(path))
+		must(n.t, err)
+		out.Files = append(out.Files, fmt.Sprintf("%s %s %d", path, info.Mode(), len(n.read(path))/10))
+	}
+	if got := n.read("/etc/matrix/one"); got != fmt.Sprint("plan ", number) {
+		n.t.Errorf("plan %d: the file says %q", number, got)
+	}
+	return out
+}
+
+func (n *node) matrixRan() []string { return strings.Fields(n.read("/root/matrix/ran")) }
+
+// putImage lays the image of the matrix where the agent looks before it asks a registry.
+func putImage(t *testing.T, n *node) {
+	t.Helper()
+	var raw bytes.Buffer
+	w := tar.NewWriter(&raw)
+	text := "#!/bin/sh\necho image-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/matrix/ran; sleep 0.1; cat ./data | head -c 5\n"
+	for path, content := range map[string]string{"run.sh": text, "data": strings.Repeat("data\n", 200_000)} {
+		must(t, w.WriteHeader(&tar.Header{Name: path, Size: int64(len(content)), Mode: 0o755}))
+		_, err := io.WriteString(w, content)
+		must(t, err)
+	}
+	must(t, w.Close())
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw.Bytes())), nil })
+	must(t, err)
+	image, err := mutate.AppendLayers(empty.Image, layer)
+	must(t, err)
+	tag, err := name.NewTag(matrixImage)
+	must(t, err)
+	must(t, os.MkdirAll(n.Path(varDir+"/images"), 0o755))
+	must(t, tarball.WriteToFile(n.Path(varDir+"/images/matrix.tar"), tag, image))
+}
+
+// TestPowerCut takes the power away in the middle of an instruction. What was done is not done again, and the interrupted instruction runs
+// again under its attempt number, so that it can know.
+func TestPowerCut(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "power")
+	n.connect()
+	n.install()
+	checksum := n.deliver(plans.Plan{
+		Files: []plans.File{file("/etc/cut", "before the cut")},
+		Instructions: []plans.Instruction{
+			shell("first", "echo first-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/ran; echo saved"),
+			shell("second", "echo second-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/ran; sync; while [ ! -e /root/go ]; do sleep 0.05; done"),
+		},
+	})
+	until(t, "the second instruction", func() bool { return strings.Contains(n.read("/root/ran"), "second") })
+	must(t, n.Kill())
+	n.write("/root/go", "", 0o600)
+	must(t, n.Boot(t.Context()))
+	status := n.ended()
+	if status.State != plans.StateSucceeded || status.AppliedChecksum != checksum || status.Revision != 1 || string(status.AppliedOutput["first"]) != "saved\n" {
+		t.Errorf("got %+v", status)
+	}
+	if diff := cmp.Diff("first-1\nsecond-1\nsecond-1\n", n.read("/root/ran")); diff != "" {
+		t.Error(diff)
+	}
+	if got := n.read("/etc/cut"); got != "before the cut" {
+		t.Errorf("the file says %q", got)
+	}
+}
