@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -39,7 +40,10 @@ type Hub struct {
 const path = "/api/v1/namespaces/fleet-default/secrets"
 
 // New starts a hub; it ends with the test.
-func New(t *testing.T) *Hub {
+func New(t *testing.T) *Hub { return NewOn(t, nil) }
+
+// NewOn is New with a listener on 127.0.0.1, in another network for instance.
+func NewOn(t *testing.T, listener net.Listener) *Hub {
 	h := &Hub{t: t, version: 10, watchers: map[chan metav1.WatchEvent]bool{}}
 	h.secret = &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
@@ -49,7 +53,11 @@ func New(t *testing.T) *Hub {
 		Type: "rke.cattle.io/machine-plan",
 		Data: map[string][]byte{},
 	}
-	h.Server = httptest.NewTLSServer(h)
+	h.Server = httptest.NewUnstartedServer(h)
+	if listener != nil {
+		h.Server.Listener = listener
+	}
+	h.Server.StartTLS()
 	t.Cleanup(func() {
 		h.CloseClientConnections()
 		h.Close()
