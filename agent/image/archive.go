@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -38,7 +39,7 @@ func (s *Store) stageArchive(ctx context.Context, ref name.Reference, dir string
 		if ctx.Err() != nil {
 			return false, "", context.Cause(ctx)
 		}
-		if err != errNotHeld {
+		if !errors.Is(err, errNotHeld) {
 			s.Log.Warn("An image archive cannot be used", "archive", path, "error", err)
 			w.refused = append(w.refused, fmt.Sprintf("%s cannot be used: %v", path, err))
 		}

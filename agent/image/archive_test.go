@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -400,7 +401,7 @@ func TestAirGap(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Stage(ctx, "rancher/installer:v1", t.TempDir(), nil); err != context.Canceled {
+	if err := s.Stage(ctx, "rancher/installer:v1", t.TempDir(), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

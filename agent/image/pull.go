@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -195,6 +196,19 @@ func (p *pull) stage(ctx context.Context, dir string) error {
 	}
 	p.record.Used = time.Now().UTC()
 	p.cache.used(p.record)
+	err = p.unpack(ctx, layers, dir)
+	if errors.Is(err, syscall.ENOSPC) {
+		p.store.Log.Warn("The disk is full, all images that are not in use are removed", "error", err)
+		p.cache.collect(true)
+		if err := p.store.clear(dir); err != nil {
+			return err
+		}
+		err = p.unpack(ctx, layers, dir)
+	}
+	return err
+}
+
+func (p *pull) unpack(ctx context.Context, layers []v1.Descriptor, dir string) error {
 	left := p.store.Limits.UnpackedBytes
 	for _, layer := range layers {
 		if err := p.store.unpackBlob(ctx, layer.Digest, dir, &left); err != nil {

@@ -417,6 +417,13 @@ func (h *fullHost) AppendStream(path string, content io.Reader) (int64, error) {
 	return h.Host.AppendStream(path, content)
 }
 
+func (h *fullHost) Unpack(ctx context.Context, dir string, layer io.Reader) error {
+	if h.full.Load() {
+		return errors.Join(os.WriteFile(filepath.Join(dir, "half"), nil, 0o600), syscall.ENOSPC)
+	}
+	return h.Host.Unpack(ctx, dir, layer)
+}
+
 func (h *fullHost) Remove(path string) error {
 	if !strings.HasSuffix(path, partSuffix) {
 		h.full.Store(false)
@@ -442,6 +449,13 @@ func TestFullDisk(t *testing.T) {
 	}
 	full.full.Store(true)
 	got, err := stage(t, s, h.host()+"/a/b:v1")
+	checkStaged(t, got, err)
+	// The same when all layers are there already.
+	if _, err := stage(t, s, h.host()+"/a/old:v1"); err != nil {
+		t.Fatal(err)
+	}
+	full.full.Store(true)
+	got, err = stage(t, s, h.host()+"/a/b:v1")
 	checkStaged(t, got, err)
 }
 

@@ -153,6 +153,11 @@ func (s *Store) registries() (Registries, error) {
 		if err := registries.Validate(); err != nil {
 			s.Log.Warn("What is wrong in the registries file is passed over", "file", path, "error", err)
 		}
+		for host, config := range registries.Configs {
+			if config.TLS != nil && config.TLS.InsecureSkipVerify {
+				s.Log.Warn("The certificate of a registry is not checked, so that only digests can be trusted", "file", path, "registry", host)
+			}
+		}
 		return registries, nil
 	}
 	return Registries{}, nil
