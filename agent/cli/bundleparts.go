@@ -159,7 +159,8 @@ func (b *bundle) states(ctx context.Context, v *view) {
 }
 
 // journalKeys are what of a line of the journal is shown. A key that a later version adds is hidden until it stands here.
-var journalKeys = []string{"kind", "time", "index", "name", "saved", "succeeded", "final", "exitCode", "timedOut", "begin", "attempts", "started", "ended", "source", "interrupted", "rolledBack"}
+var journalKeys = []string{"kind", "time", "index", "name", "saved", "succeeded", "final", "exit", "late", "spool", "begin", "attempts",
+	"summary", "canceled", "incomplete", "rolledBack", "unsure", "maxFailures", "probePeriod"}
 
 // journals adds the journals of all engines, line by line, without outputs, plans and messages.
 func (b *bundle) journals(v *view) {
