@@ -38,7 +38,8 @@ func (w *work) attempt(ctx context.Context) *failure {
 		return failed(err)
 	}
 	for i := r.Done; i < len(w.plan.Instructions); i++ {
-		if err := w.boundary(ctx); err != nil {
+		running := w.adopted && i == r.Begun-1 // perhaps, and if so it must be ended
+		if err := w.boundary(ctx); err != nil && !(running && w.toEnd(ctx)) {
 			return failed(err)
 		}
 		if err := w.instruct(ctx, i); err != nil {

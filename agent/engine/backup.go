@@ -92,14 +92,18 @@ func (w *work) undo(end entry) (done bool, message, summary string) {
 		}
 	}
 	var failures []error
-	for _, i := range slices.Backward(slices.Sorted(maps.Keys(r.Kept))) {
-		if i >= len(w.plan.Files) {
-			continue
-		}
+	order := slices.Sorted(maps.Keys(r.Kept))
+	slices.Reverse(order)
+	for _, i := range order[min(r.Undone, len(order)):] {
 		file := w.plan.Files[i]
 		e.board.step("putting back "+file.Path, fileTime)
 		if err := e.restore(file, r.Kept[i]); err != nil {
 			failures = append(failures, fmt.Errorf("files[%d]: %s: %w", i, file.Path, err))
+		}
+		// What comes next may lie above this one, which must not be touched again then.
+		if err := e.journal.add(entry{Kind: kindUndone}); err != nil {
+			failures = append(failures, err)
+			break
 		}
 	}
 	if err := errors.Join(failures...); err != nil {

@@ -54,13 +54,8 @@ func (e *Engine) State() State {
 			s.Unreported = !r.unfinished() && r.Reported.IsZero() && !r.Canceled
 		}
 	}
-	if source, can := e.Source.(interface {
-		Unreachable() (why error, since time.Time)
-	}); can {
-		s.SourceError, s.SourceErrorSince = "", time.Time{}
-		if err, since := source.Unreachable(); err != nil {
-			s.SourceError, s.SourceErrorSince = err.Error(), since
-		}
+	if source, can := e.Source.(Reachability); can {
+		s.SourceError, s.SourceErrorSince = source.Unreachable()
 	}
 	return s
 }

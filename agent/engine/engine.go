@@ -191,8 +191,11 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 		e.run(false)
 		e.pause()
 	case cancel:
-		if again := e.cancel(); again {
+		if again := e.cancel(ctx); again {
 			return time.Nanosecond
+		}
+		if e.work != nil {
+			return 0
 		}
 		e.run(false)
 	case apply:

@@ -35,6 +35,7 @@ type world struct {
 	secret  *secret
 	options Options
 	check   func(context.Context, plans.Probe) error
+	engine  *Engine // the one that was started last
 
 	stop func()
 }
@@ -64,6 +65,7 @@ func (w *world) program(name string, exit int) {
 func (w *world) start() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	e := New(w.options)
+	w.engine = e
 	if w.check != nil {
 		e.check = w.check
 	}

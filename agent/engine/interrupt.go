@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -21,8 +22,14 @@ func (e *Engine) pause() {
 }
 
 // cancel ends an attempt that is not over and tells the hub. It tells whether to decide again first.
-func (e *Engine) cancel() bool {
+func (e *Engine) cancel(ctx context.Context) bool {
 	s, r := e.current, e.journal.now()
+	if r.is(s.target()) && r.unfinished() && e.adopted && r.Begun > r.Done {
+		// What an earlier process of the agent has begun may still run, so it is taken up to be ended.
+		e.start(ctx, decision{action: apply, begin: r.begin, resume: true, reason: "the plan is canceled"})
+		e.work.cancel(errCanceled)
+		return false
+	}
 	if r.is(s.target()) && r.unfinished() {
 		if err := e.journal.add(entry{Kind: kindEnd, Canceled: true, Message: errCanceled.Error(), Summary: errCanceled.Error()}); err != nil {
 			e.Log.Error("The journal cannot be written", "error", err)

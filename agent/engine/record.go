@@ -54,6 +54,7 @@ const (
 	kindStart    kind = "start"    // an instruction is about to run in a folder that is ready
 	kindDone     kind = "done"     // an instruction has run; where it failed, the attempt ends
 	kindUndo     kind = "undo"     // the attempt has failed and its files are about to be put back
+	kindUndone   kind = "undone"   // one of them is back
 	kindEnd      kind = "end"      // the attempt is over
 	kindReported kind = "reported" // the source knows the outcome
 )
@@ -126,8 +127,9 @@ type record struct {
 	Begun   int               `json:"begun,omitempty"`
 	Outputs map[string][]byte `json:"outputs,omitempty"`
 	Runs    []InstructionRun  `json:"runs,omitempty"`
-	// Undoing is set while files are put back.
+	// Undoing is set while files are put back, the last first; Undone is how many are.
 	Undoing bool      `json:"undoing,omitempty"`
+	Undone  int       `json:"undone,omitempty"`
 	Ended   time.Time `json:"ended,omitzero"`
 	// Succeeded, Final, Canceled and Message tell the outcome; a final failure is one that no other attempt can cure. Summary is
 	// Message without what programs said.
@@ -196,6 +198,8 @@ func (r *record) replay(e entry) {
 		}
 	case kindUndo:
 		r.Undoing, r.Final, r.Message, r.Summary = true, e.Final, e.Message, e.Summary
+	case kindUndone:
+		r.Undone++
 	case kindEnd:
 		r.Ended, r.Undoing = e.Time, false
 		r.Succeeded, r.Final, r.Canceled, r.Incomplete, r.RolledBack = e.Succeeded, e.Final, e.Canceled, e.Incomplete, e.RolledBack

@@ -17,15 +17,16 @@ type secret struct {
 	t  *testing.T
 	mu sync.Mutex
 
-	uid     string
-	data    plans.SecretData
-	updates chan Snapshot
-	gets    int
-	writes  int
-	down    error
-	gone    func() bool // the machine that asks has stopped
-	limit   int         // of an output, 0 for none
-	log     []string    // plan-state and counts after each write
+	uid       string
+	data      plans.SecretData
+	interrupt plans.Interrupt
+	updates   chan Snapshot
+	gets      int
+	writes    int
+	down      error
+	gone      func() bool // the machine that asks has stopped
+	limit     int         // of an output, 0 for none
+	log       []string    // plan-state and counts after each write
 }
 
 func newSecret(t *testing.T) *secret {
@@ -83,7 +84,7 @@ func (s *secret) snapshot() Snapshot {
 	if err != nil {
 		s.t.Error(err)
 	}
-	return Snapshot{UID: s.uid, Delivery: plans.DecodeDelivery(s.data), Status: status}
+	return Snapshot{UID: s.uid, Delivery: plans.DecodeDelivery(s.data), Status: status, Interrupt: s.interrupt}
 }
 
 func (s *secret) status() plans.Status {

@@ -28,6 +28,8 @@ type work struct {
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
 	hold     atomic.Bool
+	// adopted tells that an earlier process of the agent has begun the attempt.
+	adopted  bool
 	progress *progress
 	// carry is what the journal is told together with what comes next.
 	carry []entry
@@ -49,7 +51,7 @@ type work struct {
 func (e *Engine) start(ctx context.Context, d decision) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	w := &work{engine: e, decision: d, snapshot: e.current, cancel: cancel, done: make(chan struct{}), runner: e.runner,
-		asked: e.asked == e.current.target()}
+		asked: e.asked == e.current.target(), adopted: e.adopted && d.resume}
 	w.progress = newProgress(e, d.begin)
 	e.work, e.runner, e.newer = w, nil, false
 	go func() {
@@ -79,11 +81,11 @@ func (w *work) interrupt(i plans.Interrupt) {
 func (w *work) perform(ctx context.Context) {
 	e := w.engine
 	e.board.step("waiting for another plan to be applied", 0)
-	if w.err = e.Gate.enter(ctx); w.err != nil {
+	if w.err = e.Gate.enter(ctx); w.err != nil && !w.toEnd(ctx) {
 		return
 	}
-	w.entered = true
-	if w.wait, w.err = e.interlockWait(); w.err != nil || w.wait > 0 {
+	w.entered = w.err == nil
+	if w.wait, w.err = e.interlockWait(); (w.err != nil || w.wait > 0) && !w.toEnd(ctx) {
 		return
 	}
 	raw := w.snapshot.Delivery.Plan
@@ -109,6 +111,11 @@ func (w *work) perform(ctx context.Context) {
 	}
 	going()
 	w.end(ctx, fail)
+}
+
+// toEnd tells that the attempt only goes on so that what runs for it is ended.
+func (w *work) toEnd(ctx context.Context) bool {
+	return w.decision.resume && !w.decision.commit && errors.Is(context.Cause(ctx), errCanceled)
 }
 
 // close does what is left to do when the outcome has been handed over.

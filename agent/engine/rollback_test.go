@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/plans"
+)
+
+// before is a machine on which a plan will change something of each kind.
+func (w *world) before() {
+	for path, content := range map[string]string{"/etc/a": "old a", "/etc/gone": "old gone", "/var/data/x": "old x", "/var/data/deep/y": "old y"} {
+		if err := w.host.WriteFile(path, []byte(content), host.Attributes{Mode: 0o644, UID: 7}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if err := w.host.Symlink("/etc/a", "/etc/link"); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.host.MakeDir("/etc/dir", host.Attributes{Mode: 0o700}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func changes(rollback bool, commands ...string) plans.Plan {
+	plan := plans.Plan{Rollback: rollback, Files: []plans.File{
+		file("/etc/a", "new a"), file("/etc/new", "new"), file("/etc/link", "no link"),
+		{Path: "/etc/gone", Action: plans.ActionDelete}, {Path: "/var/data", Directory: true, Action: plans.ActionDelete},
+		{Path: "/etc/dir", Directory: true, Permissions: "0755"}, {Path: "/etc/made", Directory: true},
+		file("/var/data/x", "new x"), file("/etc/absent", ""), {Path: "/etc/never", Action: plans.ActionDelete},
+	}}
+	for i, command := range commands {
+		plan.Instructions = append(plan.Instructions, once(fmt.Sprint(i), command, false))
+	}
+	return plan
+}
+
+// outside are the files that are not the agent's own.
+func (w *world) outside() map[string]fake.File {
+	files := w.host.Files()
+	maps.DeleteFunc(files, func(path string, _ fake.File) bool { return strings.HasPrefix(path, "/agent/") })
+	return files
+}
+
+// own are the agent's own files that hold what was there before.
+func (w *world) kept() []string {
+	var kept []string
+	for path := range w.host.Files() {
+		if strings.HasPrefix(path, "/agent/state/backup") || strings.Contains(path, ".system-agent-") {
+			kept = append(kept, path)
+		}
+	}
+	return kept
+}
+
+func TestRollback(t *testing.T) {
+	tests := map[string]struct {
+		old      bool
+		rollback bool
+		max      int
+		failing  int // how often the program fails
+		state    plans.State
+		back     bool
+	}{
+		"put back when it has failed":           {rollback: true, max: 1, failing: 9, state: plans.StateFailed, back: true},
+		"put back when the last try failed":     {rollback: true, max: 3, failing: 9, state: plans.StateFailed, back: true},
+		"not when a later try succeeds":         {rollback: true, max: 3, failing: 2, state: plans.StateSucceeded},
+		"not when nobody asks for it":           {max: 1, failing: 9, state: plans.StateFailed},
+		"not when it succeeds":                  {rollback: true, max: 1, state: plans.StateSucceeded},
+		"without plan-state":                    {old: true, rollback: true, max: 1, failing: 9, back: true},
+		"without plan-state, and it is cured":   {old: true, rollback: true, max: 5, failing: 2},
+		"without plan-state, nobody asks":       {old: true, max: 1, failing: 9},
+		"without plan-state, tried three times": {old: true, rollback: true, max: 3, failing: 9, back: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.before()
+				before := w.outside()
+				runs := 0
+				w.host.Program("check", func(context.Context, host.Command) (host.Result, error) {
+					if runs++; runs <= test.failing {
+						return host.Result{ExitCode: 1, Stderr: []byte("no")}, nil
+					}
+					return host.Result{}, nil
+				})
+				deliver := w.secret.deliver
+				if test.old {
+					deliver = w.secret.deliverOld
+				}
+				deliver(changes(test.rollback, "ok", "check"), test.max)
+				w.start()
+				time.Sleep(10 * time.Minute)
+				got := w.secret.status()
+				if got.State != test.state {
+					t.Errorf("got %+v", got)
+				}
+				if told := strings.HasSuffix(string(got.FailedOutput[errorOutput]), "no; the files were put back"); told != test.back {
+					t.Errorf("it tells %q", got.FailedOutput[errorOutput])
+				}
+				after := w.outside()
+				if test.back {
+					if diff := cmp.Diff(before, after); diff != "" {
+						t.Error(diff)
+					}
+				} else if string(after["/etc/a"].Content) != "new a" || string(after["/var/data/x"].Content) != "new x" || len(after["/var/data/deep/y"].Content) > 0 {
+					t.Errorf("files are %v", after)
+				}
+				if failed := got.FailureCount > 0 && !test.back; failed != (len(w.kept()) > 0) {
+					t.Errorf("kept %v", w.kept())
+				}
+				history, err := w.engine.History()
+				if err != nil || len(history) == 0 || history[len(history)-1].RolledBack != test.back {
+					t.Errorf("the history is %+v, %v", history, err)
+				}
+				// The next plan ends what was kept.
+				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "ok", false)}}, 1)
+				w.settle()
+				w.stop()
+				if kept := w.kept(); len(kept) > 0 {
+					t.Errorf("kept %v", kept)
+				}
+			})
+		})
+	}
+}
+
+// TestCrashWhileRollingBack stops the world at each durable effect of a plan that fails and is rolled back.
+func TestCrashWhileRollingBack(t *testing.T) {
+	points := 0
+	for _, after := range []bool{false, true} {
+		for step, whole := 1, false; !whole; step++ {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.before()
+				before := w.outside()
+				w.secret.deliver(changes(true, "ok", "bad"), 1)
+				ended := make(chan struct{})
+				w.host.StopAt(step, after, func() { close(ended) })
+				w.start()
+				select {
+				case <-ended:
+				case <-time.After(time.Minute):
+				}
+				w.stop()
+				whole = !w.host.Stopped()
+				w.host.Restart()
+				w.start()
+				w.settle()
+				w.stop()
+				got := w.secret.status()
+				if got.State != plans.StateFailed || got.FailureCount != 1 {
+					t.Errorf("stopped at %d: got %+v", step, got)
+				}
+				if diff := cmp.Diff(before, w.outside()); diff != "" {
+					t.Errorf("stopped at %d (after: %t): %s", step, after, diff)
+				}
+				if kept := w.kept(); len(kept) > 0 {
+					t.Errorf("stopped at %d: kept %v", step, kept)
+				}
+			})
+			if points++; t.Failed() || step > 300 {
+				t.Fatalf("failed at effect %d (after: %t)", step, after)
+			}
+		}
+	}
+	t.Logf("%d points", points)
+}
