@@ -40,10 +40,22 @@ func nspawnArgs(m machine) []string {
 // command that follows.
 const enterGroups = `n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 1; shift; n=$((n-1)); done; exec "$@"`
 
-// bootArgs wraps nspawnArgs into what puts the machine into its control groups and, where there is one, under the
+// untilOff is a shell program: it runs the command that follows, again when it ends with 133, by which systemd-nspawn asks to be
+// started anew since the machine reboots, and passes on the signal that asks for an orderly end.
+const untilOff = `trap 'kill -TERM "$pid"' TERM
+code=133
+while [ "$code" = 133 ]; do
+	"$@" &
+	pid=$!
+	code=143
+	while [ "$code" -gt 128 ] && kill -0 "$pid" 2>/dev/null; do wait "$pid"; code=$?; [ "$code" != 133 ] || break; done
+done
+exit "$code"`
+
+// bootArgs wraps nspawnArgs into what lets the machine reboot, puts it into its control groups and, where there is one, under the
 // machine's service manager.
 func bootArgs(m machine) []string {
-	args := nspawnArgs(m)
+	args := append([]string{"sh", "-c", untilOff, "sh"}, nspawnArgs(m)...)
 	if len(m.Groups) > 0 {
 		head := append([]string{"sh", "-c", enterGroups, "sh", strconv.Itoa(len(m.Groups))}, m.Groups...)
 		args = append(head, args...)

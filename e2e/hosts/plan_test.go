@@ -1,9 +1,14 @@
 package hosts
 
 import (
+	"errors"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -133,7 +138,7 @@ func TestMountsBelow(t *testing.T) {
 
 func TestBootArgs(t *testing.T) {
 	m := machine{Name: "demo-node1", Root: "/r", Netns: "/run/netns/demo-node1", Binds: []bind{{"/v/k", "/var/lib/kubelet"}}}
-	plain := nspawnArgs(m)
+	plain := append([]string{"sh", "-c", untilOff, "sh"}, nspawnArgs(m)...)
 	if diff := cmp.Diff(plain, bootArgs(m)); diff != "" {
 		t.Error(diff)
 	}
@@ -172,6 +177,36 @@ func TestEnterGroups(t *testing.T) {
 	}
 	if out, err := run(t.Context(), "cat", dir+"/a", dir+"/b"); err != nil || out != "0\n0\n" {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestUntilOff(t *testing.T) {
+	file := t.TempDir() + "/boots"
+	// It reboots twice, and then goes off with a code of its own.
+	program := `echo boot >>"$1"; [ "$(wc -l <"$1")" -gt 2 ] || exit 133; exit 7`
+	_, err := run(t.Context(), "sh", "-c", untilOff, "sh", "sh", "-c", program, "sh", file)
+	if exit := (&exec.ExitError{}); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("ended with %v", err)
+	}
+	if raw, err := os.ReadFile(file); err != nil || string(raw) != "boot\nboot\nboot\n" {
+		t.Errorf("booted: %q, %v", raw, err)
+	}
+	// Asked to end, it asks the machine, and waits for it.
+	cmd := exec.Command("sh", "-c", untilOff, "sh", "sh", "-c", `trap 'sleep 0.2; echo off >>"$1"; exit 0' TERM; echo on >>"$1"; while :; do sleep 0.05; done`, "sh", file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for raw := []byte(nil); !strings.Contains(string(raw), "on\n"); raw, _ = os.ReadFile(file) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	if raw, err := os.ReadFile(file); err != nil || !strings.HasSuffix(string(raw), "on\noff\n") {
+		t.Errorf("the machine was not waited for: %q, %v", raw, err)
 	}
 }
 

@@ -96,6 +96,9 @@ func TestDropIn(t *testing.T) {
 			t.Errorf("%s is\n%s", name, got)
 		}
 	}
+	if got := n.do("systemd-analyze", "verify", service+".service"); got != "" {
+		t.Errorf("systemd finds fault with the unit: %s", got)
+	}
 	if got := n.do("/usr/local/bin/rancher-system-agent", "--version"); !strings.HasPrefix(got, "system-agent version") {
 		t.Errorf("the old name runs %q", got)
 	}

@@ -179,3 +179,24 @@ func TestPowerCut(t *testing.T) {
 		t.Errorf("the file says %q", got)
 	}
 }
+
+// TestReboot lets a plan reboot its own machine in the middle, as plans do that bring a new kernel: the instruction is told by its attempt
+// number that it is the same try, and goes on where it was.
+func TestReboot(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "reboot")
+	n.connect()
+	n.install()
+	checksum := n.deliver(plans.Plan{Instructions: []plans.Instruction{
+		shell("first", "echo first-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/ran"),
+		shell("kernel", "echo kernel-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/ran; if [ ! -e /root/rebooted ]; then touch /root/rebooted; systemctl reboot; sleep 60; fi"),
+		shell("last", "echo last-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/ran"),
+	}})
+	status := n.ended()
+	if status.State != plans.StateSucceeded || status.AppliedChecksum != checksum {
+		t.Errorf("got %+v", status)
+	}
+	if diff := cmp.Diff("first-1\nkernel-1\nkernel-1\nlast-1\n", n.read("/root/ran")); diff != "" {
+		t.Error(diff)
+	}
+}
