@@ -34,7 +34,7 @@ func (s *Source) watchFile() (end func()) {
 					return
 				}
 				if filepath.Clean(event.Name) == filepath.Clean(s.file) && s.changed() {
-					s.disturb()
+					wake(s.replaced)
 				}
 			case _, open := <-watcher.Errors:
 				if !open {

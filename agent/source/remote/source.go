@@ -3,7 +3,6 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -52,9 +51,9 @@ type Source struct {
 	// silence is for how long a hub that sends bookmarks may send nothing.
 	silence time.Duration
 	updates chan engine.Snapshot
-	// disturbed ends the present watch.
-	disturbed chan struct{}
-	counters  counters
+	// replaced tells that the connection info seems to be another, refused that the hub has refused the token beside the watch.
+	replaced, refused chan struct{}
+	counters          counters
 
 	// rotation, attempts and bookmarks belong to Run.
 	rotation  rotation
@@ -86,7 +85,7 @@ func RegisterAgain(dir string) Option {
 // New makes a source of a connection info file, which must be readable now.
 func New(connectionFile string, strict bool, log *slog.Logger, options ...Option) (*Source, error) {
 	s := &Source{file: connectionFile, strict: strict, log: log, silence: longestSilence,
-		updates: make(chan engine.Snapshot, 1), disturbed: make(chan struct{}, 1)}
+		updates: make(chan engine.Snapshot, 1), replaced: make(chan struct{}, 1), refused: make(chan struct{}, 1)}
 	for _, option := range options {
 		option(s)
 	}
@@ -124,8 +123,11 @@ func (s *Source) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(started) > longestPause {
+		if err == nil || time.Since(started) > longestPause {
 			failures = 0
+		}
+		if err == nil {
+			continue
 		}
 		if errors.Is(err, errReplaced) && failures < maxReplaced {
 			failures++
@@ -139,7 +141,7 @@ func (s *Source) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.disturbed:
+		case <-s.replaced:
 		case <-time.After(s.pause(client, failures)):
 		}
 		s.reconnect()
@@ -185,8 +187,12 @@ func (s *Source) mended(ctx context.Context, c *client, err error, failures int)
 	return false
 }
 
-// follow lists the Secret and watches it, one watch after the other.
+// follow lists the Secret and watches it to the end of one watch.
 func (s *Source) follow(ctx context.Context, c *client) error {
+	select {
+	case <-s.refused: // of the connection before
+	default:
+	}
 	secret, version, err := c.list(ctx)
 	if err != nil {
 		return fmt.Errorf("listing: %w", err)
@@ -201,60 +207,60 @@ func (s *Source) follow(ctx context.Context, c *client) error {
 	if err := s.followAuthorities(ctx, c); err != nil {
 		return err
 	}
-	for {
-		last := shortestWatch + rand.N(longestWatch-shortestWatch)
-		version, err = s.watch(ctx, c, version, last)
-		if err != nil || ctx.Err() != nil {
-			return err
-		}
-	}
+	// After the watch the Secret is listed anew, and not watched from the last version on: a hub that was restored from a backup counts its
+	// versions from a lower one again, and would tell of nothing until it has caught up.
+	return s.watch(ctx, c, version, shortestWatch+rand.N(longestWatch-shortestWatch))
 }
 
-// watch follows one watch to its end and gives the version from which the next one goes on.
-func (s *Source) watch(ctx context.Context, c *client, version string, last time.Duration) (string, error) {
+// watch follows one watch to its end.
+func (s *Source) watch(ctx context.Context, c *client, version string, last time.Duration) error {
 	// A server that forgets to end the watch, or a connection that is dead, does not keep the agent deaf.
 	ctx, cancel := context.WithTimeout(ctx, last+callTimeout)
 	defer cancel()
 	started := time.Now()
 	w, err := c.watch(ctx, version, last)
 	if err != nil {
-		return version, fmt.Errorf("watching: %w", err)
+		return fmt.Errorf("watching: %w", err)
 	}
 	defer w.Stop()
 	if err := s.followAuthorities(ctx, c); err != nil {
-		return version, err
+		return err
 	}
 	silence := time.NewTimer(s.silence)
 	defer silence.Stop()
 	for {
 		select {
-		case <-s.disturbed:
-			return version, s.disturbance(c)
+		case <-s.replaced:
+			if s.changed() {
+				return errReplaced
+			}
+		case <-s.refused:
+			return errAnew
 		case <-silence.C:
 			if s.bookmarks {
-				return version, fmt.Errorf("watching: the hub has sent nothing for %s", s.silence)
+				return fmt.Errorf("watching: the hub has sent nothing for %s", s.silence)
 			}
 		case event, open := <-w.ResultChan():
 			if !open {
 				if time.Since(started) < time.Second {
-					return version, errors.New("watching: the server ended the watch at once")
+					return errors.New("watching: the server ended the watch at once")
 				}
-				return version, nil
+				return nil
 			}
 			silence.Reset(s.silence)
-			if version, err = s.take(c, event, version); err != nil {
-				return version, err
+			if err := s.take(c, event); err != nil {
+				return err
 			}
 		}
 	}
 }
 
-// take takes an event and gives the version that it was of.
-func (s *Source) take(c *client, event watch.Event, version string) (string, error) {
+// take takes an event.
+func (s *Source) take(c *client, event watch.Event) error {
 	secret, ok := event.Object.(*corev1.Secret)
 	if !ok {
 		// "Gone" among others: the next list starts over.
-		return version, fmt.Errorf("watching: %w", apierrors.FromObject(event.Object))
+		return fmt.Errorf("watching: %w", apierrors.FromObject(event.Object))
 	}
 	switch event.Type {
 	case watch.Added, watch.Modified:
@@ -265,21 +271,13 @@ func (s *Source) take(c *client, event watch.Event, version string) (string, err
 		// A hub sends one a minute or none at all. Where there are some, silence means that nothing comes through any more.
 		s.bookmarks = true
 	}
-	return secret.ResourceVersion, nil
+	return nil
 }
 
-// disturbance tells why a watch has been ended from here: the file is another, or the hub refuses the token elsewhere.
-func (s *Source) disturbance(c *client) error {
-	if _, raw, err := config.ReadConnection(s.file); err == nil && !bytes.Equal(raw, c.file) {
-		return errReplaced
-	}
-	return errAnew
-}
-
-// disturb ends the present watch, and a pause.
-func (s *Source) disturb() {
+// wake leaves a message for Run.
+func wake(c chan struct{}) {
 	select {
-	case s.disturbed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -353,7 +351,7 @@ func (s *Source) get(ctx context.Context) (*corev1.Secret, error) {
 // notice lets Run look after a token that is refused: a watch that was begun before goes on for minutes with some hubs.
 func (s *Source) notice(err error) {
 	if apierrors.IsUnauthorized(err) {
-		s.disturb()
+		wake(s.refused)
 	}
 }
 

@@ -1,0 +1,181 @@
+package remote
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/agent/trust/trusttest"
+)
+
+// dated is a hub whose clock differs from the machine's.
+func dated(next http.Handler, by time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
+		next.ServeHTTP(w, r)
+	})
+}
+
+const (
+	firstKey  = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+	secondKey = "ICECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+)
+
+// TestRefusedTokenLeadsToRegistration has the hub forget the token of a running source.
+func TestRefusedTokenLeadsToRegistration(t *testing.T) {
+	for name, code := range map[string]int{"unknown": http.StatusUnauthorized, "forbidden": http.StatusForbidden} {
+		t.Run(name, func(t *testing.T) {
+			ca := trusttest.NewCA(t, "ca")
+			f := newFront(t, ca)
+			info := f.info("token", ca.PEM())
+			info.PlanSigningKey = firstKey
+			m := newMachine(t, info)
+			f.connect = register(f, "second", map[string]any{"planSigningKey": secondKey})
+			s := m.start(t)
+			f.Deliver("1")
+			next(t, s, "1")
+			f.set(func() { f.token, f.refusal = "second", code })
+			f.EndWatches()
+			f.Deliver("2")
+			next(t, s, "2")
+			got, _, token := m.read(t)
+			if token != "second" || got.PlanSigningKey != firstKey {
+				t.Errorf("token %s, key %s", token, got.PlanSigningKey)
+			}
+			if c := s.Counters(); c.Registrations != 1 || c.RegistrationsFailed != 0 || f.asked("/v3/connect/agent") != 1 {
+				t.Errorf("counted %+v, asked %d times", c, f.asked("/v3/connect/agent"))
+			}
+		})
+	}
+}
+
+// A watch that was begun with the old token may go on for minutes; a read that is refused is enough.
+func TestRefusedReadLeadsToRegistration(t *testing.T) {
+	ca := trusttest.NewCA(t, "ca")
+	f := newFront(t, ca)
+	m := newMachine(t, f.info("token", ca.PEM()))
+	f.connect = register(f, "second", map[string]any{"planSigningKey": secondKey})
+	s := m.start(t)
+	f.Deliver("1")
+	next(t, s, "1")
+	f.set(func() { f.token = "second" })
+	if _, err := s.Get(t.Context()); err == nil {
+		t.Fatal("the old token is good")
+	}
+	eventually(t, "the new token", func() bool { _, _, token := m.read(t); return token == "second" })
+	eventually(t, "a read", func() bool { _, err := s.Get(t.Context()); return err == nil })
+	// Where no key was pinned, the first one that the hub tells is.
+	if key, err := s.SigningKey(); err != nil || len(key) == 0 || key[0] != 0x20 {
+		t.Errorf("key %v, %v", key, err)
+	}
+}
+
+// TestRegistrationIsRefused: the hub's reason is told, and it is not asked again for long.
+func TestRegistrationIsRefused(t *testing.T) {
+	ca := trusttest.NewCA(t, "ca")
+	for name, test := range map[string]struct {
+		connect func(f *front, m machine) http.HandlerFunc
+		remove  string
+		want    string
+		asked   int
+	}{
+		"deleted": {connect: func(*front, machine) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Drover-Stored-Identity", "accepted")
+				http.Error(w, "the Machine fleet/one of this machine has been deleted", http.StatusGone)
+			}
+		}, want: "the Machine fleet/one of this machine has been deleted", asked: 1},
+		"an old hub": {connect: func(*front, machine) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
+		}, want: "run the install script again with a registration token", asked: 1},
+		"no secret": {remove: "machine-secret", want: "was registered without a secret of its own; run the install script again", asked: 0},
+		"the same token": {connect: func(f *front, m machine) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				raw, err := os.ReadFile(m.file)
+				if err != nil {
+					f.t.Error(err)
+				}
+				_, _ = w.Write(raw)
+			}
+		}, want: "the same token again", asked: 1},
+		"without authority": {connect: func(f *front, _ machine) http.HandlerFunc {
+			return register(f, "second", map[string]any{"kubeConfig": f.info("second", nil).KubeConfig})
+		}, want: "holds no CA certificate", asked: 1},
+		"not verified": {connect: func(f *front, _ machine) http.HandlerFunc {
+			return register(f, "second", map[string]any{"kubeConfig": strings.Replace(f.info("second", nil).KubeConfig, "cluster:\n", "cluster:\n    insecure-skip-tls-verify: true\n", 1)})
+		}, want: "the hub's answer to the registration cannot be used", asked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFront(t, ca)
+			m := newMachine(t, f.info("revoked", ca.PEM()))
+			if test.remove != "" {
+				if err := os.Remove(filepath.Join(m.dir, test.remove)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.connect != nil {
+				f.connect = test.connect(f, m)
+			}
+			before, err := os.ReadFile(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := m.start(t)
+			eventually(t, "the reason", func() bool { reason, _ := s.Unreachable(); return strings.Contains(reason, test.want) })
+			// Each wake is a try to connect, but no try to register.
+			tries := func() int { return f.asked("/api/v1/namespaces/fleet-default/secrets") }
+			for range 4 {
+				at := tries()
+				wake(s.replaced)
+				eventually(t, "another try", func() bool { return tries() > at })
+			}
+			eventually(t, "the time of the next", func() bool {
+				reason, _ := s.Unreachable()
+				return strings.Contains(reason, test.want) && strings.Contains(reason, "next try in")
+			})
+			if asked := f.asked("/v3/connect/agent"); asked != test.asked {
+				t.Errorf("asked %d times", asked)
+			}
+			if after, err := os.ReadFile(m.file); err != nil || string(after) != string(before) {
+				t.Errorf("the connection info was changed, %v", err)
+			}
+		})
+	}
+}
+
+// A hub that gives tokens which it then refuses is not asked in a loop.
+func TestUselessTokens(t *testing.T) {
+	ca := trusttest.NewCA(t, "ca")
+	f := newFront(t, ca)
+	m := newMachine(t, f.info("revoked", ca.PEM()))
+	f.connect = register(f, "useless", nil)
+	s := m.start(t)
+	eventually(t, "the reason", func() bool {
+		reason, _ := s.Unreachable()
+		return strings.Contains(reason, "refuses the token that it gave this machine when it registered again; next try in")
+	})
+	// Somebody joins the machine anew: it is noticed at once, whatever pause the agent is in.
+	m.write(t, f.info("token", ca.PEM()))
+	f.Deliver("1")
+	next(t, s, "1")
+	if asked := f.asked("/v3/connect/agent"); asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// TestReplacedWhileConnected needs no restart of the agent, and no end of a watch.
+func TestReplacedWhileConnected(t *testing.T) {
+	ca := trusttest.NewCA(t, "ca")
+	f, other := newFront(t, ca), newFront(t, ca)
+	m := newMachine(t, f.info("token", ca.PEM()))
+	s := m.start(t)
+	f.Deliver("1")
+	next(t, s, "1")
+	other.Deliver("2")
+	m.write(t, other.info("token", ca.PEM()))
+	next(t, s, "2")
+}
