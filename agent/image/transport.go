@@ -72,13 +72,15 @@ type transport struct {
 
 	mu        sync.Mutex
 	notBefore time.Time
+	// realm is the token server that realmPath stands for.
+	realm *url.URL
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	request = request.Clone(ctx)
-	if request.URL.Host == t.endpoint.url.Host {
+	if request.URL.Host == t.endpoint.url.Host && !t.unshelter(request) {
 		t.direct(request)
 	}
 	inner, err := t.wires.to(request.URL.Host)
@@ -92,6 +94,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	t.heed(response)
+	t.shelter(response)
 	response.Body = newStallReader(response.Body, t.wires.stall, cancel)
 	return response, nil
 }
