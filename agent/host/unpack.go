@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bounds of what one layer may hold.
@@ -27,12 +30,17 @@ const (
 // Unpack implements Host. Everything is root's and loses setuid bits, write permission of others and extended attributes; devices and
 // pipes are left out. Names and links are resolved by the kernel below dir (os.Root): an entry that leads out of it is an error.
 func (Machine) Unpack(ctx context.Context, dir string, layer io.Reader) error {
+	return unpack(ctx, dir, layer, maxEntries)
+}
+
+func unpack(ctx context.Context, dir string, layer io.Reader, limit int) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	u := unpacker{root: root, left: maxUnpacked, fresh: map[string]bool{}}
+	u := unpacker{root: root, left: maxUnpacked, fresh: map[uint64]struct{}{}, seed: maphash.MakeSeed(), buffer: make([]byte, 256<<10)}
+	defer u.forget()
 	reader := tar.NewReader(layer)
 	for entries := 0; ; entries++ {
 		if err := ctx.Err(); err != nil {
@@ -47,8 +55,8 @@ func (Machine) Unpack(ctx context.Context, dir string, layer io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("reading layer: %w", err)
 		}
-		if entries >= maxEntries {
-			return fmt.Errorf("layer holds more than %d entries", maxEntries)
+		if entries >= limit {
+			return fmt.Errorf("layer holds more than %d entries", limit)
 		}
 		if err := u.apply(header, reader); err != nil {
 			return fmt.Errorf("unpacking %q: %w", header.Name, err)
@@ -59,8 +67,32 @@ func (Machine) Unpack(ctx context.Context, dir string, layer io.Reader) error {
 type unpacker struct {
 	root *os.Root
 	left int64
-	// fresh holds what this layer brought, which its own opaque whiteout does not take away.
-	fresh map[string]bool
+	// fresh holds hashes of the names that this layer brought, which its own opaque whiteouts do not take away.
+	fresh  map[uint64]struct{}
+	seed   maphash.Seed
+	buffer []byte
+	// parent is the folder of the file that came last, open, since the next one is mostly beside it. Whatever changes folders forgets it.
+	parent     *os.File
+	parentName string
+}
+
+func (u *unpacker) isFresh(name string) bool {
+	_, found := u.fresh[maphash.String(u.seed, name)]
+	return found
+}
+
+// freshen notes a name and the folders above it, up to one that is noted already.
+func (u *unpacker) freshen(name string) {
+	for part := name; part != "." && !u.isFresh(part); part = path.Dir(part) {
+		u.fresh[maphash.String(u.seed, part)] = struct{}{}
+	}
+}
+
+func (u *unpacker) forget() {
+	if u.parent != nil {
+		u.parent.Close()
+		u.parent = nil
+	}
 }
 
 func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
@@ -72,6 +104,9 @@ func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
 		return err
 	}
 	parent, base := path.Split(name)
+	if !isFile(header) || strings.HasPrefix(base, whiteoutPrefix) {
+		u.forget()
+	}
 	if base == whiteoutOpaque {
 		return u.empty(path.Clean(parent))
 	}
@@ -81,19 +116,19 @@ func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
 		}
 		return u.root.RemoveAll(parent + hidden)
 	}
+	if isFile(header) {
+		u.freshen(name)
+		return u.file(name, header, content)
+	}
 	if parent != "" {
 		if err := u.root.MkdirAll(path.Clean(parent), 0o755); err != nil {
 			return err
 		}
 	}
-	for part := name; part != "."; part = path.Dir(part) {
-		u.fresh[part] = true
-	}
+	u.freshen(name)
 	switch header.Typeflag {
 	case tar.TypeDir:
 		return u.dir(name)
-	case tar.TypeReg:
-		return u.file(name, header, content)
 	case tar.TypeSymlink:
 		if err := u.root.RemoveAll(name); err != nil {
 			return err
@@ -113,6 +148,15 @@ func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
 	}
 }
 
+// isFile is also true for files with holes, which are filled with zeros.
+func isFile(header *tar.Header) bool {
+	switch header.Typeflag {
+	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:
+		return true
+	}
+	return false
+}
+
 func (u *unpacker) dir(name string) error {
 	if info, err := u.root.Lstat(name); err == nil && !info.IsDir() {
 		if err := u.root.Remove(name); err != nil {
@@ -126,27 +170,84 @@ func (u *unpacker) file(name string, header *tar.Header, content io.Reader) erro
 	if u.left -= header.Size; u.left < 0 {
 		return fmt.Errorf("layer holds more than %d bytes", int64(maxUnpacked))
 	}
-	// Whatever is there goes first, so that nothing is written through a link.
-	if err := u.root.RemoveAll(name); err != nil {
-		return err
-	}
 	mode := fs.FileMode(header.Mode) & 0o755
 	if mode == 0 {
 		mode = 0o755
 	}
-	file, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	file, err := u.create(name, mode)
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(file, content); err != nil {
-		file.Close()
+	err = u.copy(file, content)
+	if err == nil {
+		err = file.Chmod(mode)
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// create makes a new file; whatever is there goes first, so that nothing is written through a link. The folder was found by os.Root, and
+// one name in it leads nowhere else.
+func (u *unpacker) create(name string, mode fs.FileMode) (*os.File, error) {
+	dir, base := path.Split(name)
+	for try := 0; ; try++ {
+		if err := u.enter(path.Clean(dir)); err != nil {
+			return nil, err
+		}
+		fd, err := unix.Openat(int(u.parent.Fd()), base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode))
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), name), nil
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EEXIST) && try < 2:
+			u.forget()
+			if err := u.root.RemoveAll(name); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		}
+	}
+}
+
+// enter opens the folder for the next file, or keeps it.
+func (u *unpacker) enter(dir string) error {
+	if u.parent != nil && u.parentName == dir {
+		return nil
+	}
+	u.forget()
+	parent, err := u.root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := u.root.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		parent, err = u.root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	}
+	if err != nil {
 		return err
 	}
-	if err := file.Chmod(mode); err != nil {
-		file.Close()
-		return err
+	u.parent, u.parentName = parent, dir
+	return nil
+}
+
+// copy is io.Copy with a buffer for all files, without its attempts to let the kernel do it.
+func (u *unpacker) copy(to *os.File, content io.Reader) error {
+	for {
+		n, err := content.Read(u.buffer)
+		if n > 0 {
+			if _, err := to.Write(u.buffer[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return file.Close()
 }
 
 // empty removes what lower layers put into a folder.
@@ -165,7 +266,7 @@ func (u *unpacker) empty(dir string) error {
 	}
 	for _, name := range names {
 		full := path.Join(dir, name)
-		if u.fresh[full] {
+		if u.isFresh(full) {
 			continue
 		}
 		if err := u.root.RemoveAll(full); err != nil {
@@ -179,6 +280,9 @@ func (u *unpacker) empty(dir string) error {
 func localName(name string) (string, error) {
 	if strings.ContainsRune(name, 0) {
 		return "", errors.New("the name holds a zero byte")
+	}
+	if len(name) > unix.PathMax {
+		return "", fmt.Errorf("the name is longer than %d bytes", unix.PathMax)
 	}
 	clean := path.Clean(strings.TrimLeft(name, "/"))
 	if clean == ".." || strings.HasPrefix(clean, "../") {
