@@ -54,7 +54,7 @@ func newMachine(t *testing.T) *machine {
 	}
 	m := &machine{t: t, dir: t.TempDir(), hub: testhub.New(t)}
 	m.write("config.yaml", fmt.Sprintf("workDirectory: %[1]s/var/work\nremoteEnabled: true\nconnectionInfoFile: %[1]s/rancher2_connection_info.json\n"+
-		"agentRegistriesFile: %[1]s/registries.yaml\nimagesDirectory: %[1]s/images\n", m.dir))
+		"agentRegistriesFile: %[1]s/registries.yaml\nimagesDirectory: %[1]s/images\nsocket: %[1]s/agent.sock\n", m.dir))
 	m.hub.Connection(t, m.dir, "token")
 	return m
 }

@@ -148,6 +148,9 @@ func writeSource(row func(title, format string, args ...any), s engine.State, ru
 	if running || s.Reason != "" {
 		row("Now", "%s", doing)
 	}
+	if running && failed(s) && s.Doing == engine.DoingNothing {
+		row("", "system-agent retry tries the plan again")
+	}
 	if p := s.Progress; p != nil {
 		row("Progress", "%s", progressText(*p, now))
 	}
