@@ -14,7 +14,7 @@ const maxAttempts = 200
 
 // attemptsFile holds one line for each attempt.
 func (e *Engine) attemptsFile() string {
-	return filepath.Join(e.StateDirectory, "history.jsonl")
+	return filepath.Join(e.StateDirectory, historyName)
 }
 
 // History is the last attempts, the newest last. It reads the disk.

@@ -9,8 +9,11 @@ import (
 	"github.com/drover-dev/drover/agent/host"
 )
 
-// JournalName is the journal's name in a state directory.
-const JournalName = "journal"
+// JournalName is the journal's name in a state directory, historyName that of the history of attempts.
+const (
+	JournalName = "journal"
+	historyName = "history.jsonl"
+)
 
 // Offline is what the state directory of an engine tells while no engine works with it.
 type Offline struct {
@@ -39,7 +42,13 @@ func ReadOffline(h host.Host, dir, source string) (Offline, error) {
 		}
 		j.replay(e)
 	}
-	return offline(j.record, source), nil
+	left := offline(j.record, source)
+	history, err := h.ReadFile(filepath.Join(dir, historyName))
+	if err != nil && !isNotExist(err) {
+		return Offline{}, err
+	}
+	left.History = decodeAttempts(history)
+	return left, nil
 }
 
 func offline(r record, source string) Offline {
