@@ -15,7 +15,8 @@ type Host interface {
 	ReadFile(path string) ([]byte, error)
 	// ReadDir lists the names in a folder, sorted; a missing folder has none.
 	ReadDir(path string) ([]string, error)
-	// WriteFile replaces a file as a whole, making missing parents. A file that is so already is left alone.
+	// WriteFile replaces a file as a whole, making missing parents. A file that is so already is left alone. As in all methods that
+	// change something, a link on the way is followed only when root alone can have put it there; any other is a LinkError.
 	WriteFile(path string, content []byte, attrs Attributes) error
 	// WriteStream writes a file of mode 0600 from a reader, as a whole: when reading fails there is no file.
 	WriteStream(path string, content io.Reader) error
@@ -30,7 +31,7 @@ type Host interface {
 	MakeDir(path string, attrs Attributes) error
 	// Remove removes a file or an empty folder; a missing one is fine.
 	Remove(path string) error
-	// RemoveAll removes a path and everything below; a missing one is fine.
+	// RemoveAll removes a path and everything below; a missing one is fine. Where something is mounted nothing is removed.
 	RemoveAll(path string) error
 	// Unpack applies a layer of an image, an uncompressed tar stream, to a folder that exists. Nothing outside the folder is
 	// touched, whatever the stream holds.
@@ -46,7 +47,8 @@ type Host interface {
 	Lock(path string) (unlock func(), err error)
 	// Run runs a program to its end. With a Spool it is run at most once: what has ended is not run again but told again, and what
 	// still runs is waited for. When ctx ends with the cause ErrLeave, a program in a unit of its own is left running and ErrLeave comes
-	// back; with any other cause it is ended, and ctx's error comes back.
+	// back; with any other cause it is ended, with everything that it has started, and ctx's error comes back. With a ctx that has ended
+	// already nothing is started, but what still runs is ended.
 	Run(ctx context.Context, command Command) (Result, error)
 	// Notify tells the service manager, in the words of sd_notify(3); without one it does nothing.
 	Notify(state string)
@@ -92,17 +94,18 @@ type Command struct {
 	// Env is the whole environment.
 	Env []string
 	Dir string
-	// Timeout ends the program and everything in its process group; 0 means none.
+	// Timeout ends the program and everything that it has started; 0 means none.
 	Timeout time.Duration
 	// Stdin is the standard input; nil means none.
 	Stdin []byte
-	// Spool is a folder that keeps the whole output and the result of this one run; empty keeps nothing, and the program ends with
-	// the agent. Running another program needs another folder.
+	// Spool is a folder that keeps the output, up to some dozen MiB, and the result of this one run; empty keeps nothing, and the
+	// program ends with the agent. Running another program needs another folder.
 	Spool string
 	// Unit is the name of a transient unit of the service manager, without suffix, in which a program with a Spool runs where
 	// that is possible, so that it survives the agent; empty runs it below the agent.
 	Unit string
-	// Progress is told now and then how much the program has written; nil tells nobody.
+	// Progress is told how much the program has written, once a second at most and from another goroutine, but not after Run has
+	// returned; nil tells nobody.
 	Progress func(outputBytes int64)
 }
 

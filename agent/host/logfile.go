@@ -1,12 +1,8 @@
 package host
 
 import (
-	"io"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -85,65 +81,4 @@ func logPart(path string, part int) string {
 		return path
 	}
 	return path + "." + strconv.Itoa(part)
-}
-
-// LogParts are the files of a spool that hold an output stream, "stdout" or "stderr", in their order; none when it was empty. Where the
-// number of a part does not follow on the one before, what lay between was dropped.
-func (Machine) LogParts(spool, stream string) ([]string, error) {
-	entries, err := os.ReadDir(spool)
-	if err != nil {
-		return nil, err
-	}
-	base := stream + ".log"
-	parts := map[string]int{}
-	var found []string
-	for _, entry := range entries {
-		number := 0
-		if rest, isPart := strings.CutPrefix(entry.Name(), base+"."); isPart {
-			if number, err = strconv.Atoi(rest); err != nil || number < 1 {
-				continue
-			}
-		} else if entry.Name() != base {
-			continue
-		}
-		path := filepath.Join(spool, entry.Name())
-		parts[path] = number
-		found = append(found, path)
-	}
-	slices.SortFunc(found, func(a, b string) int { return parts[a] - parts[b] })
-	return found, nil
-}
-
-// OpenLog reads the parts of an output stream one after the other.
-func (m Machine) OpenLog(spool, stream string) (io.ReadCloser, error) {
-	parts, err := m.LogParts(spool, stream)
-	if err != nil {
-		return nil, err
-	}
-	all := &joined{}
-	var readers []io.Reader
-	for _, part := range parts {
-		file, err := os.OpenFile(part, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			all.Close()
-			return nil, err
-		}
-		all.files = append(all.files, file)
-		readers = append(readers, file)
-	}
-	all.Reader = io.MultiReader(readers...)
-	return all, nil
-}
-
-type joined struct {
-	io.Reader
-	files []*os.File
-}
-
-// Close implements io.Closer.
-func (j *joined) Close() error {
-	for _, file := range j.files {
-		file.Close()
-	}
-	return nil
 }

@@ -165,10 +165,7 @@ func (s spool) wait(ctx context.Context, command Command, units unitManager) (Re
 func (s spool) died(ctx context.Context, command Command, units unitManager) (Result, error) {
 	none := Result{ExitCode: -1}
 	if units != nil && units.stopping() {
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Minute):
-		}
+		<-ctx.Done() // the agent is told to stop too
 		return none, ErrLeave
 	}
 	if units != nil {
