@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -25,7 +26,7 @@ import (
 // Hub is the server and its Secret, named plan in namespace fleet-default, of UID uid-1.
 type Hub struct {
 	*httptest.Server
-	t *testing.T
+	t testing.TB
 
 	mu       sync.Mutex
 	secret   *corev1.Secret
@@ -35,15 +36,17 @@ type Hub struct {
 	fault    func(w http.ResponseWriter, r *http.Request) bool
 	// BeforePut runs before a write is looked at, with the lock held.
 	BeforePut func()
+	// Opaque makes resource versions what they are by contract: words that nobody can compare.
+	Opaque bool
 }
 
 const path = "/api/v1/namespaces/fleet-default/secrets"
 
 // New starts a hub; it ends with the test.
-func New(t *testing.T) *Hub { return NewOn(t, nil) }
+func New(t testing.TB) *Hub { return NewOn(t, nil) }
 
 // NewOn is New with a listener on 127.0.0.1, in another network for instance.
-func NewOn(t *testing.T, listener net.Listener) *Hub {
+func NewOn(t testing.TB, listener net.Listener) *Hub {
 	h := &Hub{t: t, version: 10, watchers: map[chan metav1.WatchEvent]bool{}}
 	h.secret = &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
@@ -77,9 +80,36 @@ func (h *Hub) ChangeLocked(do func(*corev1.Secret)) {
 	next := h.secret.DeepCopy()
 	do(next)
 	h.version++
-	next.ResourceVersion = strconv.Itoa(h.version)
+	next.ResourceVersion = h.word(h.version)
 	h.secret = next
 	h.send(metav1.WatchEvent{Type: "MODIFIED"}, next)
+}
+
+// word is a version as the hub tells it.
+func (h *Hub) word(version int) string {
+	if h.Opaque {
+		return "v" + strconv.FormatInt(int64(version)*7919%10007, 36) + "-" + strconv.Itoa(version)
+	}
+	return strconv.Itoa(version)
+}
+
+// number is the version of a word.
+func (h *Hub) number(word string) int {
+	version, _ := strconv.Atoi(word[strings.LastIndexByte(word, '-')+1:])
+	return version
+}
+
+// Restore puts the Secret back to what it was, under the version that the hub has in the backup: versions fall.
+func (h *Hub) Restore(secret *corev1.Secret, version int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.version = version
+	h.secret = secret.DeepCopy()
+	h.secret.ResourceVersion = h.word(version)
+	for watcher := range h.watchers {
+		close(watcher)
+		delete(h.watchers, watcher)
+	}
 }
 
 func (h *Hub) send(event metav1.WatchEvent, object any) {
@@ -164,7 +194,8 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
 	events := make(chan metav1.WatchEvent, 100)
 	h.mu.Lock()
-	if from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")); from < h.version {
+	from := h.number(r.URL.Query().Get("resourceVersion"))
+	if from < h.version {
 		raw, _ := json.Marshal(h.secret)
 		event := metav1.WatchEvent{Type: "MODIFIED"}
 		event.Object.Raw = raw
@@ -187,16 +218,35 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
 			if !open {
 				return
 			}
+			if h.versionOf(event) <= from {
+				continue // a watch begins after its version, however far ahead that lies
+			}
 			_ = json.NewEncoder(w).Encode(event)
 			w.(http.Flusher).Flush()
 		}
 	}
 }
 
+func (h *Hub) versionOf(event metav1.WatchEvent) int {
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(event.Object.Raw, &object); err != nil {
+		h.t.Error(err)
+	}
+	return h.number(object.ResourceVersion)
+}
+
 func (h *Hub) put(w http.ResponseWriter, r *http.Request) {
 	var secret corev1.Secret
 	if err := json.NewDecoder(r.Body).Decode(&secret); err != nil {
 		Answer(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return
+	}
+	size := 0
+	for _, value := range secret.Data {
+		size += len(value)
+	}
+	if size > corev1.MaxSecretSize {
+		Answer(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "data: Too long: may not be more than 1048576 bytes")
 		return
 	}
 	h.mu.Lock()
@@ -230,7 +280,7 @@ func Answer(w http.ResponseWriter, code int, reason metav1.StatusReason, message
 }
 
 // Connection writes a connection info file for the hub.
-func (h *Hub) Connection(t *testing.T, dir, token string) string {
+func (h *Hub) Connection(t testing.TB, dir, token string) string {
 	t.Helper()
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}))
 	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: agent\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n"+
@@ -240,7 +290,7 @@ func (h *Hub) Connection(t *testing.T, dir, token string) string {
 }
 
 // WriteConnection writes a connection info file with a kubeconfig.
-func WriteConnection(t *testing.T, dir, kubeconfig string) string {
+func WriteConnection(t testing.TB, dir, kubeconfig string) string {
 	t.Helper()
 	raw, err := json.Marshal(map[string]string{"kubeConfig": kubeconfig, "namespace": "fleet-default", "secretName": "plan"})
 	if err != nil {
