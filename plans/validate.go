@@ -158,11 +158,12 @@ func (p Probe) validate(errs *fieldErrors, at string) {
 	target, err := url.Parse(p.HTTPGet.URL)
 	switch {
 	case err != nil:
-		errs.add(get+".url", "is not a URL: %s", err)
+		// What is wrong with it would quote it, and a URL may hold a password.
+		errs.add(get+".url", "is not a URL")
 	case target.Scheme != "http" && target.Scheme != "https":
-		errs.add(get+".url", "%q starts with neither http:// nor https://", p.HTTPGet.URL)
+		errs.add(get+".url", "starts with neither http:// nor https://")
 	case target.Host == "":
-		errs.add(get+".url", "%q names no host", p.HTTPGet.URL)
+		errs.add(get+".url", "names no host")
 	}
 	if (p.HTTPGet.ClientCert == "") != (p.HTTPGet.ClientKey == "") {
 		errs.add(get, "clientCert and clientKey go together")

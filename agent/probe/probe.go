@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
@@ -45,11 +46,14 @@ func Check(ctx context.Context, probe plans.Probe) error {
 	client := &http.Client{Transport: transport, CheckRedirect: sameHost}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, probe.HTTPGet.URL, nil)
 	if err != nil {
-		return err
+		return errors.New("the URL is none")
 	}
 	request.Header.Set("User-Agent", userAgent)
 	request.Header.Set("Accept", "*/*")
 	response, err := client.Do(request)
+	if quoting := (&url.Error{}); errors.As(err, &quoting) {
+		return quoting.Err // the rest is the URL, which may hold a password or a token
+	}
 	if err != nil {
 		return err
 	}
