@@ -186,12 +186,7 @@ func (d *download) drop(part string) error {
 
 // more adds to the part what the endpoint sends.
 func (d *download) more(ctx context.Context, s *session, part string, moved func()) error {
-	body, err := s.blob(ctx, d.layer.Digest, d.have)
-	if errors.Is(err, errNoRange) {
-		if err := d.drop(part); err != nil {
-			return err
-		}
-	}
+	body, err := s.blob(ctx, d.layer, d.have)
 	if err != nil {
 		return err
 	}

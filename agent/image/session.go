@@ -44,7 +44,7 @@ type session struct {
 // get asks for a manifest or blob. Where credentials are refused, the next ones are tried. The caller closes the body.
 func (s *session) get(ctx context.Context, kind, id string, header http.Header) (*http.Response, error) {
 	for {
-		client, err := s.open(ctx)
+		client, shown, err := s.open(ctx)
 		if err == nil {
 			var response *http.Response
 			if response, err = s.ask(ctx, client, kind, id, header); err == nil {
@@ -52,7 +52,7 @@ func (s *session) get(ctx context.Context, kind, id string, header http.Header) 
 			}
 		}
 		err = plain(err)
-		if code := statusOf(err); code != http.StatusUnauthorized && code != http.StatusForbidden || !s.next(client) {
+		if code := statusOf(err); code != http.StatusUnauthorized && code != http.StatusForbidden || !s.next(shown) {
 			return nil, err
 		}
 	}
@@ -76,32 +76,31 @@ func (s *session) ask(ctx context.Context, client *http.Client, kind, id string,
 	return nil, newStatusError(response)
 }
 
-// open makes the client, which knows by then how to prove who it is.
-func (s *session) open(ctx context.Context) (*http.Client, error) {
+// open makes the client, which knows by then how to prove who it is, and tells which credentials it shows.
+func (s *session) open(ctx context.Context) (*http.Client, authn.Authenticator, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.client != nil {
-		return s.client, nil
-	}
 	if s.present == nil {
 		s.present = authn.Anonymous
 		if all := s.credentials(ctx, s.repo); len(all) > 0 {
 			s.present, s.untried = all[0], all[1:]
 		}
 	}
-	proven, err := registry.NewWithContext(ctx, s.repo.Registry, s.present, s.wire, []string{s.repo.Scope(registry.PullScope)})
-	if err != nil {
-		return nil, err
+	if s.client == nil {
+		proven, err := registry.NewWithContext(ctx, s.repo.Registry, s.present, s.wire, []string{s.repo.Scope(registry.PullScope)})
+		if err != nil {
+			return nil, s.present, err
+		}
+		s.client = &http.Client{Transport: proven}
 	}
-	s.client = &http.Client{Transport: proven}
-	return s.client, nil
+	return s.client, s.present, nil
 }
 
-// next takes the next credentials, unless somebody has done so since refused was opened, and tells whether it is worth another try.
-func (s *session) next(refused *http.Client) bool {
+// next takes the credentials after those that were refused, unless somebody has done so already, and tells whether there are any.
+func (s *session) next(refused authn.Authenticator) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if refused != s.client {
+	if refused != s.present {
 		return true
 	}
 	if len(s.untried) == 0 {
@@ -129,36 +128,48 @@ func (s *session) manifest(ctx context.Context, id string) ([]byte, types.MediaT
 	return raw, types.MediaType(strings.TrimSpace(kind)), nil
 }
 
-// errNoRange tells that an endpoint has no more bytes after those that are there.
-var errNoRange = errors.New("it has no bytes after those that are there already")
-
 // blob fetches a blob from an offset on. A server that does not know ranges sends all, and what is there already is skipped.
-func (s *session) blob(ctx context.Context, digest v1.Hash, offset int64) (io.ReadCloser, error) {
+func (s *session) blob(ctx context.Context, layer v1.Descriptor, offset int64) (io.ReadCloser, error) {
 	header := http.Header{}
 	if offset > 0 {
-		header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
+		header.Set("Range", fmt.Sprintf("bytes=%d-%d", offset, layer.Size-1))
 	}
-	response, err := s.get(ctx, "blobs", digest.String(), header)
-	if statusOf(err) == http.StatusRequestedRangeNotSatisfiable {
-		return nil, errNoRange
+	response, err := s.get(ctx, "blobs", layer.Digest.String(), header)
+	if offset > 0 && statusOf(err) == http.StatusRequestedRangeNotSatisfiable {
+		response, err = s.get(ctx, "blobs", layer.Digest.String(), http.Header{})
 	}
 	if err != nil {
 		return nil, err
 	}
-	skip := offset
-	if response.StatusCode == http.StatusPartialContent {
-		var from int64
-		if _, err := fmt.Sscanf(response.Header.Get("Content-Range"), "bytes %d-", &from); err != nil || from > offset {
-			response.Body.Close()
-			return nil, permanent(fmt.Errorf("it answers with the range %q and not from byte %d on", response.Header.Get("Content-Range"), offset))
-		}
-		skip = offset - from
+	skip, err := begins(response, layer.Size, offset)
+	if err == nil {
+		_, err = io.CopyN(io.Discard, response.Body, skip)
+		err = noEOF(err)
 	}
-	if _, err := io.CopyN(io.Discard, response.Body, skip); err != nil {
+	if err != nil {
 		response.Body.Close()
-		return nil, fmt.Errorf("skipping the %d bytes that are there already: %w", skip, noEOF(err))
+		return nil, err
 	}
 	return response.Body, nil
+}
+
+// begins tells how many bytes before the offset an answer begins. What cannot be the blob, such as a page that asks people to log in, is
+// not to be taken for a part of it.
+func begins(response *http.Response, size, offset int64) (int64, error) {
+	from := int64(0)
+	if response.StatusCode == http.StatusPartialContent {
+		text := response.Header.Get("Content-Range")
+		if _, err := fmt.Sscanf(text, "bytes %d-", &from); err != nil || from > offset {
+			return 0, permanent(fmt.Errorf("it answers with the range %q and not from byte %d on", text, offset))
+		}
+	}
+	if sent := response.ContentLength; sent >= 0 && sent != size-from {
+		return 0, permanent(fmt.Errorf("it answers with %d bytes and not %d", sent, size-from))
+	}
+	if kind := response.Header.Get("Content-Type"); strings.HasPrefix(kind, "text/html") {
+		return 0, permanent(errors.New("it answers with a page for people"))
+	}
+	return offset - from, nil
 }
 
 // statusError is an answer that is no success.
