@@ -46,7 +46,9 @@ type decision struct {
 	// wait is after what time to decide again; 0 means not before something changes.
 	wait time.Duration
 	// final tells, for report, that the failure is the last one of its delivery.
-	final  bool
+	final bool
+	// again reports what has been reported before.
+	again  bool
 	reason string
 }
 
@@ -173,14 +175,24 @@ func decideKnown(s Snapshot, r record, attempts map[string]attempt, now time.Tim
 	case r.Canceled:
 		return decision{action: cancel, reason: "the plan was canceled"}
 	case r.Succeeded:
-		return decision{action: report, reason: "the plan has succeeded"}
+		return untilKnown(decision{action: report, reason: "the plan has succeeded"}, r, now)
 	case r.lastTry(s.Delivery.MaxFailures):
-		return decision{action: report, final: true, reason: "the plan has failed"}
+		return untilKnown(decision{action: report, final: true, reason: "the plan has failed"}, r, now)
 	}
 	if wait := remaining(r.Ended, backoff(r.Tries), now); wait > 0 && !asked {
 		return decision{action: report, wait: wait, reason: "the plan has failed and is tried again soon"}
 	}
 	return decision{action: apply, begin: retry(r, attempts), reason: "the plan has failed and is tried again"}
+}
+
+// untilKnown reports an outcome once more where the source still does not show it a while after the report: a hub that was restored from a
+// backup has forgotten it.
+func untilKnown(d decision, r record, now time.Time) decision {
+	if !r.Reported.IsZero() {
+		d.wait = remaining(r.Reported, settle, now)
+		d.again = d.wait == 0
+	}
+	return d
 }
 
 // lastTry tells whether a failure of this attempt is the last one of its delivery, where plan-state decides.

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -77,7 +78,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.reporter.run(ctx)
 	}()
 	defer func() {
-		e.leave()
+		e.leave(ctx)
 		<-done
 	}()
 	e.Host.Notify("STATUS=Watching for plans")
@@ -156,10 +157,14 @@ func (e *Engine) recover() {
 	}
 }
 
-// leave stops everything for the end of the process. What runs in a unit of its own goes on.
-func (e *Engine) leave() {
+// leave stops everything for the end of the process. What runs in a unit of its own goes on, unless its plan is no more.
+func (e *Engine) leave(ctx context.Context) {
 	if e.work != nil {
-		e.work.cancel(host.ErrLeave)
+		cause := host.ErrLeave
+		if errors.Is(context.Cause(ctx), ErrRemoved) {
+			cause = ErrRemoved
+		}
+		e.work.cancel(cause)
 		<-e.work.done
 		e.runner = e.work.runner
 		e.work.close()
@@ -186,7 +191,7 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 		e.watchRunner()
 	case report:
 		e.run(true)
-		e.report(d.final)
+		e.report(d.final, d.again)
 	case pause:
 		e.run(false)
 		e.pause()
@@ -266,13 +271,13 @@ func (e *Engine) tidyUp() {
 
 // report hands the outcome to the reporter. A success waits for the first answers of the probes: until then nobody could tell a
 // healthy machine from one that was never probed.
-func (e *Engine) report(final bool) {
+func (e *Engine) report(final, again bool) {
 	var hold <-chan struct{}
 	r := e.journal.now()
 	if r.Succeeded && e.runner != nil {
 		hold = e.runner.first
 	}
-	e.reporter.report(outcome{record: r, byState: e.current.Status.State != "", final: final}, hold)
+	e.reporter.report(outcome{record: r, byState: e.current.Status.State != "", final: final}, hold, again)
 }
 
 // reported takes note that the source knows the outcome of an attempt.

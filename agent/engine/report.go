@@ -38,10 +38,10 @@ func newReporter(source Source, log *slog.Logger) *reporter {
 	return &reporter{source: source, log: log, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), board: &board{}}
 }
 
-// report hands an outcome over. Nothing is written before hold is closed. The same outcome twice is one.
-func (r *reporter) report(o outcome, hold <-chan struct{}) {
+// report hands an outcome over. Nothing is written before hold is closed. The same outcome twice is one, unless it shall be told again.
+func (r *reporter) report(o outcome, hold <-chan struct{}, again bool) {
 	r.change(o.record.target(), func(p *pending) {
-		if r.last.record.Checksum != "" && r.last.same(o.record) && r.last.final == o.final {
+		if !again && r.last.record.Checksum != "" && r.last.same(o.record) && r.last.final == o.final {
 			return
 		}
 		r.last, r.stopped = o, interruption{}
