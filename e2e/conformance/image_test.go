@@ -131,10 +131,10 @@ func init() {
 				_, _ = w.Write(zipped(make([]byte, 10240)))
 				return true
 			})
-			m.fail(instructions(of(reference)))
-			if m.exists("ran") {
-				m.Errorf("it ran")
-			}
+			sum := m.deliver(instructions(of(reference)))
+			m.start()
+			m.until("the pull", func(state) bool { return s.fetched(layer) > 0 })
+			m.never(10*time.Second, "it ran", func(s state) bool { return m.exists("ran") || s.applied(sum) })
 		}},
 		rule{name: "6/image/by-digest", better: "B12", test: func(m *machine) {
 			s := newStore(m, nil)
@@ -232,8 +232,9 @@ func init() {
 		rule{name: "6/registries/tls-unknown-authority", test: func(m *machine) {
 			s := newStore(m, newCA(m))
 			s.push(installerName, m.installer("tls"))
-			m.write("registries.yaml", fmt.Sprintf("mirrors:\n  registry.invalid:\n    endpoint: [%q]\n", s.URL))
-			m.fail(instructions(of("registry.invalid/" + installerName)))
+			own := newStore(m, nil) // has no such image
+			m.write("registries.yaml", fmt.Sprintf("mirrors:\n  %q:\n    endpoint: [%q]\n", own.host(), s.URL))
+			m.fail(instructions(of(own.host() + "/" + installerName)))
 		}},
 		rule{name: "6/registries/wrong-password", test: func(m *machine) {
 			s := newStore(m, nil)

@@ -43,8 +43,8 @@ func init() {
 		prints("long-line", "B7", `head -c 100000 /dev/zero | tr '\0' x; echo; echo end`, "x.*\nend\n"),
 		prints("much-output", "B7", `yes | head -c 3000000; echo end`, "y\n.*end\n"),
 		prints("background-child-holds-nothing-up", "B8", `sleep 100 & echo $! >$M/pid; echo done`, "done\n"),
-		prints("script", "script", "", "sh-\\$M/var/work/.*\n", obj{"command": "false", "script": "echo sh-$PWD"}),
-		prints("script-with-its-interpreter", "script", "", "3\n", obj{"command": "false", "script": "#!/usr/bin/awk -f\nBEGIN { print 1 + 2 }\n"}),
+		prints("script", "script", "", "sh-\\$M/var/work/.*\n", obj{"command": "false", "args": []string{}, "script": "echo sh-$PWD"}),
+		prints("script-with-its-interpreter", "script", "", "3\n", obj{"command": "false", "args": []string{}, "script": "#!/usr/bin/awk -f\nBEGIN { print 1 + 2 }\n"}),
 		rule{name: "2/instruction/command-from-path", test: func(m *machine) {
 			m.writeMode("bin/own", "#!/bin/sh\necho own $1", 0o755)
 			m.env = []string{"PATH=/usr/bin:/bin:" + m.path("bin")}

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -29,7 +28,8 @@ var quiet = log.New(io.Discard, "", 0)
 type request struct {
 	method string
 	url    *url.URL
-	at     time.Time
+	// secret tells that it held the agent's token.
+	secret bool
 }
 
 func (r request) isWatch() bool {
@@ -80,7 +80,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 	p.mu.Lock()
 	copied := *r.URL
-	p.requests = append(p.requests, request{r.Method, &copied, time.Now()})
+	p.requests = append(p.requests, request{r.Method, &copied, r.Header.Get("Authorization") != ""})
 	handle := p.handle
 	p.mu.Unlock()
 	if handle != nil && handle(w, r) {
@@ -117,6 +117,11 @@ func (p *proxy) seen() []request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
+}
+
+// told tells whether the agent has shown its token.
+func (p *proxy) told() bool {
+	return slices.ContainsFunc(p.seen(), func(r request) bool { return r.secret })
 }
 
 // leave breaks all connections and accepts no new ones until the hub is back.

@@ -242,6 +242,9 @@ func (m *machine) set(keys map[string]string) {
 		} else if err != nil {
 			return err
 		}
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
 		for key, value := range keys {
 			if value == "" {
 				delete(secret.Data, key)
