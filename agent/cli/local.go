@@ -49,16 +49,23 @@ func (l localPlans) engine(ctx context.Context, plan *local.Plan) {
 		// Each plan has a history of its own, or two that fail in turns would push out all others.
 		options.AppliedPlanDirectory = filepath.Join(options.AppliedPlanDirectory, folder)
 	}
+	for ctx.Err() == nil {
+		err := l.once(ctx, options)
+		if ctx.Err() != nil {
+			return
+		}
+		options.Log.Error("The engine of a local plan has ended and is started again", "error", err, "retryIn", enginePause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(enginePause):
+		}
+	}
+}
+
+// once runs an engine to its end.
+func (l localPlans) once(ctx context.Context, options engine.Options) error {
 	agent := engine.New(options)
 	l.manager.add(agent)
 	defer l.manager.remove(agent, options.Name)
-	for ctx.Err() == nil {
-		if err := agent.Run(ctx); ctx.Err() == nil {
-			options.Log.Error("The engine of a local plan has ended and is started again", "error", err, "retryIn", enginePause)
-			select {
-			case <-ctx.Done():
-			case <-time.After(enginePause):
-			}
-		}
-	}
+	return agent.Run(ctx)
 }

@@ -38,6 +38,9 @@ func (s Snapshot) target() target {
 // ErrSuperseded is returned by Source.Update when the source holds another plan by now.
 var ErrSuperseded = errors.New("another plan has been delivered")
 
+// ErrRemoved is the cause with which Run's context ends when the source is no more: what it runs is ended too, and not left running.
+var ErrRemoved = errors.New("the plan has been removed")
+
 // ErrTooLarge is returned by Source.Update when the source cannot hold that much.
 var ErrTooLarge = errors.New("the report is too large")
 

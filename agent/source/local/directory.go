@@ -4,7 +4,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/host"
 )
 
@@ -25,9 +25,6 @@ const (
 	// does not tell of.
 	slowly = 15 * time.Second
 )
-
-// ErrRemoved is the cause with which the context of a plan ends whose file is gone.
-var ErrRemoved = errors.New("the plan has been removed")
 
 // Options of a Directory; all must be set.
 type Options struct {
@@ -57,7 +54,7 @@ func New(options Options) *Directory {
 	return &Directory{Options: options, plans: map[string]*Plan{}, turn: make(chan struct{}, 1)}
 }
 
-// Run calls start for each plan, in a goroutine of its own, until ctx is done. The context of start ends with the cause ErrRemoved when the
+// Run calls start for each plan, in a goroutine of its own, until ctx is done. The context of start ends with the cause engine.ErrRemoved when the
 // plan is taken away, or with the cause of ctx; start must return then.
 func (d *Directory) Run(ctx context.Context, start func(context.Context, *Plan)) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -169,7 +166,7 @@ func (p *Plan) start(ctx context.Context, start func(context.Context, *Plan), ru
 // stop ends the engine of a plan and waits for it.
 func (p *Plan) stop() {
 	if p.cancel != nil {
-		p.cancel(ErrRemoved)
+		p.cancel(engine.ErrRemoved)
 		<-p.ended
 	}
 }

@@ -90,7 +90,7 @@ func (f *folder) engine(ctx context.Context, p *Plan) {
 	for {
 		select {
 		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), ErrRemoved) {
+			if errors.Is(context.Cause(ctx), engine.ErrRemoved) {
 				f.note(p.Name() + " -")
 			}
 			return

@@ -166,7 +166,7 @@ func (p *Plan) settled() bool {
 func (p *Plan) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.raw) == 0 || !p.fresh {
+	if p.problem != nil || len(p.raw) == 0 || !p.fresh {
 		return
 	}
 	p.publish()
