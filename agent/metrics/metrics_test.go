@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,6 +127,24 @@ func TestMetrics(t *testing.T) {
 	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes"} {
 		if !strings.Contains(text, "\n"+name+" ") {
 			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// TestPage compares what is told with the page for operators.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/agent-operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The page shortens names of one family: a, _b.
+	_, text := ask(t, Handler(of(busy())), http.MethodGet, "/metrics")
+	for line := range strings.Lines(text) {
+		name, found := strings.CutPrefix(line, "# TYPE ")
+		name, _, _ = strings.Cut(name, " ")
+		short := "`" + strings.TrimPrefix(name, "system_agent_last_attempt") + "`"
+		if found && !strings.Contains(string(page), "`"+name+"`") && !strings.Contains(string(page), short) {
+			t.Errorf("%s is not in docs/agent-operations.md", name)
 		}
 	}
 }
