@@ -24,10 +24,10 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	h := newHub(t, false)
 	push(t, h, "a/b:v1", twoLayers(t))
 	var mu sync.Mutex
-	var asked []string
+	var all []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		asked = append(asked, r.Method+" "+r.RequestURI)
+		all = append(all, r.Method+" "+r.RequestURI)
 		mu.Unlock()
 		if r.Method == http.MethodConnect {
 			w.WriteHeader(http.StatusBadGateway)
@@ -36,20 +36,24 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 		h.Config.Handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(proxy.Close)
-	pull := func(env ...string) (string, error) {
-		asked = nil
+	pull := func(env ...string) (out string, asked []string, err error) {
+		mu.Lock()
+		all = nil
+		mu.Unlock()
 		cmd := exec.Command(os.Args[0], "-test.run=^TestProxyOfTheEnvironment$")
 		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TEST_PULL=registry.invalid/a/b:v1"}, env...)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
+		raw, err := cmd.CombinedOutput()
+		mu.Lock()
+		defer mu.Unlock()
+		return string(raw), all, err
 	}
-	if out, err := pull("HTTP_PROXY=" + proxy.URL); err != nil || len(asked) < 4 || !strings.HasPrefix(asked[0], "GET http://registry.invalid/v2/") {
+	if out, asked, err := pull("HTTP_PROXY=" + proxy.URL); err != nil || len(asked) < 4 || !strings.HasPrefix(asked[0], "GET http://registry.invalid/v2/") {
 		t.Errorf("asked %v: %s", asked, out)
 	}
-	if out, err := pull("https_proxy=" + proxy.URL); err == nil || len(asked) == 0 || asked[len(asked)-1] != "CONNECT registry.invalid:443" {
+	if out, asked, err := pull("https_proxy=" + proxy.URL); err == nil || len(asked) == 0 || asked[len(asked)-1] != "CONNECT registry.invalid:443" {
 		t.Errorf("asked %v: %s", asked, out)
 	}
-	if out, err := pull("HTTP_PROXY="+proxy.URL, "HTTPS_PROXY="+proxy.URL, "NO_PROXY=10.0.0.0/8,.invalid"); err == nil || len(asked) != 0 || !strings.Contains(out, "lookup registry.invalid") {
+	if out, asked, err := pull("HTTP_PROXY="+proxy.URL, "HTTPS_PROXY="+proxy.URL, "NO_PROXY=10.0.0.0/8,.invalid"); err == nil || len(asked) != 0 || !strings.Contains(out, "lookup registry.invalid") {
 		t.Errorf("asked %v: %s", asked, out)
 	}
 }
