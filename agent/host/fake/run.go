@@ -66,6 +66,10 @@ func (h *Host) Run(ctx context.Context, command host.Command) (host.Result, erro
 		h.mu.Unlock()
 		return h.execute(ctx, command, program, here)
 	}
+	if err := h.put(spool, File{Dir: true, Attrs: host.Private(0o700)}); err != nil {
+		h.mu.Unlock()
+		return none, err
+	}
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	run := &running{cancel: cancel, done: make(chan struct{})}
 	h.running[spool] = run
@@ -112,7 +116,7 @@ func (h *Host) execute(ctx context.Context, command host.Command, program Progra
 	}
 	result, err := program(inner, command)
 	if inner.Err() != nil && ctx.Err() == nil {
-		result.TimedOut = true
+		result.TimedOut, err = true, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
