@@ -63,6 +63,16 @@ func (w *world) program(name string, exit int) {
 
 // start starts an engine; the world's stop ends it and waits.
 func (w *world) start() {
+	w.startAlone()
+	w.secret.hub(func(plans.SecretData) {})
+}
+
+// startAlone starts an engine whose source says nothing.
+func (w *world) startAlone() {
+	select {
+	case <-w.secret.updates:
+	default:
+	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	e := New(w.options)
 	w.engine = e
@@ -76,7 +86,6 @@ func (w *world) start() {
 			w.t.Errorf("engine ended with %v", err)
 		}
 	}()
-	w.secret.hub(func(plans.SecretData) {})
 	w.stop = func() {
 		cancel()
 		<-done

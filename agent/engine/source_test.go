@@ -93,6 +93,12 @@ func (s *secret) status() plans.Status {
 	return s.snapshot().Status
 }
 
+func (s *secret) copy() plans.SecretData {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.data)
+}
+
 func (s *secret) counts() (gets, writes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

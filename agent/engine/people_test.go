@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/plans"
+)
+
+func TestRetry(t *testing.T) {
+	for name, test := range map[string]struct {
+		old  bool
+		max  int
+		wait time.Duration
+		ran  []string
+	}{
+		"the hub was told that it failed": {max: 1, wait: time.Hour, ran: []string{"bad only@1", "bad only@2"}},
+		"it would be tried again later":   {max: 3, wait: 2 * time.Second, ran: []string{"bad only@1", "bad only@2"}},
+		"without plan-state":              {old: true, max: 1, wait: time.Hour, ran: []string{"bad only@1", "bad only@2"}},
+		"without plan-state, soon":        {old: true, max: 9, wait: 2 * time.Second, ran: []string{"bad only@1", "bad only@2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				plan := plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}
+				if test.old {
+					w.secret.deliverOld(plan, test.max)
+				} else {
+					w.secret.deliver(plan, test.max)
+				}
+				w.start()
+				time.Sleep(test.wait)
+				w.program("bad", 0)
+				if err := w.engine.Retry(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if diff := cmp.Diff(test.ran, w.ran()); diff != "" {
+					t.Error(diff)
+				}
+				w.settle()
+				got := w.secret.status()
+				if got.FailureCount != 0 || got.AppliedChecksum == "" || !test.old && got.State != plans.StateSucceeded {
+					t.Errorf("got %+v", got)
+				}
+				if err := w.engine.Retry(); !errors.Is(err, ErrNothingToRetry) {
+					t.Errorf("a plan that has succeeded is tried again: %v", err)
+				}
+				w.stop()
+				if err := w.engine.Retry(); !errors.Is(err, ErrNotRunning) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestRetryThatFails is reported like any failure, with a revision of its own.
+func TestRetryThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}, 1)
+		w.start()
+		w.settle()
+		if err := w.engine.Retry(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		w.stop()
+		if got := w.secret.status(); got.State != plans.StateFailed || got.Revision != 2 || got.FailureCount != 2 || len(w.ran()) != 2 {
+			t.Errorf("ran %v, got %+v", w.ran(), got)
+		}
+	})
+}
+
+func TestVerify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		trusted := true
+		w.options.Verify = func(s Snapshot) error {
+			if !trusted {
+				return errors.New("nobody has signed it")
+			}
+			return nil
+		}
+		runs := w.times("p", func(int) int { return 0 })
+		w.secret.deliver(plans.Plan{PeriodicInstructions: []plans.PeriodicInstruction{periodic("p", "p", 60)}}, 1)
+		w.start()
+		time.Sleep(90 * time.Second)
+		trusted = false
+		_, before := w.secret.counts()
+		evil := plans.Plan{Instructions: []plans.Instruction{once("evil", "ok", false)},
+			PeriodicInstructions: []plans.PeriodicInstruction{{CommonInstruction: plans.CommonInstruction{Name: "evil", Command: "ok"}}}}
+		w.secret.deliver(evil, 1)
+		time.Sleep(10 * time.Minute)
+		w.stop()
+		w.start()
+		time.Sleep(10 * time.Minute)
+		_, after := w.secret.counts()
+		if ran := strings.Join(w.ran(), " "); strings.Contains(ran, "evil") || after != before {
+			t.Errorf("%d writes, ran %v", after-before, ran)
+		}
+		if state := w.engine.State(); state.Doing != DoingRefuse || state.Reason != "nobody has signed it" {
+			t.Errorf("it says %s, %s", state.Doing, state.Reason)
+		}
+		if len(*runs) == 0 {
+			t.Error("the plan before it was not applied")
+		}
+		trusted = true
+		w.secret.hub(func(plans.SecretData) {})
+		w.settle()
+		w.stop()
+		if got := w.secret.status(); got.State != plans.StateSucceeded {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.host.Program("talk", func(ctx context.Context, c host.Command) (host.Result, error) {
+			for i := range 100 {
+				time.Sleep(time.Second)
+				c.Progress(int64(i))
+			}
+			return host.Result{}, nil
+		})
+		checksum := w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("quick", "ok", false), once("long", "talk", false)}}, 1)
+		w.start()
+		synctest.Wait()
+		_, before := w.secret.counts()
+		time.Sleep(4 * time.Second)
+		if got := w.secret.status(); got.Progress != nil {
+			t.Errorf("it tells of what is short: %+v", got.Progress)
+		}
+		time.Sleep(3 * time.Second)
+		got := w.secret.status().Progress
+		want := plans.Progress{Checksum: checksum, Attempt: 1, Phase: plans.PhaseRunning, Index: 1, Total: 2, Name: "long"}
+		if got == nil || got.OutputBytes == 0 || got.Since.IsZero() {
+			t.Fatalf("got %+v", got)
+		}
+		got.OutputBytes, got.Since = 0, time.Time{}
+		if diff := cmp.Diff(want, *got); diff != "" {
+			t.Error(diff)
+		}
+		if state := w.engine.State(); state.Progress == nil || state.Progress.Name != "long" || state.Doing != DoingApply {
+			t.Errorf("it says %+v", state)
+		}
+		time.Sleep(83 * time.Second)
+		synctest.Wait()
+		if _, after := w.secret.counts(); after-before < 4 || after-before > 7 {
+			t.Errorf("%d writes in 90 s", after-before)
+		}
+		w.settle()
+		w.stop()
+		if got := w.secret.status(); got.State != plans.StateSucceeded || got.Progress != nil {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TestProgressDelaysNothing has a hub that takes no progress: the outcome comes at once all the same.
+func TestProgressDelaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lasting("slow", 61*time.Second)
+		source := &deaf{secret: w.secret}
+		w.options.Source = source
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("long", "slow", false)}}, 1)
+		w.start()
+		time.Sleep(61*time.Second + 50*time.Millisecond)
+		synctest.Wait()
+		w.stop()
+		if got := w.secret.status(); got.State != plans.StateSucceeded || source.tried == 0 {
+			t.Errorf("tried %d times, got %+v", source.tried, got)
+		}
+	})
+}
+
+// deaf is a source that hangs when it is told of progress.
+type deaf struct {
+	*secret
+	tried int
+}
+
+func (d *deaf) Update(ctx context.Context, uid, checksum string, change func(*plans.Status)) (Snapshot, error) {
+	status := d.status()
+	if change(&status); status.Progress != nil {
+		d.tried++
+		<-ctx.Done()
+		return Snapshot{}, ctx.Err()
+	}
+	return d.secret.Update(ctx, uid, checksum, change)
+}
+
+func TestHistoryOfAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("first", "ok", false), once("secret", "bad", false)}}, 2)
+		w.start()
+		w.settle()
+		got, err := w.engine.History()
+		if err != nil || len(got) != 2 {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		last := got[1]
+		if last.Source != "hub" || last.Number != 2 || last.Try != 2 || last.Succeeded || last.Message != "instructions[1] (secret): exit code 3" ||
+			len(last.Instructions) != 2 || last.Instructions[1].ExitCode != 3 || last.Instructions[1].Ended.IsZero() ||
+			last.Instructions[0].Spool != "/agent/state/runs/"+short(last.Checksum)+"-2-0" {
+			t.Errorf("got %+v", last)
+		}
+		file := w.host.Files()["/agent/state/history.jsonl"]
+		if file.Attrs.Mode != 0o600 || strings.Contains(string(file.Content), "from bad") {
+			t.Errorf("the file is %o: %s", file.Attrs.Mode, file.Content)
+		}
+		counters := w.engine.State().Counters
+		if counters.AttemptsFailed != 2 || counters.InstructionsRun != 4 || counters.ReportsSent == 0 {
+			t.Errorf("counted %+v", counters)
+		}
+		w.stop()
+	})
+}
+
+func TestHistoryIsShortened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		last := ""
+		for i := range 2*maxAttempts + 10 {
+			last = w.secret.deliver(plans.Plan{Files: []plans.File{file("/etc/a", fmt.Sprint(i))}}, 1)
+			time.Sleep(time.Second)
+		}
+		got, err := w.engine.History()
+		if err != nil || len(got) != maxAttempts || got[maxAttempts-1].Checksum != last {
+			t.Errorf("%d attempts, %v", len(got), err)
+		}
+		w.stop()
+		if lines := strings.Count(string(w.host.Files()["/agent/state/history.jsonl"].Content), "\n"); lines > maxAttempts+20 {
+			t.Errorf("%d lines", lines)
+		}
+		if journal := w.host.Files()["/agent/state/journal"]; len(journal.Content) > compactBytes+1<<16 {
+			t.Errorf("the journal has %d bytes", len(journal.Content))
+		}
+	})
+}
+
+// TestSharedGate has two engines on one machine: one applies at a time, and neither touches what is the other's. B16: what both apply is
+// kept once each, however often they are asked.
+func TestSharedGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, local := newWorld(t), newWorld(t)
+		local.host, local.options.Host, local.options.Images = hub.host, hub.host, hub.options.Images
+		gate := NewGate()
+		hub.options.Gate, local.options.Gate = gate, gate
+		local.options.Name, local.options.StateDirectory = "a/b.plan", "/agent/state/local/b"
+		hub.options.AppliedPlanDirectory, local.options.AppliedPlanDirectory = "/agent/applied", "/agent/applied"
+		running, most := 0, 0
+		hub.host.Program("count", func(ctx context.Context, c host.Command) (host.Result, error) {
+			running++
+			most = max(most, running)
+			time.Sleep(10 * time.Second)
+			running--
+			if info, err := hub.host.Lstat(c.Dir); err != nil || !info.Dir {
+				t.Error("another plan has removed its folder")
+			}
+			return host.Result{}, nil
+		})
+		hub.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("hub", "count", false), once("hub", "count", false)}}, 1)
+		local.secret.deliverOld(plans.Plan{Instructions: []plans.Instruction{once("local", "count", false), once("local", "count", false)}}, 1)
+		hub.start()
+		local.start()
+		time.Sleep(15 * time.Second)
+		waits := 0
+		for _, w := range []*world{hub, local} {
+			if w.engine.State().Reason == "waiting for another plan to be applied" {
+				waits++
+			}
+		}
+		if waits != 1 {
+			t.Errorf("%d of them wait", waits)
+		}
+		time.Sleep(10 * time.Minute)
+		hub.stop()
+		local.stop()
+		if most != 1 || len(hub.ran()) != 4 {
+			t.Errorf("%d at a time, ran %v", most, hub.ran())
+		}
+		if got := hub.secret.status(); got.State != plans.StateSucceeded {
+			t.Errorf("the hub got %+v", got)
+		}
+		if got := local.secret.status(); got.SuccessCount != 1 {
+			t.Errorf("the file got %+v", got)
+		}
+		names, _ := hub.host.ReadDir("/agent/applied")
+		if len(names) != 2 {
+			t.Errorf("kept %v", names)
+		}
+	})
+}
+
+func TestAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.host.Program("hang", func(ctx context.Context, _ host.Command) (host.Result, error) {
+			time.Sleep(3 * time.Hour) // also when it is told to end
+			return host.Result{ExitCode: -1, TimedOut: true}, nil
+		})
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "hang", false)}}, 1)
+		w.start()
+		began := time.Now()
+		for _, look := range []struct {
+			after time.Duration
+			alive bool
+		}{{30 * time.Minute, true}, {time.Hour, true}, {time.Hour + 2*time.Minute, false}, {4 * time.Hour, true}} {
+			time.Sleep(time.Until(began.Add(look.after)))
+			synctest.Wait()
+			if alive := w.engine.Alive(time.Now()); alive != look.alive {
+				t.Errorf("after %s: alive is %t", look.after, alive)
+			}
+		}
+		w.stop()
+	})
+}
