@@ -37,7 +37,7 @@ E2E_TIMEOUT ?= 30m
 
 .PHONY: help
 help: ## Show this list.
-	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: go hub agent installer lab ## Build hub, system-agent, installer and lab for this machine, and the agents that a hub hands out.
@@ -54,6 +54,13 @@ test: go ## Run all unit and integration tests.
 e2e: build ## Run the scenarios on real hosts (root; installs what it needs from Debian).
 	$(GO) test -tags e2e -p 1 -count=1 -v -timeout $(E2E_TIMEOUT) ./e2e/...
 	@echo "make e2e: all scenarios passed"
+
+.PHONY: conformance
+conformance: $(if $(AGENT),go,agent) bin/conformance.test ## Judge an agent by the rules of the wire format (root): AGENT=path, RULES=pattern, STRICT=1.
+	cd e2e/conformance && AGENT="$(abspath $(AGENT))" ../../bin/conformance.test -test.timeout $(E2E_TIMEOUT) -test.parallel 32 -test.run '$(RULES)'
+
+bin/conformance.test: FORCE
+	$(GO) test -tags conformance -ldflags '-s -w' -c -o $@ ./e2e/conformance
 
 .PHONY: demo
 demo: build ## Build everything and put up a real cluster on this machine (root); demo-down takes it down.
@@ -86,8 +93,9 @@ lint: go ## Run golangci-lint (the first time builds it, some minutes) and shell
 	$(LINTER) run ./...
 
 .PHONY: bench
-bench: go ## Run the benchmarks.
-	$(GO) test -run '^$$' -bench . -benchmem $$(git grep -l 'func Benchmark' -- '*_test.go' ':!e2e/distro' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+bench: agent bin/conformance.test ## Run the benchmarks, and measure the agent on a real API server (root; IDLE=60s).
+	$(GO) test -run '^$$' -bench . -benchmem $$(git grep -l 'func Benchmark' -- '*_test.go' ':!e2e/distro' ':!e2e/conformance' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+	cd e2e/conformance && IDLE=$(or $(IDLE),60s) ../../bin/conformance.test -test.run '^$$' -test.bench Agent -test.benchtime 200x
 
 .PHONY: clean
 clean: ## Remove bin/. Caches stay: they are in the Go build cache and in $DROVER_CACHE.

@@ -27,7 +27,7 @@ const (
 // machine is a folder in which an agent runs as a process, with a plan Secret of its own.
 type machine struct {
 	*recorder
-	t *testing.T
+	t testing.TB
 	// dir is the folder. Instructions know it as $M.
 	dir       string
 	namespace string
@@ -55,7 +55,7 @@ type process struct {
 // machines are those that run, by namespace.
 var machines sync.Map
 
-func newMachine(t *testing.T) *machine {
+func newMachine(t testing.TB) *machine {
 	dir, err := os.MkdirTemp("", "conf-")
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ type proxy struct {
 	change   func(*http.Response) error
 }
 
-func newProxy(t *testing.T) *proxy {
+func newProxy(t testing.TB) *proxy {
 	p := &proxy{}
 	target, err := url.Parse(api.config.Host)
 	if err != nil {
