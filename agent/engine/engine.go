@@ -5,13 +5,9 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/probe"
 	"github.com/drover-dev/drover/plans"
 )
@@ -114,62 +110,6 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.board.next(time.Now().Add(wait))
 		}
 	}
-}
-
-// open takes the state directory and reads what an earlier run left.
-func (e *Engine) open() (unlock func(), err error) {
-	if err := e.Host.MakeDir(e.StateDirectory, host.Private(0o700)); err != nil {
-		return nil, err
-	}
-	unlock, err = e.Host.Lock(filepath.Join(e.StateDirectory, "lock"))
-	if err != nil {
-		return nil, fmt.Errorf("taking the state directory: %w", err)
-	}
-	path := filepath.Join(e.StateDirectory, JournalName)
-	raw, err := e.Host.ReadFile(path)
-	if err != nil && !isNotExist(err) {
-		unlock()
-		return nil, err
-	}
-	if e.journal, err = openJournal(e.Host, path, raw); err != nil {
-		e.Log.Error("The journal is damaged, plans will be applied anew", "error", err)
-	}
-	e.board.open(e.journal)
-	e.recover()
-	return unlock, nil
-}
-
-// recover takes up what an earlier run left: an attempt that goes on, or an outcome that nobody knows yet.
-func (e *Engine) recover() {
-	if e.Gate.try() {
-		e.releaseInterlock()
-		e.Gate.leave()
-	}
-	r := e.journal.now()
-	e.openHistory(r)
-	sure := !r.Unsure || e.hasRun(r)
-	e.adopted = r.unfinished() && sure
-	if len(r.Plan) > 0 && sure && !r.Canceled && r.Reported.IsZero() {
-		e.current = r.snapshot()
-	}
-	if !r.unfinished() {
-		e.dropKept(r)
-	}
-}
-
-// leave stops everything for the end of the process. What runs in a unit of its own goes on, unless its plan is no more.
-func (e *Engine) leave(ctx context.Context) {
-	if e.work != nil {
-		cause := host.ErrLeave
-		if errors.Is(context.Cause(ctx), ErrRemoved) {
-			cause = ErrRemoved
-		}
-		e.work.cancel(cause)
-		<-e.work.done
-		e.runner = e.work.runner
-		e.work.close()
-	}
-	e.runner.stop()
 }
 
 // step does what is to be done now and tells after what time to look again; 0 means not before something changes.
@@ -283,7 +223,7 @@ func (e *Engine) report(final, again bool) {
 // reported takes note that the source knows the outcome of an attempt.
 func (e *Engine) reported(o outcome) {
 	r := e.journal.now()
-	if r.Checksum != "" && o.same(r) && r.Reported.IsZero() {
+	if r.Checksum != "" && o.same(r) && (r.Reported.IsZero() || time.Since(r.Reported) >= settle) {
 		if err := e.journal.add(entry{Kind: kindReported}); err != nil {
 			e.Log.Error("The journal cannot be written", "error", err)
 		}

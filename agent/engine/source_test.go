@@ -25,6 +25,7 @@ type secret struct {
 	writes    int
 	down      error
 	gone      func() bool // the machine that asks has stopped
+	onWrite   func(after bool)
 	limit     int         // of an output, 0 for none
 	log       []string    // plan-state and counts after each write
 }
@@ -148,6 +149,12 @@ func (s *secret) Update(ctx context.Context, uid, checksum string, change func(*
 		return Snapshot{}, err
 	}
 	if !maps.EqualFunc(data, s.data, bytes.Equal) {
+		if s.onWrite != nil {
+			if s.onWrite(false); s.stopped() != nil {
+				return Snapshot{}, s.stopped()
+			}
+			defer s.onWrite(true)
+		}
 		s.writes++
 		s.data = data
 		after := s.snapshot().Status

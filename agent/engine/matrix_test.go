@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/plans"
+)
+
+// point is a moment at which the world stops: before or just after the n-th durable effect on the machine, or the n-th write that the hub takes.
+type point struct {
+	hub   bool
+	n     int
+	after bool
+}
+
+func (p point) String() string {
+	when, where := "before", "effect"
+	if p.after {
+		when = "after"
+	}
+	if p.hub {
+		where = "report"
+	}
+	return fmt.Sprintf("%s %s %d", when, where, p.n)
+}
+
+// ending is what a machine and its hub are like in the end, without times.
+type ending struct {
+	Files  map[string]fake.File
+	Kept   []string
+	Work   []string
+	Status plans.Status
+	// Runs are the instructions that ran to their end, in their order, with their attempts.
+	Runs []string
+	Ends []string
+}
+
+// TestCrashMatrix stops the world at every point of every plan of the corpus, and at pairs of points of some, and starts it again. The end must be
+// that of the plan that nothing has interrupted: files, reports, attempt numbers, and each instruction run to its end exactly as often.
+func TestCrashMatrix(t *testing.T) {
+	started, total := time.Now(), 0
+	for _, c := range corpus() {
+		t.Run(c.name, func(t *testing.T) {
+			want, _ := c.simulate(t)
+			if t.Failed() {
+				t.Fatal("it does not even come to its end without a crash")
+			}
+			points := 0
+			for _, kind := range []point{{}, {after: true}, {hub: true}, {hub: true, after: true}} {
+				for kind.n = 1; !t.Failed(); kind.n++ {
+					reached := c.compare(t, want, kind)
+					if !reached {
+						break
+					}
+					points++
+					if c.twice && reached && !kind.hub {
+						c.compare(t, want, kind, point{n: 1 + kind.n%4, after: kind.n%2 == 0})
+						points++
+					}
+				}
+			}
+			t.Logf("%d points", points)
+			total += points
+		})
+	}
+	t.Logf("crash matrix: %d plans, %d points, every end equals the uninterrupted one: %t (%s)", len(corpus()), total, !t.Failed(),
+		time.Since(started).Round(time.Millisecond))
+}
+
+// compare tells whether the first point was reached.
+func (c matrixCase) compare(t *testing.T, want ending, points ...point) bool {
+	t.Helper()
+	got, reached := c.simulate(t, points...)
+	if diff := cmp.Diff(want, got); diff != "" || t.Failed() {
+		t.Errorf("stopped %v, the end differs (-uninterrupted +interrupted):\n%s", points, diff)
+	}
+	return reached > 0
+}
+
+// simulate plays one case and tells how many of the points were reached.
+func (c matrixCase) simulate(t *testing.T, points ...point) (end ending, reached int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &play{world: newWorld(t), t: t}
+		if c.setup != nil {
+			c.setup(p)
+		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			c.script(p)
+		}()
+		for _, at := range points {
+			off := make(chan struct{})
+			p.stopAt(at, func() { close(off) })
+			p.start()
+			select {
+			case <-off:
+			case <-over:
+			}
+			synctest.Wait()
+			p.disarm()
+			stopped := p.host.Stopped()
+			p.stop()
+			if !stopped {
+				break
+			}
+			reached++
+			time.Sleep(time.Second)
+			p.host.Restart()
+		}
+		p.start()
+		<-over
+		p.settle()
+		p.stop()
+		end = p.ending()
+	})
+	return end, reached
+}
+
+// play is a world in which a case is played.
+type play struct {
+	*world
+	t       *testing.T
+	reports int
+}
+
+// stopAt arms a point.
+func (p *play) stopAt(at point, onStop func()) {
+	if !at.hub {
+		p.host.StopAt(at.n, at.after, onStop)
+		return
+	}
+	p.host.StopAt(1<<40, false, onStop) // Off calls it
+	p.reports = 0
+	p.secret.mu.Lock()
+	defer p.secret.mu.Unlock()
+	p.secret.onWrite = func(after bool) {
+		if !after {
+			p.reports++
+		}
+		if p.reports == at.n && after == at.after {
+			p.host.Off()
+		}
+	}
+}
+
+// disarm lets the world go on.
+func (p *play) disarm() {
+	p.secret.mu.Lock()
+	p.secret.onWrite = nil
+	p.secret.mu.Unlock()
+	p.host.StopAt(1<<40, false, nil)
+}
+
+// until waits for the report to become so.
+func (p *play) until(what string, is func(plans.Status) bool) {
+	for range 36000 {
+		if is(p.secret.status()) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	p.t.Errorf("waited in vain for %s: %+v, ran %v", what, p.secret.status(), p.ran())
+}
+
+func (p *play) state(want plans.State) {
+	p.until(string(want), func(s plans.Status) bool { return s.State == want })
+}
+
+// deliver delivers and waits for the outcome.
+func (p *play) deliver(plan plans.Plan, maxFailures int, want plans.State) {
+	p.secret.deliver(plan, maxFailures)
+	p.state(want)
+}
+
+func (p *play) ending() ending {
+	end := ending{Files: p.outside(), Kept: p.kept(), Status: p.secret.status()}
+	slices.Sort(end.Kept)
+	for path := range p.host.Files() {
+		if strings.HasPrefix(path, "/agent/work/") {
+			end.Work = append(end.Work, path[strings.LastIndexByte(path, '/'):])
+		}
+	}
+	slices.Sort(end.Work)
+	end.Status.LastApplyTime = time.Time{}
+	for name, output := range end.Status.PeriodicOutput {
+		output.LastSuccessfulRunTime, output.LastFailedRunTime = "", ""
+		end.Status.PeriodicOutput[name] = output
+	}
+	for _, run := range p.ran() {
+		if !strings.HasPrefix(run, "periodic") {
+			end.Runs = append(end.Runs, run)
+		}
+	}
+	attempts, err := p.engine.History()
+	if err != nil {
+		p.t.Error(err)
+	}
+	for _, a := range attempts {
+		end.Ends = append(end.Ends, fmt.Sprintf("%d.%d %t %s", a.Number, a.Try, a.Succeeded, a.Message))
+	}
+	maps.DeleteFunc(end.Files, func(path string, _ fake.File) bool { return strings.HasPrefix(path, "/applied/") })
+	return end
+}
