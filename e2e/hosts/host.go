@@ -128,6 +128,8 @@ func (h *Host) make(ctx context.Context, base string) error {
 	if err := h.lab.claimNetns(h.netns(), h.Name); err != nil {
 		return err
 	}
+	// The kernel takes its time to remove the cable of a host that was removed; its number may be in use again before that.
+	_, _ = run(ctx, "ip", "-n", h.lab.hubNS(), "link", "del", portOf(h.ip))
 	if err := runEach(ctx, hostNetwork(h.lab.hubNS(), h.netns(), h.ip, h.lab.HubIP())); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func hubNetwork(ns string, addr netip.Addr) [][]string {
 // hostNetwork are the commands that make a host's namespace, with its one device host0 on the hub's bridge. The default
 // route leads to the hub's namespace, which forwards nothing: a host sees a network, and no way out of the lab.
 func hostNetwork(hubNS, ns string, addr, hub netip.Addr) [][]string {
-	port := fmt.Sprintf("host%d", addr.As4()[3])
+	port := portOf(addr)
 	return [][]string{
 		{"ip", "netns", "add", ns},
 		{"ip", "-n", ns, "link", "set", "lo", "up"},
@@ -46,6 +46,9 @@ func hostNetwork(hubNS, ns string, addr, hub netip.Addr) [][]string {
 		{"ip", "-n", ns, "route", "add", "default", "via", hub.String()},
 	}
 }
+
+// portOf is the bridge's end of a host's cable.
+func portOf(addr netip.Addr) string { return fmt.Sprintf("host%d", addr.As4()[3]) }
 
 func runEach(ctx context.Context, commands [][]string) error {
 	for _, argv := range commands {
