@@ -12,6 +12,8 @@ import (
 
 const token = `to"ken\with$all` + "`kinds'of quotes"
 
+// TestInstallsAndRegisters shows, besides that it works, that nobody but root can read identity, connection and what is below the data
+// folder (S2, S9), and that the token is on no command line (S11).
 func TestInstallsAndRegisters(t *testing.T) {
 	hub, m := newTestHub(t), newMachine(t)
 	out, ok := m.run(hub.script(t), []string{"HTTPS_PROXY=", "NO_PROXY=127.0.0.1,.svc"}, "--token", token, "--etcd", "--controlplane",

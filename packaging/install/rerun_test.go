@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestRunAgain shows that a running agent is replaced only by one that is there and verified, and not stopped before.
 func TestRunAgain(t *testing.T) {
 	hub, m := newTestHub(t), newMachine(t)
 	args := []string{"--token", "secret", "--worker"}
@@ -142,6 +143,7 @@ func TestUninstall(t *testing.T) {
 	}
 }
 
+// TestUninstallRefuses shows that a folder that is configured wrongly does not take the machine with it. S9.
 func TestUninstallRefuses(t *testing.T) {
 	for _, dir := range []string{"/", "/var", "/var/lib", "/etc/rancher/..", "var"} {
 		m := newMachine(t)
