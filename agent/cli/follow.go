@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/drover-dev/drover/agent/control"
 	"github.com/drover-dev/drover/agent/engine"
 )
 
@@ -23,6 +25,7 @@ func (v *view) follow(ctx context.Context, attempt engine.Attempt, printer *logP
 	}
 	defer watcher.Close()
 	watched := map[string]bool{}
+	away := false
 	for {
 		watch(watcher, watched, v.cfg.StateDirectory)
 		for _, run := range attempt.Instructions {
@@ -48,8 +51,15 @@ func (v *view) follow(ctx context.Context, attempt engine.Attempt, printer *logP
 			}
 		case <-time.After(lookAgain):
 		}
-		if attempt, err = v.newer(ctx, attempt); err != nil {
+		switch newer, err := v.newer(ctx, attempt); {
+		case err == nil:
+			attempt, away = newer, false
+		case !errors.Is(err, control.ErrNotRunning):
 			return err
+		case !away:
+			// It may be being upgraded. What runs in a unit of its own goes on, and so does its output.
+			away = true
+			fmt.Fprintln(printer.err, "The agent has gone; what it has begun may go on. Ctrl-C ends this.")
 		}
 	}
 }
@@ -78,7 +88,7 @@ func (v *view) newer(ctx context.Context, attempt engine.Attempt) (engine.Attemp
 		if ctx.Err() != nil {
 			return attempt, nil
 		}
-		return attempt, fmt.Errorf("the agent has gone, its instruction may go on: %w", err)
+		return attempt, err
 	}
 	v.Status = status
 	state, err := v.source(attempt.Source)

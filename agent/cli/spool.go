@@ -72,6 +72,12 @@ func (t *tail) copy(w io.Writer) error {
 				return err
 			}
 		}
+		if t.replaced() {
+			// The program was started anew, and so was its output.
+			t.close()
+			t.part = -1
+			continue
+		}
 		if next < 0 {
 			return nil
 		}
@@ -79,6 +85,19 @@ func (t *tail) copy(w io.Writer) error {
 			return err
 		}
 	}
+}
+
+// replaced tells whether another file is in the place of the present one. One that gave way to newer parts has nothing in its place.
+func (t *tail) replaced() bool {
+	if t.file == nil {
+		return false
+	}
+	mine, err := t.file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(partPath(t.spool, t.stream, t.part))
+	return err == nil && !os.SameFile(mine, there)
 }
 
 // later is the part after the present one; -1 when there is none.

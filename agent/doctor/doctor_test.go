@@ -198,6 +198,23 @@ func TestAgent(t *testing.T) {
 	}
 }
 
+// TestLocalPlanFolder is about S8: a folder of plans in which somebody else can write is found.
+func TestLocalPlanFolder(t *testing.T) {
+	m := Machine{Root: tree(t, map[string]string{"var/plans/": ""}), ConfigFile: "/c", Config: config.Config{LocalEnabled: true, LocalPlanDirectory: "/var/plans"}}
+	for mode, want := range map[os.FileMode]Verdict{0o700: OK, 0o755: OK, 0o775: Problem, 0o707: Problem} {
+		if err := os.Chmod(m.path("var/plans"), mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := checkConfig(t.Context(), m)[1]; got.Verdict != want {
+			t.Errorf("%o: %+v", mode, got)
+		}
+	}
+	m.Config.LocalPlanDirectory = "/var/none"
+	if got := see(checkConfig(t.Context(), m)); !strings.Contains(got, "warning local plans: /var/none: no such file") {
+		t.Error(got)
+	}
+}
+
 // A file system or a name server that hangs keeps nobody waiting for the other answers.
 func TestCheckThatHangs(t *testing.T) {
 	hang := make(chan struct{})

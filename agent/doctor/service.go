@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/control"
 	"github.com/drover-dev/drover/agent/engine"
@@ -101,6 +103,9 @@ func checkConfig(_ context.Context, m Machine) []Result {
 		return []Result{{"configuration", Problem, m.ConfigErr.Error(), "correct " + m.ConfigFile + ", or system-agent join to write it anew"}}
 	}
 	results := []Result{{"configuration", OK, m.ConfigFile + " can be used", ""}}
+	if m.Config.LocalEnabled {
+		results = append(results, m.localPlans())
+	}
 	if !m.Config.RemoteEnabled {
 		return results
 	}
@@ -111,6 +116,23 @@ func checkConfig(_ context.Context, m Machine) []Result {
 		return append(results, Result{"connection info", Problem, err.Error(), registerAgain})
 	}
 	return append(results, Result{"connection info", OK, m.Config.ConnectionInfoFile + " can be used", ""})
+}
+
+// localPlans looks at the folder of local plans: whoever can write there is root.
+func (m Machine) localPlans() Result {
+	dir := m.Config.LocalPlanDirectory
+	r := Result{"local plans", OK, dir + " can be written by root alone", ""}
+	var stat unix.Stat_t
+	switch err := unix.Lstat(m.path(dir), &stat); {
+	case err != nil:
+		r.Verdict, r.Seen, r.Advice = Warning, fmt.Sprintf("%s: %v", dir, err), "mkdir -m 0700 "+dir
+	case stat.Mode&unix.S_IFMT != unix.S_IFDIR:
+		r.Verdict, r.Seen, r.Advice = Problem, dir+" is no folder", "put a folder of root's in its place"
+	case stat.Uid != uint32(os.Getuid()) || stat.Mode&0o022 != 0:
+		r.Verdict, r.Advice = Problem, "chown root:root "+dir+" && chmod 0700 "+dir+", after looking at what is in it"
+		r.Seen = fmt.Sprintf("%s belongs to %d with mode %04o: whoever may write there is root", dir, stat.Uid, stat.Mode&0o7777)
+	}
+	return r
 }
 
 // checkInterlocks finds files that nobody waits for any more.
