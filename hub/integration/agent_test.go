@@ -48,7 +48,7 @@ func startAgent(t *testing.T, e *gatewayEnv, id string) *agentProcess {
 	}
 	_, a.key.Namespace, a.key.Name = machineConfig(t, answer)
 	a.write("rancher2_connection_info.json", answer)
-	a.write("config.yaml", fmt.Sprintf("remoteEnabled: true\nworkDirectory: %[1]s/var/work\nconnectionInfoFile: %[1]s/rancher2_connection_info.json\n", a.dir))
+	a.write("config.yaml", fmt.Sprintf("remoteEnabled: true\nworkDirectory: %[1]s/var/work\nconnectionInfoFile: %[1]s/rancher2_connection_info.json\nsocket: none\n", a.dir))
 	a.start()
 	return a
 }

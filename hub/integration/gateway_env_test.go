@@ -32,6 +32,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/signing"
 )
 
 // gatewayEnv is a gateway of its own in front of the API server. The hub's controllers leave its cluster alone, since that is paused: the
@@ -44,8 +45,10 @@ type gatewayEnv struct {
 	http      *http.Client
 	namespace string
 	token     string
-	stop      context.CancelFunc
-	stopped   chan struct{}
+	// system is the namespace of the gateway's own Secrets, address where it listens; a free port of the loopback where empty.
+	system, address string
+	stop            context.CancelFunc
+	stopped         chan struct{}
 }
 
 func gatewayScheme(t *testing.T) *runtime.Scheme {
@@ -76,23 +79,28 @@ func newGateway(t *testing.T, config *rest.Config) *gatewayEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &gatewayEnv{t: t, config: config, client: c}
+	return &gatewayEnv{t: t, config: config, client: c, system: "cattle-system", address: "127.0.0.1:0"}
 }
 
 // serve starts a replica of the gateway.
 func (e *gatewayEnv) serve() {
 	t := e.t
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", e.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.settings = settings.Settings{ServerURL: "https://" + listener.Addr().String(), SystemNamespace: "cattle-system"}
+	e.address = listener.Addr().String()
+	e.settings = settings.Settings{ServerURL: "https://" + listener.Addr().String(), SystemNamespace: e.system}
 	identity, err := gateway.EnsureCA(t.Context(), e.client, e.settings, listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.settings.CACerts = identity.CACerts()
+	signer, err := signing.Ensure(t.Context(), e.client, e.system)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mgr, err := ctrl.NewManager(e.config, ctrl.Options{
 		Scheme: e.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: testr.New(t),
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
@@ -104,7 +112,7 @@ func (e *gatewayEnv) serve() {
 		t.Fatal(err)
 	}
 	server, err := gateway.New(gateway.Options{
-		Settings: e.settings, Identity: identity, Listener: listener, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+		Settings: e.settings, Identity: identity, SigningKey: signer.Public(), Listener: listener, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		RestConfig: e.config, Logger: testr.New(t),
 	})
 	if err != nil {

@@ -71,6 +71,7 @@ func TestGatewayRoad(t *testing.T) {
 		}
 		return nil
 	})
+	e.signed(first, types.NamespacedName{Namespace: namespace, Name: planName})
 	if err := e.client.Delete(t.Context(), machine); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,222 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/gateway"
+	"github.com/drover-dev/drover/plans"
+)
+
+// signed waits for a plan and checks that it is signed for its machine by the key that the machine got when it registered.
+func (e *gatewayEnv) signed(registered string, name types.NamespacedName) {
+	e.t.Helper()
+	var connection struct {
+		PlanSigningKey []byte `json:"planSigningKey"` // base64, as JSON has bytes
+	}
+	if err := json.Unmarshal([]byte(registered), &connection); err != nil || len(connection.PlanSigningKey) == 0 {
+		e.t.Fatalf("the machine gets no key: %v", err)
+	}
+	secret := &corev1.Secret{}
+	eventually(e.t, "a signed plan", func() error {
+		if err := e.client.Get(e.t.Context(), name, secret); err != nil {
+			return err
+		}
+		if len(secret.Data[plans.KeyPlan]) == 0 {
+			return errors.New("there is no plan")
+		}
+		signature, err := plans.Verify(connection.PlanSigningKey, secret.Data[plans.KeyPlanSignature], plans.Checksum(secret.Data[plans.KeyPlan]), name.String())
+		if err == nil && time.Since(time.UnixMilli(signature.Sequence)).Abs() > time.Hour {
+			err = fmt.Errorf("the sequence %d is not the time", signature.Sequence)
+		}
+		return err
+	})
+	// Without a change the hub leaves the signature alone.
+	time.Sleep(2 * time.Second)
+	again := &corev1.Secret{}
+	if err := e.client.Get(e.t.Context(), name, again); err != nil || string(again.Data[plans.KeyPlanSignature]) != string(secret.Data[plans.KeyPlanSignature]) {
+		e.t.Errorf("the plan is signed again and again: %v", err)
+	}
+}
+
+// known registers with the stored identity and no token.
+func (e *gatewayEnv) known(id, secret string) (int, string) {
+	headers := map[string]string{"X-Cattle-Id": id}
+	if secret != "" {
+		headers["X-Cattle-Machine-Secret"] = secret
+	}
+	return e.get("/v3/connect/agent", headers)
+}
+
+// TestGatewayKnownMachine: a machine that the hub knows needs no token to get its connection again; nobody else gets anything.
+func TestGatewayKnownMachine(t *testing.T) {
+	e := startGateway(t, apiServer(t))
+	e.controllers()
+	const secret = "known-machine-0123456789abcdef"
+	code, first := e.register(e.token, "known-1", secret)
+	if code != http.StatusOK {
+		t.Fatalf("%d %s", code, first)
+	}
+	eventually(t, "the machine to be known", func() error {
+		if code, again := e.known("known-1", secret); code != http.StatusOK || again != first {
+			return fmt.Errorf("%d %s", code, again)
+		}
+		return nil
+	})
+	for name, test := range map[string]struct {
+		id, secret string
+		code       int
+		want       string
+	}{
+		"another's secret": {"known-1", "known-machine-0123456789abcdeX", http.StatusUnauthorized, "no machine with this id and secret is known here"},
+		"never seen":       {"known-2", "known-machine-2-23456789abcdef", http.StatusUnauthorized, "no machine with this id and secret is known here"},
+		"no secret":        {"known-1", "", http.StatusUnauthorized, "the registration token is missing"},
+		"short secret":     {"known-1", "short", http.StatusBadRequest, "X-Cattle-Machine-Secret"},
+		"no id":            {"", secret, http.StatusBadRequest, "X-Cattle-Id"},
+	} {
+		if code, body := e.known(test.id, test.secret); code != test.code || !strings.Contains(body, test.want) {
+			t.Errorf("%s: %d %s", name, code, body)
+		}
+	}
+	if err := e.client.Get(t.Context(), types.NamespacedName{Namespace: e.namespace, Name: rkev1.MachineRequestName("known-2")}, &clusterv1.Machine{}); err == nil {
+		t.Error("a machine without a token was added")
+	}
+	// Only the machine itself learns that it was deleted.
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.MachineRequestName("known-1")}}
+	if err := e.client.Delete(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the machine to be told", func() error {
+		if code, body := e.known("known-1", secret); code != http.StatusGone || !strings.Contains(body, "has been deleted; run the install script") {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	// Guessing is slowed down before anything is looked up.
+	limited := false
+	for i := range 200 {
+		if code, _ := e.known("known-1", fmt.Sprintf("guess-%032d", i)); code == http.StatusTooManyRequests {
+			limited = true
+			break
+		}
+	}
+	if !limited {
+		t.Error("secrets can be guessed without limit")
+	}
+}
+
+// identity gives the agent what the install script would leave.
+func (a *agentProcess) identity(id string) {
+	a.write("cattle-id", id+"\n")
+	a.write("machine-secret", machineSecret+"\n")
+}
+
+func (a *agentProcess) says(text string) func() error {
+	return func() error {
+		if !strings.Contains(a.read("log"), text) {
+			return fmt.Errorf("it does not say %q", text)
+		}
+		return nil
+	}
+}
+
+// TestAgentRegistersAgain takes the agent's ServiceAccount away, as a restore or a clean-up might, and then its Machine.
+func TestAgentRegistersAgain(t *testing.T) {
+	e := startGateway(t, apiServer(t))
+	e.controllers()
+	a := startAgent(t, e, "again-1")
+	a.identity("again-1")
+	eventually(t, "the agent", a.says("Agent started"))
+	before := a.read("rancher2_connection_info.json")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name}}
+	for _, object := range []client.Object{account, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: a.key.Namespace, Name: rkev1.PlanTokenSecretName(rkev1.MachineRequestName("again-1"))}}} {
+		if err := client.IgnoreNotFound(e.client.Delete(t.Context(), object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the objects to be made again", func() error {
+		e.makeMachine(t.Context(), rkev1.MachineRequestName("again-1"), "")
+		return e.client.Get(t.Context(), client.ObjectKeyFromObject(account), &corev1.ServiceAccount{})
+	})
+	eventually(t, "the agent to have a new token", a.says("has given it a new one"))
+	if now := a.read("rancher2_connection_info.json"); now == before || !strings.Contains(now, `"planSigningKey"`) {
+		t.Error("the connection info is as before, or lost the key")
+	}
+	checksum := a.deliver(plans.Plan{Instructions: []plans.Instruction{shell("echo", "echo again")}})
+	if got := a.until(plans.StateSucceeded); got.AppliedChecksum != checksum {
+		t.Errorf("got %+v", got)
+	}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.MachineRequestName("again-1")}}
+	for _, object := range []client.Object{machine, account} {
+		if err := e.client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the agent to be told", a.says("has been deleted; run the install script"))
+}
+
+// TestAgentFollowsTheAuthority takes a running agent through a rotation of the gateway's authority, and one that is off during all of it.
+func TestAgentFollowsTheAuthority(t *testing.T) {
+	e := newGateway(t, apiServer(t))
+	e.system = newNamespace(t)
+	e.makeCluster()
+	e.serve()
+	e.controllers()
+	awake, asleep := startAgent(t, e, "rotate-1"), startAgent(t, e, "rotate-2")
+	for _, a := range []*agentProcess{awake, asleep} {
+		eventually(t, "the agent", a.says("Agent started"))
+	}
+	asleep.end(os.Interrupt)
+	old := string(e.settings.CACerts)
+	apply := func(a *agentProcess, text string) {
+		t.Helper()
+		a.deliver(plans.Plan{Instructions: []plans.Instruction{shell("echo", "echo "+text)}})
+		if got := a.until(plans.StateSucceeded); string(got.AppliedOutput["echo"]) != text+"\n" {
+			t.Errorf("%s: got %+v", text, got)
+		}
+		eventually(t, "the authorities of "+text, func() error {
+			config, _, _ := machineConfig(t, a.read("rancher2_connection_info.json"))
+			if string(config.CAData) != string(e.settings.CACerts) {
+				return errors.New("they are others")
+			}
+			return nil
+		})
+	}
+	apply(awake, "before")
+	for _, step := range []struct {
+		name  string
+		count int
+	}{{gateway.RotationPrepare, 2}, {gateway.RotationSwitch, 2}, {gateway.RotationFinish, 1}} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.system, Name: gateway.TLSSecretName}}
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, gateway.CARotationAnnotation, step.name)
+		if err := e.client.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+		e.stop()
+		<-e.stopped
+		e.serve()
+		if count := strings.Count(string(e.settings.CACerts), "BEGIN CERTIFICATE"); count != step.count {
+			t.Errorf("%s: %d authorities are handed out", step.name, count)
+		}
+		apply(awake, step.name)
+	}
+	if strings.Contains(string(e.settings.CACerts), strings.TrimSpace(old)) {
+		t.Error("the old authority is still handed out")
+	}
+	asleep.start()
+	apply(asleep, "awake again")
+}
