@@ -11,26 +11,38 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/plans"
 )
 
-// point is a moment at which the world stops: before or just after the n-th durable effect on the machine, or the n-th write that the hub takes.
+// point is a moment at which the world stops: before or just after the n-th durable effect on the machine, before or just after the n-th write that
+// the hub takes, or in the middle of the n-th run of a program.
 type point struct {
-	hub   bool
+	at    where
 	n     int
 	after bool
 }
 
+type where string
+
+const (
+	atEffect where = "effect"
+	atReport where = "report"
+	inRun    where = "run"
+)
+
+var everywhere = []point{{at: atEffect}, {at: atEffect, after: true}, {at: atReport}, {at: atReport, after: true}, {at: inRun}}
+
 func (p point) String() string {
-	when, where := "before", "effect"
-	if p.after {
+	when := "before"
+	switch {
+	case p.at == inRun:
+		when = "in the middle of"
+	case p.after:
 		when = "after"
 	}
-	if p.hub {
-		where = "report"
-	}
-	return fmt.Sprintf("%s %s %d", when, where, p.n)
+	return fmt.Sprintf("%s %s %d", when, p.at, p.n)
 }
 
 // ending is what a machine and its hub are like in the end, without times.
@@ -55,15 +67,11 @@ func TestCrashMatrix(t *testing.T) {
 				t.Fatal("it does not even come to its end without a crash")
 			}
 			points := 0
-			for _, kind := range []point{{}, {after: true}, {hub: true}, {hub: true, after: true}} {
-				for kind.n = 1; !t.Failed(); kind.n++ {
-					reached := c.compare(t, want, kind)
-					if !reached {
-						break
-					}
+			for _, p := range everywhere {
+				for p.n = 1; !t.Failed() && c.compare(t, want, p); p.n++ {
 					points++
-					if c.twice && reached && !kind.hub {
-						c.compare(t, want, kind, point{n: 1 + kind.n%4, after: kind.n%2 == 0})
+					if c.twice && p.at == atEffect {
+						c.compare(t, want, p, point{at: atEffect, n: 1 + p.n%4, after: p.n%2 == 0})
 						points++
 					}
 				}
@@ -122,7 +130,9 @@ func (c matrixCase) simulate(t *testing.T, points ...point) (end ending, reached
 		<-over
 		p.settle()
 		p.stop()
-		end = p.ending()
+		if end = p.ending(); c.relax != nil {
+			c.relax(&end)
+		}
 	})
 	return end, reached
 }
@@ -130,27 +140,35 @@ func (c matrixCase) simulate(t *testing.T, points ...point) (end ending, reached
 // play is a world in which a case is played.
 type play struct {
 	*world
-	t       *testing.T
-	reports int
+	t *testing.T
 }
 
 // stopAt arms a point.
 func (p *play) stopAt(at point, onStop func()) {
-	if !at.hub {
+	never := 1 << 40
+	count := 0
+	switch at.at {
+	case atEffect:
 		p.host.StopAt(at.n, at.after, onStop)
-		return
-	}
-	p.host.StopAt(1<<40, false, onStop) // Off calls it
-	p.reports = 0
-	p.secret.mu.Lock()
-	defer p.secret.mu.Unlock()
-	p.secret.onWrite = func(after bool) {
-		if !after {
-			p.reports++
+	case atReport:
+		p.host.StopAt(never, false, onStop) // Off calls it
+		p.secret.mu.Lock()
+		defer p.secret.mu.Unlock()
+		p.secret.onWrite = func(after bool) {
+			if !after {
+				count++
+			}
+			if count == at.n && after == at.after {
+				p.host.Off()
+			}
 		}
-		if p.reports == at.n && after == at.after {
-			p.host.Off()
-		}
+	case inRun:
+		p.host.StopAt(never, false, onStop)
+		p.host.OnRun(func(host.Command) {
+			if count++; count == at.n {
+				p.host.Off()
+			}
+		})
 	}
 }
 
@@ -159,6 +177,7 @@ func (p *play) disarm() {
 	p.secret.mu.Lock()
 	p.secret.onWrite = nil
 	p.secret.mu.Unlock()
+	p.host.OnRun(nil)
 	p.host.StopAt(1<<40, false, nil)
 }
 

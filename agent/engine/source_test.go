@@ -26,8 +26,8 @@ type secret struct {
 	down      error
 	gone      func() bool // the machine that asks has stopped
 	onWrite   func(after bool)
-	limit     int         // of an output, 0 for none
-	log       []string    // plan-state and counts after each write
+	limit     int      // of an output, 0 for none
+	log       []string // plan-state and counts after each write
 }
 
 func newSecret(t *testing.T) *secret {

@@ -48,6 +48,11 @@ func (e *Engine) recover() {
 	if !r.unfinished() {
 		e.dropKept(r)
 	}
+	if r.Succeeded { // of what failed the folder stays, for people
+		if err := e.cleanWork(""); err != nil {
+			e.Log.Warn("The work folder cannot be cleaned", "error", err)
+		}
+	}
 }
 
 // leave stops everything for the end of the process. What runs in a unit of its own goes on, unless its plan is no more.

@@ -49,6 +49,7 @@ type Host struct {
 	after   bool
 	stopped bool
 	onStop  func()
+	onRun   func(host.Command)
 	fail    func(operation, path string) error
 }
 

@@ -114,6 +114,9 @@ func (h *Host) execute(ctx context.Context, command host.Command, program Progra
 		inner, cancel = context.WithTimeout(ctx, command.Timeout)
 		defer cancel()
 	}
+	if h.begun(command) {
+		return host.Result{ExitCode: -1}, ErrStopped
+	}
 	result, err := program(inner, command)
 	if inner.Err() != nil && ctx.Err() == nil {
 		result.TimedOut, err = true, nil
@@ -151,6 +154,24 @@ func (h *Host) stop() {
 	if h.onStop != nil {
 		h.onStop()
 	}
+}
+
+// OnRun calls do each time a program has begun; the world may be stopped in it.
+func (h *Host) OnRun(do func(host.Command)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.onRun = do
+}
+
+// begun tells whether the world has stopped just when a program had begun.
+func (h *Host) begun(command host.Command) bool {
+	h.mu.Lock()
+	do := h.onRun
+	h.mu.Unlock()
+	if do != nil {
+		do(command)
+	}
+	return h.Stopped()
 }
 
 // Off stops the world now, as a power cut does.
