@@ -53,6 +53,7 @@ func TestLoad(t *testing.T) {
 		"no plans":        {name: "c.yaml", text: "localEnabled: true", err: "localPlanDirectory: is empty, and localEnabled is true"},
 		"relative":        {name: "c.yaml", text: "workDirectory: work", err: `workDirectory: "work" is not absolute`},
 		"root":            {name: "c.yaml", text: "workDirectory: /usr/", err: `workDirectory: "/usr/" lies too near to the root`},
+		"metrics for all": {name: "c.yaml", text: "metricsAddress: 0.0.0.0:9099", err: `metricsAddress: "0.0.0.0:9099" is not of the loopback device`},
 		"number as time":  {name: "c.yaml", text: "periodicTimeout: 3", err: `3 is not a duration like "90s"`},
 		"negative time":   {name: "c.yaml", text: "periodicTimeout: -3s", err: `"-3s" is not a duration like "90s"`},
 	}
