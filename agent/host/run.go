@@ -128,7 +128,7 @@ func input(content []byte) (*os.File, error) {
 		return nil, fmt.Errorf("making standard input: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "stdin")
-	if _, err := file.Write(content); err == nil {
+	if _, err = file.Write(content); err == nil {
 		_, err = file.Seek(0, 0)
 	}
 	if err != nil {

@@ -70,17 +70,17 @@ func (s spool) read(name string) (record, bool) {
 	return found, true
 }
 
-// told is the result of a run that has ended.
-func (s spool) told() (Result, error, bool) {
+// told is the result of a run, if it has ended; the error belongs to the result.
+func (s spool) told() (Result, bool, error) {
 	found, ok := s.read(spoolResult)
 	if !ok {
-		return Result{ExitCode: -1}, nil, false
+		return Result{ExitCode: -1}, false, nil
 	}
 	result := Result{ExitCode: found.ExitCode, TimedOut: found.TimedOut, Stdout: found.Stdout, Stderr: found.Stderr}
 	if found.Error != "" {
-		return result, errors.New(found.Error), true
+		return result, true, errors.New(found.Error)
 	}
-	return result, nil, true
+	return result, true, nil
 }
 
 // note writes a result without syncing it: it outlives the agent but not a power cut, after which the program is run again.

@@ -18,7 +18,7 @@ import (
 // runSpooled runs a program at most once for its spool: below the agent, or by a shim in a unit of its own.
 func (m Machine) runSpooled(ctx context.Context, command Command) (Result, error) {
 	s := spool(command.Spool)
-	if result, err, found := s.told(); found {
+	if result, found, err := s.told(); found {
 		result.Resumed = true
 		return result, err
 	}
@@ -46,7 +46,7 @@ func (m Machine) runSpooled(ctx context.Context, command Command) (Result, error
 		return result, err
 	}
 	// Nobody runs it, and as long as the lock is ours nobody begins to.
-	if result, err, found := s.told(); found {
+	if result, found, err := s.told(); found {
 		result.Resumed = true
 		return result, err
 	}
@@ -104,7 +104,7 @@ func (s spool) runInUnit(ctx context.Context, command Command, units unitManager
 	case ctx.Err() != nil:
 		return none, errors.Join(ctx.Err(), s.end(units, command.Unit))
 	case err != nil:
-		if result, err, found := s.told(); found {
+		if result, found, err := s.told(); found {
 			return result, err
 		}
 		return none, fmt.Errorf("starting %s.service: %w", command.Unit, err)
@@ -155,7 +155,7 @@ func (s spool) wait(ctx context.Context, command Command, units unitManager) (Re
 		}
 		return none, errors.Join(ctx.Err(), err)
 	}
-	if result, err, found := s.told(); found {
+	if result, found, err := s.told(); found {
 		return result, err
 	}
 	return s.died(ctx, command, units)

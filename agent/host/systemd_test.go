@@ -157,7 +157,7 @@ func TestSystemdLeavesADaemonAlone(t *testing.T) {
 
 // TestSystemdOutOfMemory shows that the program goes when memory runs out, and the one who tells of it stays.
 func TestSystemdOutOfMemory(t *testing.T) {
-	command := onSystemd(t, "cat /proc/self/oom_score_adj; cat /proc/$PPID/oom_score_adj")
+	command := onSystemd(t, "cat /proc/self/oom_score_adj; sleep 0.2; cat /proc/$PPID/oom_score_adj")
 	got, err := Machine{}.Run(t.Context(), command)
 	if err != nil || !strings.HasPrefix(string(got.Stdout), "0\n") {
 		t.Errorf("got %+v, %v", got, err)
