@@ -79,6 +79,9 @@ func (w *work) end(ctx context.Context, fail *failure) {
 	e := w.engine
 	left := fail != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errCanceled)
 	if left || fail != nil && errors.Is(fail.err, errPaused) {
+		if !left {
+			w.note(entry{Kind: kindPause})
+		}
 		if err := w.flush(); err != nil {
 			e.Log.Error("The journal cannot be written", "error", err)
 		}

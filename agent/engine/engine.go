@@ -159,6 +159,9 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 
 func (e *Engine) decide() decision {
 	r, attempts := e.journal.state()
+	if e.comesFirst(r) {
+		return decision{action: apply, begin: r.begin, resume: true, reason: "the plan was interrupted, and comes before the one that is new"}
+	}
 	return e.adopt(e.current, r, decide(e.current, r, attempts, time.Now(), e.asked == e.current.target()))
 }
 
@@ -168,7 +171,7 @@ func (e *Engine) refusal(d decision) error {
 		return nil
 	}
 	r := e.journal.now()
-	if begun := r.is(e.current.target()) && !r.Unsure; begun && (d.resume || d.action == report) {
+	if begun := r.begin == d.begin || r.is(e.current.target()); begun && !r.Unsure && (d.resume || d.action == report) {
 		return nil
 	}
 	return e.Verify(e.current)

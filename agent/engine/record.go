@@ -49,6 +49,7 @@ const (
 	kindBegin    kind = "begin"    // an attempt begins
 	kindVoid     kind = "void"     // it does not, after all; nothing was done for it
 	kindResume   kind = "resume"   // it goes on after the agent had stopped
+	kindPause    kind = "pause"    // the hub lets it wait
 	kindFile     kind = "file"     // a file is about to change; all before it are in place
 	kindFiles    kind = "files"    // all files are in place
 	kindStart    kind = "start"    // an instruction is about to run in a folder that is ready
@@ -118,6 +119,8 @@ type record struct {
 	Started time.Time `json:"started"`
 	// Interrupted counts how often the attempt went on after the agent had stopped.
 	Interrupted int `json:"interrupted,omitempty"`
+	// Paused is set while the hub lets it wait.
+	Paused bool `json:"paused,omitempty"`
 	// Files is how many files are in place, FilesDone that all are. Kept is what was there before, by index.
 	Files     int         `json:"files,omitempty"`
 	FilesDone bool        `json:"filesDone,omitempty"`
@@ -173,6 +176,7 @@ func (r *record) replay(e entry) {
 		r.Unsure = false
 	}
 	r.fill()
+	r.Paused = e.Kind == kindPause
 	switch e.Kind {
 	case kindResume:
 		r.Interrupted++

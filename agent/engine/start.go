@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/plans"
 )
 
 // open takes the state directory and reads what an earlier run left.
@@ -46,6 +47,7 @@ func (e *Engine) recover() {
 		e.current = r.snapshot()
 	}
 	if !r.unfinished() {
+		e.dropWork(r)
 		e.dropKept(r)
 	}
 	if r.Succeeded { // of what failed the folder stays, for people
@@ -68,4 +70,11 @@ func (e *Engine) leave(ctx context.Context) {
 		e.work.close()
 	}
 	e.runner.stop()
+}
+
+// comesFirst tells whether the attempt that the end of an earlier process has interrupted goes on though the hub has another plan by now. It
+// would have gone on without that end too; only a pause and a cancellation have left it, or a hub that is another one.
+func (e *Engine) comesFirst(r record) bool {
+	return e.adopted && r.unfinished() && !r.Paused && len(r.Plan) > 0 && r.UID == e.current.UID && !r.is(e.current.target()) &&
+		len(e.current.Delivery.Plan) > 0 && e.current.Interrupt == (plans.Interrupt{})
 }

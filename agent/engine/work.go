@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -134,18 +133,10 @@ func (w *work) close() {
 	}
 	r := e.journal.now()
 	if !r.unfinished() {
-		if !e.PreserveWorkDirectory && r.Succeeded {
-			w.remove(filepath.Join(e.WorkDirectory, w.stamp))
-		}
+		e.dropWork(r)
 		e.dropKept(r)
 		e.keepAttempt(r)
 	}
 	e.dropRuns(r)
 	e.releaseInterlock()
-}
-
-func (w *work) remove(path string) {
-	if err := w.engine.Host.RemoveAll(path); err != nil {
-		w.engine.Log.Warn("The work folder cannot be removed", "error", err)
-	}
 }

@@ -46,3 +46,13 @@ func (e *Engine) cleanWork(keep string) error {
 	}
 	return nil
 }
+
+// dropWork removes the folders of an attempt that has succeeded. After a failure they stay for people, until the next attempt.
+func (e *Engine) dropWork(r record) {
+	if e.PreserveWorkDirectory || !r.Succeeded {
+		return
+	}
+	if err := e.Host.RemoveAll(filepath.Join(e.WorkDirectory, e.workStamp(r.Started))); err != nil {
+		e.Log.Warn("The work folder cannot be removed", "error", err)
+	}
+}
