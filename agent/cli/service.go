@@ -134,11 +134,17 @@ func (s *service) up() bool {
 	return len(s.silent) == 0
 }
 
-// alive tells whether every engine is; one that hangs makes the machine deaf to its hub, so it is better started anew.
-func (s *service) alive(now time.Time) bool {
+// all are the engines that there are now. They are asked without the lock: an engine that holds a lock of its own while it speaks must
+// not meet one that is asked.
+func (s *service) all() []worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, w := range s.workers {
+	return slices.Clone(s.workers)
+}
+
+// alive tells whether every engine is; one that hangs makes the machine deaf to its hub, so it is better started anew.
+func (s *service) alive(now time.Time) bool {
+	for _, w := range s.all() {
 		if !w.Alive(now) {
 			return false
 		}
@@ -162,10 +168,8 @@ func (s *service) tell(ready bool) {
 	if !ready {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	states := make([]engine.State, 0, len(s.workers))
-	for _, w := range s.workers {
+	var states []engine.State
+	for _, w := range s.all() {
 		states = append(states, w.State())
 	}
 	if line := statusLine(states); line != s.line {
