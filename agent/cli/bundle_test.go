@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/config"
+	"github.com/drover-dev/drover/agent/doctor"
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/plans"
 )
@@ -150,6 +151,25 @@ func TestRedaction(t *testing.T) {
 		if got := withoutUser(text); got != want {
 			t.Errorf("%q becomes %q", text, got)
 		}
+	}
+}
+
+// The environment of the service may hold anything; only what is known to be harmless is shown.
+func TestBundledEnvironment(t *testing.T) {
+	b := newBundle()
+	b.environment(doctor.Machine{EnvironmentFrom: "a test", Environment: []string{"HTTPS_PROXY=http://user:hunter2@proxy:3128", "https_proxy=hunter2@proxy:x%zz",
+		"PASSWORD=hunter2", "PATH=/bin", "CATTLE_AGENT_CONFIG=/c"}})
+	raw, err := b.finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "b")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := unpacked(t, path)["environment.txt"]
+	if strings.Contains(got, "hunter2") || !strings.Contains(got, "HTTPS_PROXY=http://hidden@proxy:3128\n") || !strings.Contains(got, "PATH=/bin\n") {
+		t.Errorf("got\n%s", got)
 	}
 }
 
