@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/source/remote/testhub"
+	"github.com/drover-dev/drover/agent/trust"
 	"github.com/drover-dev/drover/agent/trust/trusttest"
 )
 
@@ -99,7 +101,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.seen[r.URL.Path]++
 	authorities, announce, token, connect, refusal := f.authorities, f.announce, f.token, f.connect, f.refusal
-	if began := r.Context().Value(connected{}).(time.Time); !f.stranger.IsZero() && began.After(f.stranger) && r.Header.Get("Authorization")+r.Header.Get("X-Cattle-Machine-Secret") != "" {
+	if began, _ := r.Context().Value(connected{}).(time.Time); !f.stranger.IsZero() && began.After(f.stranger) && r.Header.Get("Authorization")+r.Header.Get("X-Cattle-Machine-Secret") != "" {
 		f.t.Error("a credential is sent to a stranger")
 	}
 	f.mu.Unlock()
@@ -222,4 +224,8 @@ func register(f *front, token string, more map[string]any) http.HandlerFunc {
 		}
 		_ = json.NewEncoder(w).Encode(answer)
 	}
+}
+
+func pemOf(server *httptest.Server) []byte {
+	return trust.EncodeBundle([]*x509.Certificate{server.Certificate()})
 }
