@@ -183,10 +183,10 @@ func (m Machine) variable(names ...string) string {
 func Worst(results []Result) Verdict {
 	worst := OK
 	for _, r := range results {
-		switch {
-		case r.Verdict == Problem:
+		switch r.Verdict {
+		case Problem:
 			return Problem
-		case r.Verdict == Warning:
+		case Warning:
 			worst = Warning
 		}
 	}

@@ -77,30 +77,42 @@ func checkHub(ctx context.Context, m Machine) []Result {
 		return append(results, unreachable(h, err, m.Now()))
 	}
 	ended := m.Now()
-	results = append(results, Result{"hub", OK, fmt.Sprintf("%s answers HTTP %d after %s", h.url.Redacted(), response.StatusCode, ended.Sub(started).Round(time.Millisecond)), ""})
-	if response.TLS != nil && len(response.TLS.PeerCertificates) > 0 {
-		results = append(results, expiry("hub certificate", response.TLS.PeerCertificates[0], m.Now(), "renew the certificate of the hub"))
+	results = append(results, Result{"hub", OK, fmt.Sprintf("%s answers HTTP %d after %s", h.url.Redacted(), response.code, ended.Sub(started).Round(time.Millisecond)), ""})
+	if response.certificate != nil {
+		results = append(results, expiry("hub certificate", response.certificate, m.Now(), "renew the certificate of the hub"))
 	}
-	results = append(results, skew(response.Header.Get("Date"), started, ended))
+	results = append(results, skew(response.date, started, ended))
 	return append(results, credentials(ctx, client, h))
 }
 
 const registerAgain = "register the machine again: system-agent join"
 
-func get(ctx context.Context, client *http.Client, url, token string) (*http.Response, error) {
+// answer is what of an answer is looked at; its body never is.
+type answer struct {
+	code        int
+	date        string
+	certificate *x509.Certificate
+}
+
+func get(ctx context.Context, client *http.Client, url, token string) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
+	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 4<<10))
-	return response, response.Body.Close()
+	a := answer{code: response.StatusCode, date: response.Header.Get("Date")}
+	if response.TLS != nil && len(response.TLS.PeerCertificates) > 0 {
+		a.certificate = response.TLS.PeerCertificates[0]
+	}
+	return a, nil
 }
 
 func unreachable(h *hubConnection, err error, now time.Time) Result {
@@ -142,13 +154,13 @@ func credentials(ctx context.Context, client *http.Client, h *hubConnection) Res
 	switch {
 	case err != nil:
 		return Result{"hub credentials", Warning, fmt.Sprintf("the plan Secret %s: %v", plan, innermost(err)), "try again"}
-	case response.StatusCode == http.StatusOK:
+	case response.code == http.StatusOK:
 		return Result{"hub credentials", OK, "the hub shows the plan Secret " + plan, ""}
-	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
-		return Result{"hub credentials", Problem, fmt.Sprintf("the hub refuses the machine's token for the plan Secret %s: HTTP %d", plan, response.StatusCode),
+	case response.code == http.StatusUnauthorized, response.code == http.StatusForbidden:
+		return Result{"hub credentials", Problem, fmt.Sprintf("the hub refuses the machine's token for the plan Secret %s: HTTP %d", plan, response.code),
 			"look whether the machine still exists in the hub, then " + registerAgain}
 	}
-	return Result{"hub credentials", Warning, fmt.Sprintf("the hub answers HTTP %d for the plan Secret %s", response.StatusCode, plan), "look at the hub"}
+	return Result{"hub credentials", Warning, fmt.Sprintf("the hub answers HTTP %d for the plan Secret %s", response.code, plan), "look at the hub"}
 }
 
 // skew compares clocks; the hub's was read somewhere between started and ended, and is told in whole seconds.
