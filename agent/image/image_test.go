@@ -144,7 +144,7 @@ func newStore(t *testing.T, registries string) *Store {
 	s := New(Options{
 		Host: host.Machine{}, Log: slog.New(slog.DiscardHandler), CacheDirectory: filepath.Join(dir, "cache"),
 		ImagesDirectory: filepath.Join(dir, "images"), RegistriesFiles: []string{filepath.Join(dir, "none.yaml"), path},
-		Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, StallTimeout: 5 * time.Second, Patience: 2 * time.Second,
+		Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, StallTimeout: 10 * time.Second, Patience: 10 * time.Second,
 	})
 	s.pause = time.Millisecond
 	return s

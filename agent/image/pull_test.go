@@ -136,7 +136,7 @@ func TestPullGoesOnAfterARestart(t *testing.T) {
 	for title, damage := range map[string]bool{"whole": false, "damaged": true} {
 		t.Run(title, func(t *testing.T) {
 			s := newStore(t, "")
-			s.Patience = 50 * time.Millisecond
+			s.Patience = time.Second
 			h.set(half)
 			_, err := stage(t, s, h.host()+"/a/b:v1")
 			if err == nil || !strings.Contains(err.Error(), "500 KiB of 1") || !strings.Contains(err.Error(), "from "+h.host()+": it answers 503 Service Unavailable: away") {
@@ -223,9 +223,9 @@ func TestStall(t *testing.T) {
 	t.Run("tried again", func(t *testing.T) {
 		h.set(stall(1))
 		s := newStore(t, "")
-		s.StallTimeout = 100 * time.Millisecond
+		s.StallTimeout = 500 * time.Millisecond
 		got, err := stage(t, s, h.host()+"/a/b:v1")
-		if err != nil || got["big"] != files["big"] || stalls.Load() != 2 {
+		if err != nil || got["big"] != files["big"] || stalls.Load() < 2 {
 			t.Errorf("after %d requests: %v", stalls.Load(), err)
 		}
 	})
