@@ -336,3 +336,37 @@ func TestAroundTheProxy(t *testing.T) {
 		}
 	}
 }
+
+// TestInATransaction has a system whose next state is being made: nothing runs in it yet, so nothing is started.
+func TestInATransaction(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	m.stub("transactional-update", "")
+	m.stub("systemctl", `echo "systemctl $*" >>"$ROOT/calls"; case $1 in is-system-running) echo offline; exit 1 ;; is-active) exit 3 ;; esac`)
+	out, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker")
+	if !ok || !strings.Contains(out, "it starts when the machine boots into this transaction") {
+		t.Errorf("The script fails or says nothing: %s", out)
+	}
+	calls := m.read("calls")
+	if !strings.Contains(calls, "systemctl enable rancher-system-agent\n") || strings.Contains(calls, "restart") || strings.Contains(calls, "daemon-reload") {
+		t.Errorf("calls:\n%s", calls)
+	}
+	if m.read("usr/local/bin/system-agent") != agentBinary {
+		t.Error("The agent is not there")
+	}
+}
+
+func TestConfigurationOfAnotherForm(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	odd := `{"remoteEnabled": true, "workDirectory": "/srv/x/work"}`
+	m.write("etc/rancher/agent/config.yaml", odd, 0o600)
+	out, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker")
+	if !ok || !strings.Contains(out, "is kept as") {
+		t.Errorf("The script fails or says nothing: %s", out)
+	}
+	if got := m.read("etc/rancher/agent/config.yaml.before"); got != odd {
+		t.Errorf("kept is %q", got)
+	}
+	if got := m.read("etc/rancher/agent/config.yaml"); !strings.Contains(got, "workDirectory: "+m.path("var/lib/agent/work")+"\n") {
+		t.Errorf("configuration:\n%s", got)
+	}
+}

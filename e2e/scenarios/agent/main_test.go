@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -60,6 +61,11 @@ func runScenarios(ctx context.Context, m *testing.M) (code int) {
 		}
 	}()
 	if err := lab.Up(ctx); err != nil {
+		return complain(err)
+	}
+	// Hosts wait more than they work, so more of them run side by side than the machine has processors.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil {
 		return complain(err)
 	}
 	done := make(chan int, 1)

@@ -27,7 +27,7 @@ import (
 const (
 	matrixImage = "example.com/matrix:1"
 	// matrixPlans are applied one after the other, and the agent is killed matrixKills times during each.
-	matrixPlans = 12
+	matrixPlans = 10
 	matrixKills = 4
 )
 
