@@ -111,7 +111,7 @@ func init() {
 			m.connect(m.proxy.URL, nil, m.token())
 			m.deliver(m.files(m.file("f", "x")))
 			m.start()
-			m.never(5*time.Second, "the agent connects without a CA", func(state) bool { return m.proxy.told() })
+			m.silent(5*time.Second, "the agent connects without a CA", func(state) bool { return m.proxy.told() })
 		}},
 		rule{name: "1.2/env/strict-with-a-ca", test: func(m *machine) {
 			m.env = []string{"CATTLE_AGENT_STRICT_VERIFY=true"}
@@ -130,7 +130,7 @@ func init() {
 			m.connect(m.proxy.URL, newCA(m).pem, m.token())
 			m.deliver(m.files(m.file("f", "x")))
 			m.start()
-			m.never(8*time.Second, "the agent trusts whom it was not told to", func(state) bool { return m.exists("f") || m.proxy.told() })
+			m.silent(8*time.Second, "the agent trusts whom it was not told to", func(state) bool { return m.exists("f") || m.proxy.told() })
 		}},
 		rule{name: "3.2/connect/through-a-proxy", test: func(m *machine) {
 			forward := newForwardProxy(m)
@@ -152,7 +152,7 @@ func init() {
 		rule{name: "3.2/connect/never-ends-because-the-hub-is-away", better: "B5", test: func(m *machine) {
 			m.proxy.leave()
 			m.start()
-			m.never(10*time.Second, "the agent ended", func(state) bool { return m.crashes() > 0 })
+			m.silent(10*time.Second, "the agent ended", func(state) bool { return m.crashes() > 0 })
 		}},
 		rule{name: "3.2/connect/new-connection-info-without-restart", better: "3.2", test: func(m *machine) {
 			good := m.read("rancher2_connection_info.json")

@@ -17,12 +17,8 @@ import (
 	"time"
 )
 
-const (
-	// patience is for what comes at some time. The first agent of this kind pauses for a minute after an error.
-	patience = 150 * time.Second
-	// restartPause is RestartSec of the service's unit.
-	restartPause = 5 * time.Second
-)
+// restartPause is RestartSec of the service's unit.
+const restartPause = 5 * time.Second
 
 // machine is a folder in which an agent runs as a process, with a plan Secret of its own.
 type machine struct {
@@ -255,11 +251,19 @@ func (m *machine) within(d time.Duration, what string, ready func(state) bool) s
 }
 
 func (m *machine) until(what string, ready func(state) bool) state {
-	return m.within(patience, what, ready)
+	return m.within(options.patience, what, ready)
 }
 
-// never fails when something becomes so after all.
+// never fails when something becomes so after all, or when the agent did not even look at its Secret.
 func (m *machine) never(d time.Duration, what string, happened func(state) bool) {
+	m.silent(d, what, happened)
+	if m.config["remoteEnabled"] == true && !m.proxy.told() {
+		m.Fatalf("the agent does not look at its Secret")
+	}
+}
+
+// silent is never for an agent that is not to be heard of.
+func (m *machine) silent(d time.Duration, what string, happened func(state) bool) {
 	deadline := time.After(d)
 	for {
 		if happened(m.now()) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,8 @@ var options struct {
 	agent string
 	// strict makes what only better agents can do a part of the contract (STRICT=1; always where AGENT is not given).
 	strict bool
+	// patience is for what comes at some time (PATIENCE). The first agent of this kind pauses for a minute after an error.
+	patience time.Duration
 }
 
 // api is the API server that all rules share.
@@ -55,6 +58,13 @@ func readOptions() error {
 	options.agent, options.strict = os.Getenv("AGENT"), os.Getenv("STRICT") == "1"
 	if options.agent == "" {
 		options.agent, options.strict = "../../bin/system-agent", true
+	}
+	options.patience = 150 * time.Second
+	if text := os.Getenv("PATIENCE"); text != "" {
+		var err error
+		if options.patience, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("conformance: PATIENCE: %w", err)
+		}
 	}
 	path, err := filepath.Abs(options.agent)
 	if err != nil {
