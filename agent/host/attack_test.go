@@ -52,6 +52,7 @@ func TestUnpackOfHiddenNames(t *testing.T) {
 			err: "reading layer"},
 		"GNU long name": {before: extension(t, tar.TypeGNULongName, "x/../../victim\x00"), entry: file("good", "bad"), err: "leads out of the folder"},
 		"GNU long link": {before: extension(t, tar.TypeGNULongLink, "../victim\x00"), entry: link(tar.TypeLink, "good", "good"), err: "leads out of the folder"},
+		"too deep":      {entry: tar.Header{Name: strings.Repeat("d/", maxDepth+1) + "leaf", Format: tar.FormatGNU, Mode: 0o644}, err: "more than 255 folders deep"},
 		"too long":      {before: extension(t, tar.TypeGNULongName, strings.Repeat("a/", 3000)+"b\x00"), entry: file("good", "bad"), err: "longer than 4096"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +73,7 @@ func TestUnpackOfHiddenNames(t *testing.T) {
 // TestUnpackKeepsOddNamesInside shows what is no attack in the end: names that only look like one stay in the folder.
 func TestUnpackKeepsOddNamesInside(t *testing.T) {
 	dir := t.TempDir()
-	deep := strings.Repeat("d/", 2000) + "leaf"
+	deep := strings.Repeat("d/", maxDepth) + "leaf"
 	entries := []tar.Header{
 		file("/etc/absolute", "1"), file("a/./b//../c", "2"), file("...", "3"), file("..a", "4"), file("bad-\xff\xfe-utf8", "5"), file("line\nend", "6"),
 		{Typeflag: tar.TypeBlock, Name: "sda", Devmajor: 8}, {Typeflag: tar.TypeChar, Name: "mem", Devmajor: 1, Devminor: 1}, {Typeflag: tar.TypeFifo, Name: "pipe"},

@@ -2,6 +2,7 @@ package host
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 const (
 	maxEntries  = 1 << 20
 	maxUnpacked = 16 << 30
+	maxDepth    = 255
 )
 
 // Names by which a layer takes something away from the layers below it (OCI image specification, "Whiteouts").
@@ -148,7 +150,7 @@ func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
 	}
 }
 
-// isFile is also true for files with holes, which are filled with zeros.
+// isFile is also true for files with holes.
 func isFile(header *tar.Header) bool {
 	switch header.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:
@@ -178,7 +180,10 @@ func (u *unpacker) file(name string, header *tar.Header, content io.Reader) erro
 	if err != nil {
 		return err
 	}
-	err = u.copy(file, content)
+	err = u.copy(file, content, hasHoles(header))
+	if err == nil && hasHoles(header) {
+		err = file.Truncate(header.Size)
+	}
 	if err == nil {
 		err = file.Chmod(mode)
 	}
@@ -232,12 +237,23 @@ func (u *unpacker) enter(dir string) error {
 	return nil
 }
 
-// copy is io.Copy with a buffer for all files, without its attempts to let the kernel do it.
-func (u *unpacker) copy(to *os.File, content io.Reader) error {
+// hasHoles tells whether the archive holds less of a file than its size.
+func hasHoles(header *tar.Header) bool {
+	return header.Typeflag == tar.TypeGNUSparse || header.PAXRecords["GNU.sparse.major"] != "" || header.PAXRecords["GNU.sparse.map"] != ""
+}
+
+// copy is io.Copy with a buffer for all files, without its attempts to let the kernel do it. Holes stay holes, so that a small archive
+// does not fill the disk.
+func (u *unpacker) copy(to *os.File, content io.Reader, holes bool) error {
 	for {
 		n, err := content.Read(u.buffer)
 		if n > 0 {
-			if _, err := to.Write(u.buffer[:n]); err != nil {
+			if holes && len(bytes.TrimLeft(u.buffer[:n], "\x00")) == 0 {
+				_, failed := to.Seek(int64(n), io.SeekCurrent)
+				if failed != nil {
+					return failed
+				}
+			} else if _, err := to.Write(u.buffer[:n]); err != nil {
 				return err
 			}
 		}
@@ -285,6 +301,9 @@ func localName(name string) (string, error) {
 		return "", fmt.Errorf("the name is longer than %d bytes", unix.PathMax)
 	}
 	clean := path.Clean(strings.TrimLeft(name, "/"))
+	if strings.Count(clean, "/") > maxDepth {
+		return "", fmt.Errorf("it lies more than %d folders deep", maxDepth)
+	}
 	if clean == ".." || strings.HasPrefix(clean, "../") {
 		return "", fmt.Errorf("%q leads out of the folder", name)
 	}
