@@ -15,7 +15,7 @@ import (
 // the write fails when anyone has changed the source since it was read. It runs side by side with the journal.
 func (w *work) begin(ctx context.Context) (*failure, bool) {
 	e, d := w.engine, w.decision
-	e.board.step("agreeing with the hub", 5*time.Minute)
+	e.board.step("making sure that the plan is still the one to apply", 0)
 	switch {
 	case d.commit:
 		journaled := make(chan *failure, 1)

@@ -13,7 +13,7 @@ import (
 
 const (
 	// loopTime is how long the loop may be busy before it counts as stuck; disks can be slow.
-	loopTime = 2 * time.Minute
+	loopTime = 10 * time.Minute
 	// stepGrace is what a step may take beyond its own limit, to be ended.
 	stepGrace = time.Minute
 )
@@ -128,6 +128,12 @@ func (b *board) step(what string, limit time.Duration) {
 		b.deadline = time.Now().Add(limit)
 	}
 	b.state.Doing, b.state.Reason = DoingApply, what
+}
+
+// wait notes that an attempt waits for something that has no end of its own.
+func (b *board) wait(reason string) {
+	b.step(reason, 0)
+	b.change(func(s *State) { s.Doing = DoingWait })
 }
 
 // over notes that no attempt goes on.

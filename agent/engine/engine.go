@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -35,6 +36,7 @@ type Engine struct {
 	// failures counts what went wrong in a row while talking to the source; nothing is begun before notBefore.
 	failures  int
 	notBefore time.Time
+	waitsFor  string
 	// asked is the plan that someone wants to be tried again.
 	asked target
 	// adopted is set while an attempt of an earlier process has not gone on yet.
@@ -146,6 +148,7 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 	case apply:
 		e.tidyUp()
 		if wait := time.Until(e.notBefore); wait > 0 {
+			e.board.show(e.current, DoingWait, e.waitsFor)
 			return wait
 		}
 		e.start(ctx, d)
@@ -193,13 +196,13 @@ func (e *Engine) finish() {
 		e.asked = target{}
 		e.reporter.resumed()
 	}
-	if w.err == nil {
-		e.failures, e.notBefore = 0, time.Now().Add(w.wait)
+	if w.err == nil || errors.Is(w.err, errCanceled) || errors.Is(w.err, context.Canceled) {
+		e.failures, e.notBefore, e.waitsFor = 0, time.Now().Add(w.wait), "waiting for the announced restart of the agent"
 		return
 	}
 	e.failures++
 	wait := jitter(min(time.Second<<min(e.failures-1, 6), time.Minute))
-	e.notBefore = time.Now().Add(wait)
+	e.notBefore, e.waitsFor = time.Now().Add(wait), "the plan cannot be started yet: "+w.err.Error()
 	e.board.sourceFailed(w.err)
 	e.Log.Warn("The plan cannot be started yet", "error", w.err, "retryIn", wait.Round(time.Millisecond))
 }

@@ -205,6 +205,7 @@ func TestPlanSucceeds(t *testing.T) {
 	})
 }
 
+// TestFailureStaysVisible shows that B1 and B4 cannot happen: a failure of any kind is told to the hub and stays there.
 func TestFailureStaysVisible(t *testing.T) {
 	tests := map[string]struct {
 		plan     plans.Plan
@@ -278,6 +279,7 @@ func TestFailureStaysVisible(t *testing.T) {
 	}
 }
 
+// TestFailureIsNoVerdictWhileTheAgentStillTries shows that B2 cannot happen: one failure that passes is not the end of a plan.
 func TestFailureIsNoVerdictWhileTheAgentStillTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -301,6 +303,7 @@ func TestFailureIsNoVerdictWhileTheAgentStillTries(t *testing.T) {
 	})
 }
 
+// TestDeliveredAgainAfterAFailure shows that B3 cannot happen: each try has a number of its own.
 func TestDeliveredAgainAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -391,6 +394,7 @@ func TestChecksumProtocol(t *testing.T) {
 	})
 }
 
+// TestLostHub shows that B5 cannot happen: an outcome that cannot be delivered is kept, and nothing runs again because of it.
 func TestLostHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,9 +86,10 @@ func TestRetryThatFails(t *testing.T) {
 func TestVerify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		trusted := true
+		var trusted atomic.Bool
+		trusted.Store(true)
 		w.options.Verify = func(s Snapshot) error {
-			if !trusted {
+			if !trusted.Load() {
 				return errors.New("nobody has signed it")
 			}
 			return nil
@@ -96,7 +98,7 @@ func TestVerify(t *testing.T) {
 		w.secret.deliver(plans.Plan{PeriodicInstructions: []plans.PeriodicInstruction{periodic("p", "p", 60)}}, 1)
 		w.start()
 		time.Sleep(90 * time.Second)
-		trusted = false
+		trusted.Store(false)
 		_, before := w.secret.counts()
 		evil := plans.Plan{Instructions: []plans.Instruction{once("evil", "ok", false)},
 			PeriodicInstructions: []plans.PeriodicInstruction{{CommonInstruction: plans.CommonInstruction{Name: "evil", Command: "ok"}}}}
@@ -115,7 +117,7 @@ func TestVerify(t *testing.T) {
 		if len(*runs) == 0 {
 			t.Error("the plan before it was not applied")
 		}
-		trusted = true
+		trusted.Store(true)
 		w.secret.hub(func(plans.SecretData) {})
 		w.settle()
 		w.stop()
@@ -329,5 +331,53 @@ func TestAlive(t *testing.T) {
 			}
 		}
 		w.stop()
+	})
+}
+
+// TestAtRestNothingIsWritten shows that B19 cannot happen: with a plan applied and its probes running, a day passes without one write to the
+// disk or to the hub.
+func TestAtRestNothingIsWritten(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		t.Run(protocolOf(old), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				newHealth(w)
+				w.options.InterlockDirectory, w.options.AppliedPlanDirectory = "/agent/interlock", "/agent/applied"
+				deliver := w.secret.deliver
+				if old {
+					deliver = w.secret.deliverOld
+				}
+				deliver(plans.Plan{Files: []plans.File{file("/etc/a", "A")}, Instructions: []plans.Instruction{once("one", "ok", true)}, Probes: probes(0, "p")}, 1)
+				w.start()
+				w.settle()
+				var effects []string
+				w.host.FailWith(func(op, path string) error {
+					effects = append(effects, op+" "+path)
+					return nil
+				})
+				gets, writes := w.secret.counts()
+				time.Sleep(24 * time.Hour)
+				w.stop()
+				if g, wr := w.secret.counts(); len(effects) > 0 || g != gets || wr != writes {
+					t.Errorf("%d reads, %d writes, and on the disk %v", g-gets, wr-writes, effects)
+				}
+			})
+		})
+	}
+}
+
+// TestOutputsOfFormerPlansGo shows the other half of B15: names that a plan does not have any more are not reported.
+func TestOutputsOfFormerPlansGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		for _, name := range []string{"a", "b", "c"} {
+			w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once(name, "ok", true)}}, 1)
+			w.settle()
+		}
+		w.stop()
+		if diff := cmp.Diff(map[string][]byte{"c": []byte("ok 1")}, w.secret.status().AppliedOutput); diff != "" {
+			t.Error(diff)
+		}
 	})
 }

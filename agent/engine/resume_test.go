@@ -140,7 +140,7 @@ func TestNothingBeginsWithoutTheHub(t *testing.T) {
 	}
 }
 
-// TestHubIsRestoredToBeforeThePlan gives back a Secret in which the plan is pending, with the same revision: it is applied and reported again.
+// TestHubIsRestoredToBeforeThePlan shows that B6 cannot happen. It gives back a Secret in which the plan is pending, with the same revision: it is applied and reported again.
 func TestHubIsRestoredToBeforeThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

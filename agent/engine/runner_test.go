@@ -152,6 +152,7 @@ func (w *world) times(name string, exit func(run int) int) *[]time.Duration {
 	return &runs
 }
 
+// TestPeriodicInstructions shows that B17 and B18 cannot happen: one that hangs or fails holds no other up.
 func TestPeriodicInstructions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -254,6 +255,7 @@ func TestLargeReportsAreTrimmed(t *testing.T) {
 	}
 }
 
+// TestReportThatIsTooLargeIsSentSmaller shows, with the one above, that B15 and S10 cannot happen: a report fits.
 func TestReportThatIsTooLargeIsSentSmaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -47,7 +47,6 @@ func (e *Engine) recover() {
 		e.current = r.snapshot()
 	}
 	if !r.unfinished() {
-		e.dropWork(r)
 		e.dropKept(r)
 	}
 	if r.Succeeded { // of what failed the folder stays, for people

@@ -79,11 +79,12 @@ func (w *work) interrupt(i plans.Interrupt) {
 // perform makes sure that the attempt is still the one to make, and makes it.
 func (w *work) perform(ctx context.Context) {
 	e := w.engine
-	e.board.step("waiting for another plan to be applied", 0)
+	e.board.wait("waiting for another plan to be applied")
 	if w.err = e.Gate.enter(ctx); w.err != nil && !w.toEnd(ctx) {
 		return
 	}
 	w.entered = w.err == nil
+	e.board.step("making sure that nothing stands in the way", 0)
 	if w.wait, w.err = e.interlockWait(); (w.err != nil || w.wait > 0) && !w.toEnd(ctx) {
 		return
 	}
