@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,7 +103,8 @@ func (e *gatewayEnv) serve() {
 		t.Fatal(err)
 	}
 	mgr, err := ctrl.NewManager(e.config, ctrl.Options{
-		Scheme: e.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: testr.New(t),
+		Scheme: e.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Logger: logr.Discard(), // parts of a manager still talk when it has ended, and the test with it
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})
 	if err != nil {

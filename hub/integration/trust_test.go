@@ -18,6 +18,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway"
+	"github.com/drover-dev/drover/hub/signing"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -219,4 +220,69 @@ func TestAgentFollowsTheAuthority(t *testing.T) {
 	}
 	asleep.start()
 	apply(asleep, "awake again")
+}
+
+// TestAgentEnforcesSignatures delivers plans as somebody who may write plan Secrets, with and without the hub's key.
+func TestAgentEnforcesSignatures(t *testing.T) {
+	e := startGateway(t, apiServer(t))
+	e.controllers()
+	signer, err := signing.Ensure(t.Context(), e.client, e.system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := startAgent(t, e, "enforce-1")
+	a.end(os.Interrupt)
+	a.write("config.yaml", a.read("config.yaml")+"planSignatures: enforce\n")
+	a.start()
+	deliver := func(name string, sign bool) (signature []byte, checksum string) {
+		t.Helper()
+		plan := plans.Plan{Instructions: []plans.Instruction{shell(name, "echo "+name+" >>"+a.path("ran"))}}
+		raw, err := plan.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := a.secret()
+		former := plans.SecretData{plans.KeyPlan: secret.Data[plans.KeyPlan], plans.KeyPlanSignature: secret.Data[plans.KeyPlanSignature]}
+		plans.Deliver(secret.Data, raw, 1, 1)
+		if sign {
+			if err := signer.Sign(secret.Data, former, a.key.String()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.client.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		return secret.Data[plans.KeyPlanSignature], plans.Checksum(raw)
+	}
+	still := func(what string) {
+		t.Helper()
+		before := a.secret().ResourceVersion
+		time.Sleep(3 * time.Second)
+		if got := a.status(); got.State != plans.StatePending || a.secret().ResourceVersion != before {
+			t.Errorf("%s is taken: %+v", what, got)
+		}
+	}
+	deliver("unsigned", false)
+	still("a plan without a signature")
+	first, checksum := deliver("first", true)
+	if got := a.until(plans.StateSucceeded); got.AppliedChecksum != checksum {
+		t.Errorf("got %+v", got)
+	}
+	deliver("second", true)
+	a.until(plans.StateSucceeded)
+	// Somebody puts the first plan back, with its signature.
+	secret := a.secret()
+	plan, err := plans.Plan{Instructions: []plans.Instruction{shell("first", "echo first >>"+a.path("ran"))}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans.Deliver(secret.Data, plan, 1, 1)
+	secret.Data[plans.KeyPlanSignature] = first
+	if err := e.client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	still("a replay")
+	if ran := a.read("ran"); ran != "first\nsecond\n" {
+		t.Errorf("ran %q", ran)
+	}
 }
