@@ -57,6 +57,10 @@ func (e *Engine) State() State {
 	if source, can := e.Source.(Reachability); can {
 		s.SourceError, s.SourceErrorSince = source.Unreachable()
 	}
+	if source, can := e.Source.(Connecting); can {
+		connections := source.Connections()
+		s.Connections = &connections
+	}
 	return s
 }
 

@@ -61,6 +61,22 @@ type Reachability interface {
 	Unreachable() (reason string, since time.Time)
 }
 
+// Connections is what a source that talks to a hub counts since the agent started.
+type Connections struct {
+	// Reconnects is how often the watch had to be begun anew because something failed.
+	Reconnects int64 `json:"reconnects"`
+	// Registrations is how often the machine got a new connection by its stored identity, RegistrationsFailed how often it did not.
+	Registrations       int64 `json:"registrations"`
+	RegistrationsFailed int64 `json:"registrationsFailed"`
+	// AuthoritiesReplaced is how often other certificate authorities took the place of those that were trusted.
+	AuthoritiesReplaced int64 `json:"authoritiesReplaced"`
+}
+
+// Connecting is what a Source may also be: one that counts its connections.
+type Connecting interface {
+	Connections() Connections
+}
+
 // Images brings the content of an image into a folder that exists.
 type Images interface {
 	// Stage tells progress how many bytes of how many have come, now and then; progress may be nil, and total 0 while it is not known.

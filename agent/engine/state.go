@@ -36,6 +36,8 @@ type State struct {
 	Probes   map[string]plans.ProbeStatus `json:"probes,omitempty"`
 	Periodic map[string]Periodic          `json:"periodic,omitempty"`
 	Counters Counters                     `json:"counters"`
+	// Connections are those of a source that talks to a hub; nil of any other.
+	Connections *Connections `json:"connections,omitempty"`
 }
 
 // Doing is what an engine does.

@@ -33,6 +33,7 @@ func (p *page) engines(engines []Engine, now time.Time) {
 		p.state(s)
 		p.last(s.Source, s.Last)
 		p.counters(s.Source, s.Counters)
+		p.connections(s.Source, s.Connections)
 		p.plan(s)
 	}
 }
@@ -79,6 +80,18 @@ func (p *page) counters(source string, c engine.Counters) {
 	p.outcomes("system_agent_reports_total", "Reports to the hub.", source, c.ReportsSent, c.ReportsFailed)
 	p.outcomes("system_agent_periodic_runs_total", "Runs of periodic instructions.", source, c.PeriodicRuns-c.PeriodicFailures, c.PeriodicFailures)
 	p.outcomes("system_agent_probe_checks_total", "Answers of probes.", source, c.ProbeChecks-c.ProbeFailures, c.ProbeFailures)
+}
+
+func (p *page) connections(source string, c *engine.Connections) {
+	if c == nil {
+		return
+	}
+	p.add(counter, "system_agent_reconnects_total", "How often the connection to the hub was begun anew because something failed.",
+		float64(c.Reconnects), "source", source)
+	p.outcomes("system_agent_registrations_total", "Registrations by the stored identity, after the hub had refused the token.", source,
+		c.Registrations, c.RegistrationsFailed)
+	p.add(counter, "system_agent_authorities_replaced_total", "How often the hub's certificate authorities were replaced.",
+		float64(c.AuthoritiesReplaced), "source", source)
 }
 
 func (p *page) outcomes(name, help, source string, succeeded, failed int64) {

@@ -47,6 +47,7 @@ func busy() *fakeEngine {
 		Last:     &engine.Attempt{Number: 2, Started: at, Ended: at.Add(1500 * time.Millisecond)},
 		Probes:   map[string]plans.ProbeStatus{"kubelet": {Healthy: true}, "etcd": {}},
 		Periodic: map[string]engine.Periodic{"never": {Failures: 4}, "names": {LastSuccess: at}},
+		Connections: &engine.Connections{Reconnects: 21, Registrations: 22, RegistrationsFailed: 23, AuthoritiesReplaced: 24},
 		Counters: engine.Counters{AttemptsSucceeded: 1, AttemptsFailed: 2, InstructionsRun: 5, InstructionsResumed: 1, ReportsSent: 7, ReportsFailed: 8,
 			PeriodicRuns: 10, PeriodicFailures: 4, ProbeChecks: 20, ProbeFailures: 5, AttemptSecondsTotal: 12.5},
 	}}
@@ -116,6 +117,10 @@ func TestMetrics(t *testing.T) {
 		`system_agent_probe_healthy{source="hub",probe="etcd"} 0`,
 		`system_agent_probe_healthy{source="hub",probe="kubelet"} 1`,
 		`system_agent_reports_total{source="hub",outcome="failure"} 8`,
+		`system_agent_reconnects_total{source="hub"} 21`,
+		`system_agent_registrations_total{source="hub",outcome="success"} 22`,
+		`system_agent_registrations_total{source="hub",outcome="failure"} 23`,
+		`system_agent_authorities_replaced_total{source="hub"} 24`,
 		`system_agent_reports_total{source="hub",outcome="success"} 7`,
 		`system_agent_source_connected{source="hub"} 0`,
 		`system_agent_source_error_since_timestamp_seconds{source="hub"} 1.7e+09`,

@@ -38,7 +38,7 @@ func TestAuthoritiesDeliveredUnderTheOld(t *testing.T) {
 	if token != "token" || got.PlanSigningKey != info.PlanSigningKey || got.Namespace != info.Namespace {
 		t.Errorf("the connection info is %+v", got)
 	}
-	eventually(t, "the count", func() bool { return s.Counters().AuthoritiesReplaced == 2 })
+	eventually(t, "the count", func() bool { return s.Connections().AuthoritiesReplaced == 2 })
 	if f.asked("/cacerts") != 2 {
 		t.Errorf("asked %d times for authorities", f.asked("/cacerts"))
 	}

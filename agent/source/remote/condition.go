@@ -7,26 +7,19 @@ import (
 	"github.com/drover-dev/drover/agent/engine"
 )
 
-var _ engine.Reachability = (*Source)(nil)
+var (
+	_ engine.Reachability = (*Source)(nil)
+	_ engine.Connecting   = (*Source)(nil)
+)
 
-// counters are those of Counters while they count.
+// counters are those of Connections while they count.
 type counters struct {
 	reconnects, registrations, registrationsFailed, authoritiesReplaced atomic.Int64
 }
 
-// Counters count since the source was made.
-type Counters struct {
-	// Reconnects is how often the watch had to be begun anew because something failed.
-	Reconnects int64
-	// Registrations is how often the machine got a new connection by its stored identity, RegistrationsFailed how often it did not.
-	Registrations, RegistrationsFailed int64
-	// AuthoritiesReplaced is how often other certificate authorities took the place of those in the connection info.
-	AuthoritiesReplaced int64
-}
-
-// Counters are those of this moment.
-func (s *Source) Counters() Counters {
-	return Counters{
+// Connections implements engine.Connecting.
+func (s *Source) Connections() engine.Connections {
+	return engine.Connections{
 		Reconnects: s.counters.reconnects.Load(), Registrations: s.counters.registrations.Load(),
 		RegistrationsFailed: s.counters.registrationsFailed.Load(), AuthoritiesReplaced: s.counters.authoritiesReplaced.Load(),
 	}

@@ -45,7 +45,7 @@ func TestRefusedTokenLeadsToRegistration(t *testing.T) {
 			if token != "second" || got.PlanSigningKey != firstKey {
 				t.Errorf("token %s, key %s", token, got.PlanSigningKey)
 			}
-			if c := s.Counters(); c.Registrations != 1 || c.RegistrationsFailed != 0 || f.asked("/v3/connect/agent") != 1 {
+			if c := s.Connections(); c.Registrations != 1 || c.RegistrationsFailed != 0 || f.asked("/v3/connect/agent") != 1 {
 				t.Errorf("counted %+v, asked %d times", c, f.asked("/v3/connect/agent"))
 			}
 		})
