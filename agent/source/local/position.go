@@ -64,7 +64,7 @@ func decodePosition(raw []byte) (plans.SecretData, plans.Status, error) {
 		return data, plans.Status{}, fmt.Errorf("decoding position: %w", err)
 	}
 	for key, field := range p.fields() {
-		if value := field.get(); len(value) > 0 && string(value) != "null" {
+		if value := field.get(); !empty(key, value) && string(value) != "null" {
 			data[key] = value
 		}
 	}
@@ -96,7 +96,7 @@ func encodePosition(old plans.SecretData, status plans.Status) (plans.SecretData
 	var p position
 	fields := p.fields()
 	for key, value := range data {
-		if field, known := fields[key]; known && len(value) > 0 {
+		if field, known := fields[key]; known && !empty(key, value) {
 			field.set(value)
 		} else {
 			delete(data, key)
@@ -107,6 +107,12 @@ func encodePosition(old plans.SecretData, status plans.Status) (plans.SecretData
 		return nil, nil, fmt.Errorf("encoding position: %w", err)
 	}
 	return data, append(raw, '\n'), nil
+}
+
+// empty tells that a value says nothing. A count of 0 is not written, so that a file of rancher-system-agent stays as it is.
+func empty(key string, value []byte) bool {
+	count := key == plans.KeyFailureCount || key == plans.KeySuccessCount
+	return len(value) == 0 || count && string(value) == "0"
 }
 
 func equal(a, b plans.SecretData) bool {
