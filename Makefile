@@ -33,6 +33,9 @@ TESTED := {{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}
 # Scenarios on real hosts; they take as long as the slowest of them.
 E2E_TIMEOUT ?= 30m
 
+# How long each decoder is fuzzed.
+FUZZTIME ?= 30s
+
 ##@ Work
 
 .PHONY: help
@@ -96,6 +99,10 @@ lint: go ## Run golangci-lint (the first time builds it, some minutes) and shell
 bench: agent bin/conformance.test ## Run the benchmarks, and measure the agent on a real API server (root; IDLE=60s).
 	$(GO) test -run '^$$' -bench . -benchmem $$(git grep -l 'func Benchmark' -- '*_test.go' ':!e2e/distro' ':!e2e/conformance' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 	cd e2e/conformance && IDLE=$(or $(IDLE),60s) ../../bin/conformance.test -test.run '^$$' -test.bench Agent -test.benchtime 200x
+
+.PHONY: fuzz
+fuzz: go ## Fuzz every decoder of plans, agent and installer, FUZZTIME=30s each.
+	@tools/fuzz.sh $(FUZZTIME) ./plans ./agent ./installer
 
 .PHONY: clean
 clean: ## Remove bin/. Caches stay: they are in the Go build cache and in $DROVER_CACHE.
