@@ -18,6 +18,8 @@ const (
 	// stopStep and stopMost bound how long the service manager is asked for patience while the agent stops.
 	stopStep = 5 * time.Second
 	stopMost = 2 * time.Minute
+	// restAfter is how long nothing has changed when the agent gives memory back.
+	restAfter = 10 * time.Second
 	// statusBytes is the longest status line.
 	statusBytes = 240
 )
@@ -108,6 +110,8 @@ func (s *service) run(ctx context.Context, stopped <-chan struct{}) {
 		watchdog = ticker.C
 	}
 	ready := false
+	rest := time.NewTimer(restAfter)
+	defer rest.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -116,7 +120,10 @@ func (s *service) run(ctx context.Context, stopped <-chan struct{}) {
 		case now := <-watchdog:
 			s.feed(now)
 			s.tell(ready)
+		case <-rest.C:
+			s.rest()
 		case <-s.news:
+			rest.Reset(restAfter)
 			if !ready && s.up() {
 				ready = true
 				s.notify("READY=1")
@@ -125,6 +132,13 @@ func (s *service) run(ctx context.Context, stopped <-chan struct{}) {
 		}
 	}
 	s.stop(stopped)
+}
+
+// rest is called once after something has happened and nothing else did since.
+func (s *service) rest() {
+	if err := host.GiveBackMemory(); err != nil {
+		s.log.Debug("Memory cannot be given back", "error", err)
+	}
 }
 
 // up tells whether every engine has spoken, which it does when it has read its journal.
