@@ -145,7 +145,7 @@ func (m *machine) spawn() {
 	defer log.Close()
 	p := &process{cmd: m.command(m.args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // also when the suite is killed
 	if err := p.cmd.Start(); err != nil {
 		m.Errorf("starting the agent: %s", err)
 		return
