@@ -74,12 +74,17 @@ func newClient(connection config.Connection, file []byte, strict bool) (*client,
 	if c.http, err = rest.HTTPClientFor(rest.AnonymousClientConfig(cfg)); err != nil {
 		return nil, fmt.Errorf("making client: %w", err)
 	}
-	// Outermost, so that what is refused here never gets a token attached.
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		c.transport.next = next
 		return c.transport
 	})
-	if c.rest, err = rest.RESTClientFor(cfg); err != nil {
+	withToken, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making client: %w", err)
+	}
+	// The token would be sent along to wherever a redirect leads.
+	withToken.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if c.rest, err = rest.RESTClientForConfigAndClient(cfg, withToken); err != nil {
 		return nil, fmt.Errorf("making client: %w", err)
 	}
 	c.config = cfg

@@ -263,3 +263,24 @@ func TestHugeAnswers(t *testing.T) {
 		})
 	}
 }
+
+// TestRedirects: the token goes nowhere but to the hub.
+func TestRedirects(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s is asked elsewhere, with the token: %v", r.URL, r.Header.Get("Authorization") != "")
+	}))
+	defer elsewhere.Close()
+	h := testhub.New(t)
+	h.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		return true
+	})
+	h.Deliver("1")
+	s := newSource(t, h)
+	if _, err := s.Get(t.Context()); err == nil {
+		t.Error("a redirect is an answer")
+	}
+	eventually(t, "the reason", func() bool { reason, _ := s.Unreachable(); return reason != "" })
+	h.SetFault(nil)
+	next(t, s, "1")
+}
