@@ -161,7 +161,7 @@ func BenchmarkUnpackAgainstTar(b *testing.B) {
 			path := filepath.Join(b.TempDir(), name)
 			must(b, writeLayerFile(path, 1024, strings.HasSuffix(name, ".gz")))
 			for b.Loop() {
-				theirs, ours, memory := race(b, path, 3)
+				theirs, ours, memory := race(b, path, 2)
 				b.ReportMetric(theirs.Seconds(), "tar-s")
 				b.ReportMetric(ours.Seconds(), "agent-s")
 				b.ReportMetric(theirs.Seconds()/ours.Seconds(), "ratio")

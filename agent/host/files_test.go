@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestWriteFile shows that files are replaced as a whole (B21) and keep all mode bits (B11).
 func TestWriteFile(t *testing.T) {
 	m, dir := Machine{}, t.TempDir()
 	path := filepath.Join(dir, "a", "b", "file")
@@ -48,6 +49,7 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
+// TestWriteFileReplacesALink shows that a link in the file's place leads nowhere (S5).
 func TestWriteFileReplacesALink(t *testing.T) {
 	m, dir := Machine{}, t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
@@ -124,6 +126,7 @@ func TestAppendFile(t *testing.T) {
 	}
 }
 
+// TestMakeDirAndRemove shows among others that a path that is no proper one is not removed (S9).
 func TestMakeDirAndRemove(t *testing.T) {
 	m, base := Machine{}, t.TempDir()
 	dir := filepath.Join(base, "a", "b")

@@ -19,6 +19,8 @@ func sh(script string) Command {
 	return Command{Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Timeout: time.Minute}
 }
 
+// TestRun shows among others that stderr is kept (B9), and that a program is looked up in its own PATH and gets its own environment and
+// nothing of the agent's (B10, S7).
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "run.sh"), []byte("#!/bin/sh\necho found $0 in $PWD\n"), 0o755); err != nil {
@@ -55,6 +57,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestRunTakesALineOfAnyLength shows that B7 cannot happen: a long line is output like any other.
 func TestRunTakesALineOfAnyLength(t *testing.T) {
 	got, err := Machine{}.Run(t.Context(), sh("printf first; head -c 3000000 /dev/zero | tr '\\0' x; printf last"))
 	if err != nil || got.ExitCode != 0 {
@@ -72,6 +75,7 @@ func TestRunTakesALineOfAnyLength(t *testing.T) {
 	}
 }
 
+// TestRunDoesNotWaitForADaemon shows that B8 cannot happen: who holds the output open holds nothing up.
 func TestRunDoesNotWaitForADaemon(t *testing.T) {
 	start := time.Now()
 	got, err := Machine{}.Run(t.Context(), sh("sleep 30 & echo $!"))
@@ -94,6 +98,7 @@ func TestRunDoesNotWaitForADaemon(t *testing.T) {
 func TestRunEndsTheWholeGroup(t *testing.T) {
 	for name, script := range map[string]string{
 		"obedient":                    "sleep 60 & echo $!; wait",
+		"with a session of its own":   "setsid sleep 60 & echo $!; wait",
 		"with a child that tidies up": "(trap 'sleep 0.1; exit 0' TERM; while :; do sleep 0.05; done) & echo $!; wait",
 	} {
 		t.Run(name, func(t *testing.T) {

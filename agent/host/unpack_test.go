@@ -110,6 +110,7 @@ func TestUnpackLayers(t *testing.T) {
 	}
 }
 
+// TestUnpackNeverLeavesItsFolder shows that S6 cannot happen; TestUnpackOfHiddenNames has more.
 func TestUnpackNeverLeavesItsFolder(t *testing.T) {
 	tests := map[string]func(outside string) []tar.Header{
 		"name with ..":          func(string) []tar.Header { return []tar.Header{file("../victim", "bad")} },

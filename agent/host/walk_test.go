@@ -131,6 +131,7 @@ func TestExchangedOnTheWay(t *testing.T) {
 	}
 }
 
+// TestUmaskAndModes shows that modes do not depend on the umask (B21).
 func TestUmaskAndModes(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	path := filepath.Join(t.TempDir(), "a", "b", "file")
