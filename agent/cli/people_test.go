@@ -137,7 +137,8 @@ func TestWatchAndKill(t *testing.T) {
 	m.deliver(plans.Plan{Instructions: []plans.Instruction{shell("again", "echo again; while [ ! -e "+m.path("go")+" ]; do sleep 0.05; done")}})
 	m.until("the next plan", func() bool {
 		_, out, _ := run1("status", "--config", m.path("config.yaml"))
-		return strings.Contains(out, "running   instructions[0] (again)")
+		_, logs, _ := run1("logs", "--config", m.path("config.yaml"))
+		return strings.Contains(out, "running   instructions[0] (again)") && strings.Contains(logs, "again")
 	})
 	_ = m.end(syscall.SIGKILL)
 	if _, err := os.Lstat(m.path("agent.sock")); err != nil {
