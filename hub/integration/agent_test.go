@@ -139,7 +139,7 @@ func (a *agentProcess) until(state plans.State) plans.Status {
 	var status plans.Status
 	eventually(a.t, "the plan to be "+string(state), func() error {
 		if status = a.status(); status.State != state {
-			return fmt.Errorf("it is %s", status.State)
+			return fmt.Errorf("it is %s, in revision %d, after %.12s was applied at %s", status.State, status.Revision, status.AppliedChecksum, status.LastApplyTime)
 		}
 		return nil
 	})

@@ -133,8 +133,8 @@ func bookmarking(next http.Handler) http.Handler {
 		}
 		locked := &lockedWriter{ResponseWriter: w}
 		done := make(chan struct{})
-		defer close(done)
-		go func() {
+		var sending sync.WaitGroup
+		sending.Go(func() {
 			for {
 				select {
 				case <-done:
@@ -143,7 +143,9 @@ func bookmarking(next http.Handler) http.Handler {
 					locked.bookmark()
 				}
 			}
-		}()
+		})
+		defer sending.Wait()
+		defer close(done)
 		next.ServeHTTP(locked, r)
 	})
 }
