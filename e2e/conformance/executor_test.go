@@ -93,6 +93,13 @@ func init() {
 				m.Errorf("the announcement is still there")
 			}
 		}},
+		rule{name: "5/interlock/restart-pending-is-looked-at-often", better: "5", test: func(m *machine) {
+			begun := time.Now()
+			m.write(restartPending, unixDate(begun.Add(10*time.Second-5*time.Minute)))
+			sum := m.deliver(instructions(ran("a")))
+			m.start()
+			m.within(30*time.Second, "success", func(s state) bool { return s.applied(sum) })
+		}},
 		rule{name: "5/interlock/restart-pending-long-expired", test: func(m *machine) {
 			m.write(restartPending, unixDate(time.Now().Add(-time.Hour)))
 			m.run(instructions(ran("a")))

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,7 +31,6 @@ type machine struct {
 	config map[string]any
 	args   []string
 	env    []string
-	wrap   []string
 
 	mu       sync.Mutex
 	versions []state
@@ -116,8 +114,7 @@ func (m *machine) lines(name string) int { return strings.Count(m.read(name), "\
 
 // command is the agent with some arguments.
 func (m *machine) command(args ...string) *exec.Cmd {
-	line := slices.Concat(m.wrap, []string{options.agent}, args)
-	cmd := exec.Command(line[0], line[1:]...)
+	cmd := exec.Command(options.agent, args...)
 	cmd.Dir = m.dir
 	cmd.Env = append([]string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TZ=UTC", "M=" + m.dir, "CATTLE_LOGLEVEL=debug",
