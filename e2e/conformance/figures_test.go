@@ -22,6 +22,8 @@ const (
 	maxMemory   = 20 << 20
 	maxCPU      = 10 * time.Millisecond // a minute
 	idleDefault = 20 * time.Second
+	// plansMeasured is how many plans make a median.
+	plansMeasured = 200
 )
 
 // usage is what an agent at rest has used since some time.
@@ -148,7 +150,7 @@ func BenchmarkAgentPlan(b *testing.B) {
 				m.direct()
 				m.run(instructions(sh("a", "echo first")), protocol.keys)
 				var took []time.Duration
-				for i := range max(b.N, 100) {
+				for i := range plansMeasured * b.N {
 					took = append(took, m.timed(i, protocol.keys))
 				}
 				slices.Sort(took)
