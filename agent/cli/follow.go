@@ -16,6 +16,9 @@ import (
 // lookAgain is for what the file system does not tell, such as an agent that ended without a word.
 const lookAgain = 2 * time.Second
 
+// startTime is how long an agent may take until it knows of what it did before.
+const startTime = 30 * time.Second
+
 // follow prints what an attempt writes until it has ended. It is woken by changes in the folders of the runs, and by the journal, in
 // which every step begins and ends.
 func (v *view) follow(ctx context.Context, attempt engine.Attempt, printer *logPrinter) error {
@@ -92,6 +95,9 @@ func (v *view) newer(ctx context.Context, attempt engine.Attempt) (engine.Attemp
 	}
 	v.Status = status
 	state, err := v.source(attempt.Source)
+	if (err != nil || state.Last == nil) && time.Since(status.Started) < startTime {
+		return attempt, nil // it has not read its journal yet
+	}
 	if err != nil {
 		return attempt, err
 	}

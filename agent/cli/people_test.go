@@ -42,7 +42,7 @@ func TestPlanThatFailsAndIsMended(t *testing.T) {
 	m.until("the last failure", func() bool { return m.status().State == plans.StateFailed })
 	m.until("rest", func() bool {
 		_, out, _ := run1("status", "--config", m.path("config.yaml"))
-		return strings.Contains(out, "FAILED")
+		return strings.Contains(out, "state failed") && strings.Contains(out, "FAILED") && !strings.Contains(out, "does not know")
 	})
 
 	status := m.ask(3, "exit code 4", "status")
