@@ -130,7 +130,7 @@ func (w *work) instruct(ctx context.Context, i int) error {
 	w.progress.phase(plans.PhaseRunning, i, len(w.plan.Instructions), instruction.Name)
 	e.board.step("running "+name, timeout)
 	result, err := e.runProgram(ctx, instruction.CommonInstruction, w.dir(i), r.Attempt, host.Command{
-		Timeout: timeout, Spool: e.spool(r.begin, i), Unit: "system-agent-" + runName(r.begin, i), Progress: w.progress.wrote})
+		Timeout: timeout, Spool: e.spool(r.begin, i), Unit: e.unit(r.begin, i), Progress: w.progress.wrote})
 	e.board.ran(result.Resumed)
 	if err != nil {
 		if ctx.Err() == nil {

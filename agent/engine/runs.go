@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/drover-dev/drover/plans"
 )
 
 // What is kept of the whole output of instructions.
@@ -15,6 +17,14 @@ const (
 // spool is the folder that keeps the output of one run of an instruction.
 func (e *Engine) spool(b begin, i int) string {
 	return filepath.Join(e.StateDirectory, "runs", runName(b, i))
+}
+
+// unit names the unit in which a run survives the agent. A file may hold the same plan as the hub or another file, so its name is in it.
+func (e *Engine) unit(b begin, i int) string {
+	if e.Name == "hub" {
+		return "system-agent-" + runName(b, i)
+	}
+	return "system-agent-" + plans.Checksum([]byte(e.Name))[:6] + "-" + runName(b, i)
 }
 
 // hasRun tells whether the first instruction of an attempt was begun, of which the journal alone cannot be sure.
