@@ -86,10 +86,17 @@ func (e *Engine) commit(ctx context.Context, s Snapshot, d decision) (Snapshot, 
 // write writes into the journal that the attempt begins, or goes on. An attempt whose first instruction needs nothing that takes time is
 // made ready before, so that one line more says so.
 func (w *work) write(unsure bool) *failure {
-	e, d := w.engine, w.decision
-	if err := e.takeInterlock(); err != nil {
+	announced := make(chan error, 1)
+	go func() { announced <- w.engine.takeInterlock() }()
+	fail := w.writeJournal(unsure)
+	if err := <-announced; err != nil && fail == nil {
 		return &failure{err: err}
 	}
+	return fail
+}
+
+func (w *work) writeJournal(unsure bool) *failure {
+	e, d := w.engine, w.decision
 	if d.resume {
 		r := e.journal.now()
 		w.stamp = e.workStamp(r.Started)
@@ -102,9 +109,7 @@ func (w *work) write(unsure bool) *failure {
 	former := e.journal.now()
 	started := time.Now()
 	w.stamp = e.workStamp(started)
-	if !(former.is(d.begin.target()) && !former.Succeeded) {
-		e.keepHistory(w.snapshot.Delivery.Plan, d.begin.Checksum)
-	}
+	w.again = former.is(d.begin.target()) && !former.Succeeded
 	b := d.begin
 	first := entry{Kind: kindBegin, Time: started, Begin: &b, Unsure: unsure, delivered: delivered{
 		Plan: w.snapshot.Delivery.Plan, MaxFailures: w.snapshot.Delivery.MaxFailures, ProbePeriod: w.snapshot.Delivery.ProbePeriod}}

@@ -18,7 +18,7 @@ const (
 // keepHistory keeps the plan in the folder of applied plans, unless the newest one there is the same. The folder is for people; that it
 // cannot be written fails no plan.
 func (e *Engine) keepHistory(plan []byte, checksum string) {
-	if e.AppliedPlanDirectory == "" {
+	if e.AppliedPlanDirectory == "" || len(plan) == 0 || !json.Valid(plan) {
 		return
 	}
 	if err := e.addHistory(plan, checksum); err != nil {

@@ -277,8 +277,9 @@ func TestSharedGate(t *testing.T) {
 			}
 			return host.Result{}, nil
 		})
-		hub.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("hub", "count", false), once("hub", "count", false)}}, 1)
-		local.secret.deliverOld(plans.Plan{Instructions: []plans.Instruction{once("local", "count", false), once("local", "count", false)}}, 1)
+		same := plans.Plan{Instructions: []plans.Instruction{once("same", "count", false), once("same", "count", false)}}
+		hub.secret.deliver(same, 1)
+		local.secret.deliverOld(same, 1)
 		hub.start()
 		local.start()
 		time.Sleep(15 * time.Second)
@@ -304,8 +305,15 @@ func TestSharedGate(t *testing.T) {
 			t.Errorf("the file got %+v", got)
 		}
 		names, _ := hub.host.ReadDir("/agent/applied")
-		if len(names) != 2 {
+		if len(names) != 1 {
 			t.Errorf("kept %v", names)
+		}
+		units := map[string]bool{}
+		for _, c := range hub.host.Runs() {
+			units[c.Unit] = true
+		}
+		if len(units) != 4 {
+			t.Errorf("two runs had the same unit: %v", units)
 		}
 	})
 }

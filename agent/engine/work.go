@@ -30,6 +30,8 @@ type work struct {
 	// adopted tells that an earlier process of the agent has begun the attempt.
 	adopted  bool
 	progress *progress
+	// again tells that the attempt before was at the same plan and has failed.
+	again bool
 	// carry is what the journal is told together with what comes next.
 	carry []entry
 	// ready is set while the folder of the first instruction is.
@@ -133,6 +135,9 @@ func (w *work) close() {
 		return
 	}
 	r := e.journal.now()
+	if !w.again {
+		e.keepHistory(r.Plan, r.Checksum)
+	}
 	if !r.unfinished() {
 		e.dropWork(r)
 		e.dropKept(r)
