@@ -68,7 +68,7 @@ func newClient(connection config.Connection, file []byte, strict bool) (*client,
 	cfg.NegotiatedSerializer = codecs.WithoutConversion()
 	cfg.ContentType = runtime.ContentTypeJSON
 	cfg.UserAgent = userAgent
-	cfg.QPS, cfg.Burst = 50, 100 // an outcome never waits; what may wait is gathered before it comes here
+	cfg.QPS, cfg.Burst = 200, 400 // an outcome never waits; what may wait is gathered before it comes here
 	cfg.WarningHandler = rest.NoWarnings{}
 	c := &client{namespace: connection.Namespace, name: connection.SecretName, connection: connection, file: file, transport: &transport{}}
 	if c.http, err = rest.HTTPClientFor(rest.AnonymousClientConfig(cfg)); err != nil {
