@@ -6,10 +6,16 @@ shift
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failed=0 count=0
+
+# When the time is over in the middle of an input, go test may call that a failure (golang.org/issue/75804). A real one leaves its input.
+only_late() {
+    grep -q '^ *context deadline exceeded$' "$log" && ! grep -qE 'Failing input|panic:|_test\.go:' "$log"
+}
+
 while IFS=: read -r file target; do
     package=./$(dirname "$file")
     count=$((count + 1))
-    if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" >"$log" 2>&1; then
+    if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" >"$log" 2>&1 || only_late; then
         echo "ok    $package $target: $(grep -oE 'execs: [0-9]+' "$log" | tail -n 1)"
     else
         echo "FAIL  $package $target"
