@@ -66,7 +66,8 @@ func (w *work) note(entries ...entry) {
 }
 
 func (w *work) flush(more ...entry) error {
-	entries := append(w.carry, more...)
+	w.note(more...)
+	entries := w.carry
 	w.carry = nil
 	if len(entries) == 0 {
 		return nil
