@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -47,10 +48,40 @@ func (g *registrar) connectKnown(ctx context.Context, _ string, headers http.Hea
 	if err != nil {
 		return nil, err
 	}
+	bootstraps, err := g.proven(ctx, registration)
+	if err != nil {
+		return nil, err
+	}
+	// Machines that were copied share id and secret, and one that was moved to another cluster may have left something behind.
+	refused := error(errUnknownIdentity)
+	var staying []*rkev1.RKEBootstrap
+	for _, bootstrap := range bootstraps {
+		switch err := g.stays(ctx, bootstrap); {
+		case err == nil:
+			staying = append(staying, bootstrap)
+		case !isRefusal(err):
+			return nil, err
+		default:
+			refused = err
+		}
+	}
+	switch len(staying) {
+	case 0:
+		return nil, refused
+	case 1:
+		return g.credentials(ctx, staying[0])
+	}
+	return nil, refuse(http.StatusConflict, "%d machines are registered with this id and secret, and nobody can tell which one this is; "+
+		"run the install script with a registration token, on a copied machine after removing its cattle-id and machine-secret", len(staying))
+}
+
+// proven returns the RKEBootstraps that a machine proves to be. Where there are some of its id, those that know no id are of others.
+func (g *registrar) proven(ctx context.Context, registration *registration) ([]*rkev1.RKEBootstrap, error) {
 	var cached rkev1.RKEBootstrapList
 	if err := g.client.List(ctx, &cached, client.MatchingFields{byMachineSecret: registration.SecretHash}); err != nil {
 		return nil, fmt.Errorf("looking up a machine by its secret: %w", err)
 	}
+	var named, nameless []*rkev1.RKEBootstrap
 	for i := range cached.Items {
 		bootstrap := &rkev1.RKEBootstrap{}
 		err := g.live.Get(ctx, client.ObjectKeyFromObject(&cached.Items[i]), bootstrap)
@@ -60,21 +91,25 @@ func (g *registrar) connectKnown(ctx context.Context, _ string, headers http.Hea
 		if err != nil {
 			return nil, fmt.Errorf("reading RKEBootstrap %s/%s: %w", cached.Items[i].Namespace, cached.Items[i].Name, err)
 		}
-		if !proves(bootstrap, registration.SecretHash) || !isFor(bootstrap, registration.ID) {
-			continue
+		label := bootstrap.Labels[rkev1.MachineIDLabel]
+		switch {
+		case !proves(bootstrap, registration.SecretHash):
+		case sameHash(label, rkev1.MachineIDLabelValue(registration.ID)), sameHash(label, registration.ID), bootstrap.Name == rkev1.MachineRequestName(registration.ID):
+			named = append(named, bootstrap)
+		case label == "":
+			// An infrastructure provider's machine: it was made before it had an id.
+			nameless = append(nameless, bootstrap)
 		}
-		if err := g.stays(ctx, bootstrap); err != nil {
-			return nil, err
-		}
-		return g.credentials(ctx, bootstrap)
 	}
-	return nil, errUnknownIdentity
+	if len(named) > 0 {
+		return named, nil
+	}
+	return nameless, nil
 }
 
-// isFor tells whether an RKEBootstrap is that of an id. One that an infrastructure provider's machine has taken knows no id.
-func isFor(bootstrap *rkev1.RKEBootstrap, id string) bool {
-	label := bootstrap.Labels[rkev1.MachineIDLabel]
-	return label == "" || sameHash(label, rkev1.MachineIDLabelValue(id)) || sameHash(label, id)
+func isRefusal(err error) bool {
+	var refused *refusal
+	return errors.As(err, &refused)
 }
 
 // stays refuses a machine that has proven itself and that somebody has deleted.

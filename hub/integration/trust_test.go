@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,7 +68,7 @@ func (e *gatewayEnv) known(id, secret string) (int, string) {
 func TestGatewayKnownMachine(t *testing.T) {
 	e := startGateway(t, apiServer(t))
 	e.controllers()
-	const secret = "known-machine-0123456789abcdef"
+	secret := "known-machine-" + e.namespace
 	code, first := e.register(e.token, "known-1", secret)
 	if code != http.StatusOK {
 		t.Fatalf("%d %s", code, first)
@@ -82,7 +84,7 @@ func TestGatewayKnownMachine(t *testing.T) {
 		code       int
 		want       string
 	}{
-		"another's secret": {"known-1", "known-machine-0123456789abcdeX", http.StatusUnauthorized, "no machine with this id and secret is known here"},
+		"another's secret": {"known-1", secret + "X", http.StatusUnauthorized, "no machine with this id and secret is known here"},
 		"never seen":       {"known-2", "known-machine-2-23456789abcdef", http.StatusUnauthorized, "no machine with this id and secret is known here"},
 		"no secret":        {"known-1", "", http.StatusUnauthorized, "the registration token is missing"},
 		"short secret":     {"known-1", "short", http.StatusBadRequest, "X-Cattle-Machine-Secret"},
@@ -94,6 +96,33 @@ func TestGatewayKnownMachine(t *testing.T) {
 	}
 	if err := e.client.Get(t.Context(), types.NamespacedName{Namespace: e.namespace, Name: rkev1.MachineRequestName("known-2")}, &clusterv1.Machine{}); err == nil {
 		t.Error("a machine without a token was added")
+	}
+	// A machine that was copied is told apart from no other, and so neither gets anything.
+	hash := sha256.Sum256([]byte(secret))
+	copied := e.makeMachine(t.Context(), "copy", hex.EncodeToString(hash[:]))
+	copied.Labels = map[string]string{rkev1.MachineIDLabel: rkev1.MachineIDLabelValue("known-1")}
+	if err := e.client.Update(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both to be refused", func() error {
+		if code, body := e.known("known-1", secret); code != http.StatusConflict || !strings.Contains(body, "2 machines are registered with this id and secret") {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	// One that knows no id gives way to one of the id, and is found where there is none.
+	copied.Labels = nil
+	if err := e.client.Update(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the machine of the id", func() error {
+		if code, again := e.known("known-1", secret); code != http.StatusOK || again != first {
+			return fmt.Errorf("%d %s", code, again)
+		}
+		return nil
+	})
+	if err := e.client.Delete(t.Context(), copied); err != nil {
+		t.Fatal(err)
 	}
 	// Only the machine itself learns that it was deleted.
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.MachineRequestName("known-1")}}
@@ -138,19 +167,20 @@ func (a *agentProcess) says(text string) func() error {
 func TestAgentRegistersAgain(t *testing.T) {
 	e := startGateway(t, apiServer(t))
 	e.controllers()
-	a := startAgent(t, e, "again-1")
-	a.identity("again-1")
+	id := "again-" + e.namespace
+	a := startAgent(t, e, id)
+	a.identity(id)
 	eventually(t, "the agent", a.says("Agent started"))
 	before := a.read("rancher2_connection_info.json")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name}}
 	for _, object := range []client.Object{account, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: a.key.Namespace, Name: rkev1.PlanTokenSecretName(rkev1.MachineRequestName("again-1"))}}} {
+		Namespace: a.key.Namespace, Name: rkev1.PlanTokenSecretName(rkev1.MachineRequestName(id))}}} {
 		if err := client.IgnoreNotFound(e.client.Delete(t.Context(), object)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "the objects to be made again", func() error {
-		e.makeMachine(t.Context(), rkev1.MachineRequestName("again-1"), "")
+		e.makeMachine(t.Context(), rkev1.MachineRequestName(id), "")
 		return e.client.Get(t.Context(), client.ObjectKeyFromObject(account), &corev1.ServiceAccount{})
 	})
 	eventually(t, "the agent to have a new token", a.says("has given it a new one"))
@@ -161,7 +191,7 @@ func TestAgentRegistersAgain(t *testing.T) {
 	if got := a.until(plans.StateSucceeded); got.AppliedChecksum != checksum {
 		t.Errorf("got %+v", got)
 	}
-	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.MachineRequestName("again-1")}}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.MachineRequestName(id)}}
 	for _, object := range []client.Object{machine, account} {
 		if err := e.client.Delete(t.Context(), object); err != nil {
 			t.Fatal(err)
