@@ -119,6 +119,12 @@ func TestFailedLocalPlanIsSeenAndTriedAgain(t *testing.T) {
 	if names, _ := filepath.Glob(m.path("applied/local/*/*.plan")); len(names) != 2 {
 		t.Errorf("the history is %v", names)
 	}
+	// Half a plan is told of and changes nothing.
+	m.write("plans/b.plan", `{"instructions":[`)
+	m.until("a word about it", func() bool {
+		code, out, _ := run1("status", "--config", m.path("config.yaml"))
+		return code != 0 && strings.Contains(out, "NOT USED since") && strings.Contains(out, "is no plan")
+	})
 	// A plan that is mended is applied without waiting for the next try.
 	mended := m.place("a", plans.Plan{Instructions: []plans.Instruction{shell("one", "true")}})
 	m.until("the success", func() bool {

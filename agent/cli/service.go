@@ -251,8 +251,12 @@ func describe(s engine.State) string {
 	if s.Unreported {
 		text += ", not reported yet"
 	}
-	if s.SourceError != "" {
-		text += fmt.Sprintf("; the hub is away since %s", s.SourceErrorSince.UTC().Format(time.RFC3339))
+	switch since := s.SourceErrorSince.UTC().Format(time.RFC3339); {
+	case s.SourceError == "":
+	case strings.HasPrefix(s.Source, localName+"/"):
+		text += "; the file cannot be used since " + since
+	default:
+		text += "; the hub is away since " + since
 	}
 	return text
 }

@@ -89,8 +89,11 @@ func attention(s engine.State) []string {
 			say("the probe %s is unhealthy", name)
 		}
 	}
-	if s.SourceError != "" {
+	switch {
+	case s.SourceError != "" && s.Source == hubName:
 		say("the hub cannot be reached: %s", s.SourceError)
+	case s.SourceError != "":
+		say("the plan file cannot be used: %s", s.SourceError)
 	}
 	return out
 }

@@ -67,6 +67,8 @@ func writeSource(row func(title, format string, args ...any), s engine.State, ru
 	}
 	writePlanLine(row, s)
 	switch {
+	case s.SourceError != "" && s.Source != hubName:
+		row("File", "NOT USED since %s (%s ago): %s", clock(s.SourceErrorSince, now), span(now.Sub(s.SourceErrorSince)), s.SourceError)
 	case s.SourceError != "":
 		row("Hub", "NOT REACHED since %s (%s ago): %s", clock(s.SourceErrorSince, now), span(now.Sub(s.SourceErrorSince)), s.SourceError)
 	case running && s.Source == "hub" && s.Contacted:

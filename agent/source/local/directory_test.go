@@ -329,8 +329,8 @@ func TestUnfinishedFile(t *testing.T) {
 	if _, err := p.Get(t.Context()); err == nil {
 		t.Error("half a plan may be begun")
 	}
-	if err, since := p.Problem(); err == nil || since.IsZero() {
-		t.Errorf("got %v, %v", err, since)
+	if reason, since := p.Unreachable(); reason == "" || since.IsZero() {
+		t.Errorf("got %q, %v", reason, since)
 	}
 	if got := strings.Count(f.log.String(), "is no plan"); got != 1 {
 		t.Errorf("told %d times:\n%s", got, f.log.String())
@@ -339,8 +339,8 @@ func TestUnfinishedFile(t *testing.T) {
 	f.logged("files[0].path")
 	f.write("a.plan", plan("2"))
 	f.expect("a " + plan("2"))
-	if err, _ := p.Problem(); err != nil {
-		t.Errorf("got %v", err)
+	if reason, _ := p.Unreachable(); reason != "" {
+		t.Errorf("got %q", reason)
 	}
 	if strings.Contains(f.log.String(), "instructions") {
 		t.Errorf("the log holds content:\n%s", f.log.String())

@@ -44,7 +44,10 @@ type Plan struct {
 	stuck bool
 }
 
-var _ engine.Source = (*Plan)(nil)
+var (
+	_ engine.Source       = (*Plan)(nil)
+	_ engine.Reachability = (*Plan)(nil)
+)
 
 func newPlan(d *Directory, name string) *Plan {
 	p := &Plan{directory: d, name: name, updates: make(chan engine.Snapshot, 1)}
@@ -67,11 +70,14 @@ func (p *Plan) folder() string {
 	return url.PathEscape(p.name)
 }
 
-// Problem is why the file cannot be used and since when, or nil.
-func (p *Plan) Problem() (error, time.Time) {
+// Unreachable implements engine.Reachability: why the file cannot be used, and since when.
+func (p *Plan) Unreachable() (reason string, since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.problem, p.problemSince
+	if p.problem == nil {
+		return "", time.Time{}
+	}
+	return p.problem.Error(), p.problemSince
 }
 
 // refresh reads the two files and tells whether they could be read. Content that is no plan changes nothing but the problem: it may be half of

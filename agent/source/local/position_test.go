@@ -202,7 +202,7 @@ func FuzzPlan(f *testing.F) {
 		}
 		p.refresh()
 		got, err := p.Get(t.Context())
-		if problem, _ := p.Problem(); (problem == nil) != (err == nil) || err == nil && !bytes.Equal(got.Delivery.Plan, raw) {
+		if problem, _ := p.Unreachable(); (problem == "") != (err == nil) || err == nil && !bytes.Equal(got.Delivery.Plan, raw) {
 			t.Fatalf("got %+v, %v, %v", got, err, problem)
 		}
 	})
