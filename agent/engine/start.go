@@ -48,9 +48,6 @@ func (e *Engine) recover() {
 	}
 	if !r.unfinished() {
 		e.dropKept(r)
-		if r.Reported.IsZero() {
-			e.keepHistory(r.Plan, r.Checksum)
-		}
 	}
 	if r.Succeeded { // of what failed the folder stays, for people
 		if err := e.cleanWork(""); err != nil {

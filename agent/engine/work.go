@@ -107,11 +107,19 @@ func (w *work) perform(ctx context.Context) {
 	d := w.decision
 	e.Log.Info("Applying plan", "checksum", short(d.begin.Checksum), "attempt", d.begin.Attempt, "resume", d.resume, "reason", d.reason)
 	e.Host.Notify("STATUS=Applying plan " + short(d.begin.Checksum))
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		if r := e.journal.now(); !w.again {
+			e.keepHistory(r.Plan, r.Checksum)
+		}
+	}()
 	going := w.progress.start()
 	if fail == nil {
 		fail = w.attempt(ctx)
 	}
 	going()
+	<-kept
 	w.end(ctx, fail)
 }
 
@@ -135,9 +143,6 @@ func (w *work) close() {
 		return
 	}
 	r := e.journal.now()
-	if !w.again {
-		e.keepHistory(r.Plan, r.Checksum)
-	}
 	if !r.unfinished() {
 		e.dropWork(r)
 		e.dropKept(r)
