@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -164,7 +165,7 @@ func TestPositionThatCannotBeRead(t *testing.T) {
 func TestUpdateOfAnotherPlan(t *testing.T) {
 	p := onePlan(t, plan("1"), "")
 	_, err := p.Update(t.Context(), "", plans.Checksum([]byte(plan("2"))), func(*plans.Status) { t.Error("called") })
-	if err != engine.ErrSuperseded {
+	if !errors.Is(err, engine.ErrSuperseded) {
 		t.Errorf("got %v", err)
 	}
 }
