@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -100,10 +101,14 @@ func TestGatewayKnownMachine(t *testing.T) {
 	// A machine that was copied is told apart from no other, and so neither gets anything.
 	hash := sha256.Sum256([]byte(secret))
 	copied := e.makeMachine(t.Context(), "copy", hex.EncodeToString(hash[:]))
-	copied.Labels = map[string]string{rkev1.MachineIDLabel: rkev1.MachineIDLabelValue("known-1")}
-	if err := e.client.Update(t.Context(), copied); err != nil {
-		t.Fatal(err)
+	label := func(value string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, rkev1.MachineIDLabel, value)
+		if err := e.client.Patch(t.Context(), copied, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
 	}
+	label(fmt.Sprintf("%q", rkev1.MachineIDLabelValue("known-1")))
 	eventually(t, "both to be refused", func() error {
 		if code, body := e.known("known-1", secret); code != http.StatusConflict || !strings.Contains(body, "2 machines are registered with this id and secret") {
 			return fmt.Errorf("%d %s", code, body)
@@ -111,10 +116,7 @@ func TestGatewayKnownMachine(t *testing.T) {
 		return nil
 	})
 	// One that knows no id gives way to one of the id, and is found where there is none.
-	copied.Labels = nil
-	if err := e.client.Update(t.Context(), copied); err != nil {
-		t.Fatal(err)
-	}
+	label("null")
 	eventually(t, "the machine of the id", func() error {
 		if code, again := e.known("known-1", secret); code != http.StatusOK || again != first {
 			return fmt.Errorf("%d %s", code, again)
@@ -252,6 +254,19 @@ func TestAgentFollowsTheAuthority(t *testing.T) {
 	apply(asleep, "awake again")
 }
 
+// change changes the plan Secret, which the hub and the agent change as well.
+func (a *agentProcess) change(do func(*corev1.Secret)) {
+	a.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		secret := a.secret()
+		do(secret)
+		return a.env.client.Update(a.t.Context(), secret)
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
 // TestAgentEnforcesSignatures delivers plans as somebody who may write plan Secrets, with and without the hub's key.
 func TestAgentEnforcesSignatures(t *testing.T) {
 	e := startGateway(t, apiServer(t))
@@ -271,18 +286,17 @@ func TestAgentEnforcesSignatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := a.secret()
-		former := plans.SecretData{plans.KeyPlan: secret.Data[plans.KeyPlan], plans.KeyPlanSignature: secret.Data[plans.KeyPlanSignature]}
-		plans.Deliver(secret.Data, raw, 1, 1)
-		if sign {
-			if err := signer.Sign(secret.Data, former, a.key.String()); err != nil {
-				t.Fatal(err)
+		a.change(func(secret *corev1.Secret) {
+			former := plans.SecretData{plans.KeyPlan: secret.Data[plans.KeyPlan], plans.KeyPlanSignature: secret.Data[plans.KeyPlanSignature]}
+			plans.Deliver(secret.Data, raw, 1, 1)
+			if sign {
+				if err := signer.Sign(secret.Data, former, a.key.String()); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if err := e.client.Update(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
-		return secret.Data[plans.KeyPlanSignature], plans.Checksum(raw)
+			signature = secret.Data[plans.KeyPlanSignature]
+		})
+		return signature, plans.Checksum(raw)
 	}
 	still := func(what string) {
 		t.Helper()
@@ -301,16 +315,14 @@ func TestAgentEnforcesSignatures(t *testing.T) {
 	deliver("second", true)
 	a.until(plans.StateSucceeded)
 	// Somebody puts the first plan back, with its signature.
-	secret := a.secret()
 	plan, err := plans.Plan{Instructions: []plans.Instruction{shell("first", "echo first >>"+a.path("ran"))}}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	plans.Deliver(secret.Data, plan, 1, 1)
-	secret.Data[plans.KeyPlanSignature] = first
-	if err := e.client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	a.change(func(secret *corev1.Secret) {
+		plans.Deliver(secret.Data, plan, 1, 1)
+		secret.Data[plans.KeyPlanSignature] = first
+	})
 	still("a replay")
 	if ran := a.read("ran"); ran != "first\nsecond\n" {
 		t.Errorf("ran %q", ran)
