@@ -28,6 +28,7 @@ func TestCommands(t *testing.T) {
 	local := write("local.yaml", "localEnabled: true\nlocalPlanDirectory: "+dir+"/plans\n")
 	empty := write("empty.yaml", "{}")
 	connection := write("rancher2_connection_info.json.tmp", `{"kubeConfig":"k","namespace":"n","secretName":"s"}`)
+	enforced := write("enforced.yaml", "remoteEnabled: true\nplanSignatures: enforce\nconnectionInfoFile: "+connection+"\n")
 	partial := write("partial.json", `{"kubeConfig":"k"}`)
 	tests := map[string]struct {
 		args           []string
@@ -39,6 +40,7 @@ func TestCommands(t *testing.T) {
 		"--help":                {args: []string{"--help"}, stdout: "validate-connection"},
 		"config":                {args: []string{"validate-config", config}},
 		"empty config":          {args: []string{"validate-config", empty}, code: 1, stderr: "neither is true"},
+		"enforce without key":   {args: []string{"validate-config", enforced}, code: 1, stderr: "holds no planSigningKey"},
 		"connection":            {args: []string{"validate-connection", connection}},
 		"partial connection":    {args: []string{"validate-connection", partial}, code: 1, stderr: "namespace: is empty; secretName: is empty"},
 		"no such command":       {args: []string{"fly"}, code: 2, stderr: `unknown command "fly"`},

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/agent/config"
+	"github.com/drover-dev/drover/agent/trust"
 )
 
 func newValidateConfig() *cobra.Command {
@@ -20,6 +21,9 @@ func newValidateConfig() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Load(args[0])
 			if err != nil {
+				return err
+			}
+			if err := signaturesCanBeEnforced(cfg); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
@@ -38,6 +42,18 @@ func newValidateConfig() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// signaturesCanBeEnforced looks for the key where signatures are to be enforced. A machine that has not registered yet gets it then.
+func signaturesCanBeEnforced(cfg config.Config) error {
+	if !cfg.RemoteEnabled || cfg.PlanSignatures != config.SignaturesEnforce {
+		return nil
+	}
+	connection, err := config.LoadConnection(cfg.ConnectionInfoFile)
+	if err == nil && connection.PlanSigningKey == "" {
+		return trust.ErrNoKey
+	}
+	return nil
 }
 
 // missing says of a path that it is not there; what the agent will do about that is not promised here.

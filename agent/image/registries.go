@@ -174,6 +174,14 @@ func lookup[T any](table map[string]T, host string) (T, bool) {
 	return none, false
 }
 
+// shown is an endpoint for a message. What stands before an @ may be a password, whether the rest is a URL or not.
+func shown(text string) string {
+	if _, rest, found := strings.Cut(text, "@"); found {
+		return "…@" + rest[strings.LastIndex(rest, "@")+1:]
+	}
+	return text
+}
+
 // parseEndpoint reads an endpoint. Without a scheme it is https, but http for a port of this machine.
 func parseEndpoint(text string) (url.URL, error) {
 	full := text
@@ -183,18 +191,21 @@ func parseEndpoint(text string) (url.URL, error) {
 	target, err := url.Parse(full)
 	switch {
 	case err != nil:
-		return url.URL{}, fmt.Errorf("%q is not a URL: %w", text, err)
+		if syntax := (*url.Error)(nil); errors.As(err, &syntax) {
+			err = syntax.Err // without the URL itself
+		}
+		return url.URL{}, fmt.Errorf("%q is not a URL: %w", shown(text), err)
 	case target.Host == "":
-		return url.URL{}, fmt.Errorf("%q names no host", text)
+		return url.URL{}, fmt.Errorf("%q names no host", shown(text))
 	case target.Scheme == "" && isLocal(target.Hostname()) && target.Port() != "" && target.Port() != "443":
 		target.Scheme = "http"
 	case target.Scheme == "":
 		target.Scheme = "https"
 	case target.Scheme != "http" && target.Scheme != "https":
-		return url.URL{}, fmt.Errorf("%q starts with neither http:// nor https://", text)
+		return url.URL{}, fmt.Errorf("%q starts with neither http:// nor https://", shown(text))
 	}
 	if _, err := name.NewRegistry(target.Host); err != nil {
-		return url.URL{}, fmt.Errorf("%q names no host that a registry can have", text)
+		return url.URL{}, fmt.Errorf("%q names no host that a registry can have", shown(text))
 	}
 	prefix := path.Clean("/" + target.Path)
 	if prefix == "/" {

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"io"
 	"log"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,7 +42,7 @@ func TestDecodeRegistries(t *testing.T) {
 			err: "configs[\"b\"].tls: cert_file and key_file go together\n" +
 				"mirrors[\"a\"].endpoint[0]: \"\" names no host\n" +
 				"mirrors[\"a\"].endpoint[1]: \"ftp://x\" starts with neither http:// nor https://\n" +
-				"mirrors[\"a\"].endpoint[2]: \"http://%\" is not a URL: parse \"http://%\": invalid URL escape \"%\"\n" +
+				"mirrors[\"a\"].endpoint[2]: \"http://%\" is not a URL: invalid URL escape \"%\"\n" +
 				"mirrors[\"a\"].rewrite[\"(\"]: error parsing regexp: missing closing ): `(`",
 		},
 	}
@@ -151,4 +152,14 @@ func FuzzDecodeRegistries(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestFaultyEndpointShowsNoPassword shows that S4 cannot happen here: what is wrong with an endpoint is logged.
+func TestFaultyEndpointShowsNoPassword(t *testing.T) {
+	for _, text := range []string{"ftp://user:secret@mirror", "http://user:sec%ret@mirror", "http://user:secret@", "user:se@cret@mir ror"} {
+		_, err := parseEndpoint(text)
+		if err == nil || strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "cret") {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
 }
