@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -12,10 +13,15 @@ import (
 // a sixteenth still passes, a bomb does not.
 const MaxOutputBytes = 16 << 20
 
+// writers are used again, since each holds most of a mebibyte. Those that nobody uses go away with the next collection of garbage.
+var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 // compress gives the same bytes for the same input: default level, no time, no name.
 func compress(plain []byte) ([]byte, error) {
 	var buf bytes.Buffer
-	w := gzip.NewWriter(&buf)
+	w := writers.Get().(*gzip.Writer)
+	defer writers.Put(w)
+	w.Reset(&buf)
 	if _, err := w.Write(plain); err != nil {
 		return nil, err
 	}

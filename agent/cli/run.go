@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -25,9 +24,6 @@ const (
 	envLogLevel = "CATTLE_LOGLEVEL"
 	envStrict   = "CATTLE_AGENT_STRICT_VERIFY"
 )
-
-// gcPercent keeps an agent that idles small; it has nothing to do for which collecting more often would matter.
-const gcPercent = 40
 
 func newRun() *cobra.Command {
 	path := os.Getenv(envConfig)
@@ -76,7 +72,6 @@ func run(ctx context.Context, path string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	debug.SetGCPercent(gcPercent)
 	machine := host.Machine{}
 	manager := newService(machine.Notify, host.WatchdogInterval(), log)
 	options := engine.Options{

@@ -127,7 +127,6 @@ func resetPeak() {
 // BenchmarkStage stages an image of 1 GiB, from a registry on this machine and from the store, and compares the latter with what tar does
 // with the same layers. The memory is that of the whole process, registry included.
 func BenchmarkStage(b *testing.B) {
-	defer debug.SetGCPercent(debug.SetGCPercent(40)) // as the agent has it
 	ref, layers := benchRegistry(b)
 	store := func() *Store {
 		return New(Options{Host: host.Machine{}, Log: slog.New(slog.DiscardHandler), CacheDirectory: b.TempDir()})
