@@ -45,7 +45,7 @@ func start(t *testing.T, s *Source) {
 // next waits for the snapshot with a plan.
 func next(t *testing.T, s *Source, plan string) engine.Snapshot {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(90 * time.Second) // a busy machine, and pauses that have grown meanwhile
 	for {
 		select {
 		case snapshot := <-s.Updates():
