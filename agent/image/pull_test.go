@@ -297,7 +297,7 @@ func TestLayersComeSideBySide(t *testing.T) {
 		select {
 		case <-all:
 		case <-r.Context().Done():
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 		}
 		return false
 	}))

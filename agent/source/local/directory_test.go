@@ -141,7 +141,7 @@ func (f *folder) expect(want ...string) {
 // until waits for something that a note or a line of the log brings about.
 func (f *folder) until(what string, is func() bool) {
 	f.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for {
 		f.mu.Lock()
 		yes := is()

@@ -87,7 +87,7 @@ func (s *stand) status() plans.Status {
 // until waits for the hub's Secret to become so.
 func (s *stand) until(what string, is func(plans.Status) bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if is(s.status()) {
 			return
 		}
