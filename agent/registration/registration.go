@@ -122,6 +122,11 @@ func Register(ctx context.Context, client *http.Client, server string, identity 
 	if response.StatusCode != http.StatusOK {
 		return config.Connection{}, refusal(response, body)
 	}
+	return decode(body)
+}
+
+// decode reads the answer to a registration.
+func decode(body []byte) (config.Connection, error) {
 	var connection config.Connection
 	if len(body) > maxAnswer {
 		return connection, fmt.Errorf("registering again: the answer is larger than %d bytes", maxAnswer)

@@ -122,3 +122,14 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// FuzzDecode reads any answer: it is an error, or a connection that can be used.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"kubeConfig":"k","namespace":"n","secretName":"s","planSigningKey":"x"}`))
+	f.Add([]byte(`<html>`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if connection, err := decode(body); err == nil && connection.Validate() != nil {
+			t.Errorf("%s: got %+v", body, connection)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package trust
+
+import (
+	"crypto/ed25519"
+	"log/slog"
+	"testing"
+
+	"github.com/drover-dev/drover/agent/config"
+	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/plans"
+)
+
+// FuzzRecord starts from any record of accepted signatures. Whatever it holds, a plan that nobody signed is refused.
+func FuzzRecord(f *testing.F) {
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(`{"keyID":"a","machine":"ns/m","sequence":5,"checksum":"b"}`))
+	f.Add([]byte(`{"sequence":-1}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		h := fake.New()
+		if err := h.WriteFile(record, raw, host.Private(0o600)); err != nil {
+			t.Fatal(err)
+		}
+		v, err := New(Options{Policy: config.SignaturesEnforce, Host: h, Path: record, Log: slog.New(slog.DiscardHandler),
+			Key: func() (ed25519.PublicKey, error) { return public, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Verify(engine.Snapshot{Machine: "ns/m", Delivery: plans.Delivery{Plan: []byte("{}"), Signature: raw}}) == nil {
+			t.Error("a plan that nobody signed passes")
+		}
+	})
+}
