@@ -29,7 +29,7 @@ func newInstallable(t *testing.T) *installable {
 	}
 	for _, program := range []string{"curl", "sha256sum"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skip("needs " + program)
+			t.Fatalf("%s is missing: install it, make test does", program)
 		}
 	}
 	if found := findScripts(distributionScripts, append(filepath.SplitList(os.Getenv("PATH")), distributionFolders...)); len(found) > 0 {
