@@ -35,7 +35,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Set
 		&infracluster.Reconciler{},
 		&registration.Reconciler{Settings: settings},
 		&bootstrap.Reconciler{Settings: settings},
-		&controlplane.Reconciler{Settings: settings, Signer: signer},
+		&controlplane.Reconciler{Settings: settings, Signer: signer, ClusterCache: clusterCache},
 		&planstatus.Reconciler{},
 		&custommachine.Reconciler{},
 		&nodelookup.Reconciler{ClusterCache: clusterCache},

@@ -9,6 +9,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/plans"
 )
 
 // Inputs is everything that one plan is made of.
@@ -17,6 +18,9 @@ type Inputs struct {
 	Machine Machine
 	// JoinURL is where the machine joins the cluster; empty for the init node.
 	JoinURL string
+	// Delivered is the plan that the machine was given last; the zero plan before the first. Files of it that are no longer wanted are
+	// removed from the machine.
+	Delivered plans.Plan
 }
 
 // Cluster is what all plans of a cluster share.
@@ -72,6 +76,8 @@ type Machine struct {
 	// Init is set on the one machine that starts the cluster and that the others join first.
 	Init bool
 
+	// ProviderID is what the machine's infrastructure calls it; empty where the Node's own is taken. The Node is tied to its Machine by it.
+	ProviderID string
 	// NodeName is the name the Node shall have; empty leaves it to the machine.
 	NodeName string
 	// Addresses are the machine's external addresses and InternalAddresses its internal ones, as its owner gave them.

@@ -135,7 +135,7 @@ func mayChangeAnyTime(_ *view, m Machine) (Decision, bool) {
 // mayChangeNow keeps enough machines of a tier at work. A machine that is unavailable itself loses nothing by a change, which may be
 // what heals it.
 func mayChangeNow(v *view, m Machine) (Decision, bool) {
-	if m.Change != ChangeMajor {
+	if !m.Change.Disruptive() {
 		return pass()
 	}
 	t := tiers[tierOf(m)]

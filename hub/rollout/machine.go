@@ -75,8 +75,14 @@ const (
 	ChangeNone Change = ""
 	// ChangeFirst is the first plan of a machine.
 	ChangeFirst Change = "first"
-	// ChangeMinor touches nothing but files that may change at any time.
+	// ChangeMinor restarts nothing and may be delivered at any time.
 	ChangeMinor Change = "minor"
-	// ChangeMajor is any other.
-	ChangeMajor Change = "major"
+	// ChangeRestart restarts the distribution, which workloads do not notice.
+	ChangeRestart Change = "restart"
+	// ChangeDrain restarts the distribution in a way that workloads may notice, so that the node is drained first if the upgrade strategy
+	// asks for it.
+	ChangeDrain Change = "drain"
 )
+
+// Disruptive tells whether a machine that is changed so is unavailable for a while.
+func (c Change) Disruptive() bool { return c == ChangeRestart || c == ChangeDrain }

@@ -135,7 +135,7 @@ var scenarios = map[string]func(*sim){
 	"one-machine-with-all-roles": func(s *sim) {
 		s.in.Machines = []Machine{fresh("a", "ecw")}
 		s.run("a new cluster of one machine")
-		s.machine("a").Change = ChangeMajor
+		s.machine("a").Change = ChangeRestart
 		s.run("its version changes")
 		s.machine("a").Change = ChangeMinor
 		s.run("a manifest of the hub's changes")
@@ -156,7 +156,7 @@ var scenarios = map[string]func(*sim){
 		s.in.Machines = []Machine{fresh("a", "ecw"), fresh("b", "ecw"), fresh("c", "ecw"), fresh("v", "w"), fresh("w", "w")}
 		s.run("a new cluster of five machines")
 		for i := range s.in.Machines {
-			s.in.Machines[i].Change = ChangeMajor
+			s.in.Machines[i].Change = ChangeRestart
 		}
 		s.run("its version changes")
 	},
@@ -166,7 +166,7 @@ var scenarios = map[string]func(*sim){
 		s.in.Machines = []Machine{member("e1", "e"), member("c1", "c"), member("c2", "c"), member("c3", "c"), member("w1", "w"), member("w2", "w"), member("w3", "w")}
 		s.machine("e1").Init = true
 		for i := range s.in.Machines {
-			s.in.Machines[i].Change = ChangeMajor
+			s.in.Machines[i].Change = ChangeRestart
 		}
 		s.run("the version of a cluster with separate roles changes")
 	},
@@ -175,7 +175,7 @@ var scenarios = map[string]func(*sim){
 		s.in.Machines = []Machine{fresh("a", "ecw"), fresh("b", "w")}
 		s.run("the first machine fails")
 		s.broken["a"] = false
-		s.machine("a").Change = ChangeMajor
+		s.machine("a").Change = ChangeRestart
 		s.run("the cluster's author corrects the configuration")
 	},
 	"a-worker-fails-while-others-change": func(s *sim) {
@@ -183,7 +183,7 @@ var scenarios = map[string]func(*sim){
 		s.in.Machines = []Machine{member("a", "ec"), member("w1", "w"), member("w2", "w"), member("w3", "w")}
 		s.machine("a").Init = true
 		for i := range s.in.Machines {
-			s.in.Machines[i].Change = ChangeMajor
+			s.in.Machines[i].Change = ChangeRestart
 		}
 		s.broken["w1"] = true
 		s.run("the version changes and the first worker fails")

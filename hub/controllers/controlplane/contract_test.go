@@ -39,7 +39,7 @@ func summary(s *scope) map[string]string {
 
 func TestSetContract(t *testing.T) {
 	a := server("a", rollout.ProgressApplied, rollout.ChangeNone, "v1.36.3+k3s1")
-	b := server("b", rollout.ProgressApplied, rollout.ChangeMajor, "v1.36.2+k3s1")
+	b := server("b", rollout.ProgressApplied, rollout.ChangeRestart, "v1.36.2+k3s1")
 	c := server("c", rollout.ProgressPending, rollout.ChangeNone, "")
 	c.state.JoinURL = ""
 	d := server("d", rollout.ProgressApplied, rollout.ChangeNone, "v1.36.2+k3s1")

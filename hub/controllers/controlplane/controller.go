@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/patch"
@@ -44,6 +45,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Settings are the hub's.
 	Settings settings.Settings
+	// ClusterCache holds the connections to the clusters.
+	ClusterCache clustercache.ClusterCache
 	// Signer signs plans. Where it is unset, plans are not signed.
 	Signer *signing.Signer
 	// Now is the clock; time.Now where unset.

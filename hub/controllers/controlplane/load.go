@@ -87,6 +87,10 @@ func (m *machine) read(s *scope) {
 		NodeName: labels[rkev1.NodeNameLabel], Addresses: splitList(annotations[rkev1.AddressAnnotation]),
 		InternalAddresses: splitList(annotations[rkev1.InternalAddressAnnotation]), DetectedAddress: annotations[rkev1.DetectedAddressAnnotation],
 	}
+	// What the hub itself finds out from the Node needs no telling to it.
+	if m.machine.Spec.InfrastructureRef.APIGroup != rkev1.GroupVersion.Group {
+		m.facts.ProviderID = m.machine.Spec.ProviderID
+	}
 	m.factsErr = decodeAnnotation(annotations, rkev1.LabelsAnnotation, &m.facts.NodeLabels)
 	if err := decodeAnnotation(annotations, rkev1.TaintsAnnotation, &m.facts.NodeTaints); err != nil {
 		m.factsErr = err

@@ -34,7 +34,7 @@ func (r *Reconciler) renderPlans(ctx context.Context, s *scope) error {
 		if m.secret == nil || m.state.Deleting {
 			continue
 		}
-		plan, problems := render.Plan(render.Inputs{Cluster: s.inputs, Machine: m.facts, JoinURL: m.joinURL})
+		plan, problems := render.Plan(render.Inputs{Cluster: s.inputs, Machine: m.facts, JoinURL: m.joinURL, Delivered: m.report.Delivered})
 		s.problems = s.problems.Merge(problems)
 		m.plan = plan
 		if m.raw, err = plan.Encode(); err != nil {
@@ -84,7 +84,13 @@ func (m *machine) change() rollout.Change {
 	case changes.Minor():
 		return rollout.ChangeMinor
 	}
-	return rollout.ChangeMajor
+	switch render.ImpactOf(m.report.Delivered, m.plan) {
+	case render.ImpactNone:
+		return rollout.ChangeMinor
+	case render.ImpactRestart:
+		return rollout.ChangeRestart
+	}
+	return rollout.ChangeDrain
 }
 
 // readObjects reads the Secrets and ConfigMaps that the cluster refers to. What does not exist is left out.

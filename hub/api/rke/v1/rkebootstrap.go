@@ -37,12 +37,31 @@ type RKEBootstrapSpec struct {
 	Userdata Userdata `json:"userdata,omitempty,omitzero"`
 }
 
-// Userdata is cloud-config of the user's own.
+// Userdata is what the user adds to the bootstrap data, and the form that it takes.
 type Userdata struct {
-	// InlineUserdata is a cloud-config document.
+	// InlineUserdata is a cloud-config document; with the format ignition, an Ignition config in JSON.
 	// +optional
 	InlineUserdata string `json:"inlineUserdata,omitempty"`
+	// Format is the form of the bootstrap data. Empty means cloud-config, and a plain script for machines that take nothing else: custom
+	// machines and those of node drivers.
+	// +optional
+	Format BootstrapFormat `json:"format,omitempty"`
 }
+
+// BootstrapFormat is the form of bootstrap data.
+//
+// +kubebuilder:validation:Enum="";cloud-config;script;ignition
+type BootstrapFormat string
+
+// Values of BootstrapFormat.
+const (
+	// CloudConfigFormat is a cloud-config document for cloud-init.
+	CloudConfigFormat BootstrapFormat = "cloud-config"
+	// ScriptFormat is a shell script, which cloud-init and others run as it is.
+	ScriptFormat BootstrapFormat = "script"
+	// IgnitionFormat is an Ignition config of version 3.
+	IgnitionFormat BootstrapFormat = "ignition"
+)
 
 // RKEBootstrapStatus is what the hub made.
 type RKEBootstrapStatus struct {

@@ -1,0 +1,59 @@
+package render
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+// Impact is what a machine goes through when it is given another plan.
+type Impact string
+
+// The impacts, from the least.
+const (
+	// ImpactNone restarts nothing, so that the change may be delivered at any time.
+	ImpactNone Impact = "none"
+	// ImpactRestart restarts the distribution, which workloads do not notice.
+	ImpactRestart Impact = "restart"
+	// ImpactDrain restarts the distribution in a way that workloads may notice: a node is drained first where the cluster's upgrade strategy
+	// asks for it.
+	ImpactDrain Impact = "drain"
+)
+
+// The environment variables by which the installer knows whether something must restart.
+const (
+	restartStamp = "RESTART_STAMP="
+	drainHash    = "DRAIN_HASH="
+)
+
+// ImpactOf says what a machine that has one plan goes through when it is given the other. A plan whose stamps are not known may do
+// anything, so the worst is assumed.
+func ImpactOf(delivered, wanted plans.Plan) Impact {
+	before, after := install(delivered), install(wanted)
+	switch {
+	case stamp(after, drainHash) == "" || stamp(before, drainHash) != stamp(after, drainHash):
+		return ImpactDrain
+	case stamp(after, restartStamp) == "" || stamp(before, restartStamp) != stamp(after, restartStamp):
+		return ImpactRestart
+	}
+	return ImpactNone
+}
+
+func install(p plans.Plan) plans.Instruction {
+	i := slices.IndexFunc(p.Instructions, func(i plans.Instruction) bool { return i.Name == InstallInstruction })
+	if i < 0 {
+		return plans.Instruction{}
+	}
+	return p.Instructions[i]
+}
+
+// stamp finds a variable of an instruction.
+func stamp(i plans.Instruction, prefix string) string {
+	for _, v := range i.Env {
+		if value, ok := strings.CutPrefix(v, prefix); ok {
+			return value
+		}
+	}
+	return ""
+}
