@@ -10,6 +10,8 @@ import (
 type Inputs struct {
 	// Machines are all machines of the cluster.
 	Machines []Machine
+	// Strangers are the members of etcd that have no Machine.
+	Strangers []Member
 	// Bootstrapped is set once the cluster has been started.
 	Bootstrapped bool
 	// Paused is set while nothing may change.
@@ -18,6 +20,8 @@ type Inputs struct {
 	Blocked Wait
 	// ControlPlaneConcurrency and WorkerConcurrency are as in the cluster's upgrade strategy.
 	ControlPlaneConcurrency, WorkerConcurrency string
+	// ControlPlaneDrain and WorkerDrain are how servers and workers are drained.
+	ControlPlaneDrain, WorkerDrain DrainOptions
 }
 
 // Wait is a reason and a message; the zero value waits for nothing.
@@ -28,8 +32,13 @@ type Wait struct {
 // Decision is what happens to a machine now.
 type Decision struct {
 	Machine string
-	// Deliver is set when the wanted plan is to be delivered now.
+	// Deliver is set when the wanted plan is to be delivered now. It was decided on what is known now: where the machine has etcd and the
+	// change is disruptive, the caller makes sure that it has seen its own last writes.
 	Deliver bool
+	// Drain are the options to ask for a drain with; empty if none is to be asked for. A drain with other options is replaced.
+	Drain string
+	// Uncordon is set when the end of the drain is to be asked for, with the options that the drain was asked for with.
+	Uncordon bool
 	// Done is set when the machine has what is wanted and works.
 	Done bool
 	// Reason and Message say what is done or waited for.

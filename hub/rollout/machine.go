@@ -9,6 +9,8 @@ type Machine struct {
 	ID string
 
 	Etcd, ControlPlane, Worker bool
+	// Windows is set on a machine that runs Windows. It is never a server.
+	Windows bool
 
 	// Deleting is set once the machine is to go.
 	Deleting bool
@@ -39,8 +41,20 @@ type Machine struct {
 	// ProbesPassed is set once all probes of the delivered plan were healthy at the same time.
 	ProbesPassed bool
 
+	// Doing is what the agent says that it is at, in a few words; empty if it says nothing.
+	Doing string
+
 	// Version is what the machine's kubelet reports, WantVersion what it should; Version is empty until there is a Node.
 	Version, WantVersion string
+
+	// Node is what is known of the machine's Node.
+	Node NodeState
+	// Membership is the machine's part in etcd, as its Node tells.
+	Membership Membership
+	// Removal is how far the machine is on its way out of etcd.
+	Removal Removal
+	// Drain is how far the machine's drain is.
+	Drain Drain
 }
 
 // Server tells whether the machine runs a server of the distribution.
@@ -60,6 +74,12 @@ func (m Machine) joining() bool {
 		return m.JoinURL == "" && !m.Working()
 	}
 	return false
+}
+
+// Joinable tells whether others may join the machine from now on. A machine that has come to etcd as a learner may fall out of it again, so
+// that one has to be a voter first. The init node has nobody to tell that, since nothing serves its cluster's API before.
+func (m Machine) Joinable() bool {
+	return m.Working() && (!m.Etcd || m.Init || m.Membership == MemberVoter)
 }
 
 // Working tells whether the machine has applied its delivered plan and was healthy with it.

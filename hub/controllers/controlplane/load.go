@@ -12,11 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/machinestate"
 	"github.com/drover-dev/drover/hub/render"
-	"github.com/drover-dev/drover/hub/rollout"
 )
 
 // loadMachines reads the cluster's Machines and what belongs to them, all from the cache.
@@ -95,39 +94,8 @@ func (m *machine) read(s *scope) {
 	if err := decodeAnnotation(annotations, rkev1.TaintsAnnotation, &m.facts.NodeTaints); err != nil {
 		m.factsErr = err
 	}
-	m.state = rollout.Machine{
-		Name: m.machine.Name, ID: labels[rkev1.MachineIDLabel],
-		Etcd: m.facts.Etcd, ControlPlane: m.facts.ControlPlane, Worker: m.facts.Worker,
-		Deleting: !m.machine.DeletionTimestamp.IsZero() || !m.bootstrap.DeletionTimestamp.IsZero(),
-		Identity: m.secret != nil, Unusable: m.unusable(), WantVersion: s.controlPlane.Spec.DesiredVersion(),
-	}
-	if m.machine.Status.NodeInfo != nil {
-		m.state.Version = m.machine.Status.NodeInfo.KubeletVersion
-	}
-	if m.secret == nil {
-		return
-	}
-	m.state.Init = m.secret.Labels[rkev1.InitNodeLabel] == "true"
-	m.state.JoinURL = m.secret.Annotations[rkev1.JoinURLAnnotation]
-	m.state.JoinedTo = m.secret.Annotations[rkev1.JoinedToAnnotation]
-	m.state.ProbesPassed = m.secret.Annotations[rkev1.PlanProbesPassedAnnotation] != ""
-	m.report, m.reportErr = rollout.ReadReport(m.secret.Data)
-	m.state.Progress, m.state.CheckedIn, m.state.Unhealthy = m.report.Progress, m.report.CheckedIn(), m.report.Unhealthy
-	if c := conditions.Get(m.bootstrap, rkev1.PlanAppliedCondition); c != nil && m.state.Progress == rollout.ProgressFailed {
-		m.state.Failure = c.Message
-	}
-}
-
-// unusable says why the machine cannot start a cluster; empty if it can. A machine that its user brought has no infrastructure to wait
-// for: Cluster API learns of its Node only after the machine was given a plan.
-func (m *machine) unusable() string {
-	switch {
-	case m.machine.Spec.InfrastructureRef.Kind == "CustomMachine":
-		return ""
-	case !conditions.IsTrue(m.machine, clusterv1.InfrastructureReadyCondition):
-		return "has no infrastructure yet"
-	}
-	return ""
+	m.state, m.report, m.reportErr = machinestate.Of(m.machine, m.bootstrap, m.secret)
+	m.state.WantVersion = s.controlPlane.Spec.DesiredVersion()
 }
 
 func decodeAnnotation(annotations map[string]string, key string, into any) error {

@@ -1,0 +1,68 @@
+// Package machinestate reads what hub/rollout wants to know of a machine from the machine's objects, so that all controllers that ask rollout
+// see a machine alike. It makes no requests.
+package machinestate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/rollout"
+)
+
+// Of reads a machine. secret is nil until the machine's plan Secret is made. What the machine's Node tells is added by the state's ReadNode,
+// where the cluster can be asked. What depends on the wanted plan is left open. An error means that the agent's report cannot be read.
+func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev1.Secret) (rollout.Machine, rollout.Report, error) {
+	m := rollout.Machine{
+		Name: machine.Name, ID: bootstrap.Labels[rkev1.MachineIDLabel],
+		Etcd:         has(machine, bootstrap, rkev1.EtcdRoleLabel),
+		ControlPlane: has(machine, bootstrap, rkev1.ControlPlaneRoleLabel),
+		Worker:       has(machine, bootstrap, rkev1.WorkerRoleLabel),
+		Windows:      bootstrap.Labels[rkev1.OSLabel] == "windows",
+		Deleting:     !machine.DeletionTimestamp.IsZero() || !bootstrap.DeletionTimestamp.IsZero(),
+		Identity:     secret != nil, Unusable: unusable(machine), Removal: removal(machine),
+	}
+	if machine.Status.NodeInfo != nil {
+		m.Version = machine.Status.NodeInfo.KubeletVersion
+	}
+	if secret == nil {
+		return m, rollout.Report{}, nil
+	}
+	m.Init = secret.Labels[rkev1.InitNodeLabel] == "true"
+	m.JoinURL = secret.Annotations[rkev1.JoinURLAnnotation]
+	m.JoinedTo = secret.Annotations[rkev1.JoinedToAnnotation]
+	m.ProbesPassed = secret.Annotations[rkev1.PlanProbesPassedAnnotation] != ""
+	m.Drain = rollout.Drain{
+		Asked: secret.Annotations[rkev1.DrainOptionsAnnotation], Done: secret.Annotations[rkev1.DrainDoneAnnotation],
+		Error: secret.Annotations[rkev1.DrainErrorAnnotation], Uncordon: secret.Annotations[rkev1.UncordonAnnotation],
+	}
+	report, err := rollout.ReadReport(secret.Data)
+	m.Progress, m.CheckedIn, m.Unhealthy = report.Progress, report.CheckedIn(), report.Unhealthy
+	if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c != nil && m.Progress == rollout.ProgressFailed {
+		m.Failure = c.Message
+	}
+	return m, report, err
+}
+
+func has(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, role string) bool {
+	return bootstrap.Labels[role] == "true" || machine.Labels[role] == "true"
+}
+
+// unusable says why the machine cannot start a cluster; empty if it can. A machine that its user brought has no infrastructure to wait
+// for: Cluster API learns of its Node only after the machine was given a plan.
+func unusable(machine *clusterv1.Machine) string {
+	if machine.Spec.InfrastructureRef.Kind != "CustomMachine" && !conditions.IsTrue(machine, clusterv1.InfrastructureReadyCondition) {
+		return "has no infrastructure yet"
+	}
+	return ""
+}
+
+// removal tells whether Cluster API has done all that it does to a machine before its member of etcd is removed.
+func removal(machine *clusterv1.Machine) rollout.Removal {
+	if machine.DeletionTimestamp.IsZero() || conditions.GetReason(machine, clusterv1.MachineDeletingCondition) != clusterv1.MachineDeletingWaitingForPreTerminateHookReason {
+		return rollout.RemovalNone
+	}
+	return rollout.RemovalDue
+}
