@@ -47,9 +47,10 @@ func (a args) extend(key string, values ...string) {
 	}
 }
 
-// option finds name=value or --name=value in a list of flags for a component; the last one wins, as it does there.
+// option finds name=value or --name=value in a list of flags for a component; the last one wins, as it does there. Those that are
+// appended with a "+" come last.
 func (a args) option(key, name string) (string, bool) {
-	for _, flag := range slices.Backward(a.list(key)) {
+	for _, flag := range slices.Backward(slices.Concat(a.list(key), a.list(key+"+"))) {
 		k, v, _ := strings.Cut(strings.TrimLeft(flag, "-"), "=")
 		if k == name {
 			return v, true

@@ -24,21 +24,31 @@ func (b *builder) addConfig() {
 	b.addSelectorFiles()
 	b.args.prune()
 
-	content, err := encode(b.args)
+	// The distribution reads labels, taints and provider ID only when it registers its Node; to a Node that is there, labels and taints
+	// are carried through the cluster's API. Where a machine joins may change without its workloads having to leave.
+	register := []string{"node-label", "node-label+", "node-taint", "node-taint+"}
+	restart := b.encodeArgs(register...)
+	drain := b.encodeArgs(append(register, "server", "cluster-init")...)
+	b.addProviderID()
+	content := b.encodeArgs()
+	b.addStamped(file{File: plans.File{Path: b.configPath()}, restart: restart, drain: drain}, content)
+}
+
+func (b *builder) configPath() string {
+	return b.Cluster.names().ConfigDir + "/config.yaml.d/50-rancher.yaml"
+}
+
+// encodeArgs writes the configuration file, without some keys.
+func (b *builder) encodeArgs(without ...string) []byte {
+	kept := maps.Clone(b.args)
+	for _, key := range without {
+		delete(kept, key)
+	}
+	content, err := encode(kept)
 	if err != nil {
 		b.problems.fail("spec.rkeConfig", "cannot be written as configuration: %s", err)
-		return
 	}
-	// Where a machine joins may change without its workloads having to leave.
-	drain := maps.Clone(b.args)
-	delete(drain, "server")
-	delete(drain, "cluster-init")
-	drainContent, err := encode(drain)
-	if err != nil {
-		b.problems.fail("spec.rkeConfig", "cannot be written as configuration: %s", err)
-		return
-	}
-	b.addDraining(plans.File{Path: b.Cluster.names().ConfigDir + "/config.yaml.d/50-rancher.yaml"}, content, drainContent)
+	return content
 }
 
 // encode writes JSON with sorted keys, which is YAML too.
@@ -177,4 +187,19 @@ func (b *builder) addNodeArgs() {
 	}
 	slices.Sort(taints)
 	b.args.extend("node-taint", slices.Compact(taints)...)
+}
+
+// addProviderID makes the Node carry the ID by which its infrastructure knows the machine, so that the Node is tied to its Machine
+// without a cloud controller. A cloud controller that the cluster has sets it by itself.
+func (b *builder) addProviderID() {
+	id := b.Machine.ProviderID
+	if id == "" || b.args.text("cloud-provider-name") != "" {
+		return
+	}
+	for _, own := range []string{"provider-id", "cloud-provider"} {
+		if _, set := b.args.option("kubelet-arg", own); set {
+			return
+		}
+	}
+	b.args.extend("kubelet-arg", "provider-id="+id)
 }

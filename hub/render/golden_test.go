@@ -48,6 +48,10 @@ func show(plan plans.Plan, problems Problems) string {
 		fmt.Fprintf(&out, "%s %s\n", kind, p)
 	}
 	for _, f := range plan.Files {
+		if f.Action == plans.ActionDelete {
+			fmt.Fprintf(&out, "delete %s\n", f.Path)
+			continue
+		}
 		fmt.Fprintf(&out, "file %s", f.Path)
 		if f.Permissions != "" {
 			fmt.Fprintf(&out, " %s", f.Permissions)

@@ -23,13 +23,8 @@ func (b *builder) addInstall() {
 	image := settings.InstallerImage(names.Runtime, b.Cluster.Release.Version)
 
 	env := []string{
-		"RESTART_STAMP=" + b.stamp(image, func(f file) string { return f.Content }),
-		"DRAIN_HASH=" + b.stamp(image, func(f file) string {
-			if f.drain == nil {
-				return f.Content
-			}
-			return base64.StdEncoding.EncodeToString(f.drain)
-		}),
+		"RESTART_STAMP=" + b.stamp(image, func(f file) []byte { return f.restart }),
+		"DRAIN_HASH=" + b.stamp(image, func(f file) []byte { return f.drain }),
 	}
 	for i, v := range b.Cluster.Spec.AgentEnvVars {
 		if v.Name == "" {
@@ -52,16 +47,22 @@ func (b *builder) addInstall() {
 }
 
 // stamp hashes what asks for a restart when it changes: the image, every file that is not dynamic, and the two counters by which a
-// user or a restore asks for one outright. Each part is preceded by its length, so that no two inputs run together.
-func (b *builder) stamp(image string, content func(file) string) string {
+// user or a restore asks for one outright. What counts of a file is what of returns, all of it where that is nil. Each part is preceded
+// by its length, so that no two inputs run together.
+func (b *builder) stamp(image string, of func(file) []byte) string {
 	h := sha256.New()
 	part(h, strconv.Itoa(b.Cluster.Spec.ProvisionGeneration))
 	part(h, image)
 	for _, f := range b.files {
-		if !f.Dynamic {
-			part(h, f.Path)
-			part(h, content(f))
+		if f.Dynamic {
+			continue
 		}
+		content := f.Content
+		if counts := of(f); counts != nil {
+			content = base64.StdEncoding.EncodeToString(counts)
+		}
+		part(h, f.Path)
+		part(h, content)
 	}
 	part(h, strconv.FormatInt(b.Cluster.ConfigGeneration, 10))
 	return hex.EncodeToString(h.Sum(nil))

@@ -18,12 +18,14 @@ func Plan(in Inputs) (plans.Plan, Problems) {
 	b.addManifests()
 	b.addProbes()
 	b.addInstall()
+	b.addRemovals()
 
 	problems := b.problems.sorted()
 	plan := b.plan
 	for _, f := range b.files {
 		plan.Files = append(plan.Files, f.File)
 	}
+	plan.Files = append(plan.Files, b.removed...)
 	if err := problems.Err(); err != nil {
 		plan.Error = err.Error()
 	}
@@ -41,26 +43,28 @@ type builder struct {
 	// cni are the network plugins that the cluster asks for; set by mergeArgs.
 	cni []string
 
-	files    []file
+	files []file
+	// removed are the files to delete; set by addRemovals.
+	removed  []plans.File
 	plan     plans.Plan
 	problems Problems
 }
 
-// file is a file of the plan and what of it counts for the hash that tells whether a machine must be drained.
+// file is a file of the plan and what of it counts for the stamps, where that is not all of it.
 type file struct {
 	plans.File
-	// drain is the content that counts; nil means the whole.
-	drain []byte
+	// restart is the content that asks for a restart when it changes, drain the content that workloads may notice too; nil means the whole.
+	restart, drain []byte
 }
 
 // add appends a file with its content.
 func (b *builder) add(f plans.File, content []byte) {
-	b.addDraining(f, content, nil)
+	b.addStamped(file{File: f}, content)
 }
 
-func (b *builder) addDraining(f plans.File, content, drain []byte) {
+func (b *builder) addStamped(f file, content []byte) {
 	f.Content = base64.StdEncoding.EncodeToString(content)
-	b.files = append(b.files, file{File: f, drain: drain})
+	b.files = append(b.files, f)
 }
 
 // checkMachine reports what no plan can be made for.

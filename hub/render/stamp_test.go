@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/plans"
 )
 
 // What restarts the distribution on a machine, and what its workloads would notice.
@@ -24,6 +27,15 @@ func TestStamps(t *testing.T) {
 		"provision generation": {func(in *Inputs) { in.Cluster.Spec.ProvisionGeneration++ }, true, true},
 		"config generation":    {func(in *Inputs) { in.Cluster.ConfigGeneration++ }, true, true},
 		"additional manifest":  {func(in *Inputs) { in.Cluster.Spec.AdditionalManifest = "a: b" }, false, false},
+		"label":                {func(in *Inputs) { in.Machine.NodeLabels = map[string]string{"a": "b"} }, false, false},
+		"taint": {func(in *Inputs) {
+			in.Machine.NodeTaints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
+		}, false, false},
+		"label of all machines": {func(in *Inputs) {
+			in.Cluster.Spec.MachineGlobalConfig = config(t, `{"node-label": ["a=b"], "node-taint+": ["c=d:NoExecute"]}`)
+		}, false, false},
+		"provider ID": {func(in *Inputs) { in.Machine.ProviderID = "lab://b" }, false, false},
+		"removal":     {func(in *Inputs) { in.Delivered.Files = []plans.File{{Path: "/etc/old"}} }, false, false},
 		"registry": {func(in *Inputs) {
 			in.Cluster.Spec.Registries = &rkev1.Registry{Mirrors: map[string]rkev1.Mirror{"docker.io": {Endpoints: []string{"http://a"}}}}
 		}, true, true},
