@@ -21,9 +21,10 @@ import (
 	"github.com/drover-dev/drover/e2e/hosts"
 )
 
-// The version that labs run, and where things are in a lab.
+// The version that labs run, one to upgrade to, and where things are in a lab.
 const (
 	Version       = "v1.36.3+k3s1"
+	NextVersion   = "v1.36.3+k3s2"
 	Runtime       = "k3s"
 	HelloImage    = "docker.io/drover/hello:1"
 	hubPort       = 8443

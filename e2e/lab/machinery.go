@@ -17,13 +17,9 @@ const HubStage = "Hub"
 
 // Stages are the steps that put up everything a cluster is made with, in their order.
 func (l *Lab) Stages() []Stage {
-	release := ""
 	return []Stage{
 		{"Debian base image", func(ctx context.Context) (string, error) { return hosts.EnsureBase(ctx, l.cache, l.report) }},
-		{"Test distribution " + Version, func(ctx context.Context) (_ string, err error) {
-			release, err = l.Distro(ctx)
-			return release, err
-		}},
+		{"Test distribution " + Version, func(ctx context.Context) (string, error) { return l.Distro(ctx, Version) }},
 		{"Network of the lab", func(ctx context.Context) (string, error) {
 			if err := l.Up(ctx); err != nil {
 				return "", err
@@ -34,7 +30,7 @@ func (l *Lab) Stages() []Stage {
 			if err := l.StartRegistry(ctx); err != nil {
 				return "", err
 			}
-			return l.RegistryURL(), l.PushInstaller(ctx, release)
+			return l.RegistryURL(), l.Release(ctx, Version)
 		}},
 		{HubStage, func(ctx context.Context) (string, error) {
 			return l.ServerURL() + " is healthy", l.StartHub(ctx)

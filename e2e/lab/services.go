@@ -22,9 +22,9 @@ func (l *Lab) RegistryURL() string { return fmt.Sprintf("http://%s:%d", l.HubIP(
 
 func (l *Lab) dataDir() string { return filepath.Join(l.Dir, "hub") }
 
-// Distro builds the test distribution, unless the cache holds it, and returns the folder of its release.
-func (l *Lab) Distro(ctx context.Context) (string, error) {
-	dir := filepath.Join(l.cache, "distro", Version)
+// Distro builds a version of the test distribution, unless the cache holds it, and returns the folder of its release.
+func (l *Lab) Distro(ctx context.Context, version string) (string, error) {
+	dir := filepath.Join(l.cache, "distro", version)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", err
 	}
@@ -49,9 +49,14 @@ func (l *Lab) StartRegistry(ctx context.Context) error {
 	return l.answers(ctx, registryProc, l.RegistryURL()+"/v2/")
 }
 
-// PushInstaller builds the installer image from a release and pushes it to the lab's registry.
-func (l *Lab) PushInstaller(ctx context.Context, release string) error {
-	argv := []string{l.bin("installer"), "build", "--runtime", Runtime, "--version", Version, "--arch", "amd64", "--from", release,
+// Release makes a version of the test distribution one that clusters of this lab can run: it builds the installer image and
+// pushes it to the registry.
+func (l *Lab) Release(ctx context.Context, version string) error {
+	release, err := l.Distro(ctx, version)
+	if err != nil {
+		return err
+	}
+	argv := []string{l.bin("installer"), "build", "--runtime", Runtime, "--version", version, "--arch", "amd64", "--from", release,
 		"--push", fmt.Sprintf("%s:%d/%s", l.HubIP(), registryPort, installerRepo), "--insecure"}
 	if err := l.runInLab(ctx, argv...); err != nil {
 		return fmt.Errorf("building the installer image: %w", err)
@@ -76,6 +81,9 @@ func (l *Lab) StartHub(ctx context.Context) error {
 
 // StopHub asks the hub to end and waits for it.
 func (l *Lab) StopHub() error { return l.Stop(hubProcess, 20*time.Second) }
+
+// KillHub ends the hub as a crash does.
+func (l *Lab) KillHub() error { return l.Stop(hubProcess, -1) }
 
 // answers waits until a GET on url is answered with 200 by a process of the lab.
 func (l *Lab) answers(ctx context.Context, process, url string) error {

@@ -87,7 +87,7 @@ func (l *Lab) Kubectl(ctx context.Context, kubeconfig string, args ...string) (*
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		argv[0] = path
 	} else {
-		release, err := l.Distro(ctx)
+		release, err := l.Distro(ctx, Version)
 		if err != nil {
 			return nil, fmt.Errorf("this machine has no kubectl, and the test distribution has none either: %w", err)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/lab"
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 )
 
@@ -27,11 +28,11 @@ import (
 func TestBadRegistration(t *testing.T) {
 	ctx := t.Context()
 	key := client.ObjectKey{Namespace: "fleet-default", Name: "refused"}
-	host := newHost(t, "refused1")
-	must(t, shared.ApplyCluster(ctx, shared.hub, key))
-	defer deleteCluster(t, key)
-	command, token, err := shared.TokenCommand(ctx, shared.hub, key, lab.AllRoles...)
-	must(t, err)
+	host := shared.NewHost(t, "refused1")
+	suite.Must(t, shared.ApplyCluster(ctx, shared.Hub, key))
+	defer shared.DeleteCluster(t, key)
+	command, token, err := shared.TokenCommand(ctx, shared.Hub, key, lab.AllRoles...)
+	suite.Must(t, err)
 	before := installed(t, host)
 
 	for _, test := range []struct {
@@ -55,7 +56,7 @@ func TestBadRegistration(t *testing.T) {
 			}
 			began := time.Now()
 			res, err := host.Script(ctx, bad+"\n", nil)
-			must(t, err)
+			suite.Must(t, err)
 			if res.ExitCode == 0 {
 				t.Errorf("the script ended with 0")
 			}
@@ -69,7 +70,7 @@ func TestBadRegistration(t *testing.T) {
 		})
 	}
 	machines := &clusterv1.MachineList{}
-	must(t, shared.hub.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
+	suite.Must(t, shared.Hub.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
 	if len(machines.Items) != 0 {
 		t.Errorf("%d Machines have come of it", len(machines.Items))
 	}
@@ -80,11 +81,11 @@ func expiredToken(t *testing.T, cluster client.ObjectKey) string {
 	t.Helper()
 	const old = "the-token-of-yesterday-the-token-of-yesterday-the-token"
 	secret := &corev1.Secret{}
-	must(t, shared.hub.Get(t.Context(), tokenSecret(t, cluster), secret))
+	suite.Must(t, shared.Hub.Get(t.Context(), tokenSecret(t, cluster), secret))
 	patch := client.MergeFrom(secret.DeepCopy())
 	secret.Data[managementv3.PreviousTokenKey] = []byte(old)
 	secret.Data[managementv3.GracePeriodExpiresAtKey] = []byte(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
-	must(t, shared.hub.Patch(t.Context(), secret, patch))
+	suite.Must(t, shared.Hub.Patch(t.Context(), secret, patch))
 	return old
 }
 

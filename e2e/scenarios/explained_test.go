@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 )
 
@@ -21,10 +22,10 @@ import (
 func TestExplained(t *testing.T) {
 	ctx := t.Context()
 	const namespace = "fleet-default"
-	makeNamespace(t, namespace)
+	shared.MakeNamespace(t, namespace)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "not-for-you"}, StringData: map[string]string{"a": "b"}}
-	must(t, shared.hub.Create(ctx, secret))
-	t.Cleanup(func() { _ = shared.hub.Delete(context.Background(), secret) })
+	suite.Must(t, shared.Hub.Create(ctx, secret))
+	t.Cleanup(func() { _ = shared.Hub.Delete(context.Background(), secret) })
 
 	for _, test := range []struct {
 		name, spec string
@@ -42,15 +43,15 @@ func TestExplained(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "explained"}}
-			must(t, yaml.UnmarshalStrict([]byte(test.spec), &cluster.Spec))
-			err := shared.hub.Create(ctx, cluster)
+			suite.Must(t, yaml.UnmarshalStrict([]byte(test.spec), &cluster.Spec))
+			err := shared.Hub.Create(ctx, cluster)
 			said := ""
 			if err != nil {
 				said = err.Error()
 			} else {
-				defer deleteCluster(t, client.ObjectKeyFromObject(cluster))
-				must(t, shared.WaitFor(ctx, "the cluster has a condition about it", time.Minute, func(ctx context.Context) (bool, string) {
-					if err := shared.hub.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
+				defer shared.DeleteCluster(t, client.ObjectKeyFromObject(cluster))
+				suite.Must(t, shared.WaitFor(ctx, "the cluster has a condition about it", time.Minute, func(ctx context.Context) (bool, string) {
+					if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
 						return false, err.Error()
 					}
 					c := meta.FindStatusCondition(cluster.Status.Conditions, provisioningv1.ReadyCondition)
@@ -78,22 +79,10 @@ func contains(s string, parts []string) bool {
 	return true
 }
 
-func deleteCluster(t *testing.T, key client.ObjectKey) {
-	t.Helper()
-	ctx := context.Background()
-	err := shared.hub.Delete(ctx, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
-	if client.IgnoreNotFound(err) != nil {
-		t.Error(err)
-	}
-	if err := shared.WaitGone(ctx, shared.hub, key, 2*time.Minute); err != nil {
-		t.Error(err)
-	}
-}
-
 // tokenSecret names the Secret with the registration token of a cluster.
 func tokenSecret(t *testing.T, key client.ObjectKey) client.ObjectKey {
 	t.Helper()
 	cluster := &provisioningv1.Cluster{}
-	must(t, shared.hub.Get(t.Context(), key, cluster))
+	suite.Must(t, shared.Hub.Get(t.Context(), key, cluster))
 	return client.ObjectKey{Namespace: cluster.Status.ClusterName, Name: "crt-token-default-token"}
 }

@@ -1,0 +1,112 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/hosts"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+)
+
+// Step runs a part of a scenario; the rest of the scenario is pointless once one has failed.
+func Step(t *testing.T, name string, run func(t *testing.T)) {
+	t.Helper()
+	began := time.Now()
+	if !t.Run(name, run) {
+		t.FailNow()
+	}
+	t.Logf("%s (%.1f s)", name, time.Since(began).Seconds())
+}
+
+// Must fails the test at once.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NewHost adds a host that goes with the lab.
+func (s *Suite) NewHost(t *testing.T, name string) *hosts.Host {
+	t.Helper()
+	h, err := s.AddHost(t.Context(), name)
+	Must(t, err)
+	return h
+}
+
+// MakeNamespace makes a namespace in the hub, unless it is there.
+func (s *Suite) MakeNamespace(t *testing.T, name string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	Must(t, client.IgnoreAlreadyExists(s.Hub.Create(t.Context(), ns)))
+}
+
+// DeleteCluster deletes a Cluster and waits until it is gone. It may be deferred: the test's context may have ended.
+func (s *Suite) DeleteCluster(t *testing.T, key client.ObjectKey) {
+	t.Helper()
+	ctx := context.Background()
+	err := s.Hub.Delete(ctx, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	if client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+	if err := s.WaitGone(ctx, s.Hub, key, 5*time.Minute); err != nil {
+		t.Error(err)
+	}
+}
+
+// RunKubectl runs kubectl with a kubeconfig and returns what it prints.
+func (s *Suite) RunKubectl(t *testing.T, kubeconfig string, args ...string) string {
+	t.Helper()
+	cmd, err := s.Kubectl(t.Context(), kubeconfig, args...)
+	Must(t, err)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out.String())
+	}
+	return out.String()
+}
+
+// RestartHub ends the hub as a crash does, and starts it again.
+func (s *Suite) RestartHub(t *testing.T) {
+	t.Helper()
+	Must(t, s.KillHub())
+	Must(t, s.StartHub(t.Context()))
+}
+
+// NoWrites fails the test if any object of the hub's API changes within d.
+func (s *Suite) NoWrites(t *testing.T, d time.Duration) {
+	t.Helper()
+	before, err := s.Inventory(t.Context())
+	Must(t, err)
+	select {
+	case <-t.Context().Done():
+		t.Fatal(context.Cause(t.Context()))
+	case <-time.After(d):
+	}
+	after, err := s.Inventory(t.Context())
+	Must(t, err)
+	var changed []string
+	for name, version := range after {
+		if before[name] != version {
+			changed = append(changed, name)
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			changed = append(changed, name+" (deleted)")
+		}
+	}
+	slices.Sort(changed)
+	if len(changed) > 0 {
+		t.Errorf("written within %s although nothing was to do:\n%s", d, strings.Join(changed, "\n"))
+	}
+}
