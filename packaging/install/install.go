@@ -28,6 +28,8 @@ const (
 	VarBinaryBaseURL = "CATTLE_AGENT_BINARY_BASE_URL"
 	// VarToken is the registration token, or the hashed bootstrap token of one machine.
 	VarToken = "CATTLE_TOKEN"
+	// VarRetryCount is how often the script tries to reach the hub, with up to 30 s in between.
+	VarRetryCount = "CATTLE_AGENT_RETRY_COUNT"
 	// VarRoleNone tells that the hub knows the machine's roles.
 	VarRoleNone = "CATTLE_ROLE_NONE"
 )
@@ -41,13 +43,20 @@ type Var struct {
 
 var (
 	include = regexp.MustCompile(`(?m)^@include ([a-z.-]+)$`)
-	varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// hereDocument finds where a text begins that ends with the word alone on a line.
+	hereDocument = regexp.MustCompile(`<<'?([A-Z]+)'?$`)
+	varName      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 // Script returns the install script with vars set at its beginning. It fails for a name that is no shell variable and for a value
 // with a NUL, which no shell can hold. Variables without a value are left out.
-func Script(vars ...Var) ([]byte, error) {
-	shebang, body, _ := strings.Cut(compose(), "\n")
+func Script(vars ...Var) ([]byte, error) { return withVars(compose(), vars) }
+
+// CompactScript is Script without comments, for places where each byte counts: clouds take as little as 16 KiB of user data.
+func CompactScript(vars ...Var) ([]byte, error) { return withVars(compact(compose()), vars) }
+
+func withVars(script string, vars []Var) ([]byte, error) {
+	shebang, body, _ := strings.Cut(script, "\n")
 	var b strings.Builder
 	b.WriteString(shebang + "\n")
 	for _, v := range vars {
@@ -84,6 +93,27 @@ func compose() string {
 	return include.ReplaceAllStringFunc(skeleton, func(line string) string {
 		return strings.TrimSuffix(part(include.FindStringSubmatch(line)[1]), "\n")
 	})
+}
+
+// compact leaves the lines out that are comments of the script, and keeps those of the files in it. The script has no text that goes over
+// several lines in quotes.
+func compact(script string) string {
+	var kept []string
+	end := ""
+	for i, line := range strings.Split(script, "\n") {
+		switch start := hereDocument.FindStringSubmatch(line); {
+		case end != "":
+			if line == end {
+				end = ""
+			}
+		case i > 0 && strings.HasPrefix(strings.TrimSpace(line), "#"):
+			continue
+		case start != nil:
+			end = start[1]
+		}
+		kept = append(kept, line)
+	}
+	return strings.Join(kept, "\n")
 }
 
 // part returns a part by name. One that does not exist leaves its name in the script, where the tests look for it.
