@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/packaging/install"
 )
 
 func testObjects() (*rkev1.RKEBootstrap, *clusterv1.Machine) {
@@ -96,21 +94,6 @@ func TestIdentity(t *testing.T) {
 	}
 	if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "ns", Name: name}}, subjects); diff != "" {
 		t.Errorf("subjects (-want +got):\n%s", diff)
-	}
-}
-
-func TestDataSecret(t *testing.T) {
-	bootstrap, _ := testObjects()
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
-	got, err := dataSecret(bootstrap, cluster, []install.Var{{Name: install.VarServer, Value: "https://hub.example.com"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got.Data) != 1 || !strings.HasPrefix(string(got.Data["value"]), "#!/bin/sh\n") || !strings.Contains(string(got.Data["value"]), "https://hub.example.com") {
-		t.Errorf("the bootstrap data are not the install script: keys %d", len(got.Data))
-	}
-	if got.Labels[clusterv1.ClusterNameLabel] != "one" || !metav1.IsControlledBy(got, bootstrap) {
-		t.Error("the bootstrap data lack what the contract wants: cluster label and owner")
 	}
 }
 

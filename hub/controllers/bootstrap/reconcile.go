@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/bootdata"
 	"github.com/drover-dev/drover/hub/controllers/apply"
 )
 
@@ -126,7 +128,13 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 		s.data = &problem{"WaitingForToken", fmt.Sprintf("Waiting for the token of the ServiceAccount %s", rkev1.BootstrapServiceAccountName(s.bootstrap.Name))}
 		return nil
 	}
-	object, err := dataSecret(s.bootstrap, s.cluster, vars)
+	object, err := dataSecret(s, vars)
+	var invalid *bootdata.InvalidError
+	if errors.As(err, &invalid) {
+		// Nothing helps but another spec, which brings the next pass.
+		s.data = &problem{"InvalidUserdata", invalid.Error()}
+		return nil
+	}
 	if err == nil {
 		err = apply.Object(ctx, r.Client, fieldOwner, object)
 	}
