@@ -13,10 +13,12 @@ import (
 	"strings"
 )
 
-// basePackages is what a host has beyond Debian's minimal system: systemd, and what k3s and RKE2 ask a server to have.
+// basePackages is what a host has beyond Debian's minimal system: systemd, what k3s and RKE2 ask a server to have, and cloud-init,
+// with which machines begin that somebody else makes. debootstrap does not know that python3-cffi-backend provides what cloud-init's
+// cryptography asks for, so it is named.
 var basePackages = []string{
-	"ca-certificates", "conntrack", "curl", "dbus", "ethtool", "iproute2", "iptables", "iputils-ping", "kmod", "less",
-	"libseccomp2", "nftables", "procps", "socat", "sudo", "systemd", "systemd-sysv",
+	"ca-certificates", "cloud-init", "conntrack", "curl", "dbus", "ethtool", "iproute2", "iptables", "iputils-ping", "kmod", "less",
+	"libseccomp2", "nftables", "procps", "python3-cffi-backend", "socat", "sudo", "systemd", "systemd-sysv",
 }
 
 const baseSuite = "bookworm"

@@ -13,10 +13,8 @@ import (
 // Boot turns the host on, if it is off, and waits until its systemd has started everything.
 func (h *Host) Boot(ctx context.Context) error {
 	l := h.lab
-	if !h.Up() {
-		if err := h.powerOn(); err != nil {
-			return fmt.Errorf("booting host %s: %w", h.Name, err)
-		}
+	if err := h.TurnOn(); err != nil {
+		return err
 	}
 	began := time.Now()
 	for {
@@ -39,6 +37,17 @@ func (h *Host) Boot(ctx context.Context) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// TurnOn turns the host on, if it is off, and waits for nothing.
+func (h *Host) TurnOn() error {
+	if h.lab.Running(h.processName()) {
+		return nil
+	}
+	if err := h.powerOn(); err != nil {
+		return fmt.Errorf("turning host %s on: %w", h.Name, err)
+	}
+	return nil
 }
 
 func (h *Host) powerOn() error {

@@ -17,6 +17,10 @@ func (l *Lab) Down(ctx context.Context) error {
 	if !l.Exists() {
 		return os.RemoveAll(l.lockFile())
 	}
+	// The lab's own processes first: one of them may be making hosts.
+	if err := l.endProcesses(l.thingsOf("")); err != nil {
+		return fmt.Errorf("ending the processes of lab %q: %w", l.Name, err)
+	}
 	for _, h := range l.Hosts() {
 		if err := l.removeThings(h.Name); err != nil {
 			return fmt.Errorf("removing host %s: %w", h.Name, err)
@@ -28,9 +32,6 @@ func (l *Lab) Down(ctx context.Context) error {
 	if err := removeTree(ctx, l.Dir); err != nil {
 		return fmt.Errorf("removing the folder of lab %q: %w", l.Name, err)
 	}
-	l.mu.Lock()
-	l.state = nil
-	l.mu.Unlock()
 	return os.RemoveAll(l.lockFile())
 }
 
@@ -103,10 +104,8 @@ func (l *Lab) removeThings(host string) error {
 }
 
 func (l *Lab) thingsOf(host string) []Thing {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	var out []Thing
-	for _, t := range l.state.Things {
+	for _, t := range l.State().Things {
 		if t.Host == host {
 			out = append(out, t)
 		}

@@ -25,8 +25,21 @@ var volatileDirs = []string{
 // Host is one machine of a lab.
 type Host struct {
 	Name string
-	lab  *Lab
-	ip   netip.Addr
+	// Owner is who had it made, in his own words; see HostOptions.
+	Owner string
+	lab   *Lab
+	ip    netip.Addr
+}
+
+// HostOptions say what kind of host is made.
+type HostOptions struct {
+	Name string
+	// Owner is remembered with the host. A name that another owner's host has is refused.
+	Owner string
+	// Files are put onto the host before its first boot: paths from the root, and contents.
+	Files map[string]string
+	// UserData is what cloud-init does at the first boot; without it the host starts without cloud-init.
+	UserData []byte
 }
 
 // IP is the host's address in the lab.
@@ -34,14 +47,10 @@ func (h *Host) IP() netip.Addr { return h.ip }
 
 // Hosts lists the hosts of the lab by name.
 func (l *Lab) Hosts() []*Host {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state == nil {
-		return nil
-	}
+	s := l.State()
 	var out []*Host
-	for name, rec := range l.state.Hosts {
-		out = append(out, &Host{Name: name, lab: l, ip: address(l.state.Subnet, rec.Index)})
+	for name, rec := range s.Hosts {
+		out = append(out, &Host{Name: name, Owner: rec.Owner, lab: l, ip: address(s.Subnet, rec.Index)})
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out
@@ -62,47 +71,61 @@ func (l *Lab) Host(name string) (*Host, error) {
 // AddHost makes a host if the lab does not have it, boots it if it is off, and returns when its systemd has started
 // everything. Hosts may be added side by side.
 func (l *Lab) AddHost(ctx context.Context, name string) (*Host, error) {
-	if err := checkName("host", name); err != nil {
+	h, err := l.MakeHost(ctx, HostOptions{Name: name})
+	if err != nil {
 		return nil, err
 	}
-	if name == "hub" {
+	return h, h.Boot(ctx)
+}
+
+// MakeHost makes a host that is off, unless the lab has it. What an attempt that was interrupted left is removed first.
+func (l *Lab) MakeHost(ctx context.Context, o HostOptions) (*Host, error) {
+	if err := checkName("host", o.Name, maxHostName); err != nil {
+		return nil, err
+	}
+	if o.Name == "hub" {
 		return nil, errors.New(`host name "hub" is the hub's own`)
 	}
 	base, err := EnsureBase(ctx, l.cache, l.progress)
 	if err != nil {
 		return nil, err
 	}
-	var pickErr error
-	err = l.record(func(s *State) {
-		if _, ok := s.Hosts[name]; ok {
-			return
-		}
-		index, err := pickIndex(s.Hosts)
-		if err != nil {
-			pickErr = err
-			return
-		}
-		s.Hosts[name] = HostRecord{Index: index}
-	})
-	if err := errors.Join(err, pickErr); err != nil {
-		return nil, err
-	}
-	h, err := l.Host(name)
+	h, err := l.claimHost(o)
 	if err != nil {
 		return nil, err
 	}
 	if !h.made() {
-		if err := l.removeThings(name); err != nil { // of an attempt that was interrupted
-			return nil, fmt.Errorf("removing what is left of host %s: %w", name, err)
+		if err := l.removeThings(o.Name); err != nil {
+			return nil, fmt.Errorf("removing what is left of host %s: %w", o.Name, err)
 		}
-		if err := h.make(ctx, base); err != nil {
-			return nil, fmt.Errorf("making host %s: %w", name, err)
+		if err := h.make(ctx, base, o); err != nil {
+			return nil, fmt.Errorf("making host %s: %w", o.Name, err)
 		}
 	}
-	if err := l.writeHostsFiles(); err != nil {
+	return h, l.writeHostsFiles()
+}
+
+// claimHost enters a host into the ledger and gives it an address.
+func (l *Lab) claimHost(o HostOptions) (*Host, error) {
+	var refused error
+	err := l.record(func(s *State) {
+		if rec, ok := s.Hosts[o.Name]; ok {
+			if rec.Owner != o.Owner {
+				refused = fmt.Errorf("lab %q has a host %q already, which belongs to %q", l.Name, o.Name, rec.Owner)
+			}
+			return
+		}
+		index, err := pickIndex(s.Hosts)
+		if err != nil {
+			refused = err
+			return
+		}
+		s.Hosts[o.Name] = HostRecord{Index: index, Owner: o.Owner}
+	})
+	if err := errors.Join(err, refused); err != nil {
 		return nil, err
 	}
-	return h, h.Boot(ctx)
+	return l.Host(o.Name)
 }
 
 func (h *Host) dir() string         { return filepath.Join(h.lab.Dir, "hosts", h.Name) }
@@ -114,16 +137,24 @@ func (h *Host) processName() string { return "host-" + h.Name }
 
 // made tells whether the host's file system and network are complete and still there.
 func (h *Host) made() bool {
-	h.lab.mu.Lock()
-	made := h.lab.state.Hosts[h.Name].Made
-	h.lab.mu.Unlock()
-	return made && isMounted(h.root()) && isMounted(h.volatile()) && netnsExists(h.netns())
+	return h.lab.State().Hosts[h.Name].Made && isMounted(h.root()) && isMounted(h.volatile()) && netnsExists(h.netns())
 }
 
 // make makes what a host is booted from: its file system and its network.
-func (h *Host) make(ctx context.Context, base string) error {
+func (h *Host) make(ctx context.Context, base string, o HostOptions) error {
 	if err := h.makeRoot(base); err != nil {
 		return err
+	}
+	for path, text := range o.Files {
+		file := h.Path(path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			return err
+		}
+	}
+	if o.UserData != nil {
+		if err := h.seed(o.UserData); err != nil {
+			return fmt.Errorf("handing cloud-init its user data: %w", err)
+		}
 	}
 	if err := h.lab.claimNetns(h.netns(), h.Name); err != nil {
 		return err
@@ -204,24 +235,4 @@ func (h *Host) binds() []bind {
 		out = append(out, bind{From: filepath.Join(h.volatile(), strings.ReplaceAll(dir[1:], "/", "-")), To: dir})
 	}
 	return out
-}
-
-// writeHostsFiles tells every host the names of all: there is no DNS in a lab.
-func (l *Lab) writeHostsFiles() error {
-	hosts := l.Hosts()
-	lines := []string{"127.0.0.1 localhost", "::1 localhost ip6-localhost", l.HubIP().String() + " hub"}
-	for _, h := range hosts {
-		lines = append(lines, h.ip.String()+" "+h.Name)
-	}
-	text := []byte(strings.Join(lines, "\n") + "\n")
-	for _, h := range hosts {
-		file := filepath.Join(h.root(), "etc/hosts")
-		if !isMounted(h.root()) {
-			continue
-		}
-		if err := os.WriteFile(file, text, 0o644); err != nil {
-			return fmt.Errorf("writing the names of the lab: %w", err)
-		}
-	}
-	return nil
 }

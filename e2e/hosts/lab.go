@@ -33,13 +33,13 @@ type Lab struct {
 	progress func(string)
 	groups   cgroups
 
-	mu    sync.Mutex // guards state
-	state *State
+	mu   sync.Mutex // guards last
+	last *State     // the ledger as it was last read
 }
 
 // Open reads the ledger of a lab, if there is one. It makes nothing.
 func Open(o Options) (*Lab, error) {
-	if err := checkName("lab", o.Name); err != nil {
+	if err := checkName("lab", o.Name, maxLabName); err != nil {
 		return nil, err
 	}
 	if o.Cache == "" {
@@ -57,51 +57,31 @@ func Open(o Options) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{Name: o.Name, Dir: filepath.Join(o.Cache, "labs", o.Name), cache: o.Cache, subnet: o.Subnet, progress: o.Progress, groups: groups}
-	l.state, err = readState(l.Dir)
+	l.last, err = readState(l.Dir)
 	return l, err
 }
 
-// Lock keeps every other process from changing this lab until this one unlocks or ends.
+// Lock keeps every other process from taking charge of this lab until this one unlocks or ends. The lab's own processes need it not: the
+// ledger that they share with its holder has a lock of its own.
 func (l *Lab) Lock() (unlock func(), err error) {
 	unlock, err = fileLock(l.lockFile(), false)
 	if locked := (lockedError{}); errors.As(err, &locked) {
 		return nil, fmt.Errorf("lab %q is in use by process %s: wait for it, or interrupt it", l.Name, locked.holder)
 	}
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.state, err = readState(l.Dir) // it may have changed while somebody else had the lock
-	if err != nil {
-		unlock()
-		return nil, err
-	}
-	return unlock, nil
+	return unlock, err
 }
 
 func (l *Lab) lockFile() string { return filepath.Join(l.cache, "labs", l.Name+".lock") }
 
 // Exists tells whether there is a ledger, so something to take down.
-func (l *Lab) Exists() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state != nil
-}
+func (l *Lab) Exists() bool { return l.ledger() != nil }
 
 // State returns a copy of the ledger's head and its values; the zero State if there is no lab.
 func (l *Lab) State() State {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state == nil {
-		return State{}
+	if s := l.ledger(); s != nil {
+		return *s
 	}
-	s := *l.state
-	s.Values = make(map[string]string, len(l.state.Values))
-	for k, v := range l.state.Values {
-		s.Values[k] = v
-	}
-	return s
+	return State{}
 }
 
 // SetValue remembers something in the ledger for whoever composes the lab.
@@ -163,14 +143,8 @@ func (l *Lab) begin() error {
 	if err := os.MkdirAll(l.LogDir(), 0o700); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	s := &State{Name: l.Name, Created: time.Now().Truncate(time.Second), Subnet: subnet, Hosts: map[string]HostRecord{}}
-	if err := s.write(l.Dir); err != nil {
-		return err
-	}
-	l.state = s
-	return nil
+	return s.write(l.Dir)
 }
 
 // claimNetns enters a namespace into the ledger; one that exists and is not in the ledger belongs to somebody else.
@@ -183,42 +157,10 @@ func (l *Lab) claimNetns(ns, host string) error {
 
 // HubIP is the address of the hub's namespace.
 func (l *Lab) HubIP() netip.Addr {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return address(l.state.Subnet, hubIndex)
+	return address(l.State().Subnet, hubIndex)
 }
 
 // LogDir holds one log file for each process and each host's console.
 func (l *Lab) LogDir() string { return filepath.Join(l.Dir, "logs") }
 
 func (l *Lab) hubNS() string { return l.Name + "-hub" }
-
-// record changes the ledger and writes it to disk; what is recorded may then be made.
-func (l *Lab) record(change func(*State)) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state == nil {
-		return fmt.Errorf("lab %q does not exist", l.Name)
-	}
-	change(l.state)
-	if err := l.state.write(l.Dir); err != nil {
-		return fmt.Errorf("recording the state of lab %q: %w", l.Name, err)
-	}
-	return nil
-}
-
-func (l *Lab) add(t Thing) error { return l.record(func(s *State) { s.Add(t) }) }
-
-func (l *Lab) has(kind Kind, name string) bool {
-	_, ok := l.get(kind, name)
-	return ok
-}
-
-func (l *Lab) get(kind Kind, name string) (Thing, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state == nil {
-		return Thing{}, false
-	}
-	return l.state.Get(kind, name)
-}

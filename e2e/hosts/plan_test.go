@@ -65,7 +65,7 @@ func TestPickIndex(t *testing.T) {
 func TestNames(t *testing.T) {
 	for name, ok := range map[string]bool{"demo": true, "a": true, "a-1": true, "": false, "-a": false, "a-": false, "A": false,
 		"../x": false, "a b": false, strings.Repeat("a", 20): true, strings.Repeat("a", 21): false} {
-		if err := checkName("lab", name); (err == nil) != ok {
+		if err := checkName("lab", name, maxLabName); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -47,6 +47,8 @@ type HostRecord struct {
 	Index int `json:"index"`
 	// Made is true once its file system and its network are complete.
 	Made bool `json:"made,omitempty"`
+	// Owner is who had the host made; empty for a user.
+	Owner string `json:"owner,omitempty"`
 }
 
 // State is the ledger of one lab, kept in state.json in the lab's folder.
@@ -113,7 +115,7 @@ func readState(dir string) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &State{}
+	s := &State{Hosts: map[string]HostRecord{}}
 	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, "state.json"), err)
 	}
@@ -126,7 +128,7 @@ func (s *State) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, "state.json.tmp")
+	tmp := filepath.Join(dir, "state.json.tmp") // who writes has the ledger's lock
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

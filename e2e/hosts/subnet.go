@@ -51,12 +51,18 @@ func pickIndex(hosts map[string]HostRecord) (int, error) {
 	return 0, fmt.Errorf("the lab is full: it has %d hosts", len(hosts))
 }
 
-// A name becomes part of a namespace, a machine and a host name, so it must fit into each of them.
-var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$`)
+// A name becomes part of a namespace, a machine and a host name. A machine's name is the lab's and the host's with a hyphen, and must not
+// be longer than 64.
+const (
+	maxLabName  = 20
+	maxHostName = 43
+)
 
-func checkName(what, name string) error {
-	if !nameRE.MatchString(name) {
-		return fmt.Errorf("%s name %q: it must be 1 to 20 of a-z, 0-9 and -, and begin and end with a letter or digit", what, name)
+var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+
+func checkName(what, name string, length int) error {
+	if !nameRE.MatchString(name) || len(name) > length {
+		return fmt.Errorf("%s name %q: it must be 1 to %d of a-z, 0-9 and -, and begin and end with a letter or digit", what, name, length)
 	}
 	return nil
 }
