@@ -18,14 +18,16 @@ const (
 	ReasonEtcdLost           = "EtcdLost"
 	ReasonWaitingForTurn     = "WaitingForTurn"
 	ReasonWaitingForJoinURL  = "WaitingForJoinURL"
-	ReasonWaitingForOthers   = "WaitingForOthers"
-	ReasonPlanFailed         = "PlanFailed"
-	ReasonPlanPaused         = "PlanPaused"
-	ReasonPlanCanceled       = "PlanCanceled"
-	ReasonWaitingForAgent    = "WaitingForAgent"
-	ReasonApplyingPlan       = "ApplyingPlan"
-	ReasonWaitingForProbes   = "WaitingForProbes"
-	ReasonWaitingForKubelet  = "WaitingForKubelet"
+	// ReasonWaitingForInfrastructure is a machine's whose infrastructure is not there yet.
+	ReasonWaitingForInfrastructure = "WaitingForInfrastructure"
+	ReasonWaitingForOthers         = "WaitingForOthers"
+	ReasonPlanFailed               = "PlanFailed"
+	ReasonPlanPaused               = "PlanPaused"
+	ReasonPlanCanceled             = "PlanCanceled"
+	ReasonWaitingForAgent          = "WaitingForAgent"
+	ReasonApplyingPlan             = "ApplyingPlan"
+	ReasonWaitingForProbes         = "WaitingForProbes"
+	ReasonWaitingForKubelet        = "WaitingForKubelet"
 )
 
 // link is a question about a machine. It answers with a decision, or leaves it to the next link.
@@ -34,7 +36,7 @@ type link func(v *view, m Machine) (Decision, bool)
 // chain is asked from the front; the first that decides wins. The first half says whether a change may be delivered, the second what
 // becomes of the plan that was.
 var chain = []link{
-	isDeleting, lacksIdentity, hasProblem,
+	isDeleting, lacksIdentity, lacksInfrastructure, hasProblem,
 	isPaused, isBlocked, isNotItsTurn, lacksJoinURL, mayStart, mayChangeAnyTime, mayChangeNow,
 	hasFailed, isHeld, hasNotCheckedIn, isPending, isApplying, isUnhealthy, hasOldKubelet,
 }
@@ -61,6 +63,14 @@ func lacksIdentity(_ *view, m Machine) (Decision, bool) {
 		return pass()
 	}
 	return wait(ReasonWaitingForIdentity, "Waiting for the machine's plan Secret to be made")
+}
+
+// lacksInfrastructure keeps the first plan back until what the infrastructure knows of the machine can be in it.
+func lacksInfrastructure(_ *view, m Machine) (Decision, bool) {
+	if m.Change != ChangeFirst || m.Unusable == "" {
+		return pass()
+	}
+	return wait(ReasonWaitingForInfrastructure, "The machine %s", m.Unusable)
 }
 
 func hasProblem(_ *view, m Machine) (Decision, bool) {

@@ -16,7 +16,7 @@ type Machine struct {
 	Deleting bool
 	// Identity is set once the machine has its plan Secret.
 	Identity bool
-	// Unusable says why the machine cannot start a cluster, such as infrastructure that failed; empty if it can.
+	// Unusable says why the machine cannot start or join a cluster yet, such as "has no infrastructure yet"; empty if it can.
 	Unusable string
 	// Init is set on the machine that is marked as the init node.
 	Init bool

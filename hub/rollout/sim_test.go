@@ -208,6 +208,13 @@ var scenarios = map[string]func(*sim){
 		s.in.Machines = append(s.in.Machines, fresh("b", "ecw"))
 		s.run("it is deleted, and another registers")
 	},
+	"infrastructure-comes-late": func(s *sim) {
+		s.in.Machines = []Machine{fresh("a", "ecw"), fresh("b", "w")}
+		s.machine("b").Unusable = "has no infrastructure yet: LabMachine b is not provisioned"
+		s.run("a machine has no infrastructure yet")
+		s.machine("b").Unusable = ""
+		s.run("it is there")
+	},
 	"a-machine-stays-unhealthy": func(s *sim) {
 		s.sick["a"] = true
 		s.in.Machines = []Machine{fresh("a", "ecw"), fresh("b", "ecw")}

@@ -67,6 +67,7 @@ func (r *Reconciler) write(ctx context.Context, m *machine) error {
 		}
 		plans.Deliver(wanted.Data, m.raw, plans.Unlimited, failureThreshold)
 		setOrDelete(&wanted.Annotations, rkev1.JoinedToAnnotation, m.joinURL)
+		setOrDelete(&wanted.Annotations, rkev1.InfrastructureAddressesAnnotation, m.settled.encode())
 		setOrDelete(&wanted.Annotations, rkev1.PlanProbesPassedAnnotation, "")
 		setOrDelete(&wanted.Annotations, rkev1.PlanLastUpdatedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}

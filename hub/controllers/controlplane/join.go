@@ -5,10 +5,6 @@ import (
 	"net/url"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
@@ -44,29 +40,4 @@ func joinURL(c render.Cluster, m *machine) string {
 		return render.JoinURL(c, u.Hostname())
 	}
 	return render.JoinURL(c, addresses[0])
-}
-
-// addresses are the machine's, best first: what its Node says, then what its user gave, then what it looked like to the hub.
-func (m *machine) addresses() []string {
-	var out []string
-	add := func(addresses ...string) {
-		for _, a := range addresses {
-			if a != "" && !slices.Contains(out, a) {
-				out = append(out, a)
-			}
-		}
-	}
-	for _, wanted := range []clusterv1.MachineAddressType{clusterv1.MachineAddressType(corev1.NodeInternalIP), clusterv1.MachineAddressType(corev1.NodeExternalIP)} {
-		for _, a := range m.machine.Status.Addresses {
-			if a.Type == wanted {
-				add(a.Address)
-			}
-		}
-		if wanted == clusterv1.MachineAddressType(corev1.NodeInternalIP) {
-			add(m.facts.InternalAddresses...)
-		}
-	}
-	add(m.facts.Addresses...)
-	add(m.facts.DetectedAddress)
-	return out
 }

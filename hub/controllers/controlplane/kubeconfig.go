@@ -80,6 +80,9 @@ func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 // endpoint is where the control plane is said to be reached; zero where nobody has said so. Clusters that were made by others may name
 // the loopback address, which says nothing.
 func (s *scope) endpoint() clusterv1.APIEndpoint {
+	if s.cluster == nil {
+		return clusterv1.APIEndpoint{}
+	}
 	e := s.cluster.Spec.ControlPlaneEndpoint
 	if ip := net.ParseIP(e.Host); e.Host == "" || e.Host == "localhost" || ip != nil && ip.IsLoopback() {
 		return clusterv1.APIEndpoint{}

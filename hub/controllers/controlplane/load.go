@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/machinestate"
-	"github.com/drover-dev/drover/hub/render"
 )
 
 // loadMachines reads the cluster's Machines and what belongs to them, all from the cache.
@@ -78,43 +76,7 @@ func (s *scope) clusterName() string {
 
 // read makes facts and state of the objects of a machine.
 func (m *machine) read(s *scope) {
-	labels, annotations := m.bootstrap.Labels, m.bootstrap.Annotations
-	role := func(label string) bool { return labels[label] == "true" || m.machine.Labels[label] == "true" }
-	m.facts = render.Machine{
-		Name: m.machine.Name, UID: string(m.machine.UID), Labels: m.machine.Labels, OS: labels[rkev1.OSLabel],
-		Etcd: role(rkev1.EtcdRoleLabel), ControlPlane: role(rkev1.ControlPlaneRoleLabel), Worker: role(rkev1.WorkerRoleLabel),
-		NodeName: labels[rkev1.NodeNameLabel], Addresses: splitList(annotations[rkev1.AddressAnnotation]),
-		InternalAddresses: splitList(annotations[rkev1.InternalAddressAnnotation]), DetectedAddress: annotations[rkev1.DetectedAddressAnnotation],
-	}
-	// What the hub itself finds out from the Node needs no telling to it.
-	if m.machine.Spec.InfrastructureRef.APIGroup != rkev1.GroupVersion.Group {
-		m.facts.ProviderID = m.machine.Spec.ProviderID
-	}
-	m.factsErr = decodeAnnotation(annotations, rkev1.LabelsAnnotation, &m.facts.NodeLabels)
-	if err := decodeAnnotation(annotations, rkev1.TaintsAnnotation, &m.facts.NodeTaints); err != nil {
-		m.factsErr = err
-	}
+	m.readFacts(s)
 	m.state, m.report, m.reportErr = machinestate.Of(m.machine, m.bootstrap, m.secret)
 	m.state.WantVersion = s.controlPlane.Spec.DesiredVersion()
-}
-
-func decodeAnnotation(annotations map[string]string, key string, into any) error {
-	if annotations[key] == "" {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(annotations[key]), into); err != nil {
-		return fmt.Errorf("annotation %s of the RKEBootstrap: %w", key, err)
-	}
-	return nil
-}
-
-// splitList splits a list of addresses, which people separate by commas.
-func splitList(text string) []string {
-	var out []string
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
-		}
-	}
-	return out
 }

@@ -11,12 +11,11 @@ import (
 
 // The reasons of conditions beyond those of hub/rollout.
 const (
-	reasonVersionInvalid           = "VersionInvalid"
-	reasonWaitingForCluster        = "WaitingForCluster"
-	reasonWaitingForInfrastructure = "WaitingForInfrastructure"
-	reasonTokensLost               = "TokensLost"
-	reasonCALost                   = "CertificateAuthorityLost"
-	reasonWaitingForNodes          = "WaitingForNodes"
+	reasonVersionInvalid    = "VersionInvalid"
+	reasonWaitingForCluster = "WaitingForCluster"
+	reasonTokensLost        = "TokensLost"
+	reasonCALost            = "CertificateAuthorityLost"
+	reasonWaitingForNodes   = "WaitingForNodes"
 )
 
 // phase is a step of a pass. It sets the scope's wait where the pass cannot go on.
@@ -53,7 +52,7 @@ func findCluster(_ context.Context, s *scope) error {
 	case s.cluster == nil:
 		s.wait = rollout.Wait{Reason: reasonWaitingForCluster, Message: "Waiting for the Cluster of Cluster API to take over the RKEControlPlane"}
 	case !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false):
-		s.wait = rollout.Wait{Reason: reasonWaitingForInfrastructure, Message: "Waiting for the infrastructure of the cluster: " +
+		s.wait = rollout.Wait{Reason: rollout.ReasonWaitingForInfrastructure, Message: "Waiting for the infrastructure of the cluster: " +
 			s.cluster.Spec.InfrastructureRef.Kind + " " + s.cluster.Spec.InfrastructureRef.Name + " is not provisioned yet"}
 	}
 	return nil

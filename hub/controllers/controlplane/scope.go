@@ -66,6 +66,8 @@ type machine struct {
 	state rollout.Machine
 	// factsErr says why the facts could not be read.
 	factsErr error
+	// reported are the addresses that Cluster API knows of the machine; settled are those of them that its plan is made with.
+	reported, settled addressSet
 
 	// joinURL is what the machine's plan joins; plan and raw are the wanted plan and its bytes.
 	joinURL string

@@ -4,6 +4,7 @@ package machinestate
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -50,13 +51,21 @@ func has(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, role string)
 	return bootstrap.Labels[role] == "true" || machine.Labels[role] == "true"
 }
 
-// unusable says why the machine cannot start a cluster; empty if it can. A machine that its user brought has no infrastructure to wait
-// for: Cluster API learns of its Node only after the machine was given a plan.
+// Foreign tells whether somebody else's infrastructure provider makes the machine. A machine that its user has brought has no
+// infrastructure beside itself: what the hub knows of it, it has from the machine and its Node.
+func Foreign(machine *clusterv1.Machine) bool {
+	return machine.Spec.InfrastructureRef.APIGroup != rkev1.GroupVersion.Group
+}
+
+// unusable says why the machine can neither start nor join a cluster yet; empty if it can. Provider ID and addresses of a machine are known
+// once its infrastructure is there, and a Node cannot be told another provider ID later. A machine that its user has brought has nothing to
+// wait for: Cluster API learns of its Node only after the machine was given a plan.
 func unusable(machine *clusterv1.Machine) string {
-	if machine.Spec.InfrastructureRef.Kind != "CustomMachine" && !conditions.IsTrue(machine, clusterv1.InfrastructureReadyCondition) {
-		return "has no infrastructure yet"
+	if !Foreign(machine) || ptr.Deref(machine.Status.Initialization.InfrastructureProvisioned, false) {
+		return ""
 	}
-	return ""
+	ref := machine.Spec.InfrastructureRef
+	return "has no infrastructure yet: " + ref.Kind + " " + ref.Name + " is not provisioned"
 }
 
 // removal tells whether Cluster API has done all that it does to a machine before its member of etcd is removed.

@@ -59,6 +59,9 @@ const (
 	InternalAddressAnnotation = "rke.cattle.io/internal-address"
 	// DetectedAddressAnnotation is the source address of the machine's route to the hub, as the machine saw it.
 	DetectedAddressAnnotation = "rke.cattle.io/detected-address"
+	// InfrastructureAddressesAnnotation, on a plan Secret, is a JSON object of those addresses from the machine's infrastructure that its plan
+	// was made with.
+	InfrastructureAddressesAnnotation = "rke.cattle.io/infrastructure-addresses"
 	// LabelsAnnotation is a JSON object, TaintsAnnotation a JSON array of core/v1 taints; the Node starts with them.
 	LabelsAnnotation = "rke.cattle.io/labels"
 	TaintsAnnotation = "rke.cattle.io/taints"
