@@ -27,11 +27,14 @@ const (
 	NextVersion   = "v1.36.3+k3s2"
 	Runtime       = "k3s"
 	HelloImage    = "docker.io/drover/hello:1"
-	hubPort       = 8443
-	registryPort  = 5000
-	hubProcess    = "hub"
-	registryProc  = "registry"
 	installerRepo = "rancher/system-agent-installer-" + Runtime
+
+	hubPort         = 8443
+	registryPort    = 5000
+	providerPort    = 9450
+	hubProcess      = "hub"
+	registryProc    = "registry"
+	providerProcess = "provider"
 )
 
 // Lab is a lab with a hub.

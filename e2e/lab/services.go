@@ -116,11 +116,12 @@ type Service struct {
 	Running   bool
 }
 
-// Services lists the registry and the hub.
+// Services lists the processes of the lab itself.
 func (l *Lab) Services() []Service {
 	return []Service{
 		{registryProc, l.RegistryURL(), l.Running(registryProc)},
 		{hubProcess, l.ServerURL(), l.Running(hubProcess)},
+		{providerProcess, "http://" + l.providerListen(), l.Running(providerProcess)},
 	}
 }
 

@@ -27,6 +27,6 @@ func newRootCommand() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&f.name, "name", "demo", "name of the lab; labs of different names run side by side")
 	cmd.PersistentFlags().IntVar(&f.subnet, "subnet", -1, "third number of the lab's addresses 10.88.x.0/24 (default: the lowest free)")
 	cmd.AddCommand(newDemoCommand(f), newDownCommand(f), newStatusCommand(f), newKubectlCommand(f), newShellCommand(f),
-		newLogsCommand(f), newHostCommand(f), newRegistryCommand())
+		newLogsCommand(f), newHostCommand(f), newRegistryCommand(), newProviderCommand(f))
 	return cmd
 }
