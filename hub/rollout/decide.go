@@ -58,74 +58,35 @@ type Outcome struct {
 // Decide looks at every machine. Machines in any order give the same outcome.
 func Decide(in Inputs) Outcome {
 	in.Machines = slices.SortedFunc(slices.Values(in.Machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
-	v := view{Inputs: in, turn: len(tiers)}
-	if wait := sane(in); wait != (Wait{}) && v.Blocked.Reason != ReasonEtcdLost {
-		v.Blocked = wait
-	}
+	v := newView(in)
 	out := Outcome{Decisions: make([]Decision, len(in.Machines))}
-	// A tier is looked at before the next, since the next one's turn comes when it is done.
+	// A tier is looked at before the next, which may have to wait for it.
 	for t := range tiers {
-		ahead, undone := v.decideTier(t, out.Decisions)
-		if len(ahead) > 0 && v.turn == len(tiers) {
-			v.turn, v.ahead = t, ahead
+		var undone []int
+		for i, m := range in.Machines {
+			if tierOf(m) != t {
+				continue
+			}
+			d := v.decide(m)
+			out.Decisions[i] = d
+			v.began(m, d)
+			v.hold(t, m)
+			if !d.Done && !m.Deleting {
+				undone = append(undone, i)
+			}
 		}
 		if len(undone) > 0 && out.Wait == (Wait{}) {
-			out.Wait = summary(t, undone, out.Decisions, in.Machines)
+			out.Wait = summary(t, undone, out.Decisions)
 		}
 	}
 	if v.Blocked != (Wait{}) {
 		out.Wait = v.Blocked
 	}
+	if out.Wait == (Wait{}) {
+		out.Wait = sane(in)
+	}
 	out.Done = out.Wait == (Wait{})
 	return out
-}
-
-// view is what the links of the chain see.
-type view struct {
-	Inputs
-	// turn is the first tier that is not done, as far as it is known; the number of tiers if none.
-	turn int
-	// ahead are the machines of that tier that are not done.
-	ahead []string
-	// updating are the machines of the machine's tier, itself left out, that are unavailable or become so in this very pass; joining are
-	// those of them that are on their way into the cluster.
-	updating, joining []string
-}
-
-// decideTier decides about the machines of a tier. It returns the names of those that are not done, and of those among them that hold up
-// the next tier: a machine that does not even have a plan Secret may never come and holds up nobody.
-func (v *view) decideTier(t int, decisions []Decision) (ahead, undone []string) {
-	var started []string
-	for i, m := range v.Machines {
-		if tierOf(m) != t {
-			continue
-		}
-		v.updating, v.joining = slices.Clone(started), slices.Clone(started)
-		for _, other := range v.Machines {
-			if tierOf(other) != t || other.Name == m.Name || other.Deleting || other.Change == ChangeFirst || slices.Contains(started, other.Name) {
-				continue
-			}
-			if other.unavailable() {
-				v.updating = append(v.updating, other.Name)
-			}
-			if other.joining() {
-				v.joining = append(v.joining, other.Name)
-			}
-		}
-		d := v.decide(m)
-		decisions[i] = d
-		if d.Deliver && m.Change != ChangeMinor {
-			started = append(started, m.Name)
-		}
-		if d.Done || m.Deleting {
-			continue
-		}
-		undone = append(undone, m.Name)
-		if m.Identity {
-			ahead = append(ahead, m.Name)
-		}
-	}
-	return ahead, undone
 }
 
 func (v *view) decide(m Machine) Decision {
@@ -138,17 +99,23 @@ func (v *view) decide(m Machine) Decision {
 	return Decision{Machine: m.Name, Done: true, Reason: ReasonUpToDate, Message: "Has its plan applied and is healthy"}
 }
 
-// summary says in one line what a tier waits for.
-func summary(t int, pending []string, decisions []Decision, machines []Machine) Wait {
-	title := tiers[t].title
-	if len(pending) > 1 {
-		title += "s"
+// summary says in one line what a tier waits for: what its first machine does that does not wait for another.
+func summary(t int, undone []int, decisions []Decision) Wait {
+	title, names, first := tiers[t].title, make([]string, 0, len(undone)), -1
+	for _, i := range undone {
+		names = append(names, decisions[i].Machine)
+		if first < 0 && decisions[i].Reason != ReasonWaitingForOthers && decisions[i].Reason != ReasonWaitingForTurn {
+			first = i
+		}
 	}
-	first := slices.IndexFunc(machines, func(m Machine) bool { return m.Name == pending[0] })
+	if first < 0 {
+		first = undone[0]
+	}
 	d := decisions[first]
 	detail := d.Message
-	if len(pending) > 1 {
-		detail = pending[0] + ": " + detail
+	if len(names) > 1 {
+		title += "s"
+		detail = d.Machine + ": " + detail
 	}
-	return Wait{Reason: d.Reason, Message: fmt.Sprintf("Configuring %s %s: %s", title, list(pending), detail)}
+	return Wait{Reason: d.Reason, Message: fmt.Sprintf("Configuring %s %s: %s", title, list(names), detail)}
 }

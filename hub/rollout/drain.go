@@ -25,3 +25,58 @@ type Drain struct {
 
 // Drained tells whether the drain that was asked for is done, and its end was not asked for yet.
 func (d Drain) Drained() bool { return d.Asked != "" && d.Done == d.Asked && d.Uncordon == "" }
+
+// drainFor returns the options that a machine is to be drained with before its change; empty where it needs no drain.
+func (v *view) drainFor(m Machine) string {
+	o := v.WorkerDrain
+	if m.Server() {
+		o = v.ControlPlaneDrain
+	}
+	switch {
+	case m.Change != ChangeDrain, !o.Enabled && !o.Hooks, m.Node == NodeAbsent, m.Node == NodeUnknown && m.Version == "":
+		return ""
+	case v.single || m.Node == NodeNotReady:
+		// There is nowhere to drain to, or no kubelet that would let go of Pods.
+		if o.Hooks {
+			return o.HooksOnly
+		}
+		return ""
+	}
+	return o.Options
+}
+
+// waitsForDrain has a node drained before a change that its workloads notice. What was drained once stays so until it has its change.
+func waitsForDrain(v *view, m Machine) (Decision, bool) {
+	wanted := v.drainFor(m)
+	switch {
+	case wanted == "" || m.Drain.Drained():
+		return pass()
+	case m.Node == NodeUnknown && m.unavailable() && m.Drain.Asked == "":
+		// The cluster cannot be reached to drain anything, perhaps for the very reason that this change removes.
+		return pass()
+	case m.Node == NodeUnknown:
+		return wait(ReasonWaitingForConnection, "A change waits for the connection to the API of the cluster, by which the node is drained first")
+	case m.Drain.Uncordon != "":
+		return wait(ReasonUncordoning, "A change waits until the node is taken back from its last drain")
+	case m.Drain.Asked != wanted:
+		return Decision{Drain: wanted, Reason: ReasonDraining, Message: "Draining the node before a change"}, true
+	case m.Drain.Error != "":
+		return wait(ReasonDrainFailed, "A change waits for the node to be drained: %s", m.Drain.Error)
+	}
+	return wait(ReasonDraining, "Waiting for the node to be drained before a change")
+}
+
+// isDrained takes a node back once it works with its change, or needs none any more.
+func isDrained(v *view, m Machine) (Decision, bool) {
+	switch {
+	case !m.draining():
+		return pass()
+	case v.Paused:
+		return wait(ReasonPaused, "The node is taken back from its drain when the cluster is no longer paused")
+	case m.Drain.Uncordon == m.Drain.Asked && m.Drain.Error != "":
+		return wait(ReasonDrainFailed, "Waiting for the node to be taken back from its drain: %s", m.Drain.Error)
+	case m.Drain.Uncordon == m.Drain.Asked:
+		return wait(ReasonUncordoning, "Waiting for the node to be taken back from its drain")
+	}
+	return Decision{Uncordon: true, Reason: ReasonUncordoning, Message: "Taking the node back from its drain"}, true
+}

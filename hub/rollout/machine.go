@@ -32,12 +32,16 @@ type Machine struct {
 	Change Change
 	// Progress is how far the agent is with the delivered plan.
 	Progress Progress
+	// Underway is how the delivered plan differs from the one that was applied before; none once it is applied itself.
+	Underway Change
 	// Failure is what is known of the last failure, where Progress is ProgressFailed.
 	Failure string
 	// CheckedIn is set once the agent has reported anything.
 	CheckedIn bool
 	// Unhealthy are the probes of the delivered plan that are not known to be healthy, sorted.
 	Unhealthy []string
+	// Sick are those of Unhealthy that the agent has found unhealthy; it has not looked at the others yet.
+	Sick []string
 	// ProbesPassed is set once all probes of the delivered plan were healthy at the same time.
 	ProbesPassed bool
 
@@ -59,22 +63,6 @@ type Machine struct {
 
 // Server tells whether the machine runs a server of the distribution.
 func (m Machine) Server() bool { return m.Etcd || m.ControlPlane }
-
-// unavailable tells whether the machine may not be doing its part.
-func (m Machine) unavailable() bool {
-	return m.Progress != ProgressApplied || m.Change == ChangeNone && len(m.Unhealthy) > 0
-}
-
-// joining tells whether the machine is on its way into the cluster. One whose plan has failed is not.
-func (m Machine) joining() bool {
-	switch m.Progress {
-	case ProgressPending, ProgressApplying:
-		return m.JoinURL == ""
-	case ProgressApplied:
-		return m.JoinURL == "" && !m.Working()
-	}
-	return false
-}
 
 // Joinable tells whether others may join the machine from now on. A machine that has come to etcd as a learner may fall out of it again, so
 // that one has to be a voter first. The init node has nobody to tell that, since nothing serves its cluster's API before.

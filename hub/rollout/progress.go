@@ -36,6 +36,8 @@ type Report struct {
 	Checksum string
 	// Unhealthy are the probes of the delivered plan that are not known to be healthy, sorted.
 	Unhealthy []string
+	// Sick are those of them that the agent has found unhealthy; it has not looked at the others yet.
+	Sick []string
 }
 
 // CheckedIn tells whether the agent has reported anything.
@@ -60,8 +62,12 @@ func ReadReport(data plans.SecretData) (Report, error) {
 	}
 	r.Progress = progress(status, r.Checksum, plans.FailureThreshold(data))
 	for _, name := range slices.Sorted(maps.Keys(r.Delivered.Probes)) {
-		if !status.ProbeStatuses[name].Healthy {
+		probe, probed := status.ProbeStatuses[name]
+		if !probe.Healthy {
 			r.Unhealthy = append(r.Unhealthy, name)
+		}
+		if probed && !probe.Healthy {
+			r.Sick = append(r.Sick, name)
 		}
 	}
 	return r, nil

@@ -1,12 +1,85 @@
 package rollout
 
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // MayRemove says why the member of a machine that is being deleted cannot be removed from etcd now; zero if it can. Of the inputs, it looks
-// at the machines and the strangers.
+// at the machines and the strangers. The caller makes sure that it has seen its own last writes and those of plans: what is on its way must
+// be in the inputs.
 func MayRemove(in Inputs, name string) Wait {
+	i := slices.IndexFunc(in.Machines, func(m Machine) bool { return m.Name == name })
+	if i < 0 || in.Machines[i].Membership == MemberNone || in.Machines[i].Removal == RemovalAsked {
+		return Wait{}
+	}
 	for _, m := range in.Machines {
-		if m.Name != name && m.Etcd && m.Removal == RemovalAsked && m.Membership != MemberNone {
-			return Wait{ReasonWaitingForOthers, "Waiting for " + m.Name + " to be removed from etcd: one member goes at a time"}
+		// A machine that goes too is not waited for to finish anything but its own removal.
+		if what := m.etcdChange(); what != "" && m.Name != name && (!m.Deleting || m.Removal == RemovalAsked) {
+			return Wait{ReasonWaitingForOthers, fmt.Sprintf("Waiting for %s, which %s: etcd takes one change at a time", m.Name, what)}
 		}
+	}
+	if w := losesQuorum(in, in.Machines[i]); w != (Wait{}) {
+		return w
+	}
+	if next := nextRemoval(in); next != "" && next != name && in.Machines[i].Removal == RemovalDue {
+		return Wait{ReasonWaitingForOthers, fmt.Sprintf("Waiting for %s, which %s: etcd takes one change at a time", next, etcdLeaving)}
+	}
+	return Wait{}
+}
+
+// nextRemoval is the machine that etcd can do without first; empty if there is none. One that is down goes before one that is up, since
+// it takes no vote away that counts.
+func nextRemoval(in Inputs) string {
+	var due []Machine
+	for _, m := range in.Machines {
+		if m.Removal == RemovalDue && m.Membership != MemberNone && losesQuorum(in, m) == (Wait{}) {
+			due = append(due, m)
+		}
+	}
+	if len(due) == 0 {
+		return ""
+	}
+	return slices.MinFunc(due, func(a, b Machine) int {
+		return cmp.Or(order(!a.down(), !b.down()), strings.Compare(a.Name, b.Name))
+	}).Name
+}
+
+func order(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// losesQuorum says why etcd could not do without a member; zero if it can. etcd removes a member only while its quorum is there, and has to
+// have one without it.
+func losesQuorum(in Inputs, m Machine) Wait {
+	if m.Membership == MemberUnknown && m.Node == NodeUnknown {
+		return Wait{ReasonWaitingForConnection, "Waiting for the connection to the API of the cluster, which tells what part the machine has in etcd"}
+	}
+	for _, other := range in.Machines {
+		if other.Server() && !other.Deleting && other.Name != m.Name && m.JoinURL != "" && other.JoinedTo == m.JoinURL {
+			return Wait{ReasonWaitingForOthers, fmt.Sprintf("Waiting for %s, which has joined the cluster at %s, to be given another address to join", other.Name, m.Name)}
+		}
+	}
+	all, rest := electorateOf(in, ""), electorateOf(in, m.Name)
+	switch {
+	case all.up() < quorum(len(all.voters)):
+		return Wait{ReasonWaitingForQuorum, fmt.Sprintf("etcd has lost its quorum and can remove no member before %s is up again, or the cluster is restored from a snapshot: "+
+			"of %d voting members %s are up", list(all.down), len(all.voters), ofQuorum(all.up(), len(all.voters)))}
+	case !m.votes():
+		return Wait{}
+	case len(rest.voters) == 0:
+		return Wait{ReasonWaitingForQuorum, m.Name + " is the only voting member of etcd, so the cluster's data would go with it. Add another etcd machine first, or delete the cluster"}
+	case rest.up() < quorum(len(rest.voters)):
+		return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up: without %s etcd would have %d voting members, of which %s",
+			list(rest.down), m.Name, len(rest.voters), "only "+ofQuorum(rest.up(), len(rest.voters))+" up")}
 	}
 	return Wait{}
 }

@@ -2,8 +2,8 @@ package rollout
 
 import "strings"
 
-// sane says what the cluster lacks as a whole before anything can be delivered. A new cluster needs a machine for each role; one that
-// runs already needs no worker to go on.
+// sane says what the cluster lacks as a whole. A new cluster needs a machine for each role before anything is delivered to it; one that has
+// run goes on with what it has, and needs no worker at all.
 func sane(in Inputs) Wait {
 	var etcd, controlPlane, worker bool
 	for _, m := range in.Machines {

@@ -113,14 +113,14 @@ func (s *sim) advance(m *Machine, d Decision) {
 		if m.Server() || m.JoinURL != "" {
 			m.JoinedTo = JoinURL(s.in.Machines, *m, m.Name)
 		}
-		m.Change, m.Progress, m.Unhealthy, m.ProbesPassed = ChangeNone, ProgressPending, []string{"kubelet"}, false
+		m.Underway, m.Change, m.Progress, m.Unhealthy, m.ProbesPassed = m.Change, ChangeNone, ProgressPending, []string{"kubelet"}, false
 	case s.silent[m.Name]:
 	case m.Progress == ProgressPending:
 		m.Progress, m.CheckedIn = ProgressApplying, true
 	case m.Progress == ProgressApplying && s.broken[m.Name]:
 		m.Progress, m.Failure = ProgressFailed, "Attempt 1 of 5 to apply the plan failed"
 	case m.Progress == ProgressApplying:
-		m.Progress = ProgressApplied
+		m.Progress, m.Underway = ProgressApplied, ChangeNone
 	case m.Progress == ProgressApplied && len(m.Unhealthy) > 0 && !s.sick[m.Name]:
 		m.Unhealthy, m.ProbesPassed = nil, true
 		if m.Server() {

@@ -7,28 +7,53 @@ import (
 	"strings"
 )
 
-// tier is a group of machines that are changed together. Tiers come one after another, since a kubelet must not be newer than the API
-// server that it talks to, nor that than etcd.
+// tier is a group of machines that come one group after another, since a kubelet must not be newer than the API server that it talks to, nor
+// that than etcd.
 type tier struct {
 	// title names the machines of the tier in messages.
 	title string
 	has   func(Machine) bool
-	// concurrency is how many machines of the tier may be unavailable at the same time; 0 means all.
-	concurrency func(Inputs) string
+	group group
 }
+
+// group is a set of machines that share one limit of how many may be unavailable at a time.
+type group int
+
+const (
+	etcdGroup group = iota
+	controlPlaneGroup
+	workerGroup
+	groups
+)
 
 var tiers = []tier{
-	{"first etcd node", func(m Machine) bool { return m.Etcd && m.Init }, one},
-	{"etcd node", func(m Machine) bool { return m.Etcd && !m.Init }, one},
-	{"control plane node", func(m Machine) bool { return m.ControlPlane && !m.Etcd }, func(in Inputs) string { return in.ControlPlaneConcurrency }},
-	{"worker node", func(m Machine) bool { return !m.Server() }, func(in Inputs) string { return in.WorkerConcurrency }},
+	{"first etcd node", func(m Machine) bool { return m.Etcd && m.Init }, etcdGroup},
+	{"etcd node", func(m Machine) bool { return m.Etcd && !m.Init }, etcdGroup},
+	{"control plane node", func(m Machine) bool { return m.ControlPlane && !m.Etcd }, controlPlaneGroup},
+	{"worker node", func(m Machine) bool { return !m.Server() }, workerGroup},
 }
-
-func one(Inputs) string { return "1" }
 
 // tierOf returns the index of a machine's tier. Every machine is in exactly one.
 func tierOf(m Machine) int {
 	return slices.IndexFunc(tiers, func(t tier) bool { return t.has(m) })
+}
+
+func groupOf(m Machine) group { return tiers[tierOf(m)].group }
+
+// title names the machines of a group in messages.
+func (g group) title() string {
+	return [groups]string{"etcd node", "control plane node", "worker node"}[g]
+}
+
+// limit is how many of a group's machines may be unavailable at a time. No number is ever right for etcd but one.
+func (g group) limit(in Inputs, machines int) int {
+	switch g {
+	case controlPlaneGroup:
+		return allowed(in.ControlPlaneConcurrency, machines)
+	case workerGroup:
+		return allowed(in.WorkerConcurrency, machines)
+	}
+	return 1
 }
 
 // allowed says how many machines of a tier may be unavailable at a time: "" means 1, "0" all, "25%" that part rounded up. What is not of
@@ -47,10 +72,13 @@ func allowed(concurrency string, machines int) int {
 	return n
 }
 
-// list names machines, at most three of them.
+// shown is how many names a message holds at most.
+const shown = 3
+
+// list names machines, the first of them where there are many.
 func list(names []string) string {
-	if len(names) > 3 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	if len(names) > shown {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 	}
 	return strings.Join(names, ", ")
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/machinestate"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
 	"github.com/drover-dev/drover/plans"
@@ -67,8 +68,7 @@ func (m *machine) problem() string {
 // oneLine joins the lines of joined errors, for messages.
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
-// change compares the wanted plan with the delivered one. Plans that differ in nothing but how they are written down are the same: a
-// machine is not bothered for another spelling.
+// change compares the wanted plan with the delivered one.
 func (m *machine) change() rollout.Change {
 	delivered := m.secret.Data[plans.KeyPlan]
 	if len(delivered) == 0 {
@@ -77,20 +77,7 @@ func (m *machine) change() rollout.Change {
 	if bytes.Equal(delivered, m.raw) {
 		return rollout.ChangeNone
 	}
-	changes := plans.Diff(m.report.Delivered, m.plan)
-	switch {
-	case changes.Empty():
-		return rollout.ChangeNone
-	case changes.Minor():
-		return rollout.ChangeMinor
-	}
-	switch render.ImpactOf(m.report.Delivered, m.plan) {
-	case render.ImpactNone:
-		return rollout.ChangeMinor
-	case render.ImpactRestart:
-		return rollout.ChangeRestart
-	}
-	return rollout.ChangeDrain
+	return machinestate.Change(m.report.Delivered, m.plan)
 }
 
 // readObjects reads the Secrets and ConfigMaps that the cluster refers to. What does not exist is left out.

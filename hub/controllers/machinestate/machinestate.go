@@ -10,7 +10,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/plans"
 )
 
 // Of reads a machine. secret is nil until the machine's plan Secret is made. What the machine's Node tells is added by the state's ReadNode,
@@ -40,11 +42,46 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 		Error: secret.Annotations[rkev1.DrainErrorAnnotation], Uncordon: secret.Annotations[rkev1.UncordonAnnotation],
 	}
 	report, err := rollout.ReadReport(secret.Data)
-	m.Progress, m.CheckedIn, m.Unhealthy = report.Progress, report.CheckedIn(), report.Unhealthy
+	m.Progress, m.CheckedIn, m.Unhealthy, m.Sick = report.Progress, report.CheckedIn(), report.Unhealthy, report.Sick
+	m.Underway = underway(secret.Data, report)
 	if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c != nil && m.Progress == rollout.ProgressFailed {
 		m.Failure = c.Message
 	}
 	return m, report, err
+}
+
+// Change says what a machine goes through when it is given another plan than the one that it has. Plans that differ in nothing but how they
+// are written down are the same: a machine is not bothered for another spelling.
+func Change(before, after plans.Plan) rollout.Change {
+	changes := plans.Diff(before, after)
+	switch {
+	case changes.Empty():
+		return rollout.ChangeNone
+	case changes.Minor():
+		return rollout.ChangeMinor
+	}
+	switch render.ImpactOf(before, after) {
+	case render.ImpactNone:
+		return rollout.ChangeMinor
+	case render.ImpactRestart:
+		return rollout.ChangeRestart
+	}
+	return rollout.ChangeDrain
+}
+
+// underway compares the delivered plan with the one before it. Where that one is not known, the worst is assumed.
+func underway(data plans.SecretData, report rollout.Report) rollout.Change {
+	switch {
+	case report.Checksum == "" || report.Progress == rollout.ProgressApplied:
+		return rollout.ChangeNone
+	case report.Status.AppliedChecksum == "":
+		return rollout.ChangeFirst
+	}
+	applied, err := plans.Decode(data[plans.KeyAppliedPlan])
+	if err != nil {
+		return rollout.ChangeDrain
+	}
+	return Change(applied, report.Delivered)
 }
 
 func has(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, role string) bool {

@@ -1,0 +1,79 @@
+package rollout
+
+// mayStart lets etcd machines join one by one, since etcd takes in one new member at a time; all others may start at once.
+func mayStart(v *view, m Machine) (Decision, bool) {
+	if m.Change != ChangeFirst {
+		return pass()
+	}
+	if m.Etcd {
+		if d, waits := waitsForEtcd(v, m); waits {
+			return d, true
+		}
+	}
+	return deliver("Delivering the machine's first plan")
+}
+
+// isUnderway replaces a change that the machine is still at: it is as unavailable with the one as with the other.
+func isUnderway(_ *view, m Machine) (Decision, bool) {
+	if !m.Change.Disruptive() || !m.changing() && !(m.arriving() && m.Underway == ChangeFirst) {
+		return pass()
+	}
+	return deliver("Delivering a change in place of the one that is under way")
+}
+
+// waitsForEtcd lets one thing happen to etcd at a time, in all tiers together: a member that joins, goes, or restarts. Where the machine is
+// down, nothing happens to etcd by changing it.
+func waitsForEtcd(v *view, m Machine) (Decision, bool) {
+	if m.Change == ChangeNone || !m.Etcd || m.Change.Disruptive() && m.down() {
+		return pass()
+	}
+	for _, other := range v.etcd {
+		what := v.etcdWhat[other]
+		// Of several that are drained already, the first goes on.
+		if other == m.Name || m.draining() && what == etcdDraining && m.Name < other {
+			continue
+		}
+		return wait(ReasonWaitingForOthers, "Waiting for %s, which %s: etcd takes one change at a time", other, what)
+	}
+	return pass()
+}
+
+// waitsForOthers keeps enough machines of a group at work. One that is unavailable itself costs nothing more, and waits only for those that
+// were taken away for a change; one that has never been part of the cluster costs nothing at all.
+func waitsForOthers(v *view, m Machine) (Decision, bool) {
+	if !m.Change.Disruptive() || !m.joined() {
+		return pass()
+	}
+	kind := groupOf(m)
+	g := v.groups[kind]
+	limit := kind.limit(v.Inputs, g.stay)
+	count, names := g.away.but(m.Name)
+	switch {
+	case m.draining():
+		ahead := g.ahead(m.Name)
+		count, names = len(ahead), list(ahead)
+	case m.unavailable():
+		count, names = g.gone.but(m.Name)
+	}
+	if count < limit {
+		return pass()
+	}
+	return wait(ReasonWaitingForOthers, "A change waits for %s: at most %d of %d %ss may be unavailable at a time", names, limit, g.stay, kind.title())
+}
+
+func waitsForQuorum(v *view, m Machine) (Decision, bool) {
+	if !m.Change.Disruptive() {
+		return pass()
+	}
+	if w := spares(v.Inputs, m); w != (Wait{}) {
+		return wait(w.Reason, "%s", w.Message)
+	}
+	return pass()
+}
+
+func mayChange(_ *view, m Machine) (Decision, bool) {
+	if !m.Change.Disruptive() {
+		return pass()
+	}
+	return deliver("Delivering a change")
+}

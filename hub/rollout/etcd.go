@@ -1,0 +1,135 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// votes tells whether the machine counts for etcd's quorum. Where nobody can be asked, one that others have joined does, and one that has
+// joined another and works: it has the cluster's data.
+func (m Machine) votes() bool {
+	switch m.Membership {
+	case MemberVoter:
+		return true
+	case MemberUnknown:
+		return m.Etcd && (m.JoinURL != "" || m.JoinedTo != "" && m.Working())
+	}
+	return false
+}
+
+// What goes on at an etcd machine, as messages say it.
+const (
+	etcdRemoving = "is being removed from etcd"
+	etcdLeaving  = "is about to be removed from etcd"
+	etcdLearning = "is not a voting member of etcd yet"
+	etcdChanging = "is being changed"
+	etcdDraining = "is being drained"
+	etcdJoining  = "is joining etcd"
+)
+
+// etcdChange says what is going on at an etcd machine that others have to wait for; empty if nothing is. A machine that is down is waited
+// for by nobody: it may never come back.
+func (m Machine) etcdChange() string {
+	switch {
+	case m.Removal == RemovalAsked && m.Membership != MemberNone:
+		return etcdRemoving
+	case !m.Etcd || m.down():
+	case m.Membership == MemberLearner:
+		return etcdLearning
+	case m.changing():
+		return etcdChanging
+	case m.Deleting:
+	case m.draining():
+		return etcdDraining
+	case m.joiningEtcd():
+		return etcdJoining
+	}
+	return ""
+}
+
+// joiningEtcd tells whether the machine is on its way into etcd. One whose plan has failed is not.
+func (m Machine) joiningEtcd() bool {
+	if m.Membership == MemberVoter || m.JoinURL != "" {
+		return false
+	}
+	return m.arriving() || m.Progress == ProgressApplied && (m.Membership == MemberNone || !m.Working())
+}
+
+// quorum is how many of a number of voters must be up for etcd to work.
+func quorum(voters int) int { return voters/2 + 1 }
+
+// electorate is who votes in etcd.
+type electorate struct {
+	voters []string
+	// down are those of them that are not known to be up.
+	down []string
+}
+
+// electorateOf leaves out one machine; an empty name leaves out none.
+func electorateOf(in Inputs, without string) electorate {
+	var e electorate
+	for _, m := range in.Machines {
+		if m.Name != without && m.votes() {
+			e.add(m.Name, m.up())
+		}
+	}
+	for _, s := range in.Strangers {
+		if s.Membership == MemberVoter {
+			e.add("the Node "+s.Node, s.State == NodeReady)
+		}
+	}
+	return e
+}
+
+func (e *electorate) add(name string, up bool) {
+	e.voters = append(e.voters, name)
+	if !up {
+		e.down = append(e.down, name)
+	}
+}
+
+func (e electorate) up() int { return len(e.voters) - len(e.down) }
+
+// spares says why a voter cannot be away for a while; zero if it can. etcd needs its quorum without it; one or two members have none to
+// spare, and then all others must be up, since nothing is won by waiting.
+func spares(in Inputs, m Machine) Wait {
+	if !m.votes() || m.down() {
+		return Wait{}
+	}
+	others := electorateOf(in, m.Name)
+	voters := len(others.voters) + 1
+	if others.up() >= min(quorum(voters), voters-1) {
+		return Wait{}
+	}
+	return Wait{ReasonWaitingForQuorum, fmt.Sprintf("A change waits for %s to be up: etcd has %d voting members, and without %s only %s would be up",
+		list(others.down), voters, m.Name, ofQuorum(others.up(), voters))}
+}
+
+// ofQuorum puts a number of members against what is needed.
+func ofQuorum(up, voters int) string {
+	return fmt.Sprintf("%d, where %d must be", up, quorum(voters))
+}
+
+// others is a sorted list of names, some of which are looked at without one's own.
+type others []string
+
+func (o *others) add(name string) {
+	if i, found := slices.BinarySearch(*o, name); !found {
+		*o = slices.Insert(*o, i, name)
+	}
+}
+
+// but leaves out a name. It copies only what messages show, since a thousand machines may wait for the same ones.
+func (o others) but(name string) (count int, text string) {
+	i, found := slices.BinarySearch(o, name)
+	if !found {
+		return len(o), list(o)
+	}
+	rest := append(slices.Clone(o[:min(i, shown)]), o[i+1:min(len(o), i+1+shown)]...)
+	count = len(o) - 1
+	if count > shown {
+		return count, fmt.Sprintf("%s and %d more", strings.Join(rest[:shown], ", "), count-shown)
+	}
+	return count, list(rest)
+}

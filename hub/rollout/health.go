@@ -1,0 +1,79 @@
+package rollout
+
+import "slices"
+
+// The probes that tell whether etcd runs on a machine. k3s has none of its own for it: there etcd lives and dies with the kubelet.
+const (
+	probeEtcd    = "etcd"
+	probeKubelet = "kubelet"
+)
+
+// changing tells whether the machine was given a disruptive change and is not through with it.
+func (m Machine) changing() bool {
+	return (m.Progress == ProgressPending || m.Progress == ProgressApplying) && m.Underway.Disruptive()
+}
+
+// draining tells whether the machine is set aside for a change, or was and is not taken back yet.
+func (m Machine) draining() bool { return m.Drain.Asked != "" }
+
+// starting tells whether the machine has applied its plan and was never healthy with it.
+func (m Machine) starting() bool {
+	return m.Progress == ProgressApplied && !m.ProbesPassed && len(m.Unhealthy) > 0
+}
+
+// failing tells whether the machine has come to grief with its delivered plan, so that another one may be what heals it.
+func (m Machine) failing() bool {
+	return m.Progress == ProgressFailed || m.starting() && len(m.Sick) > 0
+}
+
+// arriving tells whether the machine is on its way into the cluster for the first time.
+func (m Machine) arriving() bool {
+	return (m.Progress == ProgressPending || m.Progress == ProgressApplying) && m.Underway == ChangeFirst || m.starting() && !m.seen()
+}
+
+// joined tells whether the machine has been part of the cluster, so that it is missed when it is away.
+func (m Machine) joined() bool {
+	return m.Progress != ProgressNone && m.Change != ChangeFirst && m.Underway != ChangeFirst && (!m.starting() || m.seen())
+}
+
+// seen tells whether the cluster ever had a Node of the machine, or others have joined it.
+func (m Machine) seen() bool {
+	return m.JoinURL != "" || m.Version != "" || m.Node == NodeReady || m.Node == NodeNotReady
+}
+
+// unavailable tells whether the machine may not be doing its part.
+func (m Machine) unavailable() bool {
+	return m.joined() && (m.Progress != ProgressApplied || m.draining() || m.Node == NodeNotReady || len(m.Unhealthy) > 0)
+}
+
+// settled tells whether the machine has taken its last change well: it has what is wanted, and was healthy with it.
+func (m Machine) settled() bool {
+	return m.Change == ChangeNone && m.Progress == ProgressApplied && !m.starting() && !m.draining() && !m.lags()
+}
+
+// lags tells whether the machine runs another version of Kubernetes than it should.
+func (m Machine) lags() bool {
+	if m.Version == "" {
+		return m.joined() && (m.Change.Disruptive() || m.changing())
+	}
+	return m.WantVersion != "" && !sameKubernetes(m.Version, m.WantVersion)
+}
+
+// down tells whether the machine is known not to run etcd.
+func (m Machine) down() bool {
+	switch m.Node {
+	case NodeNotReady:
+		return true
+	case NodeUnknown:
+		return slices.Contains(m.Sick, probeEtcd) || slices.Contains(m.Sick, probeKubelet)
+	}
+	return slices.Contains(m.Sick, probeEtcd)
+}
+
+// up tells whether the machine is known to run etcd, and to go on with it.
+func (m Machine) up() bool {
+	if m.down() || m.changing() || slices.Contains(m.Unhealthy, probeEtcd) {
+		return false
+	}
+	return m.Node == NodeReady || m.Progress == ProgressApplied && !slices.Contains(m.Unhealthy, probeKubelet)
+}
