@@ -22,6 +22,8 @@ const (
 	IdentityReadyCondition = "IdentityReady"
 	// DataSecretReadyCondition, on an RKEBootstrap, is true once the bootstrap data Secret exists.
 	DataSecretReadyCondition = "DataSecretReady"
+	// EtcdMemberRemovedCondition, on a Machine that is being deleted, tells what the removal of its member of etcd waits for.
+	EtcdMemberRemovedCondition = "EtcdMemberRemoved"
 	// NodeFoundCondition, on a CustomMachine, is true once the Node of the machine was seen in its cluster.
 	NodeFoundCondition = "NodeFound"
 )

@@ -1,0 +1,160 @@
+package etcdremoval
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// Reconcile holds the live members of a cluster, and lets go of those that are being deleted, one after the other.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s := &scope{key: req.NamespacedName}
+	if err := readCluster(ctx, s, r.Client); err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.paused() {
+		return ctrl.Result{}, nil
+	}
+	if err := readMachines(ctx, s, r.Client); err != nil {
+		return ctrl.Result{}, err
+	}
+	var errs []error
+	held := s.held()
+	if len(held) == 0 {
+		r.removing.Delete(s.key)
+	} else {
+		// Before anything is read, so that no change of it is missed from here on.
+		r.removing.Store(s.key, true)
+		errs = append(errs, r.letGo(ctx, s, held))
+	}
+	for _, m := range s.machines {
+		errs = append(errs, r.hold(ctx, s, m))
+	}
+	return ctrl.Result{RequeueAfter: s.requeueAfter}, kerrors.NewAggregate(errs)
+}
+
+// hold sets the hook on a live member. Without it, Cluster API would not wait.
+func (r *Reconciler) hold(ctx context.Context, s *scope, m *member) error {
+	machine := m.machine
+	if !m.etcd || s.going() != "" || !machine.DeletionTimestamp.IsZero() || annotations.HasPaused(machine) || hasHook(machine) {
+		return nil
+	}
+	before := machine.DeepCopy()
+	machine = machine.DeepCopy()
+	if machine.Annotations == nil {
+		machine.Annotations = map[string]string{}
+	}
+	machine.Annotations[rkev1.RKEBootstrapCleanupPreTerminateHook] = rkev1.RKEBootstrapCleanupPreTerminateOwner
+	if err := r.Client.Patch(ctx, machine, client.MergeFrom(before), fieldOwner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("setting the pre-terminate hook of Machine %s: %w", machine.Name, err)
+	}
+	return nil
+}
+
+// free takes the hook away, and Cluster API goes on.
+func (r *Reconciler) free(ctx context.Context, machine *clusterv1.Machine) error {
+	before := machine.DeepCopy()
+	machine = machine.DeepCopy()
+	delete(machine.Annotations, rkev1.RKEBootstrapCleanupPreTerminateHook)
+	if err := r.Client.Patch(ctx, machine, client.MergeFrom(before), fieldOwner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the pre-terminate hook of Machine %s: %w", machine.Name, err)
+	}
+	return nil
+}
+
+// letGo takes the members that are to go in the order in which they were deleted.
+func (r *Reconciler) letGo(ctx context.Context, s *scope, held []*member) error {
+	if err := r.readSituation(ctx, s, r.Cache, r.nodes); err != nil {
+		return err
+	}
+	var errs []error
+	for _, m := range held {
+		v := judge(s.situation, m.candidate())
+		if v.action == ask {
+			var err error
+			if v, err = r.askLive(ctx, s, m); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		if v.again > 0 && (s.requeueAfter == 0 || v.again < s.requeueAfter) {
+			s.requeueAfter = v.again
+		}
+		errs = append(errs, r.report(ctx, m.machine, v))
+		if v.action == free {
+			errs = append(errs, r.free(ctx, m.machine))
+		}
+	}
+	return kerrors.NewAggregate(errs)
+}
+
+// askLive decides once more on what is true at this moment, since a cache may not have seen the last removal yet, and then asks.
+func (r *Reconciler) askLive(ctx context.Context, s *scope, m *member) (verdict, error) {
+	live := &scope{key: s.key}
+	if err := readCluster(ctx, live, r.Live); err != nil {
+		return verdict{}, err
+	}
+	if err := readMachines(ctx, live, r.Live); err != nil {
+		return verdict{}, err
+	}
+	if err := r.readSituation(ctx, live, r.Live, r.liveNodes); err != nil {
+		return verdict{}, err
+	}
+	i := slices.IndexFunc(live.machines, func(other *member) bool { return other.machine.UID == m.machine.UID })
+	if i < 0 {
+		return verdict{action: free, reason: reasonRemoved, message: "The Machine is gone"}, nil
+	}
+	v := judge(live.situation, live.machines[i].candidate())
+	if v.action != ask || live.paused() {
+		return v, nil
+	}
+	// The next member is judged with this one on its way.
+	err := r.ask(ctx, live, live.machines[i])
+	if err != nil && !apierrors.IsNotFound(err) {
+		return verdict{}, err
+	}
+	return v, nil
+}
+
+// ask sets the annotation of the Node by which the cluster is asked to remove a member.
+func (r *Reconciler) ask(ctx context.Context, s *scope, m *member) error {
+	remote, err := r.ClusterCache.GetClient(ctx, s.key)
+	if err != nil {
+		return fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	key := fmt.Sprintf(rkev1.EtcdRemoveAnnotationFormat, s.runtime())
+	node := m.node.DeepCopy()
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[key] = "true"
+	if err := remote.Patch(ctx, node, client.MergeFrom(m.node)); err != nil {
+		return fmt.Errorf("asking the cluster to remove the member of etcd on Node %s: %w", node.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Asked the cluster to remove a member of etcd", "Machine", client.ObjectKeyFromObject(m.machine), "Node", node.Name)
+	return nil
+}
+
+func hasHook(machine *clusterv1.Machine) bool {
+	_, has := machine.Annotations[rkev1.RKEBootstrapCleanupPreTerminateHook]
+	return has
+}
+
+// byDeletion sorts members in the order in which they were deleted.
+func byDeletion(a, b *member) int {
+	if c := a.machine.DeletionTimestamp.Compare(b.machine.DeletionTimestamp.Time); c != 0 {
+		return c
+	}
+	return strings.Compare(a.machine.Name, b.machine.Name)
+}

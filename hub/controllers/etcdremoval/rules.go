@@ -1,0 +1,210 @@
+package etcdremoval
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/rollout"
+)
+
+// The reasons of the condition EtcdMemberRemoved, beside those of hub/rollout.
+const (
+	reasonForced          = "Forced"
+	reasonNoMember        = "NoMember"
+	reasonClusterDeleted  = "ClusterDeleted"
+	reasonNeverStarted    = "ClusterNeverStarted"
+	reasonRemoved         = "Removed"
+	reasonWaitingForDrain = "WaitingForDrain"
+	reasonUnreachable     = "ClusterUnreachable"
+	reasonRemoving        = "Removing"
+	reasonLastMember      = "LastMember"
+	reasonWaitingForJoin  = "WaitingForOthersToJoinElsewhere"
+	reasonSettling        = "Settling"
+)
+
+const (
+	// rejoinTimeout is how long after its deletion a member is kept for others that join by it. They go on without it, since they know the
+	// other servers; it is only that they would not find the cluster by it after a restart.
+	rejoinTimeout = 5 * time.Minute
+	// settleTime is how long one of two members is kept, so that the other is not left alone in the middle of an election.
+	settleTime = 20 * time.Second
+)
+
+// situation is what is known of a cluster when a member is to go.
+type situation struct {
+	// going says why nothing of the cluster is to be kept; empty if something is.
+	going string
+	// started is set once the cluster's API was there.
+	started bool
+	// connected is set while the cluster's API can be asked.
+	connected bool
+	// inputs are all machines of the cluster, and the members without a Machine.
+	inputs rollout.Inputs
+	now    time.Time
+}
+
+// candidate is a Machine that is being deleted and held by the hook.
+type candidate struct {
+	machine *clusterv1.Machine
+	state   rollout.Machine
+	// forced is set where the user does not want to wait.
+	forced bool
+}
+
+// action is what to do with a candidate.
+type action int
+
+const (
+	keep action = iota
+	// ask means to ask the cluster to remove the member.
+	ask
+	// free means to take the hook away.
+	free
+)
+
+// verdict is an action with the reason for it.
+type verdict struct {
+	action          action
+	reason, message string
+	// again is when to look again, where no watch tells; zero if one does.
+	again time.Duration
+}
+
+// rules are asked from the front; the first that answers wins.
+var rules = []func(situation, candidate) (verdict, bool){
+	isForced, hasNoRole, isGoing, hasNeverStarted, isStillDrained, cannotBeAsked, hasLeft, isLeaving, isLast, isJoined, isSettling, needsQuorum,
+}
+
+// judge decides about one candidate.
+func judge(s situation, c candidate) verdict {
+	for _, rule := range rules {
+		if v, decided := rule(s, c); decided {
+			return v
+		}
+	}
+	return verdict{ask, reasonRemoving, "The cluster was asked to remove the member from etcd", 0}
+}
+
+func say(do action, reason, format string, args ...any) (verdict, bool) {
+	return verdict{action: do, reason: reason, message: fmt.Sprintf(format, args...)}, true
+}
+
+// orForce ends the message of a wait that may have no end.
+func orForce() string {
+	return fmt.Sprintf("To give the member up without that, set the annotation %s=true on the Machine", rkev1.EtcdForceRemoveAnnotation)
+}
+
+func isForced(_ situation, c candidate) (verdict, bool) {
+	if !c.forced {
+		return verdict{}, false
+	}
+	return say(free, reasonForced, "The machine goes without a removal from etcd, as the annotation %s says", rkev1.EtcdForceRemoveAnnotation)
+}
+
+func hasNoRole(_ situation, c candidate) (verdict, bool) {
+	if c.state.Etcd {
+		return verdict{}, false
+	}
+	return say(free, reasonNoMember, "The machine has no etcd")
+}
+
+func isGoing(s situation, _ candidate) (verdict, bool) {
+	if s.going == "" {
+		return verdict{}, false
+	}
+	return say(free, reasonClusterDeleted, "%s", s.going)
+}
+
+func hasNeverStarted(s situation, _ candidate) (verdict, bool) {
+	if s.started {
+		return verdict{}, false
+	}
+	return say(free, reasonNeverStarted, "The cluster's API was never reached, so there is no data to keep")
+}
+
+// isStillDrained leaves the machine in etcd as long as its pods are moved: it may hold the API that they are moved by.
+func isStillDrained(_ situation, c candidate) (verdict, bool) {
+	if c.state.Removal != rollout.RemovalNone {
+		return verdict{}, false
+	}
+	return say(keep, reasonWaitingForDrain, "Waiting for Cluster API to drain the Node")
+}
+
+func cannotBeAsked(s situation, _ candidate) (verdict, bool) {
+	if s.connected {
+		return verdict{}, false
+	}
+	return say(keep, reasonUnreachable, "Waiting for the cluster's API to be reached, which is asked to remove the member. %s", orForce())
+}
+
+// hasLeft: a machine that has no Node never came, or was removed by hand; nobody could be asked about it anyway.
+func hasLeft(_ situation, c candidate) (verdict, bool) {
+	if c.state.Membership != rollout.MemberNone {
+		return verdict{}, false
+	}
+	return say(free, reasonRemoved, "The machine is no member of etcd any more")
+}
+
+func isLeaving(_ situation, c candidate) (verdict, bool) {
+	if c.state.Removal != rollout.RemovalAsked {
+		return verdict{}, false
+	}
+	return say(keep, reasonRemoving, "Waiting for the cluster to remove the member from etcd. %s", orForce())
+}
+
+func isLast(s situation, c candidate) (verdict, bool) {
+	for _, m := range s.inputs.Machines {
+		if m.Etcd && !m.Deleting && m.Name != c.machine.Name {
+			return verdict{}, false
+		}
+	}
+	return say(keep, reasonLastMember, "No etcd machine stays that could take over the cluster's data: add one, and this one goes when it has joined; or delete the Cluster. %s", orForce())
+}
+
+// isJoined keeps a member for a while for those whose configuration joins it, and for the controller that lets them join another.
+func isJoined(s situation, c candidate) (verdict, bool) {
+	left := c.machine.DeletionTimestamp.Add(rejoinTimeout).Sub(s.now)
+	if left <= 0 {
+		return verdict{}, false
+	}
+	var joined []string
+	for _, m := range s.inputs.Machines {
+		if !m.Deleting && m.JoinedTo != "" && m.JoinedTo == c.state.JoinURL {
+			joined = append(joined, m.Name)
+		}
+	}
+	if len(joined) == 0 {
+		return verdict{}, false
+	}
+	v, _ := say(keep, reasonWaitingForJoin, "Waiting up to %s for machines that join the cluster by this one to be given another server: %s", rejoinTimeout, strings.Join(joined, ", "))
+	v.again = left
+	return v, true
+}
+
+func isSettling(s situation, c candidate) (verdict, bool) {
+	members := 0
+	for _, m := range s.inputs.Machines {
+		if m.Etcd {
+			members++
+		}
+	}
+	left := c.machine.DeletionTimestamp.Add(settleTime).Sub(s.now)
+	if members != 2 || left <= 0 {
+		return verdict{}, false
+	}
+	v, _ := say(keep, reasonSettling, "Waiting %s, since only one member will be left", settleTime)
+	v.again = left
+	return v, true
+}
+
+func needsQuorum(s situation, c candidate) (verdict, bool) {
+	w := rollout.MayRemove(s.inputs, c.machine.Name)
+	if w == (rollout.Wait{}) {
+		return verdict{}, false
+	}
+	return say(keep, w.Reason, "%s", w.Message)
+}

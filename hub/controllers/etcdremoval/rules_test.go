@@ -1,0 +1,91 @@
+package etcdremoval
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/drover-dev/drover/hub/rollout"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// etcd is a voter that works; change says in what it differs.
+func etcd(name string, change ...func(*rollout.Machine)) rollout.Machine {
+	m := rollout.Machine{Name: name, Etcd: true, ControlPlane: true, Identity: true, JoinURL: "https://" + name + ":9345", Node: rollout.NodeReady,
+		Membership: rollout.MemberVoter, Progress: rollout.ProgressApplied, ProbesPassed: true, CheckedIn: true}
+	for _, c := range change {
+		c(&m)
+	}
+	return m
+}
+
+func going(m *rollout.Machine)  { m.Deleting, m.Removal = true, rollout.RemovalDue }
+func asked(m *rollout.Machine)  { m.Deleting, m.Removal = true, rollout.RemovalAsked }
+func joined(m *rollout.Machine) { m.JoinedTo = "https://a:9345" }
+
+// TestJudge has Machine "a" that is being deleted, in situations that differ from one in which nothing is in its way.
+func TestJudge(t *testing.T) {
+	type change struct {
+		s *situation
+		c *candidate
+	}
+	tests := []struct {
+		name    string
+		change  func(change)
+		others  []rollout.Machine
+		action  action
+		reason  string
+		message string
+		again   time.Duration
+	}{
+		{name: "nothing in the way", action: ask, reason: "Removing"},
+		{name: "forced", change: func(x change) { x.c.forced = true; x.s.connected = false }, action: free, reason: "Forced"},
+		{name: "no etcd any more", change: func(x change) { x.c.state.Etcd = false }, action: free, reason: "NoMember"},
+		{name: "the Cluster goes too", change: func(x change) { x.s.going = "The Cluster is being deleted" }, action: free, reason: "ClusterDeleted", message: "The Cluster is being deleted"},
+		{name: "a cluster that never came up", change: func(x change) { x.s.started, x.s.connected = false, false }, action: free, reason: "ClusterNeverStarted"},
+		{name: "drain first", change: func(x change) { x.c.state.Removal = rollout.RemovalNone }, action: keep, reason: "WaitingForDrain"},
+		{name: "nobody can be asked", change: func(x change) { x.s.connected = false }, action: keep, reason: "ClusterUnreachable",
+			message: "To give the member up without that, set the annotation rke.cattle.io/etcd-force-remove=true on the Machine"},
+		{name: "removed", change: func(x change) { x.c.state.Membership = rollout.MemberNone }, action: free, reason: "Removed"},
+		{name: "no Node", change: func(x change) { x.c.state.ReadNode(nil) }, action: free, reason: "Removed"},
+		{name: "asked already", change: func(x change) { x.c.state.Removal = rollout.RemovalAsked }, action: keep, reason: "Removing", message: "rke.cattle.io/etcd-force-remove"},
+		{name: "the last one", others: []rollout.Machine{etcd("b", going)}, action: keep, reason: "LastMember", message: "add one"},
+		{name: "the last one, but no member", others: []rollout.Machine{}, change: func(x change) { x.c.state.ReadNode(nil) }, action: free, reason: "Removed"},
+		{name: "others join by it", others: []rollout.Machine{etcd("b", joined), etcd("c"), {Name: "w", Worker: true, JoinedTo: "https://a:9345"}},
+			change: func(x change) { x.s.now = now.Add(-9 * time.Minute) }, action: keep, reason: "WaitingForOthersToJoinElsewhere", message: "another server: b, w", again: 4 * time.Minute},
+		{name: "others that go join by it", others: []rollout.Machine{etcd("b", joined, going), etcd("c"), etcd("d")}, change: func(x change) { x.s.now = now.Add(-9 * time.Minute) },
+			action: ask, reason: "Removing"},
+		{name: "nobody has joined anything", others: []rollout.Machine{etcd("b"), etcd("c")}, change: func(x change) { x.c.state.JoinURL = ""; x.s.now = now.Add(-9 * time.Minute) },
+			action: ask, reason: "Removing"},
+		{name: "others joined by it for too long", others: []rollout.Machine{etcd("b", joined), etcd("c")}, action: ask, reason: "Removing"},
+		{name: "one of two", others: []rollout.Machine{etcd("b")}, change: func(x change) { x.s.now = now.Add(-10*time.Minute + 5*time.Second) },
+			action: keep, reason: "Settling", again: 15 * time.Second},
+		{name: "one of two, after a while", others: []rollout.Machine{etcd("b")}, action: ask, reason: "Removing"},
+		{name: "another is on its way out", others: []rollout.Machine{etcd("b"), etcd("c"), etcd("d", asked)}, action: keep, reason: rollout.ReasonWaitingForOthers, message: "d"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := situation{started: true, connected: true, now: now}
+			c := candidate{machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a", DeletionTimestamp: &metav1.Time{Time: now.Add(-10 * time.Minute)}}}, state: etcd("a", going)}
+			if tt.others == nil {
+				tt.others = []rollout.Machine{etcd("b"), etcd("c")}
+			}
+			if tt.change != nil {
+				tt.change(change{&s, &c})
+			}
+			s.inputs.Machines = append([]rollout.Machine{c.state}, tt.others...)
+			got := judge(s, c)
+			if got.action != tt.action || got.reason != tt.reason || !strings.Contains(got.message, tt.message) || got.again != tt.again {
+				t.Errorf("got %+v", got)
+			}
+			if got.message == "" {
+				t.Error("there is no message")
+			}
+		})
+	}
+}
