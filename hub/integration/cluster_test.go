@@ -1,14 +1,11 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -174,7 +171,7 @@ func TestClusterBadInput(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), thief); err != nil {
 		t.Fatal(err)
 	}
-	env.gone(t, thief)
+	env.Gone(t, thief)
 	env.get(t, "", other.Name, other)
 	if !other.DeletionTimestamp.IsZero() {
 		t.Error("the namespace of somebody else was deleted")
@@ -195,21 +192,4 @@ func TestClusterPaused(t *testing.T) {
 	change(t, env, cluster, func(c *provisioningv1.Cluster) { delete(c.Annotations, clusterv1.PausedAnnotation) })
 	condition(t, env, cluster, clusterv1.PausedCondition, metav1.ConditionFalse, "")
 	condition(t, env, cluster, "Created", metav1.ConditionTrue, "")
-}
-
-// gone waits until an object is.
-func (e *hubEnv) gone(t *testing.T, object client.Object) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for {
-		err := e.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if apierrors.IsNotFound(err) {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("%T %s is still there: finalizers %v, %+v", object, object.GetName(), object.GetFinalizers(), object)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }

@@ -19,8 +19,8 @@ import (
 // nothingLeft waits until a Cluster is gone and wants nothing to remain of it.
 func (e *hubEnv) nothingLeft(t *testing.T, cluster *provisioningv1.Cluster) {
 	t.Helper()
-	e.gone(t, cluster)
-	if found := e.everything(t, cluster.Namespace); len(found) > 0 {
+	e.Gone(t, cluster)
+	if found := e.Everything(t, cluster.Namespace); len(found) > 0 {
 		t.Errorf("left in the namespace:\n  %s", strings.Join(found, "\n  "))
 	}
 	name := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
@@ -31,13 +31,6 @@ func (e *hubEnv) nothingLeft(t *testing.T, cluster *provisioningv1.Cluster) {
 		if err := e.Client.Get(t.Context(), client.ObjectKey{Name: name}, object); client.IgnoreNotFound(err) != nil || err == nil {
 			t.Errorf("%T %s is still there (%v)", object, name, err)
 		}
-	}
-}
-
-func (e *hubEnv) delete(t *testing.T, object client.Object) {
-	t.Helper()
-	if err := e.Client.Delete(t.Context(), object); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -52,7 +45,7 @@ func TestDeletion(t *testing.T) {
 		name := env.register(t, cluster, id, headers).Labels[rkev1.MachineNameLabel]
 		condition(t, env, &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, "Ready", metav1.ConditionTrue, "")
 	}
-	env.delete(t, cluster)
+	env.Delete(t, cluster)
 	env.nothingLeft(t, cluster)
 }
 
@@ -86,18 +79,18 @@ func TestDeletionHalfway(t *testing.T) {
 		{name: "without its infrastructure", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
 			cluster := env.ready(t, namespace, "half")
 			env.register(t, cluster, "m", allRoles)
-			env.delete(t, &rkev1.RKECluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "half"}})
+			env.Delete(t, &rkev1.RKECluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "half"}})
 			return cluster
 		}},
 		{name: "without its management Cluster", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
 			cluster := env.ready(t, namespace, "half")
-			env.delete(t, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]}})
+			env.Delete(t, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]}})
 			return cluster
 		}},
 		{name: "its Cluster API Cluster is deleted too", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
 			cluster := env.ready(t, namespace, "half")
 			env.register(t, cluster, "m", allRoles)
-			env.delete(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "half"}})
+			env.Delete(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "half"}})
 			return cluster
 		}},
 		{name: "its Machines lost their Cluster", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
@@ -110,7 +103,7 @@ func TestDeletionHalfway(t *testing.T) {
 			capi := &clusterv1.Cluster{}
 			env.get(t, namespace, "half", capi)
 			change(t, env, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
-			env.delete(t, capi)
+			env.Delete(t, capi)
 			until(t, "the Cluster to be taken away", func() error {
 				env.get(t, namespace, "half", capi)
 				before := capi.DeepCopy()
@@ -125,7 +118,7 @@ func TestDeletionHalfway(t *testing.T) {
 			t.Parallel()
 			env, namespace := theHub(t)
 			cluster := tt.make(t, env, namespace)
-			env.delete(t, cluster)
+			env.Delete(t, cluster)
 			env.nothingLeft(t, cluster)
 		})
 	}
@@ -139,7 +132,7 @@ func TestDeletionOfPaused(t *testing.T) {
 	capi := &clusterv1.Cluster{}
 	env.get(t, namespace, "held", capi)
 	change(t, env, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
-	env.delete(t, cluster)
+	env.Delete(t, cluster)
 	if message := condition(t, env, cluster, "Removed", metav1.ConditionFalse, "ClusterPaused"); !strings.Contains(message, "spec.paused") {
 		t.Errorf("Removed says %q", message)
 	}

@@ -3,13 +3,9 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drover-dev/drover/hub/testenv"
 )
@@ -40,17 +36,7 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// newNamespace makes a namespace that is deleted after the test.
 func newNamespace(t *testing.T) string {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	if err := env.Client.Create(t.Context(), namespace); err != nil {
-		t.Fatalf("creating namespace: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := env.Client.Delete(context.Background(), namespace); err != nil {
-			t.Logf("deleting namespace: %v", err)
-		}
-	})
-	return namespace.Name
+	return env.Namespace(t)
 }

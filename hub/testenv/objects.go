@@ -1,0 +1,161 @@
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// patience is how long tests wait for what must come to be.
+const patience = time.Minute
+
+// Namespace makes a namespace that is deleted after the test.
+func (e *Env) Namespace(t *testing.T) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := e.Client.Create(t.Context(), namespace); err != nil {
+		t.Fatalf("creating namespace: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := e.Client.Delete(context.Background(), namespace); err != nil {
+			t.Logf("deleting namespace: %v", err)
+		}
+	})
+	return namespace.Name
+}
+
+// Until waits until check returns nil, and ends the test with its last error otherwise.
+func Until(t *testing.T, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting for %s: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Create creates objects as a user does.
+func (e *Env) Create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := e.Client.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+// Get reads an object that must exist.
+func (e *Env) Get(t *testing.T, namespace, name string, into client.Object) {
+	t.Helper()
+	if err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, into); err != nil {
+		t.Fatalf("reading %T %s: %v", into, name, err)
+	}
+}
+
+// Delete deletes an object as a user does, and does not wait.
+func (e *Env) Delete(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := e.Client.Delete(t.Context(), object); err != nil {
+		t.Fatalf("deleting %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// Change changes an object as a user does.
+func Change[T client.Object](t *testing.T, e *Env, object T, set func(T)) {
+	t.Helper()
+	before := object.DeepCopyObject().(client.Object)
+	set(object)
+	if err := e.Client.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
+		t.Fatalf("changing %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// Condition waits until a condition has a status and a reason, and returns its message. Any reason will do where none is given.
+func Condition[T interface {
+	client.Object
+	conditions.Getter
+}](t *testing.T, e *Env, object T, conditionType string, status metav1.ConditionStatus, reason string) string {
+	t.Helper()
+	var message string
+	Until(t, fmt.Sprintf("%T %s to have %s=%s/%s", object, object.GetName(), conditionType, status, reason), func() error {
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		got := meta.FindStatusCondition(object.GetConditions(), conditionType)
+		if got == nil || got.Status != status || reason != "" && got.Reason != reason {
+			return fmt.Errorf("it has %+v", object.GetConditions())
+		}
+		message = got.Message
+		return nil
+	})
+	return message
+}
+
+// Gone waits until an object is.
+func (e *Env) Gone(t *testing.T, object client.Object) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	for {
+		err := e.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%T %s is still there: finalizers %v, %+v", object, object.GetName(), object.GetFinalizers(), object)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Everything lists all objects of a namespace, but what every namespace has and Events.
+func (e *Env) Everything(t *testing.T, namespace string) []string {
+	t.Helper()
+	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(e.Config).ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := metadata.NewForConfigOrDie(e.Config)
+	var found []string
+	for _, list := range lists {
+		for _, resource := range list.APIResources {
+			if !resource.Namespaced || strings.Contains(resource.Name, "/") || !strings.Contains(strings.Join(resource.Verbs, ","), "list") || resource.Kind == "Event" {
+				continue
+			}
+			gv, err := schema.ParseGroupVersion(list.GroupVersion)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gvr := gv.WithResource(resource.Name)
+			objects, err := reader.Resource(gvr).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatalf("listing %v: %v", gvr, err)
+			}
+			for _, object := range objects.Items {
+				if object.Name != "kube-root-ca.crt" && (resource.Kind != "ServiceAccount" || object.Name != "default") {
+					found = append(found, resource.Kind+" "+object.Name)
+				}
+			}
+		}
+	}
+	return found
+}
