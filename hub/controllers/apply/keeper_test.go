@@ -1,0 +1,82 @@
+package apply
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// TestKeeper counts the requests that a Keeper makes.
+func TestKeeper(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := rkev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	requests := 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			requests++
+			return c.Apply(ctx, obj, opts...)
+		},
+	}).Build()
+	keeper := &Keeper{Client: c, Owner: "test"}
+	wanted := func(cluster string) *rkev1.RKEBootstrapTemplate {
+		return &rkev1.RKEBootstrapTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}, Spec: rkev1.RKEBootstrapTemplateSpec{ClusterName: cluster}}
+	}
+	stored := func() *rkev1.RKEBootstrapTemplate {
+		object := &rkev1.RKEBootstrapTemplate{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "one"}, object); err != nil {
+			t.Fatal(err)
+		}
+		return object
+	}
+	for _, step := range []struct {
+		name   string
+		before func()
+		want   string
+		// asks is whether a request is needed.
+		asks bool
+	}{
+		{name: "it is new", want: "a", asks: true},
+		{name: "nothing has changed", want: "a"},
+		{name: "something else is wanted", want: "b", asks: true},
+		{name: "nothing has changed after that", want: "b"},
+		{name: "somebody has changed a label", want: "b", asks: true, before: func() {
+			object := stored()
+			object.Labels = map[string]string{"a": "b"}
+			if err := c.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{name: "the label was nobody's business", want: "b"},
+		{name: "somebody has deleted it", want: "b", asks: true, before: func() {
+			if err := c.Delete(t.Context(), stored()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			if step.before != nil {
+				step.before()
+			}
+			requests = 0
+			object := wanted(step.want)
+			if err := keeper.Object(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			if (requests > 0) != step.asks || requests > 1 {
+				t.Errorf("%d requests were made", requests)
+			}
+			if object.ResourceVersion == "" || object.ResourceVersion != stored().ResourceVersion || stored().Spec.ClusterName != step.want {
+				t.Errorf("the object is %+v, the API server has %+v", object, stored())
+			}
+		})
+	}
+}
