@@ -72,13 +72,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 // Reconcile runs every phase, adds their errors up, and writes the status once at the end.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	cluster := &provisioningv1.Cluster{}
-	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err := r.Client.Get(ctx, req.NamespacedName, cluster)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, r.removeOrphans(ctx, req.NamespacedName)
 	}
-	if cluster.Spec.RKEConfig == nil {
-		return ctrl.Result{}, nil
+	if err != nil || cluster.Spec.RKEConfig == nil || isMovedAway(cluster) {
+		return ctrl.Result{}, err
 	}
-	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, nil, cluster); err != nil || isPaused || changed {
+	s := &scope{cluster: cluster}
+	if err := r.readClusterAPI(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.capiCluster, cluster); err != nil || isPaused || changed {
 		return ctrl.Result{}, err
 	}
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, cluster, Finalizer); err != nil || added {
@@ -89,7 +94,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("preparing the patch of the Cluster: %w", err)
 	}
-	s := &scope{cluster: cluster}
 	defer func() {
 		setStatus(s)
 		if err := r.reportManagement(ctx, s); err != nil {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,15 +46,7 @@ func (r *Reconciler) reconcileName(ctx context.Context, s *scope) error {
 		if found && !isFor(existing, s.cluster) {
 			continue
 		}
-		patch := client.MergeFrom(s.cluster.DeepCopy())
-		metav1.SetMetaDataAnnotation(&s.cluster.ObjectMeta, rkev1.ManagementClusterNameAnnotation, name)
-		status := s.cluster.Status
-		if err := r.Client.Patch(ctx, s.cluster, patch, fieldOwner); err != nil {
-			delete(s.cluster.Annotations, rkev1.ManagementClusterNameAnnotation)
-			return fmt.Errorf("writing the name of the management Cluster: %w", err)
-		}
-		s.cluster.Status = status
-		return nil
+		return r.annotate(ctx, s, rkev1.ManagementClusterNameAnnotation, name)
 	}
 	return fmt.Errorf("finding a name for the management Cluster: %d names are taken", maxNameAttempts)
 }

@@ -22,6 +22,9 @@ type phase func(context.Context, *scope) error
 
 // reconcileNormal runs the phases. One that needs what an earlier one could not make does nothing.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
+	if here, err := r.reconcileOrigin(ctx, s); err != nil || !here {
+		return err
+	}
 	var errs []error
 	for _, run := range []phase{
 		r.reconcileName,
@@ -97,20 +100,26 @@ func (r *Reconciler) reconcileClusterAPI(ctx context.Context, s *scope) error {
 
 // readControlPlane reads what the Cluster's conditions are copied from.
 func (r *Reconciler) readControlPlane(ctx context.Context, s *scope) error {
-	key := client.ObjectKeyFromObject(s.cluster)
-	capi, rcp := &clusterv1.Cluster{}, &rkev1.RKEControlPlane{}
-	found, err := r.read(ctx, key, capi)
+	rcp := &rkev1.RKEControlPlane{}
+	found, err := r.read(ctx, client.ObjectKeyFromObject(s.cluster), rcp)
+	if err != nil {
+		return err
+	}
+	if found {
+		s.controlPlane = rcp
+	}
+	return nil
+}
+
+// readClusterAPI reads the Cluster of Cluster API, which may have been paused.
+func (r *Reconciler) readClusterAPI(ctx context.Context, s *scope) error {
+	capi := &clusterv1.Cluster{}
+	found, err := r.read(ctx, client.ObjectKeyFromObject(s.cluster), capi)
 	if err != nil {
 		return err
 	}
 	if found {
 		s.capiCluster = capi
-	}
-	if found, err = r.read(ctx, key, rcp); err != nil {
-		return err
-	}
-	if found {
-		s.controlPlane = rcp
 	}
 	return nil
 }

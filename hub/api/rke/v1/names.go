@@ -117,7 +117,9 @@ const (
 // Names of provisioning.cattle.io.
 const (
 	// ManagementClusterNameAnnotation names the management.cattle.io Cluster of a Cluster. It is written before that is created.
-	ManagementClusterNameAnnotation      = "provisioning.cattle.io/management-cluster-name"
+	ManagementClusterNameAnnotation = "provisioning.cattle.io/management-cluster-name"
+	// ClusterUIDAnnotation is the UID of the Cluster whose objects were made here. A Cluster that was moved or restored has another.
+	ClusterUIDAnnotation                 = "provisioning.cattle.io/cluster-uid"
 	AdministratedAnnotation              = "provisioning.cattle.io/administrated"
 	FleetWorkspaceNameAnnotation         = "provisioning.cattle.io/fleet-workspace-name"
 	ExternallyManagedAnnotation          = "provisioning.cattle.io/externally-managed"

@@ -11,7 +11,7 @@ import (
 // +kubebuilder:resource:path=rkecontrolplanes,scope=Namespaced,shortName=rcp,categories=cluster-api
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
-// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1","cluster.x-k8s.io/v1beta2=v1","auth.cattle.io/cluster-indexed=true"}
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1","cluster.x-k8s.io/v1beta2=v1","clusterctl.cluster.x-k8s.io=","auth.cattle.io/cluster-indexed=true"}
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The Cluster it belongs to"
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.kubernetesVersion`,description="Version asked for"
 // +kubebuilder:printcolumn:name="Initialized",type=boolean,JSONPath=`.status.initialization.controlPlaneInitialized`,description="Whether the cluster's API was reached"
@@ -31,6 +31,9 @@ type RKEControlPlane struct {
 // RKEControlPlaneSpec is the configuration of a cluster.
 //
 // +kubebuilder:validation:XValidation:rule=`!has(self.version) || !has(self.kubernetesVersion) || self.version == "" || self.kubernetesVersion == "" || self.version == self.kubernetesVersion`,message="version and kubernetesVersion are the same thing: set one, or both to the same value"
+// +kubebuilder:validation:XValidation:rule=`!has(self.replicas)`,message="replicas is not supported yet: control plane Machines come from MachineDeployments whose template has the label rke.cattle.io/control-plane-role: \"true\"; remove replicas and scale those",fieldPath=".replicas"
+// +kubebuilder:validation:XValidation:rule=`!has(self.machineTemplate)`,message="machineTemplate is not supported yet: control plane Machines come from MachineDeployments whose template has the label rke.cattle.io/control-plane-role: \"true\"; remove it",fieldPath=".machineTemplate"
+// +kubebuilder:validation:XValidation:rule=`!has(self.rollout)`,message="rollout is not supported yet: Machines are changed in place as upgradeStrategy says, and replaced as their MachineDeployment says; remove it",fieldPath=".rollout"
 type RKEControlPlaneSpec struct {
 	ClusterConfiguration `json:",inline"`
 
