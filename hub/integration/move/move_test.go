@@ -1,0 +1,266 @@
+package move
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/plans"
+)
+
+const (
+	namespace = "fleet-move"
+	name      = "wanderer"
+)
+
+// TestMove moves a cluster with a machine to another hub: what machines depend on comes along unchanged, nothing is delivered to them
+// again, and nothing that opens a door stays behind.
+func TestMove(t *testing.T) {
+	cluster := newCluster(t)
+	machine := registered(t, cluster)
+	plan := applied(t, machine)
+	settle(t, cluster, machine)
+
+	describe := run(t, "describe", "cluster", name, "-n", namespace, "--kubeconfig", source.Server.Kubeconfig(), "--show-conditions", "all")
+	for _, want := range []string{"Cluster/" + name, "RKECluster/" + name, "RKEControlPlane/" + name, "Machine/" + machine, "RollingOut"} {
+		if !strings.Contains(describe, want) {
+			t.Errorf("clusterctl describe does not show %s:\n%s", want, describe)
+		}
+	}
+
+	kept := map[string]map[string][]byte{}
+	for _, secretName := range []string{
+		rkev1.ClusterStateSecretName(name), secret.Name(name, secret.ClusterCA), secret.Name(name, "cca"), rkev1.PlanSecretName(machine),
+	} {
+		kept[secretName] = readSecret(t, source.Client, secretName).Data
+	}
+	before := readSecret(t, source.Client, rkev1.PlanSecretName(machine))
+
+	kubeconfig, target := startTarget(t)
+	t.Log(run(t, "move", "-n", namespace, "--kubeconfig", source.Server.Kubeconfig(), "--to-kubeconfig", kubeconfig))
+
+	until(t, "the hub that it came to to work on it", func() error {
+		moved := &rkev1.RKEControlPlane{}
+		if err := target.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, moved); err != nil {
+			return err
+		}
+		if !conditions.IsTrue(moved, rkev1.StableCondition) || !conditions.IsTrue(moved, rkev1.BootstrappedCondition) {
+			return fmt.Errorf("the RKEControlPlane has %+v", moved.Status.Conditions)
+		}
+		prov := &provisioningv1.Cluster{}
+		if err := target.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, prov); err != nil {
+			return err
+		}
+		if !conditions.IsTrue(prov, provisioningv1.CreatedCondition) || prov.Annotations[rkev1.ClusterUIDAnnotation] != string(prov.UID) {
+			return fmt.Errorf("the Cluster has %+v", prov.Status.Conditions)
+		}
+		return target.Get(t.Context(), client.ObjectKey{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]}, &managementv3.Cluster{})
+	})
+	for secretName, data := range kept {
+		for key, value := range data {
+			// A signature is the hub's, and each has a key of its own.
+			if got := readSecret(t, target, secretName).Data[key]; !bytes.Equal(got, value) && !strings.HasPrefix(key, "plan-signature") {
+				t.Errorf("Secret %s has another %s than before", secretName, key)
+			}
+		}
+	}
+	after := readSecret(t, target, rkev1.PlanSecretName(machine))
+	if !bytes.Equal(after.Data[plans.KeyPlan], plan) {
+		t.Error("the machine was given another plan")
+	}
+	for _, key := range []string{rkev1.PlanLastUpdatedAnnotation, rkev1.JoinURLAnnotation} {
+		if before.Annotations[key] == "" || after.Annotations[key] != before.Annotations[key] {
+			t.Errorf("the annotation %s is %q, was %q", key, after.Annotations[key], before.Annotations[key])
+		}
+	}
+	if after.Labels[rkev1.InitNodeLabel] != "true" {
+		t.Error("the init node lost its mark")
+	}
+	until(t, "the machine's identity to be made again", func() error {
+		if err := target.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: rkev1.PlanSecretName(machine)}, &rbacv1.RoleBinding{}); err != nil {
+			return err
+		}
+		if token := readSecret(t, target, rkev1.PlanTokenSecretName(machine)); len(token.Data[corev1.ServiceAccountTokenKey]) == 0 {
+			return fmt.Errorf("the token is empty")
+		}
+		return nil
+	})
+	until(t, "nothing to be left behind", func() error { return nothingLeft(t.Context(), cluster) })
+}
+
+// newCluster makes a Cluster without pools, and waits until machines may register.
+func newCluster(t *testing.T) *provisioningv1.Cluster {
+	t.Helper()
+	cluster := &provisioningv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       provisioningv1.ClusterSpec{KubernetesVersion: "v1.36.3+k3s1", RKEConfig: &provisioningv1.RKEConfig{}},
+	}
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, cluster} {
+		if err := source.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the management Cluster", func() error {
+		if err := source.Client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			return err
+		}
+		if !conditions.IsTrue(cluster, provisioningv1.CreatedCondition) {
+			return fmt.Errorf("it has %+v", cluster.Status.Conditions)
+		}
+		return nil
+	})
+	return cluster
+}
+
+// registered registers a machine with all roles as the gateway does, and returns its name.
+func registered(t *testing.T, cluster *provisioningv1.Cluster) string {
+	t.Helper()
+	data, err := json.Marshal(map[string][]string{
+		rkev1.HeaderID: {"one"}, rkev1.HeaderDetectedAddress: {"192.0.2.1"},
+		rkev1.HeaderRoleEtcd: {"true"}, rkev1.HeaderRoleControlPlane: {"true"}, rkev1.HeaderRoleWorker: {"true"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Annotations[rkev1.ManagementClusterNameAnnotation], Name: rkev1.MachineRequestName("one")},
+		Type:       rkev1.MachineRequestSecretType,
+		Data:       map[string][]byte{rkev1.MachineRequestDataKey: data},
+	}
+	if err := source.Client.Create(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	return request.Name
+}
+
+// applied plays the agent: it reports the machine's plan as applied and every probe as healthy.
+func applied(t *testing.T, machine string) (plan []byte) {
+	t.Helper()
+	until(t, "a plan", func() error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			found := &corev1.Secret{}
+			if err := source.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: rkev1.PlanSecretName(machine)}, found); err != nil {
+				return err
+			}
+			if plan = found.Data[plans.KeyPlan]; len(plan) == 0 {
+				return fmt.Errorf("no plan was delivered")
+			}
+			decoded, err := plans.Decode(plan)
+			if err != nil {
+				return err
+			}
+			status := plans.Status{State: plans.StateSucceeded, AppliedChecksum: plans.Checksum(plan), Revision: 1, SuccessCount: 1, ProbeStatuses: map[string]plans.ProbeStatus{}}
+			for probe := range decoded.Probes {
+				status.ProbeStatuses[probe] = plans.ProbeStatus{Healthy: true}
+			}
+			if err := status.WriteTo(found.Data); err != nil {
+				return err
+			}
+			return source.Client.Update(t.Context(), found)
+		})
+	})
+	return plan
+}
+
+// settle waits until the cluster is at rest, and plays the Node: no machine of this test has one, and clusterctl moves none without.
+func settle(t *testing.T, cluster *provisioningv1.Cluster, machine string) {
+	t.Helper()
+	until(t, "the cluster to be at rest", func() error {
+		controlPlane := &rkev1.RKEControlPlane{}
+		if err := source.Client.Get(t.Context(), client.ObjectKeyFromObject(cluster), controlPlane); err != nil {
+			return err
+		}
+		capi := &clusterv1.Cluster{}
+		if err := source.Client.Get(t.Context(), client.ObjectKeyFromObject(cluster), capi); err != nil {
+			return err
+		}
+		if !conditions.IsTrue(controlPlane, rkev1.StableCondition) || !conditions.IsTrue(capi, clusterv1.ClusterControlPlaneInitializedCondition) {
+			return fmt.Errorf("the RKEControlPlane has %+v", controlPlane.Status.Conditions)
+		}
+		return nil
+	})
+	found := &clusterv1.Machine{}
+	if err := source.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: machine}, found); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.MergeFrom(found.DeepCopy())
+	found.Status.NodeRef = clusterv1.MachineNodeReference{Name: machine}
+	if err := source.Client.Status().Patch(t.Context(), found, patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nothingLeft looks for what the cluster had on the hub that it has left.
+func nothingLeft(ctx context.Context, cluster *provisioningv1.Cluster) error {
+	in := client.InNamespace(namespace)
+	var secrets corev1.SecretList
+	var accounts corev1.ServiceAccountList
+	var roles rbacv1.RoleList
+	for _, list := range []client.ObjectList{&secrets, &accounts, &roles} {
+		if err := source.Client.List(ctx, list, in); err != nil {
+			return err
+		}
+	}
+	accounts.Items = slices.DeleteFunc(accounts.Items, func(a corev1.ServiceAccount) bool { return a.Name == "default" })
+	if len(secrets.Items)+len(accounts.Items)+len(roles.Items) > 0 {
+		return fmt.Errorf("%d Secrets, %d ServiceAccounts and %d Roles are there", len(secrets.Items), len(accounts.Items), len(roles.Items))
+	}
+	management := client.ObjectKey{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]}
+	for _, object := range []client.Object{&managementv3.Cluster{}, &corev1.Namespace{}} {
+		if err := source.Client.Get(ctx, management, object); err == nil {
+			return fmt.Errorf("%T %s is there", object, management.Name)
+		}
+	}
+	return nil
+}
+
+func readSecret(t *testing.T, from client.Client, name string) *corev1.Secret {
+	t.Helper()
+	found := &corev1.Secret{}
+	if err := from.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, found); err != nil {
+		t.Fatalf("reading Secret %s: %v", name, err)
+	}
+	return found
+}
+
+// run runs clusterctl and returns what it printed.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), clusterctl, args...)
+	command.Env = append(command.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "XDG_CONFIG_HOME="+t.TempDir())
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("clusterctl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func until(t *testing.T, what string, check func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("waiting for %s: %v", what, err)
+}
