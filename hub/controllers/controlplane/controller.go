@@ -29,6 +29,9 @@ import (
 // Finalizer holds an RKEControlPlane until the cluster has no control plane Machine any more.
 const Finalizer = "rke.cattle.io/rkecontrolplane"
 
+// controllerName is the controller's name in logs, metrics and watches.
+const controllerName = "controlplane"
+
 // fieldOwner names this controller as the writer of fields.
 const fieldOwner = client.FieldOwner("drover-controlplane")
 
@@ -51,6 +54,8 @@ type Reconciler struct {
 	Signer *signing.Signer
 	// Now is the clock; time.Now where unset.
 	Now func() time.Time
+
+	controller controller.Controller
 }
 
 // SetupWithManager registers the controller.
@@ -67,17 +72,20 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	if r.Now == nil {
 		r.Now = time.Now
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named("controlplane").
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
 		For(&rkev1.RKEControlPlane{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToControlPlane)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(clusterv1.ClusterNameLabel))).
 		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(rkev1.ClusterNameLabel))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToControlPlanes)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
-		WithOptions(opts).
-		Complete(failure.Requeue(r))
-	if err != nil {
+		WithOptions(opts)
+	if r.ClusterCache != nil {
+		b = b.WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, clusterToControlPlane))
+	}
+	var err error
+	if r.controller, err = b.Build(failure.Requeue(r)); err != nil {
 		return fmt.Errorf("setting up the controlplane controller: %w", err)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,22 +21,22 @@ import (
 const failureThreshold = 1
 
 // decide asks rollout.
-func decide(_ context.Context, s *scope) error {
+func (s *scope) decide() {
 	strategy := s.controlPlane.Spec.UpgradeStrategy
 	in := rollout.Inputs{
-		Machines: s.states(), Bootstrapped: s.bootstrapped(),
+		Machines: s.states(), Strangers: s.strangers, Bootstrapped: s.bootstrapped(),
 		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency),
+		ControlPlaneDrain: drainOptions(strategy.ControlPlaneDrainOptions), WorkerDrain: drainOptions(strategy.WorkerDrainOptions),
 	}
 	if s.election.Init == "" {
 		in.Blocked = rollout.Wait{Reason: s.election.Reason, Message: s.election.Message}
 	}
 	outcome := rollout.Decide(in)
 	s.outcome = &outcome
-	for _, m := range s.machines {
-		i := slices.IndexFunc(outcome.Decisions, func(d rollout.Decision) bool { return d.Machine == m.machine.Name })
+	// Both are in the order of the machines' names.
+	for i, m := range s.machines {
 		m.decision = outcome.Decisions[i]
 	}
-	return nil
 }
 
 // deliver writes plans and marks. A mark is taken away before it is given to another.
@@ -71,6 +70,7 @@ func (r *Reconciler) write(ctx context.Context, m *machine) error {
 		setOrDelete(&wanted.Annotations, rkev1.PlanProbesPassedAnnotation, "")
 		setOrDelete(&wanted.Annotations, rkev1.PlanLastUpdatedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}
+	askForDrain(m.decision, wanted)
 	if err := r.sign(m, wanted); err != nil {
 		return err
 	}

@@ -9,37 +9,56 @@ import (
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
-// electInitNode decides which machine starts the cluster. The mark of a new one is written with its plan, or at once where the cluster is
-// already there.
-func (r *Reconciler) electInitNode(ctx context.Context, s *scope) error {
-	election := s.elect()
-	if election.Init != "" && !s.marked(election.Init) {
-		// The cache may not have seen a mark that an earlier pass has set, and two init nodes would start two clusters.
-		if err := r.loadFrom(ctx, s, r.Live); err != nil {
-			return err
-		}
-		election = s.elect()
+// plan elects, renders and decides. What must not be decided on an old view is decided again on a new one: the caches may not have seen what
+// an earlier pass or a hub before this one has written.
+func (r *Reconciler) plan(ctx context.Context, s *scope) error {
+	if err := r.look(ctx, s); err != nil || s.fresh || !s.risky() {
+		return err
 	}
-	for _, m := range s.machines {
-		m.state.Init = m.machine.Name == election.Init
-		m.facts.Init = m.state.Init
+	if err := r.loadFrom(ctx, s, r.Live); err != nil {
+		return err
 	}
-	s.election = election
+	s.fresh = true
+	return r.look(ctx, s)
+}
+
+func (r *Reconciler) look(ctx context.Context, s *scope) error {
+	if err := r.readNodes(ctx, s); err != nil {
+		return err
+	}
+	s.electInitNode()
+	s.findJoinURLs()
+	if err := r.renderPlans(s); err != nil {
+		return err
+	}
+	s.decide()
 	return nil
 }
 
-func (s *scope) elect() rollout.Election {
-	return rollout.Elect(s.states(), s.controlPlane.Labels[rkev1.InitNodeMachineIDLabel], s.bootstrapped())
-}
-
-// marked tells whether a machine alone has the mark of the init node.
-func (s *scope) marked(name string) bool {
+// risky tells whether something was decided that does harm if it is decided twice: two init nodes start two clusters, and two members of etcd
+// that go down or come in at the same time may cost it its quorum.
+func (s *scope) risky() bool {
 	for _, m := range s.machines {
-		if m.state.Init != (m.machine.Name == name) {
-			return false
+		if m.state.Init && !m.marked() || m.state.Etcd && m.decision.Deliver && m.state.Change != rollout.ChangeMinor {
+			return true
 		}
 	}
-	return true
+	return false
+}
+
+// marked tells whether the machine's plan Secret has the mark of the init node.
+func (m *machine) marked() bool {
+	return m.secret != nil && m.secret.Labels[rkev1.InitNodeLabel] == "true"
+}
+
+// electInitNode decides which machine starts the cluster. The mark of a new one is written with its plan, or at once where the cluster is
+// already there.
+func (s *scope) electInitNode() {
+	s.election = rollout.Elect(s.states(), s.controlPlane.Labels[rkev1.InitNodeMachineIDLabel], s.bootstrapped())
+	for _, m := range s.machines {
+		m.state.Init = m.machine.Name == s.election.Init
+		m.facts.Init = m.state.Init
+	}
 }
 
 func (s *scope) states() []rollout.Machine {

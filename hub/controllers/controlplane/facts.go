@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,12 +25,10 @@ func (m *machine) readFacts(s *scope) {
 		NodeName: labels[rkev1.NodeNameLabel], Addresses: splitList(annotations[rkev1.AddressAnnotation]),
 		InternalAddresses: splitList(annotations[rkev1.InternalAddressAnnotation]), DetectedAddress: annotations[rkev1.DetectedAddressAnnotation],
 	}
-	m.factsErr = nil
-	for key, into := range map[string]any{rkev1.LabelsAnnotation: &m.facts.NodeLabels, rkev1.TaintsAnnotation: &m.facts.NodeTaints} {
-		if err := decodeAnnotation(annotations, key, into); err != nil {
-			m.factsErr = fmt.Errorf("RKEBootstrap %s: %w", m.bootstrap.Name, err)
-		}
-	}
+	m.factsErr = errors.Join(
+		decodeAnnotation(annotations, rkev1.LabelsAnnotation, &m.facts.NodeLabels),
+		decodeAnnotation(annotations, rkev1.TaintsAnnotation, &m.facts.NodeTaints),
+	)
 	m.reported, m.settled = m.reportedAddresses(s.endpoint().Host), addressSet{}
 	if machinestate.Foreign(m.machine) {
 		m.facts.ProviderID = m.machine.Spec.ProviderID
@@ -144,7 +143,7 @@ func decodeAnnotation(annotations map[string]string, key string, into any) error
 		return nil
 	}
 	if err := json.Unmarshal([]byte(annotations[key]), into); err != nil {
-		return fmt.Errorf("annotation %s: %w", key, err)
+		return fmt.Errorf("annotation %s of the machine's RKEBootstrap: %w", key, err)
 	}
 	return nil
 }

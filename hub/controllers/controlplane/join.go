@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"context"
 	"net/url"
 	"slices"
 
@@ -11,7 +10,7 @@ import (
 )
 
 // findJoinURLs tells where each working server can be joined, and from that where each machine joins.
-func (r *Reconciler) findJoinURLs(_ context.Context, s *scope) error {
+func (s *scope) findJoinURLs() {
 	common := render.Cluster{Spec: s.controlPlane.Spec, Release: s.release}
 	for _, m := range s.machines {
 		if !m.state.Server() || m.secret == nil || m.secret.Annotations[rkev1.JoinURLAutosetDisabledAnnotation] == "true" {
@@ -23,17 +22,16 @@ func (r *Reconciler) findJoinURLs(_ context.Context, s *scope) error {
 	for _, m := range s.machines {
 		m.joinURL = rollout.JoinURL(states, m.state, string(m.machine.UID))
 	}
-	return nil
 }
 
 // joinURL keeps the URL that others have joined for as long as the machine has its address, so that a new address of the machine beside
-// the old one restarts nobody. A machine that has never worked has none.
+// the old one restarts nobody. A machine that others cannot join yet has none.
 func joinURL(c render.Cluster, m *machine) string {
 	addresses := m.addresses()
 	if len(addresses) == 0 {
 		return m.state.JoinURL
 	}
-	if m.state.JoinURL == "" && !m.state.Working() {
+	if m.state.JoinURL == "" && !m.state.Joinable() {
 		return ""
 	}
 	if u, err := url.Parse(m.state.JoinURL); err == nil && slices.Contains(addresses, u.Hostname()) {

@@ -26,6 +26,10 @@ func TestAddressesAndJoinURL(t *testing.T) {
 		t.Errorf("a machine that has never worked is joined at %s", got)
 	}
 	m.state.Progress, m.state.ProbesPassed = rollout.ProgressApplied, true
+	if got := joinURL(c, m); got != "" {
+		t.Errorf("a machine that may be a learner yet is joined at %s", got)
+	}
+	m.state.Membership = rollout.MemberVoter
 	if got := joinURL(c, m); got != "https://10.0.0.9:6443" {
 		t.Errorf("got %s", got)
 	}

@@ -38,6 +38,14 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, from client.Reader)
 			byName[secrets.Items[i].Name] = &secrets.Items[i]
 		}
 	}
+	var bootstraps rkev1.RKEBootstrapList
+	if err := from.List(ctx, &bootstraps, in, client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+		return fmt.Errorf("listing the cluster's RKEBootstraps: %w", err)
+	}
+	labelled := map[string]*rkev1.RKEBootstrap{}
+	for i := range bootstraps.Items {
+		labelled[bootstraps.Items[i].Name] = &bootstraps.Items[i]
+	}
 	s.machines = nil
 	for i := range machines.Items {
 		m := &machine{machine: &machines.Items[i]}
@@ -45,22 +53,36 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, from client.Reader)
 		if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
 			continue
 		}
-		bootstrap := &rkev1.RKEBootstrap{}
-		err := from.Get(ctx, client.ObjectKey{Namespace: m.machine.Namespace, Name: ref.Name}, bootstrap)
-		if apierrors.IsNotFound(err) {
-			continue
+		if m.bootstrap = labelled[ref.Name]; m.bootstrap == nil {
+			var err error
+			if m.bootstrap, err = getBootstrap(ctx, from, m.machine); err != nil {
+				return err
+			}
+			if m.bootstrap == nil {
+				continue
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("reading RKEBootstrap %s: %w", ref.Name, err)
-		}
-		m.bootstrap = bootstrap
-		m.secret = byName[rkev1.PlanSecretName(bootstrap.Name)]
+		m.secret = byName[rkev1.PlanSecretName(m.bootstrap.Name)]
 		m.read(s)
 		s.machines = append(s.machines, m)
 	}
 	s.loaded = true
 	slices.SortFunc(s.machines, func(a, b *machine) int { return strings.Compare(a.machine.Name, b.machine.Name) })
 	return nil
+}
+
+// getBootstrap reads an RKEBootstrap that Cluster API has not labelled yet; nil where there is none.
+func getBootstrap(ctx context.Context, from client.Reader, machine *clusterv1.Machine) (*rkev1.RKEBootstrap, error) {
+	bootstrap := &rkev1.RKEBootstrap{}
+	name := machine.Spec.Bootstrap.ConfigRef.Name
+	err := from.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, bootstrap)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading RKEBootstrap %s: %w", name, err)
+	}
+	return bootstrap, nil
 }
 
 // clusterName is the name of the cluster, which its Cluster of Cluster API has too.

@@ -20,16 +20,19 @@ import (
 // maxPlanBytes is what a plan may take of a Secret's 1 MiB. The Secret holds it twice, as wanted and as applied, and the agent's report.
 const maxPlanBytes = 480 << 10
 
+// readReferences reads what the plans are made of beside the specification.
+func (r *Reconciler) readReferences(ctx context.Context, s *scope) (err error) {
+	s.objects, err = r.readObjects(ctx, s)
+	return err
+}
+
 // renderPlans makes the plan of every machine and compares it with the one that was delivered.
-func (r *Reconciler) renderPlans(ctx context.Context, s *scope) error {
-	objects, err := r.readObjects(ctx, s)
-	if err != nil {
-		return err
-	}
+func (r *Reconciler) renderPlans(s *scope) error {
+	s.problems = nil
 	s.inputs = render.Cluster{
 		Namespace: s.controlPlane.Namespace, Name: s.clusterName(), ManagementName: s.controlPlane.Spec.ManagementClusterName,
 		Spec: s.controlPlane.Spec, Release: s.release, Settings: r.Settings, ConfigGeneration: s.controlPlane.Status.ConfigGeneration,
-		Endpoint: s.endpoint().Host, Tokens: s.tokens, CA: render.CA{Server: s.serverCA.keyPair(), Client: s.clientCA.keyPair()}, Objects: objects,
+		Endpoint: s.endpoint().Host, Tokens: s.tokens, CA: render.CA{Server: s.serverCA.keyPair(), Client: s.clientCA.keyPair()}, Objects: s.objects,
 	}
 	for _, m := range s.machines {
 		if m.secret == nil || m.state.Deleting {
@@ -38,6 +41,7 @@ func (r *Reconciler) renderPlans(ctx context.Context, s *scope) error {
 		plan, problems := render.Plan(render.Inputs{Cluster: s.inputs, Machine: m.facts, JoinURL: m.joinURL, Delivered: m.report.Delivered})
 		s.problems = s.problems.Merge(problems)
 		m.plan = plan
+		var err error
 		if m.raw, err = plan.Encode(); err != nil {
 			return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
 		}
@@ -51,7 +55,7 @@ func (r *Reconciler) renderPlans(ctx context.Context, s *scope) error {
 func (m *machine) problem() string {
 	switch {
 	case m.factsErr != nil:
-		return m.factsErr.Error()
+		return oneLine(m.factsErr.Error())
 	case m.reportErr != nil:
 		return "Secret " + m.secret.Name + " cannot be read: " + m.reportErr.Error()
 	case m.plan.Error != "":

@@ -23,8 +23,13 @@ type scope struct {
 	release release.Release
 	// machines are all Machines of the cluster that have an RKEBootstrap, by name; set by loadMachines.
 	machines []*machine
-	// loaded tells that machines is what there is.
-	loaded bool
+	// loaded tells that machines is what there is; fresh tells that it was read past the cache.
+	loaded, fresh bool
+	// nodes are the cluster's Nodes; nodesRead tells whether the cluster could be asked. Set by readNodes.
+	nodes     []corev1.Node
+	nodesRead bool
+	// strangers are the members of etcd without a Machine; set by readNodes.
+	strangers []rollout.Member
 
 	// tokens and ca are set by ensureTokens and ensureCA; clientCA and serverCA are nil where the cluster has made its own.
 	tokens             render.Tokens
@@ -32,6 +37,8 @@ type scope struct {
 
 	// election is set by electInitNode.
 	election rollout.Election
+	// objects are the Secrets and ConfigMaps that the specification refers to; set by readReferences.
+	objects render.Objects
 	// inputs are what all plans share; set by renderPlans.
 	inputs render.Cluster
 	// problems are what is wrong with the specification; set by renderPlans.

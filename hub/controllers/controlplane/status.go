@@ -88,7 +88,7 @@ func setPhases(s *scope, err error) {
 		wait = s.kubeconfig
 	}
 	if wait == (rollout.Wait{}) {
-		wait = s.nodes()
+		wait = s.lacksNodes()
 	}
 	set(s, rkev1.ReadyCondition, wait, "Ready")
 }
@@ -117,8 +117,8 @@ func (s *scope) updated(wait rollout.Wait) rollout.Wait {
 	return wait
 }
 
-// nodes says which machines have no Node yet: a plan that was applied is no machine that pods can run on.
-func (s *scope) nodes() rollout.Wait {
+// lacksNodes says which machines have no Node yet: a plan that was applied is no machine that pods can run on.
+func (s *scope) lacksNodes() rollout.Wait {
 	var without []string
 	for _, m := range s.machines {
 		if !m.state.Deleting && !m.machine.Status.NodeRef.IsDefined() {

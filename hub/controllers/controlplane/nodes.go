@@ -1,0 +1,115 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/rollout"
+)
+
+// readNodes adds what the cluster's own Nodes tell of the machines: whether they are ready, and what part they have in etcd. A cluster that
+// cannot be asked leaves both unknown, which stops only what needs to know. A watch ends every wait for it.
+func (r *Reconciler) readNodes(ctx context.Context, s *scope) error {
+	if r.ClusterCache == nil || s.cluster == nil || !isInitialized(s.controlPlane) {
+		return nil
+	}
+	if !s.nodesRead {
+		nodes, err := r.listNodes(ctx, s)
+		if errors.Is(err, clustercache.ErrClusterNotConnected) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the Nodes of the cluster: %w", err)
+		}
+		s.nodes, s.nodesRead = nodes, true
+	}
+	s.strangers = matchNodes(s.machines, s.nodes)
+	return nil
+}
+
+// listNodes reads from the cache that Cluster API keeps of the cluster's Nodes, and has changes of them reported.
+func (r *Reconciler) listNodes(ctx context.Context, s *scope) ([]corev1.Node, error) {
+	key := client.ObjectKeyFromObject(s.cluster)
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.controlPlane)}
+	err := r.ClusterCache.Watch(ctx, key, clustercache.NewWatcher(clustercache.WatcherOptions{
+		Name:         controllerName + "-nodes",
+		Watcher:      r.controller,
+		Kind:         &corev1.Node{},
+		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{request} }),
+		Predicates:   []predicate.TypedPredicate[client.Object]{nodeChanged},
+	}))
+	if err != nil {
+		return nil, err
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes); err != nil {
+		return nil, err
+	}
+	return nodes.Items, nil
+}
+
+// nodeChanged drops what a kubelet reports every few seconds, and all else that decides nothing.
+var nodeChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Node)
+		after, ok2 := e.ObjectNew.(*corev1.Node)
+		if !ok || !ok2 {
+			return true
+		}
+		var a, b rollout.Machine
+		a.ReadNode(before)
+		b.ReadNode(after)
+		return a.Node != b.Node || a.Membership != b.Membership || a.Removal != b.Removal ||
+			before.Labels[rkev1.MachineUIDLabel] != after.Labels[rkev1.MachineUIDLabel] || before.Spec.ProviderID != after.Spec.ProviderID
+	},
+}
+
+// matchNodes gives each machine its Node and returns the members of etcd that belong to none.
+func matchNodes(machines []*machine, nodes []corev1.Node) (strangers []rollout.Member) {
+	byUID, byName, byProviderID := map[string]*corev1.Node{}, map[string]*corev1.Node{}, map[string]*corev1.Node{}
+	for i := range nodes {
+		n := &nodes[i]
+		byName[n.Name], byUID[n.Labels[rkev1.MachineUIDLabel]] = n, n
+		if n.Spec.ProviderID != "" {
+			byProviderID[n.Spec.ProviderID] = n
+		}
+	}
+	delete(byUID, "")
+	taken := map[string]bool{}
+	for _, m := range machines {
+		node := byUID[string(m.machine.UID)]
+		if node == nil && m.machine.Status.NodeRef.IsDefined() {
+			node = byName[m.machine.Status.NodeRef.Name]
+		}
+		if node == nil {
+			node = byProviderID[m.machine.Spec.ProviderID]
+		}
+		m.state.ReadNode(node)
+		if node != nil {
+			taken[node.Name] = true
+		}
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		membership := rollout.MembershipOf(n)
+		if !taken[n.Name] && membership != rollout.MemberNone {
+			strangers = append(strangers, rollout.Member{Node: n.Name, State: rollout.StateOf(n), Membership: membership})
+		}
+	}
+	return strangers
+}
