@@ -4,13 +4,13 @@ import "fmt"
 
 // The reasons of decisions, for conditions.
 const (
-	ReasonUpToDate                 = "UpToDate"
-	ReasonDelivering               = "Delivering"
-	ReasonDeleting                 = "Deleting"
-	ReasonWaitingForIdentity       = "WaitingForIdentity"
-	ReasonPlanInvalid              = "PlanInvalid"
-	ReasonPaused                   = "Paused"
-	ReasonWaitingForMachines       = "WaitingForMachines"
+	ReasonUpToDate           = "UpToDate"
+	ReasonDelivering         = "Delivering"
+	ReasonDeleting           = "Deleting"
+	ReasonWaitingForIdentity = "WaitingForIdentity"
+	ReasonPlanInvalid        = "PlanInvalid"
+	ReasonPaused             = "Paused"
+	ReasonWaitingForMachines = "WaitingForMachines"
 	// ReasonWaitingForInfrastructure is a machine's whose infrastructure is not there yet.
 	ReasonWaitingForInfrastructure = "WaitingForInfrastructure"
 	ReasonWaitingForInitNode       = "WaitingForInitNode"
