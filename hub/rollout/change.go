@@ -13,18 +13,10 @@ func mayStart(v *view, m Machine) (Decision, bool) {
 	return deliver("Delivering the machine's first plan")
 }
 
-// isUnderway replaces a change that the machine is still at: it is as unavailable with the one as with the other.
-func isUnderway(_ *view, m Machine) (Decision, bool) {
-	if !m.Change.Disruptive() || !m.changing() && !(m.arriving() && m.Underway == ChangeFirst) {
-		return pass()
-	}
-	return deliver("Delivering a change in place of the one that is under way")
-}
-
 // waitsForEtcd lets one thing happen to etcd at a time, in all tiers together: a member that joins, goes, or restarts. Where the machine is
-// down, nothing happens to etcd by changing it.
+// down, nothing happens to etcd by changing it, and where it is at a change already, it is as unavailable with another one.
 func waitsForEtcd(v *view, m Machine) (Decision, bool) {
-	if m.Change == ChangeNone || !m.Etcd || m.Change.Disruptive() && m.down() {
+	if m.Change == ChangeNone || !m.Etcd || m.Change.Disruptive() && (m.down() || m.changing()) {
 		return pass()
 	}
 	for _, other := range v.etcd {
@@ -41,7 +33,7 @@ func waitsForEtcd(v *view, m Machine) (Decision, bool) {
 // waitsForOthers keeps enough machines of a group at work. One that is unavailable itself costs nothing more, and waits only for those that
 // were taken away for a change; one that has never been part of the cluster costs nothing at all.
 func waitsForOthers(v *view, m Machine) (Decision, bool) {
-	if !m.Change.Disruptive() || !m.joined() {
+	if !m.Change.Disruptive() || !m.joined() || m.changing() {
 		return pass()
 	}
 	kind := groupOf(m)
@@ -74,6 +66,9 @@ func waitsForQuorum(v *view, m Machine) (Decision, bool) {
 func mayChange(_ *view, m Machine) (Decision, bool) {
 	if !m.Change.Disruptive() {
 		return pass()
+	}
+	if m.changing() {
+		return deliver("Delivering a change in place of the one that is under way")
 	}
 	return deliver("Delivering a change")
 }

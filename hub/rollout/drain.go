@@ -33,7 +33,7 @@ func (v *view) drainFor(m Machine) string {
 		o = v.ControlPlaneDrain
 	}
 	switch {
-	case m.Change != ChangeDrain, !o.Enabled && !o.Hooks, m.Node == NodeAbsent, m.Node == NodeUnknown && m.Version == "":
+	case m.Change != ChangeDrain, !m.joined(), !o.Enabled && !o.Hooks, m.Node == NodeAbsent, m.Node == NodeUnknown && m.Version == "":
 		return ""
 	case v.single || m.Node == NodeNotReady:
 		// There is nowhere to drain to, or no kubelet that would let go of Pods.

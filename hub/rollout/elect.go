@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -21,26 +22,35 @@ func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 		return electDesignated(machines, designated)
 	}
 	machines = slices.SortedFunc(slices.Values(machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
-	var candidates, voters, live []Machine
+	var candidates, voters, live, leaving []Machine
 	for _, m := range machines {
-		if !m.Etcd || m.Deleting || !m.Identity || m.Unusable != "" && m.JoinURL == "" {
+		if !m.Etcd || !m.Identity || m.Unusable != "" && m.JoinURL == "" {
 			continue
 		}
-		candidates = append(candidates, m)
-		if !m.hasData(machines) {
-			continue
-		}
-		voters = append(voters, m)
-		if !m.down() {
-			live = append(live, m)
+		data := m.hasData(machines)
+		switch {
+		case m.Deleting && (!data || m.down()):
+		case m.Deleting:
+			leaving = append(leaving, m)
+		default:
+			candidates = append(candidates, m)
+			if data {
+				voters = append(voters, m)
+			}
+			if data && !m.down() {
+				live = append(live, m)
+			}
 		}
 	}
 	current := initNode(candidates)
 	switch {
-	case current != nil && keeps(*current, voters, bootstrapped):
+	case current != nil && keeps(*current, voters, leaving, bootstrapped):
 		return Election{Init: current.Name}
 	case len(live) > 0:
 		return Election{Init: live[0].Name}
+	case len(leaving) > 0:
+		// It stays until another has the data, and that one has to join it first.
+		return Election{Init: cmp.Or(initNode(leaving), &leaving[0]).Name}
 	case len(voters) > 0:
 		// All are down, and nothing gets on before one is back: one that has the data starts no second cluster.
 		return Election{Init: voters[0].Name}
@@ -53,8 +63,8 @@ func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 }
 
 // keeps tells whether the init node stays what it is: it has the data, or nobody has and it is the one that was told to start the cluster.
-func keeps(current Machine, voters []Machine, bootstrapped bool) bool {
-	if len(voters) == 0 {
+func keeps(current Machine, voters, leaving []Machine, bootstrapped bool) bool {
+	if len(voters) == 0 && len(leaving) == 0 {
 		return !bootstrapped || current.Progress != ProgressNone
 	}
 	return slices.ContainsFunc(voters, func(m Machine) bool { return m.Name == current.Name })

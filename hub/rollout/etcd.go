@@ -37,13 +37,13 @@ func (m Machine) etcdChange() string {
 	case !m.Etcd || m.down():
 	case m.Membership == MemberLearner:
 		return etcdLearning
+	case m.joiningEtcd() && !m.Deleting:
+		return etcdJoining
+	case m.joiningEtcd():
 	case m.changing():
 		return etcdChanging
-	case m.Deleting:
-	case m.draining():
+	case m.draining() && !m.Deleting:
 		return etcdDraining
-	case m.joiningEtcd():
-		return etcdJoining
 	}
 	return ""
 }
@@ -102,13 +102,12 @@ func spares(in Inputs, m Machine) Wait {
 	if others.up() >= min(quorum(voters), voters-1) {
 		return Wait{}
 	}
-	return Wait{ReasonWaitingForQuorum, fmt.Sprintf("A change waits for %s to be up: etcd has %d voting members, and without %s only %s would be up",
-		list(others.down), voters, m.Name, ofQuorum(others.up(), voters))}
+	return Wait{ReasonWaitingForQuorum, fmt.Sprintf("A change waits for %s to be up: while %s changes, %s", list(others.down), m.Name, ofVoters(others.up(), voters))}
 }
 
-// ofQuorum puts a number of members against what is needed.
-func ofQuorum(up, voters int) string {
-	return fmt.Sprintf("%d, where %d must be", up, quorum(voters))
+// ofVoters puts a number of members that are up against what is needed.
+func ofVoters(up, voters int) string {
+	return fmt.Sprintf("only %d of etcd's %d voting members are up, and %d must be", up, voters, quorum(voters))
 }
 
 // others is a sorted list of names, some of which are looked at without one's own.

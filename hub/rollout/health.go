@@ -8,9 +8,15 @@ const (
 	probeKubelet = "kubelet"
 )
 
-// changing tells whether the machine was given a disruptive change and is not through with it.
+// changing tells whether the machine was given a plan that starts or restarts its distribution, and is not through with it.
 func (m Machine) changing() bool {
-	return (m.Progress == ProgressPending || m.Progress == ProgressApplying) && m.Underway.Disruptive()
+	return (m.Progress == ProgressPending || m.Progress == ProgressApplying) && (m.Underway.Disruptive() || m.Underway == ChangeFirst)
+}
+
+// takenAway tells whether the machine is unavailable for the sake of a change. One that was away before, and has not taken its change, is
+// not: it may never do so.
+func (m Machine) takenAway() bool {
+	return m.joined() && (m.changing() || m.draining()) && (m.Node != NodeNotReady || m.Progress != ProgressPending)
 }
 
 // draining tells whether the machine is set aside for a change, or was and is not taken back yet.
@@ -21,9 +27,9 @@ func (m Machine) starting() bool {
 	return m.Progress == ProgressApplied && !m.ProbesPassed && len(m.Unhealthy) > 0
 }
 
-// failing tells whether the machine has come to grief with its delivered plan, so that another one may be what heals it.
-func (m Machine) failing() bool {
-	return m.Progress == ProgressFailed || m.starting() && len(m.Sick) > 0
+// unwell tells whether something is wrong with the machine, so that a change may be what heals it.
+func (m Machine) unwell() bool {
+	return m.Progress == ProgressFailed || m.Progress == ProgressApplied && len(m.Sick) > 0 || m.joined() && m.Node == NodeNotReady
 }
 
 // arriving tells whether the machine is on its way into the cluster for the first time.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// JoinURL says where a machine joins the cluster; empty while there is nowhere to join, and for the init node, which joins nothing.
-// Servers join the init node. Workers keep to the control plane machine that they know, and are spread over all of them otherwise, in a
+// JoinURL says where a machine joins the cluster; empty for the init node, which joins nothing. While there is nowhere to join, it stays as
+// it was, empty for a new machine. Servers join the init node. Workers keep to the control plane machine that they know, and are spread over all of them otherwise, in a
 // way that depends on nothing but the worker's UID and the number of servers.
 func JoinURL(machines []Machine, m Machine, uid string) string {
 	if m.Init {
@@ -16,7 +16,7 @@ func JoinURL(machines []Machine, m Machine, uid string) string {
 		if i := initNode(machines); i != nil {
 			return i.JoinURL
 		}
-		return ""
+		return m.JoinedTo
 	}
 	var urls []string
 	for _, server := range machines {
@@ -27,7 +27,7 @@ func JoinURL(machines []Machine, m Machine, uid string) string {
 	slices.Sort(urls)
 	switch {
 	case len(urls) == 0:
-		return ""
+		return m.JoinedTo
 	case slices.Contains(urls, m.JoinedTo):
 		return m.JoinedTo
 	}

@@ -15,7 +15,7 @@ func lacksInfrastructure(_ *view, m Machine) (Decision, bool) {
 	return wait(ReasonWaitingForInfrastructure, "The machine %s", m.Unusable)
 }
 
-// isNotItsTurn keeps the order of the tiers. A machine that is failing has nothing to lose by its fix, and waits only where it would become
+// isNotItsTurn keeps the order of the tiers. A machine that is unwell has nothing to lose by a change, and waits only where it would become
 // newer than the servers.
 func isNotItsTurn(v *view, m Machine) (Decision, bool) {
 	if m.Change == ChangeNone {
@@ -27,9 +27,9 @@ func isNotItsTurn(v *view, m Machine) (Decision, bool) {
 		switch {
 		case m.Change == ChangeFirst:
 			names = h.first
-		case m.failing() && m.Etcd:
+		case m.unwell() && m.Etcd:
 			names = nil
-		case m.failing():
+		case m.unwell():
 			names = h.lag
 		}
 		if len(names) == 0 {

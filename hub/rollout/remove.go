@@ -64,22 +64,22 @@ func losesQuorum(in Inputs, m Machine) Wait {
 		return Wait{ReasonWaitingForConnection, "Waiting for the connection to the API of the cluster, which tells what part the machine has in etcd"}
 	}
 	for _, other := range in.Machines {
-		if other.Server() && !other.Deleting && other.Name != m.Name && m.JoinURL != "" && other.JoinedTo == m.JoinURL {
+		// One that is down is of no use as an address either.
+		if !m.down() && other.Server() && !other.Deleting && other.Name != m.Name && m.JoinURL != "" && other.JoinedTo == m.JoinURL {
 			return Wait{ReasonWaitingForOthers, fmt.Sprintf("Waiting for %s, which has joined the cluster at %s, to be given another address to join", other.Name, m.Name)}
 		}
 	}
 	all, rest := electorateOf(in, ""), electorateOf(in, m.Name)
 	switch {
 	case all.up() < quorum(len(all.voters)):
-		return Wait{ReasonWaitingForQuorum, fmt.Sprintf("etcd has lost its quorum and can remove no member before %s is up again, or the cluster is restored from a snapshot: "+
-			"of %d voting members %s are up", list(all.down), len(all.voters), ofQuorum(all.up(), len(all.voters)))}
+		return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up, or for the cluster to be restored from a snapshot: etcd cannot remove a member while %s",
+			list(all.down), ofVoters(all.up(), len(all.voters)))}
 	case !m.votes():
 		return Wait{}
 	case len(rest.voters) == 0:
 		return Wait{ReasonWaitingForQuorum, m.Name + " is the only voting member of etcd, so the cluster's data would go with it. Add another etcd machine first, or delete the cluster"}
 	case rest.up() < quorum(len(rest.voters)):
-		return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up: without %s etcd would have %d voting members, of which %s",
-			list(rest.down), m.Name, len(rest.voters), "only "+ofQuorum(rest.up(), len(rest.voters))+" up")}
+		return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up: without %s, %s", list(rest.down), m.Name, ofVoters(rest.up(), len(rest.voters)))}
 	}
 	return Wait{}
 }

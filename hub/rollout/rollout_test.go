@@ -2,8 +2,30 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
+
+// fresh is a machine that has just been registered; roles are letters of "ecw".
+func fresh(name, roles string) Machine {
+	return Machine{
+		Name: name, Identity: true, Change: ChangeFirst,
+		Etcd: strings.Contains(roles, "e"), ControlPlane: strings.Contains(roles, "c"), Worker: strings.Contains(roles, "w"),
+	}
+}
+
+// member is a machine that has been part of the cluster for long.
+func member(name, roles string) Machine {
+	m := fresh(name, roles)
+	m.Change, m.Progress, m.CheckedIn, m.ProbesPassed, m.Node = ChangeNone, ProgressApplied, true, true, NodeReady
+	if m.Server() {
+		m.JoinURL = "https://" + name
+	}
+	if m.Etcd {
+		m.Membership = MemberVoter
+	}
+	return m
+}
 
 func TestAllowed(t *testing.T) {
 	tests := []struct {

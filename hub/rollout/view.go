@@ -66,9 +66,9 @@ func newView(in Inputs) *view {
 	stay, next := 0, nextRemoval(in)
 	for _, m := range in.Machines {
 		g := &v.groups[groupOf(m)]
-		if m.JoinURL != "" && !m.Deleting {
-			v.initJoinable = v.initJoinable || m.Init && m.Server()
-			v.serverJoinable = v.serverJoinable || m.ControlPlane
+		if m.JoinURL != "" {
+			v.initJoinable = v.initJoinable || m.Init
+			v.serverJoinable = v.serverJoinable || m.ControlPlane && !m.Deleting
 		}
 		v.reached = v.reached || m.Node != NodeUnknown
 		what := m.etcdChange()
@@ -86,7 +86,7 @@ func newView(in Inputs) *view {
 		if m.unavailable() {
 			g.away.add(m.Name)
 		}
-		if m.joined() && (m.changing() || m.draining()) {
+		if m.takenAway() {
 			g.take(m.Name, m.changing())
 		}
 	}
@@ -102,11 +102,11 @@ func (v *view) busy(name, what string) {
 // began takes in what was decided about a machine, for those that are looked at after it.
 func (v *view) began(m Machine, d Decision) {
 	disruptive := d.Drain != "" || d.Deliver && m.Change.Disruptive()
-	if disruptive {
+	if disruptive && m.Node != NodeNotReady {
 		v.groups[groupOf(m)].take(m.Name, d.Deliver)
 	}
 	switch {
-	case !m.Etcd:
+	case !m.Etcd || m.down():
 	case disruptive:
 		v.busy(m.Name, etcdChanging)
 	case d.Deliver && m.Change == ChangeFirst:

@@ -1,0 +1,140 @@
+package rollout
+
+// lag is after how many steps everybody can see that a host is down.
+const lag = 6
+
+// taken tells whether the hub has taken a host away and it is not back.
+func (h *host) away() bool { return h.taken && (h.state != ProgressApplied || !h.up()) }
+
+// othersUp counts the voters beside a host that can be relied on, as far as anybody can know: those that went down by themselves a moment
+// ago count, since that is not seen yet.
+func (w *world) othersUp(h *host) (up, voters int) {
+	names, _ := w.voters()
+	for _, name := range names {
+		other := w.hosts[name]
+		if name == h.name || other == nil {
+			continue
+		}
+		if other.up() && !other.away() || !other.up() && !other.away() && w.step-other.downSince <= lag {
+			up++
+		}
+	}
+	return up, len(names)
+}
+
+// checkDelivery looks at a plan that is delivered.
+func (w *world) checkDelivery(h *host, m Machine, p *plan) {
+	if h.has("e") && m.Change == ChangeFirst {
+		for _, other := range w.sorted() {
+			if other != h && other.has("e") && other.power && !other.deleting && (w.etcd[other.name] == MemberLearner || other.away() && w.etcd[other.name] != "") && (other.ready || !other.node) {
+				w.fault("%s is to join etcd while %s is not through with its change", h.name, other.name)
+			}
+		}
+	}
+	if !m.Change.Disruptive() || !m.joined() || h.away() {
+		return
+	}
+	w.checkTaken(h, m)
+	if m.Change == ChangeDrain && w.spec.drain && m.Node == NodeReady && len(w.hosts) > 1 && w.staying() > 1 && !h.cordoned {
+		w.fault("%s is changed without a drain", h.name)
+	}
+	if !h.up() {
+		return
+	}
+	if h.has("e") && w.etcd[h.name] == MemberVoter {
+		if up, voters := w.othersUp(h); up < min(quorum(voters), voters-1) {
+			w.fault("%s is changed while only %d of %d other voters are up", h.name, up, voters-1)
+		}
+	}
+}
+
+func (w *world) staying() int {
+	n := 0
+	for _, h := range w.hosts {
+		if !h.deleting {
+			n++
+		}
+	}
+	return n
+}
+
+// checkTaken looks at a machine that is taken away from the others of its kind.
+func (w *world) checkTaken(h *host, m Machine) {
+	if h.drain.Asked != "" || m.unavailable() && !h.has("e") {
+		return
+	}
+	g := groupOf(m)
+	taken, stay := 0, 0
+	for _, other := range w.sorted() {
+		if other.deleting || groupOf(w.machine(other)) != g {
+			continue
+		}
+		stay++
+		if other != h && (other.away() && other.ready || other.drain.Asked != "") {
+			taken++
+		}
+	}
+	limit := g.limit(w.inputs(), stay)
+	if taken >= limit {
+		w.fault("%s is taken away while %d of %d %ss are, and %d may be", h.name, taken, stay, g.title(), limit)
+	}
+}
+
+// checkRestart looks at a machine whose distribution restarts with another version.
+func (w *world) checkRestart(h *host, before plan) {
+	if h.server() || h.work.Version <= before.Version {
+		return
+	}
+	for _, s := range w.sorted() {
+		if s.has("c") && !s.deleting && s.applied != nil && s.runs.Version < h.work.Version {
+			w.fault("the kubelet of %s becomes newer than the server %s", h.name, s.name)
+		}
+	}
+}
+
+// checkRemoval looks at a member that etcd is asked to remove.
+func (w *world) checkRemoval(h *host) {
+	if w.etcd[h.name] != MemberVoter {
+		return
+	}
+	up, voters := w.othersUp(h)
+	if voters == 1 {
+		w.fault("the last member %s is removed", h.name)
+	}
+	if up < quorum(voters-1) {
+		w.fault("%s is removed while only %d of %d other voters are up", h.name, up, voters-1)
+	}
+	for _, other := range w.sorted() {
+		if other != h && (other.asked && w.etcd[other.name] != "" || other.away() && other.ready && other.up() && !other.deleting && other.has("e")) {
+			w.fault("%s is removed from etcd while %s changes", h.name, other.name)
+		}
+	}
+}
+
+// checkQuorum looks at etcd as it is. Faults alone may take its quorum; the hub may not, not even together with faults that could be seen
+// before.
+func (w *world) checkQuorum() {
+	if !w.established || w.quorate() {
+		return
+	}
+	voters, up := w.voters()
+	taken, since := 0, w.step
+	for _, name := range voters {
+		if h := w.hosts[name]; h != nil && !h.up() && h.away() && h.power {
+			taken++
+			since = min(since, h.takenAt)
+		}
+	}
+	if taken == 0 || up+taken < quorum(len(voters)) {
+		return
+	}
+	for _, name := range voters {
+		if h := w.hosts[name]; h != nil && !h.up() && h.downSince >= since-lag {
+			return
+		}
+	}
+	if len(voters) <= 2 && taken == 1 {
+		return
+	}
+	w.fault("etcd has lost its quorum: %d of %d voters are up, %d were taken away", up, len(voters), taken)
+}
