@@ -30,8 +30,9 @@ HEAVY := /hub/(app|capi|cli|crds|embedded|integration|testenv)(/|$$)
 # Packages of the test distribution that have tests. They are compiled as e2e/distro/build.sh does, to share its cache.
 TESTED := {{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}
 
-# Scenarios on real hosts; they take as long as the slowest of them.
+# How long the scenarios of one package may take. Those that are too long for every change have the build tag full beside e2e.
 E2E_TIMEOUT ?= 30m
+E2E_FULL_TIMEOUT ?= 60m
 
 # How long each decoder is fuzzed.
 FUZZTIME ?= 30s
@@ -57,6 +58,11 @@ test: go ## Run all unit and integration tests.
 e2e: build ## Run the scenarios on real hosts (root; installs what it needs from Debian).
 	$(GO) test -tags e2e -p 1 -count=1 -v -timeout $(E2E_TIMEOUT) ./e2e/...
 	@echo "make e2e: all scenarios passed"
+
+.PHONY: e2e-full
+e2e-full: build ## Run all scenarios, also those that are too long for every change.
+	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
+	@echo "make e2e-full: all scenarios passed"
 
 .PHONY: conformance
 conformance: $(if $(AGENT),go,agent) bin/conformance.test ## Judge an agent by the rules of the wire format (root): AGENT=path, RULES=pattern, STRICT=1.

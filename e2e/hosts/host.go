@@ -95,7 +95,8 @@ func (l *Lab) MakeHost(ctx context.Context, o HostOptions) (*Host, error) {
 		return nil, err
 	}
 	if !h.made() {
-		if err := l.removeThings(o.Name); err != nil {
+		// A file system that was mounted volatile cannot be mounted again.
+		if err := errors.Join(l.removeThings(o.Name), removeTree(ctx, h.dir())); err != nil {
 			return nil, fmt.Errorf("removing what is left of host %s: %w", o.Name, err)
 		}
 		if err := h.make(ctx, base, o); err != nil {

@@ -18,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	labv1 "github.com/drover-dev/drover/e2e/provider/api/v1alpha1"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -28,6 +29,7 @@ func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, clusterv1.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme,
+		labv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

@@ -125,5 +125,8 @@ func (l *Lab) Services() []Service {
 	}
 }
 
+// HubRuns tells whether the hub runs.
+func (l *Lab) HubRuns() bool { return l.Running(hubProcess) }
+
 // ServicesRun tells whether registry and hub run.
 func (l *Lab) ServicesRun() bool { return l.Running(registryProc) && l.Running(hubProcess) }

@@ -23,7 +23,7 @@ import (
 	labv1 "github.com/drover-dev/drover/e2e/provider/api/v1alpha1"
 )
 
-const clusterFinalizer = "labcluster.infrastructure.cluster.x-k8s.io"
+const clusterFinalizer = "infrastructure.cluster.x-k8s.io/labcluster"
 
 var clusterConditions = []string{labv1.ReadyCondition}
 

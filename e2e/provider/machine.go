@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	machineFinalizer = "labmachine.infrastructure.cluster.x-k8s.io"
+	machineFinalizer = "infrastructure.cluster.x-k8s.io/labmachine"
 
 	// sentinelFile is what bootstrap data writes when it has come to a good end, by the contract for bootstrap providers.
 	sentinelFile = "/run/cluster-api/bootstrap-success.complete"

@@ -31,7 +31,7 @@ func newProviderCommand(f *flags) *cobra.Command {
 					return err
 				}
 				defer unlock()
-				if !l.ServicesRun() {
+				if !l.HubRuns() {
 					return fmt.Errorf("lab %q has no hub that runs: lab demo makes one", l.Name)
 				}
 				hub, err := l.HubClient()
