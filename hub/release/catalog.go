@@ -1,79 +1,70 @@
 package release
 
 import (
-	"embed"
 	"fmt"
-	"slices"
-
-	"sigs.k8s.io/yaml"
+	"sync"
+	"sync/atomic"
 )
 
-//go:embed data/*.yaml
-var data embed.FS
+// Catalog finds releases: in release data that was published after this program was built, where there is any, and in what it was built
+// with. A nil Catalog knows the latter only. It may be used by many at once.
+type Catalog struct {
+	published atomic.Pointer[Published]
 
-// catalogs hold the data files by runtime. They are parsed once and never changed; a test proves that they parse.
-var catalogs = map[string]catalog{K3s: load(K3s), RKE2: load(RKE2)}
-
-// catalog is the content of a data file.
-type catalog struct {
-	Minors struct {
-		First int `json:"first"`
-		Last  int `json:"last"`
-	} `json:"minors"`
-	Agent    map[ArgType][]string `json:"agent"`
-	Server   map[ArgType][]string `json:"server"`
-	Since    map[string]int       `json:"since"`
-	Until    map[string]int       `json:"until"`
-	Features map[string]span      `json:"features"`
-
-	err error
+	mu        sync.Mutex
+	listeners []func()
 }
 
-// span is a range of minors; a bound of 0 is open, and until is the first minor outside.
-type span struct {
-	Since int `json:"since"`
-	Until int `json:"until"`
-}
-
-func (s span) has(minor int) bool {
-	return minor >= s.Since && (s.Until == 0 || minor < s.Until)
-}
-
-func load(runtime string) catalog {
-	var c catalog
-	raw, err := data.ReadFile("data/" + runtime + ".yaml")
-	if err == nil {
-		err = yaml.UnmarshalStrict(raw, &c)
+// Publish replaces the release data and tells everybody who asked to be told.
+func (c *Catalog) Publish(p *Published) {
+	c.published.Store(p)
+	c.mu.Lock()
+	listeners := c.listeners
+	c.mu.Unlock()
+	for _, tell := range listeners {
+		tell()
 	}
-	c.err = err
-	return c
 }
 
-// known spells the range of minors for a message.
-func (c catalog) known() string {
-	return fmt.Sprintf("v1.%d–v1.%d", c.Minors.First, c.Minors.Last)
+// OnChange has a function called after every Publish. It must not block.
+func (c *Catalog) OnChange(tell func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners = append(c.listeners, tell)
 }
 
-func (c catalog) release(full string, v version) Release {
-	r := Release{Version: full, Runtime: v.runtime, Minor: v.minor, AgentArgs: map[string]ArgType{}, ServerArgs: map[string]ArgType{}}
-	c.fill(r.AgentArgs, c.Agent, v.minor)
-	c.fill(r.ServerArgs, c.Agent, v.minor)
-	c.fill(r.ServerArgs, c.Server, v.minor)
-	for name, s := range c.Features {
-		if s.has(v.minor) {
-			r.Features = append(r.Features, name)
-		}
+// Lookup returns the release of a version. A version that nobody knows is taken for one like its nearest neighbour, and the release says
+// so; only what is no version of k3s or RKE2 is an error, of type *VersionError.
+func (c *Catalog) Lookup(full string) (Release, error) {
+	v, err := parse(full)
+	if err != nil {
+		return Release{}, err
 	}
-	slices.Sort(r.Features)
-	return r
+	own := builtins[v.runtime]
+	minor := own.nearest(v.minor)
+	r := own.release(full, v, minor)
+	var p *Published
+	if c != nil {
+		p = c.published.Load()
+	}
+	entry, exact := p.nearest(v)
+	// The nearer neighbour counts; what this program was built with knows minors, what is published single releases.
+	fits := entry != nil && (exact || distance(entry.version.minor, v.minor) <= distance(minor, v.minor))
+	if fits {
+		entry.addTo(&r)
+	}
+	switch {
+	case exact:
+	case fits:
+		r.Assumed = fmt.Sprintf("is not in the release data; it is taken for a release like %s", entry.Version)
+	case minor != v.minor:
+		r.Assumed = fmt.Sprintf("is of a minor that this hub does not know; it is taken for a release like those of v1.%d", minor)
+	case p.knows(v.runtime):
+		r.Assumed = fmt.Sprintf("is not in the release data; it is taken for a release like others of v1.%d", minor)
+	}
+	return r, nil
 }
 
-func (c catalog) fill(into map[string]ArgType, from map[ArgType][]string, minor int) {
-	for t, names := range from {
-		for _, name := range names {
-			if (span{Since: c.Since[name], Until: c.Until[name]}).has(minor) {
-				into[name] = t
-			}
-		}
-	}
+func distance(a, b int) int {
+	return max(a-b, b-a)
 }

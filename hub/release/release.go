@@ -18,12 +18,13 @@ const (
 // ArgType is the type of the value that an argument takes in the configuration file.
 type ArgType string
 
-// The types of arguments. A List may be given as a single string too.
+// The types of arguments. A List may be given as a single string too. Any is an argument of which only the name is known, if that.
 const (
 	String ArgType = "string"
 	Bool   ArgType = "bool"
 	Int    ArgType = "int"
 	List   ArgType = "list"
+	Any    ArgType = "any"
 )
 
 // RotateEncryptionKeys is the feature of rotating the keys of Secrets at rest with one command.
@@ -43,6 +44,11 @@ type Release struct {
 	AgentArgs map[string]ArgType
 	// Features are the names of what this release can do beyond its arguments, sorted.
 	Features []string
+	// Charts are the names of the charts that the release ships, sorted; empty where they are not known.
+	Charts []string
+	// Assumed says why the arguments are those of another release, as a sentence that starts with the version; empty where they are this
+	// one's. What is not among them may still be an argument of this release.
+	Assumed string
 }
 
 // Has tells whether the release has a feature.
@@ -79,17 +85,15 @@ func Runtime(version string) string {
 	return RKE2
 }
 
-// Lookup returns the release of a version. Any patch of a known minor is known. Its errors are of type *VersionError.
+// Lookup returns the release of a version, from what this program was built with. Its errors are of type *VersionError.
 func Lookup(version string) (Release, error) {
-	v, err := parse(version)
-	if err != nil {
-		return Release{}, err
-	}
-	c := catalogs[v.runtime]
-	if v.major != 1 || v.minor < c.Minors.First || v.minor > c.Minors.Last {
-		return Release{}, &VersionError{Version: version, Problem: fmt.Sprintf("is not a known %s release; known minors: %s", v.runtime, c.known())}
-	}
-	return c.release(version, v), nil
+	return (*Catalog)(nil).Lookup(version)
+}
+
+// Check tells what is wrong with a version, in an error of type *VersionError.
+func Check(version string) error {
+	_, err := parse(version)
+	return err
 }
 
 // VersionError says why a version cannot be used.

@@ -9,15 +9,14 @@ import (
 
 func TestLookup(t *testing.T) {
 	tests := map[string]struct {
-		version string
-		wantErr string
+		version, wantErr, wantAssumed string
 	}{
 		"k3s":               {version: "v1.36.3+k3s1"},
 		"rke2":              {version: "v1.33.4+rke2r1"},
 		"release candidate": {version: "v1.36.3-rc1+rke2r1"},
-		"unknown minor":     {version: "v1.99.0+k3s1", wantErr: `spec.kubernetesVersion: "v1.99.0+k3s1" is not a known k3s release; known minors: v1.33–v1.36`},
-		"old minor":         {version: "v1.20.1+rke2r2", wantErr: `spec.kubernetesVersion: "v1.20.1+rke2r2" is not a known rke2 release; known minors: v1.33–v1.36`},
-		"unknown major":     {version: "v2.36.0+k3s1", wantErr: `spec.kubernetesVersion: "v2.36.0+k3s1" is not a known k3s release; known minors: v1.33–v1.36`},
+		"unknown minor":     {version: "v1.99.0+k3s1", wantAssumed: "is of a minor that this hub does not know; it is taken for a release like those of v1.36"},
+		"old minor":         {version: "v1.20.1+rke2r2", wantAssumed: "is of a minor that this hub does not know; it is taken for a release like those of v1.33"},
+		"unknown major":     {version: "v2.36.0+k3s1", wantErr: `spec.kubernetesVersion: "v2.36.0+k3s1" is no version of Kubernetes: those start with v1`},
 		"empty":             {version: "", wantErr: `spec.kubernetesVersion: "" is empty; a version looks like v1.36.3+k3s1 or v1.36.3+rke2r1`},
 		"no v":              {version: "1.36.3+k3s1", wantErr: `spec.kubernetesVersion: "1.36.3+k3s1" lacks the v in front; did you mean "v1.36.3+k3s1"?`},
 		"no build":          {version: "v1.36.3", wantErr: `spec.kubernetesVersion: "v1.36.3" lacks the distribution; append +k3s1 or +rke2r1, as in "v1.36.3+k3s1"`},
@@ -31,6 +30,9 @@ func TestLookup(t *testing.T) {
 			if tc.wantErr == "" {
 				if err != nil || r.Version != tc.version || len(r.AgentArgs) == 0 {
 					t.Fatalf("Lookup(%q) = %+v, %v", tc.version, r, err)
+				}
+				if diff := cmp.Diff(tc.wantAssumed, r.Assumed); diff != "" {
+					t.Error(diff)
 				}
 				return
 			}
@@ -83,7 +85,7 @@ func TestArg(t *testing.T) {
 
 // Every data file parses, has only the known types, lists no argument twice, and its bounds are about arguments that exist.
 func TestData(t *testing.T) {
-	for runtime, c := range catalogs {
+	for runtime, c := range builtins {
 		if c.err != nil {
 			t.Fatalf("%s: %v", runtime, c.err)
 		}
