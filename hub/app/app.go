@@ -48,6 +48,11 @@ type Options struct {
 	MetricsListen string
 	PprofListen   string
 
+	// ReleaseData is a file or URL with release data; empty is what this program was built with. ReleaseDataCache is the file that keeps
+	// what was fetched.
+	ReleaseData      string
+	ReleaseDataCache string
+
 	// ExternalCAPI leaves Cluster API's controllers, webhooks and definitions to an installation that is already there.
 	ExternalCAPI bool
 	// LeaderElection is for a hub that may have more than one replica.
@@ -118,7 +123,11 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 			return nil, err
 		}
 	}
-	if err := addControllers(ctx, mgr, opts.Settings, signer, clusterCache); err != nil {
+	releases, err := addReleases(ctx, mgr, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := addControllers(ctx, mgr, opts.Settings, signer, clusterCache, releases); err != nil {
 		return nil, err
 	}
 	if err := addGateway(ctx, mgr, identity, signer, opts); err != nil {

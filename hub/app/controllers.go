@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/nodelookup"
 	"github.com/drover-dev/drover/hub/controllers/planstatus"
 	"github.com/drover-dev/drover/hub/controllers/registration"
+	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
 )
@@ -30,13 +31,13 @@ type reconciler interface {
 }
 
 // addControllers adds Drover's own controllers, in the order in which a cluster comes to be.
-func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Settings, signer *signing.Signer, clusterCache clustercache.ClusterCache) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Settings, signer *signing.Signer, clusterCache clustercache.ClusterCache, releases *release.Catalog) error {
 	for _, r := range []reconciler{
 		&cluster.Reconciler{},
 		&infracluster.Reconciler{},
 		&registration.Reconciler{Settings: settings},
 		&bootstrap.Reconciler{Settings: settings},
-		&controlplane.Reconciler{Settings: settings, Signer: signer, ClusterCache: clusterCache},
+		&controlplane.Reconciler{Settings: settings, Signer: signer, ClusterCache: clusterCache, Releases: releases},
 		&etcdremoval.Reconciler{ClusterCache: clusterCache},
 		&planstatus.Reconciler{},
 		&custommachine.Reconciler{},

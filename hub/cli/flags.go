@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/app"
 	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/release/feed"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -44,6 +45,7 @@ type serveOptions struct {
 	systemNamespace       string
 	systemDefaultRegistry string
 	installerImage        string
+	releaseData           string
 }
 
 func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
@@ -64,6 +66,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace for the hub's own Secrets and leases")
 	flags.StringVar(&o.systemDefaultRegistry, "system-default-registry", "", "registry to put before the names of all system images")
 	flags.StringVar(&o.installerImage, "installer-image", settings.DefaultInstallerImagePrefix, "prefix of installer images, completed by <runtime>:<version>")
+	flags.StringVar(&o.releaseData, "release-data", "", "file or URL with data about releases of k3s and RKE2 that are newer than this hub (default: what this hub was built with)")
 	o.log.addFlags(flags)
 }
 
@@ -104,6 +107,9 @@ func (o *serveOptions) complete() error {
 	}
 	if o.mode() == modeEmbedded && o.capi == capiExternal {
 		return errors.New("--capi=external needs --kubeconfig: nobody else can run Cluster API on an embedded API server")
+	}
+	if err := feed.Check(o.releaseData); err != nil {
+		return fmt.Errorf("--release-data: %w", err)
 	}
 	if o.webhookListen == "" {
 		o.webhookListen = ":9443"
@@ -217,15 +223,18 @@ func (o *serveOptions) app(logger *slog.Logger) app.Options {
 			SystemDefaultRegistry: o.systemDefaultRegistry,
 			SystemNamespace:       o.systemNamespace,
 		},
-		Logger:         logger,
-		LogHandler:     &lessChatter{logger.Handler()},
-		GatewayListen:  o.listen,
-		AssetsDir:      o.assetsDir,
-		WebhookListen:  o.webhookListen,
-		WebhookURL:     o.webhookURL,
-		HealthListen:   o.healthListen,
-		MetricsListen:  o.metricsListen,
-		PprofListen:    o.pprofListen,
+		Logger:           logger,
+		LogHandler:       &lessChatter{logger.Handler()},
+		GatewayListen:    o.listen,
+		AssetsDir:        o.assetsDir,
+		WebhookListen:    o.webhookListen,
+		WebhookURL:       o.webhookURL,
+		HealthListen:     o.healthListen,
+		MetricsListen:    o.metricsListen,
+		PprofListen:      o.pprofListen,
+		ReleaseData:      o.releaseData,
+		ReleaseDataCache: filepath.Join(o.dataDir, "release-data.json"),
+
 		ExternalCAPI:   o.capi == capiExternal,
 		LeaderElection: o.mode() != modeEmbedded, // an embedded API server has one hub: its own
 	}

@@ -120,16 +120,16 @@ func TestClusterBadInput(t *testing.T) {
 	env, namespace := theHub(t)
 
 	unknown := newCluster(namespace, "unknown")
-	unknown.Spec.KubernetesVersion = "v1.99.0+k3s1"
+	unknown.Spec.KubernetesVersion = "v2.0.0+k3s1"
 	env.create(t, unknown)
 	message := condition(t, env, unknown, "Ready", metav1.ConditionFalse, "UnknownVersion")
-	if !strings.Contains(message, "spec.kubernetesVersion") || !strings.Contains(message, "v1.99.0+k3s1") {
+	if !strings.Contains(message, "spec.kubernetesVersion") || !strings.Contains(message, "v2.0.0+k3s1") {
 		t.Errorf("Ready says %q", message)
 	}
 	change(t, env, unknown, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "v1.36.3+k3s1" })
 	condition(t, env, unknown, "RKECluster", metav1.ConditionTrue, "")
 	// On a cluster that is there, a bad version reaches nobody.
-	change(t, env, unknown, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "v1.0.0+k3s1" })
+	change(t, env, unknown, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "v2.1.0+k3s1" })
 	condition(t, env, unknown, "Updated", metav1.ConditionFalse, "UnknownVersion")
 	controlPlane := &rkev1.RKEControlPlane{}
 	env.get(t, namespace, "unknown", controlPlane)

@@ -13,8 +13,10 @@ type Problem struct {
 	Field string
 	// Message completes the sentence that the field starts.
 	Message string
-	// Fatal problems keep the plan from being delivered; others were left out of the plan.
+	// Fatal problems keep the plan from being delivered; what others are about was left out of the plan, unless Kept is set.
 	Fatal bool
+	// Kept tells that the plan does as it is told, although something speaks against it.
+	Kept bool
 }
 
 // String is "field: message".
@@ -59,6 +61,11 @@ func (p Problems) sorted() Problems {
 
 func (p *Problems) warn(field, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// doubt reports what is carried out all the same.
+func (p *Problems) doubt(field, format string, args ...any) {
+	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...), Kept: true})
 }
 
 func (p *Problems) fail(field, format string, args ...any) {

@@ -20,7 +20,7 @@ type fileSource struct {
 // validate returns the faults that keep a spec from being handed on. Each message names the field. sources are the objects that exist.
 func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.ObjectMeta) []problem {
 	var problems []problem
-	if _, err := release.Lookup(cluster.Spec.KubernetesVersion); err != nil {
+	if err := release.Check(cluster.Spec.KubernetesVersion); err != nil {
 		problems = append(problems, problem{"UnknownVersion", capitalise(err.Error())})
 	}
 	if ref := cluster.Spec.RKEConfig.InfrastructureRef; ref != nil {

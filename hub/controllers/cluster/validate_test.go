@@ -28,7 +28,7 @@ func TestValidate(t *testing.T) {
 		reason, field string
 	}{
 		{name: "valid"},
-		{name: "no such version", change: func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "v1.99.0+k3s1" },
+		{name: "no such version", change: func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "v2.0.0+k3s1" },
 			reason: "UnknownVersion", field: "spec.kubernetesVersion"},
 		{name: "no version at all", change: func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "latest" },
 			reason: "UnknownVersion", field: "spec.kubernetesVersion"},

@@ -22,6 +22,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
 )
@@ -52,6 +53,8 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Signer signs plans. Where it is unset, plans are not signed.
 	Signer *signing.Signer
+	// Releases tells what each release accepts. Where it is unset, that is what this program was built with.
+	Releases *release.Catalog
 	// Now is the clock; time.Now where unset.
 	Now func() time.Time
 
@@ -80,6 +83,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(rkev1.ClusterNameLabel))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToControlPlanes)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
+		WatchesRawSource(r.releaseData()).
 		WithOptions(opts)
 	if r.ClusterCache != nil {
 		b = b.WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, clusterToControlPlane))

@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
@@ -26,7 +25,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	for _, run := range []phase{
 		r.loadMachines,
 		findCluster,
-		findRelease,
+		r.findRelease,
 		r.ensureTokens,
 		r.ensureCA,
 		r.readReferences,
@@ -56,8 +55,8 @@ func findCluster(_ context.Context, s *scope) error {
 	return nil
 }
 
-func findRelease(_ context.Context, s *scope) error {
-	found, err := release.Lookup(s.controlPlane.Spec.DesiredVersion())
+func (r *Reconciler) findRelease(_ context.Context, s *scope) error {
+	found, err := r.Releases.Lookup(s.controlPlane.Spec.DesiredVersion())
 	if err != nil {
 		s.wait = rollout.Wait{Reason: reasonVersionInvalid, Message: err.Error()}
 		return nil

@@ -145,18 +145,20 @@ func setConfiguration(s *scope) {
 	if s.outcome == nil {
 		return
 	}
+	c := metav1.Condition{Type: ConfigurationAcceptedCondition, Status: metav1.ConditionTrue, Reason: "Accepted"}
 	var messages []string
-	reason := "ArgumentsLeftOut"
 	for _, p := range s.problems {
 		messages = append(messages, p.String())
-		if p.Fatal {
-			reason = rollout.ReasonPlanInvalid
+		switch {
+		case p.Fatal:
+			c.Status, c.Reason = metav1.ConditionFalse, rollout.ReasonPlanInvalid
+		case p.Kept && c.Reason == "Accepted":
+			c.Reason = "AcceptedWithWarnings"
+		case !p.Kept && c.Reason != rollout.ReasonPlanInvalid:
+			c.Status, c.Reason = metav1.ConditionFalse, "ArgumentsLeftOut"
 		}
 	}
-	c := metav1.Condition{Type: ConfigurationAcceptedCondition, Status: metav1.ConditionTrue, Reason: "Accepted"}
-	if len(messages) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, strings.Join(messages, "; ")
-	}
+	c.Message = strings.Join(messages, "; ")
 	conditions.Set(s.controlPlane, c)
 }
 
