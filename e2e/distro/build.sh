@@ -2,8 +2,9 @@
 # Builds a release of the test distribution into ${DROVER_CACHE:-$HOME/.cache/drover}/distro/<version>, a link to a folder
 # whose name tells the content of what it was built from. What is there already is not built again.
 #
-#	build.sh [version|folder]   default v1.36.3+k3s1; any other version has the same content under another name. Of a
-#	                            folder, the last part is the version, and a link is made there too
+#	build.sh [version|folder]   default v1.36.3+k3s1; any other version has the same content, and its components say that
+#	                            they are that version. Of a folder, the last part is the version, and a link is made
+#	                            there too
 #
 # The last line, on standard output, is the folder.
 set -eu
@@ -72,27 +73,39 @@ build_runtime() {
     printf '%s' "$1" >"$work/runtime.stamp"
 }
 
+# build_kubernetes compiles Kubernetes, once for all versions that differ only in what comes after the plus.
 build_kubernetes() {
     cd "$here"
-    minor=${version#v1.}
+    core=${version%%+*}
+    minor=${core#v1.}
     minor=${minor%%.*}
     flags="-s -w"
     for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-        flags="$flags -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=$minor -X $package.gitTreeState=clean"
+        flags="$flags -X $package.gitVersion=$core -X $package.gitMajor=1 -X $package.gitMinor=$minor -X $package.gitTreeState=clean"
     done
-    compile "$work/k3s-node" -ldflags "$flags" ./cmd/k3s-node
+    if [ "$(cat "$work/kubernetes.stamp" 2>/dev/null)" = "$core $1" ]; then
+        say "Kubernetes $core is up to date"
+    else
+        rm -f "$work/kubernetes.stamp"
+        compile "$work/k3s-node" -ldflags "$flags" ./cmd/k3s-node
+        compile "$work/hello" -ldflags "-s -w" ./cmd/hello
+        compile "$work/pause" -ldflags "-s -w" ./cmd/pause
+        compile "$work/bundle" ./cmd/bundle
+        cd "$work"
+        say "compressing the programs"
+        ./bundle payload payload k3s-node containerd containerd-shim-runc-v2 ctr runc bridge host-local loopback portmap
+        ./bundle images images.tar docker.io/rancher/mirrored-pause:3.6=pause docker.io/drover/hello:1=hello
+        printf '%s %s' "$core" "$1" >"$work/kubernetes.stamp"
+        cd "$here"
+    fi
     compile "$work/k3s-head" -ldflags "-s -w -X main.Version=$version" ./cmd/k3s
-    compile "$work/hello" -ldflags "-s -w" ./cmd/hello
-    compile "$work/pause" -ldflags "-s -w" ./cmd/pause
-    compile "$work/bundle" ./cmd/bundle
 }
 
 bundle() {
     say "putting the release together"
-    cd "$work"
-    ./bundle program "$1/k3s" k3s-head k3s-node containerd containerd-shim-runc-v2 ctr runc bridge host-local loopback portmap
-    ./bundle images "$1/k3s-airgap-images-$arch.tar" \
-        docker.io/rancher/mirrored-pause:3.6=pause docker.io/drover/hello:1=hello
+    cat "$work/k3s-head" "$work/payload" >"$1/k3s"
+    chmod 0755 "$1/k3s"
+    cp "$work/images.tar" "$1/k3s-airgap-images-$arch.tar"
     install -m 0755 "$here/install/install.sh" "$1/install.sh"
     cd "$1"
     sha256sum k3s "k3s-airgap-images-$arch.tar" >"sha256sum-$arch.txt"
@@ -110,7 +123,7 @@ inputs=$(content go.mod go.sum runtime/go.mod runtime/go.sum build.sh $(find cmd
 name=$version-$inputs
 if [ ! -d "$root/$name" ]; then
     build_runtime "$(content "$here/runtime/go.mod" "$here/runtime/go.sum" "$here/build.sh")"
-    build_kubernetes
+    build_kubernetes "$inputs"
     rm -rf "$root/$name.tmp"
     mkdir "$root/$name.tmp"
     bundle "$root/$name.tmp"

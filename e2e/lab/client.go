@@ -56,7 +56,7 @@ func (l *Lab) HubClient() (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(config)
+	return NewClient(config)
 }
 
 // ClusterKubeconfig is the content of the Secret that opens a provisioned cluster.
@@ -92,7 +92,7 @@ func (l *Lab) ClusterClient(ctx context.Context, hub client.Client, cluster clie
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := newClient(config)
+	c, err := NewClient(config)
 	return c, config, err
 }
 
@@ -108,7 +108,8 @@ func (l *Lab) restConfig(kubeconfig []byte) (*rest.Config, error) {
 	return config, nil
 }
 
-func newClient(config *rest.Config) (client.Client, error) {
+// NewClient is a client that knows every kind a lab looks at.
+func NewClient(config *rest.Config) (client.Client, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 // Command bundle puts a release together from the programs that build.sh has compiled:
 //
-//	bundle program <out> <k3s> <program>...   the program k3s with the others inside
+//	bundle payload <out> <program>...         the programs in the form in which the program k3s carries them at its end
 //	bundle images <out> <name>=<program>...   an archive of container images, each holding one program
 package main
 
@@ -33,27 +33,20 @@ func main() {
 
 func run(args []string) error {
 	switch {
-	case len(args) > 3 && args[0] == "program":
-		return program(args[1], args[2], args[3:])
+	case len(args) > 2 && args[0] == "payload":
+		return pack(args[1], args[2:])
 	case len(args) > 2 && args[0] == "images":
 		return images(args[1], args[2:])
 	}
-	return errors.New("usage: bundle program <out> <k3s> <program>... | bundle images <out> <name>=<program>...")
+	return errors.New("usage: bundle payload <out> <program>... | bundle images <out> <name>=<program>...")
 }
 
-func program(out, k3s string, others []string) error {
-	head, err := os.ReadFile(k3s)
+func pack(out string, programs []string) error {
+	f, err := os.Create(out)
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(out, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(head); err == nil {
-		err = payload.Append(f, others)
-	}
-	return errors.Join(err, f.Close())
+	return errors.Join(payload.Append(f, programs), f.Close())
 }
 
 func images(out string, specs []string) error {

@@ -27,6 +27,10 @@ func main() {
 		}
 		command, args = args[0], args[1:]
 	}
+	if err := component.SetVersion(os.Getenv(component.VersionVariable)); err != nil {
+		fmt.Fprintln(os.Stderr, "k3s:", err)
+		os.Exit(1)
+	}
 	os.Exit(run(command, args))
 }
 

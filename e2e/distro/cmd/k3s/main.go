@@ -54,6 +54,7 @@ func run() error {
 	for name, value := range map[string]string{
 		"PATH":               bin + ":" + filepath.Join(data, "data", "cni") + ":" + path(),
 		"CONTAINERD_ADDRESS": "/run/k3s/containerd/containerd.sock", "CONTAINERD_NAMESPACE": "k8s.io",
+		"K3S_FIXTURE_VERSION": Version, // component.VersionVariable; this program links nothing of Kubernetes
 	} {
 		if err := os.Setenv(name, value); err != nil {
 			return err

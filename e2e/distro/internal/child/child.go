@@ -28,6 +28,8 @@ type Child struct {
 	Output io.Writer
 	// Patience is how long it may take to end once told to; 0 means 20 s.
 	Patience time.Duration
+	// Spared is asked when the child has ended on its own: if it says true, the node goes on without it. nil never does.
+	Spared func(*os.ProcessState) bool
 }
 
 // Set is a group of running children.
@@ -98,7 +100,7 @@ func (s *Set) watch(p *process) {
 	close(p.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping {
+	if s.stopping || p.Spared != nil && p.Spared(p.cmd.ProcessState) {
 		return
 	}
 	s.failed <- fmt.Errorf("%s ended on its own: %v", p.Name, p.cmd.ProcessState)

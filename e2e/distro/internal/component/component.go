@@ -12,11 +12,25 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	"k8s.io/component-base/version"
 	kcm "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
+
+// VersionVariable names the environment variable with the version that all components say they are. Releases of the same
+// patch version of Kubernetes share their programs, as those of k3s do, and differ in what comes after the plus.
+const VersionVariable = "K3S_FIXTURE_VERSION"
+
+// SetVersion makes every component of this process report a version; an empty one leaves what was built in. The patch
+// version must be the one built in.
+func SetVersion(v string) error {
+	if v == "" {
+		return nil
+	}
+	return version.SetDynamicVersion(v)
+}
 
 // Run becomes the named component and returns its exit code.
 func Run(name string, args []string) int {

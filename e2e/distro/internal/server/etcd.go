@@ -18,6 +18,9 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/pki"
 )
 
+// localEtcdAddress is where a server finds etcd.
+const localEtcdAddress = "127.0.0.1:2379"
+
 // startEtcd starts this server's member of etcd, or, on a server without one, a balancer over the others' members, and
 // waits until etcd answers.
 func (s *server) startEtcd(ctx context.Context) error {
@@ -46,7 +49,8 @@ func (s *server) runEtcd(plan etcdPlan) error {
 	if err := pki.WriteFile(file, raw, 0o600); err != nil {
 		return err
 	}
-	return s.set.Start(child.Child{Name: "etcd", Args: []string{"internal", "etcd", "--config-file=" + file}, Patience: 10 * time.Second})
+	return s.set.Start(child.Child{Name: "etcd", Args: []string{"internal", "etcd", "--config-file=" + file}, Patience: 10 * time.Second,
+		Spared: s.wasRemoved})
 }
 
 // honourTombstone moves the data of etcd away if somebody has said that this member is dead, so that it joins anew.
@@ -90,13 +94,12 @@ func (s *server) etcdConfig(plan etcdPlan) map[string]any {
 	return c
 }
 
-func (s *server) peerURL() string { return "https://" + net.JoinHostPort(s.ips[0], "2380") }
+func (s *server) peerURL() string { return peerURL(s.ips[0]) }
 
-// etcdClient connects to etcd; without endpoints to the one that this server uses.
+func peerURL(address string) string { return "https://" + net.JoinHostPort(address, "2380") }
+
+// etcdClient connects to the members at the given addresses.
 func (s *server) etcdClient(endpoints ...string) (*clientv3.Client, error) {
-	if len(endpoints) == 0 {
-		endpoints = []string{"https://127.0.0.1:2379"}
-	}
 	conf, err := pki.ClientTLS(s.data.TLS("etcd/client"), s.data.TLS("etcd/server-ca.crt"))
 	if err != nil {
 		return nil, err
@@ -104,18 +107,36 @@ func (s *server) etcdClient(endpoints ...string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: conf, DialTimeout: 5 * time.Second, Logger: quiet})
 }
 
+// localEtcd is the one client of the etcd that this server uses: its own member, or the balancer in its place.
+func (s *server) localEtcd() (*clientv3.Client, error) {
+	s.etcdMu.Lock()
+	defer s.etcdMu.Unlock()
+	if s.etcd != nil {
+		return s.etcd, nil
+	}
+	var err error
+	s.etcd, err = s.etcdClient("https://" + localEtcdAddress)
+	return s.etcd, err
+}
+
 // waitEtcd waits until etcd has a leader and this server's member has caught up with it.
 func (s *server) waitEtcd(ctx context.Context) error {
-	c, err := s.etcdClient()
+	// A client that finds nobody there pauses for longer each time.
+	for !listens(localEtcdAddress) {
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	c, err := s.localEtcd()
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	for n := 0; ; n++ {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
 		_, err := c.Get(try, "health")
 		cancel()
 		if err == nil {
+			s.etcdAnswered.Store(true)
 			return nil
 		}
 		if n%4 == 2 {
@@ -124,11 +145,27 @@ func (s *server) waitEtcd(ctx context.Context) error {
 		if n%20 == 10 {
 			s.log.Info("Waiting for etcd to answer", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(250 * time.Millisecond):
+		if err := sleep(ctx, 250*time.Millisecond); err != nil {
+			return err
 		}
+	}
+}
+
+func listens(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
 }
 
@@ -142,13 +179,11 @@ func (s *server) balanceEtcd(ctx context.Context) error {
 			break
 		}
 		s.log.Info("Waiting for a server that runs etcd", "error", err)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(2 * time.Second):
+		if err := sleep(ctx, 2*time.Second); err != nil {
+			return err
 		}
 	}
-	b, err := balance.Listen(ctx, s.log, "127.0.0.1:2379", first)
+	b, err := balance.Listen(ctx, s.log, localEtcdAddress, first)
 	if err != nil {
 		return err
 	}

@@ -79,10 +79,8 @@ func (s *server) fetch(ctx context.Context, known []byte) (supervisor.Bundle, er
 			return nil, nil
 		}
 		s.log.Info("Waiting for the server to join at", "server", s.Server, "error", err)
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(2 * time.Second):
+		if err := sleep(ctx, 2*time.Second); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -23,17 +23,10 @@ func (s *server) leaveEtcd(ctx context.Context, node *corev1.Node) error {
 		map[string]any{"metadata": map[string]any{"annotations": map[string]any{etcdRemoved: name}}})
 }
 
-// forget removes the member of a node whose Node object is gone.
-func (s *server) forget(ctx context.Context, node *corev1.Node) {
-	name := node.Annotations[etcdNodeName]
-	if name == "" {
-		return
-	}
-	if err := s.removeMember(ctx, name); err != nil {
-		s.log.Warn("Cannot remove the etcd member of a deleted node", "node", node.Name, "error", err)
-	}
-}
+// errLastMember is why a member stays: with it etcd would lose its data.
+var errLastMember = errors.New("the last member of etcd cannot leave")
 
+// removeMember removes a member, if it is there. Etcd itself refuses what would cost it its quorum.
 func (s *server) removeMember(ctx context.Context, name string) error {
 	info, err := s.etcdInfo(ctx)
 	if err != nil {
@@ -41,17 +34,16 @@ func (s *server) removeMember(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	c, err := s.etcdClient()
+	c, err := s.localEtcd()
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	for _, m := range info.Members {
 		if m.Name != name {
 			continue
 		}
 		if len(info.Members) == 1 {
-			return errors.New("the last member of etcd cannot leave")
+			return errLastMember
 		}
 		if _, err := c.MemberRemove(ctx, m.ID); err != nil {
 			return fmt.Errorf("removing the etcd member %s: %w", name, err)

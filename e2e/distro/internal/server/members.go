@@ -77,10 +77,8 @@ func (s *server) joinEtcd(ctx context.Context, name string) (etcdPlan, error) {
 			return etcdPlan{name: name, initialCluster: strings.Join(initial, ","), state: "existing"}, nil
 		}
 		s.log.Info("Waiting to be taken in by the etcd cluster", "error", err)
-		select {
-		case <-ctx.Done():
-			return etcdPlan{}, context.Cause(ctx)
-		case <-time.After(2 * time.Second):
+		if err := sleep(ctx, 2*time.Second); err != nil {
+			return etcdPlan{}, err
 		}
 	}
 }
@@ -147,11 +145,10 @@ func (s *server) promote(ctx context.Context) {
 func (s *server) etcdInfo(ctx context.Context) (supervisor.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	c, err := s.etcdClient()
+	c, err := s.localEtcd()
 	if err != nil {
 		return supervisor.Info{}, err
 	}
-	defer c.Close()
 	list, err := c.MemberList(ctx)
 	if err != nil {
 		return supervisor.Info{}, fmt.Errorf("listing the members of etcd: %w", err)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // The annotations and the taint that a cloud controller goes by.
@@ -27,36 +30,74 @@ const (
 	etcdRemoved     = "etcd.k3s.cattle.io/removed-node-name"
 )
 
-// watchNodes does for each Node what k3s's cloud controller does, and removes etcd members of nodes that are told to
-// leave or are gone. All servers do so: each step may be done twice.
+// task is one thing to do: look after a Node, or remove the member of a Node that is gone.
+type task struct{ node, gone string }
+
+// resync is how often each Node is looked at although nothing about it has changed: etcd tells nobody when it promotes or
+// removes a member.
+const resync = 10 * time.Second
+
+// watchNodes does for each Node what k3s's cloud controller does, tells on it whether its etcd member votes, and removes
+// etcd members of nodes that are told to leave or are gone. All servers do so: each step may be done twice.
 func (s *server) watchNodes(ctx context.Context) {
-	factory := informers.NewSharedInformerFactory(s.admin, time.Minute)
-	informer := factory.Core().V1().Nodes().Informer()
-	handle := func(obj any) {
-		node, ok := obj.(*corev1.Node)
-		if !ok {
-			return
-		}
-		err := s.initialise(ctx, node)
-		if err == nil && node.Annotations[etcdRemove] == "true" && node.Annotations[etcdRemoved] == "" {
-			err = s.leaveEtcd(ctx, node)
-		}
-		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			s.log.Warn("Cannot look after a node, trying again", "node", node.Name, "error", err)
+	factory := informers.NewSharedInformerFactory(s.admin, resync)
+	nodes := factory.Core().V1().Nodes()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](500*time.Millisecond, 10*time.Second))
+	context.AfterFunc(ctx, queue.ShutDown)
+	look := func(obj any) {
+		if node, ok := obj.(*corev1.Node); ok {
+			queue.Add(task{node: node.Name})
 		}
 	}
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: handle, UpdateFunc: func(_, obj any) { handle(obj) },
+	_, _ = nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) },
 		DeleteFunc: func(obj any) {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
 			}
-			if node, ok := obj.(*corev1.Node); ok {
-				s.forget(ctx, node)
+			if node, ok := obj.(*corev1.Node); ok && node.Annotations[etcdNodeName] != "" {
+				queue.Add(task{node: node.Name, gone: node.Annotations[etcdNodeName]})
 			}
 		},
 	})
 	factory.Start(ctx.Done())
+	for {
+		t, over := queue.Get()
+		if over {
+			return
+		}
+		s.work(ctx, queue, nodes.Lister(), t)
+	}
+}
+
+func (s *server) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[task], nodes listers.NodeLister, t task) {
+	defer queue.Done(t)
+	var err error
+	if t.gone != "" {
+		err = s.removeMember(ctx, t.gone)
+	} else if node, lost := nodes.Get(t.node); lost == nil {
+		err = s.lookAfter(ctx, node)
+	}
+	if err == nil || ctx.Err() != nil || apierrors.IsNotFound(err) || errors.Is(err, errLastMember) && t.gone != "" {
+		queue.Forget(t)
+		return
+	}
+	if !apierrors.IsConflict(err) {
+		s.log.Warn("Cannot look after a node, trying again", "node", t.node, "error", err)
+	}
+	queue.AddRateLimited(t)
+}
+
+func (s *server) lookAfter(ctx context.Context, node *corev1.Node) error {
+	if err := s.initialise(ctx, node); err != nil {
+		return err
+	}
+	if node.Annotations[etcdRemove] == "true" && node.Annotations[etcdRemoved] == "" {
+		if err := s.leaveEtcd(ctx, node); err != nil {
+			return err
+		}
+	}
+	return s.tellMembership(ctx, node)
 }
 
 // initialise gives a new Node its addresses and provider ID and takes the taint away that kept pods off until then.

@@ -10,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/agent"
@@ -37,6 +40,11 @@ type server struct {
 	auth     *authorities
 	admin    kubernetes.Interface
 	failed   chan error
+
+	etcdMu sync.Mutex
+	etcd   *clientv3.Client // see localEtcd
+	// etcdAnswered is true once this server's etcd has been up.
+	etcdAnswered atomic.Bool
 }
 
 // Run runs a server until ctx ends or one of its components fails.

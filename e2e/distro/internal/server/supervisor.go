@@ -63,7 +63,7 @@ func (s *server) settings() supervisor.Settings {
 
 // publishAddress keeps the address of this server's API in etcd for as long as this server lives.
 func (s *server) publishAddress(ctx context.Context) error {
-	c, err := s.etcdClient()
+	c, err := s.localEtcd()
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,6 @@ func (s *server) publishAddress(ctx context.Context) error {
 		return err
 	}
 	go func() {
-		defer c.Close()
 		for {
 			select {
 			case <-ctx.Done():
@@ -102,11 +101,10 @@ func (s *server) publishAddress(ctx context.Context) error {
 func (s *server) apiServers(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	c, err := s.etcdClient()
+	c, err := s.localEtcd()
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
 	got, err := c.Get(ctx, apiAddresses, clientv3.WithPrefix())
 	if err != nil {
 		return nil, fmt.Errorf("reading the addresses of API servers: %w", err)

@@ -1,0 +1,162 @@
+//go:build e2e
+
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/lab"
+)
+
+// witness asks a cluster for its Nodes and its guests, again and again, and remembers what went wrong. It is a client as
+// one behind a load balancer: it turns to the next server when one does not answer, and calls it a failure when none does.
+type witness struct {
+	servers []client.Client
+	stop    context.CancelFunc
+	done    chan struct{}
+
+	mu       sync.Mutex
+	asked    int
+	failures []string
+	fewest   int32 // guests that were available at the worst time
+	seen     map[string]*history
+	order    []string // Nodes in the order in which their version changed
+}
+
+// history is what was seen of a Node.
+type history struct {
+	version  string // the first
+	changed  bool
+	cordoned bool // before it changed
+}
+
+// patience is how long one server may take to answer.
+const patience = 3 * time.Second
+
+// watchCluster starts a witness of a cluster whose API runs on the given hosts.
+func watchCluster(t *testing.T, cluster client.ObjectKey, servers []*hosts.Host) *witness {
+	t.Helper()
+	_, config, err := shared.ClusterClient(t.Context(), shared.Hub, cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &witness{done: make(chan struct{}), fewest: 1 << 30, seen: map[string]*history{}}
+	for _, host := range servers {
+		one := rest.CopyConfig(config)
+		one.Host = fmt.Sprintf("https://%s:6443", host.IP())
+		one.Timeout = patience
+		c, err := lab.NewClient(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.servers = append(w.servers, c)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.stop = cancel
+	t.Cleanup(w.end)
+	go w.watch(ctx)
+	return w
+}
+
+func (w *witness) end() {
+	w.stop()
+	<-w.done
+}
+
+func (w *witness) watch(ctx context.Context) {
+	defer close(w.done)
+	for ctx.Err() == nil {
+		w.look(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func (w *witness) look(ctx context.Context) {
+	nodes, guests := &corev1.NodeList{}, &appsv1.Deployment{}
+	var errs []string
+	for _, server := range w.servers {
+		err := server.List(ctx, nodes)
+		if err == nil {
+			err = server.Get(ctx, client.ObjectKey{Namespace: "default", Name: "guests"}, guests)
+		}
+		if err == nil {
+			errs = nil
+			break
+		}
+		errs = append(errs, err.Error())
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	if errs != nil {
+		w.failures = append(w.failures, time.Now().Format("15:04:05.0")+" "+strings.Join(errs, " | "))
+		return
+	}
+	w.fewest = min(w.fewest, guests.Status.AvailableReplicas)
+	for _, node := range nodes.Items {
+		w.see(&node)
+	}
+}
+
+func (w *witness) see(node *corev1.Node) {
+	version := node.Status.NodeInfo.KubeletVersion
+	h := w.seen[node.Name]
+	if h == nil {
+		h = &history{version: version}
+		w.seen[node.Name] = h
+	}
+	if version != h.version && !h.changed {
+		h.changed = true
+		w.order = append(w.order, node.Name)
+	}
+	h.cordoned = h.cordoned || node.Spec.Unschedulable && !h.changed
+}
+
+// changed are the Nodes whose version has changed, in their order.
+func (w *witness) changed() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.order...)
+}
+
+// report says how it was, and fails the test where the API or the guests were away.
+func (w *witness) report(t *testing.T) {
+	t.Helper()
+	w.end()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.Logf("the API was asked %d times and failed %d times; at least %d guests were available; the order was %s",
+		w.asked, len(w.failures), w.fewest, strings.Join(w.order, ", "))
+	if len(w.failures) > 0 {
+		t.Errorf("no server of the API answered:\n%s", strings.Join(w.failures, "\n"))
+	}
+	if w.fewest < 1 {
+		t.Errorf("no guest was available, although their PodDisruptionBudget asks for one")
+	}
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
