@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/cluster"
 	"github.com/drover-dev/drover/hub/controllers/controlplane"
 	"github.com/drover-dev/drover/hub/controllers/custommachine"
+	"github.com/drover-dev/drover/hub/controllers/drain"
 	"github.com/drover-dev/drover/hub/controllers/etcdremoval"
 	"github.com/drover-dev/drover/hub/controllers/infracluster"
 	"github.com/drover-dev/drover/hub/controllers/nodelookup"
@@ -39,6 +40,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Set
 		&bootstrap.Reconciler{Settings: settings},
 		&controlplane.Reconciler{Settings: settings, Signer: signer, ClusterCache: clusterCache, Releases: releases},
 		&etcdremoval.Reconciler{ClusterCache: clusterCache},
+		&drain.Reconciler{ClusterCache: clusterCache},
 		&planstatus.Reconciler{},
 		&custommachine.Reconciler{},
 		&nodelookup.Reconciler{ClusterCache: clusterCache},

@@ -17,14 +17,22 @@ type Drain struct {
 	Asked string
 	// Done are the options of the drain that is done.
 	Done string
-	// Error says why the drain does not get on; empty if it does.
-	Error string
-	// Uncordon equals Asked once the end of the drain was asked for. All four are empty when that is done.
+	// Error says why the drain does not get on; empty if it does. Waiting says what it waits for while all is well.
+	Error, Waiting string
+	// Uncordon equals Asked once the end of the drain was asked for. All of them are empty when that is done.
 	Uncordon string
 }
 
 // Drained tells whether the drain that was asked for is done, and its end was not asked for yet.
 func (d Drain) Drained() bool { return d.Asked != "" && d.Done == d.Asked && d.Uncordon == "" }
+
+// detail is the end of a message that the drain is waited for.
+func (d Drain) detail() string {
+	if d.Waiting == "" {
+		return ""
+	}
+	return ": " + d.Waiting
+}
 
 // drainFor returns the options that a machine is to be drained with before its change; empty where it needs no drain.
 func (v *view) drainFor(m Machine) string {
@@ -63,7 +71,7 @@ func waitsForDrain(v *view, m Machine) (Decision, bool) {
 	case m.Drain.Error != "":
 		return wait(ReasonDrainFailed, "A change waits for the node to be drained: %s", m.Drain.Error)
 	}
-	return wait(ReasonDraining, "Waiting for the node to be drained before a change")
+	return wait(ReasonDraining, "Waiting for the node to be drained before a change%s", m.Drain.detail())
 }
 
 // isDrained takes a node back once it works with its change, or needs none any more.
@@ -76,7 +84,7 @@ func isDrained(v *view, m Machine) (Decision, bool) {
 	case m.Drain.Uncordon == m.Drain.Asked && m.Drain.Error != "":
 		return wait(ReasonDrainFailed, "Waiting for the node to be taken back from its drain: %s", m.Drain.Error)
 	case m.Drain.Uncordon == m.Drain.Asked:
-		return wait(ReasonUncordoning, "Waiting for the node to be taken back from its drain")
+		return wait(ReasonUncordoning, "Waiting for the node to be taken back from its drain%s", m.Drain.detail())
 	}
 	return Decision{Uncordon: true, Reason: ReasonUncordoning, Message: "Taking the node back from its drain"}, true
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/machinestate"
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
@@ -24,7 +25,7 @@ func (r *Reconciler) readNodes(ctx context.Context, s *scope) error {
 	if r.ClusterCache == nil || s.cluster == nil || !isInitialized(s.controlPlane) {
 		return nil
 	}
-	if !s.nodesRead {
+	if s.nodes == nil {
 		nodes, err := r.listNodes(ctx, s)
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
 			return nil
@@ -32,9 +33,12 @@ func (r *Reconciler) readNodes(ctx context.Context, s *scope) error {
 		if err != nil {
 			return fmt.Errorf("reading the Nodes of the cluster: %w", err)
 		}
-		s.nodes, s.nodesRead = nodes, true
+		s.nodes = machinestate.NewNodes(nodes)
 	}
-	s.strangers = matchNodes(s.machines, s.nodes)
+	for _, m := range s.machines {
+		m.state.ReadNode(s.nodes.Of(m.machine))
+	}
+	s.strangers = s.nodes.Strangers()
 	return nil
 }
 
@@ -77,39 +81,4 @@ var nodeChanged = predicate.Funcs{
 		return a.Node != b.Node || a.Membership != b.Membership || a.Removal != b.Removal ||
 			before.Labels[rkev1.MachineUIDLabel] != after.Labels[rkev1.MachineUIDLabel] || before.Spec.ProviderID != after.Spec.ProviderID
 	},
-}
-
-// matchNodes gives each machine its Node and returns the members of etcd that belong to none.
-func matchNodes(machines []*machine, nodes []corev1.Node) (strangers []rollout.Member) {
-	byUID, byName, byProviderID := map[string]*corev1.Node{}, map[string]*corev1.Node{}, map[string]*corev1.Node{}
-	for i := range nodes {
-		n := &nodes[i]
-		byName[n.Name], byUID[n.Labels[rkev1.MachineUIDLabel]] = n, n
-		if n.Spec.ProviderID != "" {
-			byProviderID[n.Spec.ProviderID] = n
-		}
-	}
-	delete(byUID, "")
-	taken := map[string]bool{}
-	for _, m := range machines {
-		node := byUID[string(m.machine.UID)]
-		if node == nil && m.machine.Status.NodeRef.IsDefined() {
-			node = byName[m.machine.Status.NodeRef.Name]
-		}
-		if node == nil {
-			node = byProviderID[m.machine.Spec.ProviderID]
-		}
-		m.state.ReadNode(node)
-		if node != nil {
-			taken[node.Name] = true
-		}
-	}
-	for i := range nodes {
-		n := &nodes[i]
-		membership := rollout.MembershipOf(n)
-		if !taken[n.Name] && membership != rollout.MemberNone {
-			strangers = append(strangers, rollout.Member{Node: n.Name, State: rollout.StateOf(n), Membership: membership})
-		}
-	}
-	return strangers
 }

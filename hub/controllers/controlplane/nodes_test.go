@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -20,36 +19,6 @@ func etcdNode(name string, voter corev1.ConditionStatus) corev1.Node {
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: rollout.EtcdIsVoter, Status: voter},
 		}},
-	}
-}
-
-func TestMatchNodes(t *testing.T) {
-	byUID, byName, byProvider, absent := server("a", "", "", ""), server("b", "", "", ""), server("c", "", "", ""), server("d", "", "", "")
-	for i, m := range []*machine{byUID, byName, byProvider, absent} {
-		m.machine.UID = types.UID([]string{"ua", "ub", "uc", "ud"}[i])
-	}
-	byName.machine.Status.NodeRef.Name = "nb"
-	byProvider.machine.Spec.ProviderID = "lab://c"
-	na, nb, nc := etcdNode("na", corev1.ConditionTrue), etcdNode("nb", corev1.ConditionFalse), etcdNode("nc", corev1.ConditionTrue)
-	na.Labels[rkev1.MachineUIDLabel], nc.Spec.ProviderID = "ua", "lab://c"
-	nc.Status.Conditions[0].Status = corev1.ConditionUnknown
-	worker := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
-
-	strangers := matchNodes([]*machine{byUID, byName, byProvider, absent}, []corev1.Node{na, nb, nc, worker, etcdNode("lost", corev1.ConditionTrue)})
-	if diff := cmp.Diff([]rollout.Member{{Node: "lost", State: rollout.NodeReady, Membership: rollout.MemberVoter}}, strangers); diff != "" {
-		t.Errorf("strangers (-want +got):\n%s", diff)
-	}
-	for _, tc := range []struct {
-		m          *machine
-		node       rollout.NodeState
-		membership rollout.Membership
-	}{
-		{byUID, rollout.NodeReady, rollout.MemberVoter}, {byName, rollout.NodeReady, rollout.MemberLearner},
-		{byProvider, rollout.NodeNotReady, rollout.MemberVoter}, {absent, rollout.NodeAbsent, rollout.MemberNone},
-	} {
-		if tc.m.state.Node != tc.node || tc.m.state.Membership != tc.membership {
-			t.Errorf("%s is %q and %q, want %q and %q", tc.m.machine.Name, tc.m.state.Node, tc.m.state.Membership, tc.node, tc.membership)
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/machinestate"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
@@ -25,9 +26,8 @@ type scope struct {
 	machines []*machine
 	// loaded tells that machines is what there is; fresh tells that it was read past the cache.
 	loaded, fresh bool
-	// nodes are the cluster's Nodes; nodesRead tells whether the cluster could be asked. Set by readNodes.
-	nodes     []corev1.Node
-	nodesRead bool
+	// nodes are the cluster's Nodes; nil where the cluster could not be asked. Set by readNodes.
+	nodes *machinestate.Nodes
 	// strangers are the members of etcd without a Machine; set by readNodes.
 	strangers []rollout.Member
 

@@ -39,7 +39,7 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 	m.ProbesPassed = secret.Annotations[rkev1.PlanProbesPassedAnnotation] != ""
 	m.Drain = rollout.Drain{
 		Asked: secret.Annotations[rkev1.DrainOptionsAnnotation], Done: secret.Annotations[rkev1.DrainDoneAnnotation],
-		Error: secret.Annotations[rkev1.DrainErrorAnnotation], Uncordon: secret.Annotations[rkev1.UncordonAnnotation],
+		Error: secret.Annotations[rkev1.DrainErrorAnnotation], Waiting: secret.Annotations[rkev1.DrainWaitingAnnotation], Uncordon: secret.Annotations[rkev1.UncordonAnnotation],
 	}
 	report, err := rollout.ReadReport(secret.Data)
 	m.Progress, m.CheckedIn, m.Unhealthy, m.Sick = report.Progress, report.CheckedIn(), report.Unhealthy, report.Sick

@@ -82,6 +82,11 @@ const (
 	PreDrainAnnotation     = "rke.cattle.io/pre-drain"
 	PostDrainAnnotation    = "rke.cattle.io/post-drain"
 	UncordonAnnotation     = "rke.cattle.io/uncordon"
+	// DrainWaitingAnnotation says what a drain waits for while all is well, DrainBeganAnnotation since when Pods are drained, and
+	// DrainCordonedAnnotation is "true" where the hub has cordoned the Node.
+	DrainWaitingAnnotation  = "rke.cattle.io/drain-waiting"
+	DrainBeganAnnotation    = "rke.cattle.io/drain-began"
+	DrainCordonedAnnotation = "rke.cattle.io/drain-cordoned"
 	// EtcdForceRemoveAnnotation removes an etcd machine without a safe removal of its member.
 	EtcdForceRemoveAnnotation = "rke.cattle.io/etcd-force-remove"
 	// HostnameLengthLimitAnnotation limits the names of machines of a pool.

@@ -44,7 +44,7 @@ type DrainOptions struct {
 	// DisableEviction deletes Pods, past their disruption budgets.
 	// +optional
 	DisableEviction bool `json:"disableEviction,omitempty"`
-	// GracePeriod is in seconds; negative means the Pod's own.
+	// GracePeriod is in seconds; unset, 0 and less mean the Pod's own.
 	// +optional
 	GracePeriod int `json:"gracePeriod,omitempty"`
 	// Timeout is in seconds; 0 means 600.

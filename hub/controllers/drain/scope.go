@@ -1,0 +1,78 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// scope is what one pass has read and found.
+type scope struct {
+	secret *corev1.Secret
+	// machine is nil where it is gone.
+	machine *clusterv1.Machine
+	cluster client.ObjectKey
+	paused  bool
+	// options are those that were asked for; set by step.
+	options rkev1.DrainOptions
+	// notes are what was noted, and then what is to be noted.
+	notes notes
+	// over is set when nothing is left to be done, so that the annotations go.
+	over bool
+
+	requeueAfter time.Duration
+}
+
+func (r *Reconciler) readOwners(ctx context.Context, s *scope) error {
+	machine := &clusterv1.Machine{}
+	name := s.secret.Labels[rkev1.MachineNameLabel]
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.secret.Namespace, Name: name}, machine)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Machine %s: %w", name, err)
+	}
+	cluster, err := util.GetClusterByName(ctx, r.Client, machine.Namespace, machine.Spec.ClusterName)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the Cluster of Machine %s: %w", name, err)
+	}
+	s.machine, s.cluster, s.paused = machine, client.ObjectKeyFromObject(cluster), annotations.IsPaused(cluster, machine)
+	return nil
+}
+
+// write notes what came of the pass, if anything did. It fails if anybody has written the Secret since it was read: what is asked for may be
+// another thing by now.
+func (r *Reconciler) write(ctx context.Context, s *scope) error {
+	wanted := s.secret.DeepCopy()
+	if s.over {
+		forget(wanted, s.options)
+	} else {
+		s.notes.writeTo(wanted)
+	}
+	if maps.Equal(s.secret.Annotations, wanted.Annotations) {
+		return nil
+	}
+	if err := r.Client.Patch(ctx, wanted, client.MergeFromWithOptions(s.secret, client.MergeFromWithOptimisticLock{}), fieldOwner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("noting how far the drain is: %w", err)
+	}
+	if s.over || s.notes.done != s.secret.Annotations[rkev1.DrainDoneAnnotation] {
+		ctrl.LoggerFrom(ctx).Info("A drain got on", "Machine", s.secret.Namespace+"/"+s.secret.Labels[rkev1.MachineNameLabel], "drained", s.notes.done != "", "over", s.over)
+	}
+	return nil
+}
