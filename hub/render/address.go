@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/drover-dev/drover/hub/release"
 )
@@ -28,7 +29,8 @@ func APIPort(c Cluster) int {
 	return release.APIServerPort
 }
 
-// loopback is the address at which probes reach the machine's own components.
+// loopback is the address at which probes reach the machine's own components: what the cluster prefers, or else that of IPv6 where its
+// Services have nothing else.
 func (b *builder) loopback() string {
 	var stack string
 	if n := b.Cluster.Spec.Networking; n != nil {
@@ -39,6 +41,10 @@ func (b *builder) loopback() string {
 		return "[::1]"
 	case "dual":
 		return "localhost"
+	case "":
+		if cidrs := b.all.words("service-cidr"); len(cidrs) > 0 && !slices.ContainsFunc(cidrs, func(c string) bool { return !prefix6(c) }) {
+			return "[::1]"
+		}
 	}
 	return "127.0.0.1"
 }
@@ -46,48 +52,43 @@ func (b *builder) loopback() string {
 // addAddresses tells the distribution the addresses that the machine's owner gave. Without any, the distribution finds its own.
 func (b *builder) addAddresses() {
 	m := b.Machine
-	family := b.family()
-	internal := byFamily(m.InternalAddresses, family)
+	// The family of the Services' first range comes first, as the distributions want it.
+	sixFirst := false
+	if cidrs := b.all.words("service-cidr"); len(cidrs) > 0 {
+		sixFirst = prefix6(cidrs[0])
+	}
+	internal := byFamily(slices.DeleteFunc(slices.Clone(m.InternalAddresses), notIP), sixFirst)
 	b.args.extend("node-ip", missing(b.args.list("node-ip"), internal)...)
+	ips := b.args.words("node-ip")
 
-	external := byFamily(m.Addresses, family)
-	external = slices.DeleteFunc(external, func(a string) bool { return slices.Contains(b.args.list("node-ip"), a) || linkLocal6(a) })
+	own := func(a string) bool { return slices.Contains(ips, a) || linkLocal(a) }
+	external := slices.DeleteFunc(byFamily(m.Addresses, sixFirst), own)
 	if b.args.text("cloud-provider-name") == "" {
-		b.args.extend("node-external-ip", missing(b.args.list("node-external-ip"), external)...)
+		addresses := slices.DeleteFunc(slices.Clone(external), notIP)
+		b.args.extend("node-external-ip", missing(b.args.list("node-external-ip"), addresses)...)
 	}
 	if !m.server() {
 		return
 	}
-	if ips := b.args.list("node-ip"); len(ips) > 0 && len(external) > 0 && b.args.text("advertise-address") == "" {
+	if len(ips) > 0 && len(external) > 0 && b.args.text("advertise-address") == "" {
 		b.args["advertise-address"] = ips[0]
 	}
 	// Whatever the hub or another machine may call this server by must be in its certificate.
 	sans := slices.Clone(external)
 	if m.ControlPlane {
-		sans = append(sans, b.Cluster.Endpoint, m.DetectedAddress)
+		sans = append(sans, strings.Trim(b.Cluster.Endpoint, "[]"), m.DetectedAddress)
+		if b.Cluster.Spec.LocalClusterAuthEndpoint.Enabled {
+			sans = append(sans, b.Cluster.Spec.LocalClusterAuthEndpoint.FQDN)
+		}
 	}
-	sans = slices.DeleteFunc(sans, func(s string) bool { return s == "" || slices.Contains(b.args.list("node-ip"), s) })
+	sans = slices.DeleteFunc(sans, func(s string) bool { return s == "" || own(s) })
 	b.args.extend("tls-san", missing(b.args.list("tls-san"), sans)...)
 }
 
-// family tells whether IPv6 addresses come first: the Services' first range decides.
-func (b *builder) family() (sixFirst bool) {
-	cidrs := b.args.list("service-cidr")
-	if len(cidrs) == 0 {
-		return false
-	}
-	p, err := netip.ParsePrefix(firstOf(cidrs[0]))
+// prefix6 tells whether a range of addresses is one of IPv6.
+func prefix6(cidr string) bool {
+	p, err := netip.ParsePrefix(cidr)
 	return err == nil && p.Addr().Is6()
-}
-
-// firstOf returns the part before the first comma.
-func firstOf(s string) string {
-	for i := range s {
-		if s[i] == ',' {
-			return s[:i]
-		}
-	}
-	return s
 }
 
 // byFamily sorts addresses so that those of the preferred family come first, each family in the order given.
@@ -110,9 +111,16 @@ func is6(address string) bool {
 	return err == nil && a.Is6()
 }
 
-func linkLocal6(address string) bool {
+// linkLocal tells of an address that no other machine can use.
+func linkLocal(address string) bool {
 	a, err := netip.ParseAddr(address)
-	return err == nil && a.Is6() && a.IsLinkLocalUnicast()
+	return err == nil && a.IsLinkLocalUnicast()
+}
+
+// notIP tells of what cannot be an address of a Node: names, and addresses that no other machine can use.
+func notIP(address string) bool {
+	_, err := netip.ParseAddr(address)
+	return err != nil || linkLocal(address)
 }
 
 // missing returns what of add is not in have, without duplicates.

@@ -34,6 +34,19 @@ func (a args) list(key string) []string {
 	return nil
 }
 
+// words returns the values of a list argument, apart where several are in one text.
+func (a args) words(key string) []string {
+	var out []string
+	for _, text := range slices.Concat(a.list(key), a.list(key+"+")) {
+		for word := range strings.SplitSeq(text, ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				out = append(out, word)
+			}
+		}
+	}
+	return out
+}
+
 // text returns the value of a text argument.
 func (a args) text(key string) string {
 	s, _ := a[key].(string)
@@ -77,7 +90,10 @@ func (a args) prune() {
 // mergeArgs takes the arguments that the cluster gives to this machine: defaults, then those for all machines, then those of each
 // selector that matches, later ones winning.
 func (b *builder) mergeArgs() {
-	b.args = args{}
+	b.args, b.all, b.fields = args{}, args{}, map[string]string{}
+	if b.Cluster.Release.Assumed != "" {
+		b.problems.doubt("spec.kubernetesVersion", "%q %s", b.Cluster.Release.Version, b.Cluster.Release.Assumed)
+	}
 	if b.Cluster.Release.Runtime == release.RKE2 {
 		b.set("cni", "calico")
 	}
@@ -99,7 +115,7 @@ func (b *builder) mergeArgs() {
 }
 
 // merge puts what the release accepts on this machine into the arguments. What no node of the release accepts is left out with a
-// warning; a value of the wrong type is fatal, since nobody can tell what was meant.
+// warning, unless the release itself is not well known; a value of the wrong type is fatal, since nobody can tell what was meant.
 func (b *builder) merge(field string, values map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		at := field + "." + key
@@ -108,32 +124,46 @@ func (b *builder) merge(field string, values map[string]any) {
 			continue
 		}
 		t, known := b.Cluster.Release.Arg(key, true)
-		if !known {
+		switch {
+		case known:
+		case b.Cluster.Release.Assumed == "":
 			b.problems.warn(at, "is no argument of %s %s and was left out", b.Cluster.Release.Runtime, b.Cluster.Release.Version)
 			continue
+		default:
+			b.problems.doubt(at, "is no known argument of %s %s and was handed on as it is", b.Cluster.Release.Runtime, b.Cluster.Release.Version)
+			t = release.Any
 		}
 		value := values[key]
 		if value == nil {
 			delete(b.args, key)
+			delete(b.all, key)
 			continue
 		}
-		value, err := coerce(t, value)
+		value, err := coerce(t, paramContent(key, value))
 		if err != nil {
 			b.problems.fail(at, "%s", err)
 			continue
 		}
+		b.fields[key] = at
 		b.set(key, value)
 	}
 }
 
-// set keeps an argument that the release accepts. Agents do not take a server's arguments, but what runs on them may depend on those.
+// set keeps an argument. Agents do not take those of servers, but what runs on them may depend on those.
 func (b *builder) set(key string, value any) {
-	if key == "cni" {
-		b.cni = args{key: value}.list(key)
-	}
-	if _, here := b.Cluster.Release.Arg(key, b.Machine.server()); here {
+	b.all[key] = value
+	_, ofServers := b.Cluster.Release.Arg(key, true)
+	if _, here := b.Cluster.Release.Arg(key, b.Machine.server()); here || !ofServers {
 		b.args[key] = value
 	}
+}
+
+// fieldOf is the path of the field that an argument was taken from last.
+func (b *builder) fieldOf(key string) string {
+	if field, ok := b.fields[key]; ok {
+		return field
+	}
+	return "spec.rkeConfig.machineGlobalConfig." + key
 }
 
 // selects tells whether a selector matches the machine's labels; nil matches all.

@@ -3,7 +3,9 @@ package render
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +22,8 @@ func coerce(t release.ArgType, value any) (any, error) {
 		return toInt(value)
 	case release.List:
 		return toList(value)
+	case release.Any:
+		return toAny(value)
 	default:
 		return toText(value)
 	}
@@ -57,10 +61,25 @@ func toText(value any) (any, error) {
 	return nil, fmt.Errorf("is %s; it takes a text", describe(value))
 }
 
-// toList leaves a single text as it is, which the distributions read as a list of one.
+// toAny keeps what the distributions' configuration files can hold: texts, numbers, booleans and lists of them.
+func toAny(value any) (any, error) {
+	switch v := value.(type) {
+	case string, bool:
+		return v, nil
+	}
+	if n, err := toInt(value); err == nil {
+		return n, nil
+	}
+	return toList(value)
+}
+
+// toList leaves a single text as it is, which the distributions read as a list of one, and makes name=value of each entry of a map.
 func toList(value any) (any, error) {
 	if text, ok := scalar(value); ok {
 		return text, nil
+	}
+	if entries, ok := value.(map[string]any); ok {
+		return pairs(entries)
 	}
 	items, ok := value.([]any)
 	if texts, isTexts := value.([]string); isTexts {
@@ -79,6 +98,18 @@ func toList(value any) (any, error) {
 			return nil, fmt.Errorf("has %s at place %d; it takes a list of texts", describe(item), i)
 		}
 		list = append(list, text)
+	}
+	return list, nil
+}
+
+func pairs(entries map[string]any) (any, error) {
+	list := make([]string, 0, len(entries))
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		text, ok := scalar(entries[name])
+		if !ok {
+			return nil, fmt.Errorf("has %s at %q; it takes a list of texts, or a map of them", describe(entries[name]), name)
+		}
+		list = append(list, name+"="+text)
 	}
 	return list, nil
 }

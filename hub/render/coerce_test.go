@@ -35,7 +35,16 @@ func TestCoerce(t *testing.T) {
 		"list as text":          {release.List, "a,b", "a,b", ""},
 		"list with nothing in":  {release.List, []any{}, []string{}, ""},
 		"list with a map in it": {release.List, []any{map[string]any{}}, nil, "has a map at place 0; it takes a list of texts"},
-		"list as map":           {release.List, map[string]any{}, nil, "is a map; it takes a list of texts"},
+		"list as map":           {release.List, map[string]any{"b": int64(2), "a": "1", "c": true}, []string{"a=1", "b=2", "c=true"}, ""},
+		"list as deep map":      {release.List, map[string]any{"b": []any{}}, nil, `has a list at "b"; it takes a list of texts, or a map of them`},
+		"text as map":           {release.String, map[string]any{"a": "b"}, nil, "is a map; it takes a text"},
+		"anything: text":        {release.Any, "x", "x", ""},
+		"anything: text number": {release.Any, "007", "007", ""},
+		"anything: bool":        {release.Any, true, true, ""},
+		"anything: number":      {release.Any, int64(7), int64(7), ""},
+		"anything: fraction":    {release.Any, 1.5, "1.5", ""},
+		"anything: list":        {release.Any, []any{"a", int64(1)}, []string{"a", "1"}, ""},
+		"anything: map":         {release.Any, map[string]any{"a": "b"}, []string{"a=b"}, ""},
 		"odd Go type":           {release.List, struct{}{}, nil, "is a struct {}; it takes a list of texts"},
 	}
 	for name, tc := range tests {

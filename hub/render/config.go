@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+
+	kubelet "k8s.io/kubelet/pkg/apis"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/release"
@@ -16,7 +19,9 @@ import (
 func (b *builder) addConfig() {
 	b.addEtcdArgs()
 	b.addRoleArgs()
+	b.addPrime()
 	b.addComponentArgs()
+	b.addAuthEndpoint()
 	b.addTokens()
 	b.addAddresses()
 	b.addNodeArgs()
@@ -77,9 +82,7 @@ func (b *builder) addEtcdArgs() {
 	if etcd.SnapshotScheduleCron != "" {
 		b.args["etcd-snapshot-schedule-cron"] = etcd.SnapshotScheduleCron
 	}
-	if etcd.S3 != nil {
-		b.problems.warn("spec.rkeConfig.etcd.s3", "is not supported yet; snapshots stay on the machine")
-	}
+	b.addS3(etcd.S3)
 }
 
 // addRoleArgs says how the machine takes part in the cluster.
@@ -104,6 +107,17 @@ func (b *builder) addRoleArgs() {
 	}
 	if m.NodeName != "" {
 		b.args["node-name"] = m.NodeName
+	}
+}
+
+// addPrime asks for the edition of RKE2 with long support, unless the cluster's configuration says itself what it wants.
+func (b *builder) addPrime() {
+	if !b.Cluster.Prime || !b.Machine.server() || b.Cluster.Release.Runtime != release.RKE2 {
+		return
+	}
+	_, known := b.Cluster.Release.Arg("prime", true)
+	if _, own := b.args["prime"]; known && !own {
+		b.args["prime"] = true
 	}
 }
 
@@ -168,7 +182,9 @@ func (b *builder) addNodeArgs() {
 	m := b.Machine
 	var labels []string
 	for _, key := range slices.Sorted(maps.Keys(m.NodeLabels)) {
-		labels = append(labels, key+"="+m.NodeLabels[key])
+		if key != rkev1.MachineUIDLabel && mayLabelItself(key) {
+			labels = append(labels, key+"="+m.NodeLabels[key])
+		}
 	}
 	labels = append(labels, rkev1.MachineUIDLabel+"="+m.UID)
 	b.args.extend("node-label", labels...)
@@ -187,6 +203,20 @@ func (b *builder) addNodeArgs() {
 	}
 	slices.Sort(taints)
 	b.args.extend("node-taint", slices.Compact(taints)...)
+}
+
+// mayLabelItself tells whether a kubelet may give its Node a label. It does not even start with another one of Kubernetes' own.
+func mayLabelItself(key string) bool {
+	namespace, _, found := strings.Cut(key, "/")
+	if !found {
+		return true
+	}
+	for _, domain := range []string{"kubernetes.io", "k8s.io"} {
+		if namespace == domain || strings.HasSuffix(namespace, "."+domain) {
+			return kubelet.IsKubeletLabel(key)
+		}
+	}
+	return true
 }
 
 // addProviderID makes the Node carry the ID by which its infrastructure knows the machine, so that the Node is tied to its Machine

@@ -37,13 +37,19 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// scripts are contents that a golden file only names.
+var scripts = map[string]string{string(idempotentSh): "scripts/idempotent.sh", string(idempotentPs1): "scripts/idempotent.ps1"}
+
 // show writes a plan for people to read.
 func show(plan plans.Plan, problems Problems) string {
 	var out strings.Builder
 	for _, p := range problems {
-		kind := "warning"
-		if p.Fatal {
+		kind := "left out"
+		switch {
+		case p.Fatal:
 			kind = "error"
+		case p.Kept:
+			kind = "doubt"
 		}
 		fmt.Fprintf(&out, "%s %s\n", kind, p)
 	}
@@ -59,10 +65,17 @@ func show(plan plans.Plan, problems Problems) string {
 		if f.Dynamic {
 			out.WriteString(" dynamic")
 		}
+		if f.Minor {
+			out.WriteString(" minor")
+		}
 		out.WriteString("\n")
 		content, err := base64.StdEncoding.DecodeString(f.Content)
 		if err != nil {
 			fmt.Fprintf(&out, "    %v\n", err)
+		}
+		if script, ok := scripts[string(content)]; ok {
+			fmt.Fprintf(&out, "    (%s)\n", script)
+			continue
 		}
 		for line := range strings.Lines(string(content)) {
 			fmt.Fprintf(&out, "    %s\n", strings.TrimSuffix(line, "\n"))
@@ -73,6 +86,9 @@ func show(plan plans.Plan, problems Problems) string {
 		for _, e := range i.Env {
 			fmt.Fprintf(&out, "    %s\n", e)
 		}
+	}
+	for _, i := range plan.PeriodicInstructions {
+		fmt.Fprintf(&out, "every %d s run %s: %s %s\n", i.PeriodSeconds, i.Name, i.Command, strings.Join(i.Args, " "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(plan.Probes)) {
 		p := plan.Probes[name]

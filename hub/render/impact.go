@@ -21,10 +21,12 @@ const (
 	ImpactDrain Impact = "drain"
 )
 
-// The environment variables by which the installer knows whether something must restart.
+// The environment variables by which the installer knows whether something must restart. On Windows they have another name, and hubs
+// before this one wrote them as PowerShell would.
 const (
-	restartStamp = "RESTART_STAMP="
-	drainHash    = "DRAIN_HASH="
+	restartStamp = "RESTART_STAMP"
+	drainHash    = "DRAIN_HASH"
+	winsPrefix   = "WINS_"
 )
 
 // ImpactOf says what a machine that has one plan goes through when it is given the other. A plan whose stamps are not known may do
@@ -48,11 +50,12 @@ func install(p plans.Plan) plans.Instruction {
 	return p.Instructions[i]
 }
 
-// stamp finds a variable of an instruction.
-func stamp(i plans.Instruction, prefix string) string {
+// stamp finds a variable of an instruction, under any of the names that it may have.
+func stamp(i plans.Instruction, name string) string {
 	for _, v := range i.Env {
-		if value, ok := strings.CutPrefix(v, prefix); ok {
-			return value
+		key, value, _ := strings.Cut(v, "=")
+		if strings.TrimPrefix(strings.TrimPrefix(key, "$env:"), winsPrefix) == name {
+			return strings.Trim(value, `"`)
 		}
 	}
 	return ""

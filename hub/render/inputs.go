@@ -38,6 +38,20 @@ type Cluster struct {
 	Tokens   Tokens
 	CA       CA
 	Objects  Objects
+	// Prime asks for the edition of RKE2 with long support, where the release has one.
+	Prime bool
+	// SnapshotMetadata is what every snapshot of etcd shall carry of the cluster's specification; empty for nothing.
+	SnapshotMetadata string
+	// Bootstrapped tells that the cluster was started. Until then, where there are BootstrapSecrets, the cluster is given nothing but these.
+	Bootstrapped bool
+	// BootstrapSecrets are Secrets that the cluster needs before anything else, sorted by namespace and name.
+	BootstrapSecrets []BootstrapSecret
+}
+
+// BootstrapSecret is a Secret as it shall be in the cluster.
+type BootstrapSecret struct {
+	Namespace, Name, Type string
+	Data                  map[string][]byte
 }
 
 // Tokens are the secrets that machines join with.
@@ -84,13 +98,19 @@ type Machine struct {
 	Addresses, InternalAddresses []string
 	// DetectedAddress is the address from which the machine reached the hub.
 	DetectedAddress string
-	// NodeLabels and NodeTaints are for the Node, when it registers.
+	// Addressed tells that the hub knows where to reach the machine.
+	Addressed bool
+	// NodeLabels and NodeTaints are for the Node, when it registers. Labels that a kubelet may not give to its own Node are left to whoever
+	// keeps them up to date later.
 	NodeLabels map[string]string
 	NodeTaints []corev1.Taint
 }
 
 // server tells whether the machine runs the server part of the distribution.
 func (m Machine) server() bool { return m.Etcd || m.ControlPlane }
+
+// windows tells whether the machine runs Windows.
+func (m Machine) windows() bool { return m.OS == "windows" }
 
 // onlyEtcd tells whether the machine runs etcd but no control plane.
 func (m Machine) onlyEtcd() bool { return m.Etcd && !m.ControlPlane }

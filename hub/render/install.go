@@ -22,9 +22,13 @@ func (b *builder) addInstall() {
 	names := b.Cluster.names()
 	image := settings.InstallerImage(names.Runtime, b.Cluster.Release.Version)
 
+	windows, prefix := b.Machine.windows(), ""
+	if windows {
+		prefix = winsPrefix
+	}
 	env := []string{
-		"RESTART_STAMP=" + b.stamp(image, func(f file) []byte { return f.restart }),
-		"DRAIN_HASH=" + b.stamp(image, func(f file) []byte { return f.drain }),
+		prefix + restartStamp + "=" + b.stamp(image, func(f file) []byte { return f.restart }),
+		prefix + drainHash + "=" + b.stamp(image, func(f file) []byte { return f.drain }),
 	}
 	for i, v := range b.Cluster.Spec.AgentEnvVars {
 		if v.Name == "" {
@@ -36,14 +40,24 @@ func (b *builder) addInstall() {
 		}
 	}
 	if b.dataDir != names.DataDir {
-		env = append(env, names.EnvPrefix+"_DATA_DIR="+b.dataDir)
+		env = append(env, names.EnvPrefix+"_DATA_DIR="+b.Machine.path(b.dataDir))
+	}
+	if windows {
+		env = append(env, "INSTALL_"+names.EnvPrefix+"_VERSION="+b.Cluster.Release.Version)
 	}
 	if !b.Machine.server() {
 		env = append(env, "INSTALL_"+names.EnvPrefix+"_EXEC=agent")
 	}
-	b.plan.Instructions = append(b.plan.Instructions, plans.Instruction{CommonInstruction: plans.CommonInstruction{
-		Name: InstallInstruction, Image: image, Command: "sh", Args: []string{"-c", "run.sh"}, Env: env,
-	}})
+	install := plans.CommonInstruction{Name: InstallInstruction, Image: image, Command: "sh", Args: []string{"-c", "run.sh"}, Env: env}
+	if windows {
+		install.Command, install.Args = "powershell.exe", []string{"-File", "run.ps1"}
+	}
+	b.plan.Instructions = append(b.plan.Instructions, plans.Instruction{CommonInstruction: install})
+	if windows && !b.Cluster.Spec.UnmanagedConfig {
+		b.plan.Instructions = append(b.plan.Instructions, plans.Instruction{CommonInstruction: plans.CommonInstruction{
+			Name: "set-permissions", Command: "powershell.exe", Args: []string{"-File", b.permissionsScript()},
+		}})
+	}
 }
 
 // stamp hashes what asks for a restart when it changes: the image, every file that is not dynamic, and the two counters by which a

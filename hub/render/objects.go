@@ -14,9 +14,11 @@ const (
 	KindConfigMap = "ConfigMap"
 )
 
-// Reference names an object in the cluster's namespace.
+// Reference names an object.
 type Reference struct {
 	Kind, Name string
+	// Namespace is empty for the cluster's own.
+	Namespace string
 }
 
 // Object is the content of a Secret or ConfigMap.
@@ -26,19 +28,35 @@ type Object struct {
 	Data map[string][]byte
 	// AuthorizedFor is the comma-separated list of clusters that may use the object for files on machines.
 	AuthorizedFor string
+	// GrantedTo is the comma-separated list of clusters that may use a Secret for themselves: names of clusters in the Secret's own namespace,
+	// and others as namespace/name.
+	GrantedTo string
 }
 
 // Objects are what the references of a cluster resolve to. A reference that is not in it does not exist.
 type Objects map[Reference]Object
 
 // authorizes tells whether the object may be used for files on the machines of a cluster.
-func (o Object) authorizes(cluster string) bool {
-	for name := range strings.SplitSeq(o.AuthorizedFor, ",") {
-		if strings.TrimSpace(name) == cluster {
+func (o Object) authorizes(cluster string) bool { return lists(o.AuthorizedFor, cluster) }
+
+// lists tells whether a comma-separated list has an entry.
+func lists(list, entry string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		if strings.TrimSpace(item) == entry {
 			return true
 		}
 	}
 	return false
+}
+
+// parseRef reads "name", "namespace:name" and "namespace/name".
+func parseRef(kind, text string) Reference {
+	for _, separator := range []string{":", "/"} {
+		if namespace, name, found := strings.Cut(text, separator); found {
+			return Reference{Kind: kind, Namespace: namespace, Name: name}
+		}
+	}
+	return Reference{Kind: kind, Name: text}
 }
 
 // References lists what a cluster's specification refers to, each once and sorted. Whoever renders a plan loads them first.
@@ -47,6 +65,18 @@ func References(spec rkev1.RKEControlPlaneSpec) []Reference {
 	add := func(kind, name string) {
 		if name != "" {
 			refs = append(refs, Reference{Kind: kind, Name: name})
+		}
+	}
+	if spec.ETCD != nil && spec.ETCD.S3 != nil && spec.ETCD.S3.CloudCredentialName != "" {
+		refs = append(refs, parseRef(KindSecret, spec.ETCD.S3.CloudCredentialName))
+	}
+	configs := []rkev1.GenericMap{spec.MachineGlobalConfig}
+	for _, selector := range spec.MachineSelectorConfig {
+		configs = append(configs, selector.Config)
+	}
+	for _, config := range configs {
+		if ref, ok := secretURL(config.Data[cloudProviderConfig]); ok {
+			refs = append(refs, ref)
 		}
 	}
 	if spec.Registries != nil {
@@ -66,7 +96,7 @@ func References(spec rkev1.RKEControlPlaneSpec) []Reference {
 		}
 	}
 	slices.SortFunc(refs, func(a, b Reference) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return slices.Compact(refs)
 }

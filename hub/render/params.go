@@ -1,13 +1,42 @@
 package render
 
 import (
+	"slices"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
 )
 
+// cloudProviderConfig is the argument whose content may lie in a Secret.
+const cloudProviderConfig = "cloud-provider-config"
+
 // paramFiles are the arguments whose value in the cluster's specification is the content of a file; on the machine they hold its path.
-var paramFiles = []string{"audit-policy-file", "cloud-provider-config", "flannel-conf", "private-registry"}
+var paramFiles = []string{"audit-policy-file", cloudProviderConfig, "flannel-conf", "private-registry"}
+
+// secretScheme begins a value that names a Secret: secret://namespace:name.
+const secretScheme = "secret://"
+
+// secretURL reads the name of a Secret in the place of a content.
+func secretURL(value any) (Reference, bool) {
+	text, _ := value.(string)
+	name, found := strings.CutPrefix(strings.TrimSpace(text), secretScheme)
+	return parseRef(KindSecret, name), found
+}
+
+// paramContent writes a content that was given as YAML instead of as a text that holds YAML.
+func paramContent(key string, value any) any {
+	if _, structured := value.(map[string]any); !structured || !slices.Contains(paramFiles, key) {
+		return value
+	}
+	content, err := yaml.Marshal(value)
+	if err != nil {
+		return value
+	}
+	return string(content)
+}
 
 // addParamFiles writes the contents to files and puts the paths in their place. A value that is a path already stays one.
 func (b *builder) addParamFiles() {
@@ -16,9 +45,8 @@ func (b *builder) addParamFiles() {
 		if content == "" || strings.HasPrefix(content, "/") && !strings.Contains(content, "\n") {
 			continue
 		}
-		if strings.HasPrefix(content, "secret://") {
-			b.problems.fail("spec.rkeConfig.machineGlobalConfig."+param, "refers to a Secret, which is not supported yet; write the content itself")
-			continue
+		if strings.HasPrefix(content, secretScheme) {
+			content = b.secretContent(param, content)
 		}
 		path := b.dataDir + "/etc/config-files/" + param
 		if param == "private-registry" {
@@ -27,4 +55,53 @@ func (b *builder) addParamFiles() {
 		b.add(plans.File{Path: path}, []byte(content))
 		b.args[param] = path
 	}
+}
+
+// secretContent reads the content that an argument leaves to a Secret, which must say itself that the cluster may have it: else whoever
+// may write a cluster could read any Secret on a machine.
+func (b *builder) secretContent(param, value string) string {
+	field := b.fieldOf(param)
+	if param != cloudProviderConfig {
+		b.problems.fail(field, "refers to a Secret, which only %s may; write the content itself", cloudProviderConfig)
+		return ""
+	}
+	ref, _ := secretURL(value)
+	object, ok := b.secretRef(field, ref)
+	if !ok || !b.granted(field, ref, object, true) {
+		return ""
+	}
+	content, ok := object.Data["credential"]
+	if !ok {
+		b.problems.fail(field, "Secret %q has no key credential", ref.Name)
+	}
+	return string(content)
+}
+
+// secretRef finds a Secret that a field names; a missing one is a problem of that field.
+func (b *builder) secretRef(field string, ref Reference) (Object, bool) {
+	secret, ok := b.Cluster.Objects[ref]
+	if !ok {
+		namespace := ref.Namespace
+		if namespace == "" {
+			namespace = b.Cluster.Namespace
+		}
+		b.problems.fail(field, "Secret %q does not exist in namespace %s", ref.Name, namespace)
+	}
+	return secret, ok
+}
+
+// granted tells whether a Secret may be used by the cluster, and says so as a problem of a field if not. One in another namespace must
+// name the cluster with its namespace; one in the cluster's own must name it only if always is set.
+func (b *builder) granted(field string, ref Reference, secret Object, always bool) bool {
+	own := ref.Namespace == "" || ref.Namespace == b.Cluster.Namespace
+	whole := b.Cluster.Namespace + "/" + b.Cluster.Name
+	if lists(secret.GrantedTo, whole) || own && (!always || lists(secret.GrantedTo, b.Cluster.Name)) {
+		return true
+	}
+	entry := whole
+	if own {
+		entry = b.Cluster.Name
+	}
+	b.problems.fail(field, "Secret %q is not authorized for this cluster; add %q to its annotation %s", ref.Name, entry, rkev1.AuthorizedSecretAnnotation)
+	return false
 }

@@ -23,11 +23,40 @@ func (b *builder) addProbes() {
 		b.addControlPlaneProbes()
 	}
 	if rke2 || !m.onlyEtcd() {
-		b.probe("kubelet", plans.HTTPGetAction{URL: b.local("http", 10248, "/healthz")})
+		b.addKubeletProbe()
 	}
-	if rke2 && !m.onlyEtcd() && slices.Contains(b.cni, "calico") {
-		b.probe("calico", plans.HTTPGetAction{URL: b.local("http", 9099, "/liveness")})
+	if rke2 && !m.onlyEtcd() && !m.windows() {
+		b.addCalicoProbe()
 	}
+}
+
+func (b *builder) addKubeletProbe() {
+	port := "10248"
+	if own, ok := b.args.option("kubelet-arg", "healthz-port"); ok {
+		port = own
+	}
+	if port != "0" {
+		b.probe("kubelet", plans.HTTPGetAction{URL: "http://" + b.loopback() + ":" + port + "/healthz"})
+	}
+}
+
+// addCalicoProbe watches Calico on the machines where it really runs: it is the cluster's network plugin, its chart is not disabled, and
+// the chart's values do not switch the health check off.
+func (b *builder) addCalicoProbe() {
+	const chart = "rke2-calico"
+	if !slices.Contains(b.all.words("cni"), "calico") || slices.Contains(b.all.words("disable"), chart) {
+		return
+	}
+	values, _ := b.Cluster.Spec.ChartValues.Data[chart].(map[string]any)
+	felix, _ := values["felixConfiguration"].(map[string]any)
+	if enabled, ok := felix["healthEnabled"].(bool); ok && !enabled {
+		return
+	}
+	port := int64(9099)
+	if own, err := toInt(felix["healthPort"]); err == nil {
+		port, _ = own.(int64)
+	}
+	b.probe("calico", plans.HTTPGetAction{URL: b.local("http", int(port), "/liveness")})
 }
 
 func (b *builder) addControlPlaneProbes() {

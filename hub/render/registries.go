@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
@@ -79,6 +80,10 @@ func (b *builder) addRegistries() {
 func (b *builder) registryTLS(field, host string, config rkev1.RegistryConfig) *registryTLS {
 	out := registryTLS{InsecureSkipVerify: config.InsecureSkipVerify}
 	dir := b.dataDir + "/etc/tls/registries/" + host + "/"
+	if b.Machine.windows() {
+		// A file's name cannot hold the colon of a port there.
+		dir = b.dataDir + "/etc/tls/registries/" + strings.ReplaceAll(host, ":", "_") + "/"
+	}
 	if len(config.CABundle) > 0 {
 		out.CAFile = dir + "ca.crt"
 		b.add(plans.File{Path: out.CAFile}, config.CABundle)
@@ -104,9 +109,5 @@ func (b *builder) secret(field, name string) (Object, bool) {
 	if name == "" {
 		return Object{}, false
 	}
-	secret, ok := b.Cluster.Objects[Reference{Kind: KindSecret, Name: name}]
-	if !ok {
-		b.problems.fail(field, "Secret %q does not exist in namespace %s", name, b.Cluster.Namespace)
-	}
-	return secret, ok
+	return b.secretRef(field, Reference{Kind: KindSecret, Name: name})
 }

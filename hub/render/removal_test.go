@@ -72,7 +72,7 @@ func TestKept(t *testing.T) {
 // A file that needs no restart goes without one.
 func TestRemovalOfDynamicFile(t *testing.T) {
 	in := Inputs{Cluster: cluster(t, "v1.36.3+k3s1"), Machine: node("a", "ecwi")}
-	in.Cluster.Objects = Objects{{KindConfigMap, "map"}: {Data: map[string][]byte{"a": []byte("1")}, AuthorizedFor: "prod"}}
+	in.Cluster.Objects = Objects{{Kind: KindConfigMap, Name: "map"}: {Data: map[string][]byte{"a": []byte("1")}, AuthorizedFor: "prod"}}
 	in.Cluster.Spec.MachineSelectorFiles = []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{
 		{ConfigMap: &rkev1.K8sObjectFileSource{Name: "map", Items: []rkev1.KeyToPath{{Key: "a", Path: "/etc/a", Dynamic: true}}}},
 	}}}

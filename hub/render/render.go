@@ -2,7 +2,9 @@ package render
 
 import (
 	"encoding/base64"
+	"slices"
 
+	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -12,14 +14,24 @@ func Plan(in Inputs) (plans.Plan, Problems) {
 	b := builder{Inputs: in}
 	b.checkMachine()
 	b.mergeArgs()
+	if in.Cluster.Spec.UnmanagedConfig {
+		b.addInstall()
+		return b.finish()
+	}
 	b.addRegistries()
 	b.addCA()
 	b.addConfig()
 	b.addManifests()
+	b.addScripts()
 	b.addProbes()
 	b.addInstall()
+	b.addPeriodic()
 	b.addRemovals()
+	return b.finish()
+}
 
+// finish puts the plan together.
+func (b *builder) finish() (plans.Plan, Problems) {
 	problems := b.problems.sorted()
 	plan := b.plan
 	for _, f := range b.files {
@@ -40,8 +52,9 @@ type builder struct {
 	args args
 	// dataDir is where the distribution keeps its state; set by mergeArgs.
 	dataDir string
-	// cni are the network plugins that the cluster asks for; set by mergeArgs.
-	cni []string
+	// all are the arguments that the machine would have as a server, and fields the paths that arguments come from; set by mergeArgs.
+	all    args
+	fields map[string]string
 
 	files []file
 	// removed are the files to delete; set by addRemovals.
@@ -64,18 +77,23 @@ func (b *builder) add(f plans.File, content []byte) {
 
 func (b *builder) addStamped(f file, content []byte) {
 	f.Content = base64.StdEncoding.EncodeToString(content)
+	if i := slices.IndexFunc(b.files, func(o file) bool { return o.Path == f.Path }); i >= 0 {
+		b.problems.doubt("spec.rkeConfig", "%s is to be written twice; what was asked for last is written", f.Path)
+		b.files = slices.Delete(b.files, i, i+1)
+	}
 	b.files = append(b.files, f)
 }
 
 // checkMachine reports what no plan can be made for.
 func (b *builder) checkMachine() {
-	if b.Machine.OS == "windows" {
-		b.problems.fail("machine "+b.Machine.Name, "runs Windows, which is not supported yet")
+	m := "machine " + b.Machine.Name
+	if b.Machine.windows() && b.Machine.server() {
+		b.problems.fail(m, "runs Windows, on which there are no servers; register it with --worker only")
+	}
+	if b.Machine.windows() && b.Cluster.Release.Runtime != release.RKE2 {
+		b.problems.fail(m, "runs Windows, for which there is no %s; use a cluster of RKE2", b.Cluster.Release.Runtime)
 	}
 	if !b.Machine.server() && !b.Machine.Worker {
-		b.problems.fail("machine "+b.Machine.Name, "has no role; register it with at least one of --etcd, --controlplane and --worker")
-	}
-	if b.Cluster.Spec.LocalClusterAuthEndpoint.Enabled {
-		b.problems.warn("spec.localClusterAuthEndpoint", "is not supported yet and has no effect")
+		b.problems.fail(m, "has no role; register it with at least one of --etcd, --controlplane and --worker")
 	}
 }

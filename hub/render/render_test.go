@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -49,53 +48,6 @@ func config(t testing.TB, text string) rkev1.GenericMap {
 		t.Fatal(err)
 	}
 	return m
-}
-
-func TestPlanGolden(t *testing.T) {
-	const k3s, rke2 = "v1.36.3+k3s1", "v1.36.3+rke2r1"
-	const join = "https://10.0.0.9:6443"
-	tests := map[string]func() Inputs{
-		"k3s-single-node": func() Inputs { return Inputs{Cluster: cluster(t, k3s), Machine: node("a", "ecwi")} },
-		"k3s-server-that-joins": func() Inputs {
-			return Inputs{Cluster: cluster(t, k3s), Machine: node("b", "ecw"), JoinURL: join}
-		},
-		"k3s-worker":  func() Inputs { return Inputs{Cluster: cluster(t, k3s), Machine: node("w", "w"), JoinURL: join} },
-		"k3s-etcd":    func() Inputs { return Inputs{Cluster: cluster(t, k3s), Machine: node("e", "e"), JoinURL: join} },
-		"rke2-single": func() Inputs { return Inputs{Cluster: cluster(t, rke2), Machine: node("a", "ecwi")} },
-		"rke2-control-plane": func() Inputs {
-			return Inputs{Cluster: cluster(t, rke2), Machine: node("c", "c"), JoinURL: "https://10.0.0.9:9345"}
-		},
-		"rke2-worker": func() Inputs {
-			return Inputs{Cluster: cluster(t, rke2), Machine: node("w", "w"), JoinURL: "https://10.0.0.9:9345"}
-		},
-		"rke2-etcd": func() Inputs {
-			return Inputs{Cluster: cluster(t, rke2), Machine: node("e", "ei")}
-		},
-		"adopted-cluster-without-ca": func() Inputs {
-			c := cluster(t, k3s)
-			c.CA = CA{}
-			return Inputs{Cluster: c, Machine: node("a", "ecwi")}
-		},
-		"everything-set":      func() Inputs { return everything(t, k3s) },
-		"everything-set-rke2": func() Inputs { return everything(t, rke2) },
-		"everything-broken":   func() Inputs { return broken(t, k3s) },
-		"no-role":             func() Inputs { return Inputs{Cluster: cluster(t, k3s), Machine: node("n", "")} },
-	}
-	for name, in := range tests {
-		t.Run(name, func(t *testing.T) {
-			plan, problems := Plan(in())
-			again, _ := Plan(in())
-			if !cmp.Equal(encoded(t, plan), encoded(t, again)) {
-				t.Error("two renders of one input differ")
-			}
-			if plan.Error == "" {
-				if err := plan.Validate(); err != nil {
-					t.Errorf("the plan is not valid: %v", err)
-				}
-			}
-			golden(t, name, show(plan, problems))
-		})
-	}
 }
 
 func encoded(t testing.TB, plan plans.Plan) string {
@@ -152,12 +104,12 @@ func everything(t testing.TB, version string) Inputs {
 		ProvisionGeneration: 3,
 	}
 	c.Objects = Objects{
-		{KindSecret, "auth"}:   {Type: rkev1.AuthConfigSecretType, Data: map[string][]byte{"identityToken": []byte("identity")}},
-		{KindSecret, "basic"}:  {Type: "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
-		{KindSecret, "docker"}: {Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"https://index.docker.io/v1/":{"auth":"dTpw"}}}`)}},
-		{KindSecret, "tls"}:    {Type: "kubernetes.io/tls", Data: map[string][]byte{"tls.crt": []byte("cert\n"), "tls.key": []byte("key\n")}},
-		{KindSecret, "files"}:  {Data: map[string][]byte{"one": []byte("1\n"), "two": []byte("2\n")}, AuthorizedFor: "other, prod"},
-		{KindConfigMap, "map"}: {Data: map[string][]byte{"three": []byte("3\n")}, AuthorizedFor: "prod"},
+		{Kind: KindSecret, Name: "auth"}:   {Type: rkev1.AuthConfigSecretType, Data: map[string][]byte{"identityToken": []byte("identity")}},
+		{Kind: KindSecret, Name: "basic"}:  {Type: "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
+		{Kind: KindSecret, Name: "docker"}: {Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"https://index.docker.io/v1/":{"auth":"dTpw"}}}`)}},
+		{Kind: KindSecret, Name: "tls"}:    {Type: "kubernetes.io/tls", Data: map[string][]byte{"tls.crt": []byte("cert\n"), "tls.key": []byte("key\n")}},
+		{Kind: KindSecret, Name: "files"}:  {Data: map[string][]byte{"one": []byte("1\n"), "two": []byte("2\n")}, AuthorizedFor: "other, prod"},
+		{Kind: KindConfigMap, Name: "map"}: {Data: map[string][]byte{"three": []byte("3\n")}, AuthorizedFor: "prod"},
 	}
 	m := node("a", "eci")
 	m.NodeName = "node-a"
@@ -191,11 +143,11 @@ func broken(t testing.TB, version string) Inputs {
 		ETCD: &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{}},
 	}
 	c.Objects = Objects{
-		{KindSecret, "unauthorized"}: {AuthorizedFor: "production"},
-		{KindSecret, "opaque"}:       {Type: "Opaque"},
-		{KindSecret, "empty"}:        {Type: rkev1.AuthConfigSecretType},
-		{KindSecret, "docker"}:       {Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"e":{}}}`)}},
-		{KindConfigMap, "map"}:       {Data: map[string][]byte{"some": []byte("x")}, AuthorizedFor: "prod"},
+		{Kind: KindSecret, Name: "unauthorized"}: {AuthorizedFor: "production"},
+		{Kind: KindSecret, Name: "opaque"}:       {Type: "Opaque"},
+		{Kind: KindSecret, Name: "empty"}:        {Type: rkev1.AuthConfigSecretType},
+		{Kind: KindSecret, Name: "docker"}:       {Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"e":{}}}`)}},
+		{Kind: KindConfigMap, Name: "map"}:       {Data: map[string][]byte{"some": []byte("x")}, AuthorizedFor: "prod"},
 	}
 	m := node("a", "ecwi")
 	m.OS = "windows"

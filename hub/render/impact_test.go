@@ -1,0 +1,38 @@
+package render
+
+import (
+	"testing"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+func TestImpactOf(t *testing.T) {
+	with := func(env ...string) plans.Plan {
+		return plans.Plan{Instructions: []plans.Instruction{{}, {CommonInstruction: plans.CommonInstruction{Name: InstallInstruction, Env: env}}}}
+	}
+	linux := with("RESTART_STAMP=r", "DRAIN_HASH=d")
+	windows := with("WINS_RESTART_STAMP=r", "WINS_DRAIN_HASH=d")
+	tests := map[string]struct {
+		before, after plans.Plan
+		want          Impact
+	}{
+		"equal":                     {linux, linux, ImpactNone},
+		"restart":                   {linux, with("RESTART_STAMP=s", "DRAIN_HASH=d"), ImpactRestart},
+		"drain":                     {linux, with("RESTART_STAMP=s", "DRAIN_HASH=e"), ImpactDrain},
+		"Windows, equal":            {windows, windows, ImpactNone},
+		"Windows, restart":          {windows, with("WINS_RESTART_STAMP=s", "WINS_DRAIN_HASH=d"), ImpactRestart},
+		"Windows, drain":            {windows, with("WINS_RESTART_STAMP=s", "WINS_DRAIN_HASH=e"), ImpactDrain},
+		"Windows, of another hub":   {with(`$env:WINS_RESTART_STAMP="r"`, `$env:WINS_DRAIN_HASH="d"`), windows, ImpactNone},
+		"no stamps before":          {plans.Plan{}, linux, ImpactDrain},
+		"no stamps after":           {linux, with(), ImpactDrain},
+		"no restart stamp":          {linux, with("DRAIN_HASH=d"), ImpactRestart},
+		"other variables look like": {linux, with("RESTART_STAMP=r", "DRAIN_HASH=d", "MY_DRAIN_HASH=x"), ImpactNone},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := ImpactOf(tc.before, tc.after); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
