@@ -34,7 +34,7 @@ func setReplicas(s *scope) {
 		if conditions.IsTrue(m.machine, clusterv1.AvailableCondition) {
 			available++
 		}
-		if !m.state.Deleting && m.secret != nil && m.state.Change == rollout.ChangeNone && m.state.Progress == rollout.ProgressApplied {
+		if !m.state.Deleting && m.upToDate() {
 			upToDate++
 		}
 		if m.state.Version != "" {
@@ -64,55 +64,102 @@ func compareVersions(a, b string) int {
 	return cmp.Or(order, strings.Compare(a, b))
 }
 
+// tally are the names of control plane Machines by what happens to them.
+type tally struct {
+	serving, updating, joining, leaving, remediated, notReady, notUpToDate []string
+	// pooled is how many come from MachineDeployments and stay.
+	pooled int32
+}
+
+func (s *scope) tally() tally {
+	var t tally
+	for _, m := range s.controlPlaneMachines() {
+		name := m.machine.Name
+		if m.servesAPI() {
+			t.serving = append(t.serving, name)
+		}
+		if conditions.IsFalse(m.machine, clusterv1.MachineOwnerRemediatedCondition) {
+			t.remediated = append(t.remediated, name)
+		}
+		if m.state.Deleting {
+			t.leaving = append(t.leaving, name)
+			continue
+		}
+		if inMachineSet(m.machine) {
+			t.pooled++
+		}
+		switch {
+		case m.state.JoinURL == "" && !m.state.Joinable():
+			t.joining = append(t.joining, name)
+		case !m.upToDate():
+			t.updating = append(t.updating, name)
+		}
+		if !conditions.IsTrue(m.machine, clusterv1.ReadyCondition) {
+			t.notReady = append(t.notReady, name)
+		}
+		if !m.upToDate() {
+			t.notUpToDate = append(t.notUpToDate, name)
+		}
+	}
+	return t
+}
+
+// upToDate tells whether the machine has applied what is asked for.
+func (m *machine) upToDate() bool {
+	return m.secret != nil && m.state.Change == rollout.ChangeNone && m.state.Progress == rollout.ProgressApplied
+}
+
 // setContract sets the conditions that the contract of Cluster API names.
 func setContract(s *scope) {
 	// A pass that could not load the machines knows nothing about them and leaves what was known.
 	if !s.loaded {
 		return
 	}
-	var serving, updating, joining, leaving, notReady, notUpToDate []string
-	for _, m := range s.controlPlaneMachines() {
-		name := m.machine.Name
-		if m.servesAPI() {
-			serving = append(serving, name)
-		}
-		switch {
-		case m.state.Deleting:
-			leaving = append(leaving, name)
-			continue
-		case m.state.JoinURL == "" && !m.state.Working():
-			joining = append(joining, name)
-		case m.state.Change != rollout.ChangeNone || m.state.Progress != rollout.ProgressApplied:
-			updating = append(updating, name)
-		}
-		if !conditions.IsTrue(m.machine, clusterv1.ReadyCondition) {
-			notReady = append(notReady, name)
-		}
-		if m.state.Change != rollout.ChangeNone || m.state.Progress != rollout.ProgressApplied {
-			notUpToDate = append(notUpToDate, name)
-		}
-	}
+	t := s.tally()
 	available := metav1.Condition{Type: clusterv1.AvailableCondition, Status: metav1.ConditionTrue, Reason: clusterv1.AvailableReason}
 	switch {
 	case !isInitialized(s.controlPlane):
 		available.Status, available.Reason, available.Message = metav1.ConditionFalse, clusterv1.NotAvailableReason, "The control plane is not initialized yet"
-	case len(serving) == 0:
+	case len(t.serving) == 0:
 		available.Status, available.Reason, available.Message = metav1.ConditionFalse, clusterv1.NotAvailableReason, "No control plane node is known to serve the Kubernetes API"
 	}
 	conditions.Set(s.controlPlane, available)
-	busy(s, clusterv1.RollingOutCondition, clusterv1.RollingOutReason, clusterv1.NotRollingOutReason, "Changing %s: %s", updating)
-	busy(s, clusterv1.ScalingUpCondition, clusterv1.ScalingUpReason, clusterv1.NotScalingUpReason, "Adding %s: %s", joining)
-	busy(s, clusterv1.ScalingDownCondition, clusterv1.ScalingDownReason, clusterv1.NotScalingDownReason, "Removing %s: %s", leaving)
-	all(s, clusterv1.MachinesReadyCondition, clusterv1.ReadyReason, clusterv1.NotReadyReason, "Not ready: %s", notReady)
-	all(s, clusterv1.MachinesUpToDateCondition, clusterv1.UpToDateReason, clusterv1.NotUpToDateReason, "Not up to date: %s", notUpToDate)
-	conditions.Set(s.controlPlane, metav1.Condition{Type: clusterv1.RemediatingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRemediatingReason})
+	busy(s, clusterv1.RollingOutCondition, clusterv1.RollingOutReason, clusterv1.NotRollingOutReason, doing("Changing", t.updating))
+	busy(s, clusterv1.ScalingUpCondition, clusterv1.ScalingUpReason, clusterv1.NotScalingUpReason, doing("Adding", t.joining), missing(s.pooled, t.pooled))
+	busy(s, clusterv1.ScalingDownCondition, clusterv1.ScalingDownReason, clusterv1.NotScalingDownReason, doing("Removing", t.leaving), surplus(s.pooled, t.pooled))
+	busy(s, clusterv1.RemediatingCondition, clusterv1.RemediatingReason, clusterv1.NotRemediatingReason, doing("A health check replaces", t.remediated))
+	all(s, clusterv1.MachinesReadyCondition, clusterv1.ReadyReason, clusterv1.NotReadyReason, "Not ready: %s", t.notReady)
+	all(s, clusterv1.MachinesUpToDateCondition, clusterv1.UpToDateReason, clusterv1.NotUpToDateReason, "Not up to date: %s", t.notUpToDate)
 }
 
-// busy sets a condition that is true while machines are worked on.
-func busy(s *scope, conditionType, reason, notReason, format string, names []string) {
+// doing says what is done to machines; empty for none.
+func doing(what string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: %s", what, count(len(names), "control plane node"), strings.Join(names, ", "))
+}
+
+// missing says that MachineDeployments have yet to make Machines, surplus that they have yet to delete some.
+func missing(wanted, there int32) string {
+	if there >= wanted {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d control plane Machines of MachineDeployments are there", there, wanted)
+}
+
+func surplus(wanted, there int32) string {
+	if there <= wanted {
+		return ""
+	}
+	return fmt.Sprintf("There are %d control plane Machines of MachineDeployments, and %d are wanted", there, wanted)
+}
+
+// busy sets a condition that is true while something goes on.
+func busy(s *scope, conditionType, reason, notReason string, what ...string) {
 	c := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: notReason}
-	if len(names) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, fmt.Sprintf(format, count(len(names), "control plane node"), strings.Join(names, ", "))
+	if what = slices.DeleteFunc(what, func(w string) bool { return w == "" }); len(what) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, strings.Join(what, "; ")
 	}
 	conditions.Set(s.controlPlane, c)
 }

@@ -47,6 +47,9 @@ func TestSetContract(t *testing.T) {
 	worker := &machine{machine: &clusterv1.Machine{}, facts: render.Machine{Worker: true}}
 	conditions.Set(a.machine, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
 	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, machines: []*machine{a, b, c, d, worker}}
+	d.machine.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Controller: ptr.To(true)}}
+	conditions.Set(d.machine, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason})
+	s.pooled = controlPlaneReplicas([]clusterv1.MachineDeployment{pool(clusterv1.MachineControlPlaneLabel, 2), pool(rkev1.WorkerRoleLabel, 5)})
 	setReplicas(s)
 	setInitialized(s)
 	setContract(s)
@@ -64,15 +67,21 @@ func TestSetContract(t *testing.T) {
 	want := map[string]string{
 		"Available":        "True Available ",
 		"RollingOut":       "True RollingOut Changing 1 control plane node: b",
-		"ScalingUp":        "True ScalingUp Adding 1 control plane node: c",
+		"ScalingUp":        "True ScalingUp Adding 1 control plane node: c; 0 of 2 control plane Machines of MachineDeployments are there",
 		"ScalingDown":      "True ScalingDown Removing 1 control plane node: d",
 		"MachinesReady":    "False NotReady Not ready: b, c",
 		"MachinesUpToDate": "False NotUpToDate Not up to date: b, c",
-		"Remediating":      "False NotRemediating ",
+		"Remediating":      "True Remediating A health check replaces 1 control plane node: d",
 	}
 	if diff := cmp.Diff(want, summary(s)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func pool(label string, replicas int32) clusterv1.MachineDeployment {
+	d := clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Replicas: &replicas}}
+	d.Spec.Template.Labels = map[string]string{label: ""}
+	return d
 }
 
 func TestSetPhases(t *testing.T) {

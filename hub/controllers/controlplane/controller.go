@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -35,9 +36,6 @@ const controllerName = "controlplane"
 
 // fieldOwner names this controller as the writer of fields.
 const fieldOwner = client.FieldOwner("drover-controlplane")
-
-// retryAfterConflict is how long a pass waits when somebody else wrote an object first. The cache has seen the other's write by then.
-const retryAfterConflict = time.Second
 
 // Reconciler reconciles RKEControlPlanes.
 type Reconciler struct {
@@ -80,6 +78,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		For(&rkev1.RKEControlPlane{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToControlPlane)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(clusterv1.ClusterNameLabel))).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(clusterv1.ClusterNameLabel)),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(rkev1.ClusterNameLabel))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToControlPlanes)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
@@ -129,7 +129,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	case failure.IsRace(err):
 		// Nothing for users to see.
 		ctrl.LoggerFrom(ctx).V(1).Info("Trying again after a conflict", "error", err.Error())
-		err, result.RequeueAfter = nil, retryAfterConflict
+		err, result.RequeueAfter = nil, failure.RaceDelay
 	case failure.IsEnding(err):
 		// The RKEControlPlane goes with its namespace, and that is when there is something to do.
 		ctrl.LoggerFrom(ctx).V(1).Info("Waiting for the namespace to be deleted", "error", err.Error())
@@ -141,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	case failure.IsGone(patchErr):
 		patchErr = nil
 	case failure.IsRace(patchErr):
-		patchErr, result.RequeueAfter = nil, retryAfterConflict
+		patchErr, result.RequeueAfter = nil, failure.RaceDelay
 	case patchErr != nil:
 		patchErr = fmt.Errorf("writing the RKEControlPlane's status: %w", patchErr)
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -28,6 +29,11 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, from client.Reader)
 	if err := from.List(ctx, &machines, in, client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
 		return fmt.Errorf("listing the cluster's Machines: %w", err)
 	}
+	var deployments clusterv1.MachineDeploymentList
+	if err := from.List(ctx, &deployments, in, client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+		return fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
+	}
+	s.pooled = controlPlaneReplicas(deployments.Items)
 	var secrets corev1.SecretList
 	if err := from.List(ctx, &secrets, in, client.MatchingLabels{rkev1.ClusterNameLabel: name}); err != nil {
 		return fmt.Errorf("listing the cluster's plan Secrets: %w", err)
@@ -69,6 +75,18 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, from client.Reader)
 	s.loaded = true
 	slices.SortFunc(s.machines, func(a, b *machine) int { return strings.Compare(a.machine.Name, b.machine.Name) })
 	return nil
+}
+
+// controlPlaneReplicas is how many control plane Machines are wanted of MachineDeployments.
+func controlPlaneReplicas(deployments []clusterv1.MachineDeployment) (n int32) {
+	for i := range deployments {
+		d := &deployments[i]
+		_, is := d.Spec.Template.Labels[clusterv1.MachineControlPlaneLabel]
+		if (is || d.Spec.Template.Labels[rkev1.ControlPlaneRoleLabel] == "true") && d.DeletionTimestamp.IsZero() {
+			n += ptr.Deref(d.Spec.Replicas, 0)
+		}
+	}
+	return n
 }
 
 // getBootstrap reads an RKEBootstrap that Cluster API has not labelled yet; nil where there is none.

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -42,6 +43,11 @@ type conditioned interface {
 
 // report sets conditions, and writes nothing if they are as they should be. What is being deleted may be gone by then.
 func (r *Reconciler) report(ctx context.Context, object conditioned, own ...metav1.Condition) error {
+	if !slices.ContainsFunc(own, func(c metav1.Condition) bool {
+		return differs(conditions.Get(object, c.Type), c, object.GetGeneration())
+	}) {
+		return nil
+	}
 	helper, err := patch.NewHelper(object, r.Client)
 	if err != nil {
 		return fmt.Errorf("preparing the patch of %T %s: %w", object, object.GetName(), err)
@@ -58,6 +64,11 @@ func (r *Reconciler) report(ctx context.Context, object conditioned, own ...meta
 	return nil
 }
 
+// differs tells whether a condition has to be written.
+func differs(have *metav1.Condition, want metav1.Condition, generation int64) bool {
+	return have == nil || have.Status != want.Status || have.Reason != want.Reason || have.Message != want.Message || have.ObservedGeneration != generation
+}
+
 func reconciledCondition(d rollout.Decision) metav1.Condition {
 	c := metav1.Condition{Type: rkev1.ReconciledCondition, Status: waitStatus(d.Reason), Reason: d.Reason, Message: d.Message}
 	if d.Done {
@@ -67,7 +78,7 @@ func reconciledCondition(d rollout.Decision) metav1.Condition {
 }
 
 func upToDateCondition(m *machine) metav1.Condition {
-	if m.state.Change == rollout.ChangeNone && m.state.Progress == rollout.ProgressApplied {
+	if m.upToDate() {
 		return metav1.Condition{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.UpToDateReason}
 	}
 	return metav1.Condition{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotUpToDateReason, Message: "* " + m.decision.Message}

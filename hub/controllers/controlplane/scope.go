@@ -24,6 +24,8 @@ type scope struct {
 	release release.Release
 	// machines are all Machines of the cluster that have an RKEBootstrap, by name; set by loadMachines.
 	machines []*machine
+	// pooled is how many control plane Machines MachineDeployments are to make; set by loadMachines.
+	pooled int32
 	// loaded tells that machines is what there is; fresh tells that it was read past the cache.
 	loaded, fresh bool
 	// nodes are the cluster's Nodes; nil where the cluster could not be asked. Set by readNodes.

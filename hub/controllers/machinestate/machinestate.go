@@ -3,6 +3,8 @@
 package machinestate
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -43,7 +45,7 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 	}
 	report, err := rollout.ReadReport(secret.Data)
 	m.Progress, m.CheckedIn, m.Unhealthy, m.Sick = report.Progress, report.CheckedIn(), report.Unhealthy, report.Sick
-	m.Underway = underway(secret.Data, report)
+	m.Underway, m.Doing = underway(secret.Data, report), doing(report)
 	if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c != nil && m.Progress == rollout.ProgressFailed {
 		m.Failure = c.Message
 	}
@@ -82,6 +84,21 @@ func underway(data plans.SecretData, report rollout.Report) rollout.Change {
 		return rollout.ChangeDrain
 	}
 	return Change(applied, report.Delivered)
+}
+
+// doing is what the agent says that it is at. It leaves out what grows all the time, since a condition is written for each change of it.
+func doing(report rollout.Report) string {
+	p := report.Status.Progress
+	if p == nil || p.Checksum != report.Checksum || report.Progress != rollout.ProgressApplying {
+		return ""
+	}
+	what := map[plans.ProgressPhase]string{
+		plans.PhaseFiles: "it writes files", plans.PhasePulling: "it pulls the image of instruction ", plans.PhaseRunning: "it runs instruction ",
+	}[p.Phase]
+	if what == "" || p.Phase == plans.PhaseFiles {
+		return what
+	}
+	return fmt.Sprintf("%s%s (%d of %d)", what, p.Name, p.Index+1, p.Total)
 }
 
 func has(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, role string) bool {

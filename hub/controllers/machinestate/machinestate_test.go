@@ -8,6 +8,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/plans"
 )
 
 // A machine of somebody's infrastructure provider waits for it, one that its user has brought does not.
@@ -32,5 +34,25 @@ func TestUnusable(t *testing.T) {
 	machine.Spec.InfrastructureRef.APIGroup = rkev1.GroupVersion.Group
 	if got := read(); got != "" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// What the agent is at is told in words that do not change with every byte.
+func TestDoing(t *testing.T) {
+	for _, tc := range []struct {
+		progress *plans.Progress
+		want     string
+	}{
+		{},
+		{progress: &plans.Progress{Checksum: "another", Phase: plans.PhaseFiles}},
+		{progress: &plans.Progress{Checksum: "c", Phase: plans.PhaseFiles}, want: "it writes files"},
+		{progress: &plans.Progress{Checksum: "c", Phase: plans.PhasePulling, Name: "install", Total: 2, PulledBytes: 7}, want: "it pulls the image of instruction install (1 of 2)"},
+		{progress: &plans.Progress{Checksum: "c", Phase: plans.PhaseRunning, Name: "install", Index: 1, Total: 2}, want: "it runs instruction install (2 of 2)"},
+		{progress: &plans.Progress{Checksum: "c", Phase: "unheard of"}},
+	} {
+		got := doing(rollout.Report{Checksum: "c", Progress: rollout.ProgressApplying, Status: plans.Status{Progress: tc.progress}})
+		if got != tc.want {
+			t.Errorf("%+v: got %q, want %q", tc.progress, got, tc.want)
+		}
 	}
 }

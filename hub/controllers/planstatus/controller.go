@@ -19,9 +19,6 @@ import (
 // fieldOwner names this controller as the writer of fields.
 const fieldOwner = client.FieldOwner("drover-planstatus")
 
-// retryAfterConflict is how long a pass waits when somebody else wrote the plan Secret first, as agents often do.
-const retryAfterConflict = time.Second
-
 // Reconciler reconciles plan Secrets.
 type Reconciler struct {
 	// Client writes. The manager's, where unset.
@@ -70,9 +67,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := &scope{secret: secret}
 	err := r.reconcile(ctx, s)
-	if failure.IsRace(err) || failure.IsGone(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("Trying again after a conflict", "error", err.Error())
-		return ctrl.Result{RequeueAfter: retryAfterConflict}, nil
+	if failure.IsGone(err) {
+		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: s.requeueAfter}, err
 }
