@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/app"
 	"github.com/drover-dev/drover/hub/embedded"
 	"github.com/drover-dev/drover/hub/release/feed"
@@ -46,6 +47,7 @@ type serveOptions struct {
 	systemDefaultRegistry string
 	installerImage        string
 	releaseData           string
+	rke2Prime             bool
 }
 
 func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
@@ -66,6 +68,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace for the hub's own Secrets and leases")
 	flags.StringVar(&o.systemDefaultRegistry, "system-default-registry", "", "registry to put before the names of all system images")
 	flags.StringVar(&o.installerImage, "installer-image", settings.DefaultInstallerImagePrefix, "prefix of installer images, completed by <runtime>:<version>")
+	flags.BoolVar(&o.rke2Prime, "rke2-prime", false, "give clusters of RKE2 the edition with long support, unless they say otherwise by the annotation "+rkev1.PrimeEnabledAnnotation)
 	flags.StringVar(&o.releaseData, "release-data", "", "file or URL with data about releases of k3s and RKE2 that are newer than this hub (default: what this hub was built with)")
 	o.log.addFlags(flags)
 }
@@ -222,6 +225,7 @@ func (o *serveOptions) app(logger *slog.Logger) app.Options {
 			InstallerImagePrefix:  o.installerImage,
 			SystemDefaultRegistry: o.systemDefaultRegistry,
 			SystemNamespace:       o.systemNamespace,
+			RKE2Prime:             o.rke2Prime,
 		},
 		Logger:           logger,
 		LogHandler:       &lessChatter{logger.Handler()},

@@ -24,6 +24,8 @@ type Settings struct {
 	InstallerImagePrefix string
 	// SystemDefaultRegistry is put before every system image; empty means the image's own registry.
 	SystemDefaultRegistry string
+	// RKE2Prime asks for the edition of RKE2 with long support in clusters that do not say themselves what they want.
+	RKE2Prime bool
 	// SystemNamespace is where the hub keeps its own Secrets.
 	SystemNamespace string
 }

@@ -28,6 +28,9 @@ func (s *scope) findJoinURLs() {
 // the old one restarts nobody. A machine that others cannot join yet has none.
 func joinURL(c render.Cluster, m *machine) string {
 	addresses := m.addresses()
+	if captured := render.CapturedAddress(m.report.Status.PeriodicOutput); len(addresses) == 0 && captured != "" {
+		addresses = []string{captured}
+	}
 	if len(addresses) == 0 {
 		return m.state.JoinURL
 	}

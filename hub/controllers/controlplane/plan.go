@@ -2,13 +2,8 @@ package controlplane
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/machinestate"
@@ -20,12 +15,6 @@ import (
 // maxPlanBytes is what a plan may take of a Secret's 1 MiB. The Secret holds it twice, as wanted and as applied, and the agent's report.
 const maxPlanBytes = 480 << 10
 
-// readReferences reads what the plans are made of beside the specification.
-func (r *Reconciler) readReferences(ctx context.Context, s *scope) (err error) {
-	s.objects, err = r.readObjects(ctx, s)
-	return err
-}
-
 // renderPlans makes the plan of every machine and compares it with the one that was delivered.
 func (r *Reconciler) renderPlans(s *scope) error {
 	s.problems = nil
@@ -33,11 +22,14 @@ func (r *Reconciler) renderPlans(s *scope) error {
 		Namespace: s.controlPlane.Namespace, Name: s.clusterName(), ManagementName: s.controlPlane.Spec.ManagementClusterName,
 		Spec: s.controlPlane.Spec, Release: s.release, Settings: r.Settings, ConfigGeneration: s.controlPlane.Status.ConfigGeneration,
 		Endpoint: s.endpoint().Host, Tokens: s.tokens, CA: render.CA{Server: s.serverCA.keyPair(), Client: s.clientCA.keyPair()}, Objects: s.objects,
+		Prime: r.prime(s.controlPlane), SnapshotMetadata: s.controlPlane.Annotations[rkev1.ClusterSpecAnnotation],
+		Bootstrapped: s.bootstrapped(), BootstrapSecrets: s.bootstrapSecrets,
 	}
 	for _, m := range s.machines {
 		if m.secret == nil || m.state.Deleting {
 			continue
 		}
+		m.facts.Addressed = len(m.addresses()) > 0
 		plan, problems := render.Plan(render.Inputs{Cluster: s.inputs, Machine: m.facts, JoinURL: m.joinURL, Delivered: m.report.Delivered})
 		s.problems = s.problems.Merge(problems)
 		m.plan = plan
@@ -82,37 +74,4 @@ func (m *machine) change() rollout.Change {
 		return rollout.ChangeNone
 	}
 	return machinestate.Change(m.report.Delivered, m.plan)
-}
-
-// readObjects reads the Secrets and ConfigMaps that the cluster refers to. What does not exist is left out.
-func (r *Reconciler) readObjects(ctx context.Context, s *scope) (render.Objects, error) {
-	objects := render.Objects{}
-	for _, ref := range render.References(s.controlPlane.Spec) {
-		key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: ref.Name}
-		var object render.Object
-		var err error
-		if ref.Kind == render.KindSecret {
-			secret := &corev1.Secret{}
-			err = r.Client.Get(ctx, key, secret)
-			object = render.Object{Type: string(secret.Type), Data: secret.Data, AuthorizedFor: secret.Annotations[rkev1.AuthorizedObjectAnnotation]}
-		} else {
-			configMap := &corev1.ConfigMap{}
-			err = r.Client.Get(ctx, key, configMap)
-			object = render.Object{Data: map[string][]byte{}, AuthorizedFor: configMap.Annotations[rkev1.AuthorizedObjectAnnotation]}
-			for k, v := range configMap.BinaryData {
-				object.Data[k] = v
-			}
-			for k, v := range configMap.Data {
-				object.Data[k] = []byte(v)
-			}
-		}
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
-		}
-		objects[ref] = object
-	}
-	return objects, nil
 }

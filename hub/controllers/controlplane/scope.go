@@ -41,6 +41,8 @@ type scope struct {
 	election rollout.Election
 	// objects are the Secrets and ConfigMaps that the specification refers to; set by readReferences.
 	objects render.Objects
+	// bootstrapSecrets are what the cluster is to have before anything else; set by readReferences.
+	bootstrapSecrets []render.BootstrapSecret
 	// inputs are what all plans share; set by renderPlans.
 	inputs render.Cluster
 	// problems are what is wrong with the specification; set by renderPlans.

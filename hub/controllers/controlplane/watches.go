@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,19 +62,4 @@ func (r *Reconciler) secretToControlPlanes(ctx context.Context, object client.Ob
 
 func (r *Reconciler) configMapToControlPlanes(ctx context.Context, object client.Object) []ctrl.Request {
 	return r.referringTo(ctx, render.KindConfigMap, object)
-}
-
-// referringTo lists the control planes whose specification names an object.
-func (r *Reconciler) referringTo(ctx context.Context, kind string, object client.Object) []ctrl.Request {
-	var list rkev1.RKEControlPlaneList
-	if err := r.Client.List(ctx, &list, client.InNamespace(object.GetNamespace())); err != nil {
-		return nil
-	}
-	var requests []ctrl.Request
-	for _, controlPlane := range list.Items {
-		if slices.Contains(render.References(controlPlane.Spec), render.Reference{Kind: kind, Name: object.GetName()}) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&controlPlane)})
-		}
-	}
-	return requests
 }
