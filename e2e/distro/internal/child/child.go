@@ -28,6 +28,8 @@ type Child struct {
 	Output io.Writer
 	// Patience is how long it may take to end once told to; 0 means 20 s.
 	Patience time.Duration
+	// Farewell, if given, is called before the child is told to end.
+	Farewell func()
 	// Spared is asked when the child has ended on its own: if it says true, the node goes on without it. nil never does.
 	Spared func(*os.ProcessState) bool
 }
@@ -128,6 +130,7 @@ func (s *Set) Stop() {
 	s.mu.Unlock()
 	for i := len(running) - 1; i >= 0; i-- {
 		p := running[i]
+		p.farewell()
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		patience := p.Patience
 		if patience == 0 {
@@ -139,6 +142,16 @@ func (s *Set) Stop() {
 			s.log.Warn("A component did not end when told to and is killed", "component", p.Name)
 			_ = p.cmd.Process.Kill()
 			<-p.done
+		}
+	}
+}
+
+func (p *process) farewell() {
+	select {
+	case <-p.done:
+	default:
+		if p.Farewell != nil {
+			p.Farewell()
 		}
 	}
 }

@@ -49,8 +49,8 @@ func (s *server) runEtcd(plan etcdPlan) error {
 	if err := pki.WriteFile(file, raw, 0o600); err != nil {
 		return err
 	}
-	return s.set.Start(child.Child{Name: "etcd", Args: []string{"internal", "etcd", "--config-file=" + file}, Patience: 10 * time.Second,
-		Spared: s.wasRemoved})
+	return s.set.Start(child.Child{Name: "etcd", Args: []string{"internal", "etcd", "--config-file=" + file}, Patience: time.Second,
+		Farewell: s.handOver, Spared: s.wasRemoved})
 }
 
 // honourTombstone moves the data of etcd away if somebody has said that this member is dead, so that it joins anew.
@@ -97,6 +97,35 @@ func (s *server) etcdConfig(plan etcdPlan) map[string]any {
 func (s *server) peerURL() string { return peerURL(s.ips[0]) }
 
 func peerURL(address string) string { return "https://" + net.JoinHostPort(address, "2380") }
+
+// handOver makes another member the leader, if this server's is, before etcd is told to end. Etcd does so itself only once its
+// last client has hung up, and clients on other servers do not; without a leader the whole cluster waits for some seconds.
+func (s *server) handOver() {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	c, err := s.localEtcd()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	status, err := c.Status(ctx, "https://"+localEtcdAddress)
+	if err != nil || status.Leader != status.Header.MemberId {
+		return
+	}
+	list, err := c.MemberList(ctx)
+	if err != nil {
+		return
+	}
+	for _, m := range list.Members {
+		if m.ID == status.Leader || m.IsLearner || m.Name == "" {
+			continue
+		}
+		if _, err := c.MoveLeader(ctx, m.ID); err == nil {
+			s.log.Info("Another etcd member leads now", "member", m.Name)
+			return
+		}
+	}
+}
 
 // etcdClient connects to the members at the given addresses.
 func (s *server) etcdClient(endpoints ...string) (*clientv3.Client, error) {
