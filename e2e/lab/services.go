@@ -82,8 +82,16 @@ func (l *Lab) StartHub(ctx context.Context) error {
 // StopHub asks the hub to end and waits for it.
 func (l *Lab) StopHub() error { return l.Stop(hubProcess, 20*time.Second) }
 
-// KillHub ends the hub as a crash does.
-func (l *Lab) KillHub() error { return l.Stop(hubProcess, -1) }
+// KillHub ends the hub as a crash does, and returns when the kernel has taken back its port.
+func (l *Lab) KillHub(ctx context.Context) error {
+	if err := l.Stop(hubProcess, -1); err != nil {
+		return err
+	}
+	return l.WaitFor(ctx, "the port of the killed hub is free", 10*time.Second, func(context.Context) (bool, string) {
+		err := l.PortFree(hubPort)
+		return err == nil, fmt.Sprint(err)
+	})
+}
 
 // answers waits until a GET on url is answered with 200 by a process of the lab.
 func (l *Lab) answers(ctx context.Context, process, url string) error {

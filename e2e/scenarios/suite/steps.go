@@ -78,7 +78,7 @@ func (s *Suite) RunKubectl(t *testing.T, kubeconfig string, args ...string) stri
 // RestartHub ends the hub as a crash does, and starts it again.
 func (s *Suite) RestartHub(t *testing.T) {
 	t.Helper()
-	Must(t, s.KillHub())
+	Must(t, s.KillHub(t.Context()))
 	Must(t, s.StartHub(t.Context()))
 }
 
