@@ -42,8 +42,7 @@ func (r *Reconciler) ensureCA(ctx context.Context, s *scope) error {
 // ensureAuthority returns nil where the cluster has no such authority from the hub.
 func (r *Reconciler) ensureAuthority(ctx context.Context, s *scope, purpose secret.Purpose, commonName string) (*authority, error) {
 	name := secret.Name(s.clusterName(), purpose)
-	found := &corev1.Secret{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: name}, found)
+	found, err := r.contents.secret(ctx, r.Cache, r.Client, client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: name})
 	switch {
 	case err == nil:
 	case !apierrors.IsNotFound(err):

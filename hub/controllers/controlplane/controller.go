@@ -57,6 +57,7 @@ type Reconciler struct {
 	Now func() time.Time
 
 	controller controller.Controller
+	contents   contents
 }
 
 // SetupWithManager registers the controller.

@@ -45,15 +45,19 @@ func (r *Reconciler) readObjects(ctx context.Context, s *scope) (render.Objects,
 
 func (r *Reconciler) readObject(ctx context.Context, kind string, key client.ObjectKey) (render.Object, error) {
 	if kind == render.KindSecret {
-		secret := &corev1.Secret{}
-		err := r.Client.Get(ctx, key, secret)
+		secret, err := r.contents.secret(ctx, r.Cache, r.Client, key)
+		if err != nil {
+			return render.Object{}, err
+		}
 		return render.Object{
 			Type: string(secret.Type), Data: secret.Data,
 			AuthorizedFor: secret.Annotations[rkev1.AuthorizedObjectAnnotation], GrantedTo: secret.Annotations[rkev1.AuthorizedSecretAnnotation],
-		}, err
+		}, nil
 	}
-	configMap := &corev1.ConfigMap{}
-	err := r.Client.Get(ctx, key, configMap)
+	configMap, err := r.contents.configMap(ctx, r.Cache, r.Client, key)
+	if err != nil {
+		return render.Object{}, err
+	}
 	object := render.Object{Data: map[string][]byte{}, AuthorizedFor: configMap.Annotations[rkev1.AuthorizedObjectAnnotation]}
 	for k, v := range configMap.BinaryData {
 		object.Data[k] = v
@@ -61,7 +65,7 @@ func (r *Reconciler) readObject(ctx context.Context, kind string, key client.Obj
 	for k, v := range configMap.Data {
 		object.Data[k] = []byte(v)
 	}
-	return object, err
+	return object, nil
 }
 
 // readBootstrapSecrets reads the Secrets that the cluster is to have before anything else. Once it has started there are none.
@@ -79,8 +83,7 @@ func (r *Reconciler) readBootstrapSecrets(ctx context.Context, s *scope) ([]rend
 		if !isBootstrapSecret(meta, s.clusterName()) {
 			continue
 		}
-		secret := &corev1.Secret{} // the cache holds no content
-		err := r.Client.Get(ctx, client.ObjectKeyFromObject(meta), secret)
+		secret, err := r.contents.secret(ctx, r.Cache, r.Client, client.ObjectKeyFromObject(meta))
 		if apierrors.IsNotFound(err) {
 			continue
 		}
