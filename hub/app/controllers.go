@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/nodelookup"
 	"github.com/drover-dev/drover/hub/controllers/planstatus"
 	"github.com/drover-dev/drover/hub/controllers/registration"
+	"github.com/drover-dev/drover/hub/controllers/timeline"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
@@ -44,6 +45,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Set
 		&planstatus.Reconciler{},
 		&custommachine.Reconciler{},
 		&nodelookup.Reconciler{ClusterCache: clusterCache},
+		&timeline.Reconciler{},
 	} {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {
 			return fmt.Errorf("setting up controller %T: %w", r, err)

@@ -41,6 +41,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 		r.removeCredentials,
 		r.removeNamespace,
 		r.removeManagement,
+		r.removeTimeline,
 	} {
 		waiting, err := step(ctx, s)
 		if err != nil {
@@ -180,6 +181,16 @@ func (r *Reconciler) removeManagement(ctx context.Context, s *scope) (*problem, 
 		return nil, err
 	}
 	return &problem{"WaitingForManagementCluster", fmt.Sprintf("Waiting for the management Cluster %s to be removed", name)}, nil
+}
+
+// removeTimeline deletes the record of what has happened to the cluster, which is kept up to the end.
+func (r *Reconciler) removeTimeline(ctx context.Context, s *scope) (*problem, error) {
+	timeline := &corev1.ConfigMap{}
+	timeline.Namespace, timeline.Name = s.cluster.Namespace, rkev1.TimelineName(s.cluster.Name)
+	if err := r.Client.Delete(ctx, timeline); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("deleting the timeline of the cluster: %w", err)
+	}
+	return nil, nil
 }
 
 // removeOwn removes an object without a namespace if it was made for this Cluster; one that was not counts as gone.

@@ -63,3 +63,8 @@ func MachineStateSecretName(infraMachineName string) string {
 func ClusterStateSecretName(controlPlaneName string) string {
 	return SafeConcat(controlPlaneName, "rke", "state")
 }
+
+// TimelineName names the ConfigMap with the timeline of a cluster.
+func TimelineName(clusterName string) string {
+	return SafeConcat(clusterName, "timeline")
+}

@@ -1,0 +1,36 @@
+package timeline
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+)
+
+func TestLogMessage(t *testing.T) {
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	is := func(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return condition(conditionType, status, reason, noon)
+	}
+	for name, test := range map[string]struct {
+		conditions []metav1.Condition
+		want       string
+	}{
+		"new":                  {want: " "},
+		"its objects are made": {[]metav1.Condition{is("Provisioned", no, "WaitingForControlPlane"), is("Ready", no, "WaitingForControlPlane")}, "INFO about WaitingForControlPlane"},
+		"on its way":           {[]metav1.Condition{is("Provisioned", no, "WaitingForProbes"), is("Ready", unknown, "WaitingForProbes")}, "INFO about WaitingForProbes"},
+		"somebody has to act":  {[]metav1.Condition{is("Provisioned", no, "EtcdLost"), is("Ready", no, "EtcdLost")}, "ERROR about EtcdLost"},
+		"a change later":       {[]metav1.Condition{is("Provisioned", yes, "Provisioned"), is("Updated", unknown, "Delivering"), is("Ready", no, "x")}, "INFO about Delivering"},
+		"a change that fails":  {[]metav1.Condition{is("Provisioned", yes, "Provisioned"), is("Updated", no, "PlanInvalid")}, "ERROR about PlanInvalid"},
+		"done":                 {[]metav1.Condition{is("Provisioned", yes, "Provisioned"), is("Updated", yes, "Updated")}, "INFO provisioning done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scope{provisioning: &provisioningv1.Cluster{Status: provisioningv1.ClusterStatus{Conditions: test.conditions}}}
+			level, message := s.logMessage()
+			if got := level + " " + message; got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

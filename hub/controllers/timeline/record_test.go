@@ -1,0 +1,194 @@
+package timeline
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+)
+
+// lines writes the phases of a subject as a test can read them.
+func lines(s Subject) []string {
+	var out []string
+	for _, p := range s.Phases {
+		end := "…"
+		if p.End != nil {
+			end = fmt.Sprintf("+%ds", p.Seconds)
+		}
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s%s %s %s", p.Name, p.Start.UTC().Format("15:04:05"), end, p.Outcome, p.Message)))
+	}
+	return out
+}
+
+func TestPhasesOfSubject(t *testing.T) {
+	s := Subject{Created: metav1.NewTime(noon)}
+	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+	for _, step := range []struct {
+		at      int
+		p       present
+		changed bool
+	}{
+		{3, present{name: "WaitingForAgent", message: "a", outcome: OutcomeRunning}, true},
+		{4, present{name: "WaitingForAgent", message: "a", outcome: OutcomeRunning}, false},
+		{5, present{name: "WaitingForAgent", message: "b", outcome: OutcomeRunning}, true},
+		{10, present{name: "ApplyingPlan", outcome: OutcomeRunning}, true},
+		{20, present{name: "PlanFailed", outcome: OutcomeFailed, since: metav1.NewTime(at(19))}, true},
+		{30, present{name: "ApplyingPlan", outcome: OutcomeRunning}, true},
+		{50, present{name: "Ready", outcome: OutcomeReady, since: metav1.NewTime(at(45))}, true},
+	} {
+		if changed := s.enter(step.p, at(step.at)); changed != step.changed {
+			t.Errorf("at %d: changed is %v", step.at, changed)
+		}
+	}
+	want := []string{
+		"WaitingForAgent 12:00:00+10s done b", "ApplyingPlan 12:00:10+9s failed", "PlanFailed 12:00:19+11s failed",
+		"ApplyingPlan 12:00:30+15s done", "Ready 12:00:45… ready",
+	}
+	if diff := cmp.Diff(want, lines(s)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	s.leave(metav1.NewTime(at(60)), OutcomeGone)
+	if got := lines(s)[4]; got != "Ready 12:00:45+15s gone" {
+		t.Errorf("after it is gone: %s", got)
+	}
+}
+
+func TestMachinePhase(t *testing.T) {
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	is := func(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return condition(conditionType, status, reason, noon)
+	}
+	data, infra, reconciled := is("BootstrapConfigReady", yes, "Ready"), is("InfrastructureReady", yes, "Ready"), is("Reconciled", yes, "UpToDate")
+	tests := []struct {
+		name       string
+		change     func(*clusterv1.Machine)
+		conditions []metav1.Condition
+		want       string
+	}{
+		{name: "new", want: "WaitingForBootstrapData running"},
+		{name: "has its data", conditions: []metav1.Condition{data, is("InfrastructureReady", no, "NotReady")}, want: "WaitingForInfrastructure running"},
+		{name: "boots", conditions: []metav1.Condition{data, infra}, want: "WaitingForPlan running"},
+		{name: "applies", conditions: []metav1.Condition{data, infra, is("Reconciled", unknown, "ApplyingPlan")}, want: "ApplyingPlan running"},
+		{name: "fails", conditions: []metav1.Condition{data, infra, is("Reconciled", no, "PlanFailed")}, want: "PlanFailed failed"},
+		{name: "joins", conditions: []metav1.Condition{data, infra, reconciled}, want: "WaitingForNode running"},
+		{
+			name: "a custom machine has its infrastructure last", conditions: []metav1.Condition{data, is("InfrastructureReady", no, "NotReady"), reconciled},
+			change: func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.APIGroup = "rke.cattle.io" }, want: "WaitingForNode running",
+		},
+		{
+			name: "works", conditions: []metav1.Condition{data, infra, reconciled, is("NodeReady", yes, "NodeReady")},
+			change: func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }, want: "Ready ready",
+		},
+		{
+			name: "its node is lost", conditions: []metav1.Condition{data, infra, reconciled, is("NodeReady", unknown, "NodeReadyUnknown")},
+			change: func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }, want: "NodeReadyUnknown running",
+		},
+		{
+			name:       "a health check gives it up",
+			conditions: []metav1.Condition{data, infra, reconciled, is("NodeReady", no, "NodeNotReady"), is("HealthCheckSucceeded", no, "UnhealthyNode")},
+			change:     func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }, want: "UnhealthyNode failed",
+		},
+		{
+			name: "is drained", conditions: []metav1.Condition{data, infra, reconciled, is("Deleting", yes, "DrainingNode")},
+			change: func(m *clusterv1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: noon} }, want: "DrainingNode running",
+		},
+		{name: "is paused", conditions: []metav1.Condition{data, infra, is("Paused", yes, "Paused")}, want: "Paused running"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			m := newMachine("m", test.conditions...)
+			m.Spec.InfrastructureRef.APIGroup = "infrastructure.cluster.x-k8s.io"
+			if test.change != nil {
+				test.change(m)
+			}
+			p := machinePhase(m)
+			if got := p.name + " " + string(p.outcome); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestUpdate: a machine that is missed has gone, and another of the same name is another.
+func TestUpdate(t *testing.T) {
+	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c", CreationTimestamp: metav1.NewTime(noon)}}
+	s := &scope{provisioning: cluster, machines: []clusterv1.Machine{*newMachine("m")}}
+	record := &Record{}
+	if !s.update(record, noon.Add(time.Second)) || s.update(record, noon.Add(2*time.Second)) {
+		t.Fatal("the first pass must change the record, and the second must not")
+	}
+	again := newMachine("m")
+	again.UID = "other"
+	s.machines = []clusterv1.Machine{*again}
+	if !s.update(record, noon.Add(3*time.Second)) || s.update(record, noon.Add(4*time.Second)) {
+		t.Fatal("another machine must change the record once")
+	}
+	var got []string
+	for _, subject := range record.Subjects {
+		got = append(got, subject.Kind+" "+subject.Name+": "+strings.Join(lines(subject), ", "))
+	}
+	want := []string{
+		"Cluster c: Creating 12:00:00… running",
+		"Machine m: WaitingForBootstrapData 12:00:00+3s gone",
+		"Machine m: WaitingForBootstrapData 12:00:00… running",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestRecordIsBounded: no cluster is too large for a ConfigMap, and the present phase of each machine is never left out.
+func TestRecordIsBounded(t *testing.T) {
+	record := &Record{}
+	for i := range 1000 {
+		s := record.subject(KindMachine, fmt.Sprintf("machine-%d", i), types.UID(fmt.Sprintf("87b1c9b2-5d5c-4d5c-9d5c-%012d", i)), metav1.NewTime(noon))
+		for j := range 60 {
+			s.enter(present{name: fmt.Sprintf("Phase%d", j), message: strings.Repeat("x", 80), outcome: OutcomeRunning}, noon.Add(time.Duration(j)*time.Minute))
+		}
+		if len(s.Phases) != maxPhases {
+			t.Fatalf("machine %d has %d phases", i, len(s.Phases))
+		}
+	}
+	for i := range 200 {
+		gone := metav1.NewTime(noon.Add(time.Duration(i) * time.Minute))
+		record.subject(KindMachine, fmt.Sprintf("old-%d", i), types.UID(fmt.Sprint(i)), metav1.NewTime(noon)).Gone = &gone
+	}
+	text, err := record.encode()
+	if err != nil || len(text) > maxRecordBytes {
+		t.Fatalf("%d bytes, error %v", len(text), err)
+	}
+	back, err := Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(back.Subjects); got != 1000+maxGone {
+		t.Errorf("%d subjects are left, want %d", got, 1000+maxGone)
+	}
+	for _, s := range back.Subjects[:1000] {
+		if last := s.Phases[len(s.Phases)-1]; last.Name != "Phase59" || last.End != nil || len(s.Phases)+s.Dropped != 60 {
+			t.Fatalf("%s ends in %+v with %d phases and %d dropped", s.Name, last, len(s.Phases), s.Dropped)
+		}
+	}
+}
+
+func TestAppendLine(t *testing.T) {
+	log := ""
+	for i := range 2000 {
+		log = appendLine(log, fmt.Sprintf("line %d\n", i))
+	}
+	if len(log) > maxLogBytes || len(log) < maxLogBytes-20 {
+		t.Errorf("the log has %d bytes", len(log))
+	}
+	first, _, _ := strings.Cut(log, "\n")
+	if !strings.HasPrefix(first, "line ") || !strings.HasSuffix(log, "line 1999\n") {
+		t.Errorf("it begins with %q and ends with %q", first, log[len(log)-12:])
+	}
+}

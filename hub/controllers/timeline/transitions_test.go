@@ -1,0 +1,177 @@
+package timeline
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func newMachine(name string, conditions ...metav1.Condition) *clusterv1.Machine {
+	return &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-m", CreationTimestamp: metav1.NewTime(noon)},
+		Status:     clusterv1.MachineStatus{Conditions: conditions},
+	}
+}
+
+func condition(conditionType string, status metav1.ConditionStatus, reason string, at time.Time) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: "about " + reason, LastTransitionTime: metav1.NewTime(at)}
+}
+
+func reasons(transitions []transition) []string {
+	var out []string
+	for _, t := range transitions {
+		out = append(out, t.reason)
+	}
+	return out
+}
+
+func TestTransitions(t *testing.T) {
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	tests := map[string]struct {
+		// before is what was told; nil is a hub that has just started.
+		before   []metav1.Condition
+		now      []metav1.Condition
+		observed time.Time
+		want     []string
+	}{
+		"a new machine": {
+			before: []metav1.Condition{},
+			now:    []metav1.Condition{condition("Reconciled", unknown, "WaitingForAgent", noon), condition("Deleting", no, "NotDeleting", noon)},
+			want:   []string{"WaitingForAgent"},
+		},
+		"nothing has changed": {
+			before: []metav1.Condition{condition("Reconciled", unknown, "WaitingForAgent", noon)},
+			now:    []metav1.Condition{condition("Reconciled", unknown, "WaitingForAgent", noon)},
+		},
+		"a message is no transition": {
+			before: []metav1.Condition{condition("Reconciled", unknown, "WaitingForProbes", noon)},
+			now:    []metav1.Condition{{Type: "Reconciled", Status: unknown, Reason: "WaitingForProbes", Message: "others", LastTransitionTime: metav1.NewTime(noon)}},
+		},
+		"a reason is one": {
+			before: []metav1.Condition{condition("Reconciled", unknown, "WaitingForAgent", noon)},
+			now:    []metav1.Condition{condition("Reconciled", unknown, "ApplyingPlan", noon)},
+			want:   []string{"ApplyingPlan"},
+		},
+		"met has a name of its own": {
+			before: []metav1.Condition{condition("Reconciled", unknown, "WaitingForProbes", noon)},
+			now:    []metav1.Condition{condition("Reconciled", yes, "UpToDate", noon.Add(time.Minute))},
+			want:   []string{"UpToDate"},
+		},
+		"what says the same as others is silent": {
+			before: []metav1.Condition{},
+			now:    []metav1.Condition{condition("Ready", yes, "Ready", noon), condition("Available", yes, "Available", noon)},
+		},
+		"a condition that nobody has listed is told as it is": {
+			before: []metav1.Condition{condition("MemberRemoved", no, "WaitingForQuorum", noon)},
+			now:    []metav1.Condition{condition("MemberRemoved", no, "RemovingMember", noon)},
+			want:   []string{"RemovingMember"},
+		},
+		"a node that was ready is told when it is not": {
+			before: []metav1.Condition{condition("NodeReady", yes, "NodeReady", noon)},
+			now:    []metav1.Condition{condition("NodeReady", no, "NodeNotReady", noon.Add(time.Minute))},
+			want:   []string{"NodeNotReady"},
+		},
+		"in the order of time": {
+			before: []metav1.Condition{},
+			now: []metav1.Condition{
+				condition("NodeReady", yes, "NodeReady", noon.Add(2*time.Minute)), condition("InfrastructureReady", yes, "Ready", noon.Add(time.Minute)),
+			},
+			want: []string{"InfrastructureReady", "NodeReady"},
+		},
+		"after a start, what was told before is not told again": {
+			now:      []metav1.Condition{condition("Reconciled", yes, "UpToDate", noon)},
+			observed: noon.Add(time.Second),
+		},
+		"after a start, what came since is told": {
+			now:      []metav1.Condition{condition("Reconciled", yes, "UpToDate", noon.Add(time.Minute))},
+			observed: noon.Add(time.Minute),
+			want:     []string{"UpToDate"},
+		},
+		"after a start, the end of what was going on is told": {
+			now:      []metav1.Condition{condition("NodeReady", no, "NodeNotReady", noon.Add(time.Hour))},
+			observed: noon.Add(time.Minute),
+			want:     []string{"NodeNotReady"},
+		},
+		"after a start, what a new machine lacks is not": {
+			now:      []metav1.Condition{condition("NodeReady", no, "NodeDoesNotExist", noon)},
+			observed: noon.Add(-time.Minute),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := &memory{}
+			if test.before != nil {
+				m.seen = map[conditionKey]state{}
+				for _, c := range test.before {
+					m.seen[conditionKey{"uid-m", c.Type}] = state{c.Status, c.Reason}
+				}
+			}
+			got := m.transitions([]conditioned{newMachine("m", test.now...)}, test.observed, noon.Add(time.Hour))
+			if diff := cmp.Diff(test.want, reasons(got)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUntoldStaysUntold: a transition whose Event could not be written comes again in the next pass, and one that was told does not.
+func TestUntoldStaysUntold(t *testing.T) {
+	m := &memory{seen: map[conditionKey]state{}}
+	objects := []conditioned{newMachine("m", condition("Reconciled", metav1.ConditionUnknown, "ApplyingPlan", noon))}
+	first := m.transitions(objects, noon, noon)
+	if got := m.transitions(objects, noon, noon); len(first) != 1 || len(got) != 1 {
+		t.Fatalf("got %v and then %v, want the same twice", reasons(first), reasons(got))
+	}
+	m.seen[first[0].key] = first[0].state
+	if got := m.transitions(objects, noon, noon); len(got) != 0 {
+		t.Errorf("got %v again", reasons(got))
+	}
+}
+
+func TestNewEvent(t *testing.T) {
+	changed := func(c metav1.Condition) transition {
+		return transition{
+			key: conditionKey{"uid-m", c.Type}, state: state{c.Status, c.Reason}, condition: c, at: noon,
+			reason: c.Reason, telling: tellingOf(newMachine("m"), c.Type), object: newMachine("m"),
+		}
+	}
+	failed := changed(condition("Reconciled", metav1.ConditionFalse, "PlanFailed", noon))
+	waits := changed(condition("Reconciled", metav1.ConditionUnknown, "ApplyingPlan", noon))
+	for _, test := range []struct {
+		t    transition
+		want string
+	}{
+		{failed, "Warning"},
+		{waits, "Normal"},
+		{changed(condition("Reconciled", metav1.ConditionFalse, "Deleting", noon)), "Normal"},
+		{changed(condition("InfrastructureReady", metav1.ConditionFalse, "WaitingForInfrastructure", noon)), "Normal"},
+	} {
+		if got := newEvent(test.t, test.t.object, "text", noon); got.Type != test.want {
+			t.Errorf("%s: type %s, want %s", test.t.reason, got.Type, test.want)
+		}
+	}
+	a, b := newEvent(failed, failed.object, "a", noon), newEvent(failed, failed.object, "b", noon.Add(time.Hour))
+	if a.Name != b.Name {
+		t.Errorf("the same transition is told as %s and as %s", a.Name, b.Name)
+	}
+	if c := newEvent(waits, waits.object, "a", noon); c.Name == a.Name {
+		t.Errorf("two transitions have the name %s", a.Name)
+	}
+	if ref := a.InvolvedObject; ref.Kind != "Machine" || ref.APIVersion != clusterv1.GroupVersion.String() || ref.Name != "m" || ref.UID != "uid-m" {
+		t.Errorf("refers to %+v", ref)
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for text, want := range map[string]string{"short": "short", "more than ten": "more th…", "ünïcödé läst": "ünïc…"} {
+		if got := shorten(text, 10); got != want || len(got) > 10 {
+			t.Errorf("shorten(%q) = %q (%d bytes), want %q", text, got, len(got), want)
+		}
+	}
+}
