@@ -22,6 +22,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/pki"
+	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -45,15 +46,15 @@ func content(t *testing.T, plan plans.Plan, path string) string {
 // the control plane says what it waits for.
 func TestRoadOneMachine(t *testing.T) {
 	t.Parallel()
-	r := newRoadCluster(t, "one", nil)
-	controlPlane := r.controlPlane()
-	r.says(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForMachines",
+	r := env.NewCluster(t, "one", nil)
+	controlPlane := r.ControlPlane()
+	r.Says(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForMachines",
 		"Waiting for machines to be registered: none has the role etcd, control plane or worker")
 
-	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
-	plan, _ := a.awaitPlan("")
+	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	plan, _ := a.AwaitPlan("")
 	machine := &clusterv1.Machine{}
-	r.read(a.name, machine)
+	r.Read(a.Name, machine)
 	var config map[string]any
 	if err := json.Unmarshal([]byte(content(t, plan, configPath)), &config); err != nil {
 		t.Fatal(err)
@@ -61,34 +62,34 @@ func TestRoadOneMachine(t *testing.T) {
 	if config["cluster-init"] != true || config["server"] != nil || !slices.Contains(config["node-label"].([]any), any("rke.cattle.io/machine="+string(machine.UID))) {
 		t.Errorf("the configuration is %v", config)
 	}
-	secret := a.secret()
+	secret := a.Secret()
 	if secret.Labels[rkev1.InitNodeLabel] != "true" || secret.Annotations[rkev1.PlanLastUpdatedAnnotation] == "" {
 		t.Errorf("the plan Secret has %v and %v", secret.Labels, secret.Annotations)
 	}
 	waits := func(reason, message string) {
 		t.Helper()
-		r.says(machine, "Reconciled", metav1.ConditionUnknown, reason, message)
-		r.says(controlPlane, "Ready", metav1.ConditionUnknown, reason, "Configuring first etcd node "+a.name+": "+message)
+		r.Says(machine, "Reconciled", metav1.ConditionUnknown, reason, message)
+		r.Says(controlPlane, "Ready", metav1.ConditionUnknown, reason, "Configuring first etcd node "+a.Name+": "+message)
 	}
 	waits("WaitingForAgent", "Waiting for the agent to check in and take the machine's first plan")
-	a.take()
+	a.Take()
 	waits("ApplyingPlan", "Waiting for the agent to apply the plan")
-	a.succeed("kubelet")
+	a.Succeed("kubelet")
 	waits("WaitingForProbes", "Waiting for probes: kubelet")
-	a.succeed()
-	r.says(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
-	r.says(controlPlane, "KubeconfigReady", metav1.ConditionTrue, "KubeconfigReady", "")
+	a.Succeed()
+	r.Says(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
+	r.Says(controlPlane, "KubeconfigReady", metav1.ConditionTrue, "KubeconfigReady", "")
 	// No kubelet runs in this test, so that is as far as it goes.
-	r.says(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForNodes", "Waiting for the Node of "+a.name+" to be seen in the cluster")
-	r.says(controlPlane, "Available", metav1.ConditionTrue, "Available", "")
-	r.says(controlPlane, "RollingOut", metav1.ConditionFalse, "NotRollingOut", "")
-	r.says(machine, "UpToDate", metav1.ConditionTrue, "UpToDate", "")
-	r.says(machine, "PlanApplied", metav1.ConditionTrue, "Applied", "")
+	r.Says(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForNodes", "Waiting for the Node of "+a.Name+" to be seen in the cluster")
+	r.Says(controlPlane, "Available", metav1.ConditionTrue, "Available", "")
+	r.Says(controlPlane, "RollingOut", metav1.ConditionFalse, "NotRollingOut", "")
+	r.Says(machine, "UpToDate", metav1.ConditionTrue, "UpToDate", "")
+	r.Says(machine, "PlanApplied", metav1.ConditionTrue, "Applied", "")
 	if !ptr.Deref(controlPlane.Status.Initialization.ControlPlaneInitialized, false) || *controlPlane.Status.UpToDateReplicas != 1 {
 		t.Errorf("the status is %+v", controlPlane.Status)
 	}
-	r.wait("the notes on the plan Secret", func() error {
-		secret = a.secret()
+	r.Wait("the notes on the plan Secret", func() error {
+		secret = a.Secret()
 		if string(secret.Data[plans.KeyAppliedPlan]) != string(secret.Data[plans.KeyPlan]) || secret.Annotations[rkev1.PlanProbesPassedAnnotation] == "" ||
 			secret.Annotations[rkev1.JoinURLAnnotation] != "https://127.0.0.2:6443" {
 			return fmt.Errorf("it has %v", secret.Annotations)
@@ -96,23 +97,23 @@ func TestRoadOneMachine(t *testing.T) {
 		return nil
 	})
 	capi := &clusterv1.Cluster{}
-	r.wait("Cluster API to see the control plane", func() error {
-		r.read(r.cluster.Name, capi)
+	r.Wait("Cluster API to see the control plane", func() error {
+		r.Read(r.Cluster.Name, capi)
 		if !ptr.Deref(capi.Status.Initialization.ControlPlaneInitialized, false) {
 			return fmt.Errorf("it is %+v", capi.Status.Initialization)
 		}
 		return nil
 	})
-	r.checkKubeconfig(plan)
-	r.checkQuiet(a)
+	checkKubeconfig(r, plan)
+	checkQuiet(r, a)
 }
 
 // checkKubeconfig: it leads to the machine, trusts the CA in the plan, and its client certificate is of the client CA in the plan.
-func (r *roadCluster) checkKubeconfig(plan plans.Plan) {
-	t := r.t
+func checkKubeconfig(r *testenv.PlayedCluster, plan plans.Plan) {
+	t := r.T
 	t.Helper()
 	kubeconfig := &corev1.Secret{}
-	r.read(r.cluster.Name+"-kubeconfig", kubeconfig)
+	r.Read(r.Cluster.Name+"-kubeconfig", kubeconfig)
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig.Data["value"])
 	if err != nil {
 		t.Fatal(err)
@@ -132,22 +133,22 @@ func (r *roadCluster) checkKubeconfig(plan plans.Plan) {
 	if err := user.Cert.CheckSignatureFrom(authority.Cert); err != nil || !slices.Equal(user.Cert.Subject.Organization, []string{"system:masters"}) {
 		t.Errorf("the client certificate is of %v: %v", user.Cert.Subject, err)
 	}
-	if kubeconfig.Type != clusterv1.ClusterSecretType || kubeconfig.Labels[clusterv1.ClusterNameLabel] != r.cluster.Name {
+	if kubeconfig.Type != clusterv1.ClusterSecretType || kubeconfig.Labels[clusterv1.ClusterNameLabel] != r.Cluster.Name {
 		t.Errorf("the Secret has type %s and labels %v", kubeconfig.Type, kubeconfig.Labels)
 	}
 }
 
 // checkQuiet: passes over a cluster that is as it should be write nothing.
-func (r *roadCluster) checkQuiet(m *roadMachine) {
-	t := r.t
+func checkQuiet(r *testenv.PlayedCluster, m *testenv.PlayedMachine) {
+	t := r.T
 	t.Helper()
 	versions := func() map[string]string {
 		out := map[string]string{}
 		for name, object := range map[string]client.Object{
-			rkev1.PlanSecretName(m.name): &corev1.Secret{}, m.name: &rkev1.RKEBootstrap{}, r.cluster.Name + "-kubeconfig": &corev1.Secret{},
-			r.cluster.Name + "-ca": &corev1.Secret{}, r.cluster.Name + "-rke-state": &corev1.Secret{},
+			rkev1.PlanSecretName(m.Name): &corev1.Secret{}, m.Name: &rkev1.RKEBootstrap{}, r.Cluster.Name + "-kubeconfig": &corev1.Secret{},
+			r.Cluster.Name + "-ca": &corev1.Secret{}, r.Cluster.Name + "-rke-state": &corev1.Secret{},
 		} {
-			r.read(name, object)
+			r.Read(name, object)
 			out[name] = object.GetResourceVersion()
 		}
 		return out
@@ -155,8 +156,8 @@ func (r *roadCluster) checkQuiet(m *roadMachine) {
 	before := versions()
 	// Each of these makes the controller look again.
 	for i := range 3 {
-		controlPlane := r.controlPlane()
-		r.read(controlPlane.Name, controlPlane)
+		controlPlane := r.ControlPlane()
+		r.Read(controlPlane.Name, controlPlane)
 		old := controlPlane.DeepCopy()
 		metav1.SetMetaDataAnnotation(&controlPlane.ObjectMeta, "test", fmt.Sprint(i))
 		if err := env.Client.Patch(t.Context(), controlPlane, client.MergeFrom(old)); err != nil {
@@ -172,21 +173,21 @@ func (r *roadCluster) checkQuiet(m *roadMachine) {
 // TestRoadWorkerJoins: a worker that registers later joins the server, and does not get the keys of the cluster's authorities.
 func TestRoadWorkerJoins(t *testing.T) {
 	t.Parallel()
-	r := newRoadCluster(t, "join", nil)
-	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
-	w := r.register("w", "127.0.0.3", "worker")
-	a.awaitPlan("")
-	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: r.cluster.Namespace, Name: w.name}}
-	r.says(bootstrap, "Reconciled", metav1.ConditionUnknown, "WaitingForTurn", "Waiting for the first etcd node "+a.name+" to be ready first")
-	a.take()
-	a.succeed()
-	plan, _ := w.awaitPlan("")
+	r := env.NewCluster(t, "join", nil)
+	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	w := r.Register("w", "127.0.0.3", "worker")
+	a.AwaitPlan("")
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: w.Name}}
+	r.Says(bootstrap, "Reconciled", metav1.ConditionUnknown, "WaitingForTurn", "Waiting for the first etcd node "+a.Name+" to be ready first")
+	a.Take()
+	a.Succeed()
+	plan, _ := w.AwaitPlan("")
 	var config map[string]any
 	if err := json.Unmarshal([]byte(content(t, plan, configPath)), &config); err != nil {
 		t.Fatal(err)
 	}
 	tokens := &corev1.Secret{}
-	r.read(r.cluster.Name+"-rke-state", tokens)
+	r.Read(r.Cluster.Name+"-rke-state", tokens)
 	if config["server"] != "https://127.0.0.2:6443" || config["token"] != string(tokens.Data["agentToken"]) {
 		t.Errorf("the worker's configuration is %v", config)
 	}
@@ -195,10 +196,10 @@ func TestRoadWorkerJoins(t *testing.T) {
 			t.Errorf("the worker is given %s", f.Path)
 		}
 	}
-	w.take()
-	w.succeed()
-	r.says(r.controlPlane(), "Stable", metav1.ConditionTrue, "Stable", "")
-	if got := w.secret().Annotations[rkev1.JoinedToAnnotation]; got != "https://127.0.0.2:6443" {
+	w.Take()
+	w.Succeed()
+	r.Says(r.ControlPlane(), "Stable", metav1.ConditionTrue, "Stable", "")
+	if got := w.Secret().Annotations[rkev1.JoinedToAnnotation]; got != "https://127.0.0.2:6443" {
 		t.Errorf("joined-to is %q", got)
 	}
 }
@@ -206,14 +207,14 @@ func TestRoadWorkerJoins(t *testing.T) {
 // TestRoadFailedPlan: a plan that fails is explained and tried again, and a corrected configuration is delivered over it.
 func TestRoadFailedPlan(t *testing.T) {
 	t.Parallel()
-	r := newRoadCluster(t, "fail", map[string]any{"selinux": true})
-	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
-	_, first := a.awaitPlan("")
-	a.take()
-	a.fail()
+	r := env.NewCluster(t, "fail", map[string]any{"selinux": true})
+	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	_, first := a.AwaitPlan("")
+	a.Take()
+	a.Fail()
 	machine := &clusterv1.Machine{}
-	r.wait("the failure to be told", func() error {
-		r.read(a.name, machine)
+	r.Wait("the failure to be told", func() error {
+		r.Read(a.Name, machine)
 		for _, c := range machine.Status.Conditions {
 			if c.Type == "PlanApplied" && c.Status == metav1.ConditionFalse && strings.HasPrefix(c.Message, "Attempt 1 of 10 to apply the plan failed; the next is made at ") &&
 				strings.HasSuffix(c.Message, "; on the machine see: journalctl -u rancher-system-agent.service -u k3s.service") {
@@ -222,9 +223,9 @@ func TestRoadFailedPlan(t *testing.T) {
 		}
 		return fmt.Errorf("the Machine says %+v", machine.Status.Conditions)
 	})
-	controlPlane := r.controlPlane()
-	r.wait("the control plane to tell it", func() error {
-		r.read(controlPlane.Name, controlPlane)
+	controlPlane := r.ControlPlane()
+	r.Wait("the control plane to tell it", func() error {
+		r.Read(controlPlane.Name, controlPlane)
 		for _, c := range controlPlane.Status.Conditions {
 			if c.Type == "Ready" && c.Status == metav1.ConditionFalse && c.Reason == "PlanFailed" && strings.Contains(c.Message, "Attempt 1 of 10") {
 				return nil
@@ -233,76 +234,76 @@ func TestRoadFailedPlan(t *testing.T) {
 		return fmt.Errorf("it says %+v", controlPlane.Status.Conditions)
 	})
 	begin := time.Now()
-	a.awaitPlan("")
+	a.AwaitPlan("")
 	if waited := time.Since(begin); waited < 5*time.Second {
 		t.Errorf("the next attempt was made after %s", waited)
 	}
-	a.take()
-	a.fail()
-	cluster := r.cluster
-	r.read(cluster.Name, cluster)
+	a.Take()
+	a.Fail()
+	cluster := r.Cluster
+	r.Read(cluster.Name, cluster)
 	before := cluster.DeepCopy()
 	cluster.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"selinux": false}
 	if err := env.Client.Patch(t.Context(), cluster, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	if plan, _ := a.awaitPlan(first); !strings.Contains(content(t, plan, configPath), `"selinux": false`) {
+	if plan, _ := a.AwaitPlan(first); !strings.Contains(content(t, plan, configPath), `"selinux": false`) {
 		t.Errorf("the new plan has %s", content(t, plan, configPath))
 	}
-	a.take()
-	a.succeed()
-	r.says(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
+	a.Take()
+	a.Succeed()
+	r.Says(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
 }
 
 // TestRoadBadArguments: what a release does not know is left out and told; what cannot be meant is told and nothing is delivered.
 func TestRoadBadArguments(t *testing.T) {
 	t.Parallel()
-	r := newRoadCluster(t, "bad", map[string]any{"clutser-cidr": "10.0.0.0/8", "selinux": "perhaps"})
-	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	r := env.NewCluster(t, "bad", map[string]any{"clutser-cidr": "10.0.0.0/8", "selinux": "perhaps"})
+	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
 	const wrong = "spec.rkeConfig.machineGlobalConfig.selinux: is a text; it takes true or false"
 	const unknown = "spec.rkeConfig.machineGlobalConfig.clutser-cidr: is no argument of k3s v1.36.3+k3s1 and was left out"
-	controlPlane := r.controlPlane()
-	r.says(controlPlane, "Ready", metav1.ConditionFalse, "PlanInvalid", "Configuring first etcd node "+a.name+": No plan can be made for the machine: "+wrong)
-	r.says(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "PlanInvalid", unknown+"; "+wrong)
-	if len(a.secret().Data[plans.KeyPlan]) > 0 {
+	controlPlane := r.ControlPlane()
+	r.Says(controlPlane, "Ready", metav1.ConditionFalse, "PlanInvalid", "Configuring first etcd node "+a.Name+": No plan can be made for the machine: "+wrong)
+	r.Says(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "PlanInvalid", unknown+"; "+wrong)
+	if len(a.Secret().Data[plans.KeyPlan]) > 0 {
 		t.Error("a plan was delivered")
 	}
-	cluster := r.cluster
-	r.read(cluster.Name, cluster)
+	cluster := r.Cluster
+	r.Read(cluster.Name, cluster)
 	before := cluster.DeepCopy()
 	cluster.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"clutser-cidr": "10.0.0.0/8"}
 	if err := env.Client.Patch(t.Context(), cluster, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	a.awaitPlan("")
-	r.says(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "ArgumentsLeftOut", unknown)
+	a.AwaitPlan("")
+	r.Says(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "ArgumentsLeftOut", unknown)
 }
 
 // TestRoadDeletion: with the Cluster go its machines and all of its credentials.
 func TestRoadDeletion(t *testing.T) {
 	t.Parallel()
-	r := newRoadCluster(t, "gone", nil)
-	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
-	r.register("w", "127.0.0.3", "worker")
-	a.awaitPlan("")
-	a.take()
-	a.succeed()
-	r.says(r.controlPlane(), "Bootstrapped", metav1.ConditionTrue, "Bootstrapped", "")
-	if err := env.Client.Delete(t.Context(), r.cluster); err != nil {
+	r := env.NewCluster(t, "gone", nil)
+	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	r.Register("w", "127.0.0.3", "worker")
+	a.AwaitPlan("")
+	a.Take()
+	a.Succeed()
+	r.Says(r.ControlPlane(), "Bootstrapped", metav1.ConditionTrue, "Bootstrapped", "")
+	if err := env.Client.Delete(t.Context(), r.Cluster); err != nil {
 		t.Fatal(err)
 	}
-	r.wait("the Cluster to be gone", func() error {
-		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(r.cluster), &provisioningv1.Cluster{})
+	r.Wait("the Cluster to be gone", func() error {
+		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(r.Cluster), &provisioningv1.Cluster{})
 		if err == nil {
 			return errors.New("it is still there")
 		}
 		return client.IgnoreNotFound(err)
 	})
-	r.wait("the rest to be gone", func() error {
+	r.Wait("the rest to be gone", func() error {
 		var secrets corev1.SecretList
 		var machines clusterv1.MachineList
 		for _, list := range []client.ObjectList{&secrets, &machines} {
-			if err := env.Client.List(t.Context(), list, client.InNamespace(r.cluster.Namespace)); err != nil {
+			if err := env.Client.List(t.Context(), list, client.InNamespace(r.Cluster.Namespace)); err != nil {
 				return err
 			}
 		}
@@ -320,20 +321,20 @@ func TestRoadDeletion(t *testing.T) {
 // TestRoadTokensLost: tokens are never made again for a cluster that has joined with the old ones.
 func TestRoadTokensLost(t *testing.T) {
 	t.Parallel()
-	r := newRoadCluster(t, "lost", nil)
-	a := r.register("a", "127.0.0.2", "etcd", "control-plane", "worker")
-	a.awaitPlan("")
+	r := env.NewCluster(t, "lost", nil)
+	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
+	a.AwaitPlan("")
 	tokens := &corev1.Secret{}
-	r.read(r.cluster.Name+"-rke-state", tokens)
+	r.Read(r.Cluster.Name+"-rke-state", tokens)
 	if err := env.Client.Delete(t.Context(), tokens); err != nil {
 		t.Fatal(err)
 	}
-	r.says(r.controlPlane(), "Ready", metav1.ConditionFalse, "TokensLost", "Secret lost-rke-state with the cluster's tokens is gone, though machines have joined with them. "+
+	r.Says(r.ControlPlane(), "Ready", metav1.ConditionFalse, "TokensLost", "Secret lost-rke-state with the cluster's tokens is gone, though machines have joined with them. "+
 		"Restore it from a backup; on a server the tokens are in config.yaml.d/50-rancher.yaml")
 	restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tokens.Namespace, Name: tokens.Name, Labels: tokens.Labels}, Type: tokens.Type, Data: tokens.Data}
 	if err := env.Client.Create(t.Context(), restored); err != nil {
 		t.Fatal(err)
 	}
-	r.says(r.controlPlane(), "Ready", metav1.ConditionUnknown, "WaitingForAgent",
-		"Configuring first etcd node "+a.name+": Waiting for the agent to check in and take the machine's first plan")
+	r.Says(r.ControlPlane(), "Ready", metav1.ConditionUnknown, "WaitingForAgent",
+		"Configuring first etcd node "+a.Name+": Waiting for the agent to check in and take the machine's first plan")
 }
