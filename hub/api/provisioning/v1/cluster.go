@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Kubeconfig",type=string,JSONPath=`.status.clientSecretName`,description="Secret with the kubeconfig"
 // +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`,description="Whether every machine has what is asked for"
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].reason`,description="What the cluster is at"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Ready')].message`,description="What is waited for"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9][a-z0-9-]*[a-z0-9]$')",message="metadata.name must be 2 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name != 'local'",message="metadata.name: the name local is for the hub's own cluster"
