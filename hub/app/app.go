@@ -99,6 +99,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 		return nil, fmt.Errorf("preparing the gateway's certificates: %w", err)
 	}
 	opts.Settings.CACerts = identity.CACerts()
+	if err := publishSettings(ctx, direct, opts); err != nil {
+		return nil, err
+	}
 	signer, err := signing.Ensure(ctx, direct, opts.Settings.SystemNamespace)
 	if err != nil {
 		return nil, err

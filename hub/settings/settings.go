@@ -17,18 +17,26 @@ const (
 // Settings is valid for the life of the process.
 type Settings struct {
 	// ServerURL is the https URL, without a slash at its end, under which machines reach the gateway.
-	ServerURL string
+	ServerURL string `json:"serverURL"`
 	// CACerts are the PEM certificates that machines must trust for ServerURL.
-	CACerts []byte
+	CACerts []byte `json:"caCerts,omitempty"`
 	// InstallerImagePrefix is put before "<runtime>:<version>" to name an installer image.
-	InstallerImagePrefix string
+	InstallerImagePrefix string `json:"installerImagePrefix,omitempty"`
 	// SystemDefaultRegistry is put before every system image; empty means the image's own registry.
-	SystemDefaultRegistry string
+	SystemDefaultRegistry string `json:"systemDefaultRegistry,omitempty"`
 	// RKE2Prime asks for the edition of RKE2 with long support in clusters that do not say themselves what they want.
-	RKE2Prime bool
+	RKE2Prime bool `json:"rke2Prime,omitempty"`
 	// SystemNamespace is where the hub keeps its own Secrets.
-	SystemNamespace string
+	SystemNamespace string `json:"systemNamespace,omitempty"`
 }
+
+// The ConfigMap in SystemNamespace in which a hub tells its Settings to commands that have to know them. There is no secret among them.
+const (
+	ConfigMapName = "drover-settings"
+	// DataKey holds the Settings as JSON. ReleaseDataKey is "true" where the hub has release data beyond what it was built with.
+	DataKey        = "settings"
+	ReleaseDataKey = "releaseData"
+)
 
 // CAChecksum is the lower-case hex SHA-256 of CACerts as machines download them, or empty where there are none.
 func (s Settings) CAChecksum() string {
