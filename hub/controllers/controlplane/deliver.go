@@ -20,8 +20,8 @@ import (
 // failureThreshold is after how many failures a plan counts as failed.
 const failureThreshold = 1
 
-// decide asks rollout.
-func (s *scope) decide() {
+// rolloutInputs are what rollout decides on.
+func (s *scope) rolloutInputs() rollout.Inputs {
 	strategy := s.controlPlane.Spec.UpgradeStrategy
 	in := rollout.Inputs{
 		Machines: s.states(), Strangers: s.strangers, Bootstrapped: s.bootstrapped(),
@@ -31,7 +31,12 @@ func (s *scope) decide() {
 	if s.election.Init == "" {
 		in.Blocked = rollout.Wait{Reason: s.election.Reason, Message: s.election.Message}
 	}
-	outcome := rollout.Decide(in)
+	return in
+}
+
+// decide asks rollout.
+func (s *scope) decide() {
+	outcome := rollout.Decide(s.rolloutInputs())
 	s.outcome = &outcome
 	// Both are in the order of the machines' names.
 	for i, m := range s.machines {
