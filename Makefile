@@ -107,8 +107,8 @@ bench: agent bin/conformance.test ## Run the benchmarks, and measure the agent o
 	cd e2e/conformance && IDLE=$(or $(IDLE),60s) ../../bin/conformance.test -test.run '^$$' -test.bench Agent -test.benchtime 1x
 
 .PHONY: fuzz
-fuzz: go ## Fuzz every decoder of plans, agent and installer, FUZZTIME=30s each.
-	@tools/fuzz.sh $(FUZZTIME) ./plans ./agent ./installer
+fuzz: go ## Fuzz every decoder of plans, agent, installer and what the hub renders, FUZZTIME=30s each.
+	@tools/fuzz.sh $(FUZZTIME) ./plans ./agent ./installer ./hub/render ./hub/release
 
 .PHONY: clean
 clean: ## Remove bin/. Caches stay: they are in the Go build cache and in $DROVER_CACHE.

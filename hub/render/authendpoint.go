@@ -15,7 +15,7 @@ func (b *builder) addAuthEndpoint() {
 		return
 	}
 	if _, own := b.args.option(arg, flag); own {
-		b.problems.warn("spec.localClusterAuthEndpoint", "was left out: %s names a %s of its own", b.fieldOf(arg), flag)
+		b.problems.warn("spec.localClusterAuthEndpoint", "was left out, since %s has a %s already", b.fieldOf(arg), flag)
 		return
 	}
 	// A file of JSON, as every kubeconfig may be.

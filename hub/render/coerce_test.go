@@ -63,24 +63,3 @@ func TestCoerce(t *testing.T) {
 		})
 	}
 }
-
-// Whatever a cluster's author writes, a render ends, gives valid plans or an error, and gives the same twice.
-func FuzzPlan(f *testing.F) {
-	f.Add(`{"kubelet-arg": "a=b"}`, `{"traefik": {"a": 1}}`, "- a: b")
-	f.Add(`{"cni": ["calico"], "service-cidr": "::/0", "tls-san": null}`, `{"x": null}`, "")
-	f.Fuzz(func(t *testing.T, global, charts, manifest string) {
-		in := Inputs{Cluster: cluster(t, "v1.36.3+rke2r1"), Machine: node("a", "ecwi")}
-		if json.Unmarshal([]byte(global), &in.Cluster.Spec.MachineGlobalConfig) != nil || json.Unmarshal([]byte(charts), &in.Cluster.Spec.ChartValues) != nil {
-			return
-		}
-		in.Cluster.Spec.AdditionalManifest = manifest
-		plan, problems := Plan(in)
-		if (plan.Error == "") != (problems.Err() == nil) {
-			t.Errorf("error %q, problems %v", plan.Error, problems)
-		}
-		again, _ := Plan(in)
-		if encoded(t, plan) != encoded(t, again) {
-			t.Error("two renders of one input differ")
-		}
-	})
-}

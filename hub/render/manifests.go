@@ -54,7 +54,10 @@ func (b *builder) bootstrapSecrets() []byte {
 			b.document(&out, "spec", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": secret.Namespace}})
 		}
 		doc := map[string]any{
-			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": secret.Name, "namespace": secret.Namespace}, "data": secret.Data,
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": secret.Name, "namespace": secret.Namespace},
+		}
+		if len(secret.Data) > 0 {
+			doc["data"] = secret.Data
 		}
 		if secret.Type != "" {
 			doc["type"] = secret.Type

@@ -53,7 +53,7 @@ type ClusterConfiguration struct {
 
 // Networking holds what the hub must know about the cluster's network.
 type Networking struct {
-	// StackPreference is the address family by which nodes probe themselves; empty means dual.
+	// StackPreference is the address family by which nodes probe themselves; empty means ipv4, or ipv6 where Services have nothing else.
 	// +optional
 	// +kubebuilder:validation:Enum="";dual;ipv4;ipv6
 	StackPreference string `json:"stackPreference,omitempty"`
