@@ -16,13 +16,19 @@ func mayStart(v *view, m Machine) (Decision, bool) {
 // waitsForEtcd lets one thing happen to etcd at a time, in all tiers together: a member that joins, goes, or restarts. Where the machine is
 // down, nothing happens to etcd by changing it, and where it is at a change already, it is as unavailable with another one.
 func waitsForEtcd(v *view, m Machine) (Decision, bool) {
-	if m.Change == ChangeNone || !m.Etcd || m.Change.Disruptive() && (m.down() || m.changing()) {
+	if m.Change == ChangeNone || !m.Etcd || m.Change.Disruptive() && m.joined() && (m.down() || m.changing()) {
 		return pass()
 	}
 	for _, other := range v.etcd {
 		what := v.etcdWhat[other]
-		// Of several that are drained already, the first goes on.
-		if other == m.Name || m.draining() && what == etcdDraining && m.Name < other {
+		switch {
+		case other == m.Name:
+			continue
+		case m.Name < other && (what == etcdDraining && m.draining() || what == etcdJoining && m.changing()):
+			// Of several that are drained already, or that came before anybody could tell who votes, the first goes on.
+			continue
+		case what == etcdUnsure && m.Change.Disruptive():
+			// The API may be away for the very reason that this change removes, and a restart does a learner no harm.
 			continue
 		}
 		return wait(ReasonWaitingForOthers, "Waiting for %s, which %s: etcd takes one change at a time", other, what)
@@ -53,9 +59,14 @@ func waitsForOthers(v *view, m Machine) (Decision, bool) {
 	return wait(ReasonWaitingForOthers, "A change waits for %s: at most %d of %d %ss may be unavailable at a time", names, limit, g.stay, kind.title())
 }
 
+// waitsForQuorum keeps etcd's quorum. What agents have said is old where their machines have died since, so that the Nodes are asked too,
+// unless it is this very machine that may have to be changed before the cluster's API answers again.
 func waitsForQuorum(v *view, m Machine) (Decision, bool) {
-	if !m.Change.Disruptive() {
+	if !m.Change.Disruptive() || !m.votes() {
 		return pass()
+	}
+	if v.reached && m.Node == NodeUnknown && !m.broken() {
+		return wait(ReasonWaitingForConnection, "A change waits for the connection to the API of the cluster, which tells whether the other members of etcd are up")
 	}
 	if w := spares(v.Inputs, m); w != (Wait{}) {
 		return wait(w.Reason, "%s", w.Message)

@@ -1,5 +1,10 @@
 package rollout
 
+import (
+	"fmt"
+	"strings"
+)
+
 // lag is after how many steps everybody can see that a host is down.
 const lag = 6
 
@@ -24,12 +29,16 @@ func (w *world) othersUp(h *host) (up, voters int) {
 
 // checkDelivery looks at a plan that is delivered.
 func (w *world) checkDelivery(h *host, m Machine, p *plan) {
-	if h.has("e") && m.Change == ChangeFirst {
+	// Before the API of the cluster answers for the first time, nobody can tell who votes.
+	if h.has("e") && m.Change == ChangeFirst && reached(w.inputs().Machines) {
 		for _, other := range w.sorted() {
 			if other != h && other.has("e") && other.power && !other.deleting && (w.etcd[other.name] == MemberLearner || other.away() && w.etcd[other.name] != "") && (other.ready || !other.node) {
 				w.fault("%s is to join etcd while %s is not through with its change", h.name, other.name)
 			}
 		}
+	}
+	if !m.Init && p.Server == "" {
+		w.fault("%s is told to join nothing", h.name)
 	}
 	if !m.Change.Disruptive() || !m.joined() || h.away() {
 		return
@@ -60,7 +69,7 @@ func (w *world) staying() int {
 
 // checkTaken looks at a machine that is taken away from the others of its kind.
 func (w *world) checkTaken(h *host, m Machine) {
-	if h.drain.Asked != "" || m.unavailable() && !h.has("e") {
+	if h.drain.Asked != "" || m.changing() || m.Node == NodeNotReady || m.unavailable() && !h.has("e") {
 		return
 	}
 	g := groupOf(m)
@@ -94,7 +103,7 @@ func (w *world) checkRestart(h *host, before plan) {
 
 // checkRemoval looks at a member that etcd is asked to remove.
 func (w *world) checkRemoval(h *host) {
-	if w.etcd[h.name] != MemberVoter {
+	if w.etcd[h.name] != MemberVoter || !w.established {
 		return
 	}
 	up, voters := w.othersUp(h)
@@ -129,12 +138,31 @@ func (w *world) checkQuorum() {
 		return
 	}
 	for _, name := range voters {
-		if h := w.hosts[name]; h != nil && !h.up() && h.downSince >= since-lag {
+		// It was not seen to be down yet, or has never been seen to vote.
+		if h := w.hosts[name]; h != nil && !h.up() && !h.away() && (h.downSince >= since-lag || h.joinURL == "") {
 			return
 		}
 	}
 	if len(voters) <= 2 && taken == 1 {
 		return
 	}
-	w.fault("etcd has lost its quorum: %d of %d voters are up, %d were taken away", up, len(voters), taken)
+	var states []string
+	for _, name := range voters {
+		states = append(states, w.tellHost(name))
+	}
+	w.fault("etcd has lost its quorum: %d of %d voters are up, %d were taken away: %s", up, len(voters), taken, strings.Join(states, ", "))
+}
+
+// tellHost says what is true of a host, for those who look for a fault.
+func (w *world) tellHost(name string) string {
+	h := w.hosts[name]
+	switch {
+	case h == nil:
+		return name + " is gone"
+	case h.up():
+		return name + " is up"
+	case h.away():
+		return fmt.Sprintf("%s was taken away at step %d", name, h.takenAt)
+	}
+	return fmt.Sprintf("%s has been down since step %d", name, h.downSince)
 }

@@ -53,13 +53,14 @@ func (v *view) drainFor(m Machine) string {
 	return o.Options
 }
 
-// waitsForDrain has a node drained before a change that its workloads notice. What was drained once stays so until it has its change.
+// waitsForDrain has a node drained before a change that its workloads notice. One that was drained with other options is drained again,
+// which is little work where nothing is left on it.
 func waitsForDrain(v *view, m Machine) (Decision, bool) {
 	wanted := v.drainFor(m)
 	switch {
-	case wanted == "" || m.Drain.Drained():
+	case wanted == "" || m.Drain.Asked == wanted && m.Drain.Drained():
 		return pass()
-	case m.Node == NodeUnknown && m.unavailable() && m.Drain.Asked == "":
+	case m.Node == NodeUnknown && m.unwell():
 		// The cluster cannot be reached to drain anything, perhaps for the very reason that this change removes.
 		return pass()
 	case m.Node == NodeUnknown:

@@ -29,7 +29,7 @@ func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 		}
 		data := m.hasData(machines)
 		switch {
-		case m.Deleting && (!data || m.down()):
+		case m.Deleting && (!data || m.down() || !bootstrapped && m.JoinURL == ""):
 		case m.Deleting:
 			leaving = append(leaving, m)
 		default:
@@ -79,10 +79,8 @@ func (m Machine) hasData(machines []Machine) bool {
 	case m.JoinURL != "":
 		return true
 	}
-	return m.JoinedTo != "" && m.Working() && !slices.ContainsFunc(machines, Machine.hasNode)
+	return m.JoinedTo != "" && m.Working() && !reached(machines)
 }
-
-func (m Machine) hasNode() bool { return m.Version != "" || m.Node != NodeUnknown }
 
 // lost says what is left to do where no candidate has the cluster's data.
 func lost(candidates []Machine) Election {

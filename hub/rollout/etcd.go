@@ -26,24 +26,31 @@ const (
 	etcdChanging = "is being changed"
 	etcdDraining = "is being drained"
 	etcdJoining  = "is joining etcd"
+	etcdUnsure   = "may not be a voting member of etcd yet, which the API of the cluster tells when it is reached"
 )
 
-// etcdChange says what is going on at an etcd machine that others have to wait for; empty if nothing is. A machine that is down is waited
-// for by nobody: it may never come back.
-func (m Machine) etcdChange() string {
+// etcdChange says what is going on at an etcd machine that others have to wait for; empty if nothing is. A newcomer whose Node is lost is
+// waited for by nobody, since it may never come back, unless its agent was at work when it was last heard: then that may be why. reached is
+// set where the cluster's Nodes were ever seen: from then on a machine's Node tells when it votes, and before that nobody can.
+func (m Machine) etcdChange(reached bool) string {
+	lost := m.Node == NodeNotReady && m.Progress != ProgressApplying
 	switch {
 	case m.Removal == RemovalAsked && m.Membership != MemberNone:
 		return etcdRemoving
-	case !m.Etcd || m.down():
-	case m.Membership == MemberLearner:
+	case !m.Etcd:
+	case m.Membership == MemberLearner && !lost:
 		return etcdLearning
-	case m.joiningEtcd() && !m.Deleting:
-		return etcdJoining
 	case m.joiningEtcd():
+		if !m.Deleting && !lost {
+			return etcdJoining
+		}
 	case m.changing():
 		return etcdChanging
-	case m.draining() && !m.Deleting:
+	case m.Deleting || lost:
+	case m.draining():
 		return etcdDraining
+	case reached && m.Membership == MemberUnknown && m.JoinURL == "" && m.Progress != ProgressNone:
+		return etcdUnsure
 	}
 	return ""
 }
@@ -53,7 +60,12 @@ func (m Machine) joiningEtcd() bool {
 	if m.Membership == MemberVoter || m.JoinURL != "" {
 		return false
 	}
-	return m.arriving() || m.Progress == ProgressApplied && (m.Membership == MemberNone || !m.Working())
+	return m.arriving() || m.Progress == ProgressApplied && (m.Membership != MemberUnknown || !m.Working())
+}
+
+// reached tells whether the cluster's API was ever there to tell of its Nodes.
+func reached(machines []Machine) bool {
+	return slices.ContainsFunc(machines, func(m Machine) bool { return m.Version != "" || m.Node != NodeUnknown })
 }
 
 // quorum is how many of a number of voters must be up for etcd to work.

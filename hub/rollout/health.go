@@ -2,10 +2,12 @@ package rollout
 
 import "slices"
 
-// The probes that tell whether etcd runs on a machine. k3s has none of its own for it: there etcd lives and dies with the kubelet.
+// The probes that tell whether etcd runs on a machine, and whether the cluster's API does. k3s has none of its own for etcd, which lives and
+// dies there with the kubelet.
 const (
-	probeEtcd    = "etcd"
-	probeKubelet = "kubelet"
+	probeEtcd      = "etcd"
+	probeKubelet   = "kubelet"
+	probeAPIServer = "kube-apiserver"
 )
 
 // changing tells whether the machine was given a plan that starts or restarts its distribution, and is not through with it.
@@ -30,6 +32,12 @@ func (m Machine) starting() bool {
 // unwell tells whether something is wrong with the machine, so that a change may be what heals it.
 func (m Machine) unwell() bool {
 	return m.Progress == ProgressFailed || m.Progress == ProgressApplied && len(m.Sick) > 0 || m.joined() && m.Node == NodeNotReady
+}
+
+// broken tells whether what is wrong with the machine may be why the cluster's API does not answer.
+func (m Machine) broken() bool {
+	return m.Progress == ProgressFailed ||
+		slices.ContainsFunc(m.Sick, func(p string) bool { return p == probeEtcd || p == probeKubelet || p == probeAPIServer })
 }
 
 // arriving tells whether the machine is on its way into the cluster for the first time.
@@ -57,9 +65,9 @@ func (m Machine) settled() bool {
 	return m.Change == ChangeNone && m.Progress == ProgressApplied && !m.starting() && !m.draining() && !m.lags()
 }
 
-// lags tells whether the machine runs another version of Kubernetes than it should.
+// lags tells whether the machine runs another version of Kubernetes than it should. Where its Node cannot be seen, its plan tells.
 func (m Machine) lags() bool {
-	if m.Version == "" {
+	if m.Version == "" || m.Node == NodeUnknown {
 		return m.joined() && (m.Change.Disruptive() || m.changing())
 	}
 	return m.WantVersion != "" && !sameKubernetes(m.Version, m.WantVersion)

@@ -172,7 +172,7 @@ func (w *world) carryOut(h *host, m Machine, d Decision, p *plan) {
 		return
 	}
 	w.checkDelivery(h, m, p)
-	if m.Change.Disruptive() {
+	if m.Change.Disruptive() && m.joined() && h.up() {
 		h.taken, h.takenAt = true, w.step
 	}
 	h.delivered, h.state, h.joinedTo = p, ProgressPending, p.Server

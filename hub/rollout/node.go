@@ -72,7 +72,7 @@ func (m *Machine) ReadNode(node *corev1.Node) {
 		m.Node, m.Membership = NodeAbsent, MemberNone
 		return
 	}
-	m.Node, m.Membership = StateOf(node), MembershipOf(node)
+	m.Node, m.Membership, m.Version = StateOf(node), MembershipOf(node), node.Status.NodeInfo.KubeletVersion
 	if m.Membership != MemberNone && annotated(node, rkev1.EtcdRemoveAnnotationFormat) == "true" {
 		m.Removal = RemovalAsked
 	}

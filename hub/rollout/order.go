@@ -15,21 +15,22 @@ func lacksInfrastructure(_ *view, m Machine) (Decision, bool) {
 	return wait(ReasonWaitingForInfrastructure, "The machine %s", m.Unusable)
 }
 
-// isNotItsTurn keeps the order of the tiers. A machine that is unwell has nothing to lose by a change, and waits only where it would become
-// newer than the servers.
+// isNotItsTurn keeps the order of the tiers. A machine that is unwell, drained, or at a change already has nothing to lose by another one: a
+// worker waits only where it would become newer than the servers, and a server not at all, since those before it may be waiting for it.
 func isNotItsTurn(v *view, m Machine) (Decision, bool) {
 	if m.Change == ChangeNone {
 		return pass()
 	}
+	free := m.unwell() || m.draining() || m.changing()
 	for t := range tierOf(m) {
 		h := v.holds[t]
 		names := h.change
 		switch {
-		case m.Change == ChangeFirst:
-			names = h.first
-		case m.unwell() && m.Etcd:
+		case free && m.Server():
 			names = nil
-		case m.unwell():
+		case !m.joined():
+			names = h.first
+		case free:
 			names = h.lag
 		}
 		if len(names) == 0 {

@@ -15,9 +15,11 @@ func MayRemove(in Inputs, name string) Wait {
 	if i < 0 || in.Machines[i].Membership == MemberNone || in.Machines[i].Removal == RemovalAsked {
 		return Wait{}
 	}
+	seen := reached(in.Machines)
 	for _, m := range in.Machines {
-		// A machine that goes too is not waited for to finish anything but its own removal.
-		if what := m.etcdChange(); what != "" && m.Name != name && (!m.Deleting || m.Removal == RemovalAsked) {
+		// A drain does nothing to etcd, and what comes after it waits for the removal. A machine that goes too is not waited for to finish
+		// anything but its own removal.
+		if what := m.etcdChange(seen); what != "" && what != etcdDraining && m.Name != name && (!m.Deleting || m.Removal == RemovalAsked) {
 			return Wait{ReasonWaitingForOthers, fmt.Sprintf("Waiting for %s, which %s: etcd takes one change at a time", m.Name, what)}
 		}
 	}
@@ -74,7 +76,8 @@ func losesQuorum(in Inputs, m Machine) Wait {
 	case all.up() < quorum(len(all.voters)):
 		return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up, or for the cluster to be restored from a snapshot: etcd cannot remove a member while %s",
 			list(all.down), ofVoters(all.up(), len(all.voters)))}
-	case !m.votes():
+	case !m.votes(), len(rest.voters) == 0 && m.JoinURL == "":
+		// It takes no vote away, or nothing that was ever a cluster to others.
 		return Wait{}
 	case len(rest.voters) == 0:
 		return Wait{ReasonWaitingForQuorum, m.Name + " is the only voting member of etcd, so the cluster's data would go with it. Add another etcd machine first, or delete the cluster"}

@@ -13,7 +13,7 @@ type view struct {
 	single bool
 	// initJoinable and serverJoinable are set where servers and workers have a machine to join.
 	initJoinable, serverJoinable bool
-	// reached is set where anything is known of the cluster's Nodes.
+	// reached is set where the cluster's Nodes were ever seen.
 	reached bool
 }
 
@@ -59,7 +59,7 @@ type hold struct {
 }
 
 func newView(in Inputs) *view {
-	v := &view{Inputs: in, holds: make([]hold, len(tiers)), etcdWhat: map[string]string{}}
+	v := &view{Inputs: in, holds: make([]hold, len(tiers)), etcdWhat: map[string]string{}, reached: reached(in.Machines)}
 	if wait := sane(in); wait != (Wait{}) && !in.Bootstrapped && v.Blocked.Reason != ReasonEtcdLost {
 		v.Blocked = wait
 	}
@@ -70,9 +70,8 @@ func newView(in Inputs) *view {
 			v.initJoinable = v.initJoinable || m.Init
 			v.serverJoinable = v.serverJoinable || m.ControlPlane && !m.Deleting
 		}
-		v.reached = v.reached || m.Node != NodeUnknown
-		what := m.etcdChange()
-		if what == "" && m.Name == next {
+		what := m.etcdChange(v.reached)
+		if what == "" && m.Name == next && MayRemove(in, next) == (Wait{}) {
 			what = etcdLeaving
 		}
 		if what != "" {
@@ -106,7 +105,7 @@ func (v *view) began(m Machine, d Decision) {
 		v.groups[groupOf(m)].take(m.Name, d.Deliver)
 	}
 	switch {
-	case !m.Etcd || m.down():
+	case !m.Etcd:
 	case disruptive:
 		v.busy(m.Name, etcdChanging)
 	case d.Deliver && m.Change == ChangeFirst:
@@ -142,7 +141,7 @@ func (m Machine) comes() bool {
 	switch {
 	case m.Change == ChangeFirst:
 		return m.Unusable == "" && m.Problem == ""
-	case m.down():
+	case m.Node == NodeNotReady:
 		return false
 	}
 	return m.arriving() || m.Etcd && m.joiningEtcd()

@@ -113,6 +113,8 @@ type world struct {
 	joinable func(Machine) bool
 	waits    map[string]Decision
 	outcome  Outcome
+	// told is called after each step, unless it is nil.
+	told func()
 }
 
 func newWorld(r *rand.Rand) *world {
@@ -211,6 +213,9 @@ func (w *world) tick() {
 	for _, h := range w.sorted() {
 		w.drainer(h)
 		w.leave(h)
+		if w.hosts[h.name] == nil {
+			continue
+		}
 		w.agentStep(h)
 		w.process(h)
 	}
@@ -220,6 +225,9 @@ func (w *world) tick() {
 	}
 	w.checkQuorum()
 	w.connected = w.serves() && !w.disconnected
+	if w.told != nil {
+		w.told()
+	}
 }
 
 // agentStep takes, applies and reports plans.
@@ -245,10 +253,10 @@ func (w *world) agentStep(h *host) {
 		w.finish(h, ProgressFailed)
 		return
 	}
-	// The installer waits until the distribution is up.
+	// The installer waits until the distribution is up, but not for ever.
 	if h.up() {
 		w.finish(h, ProgressApplied)
-	} else if h.stopped {
+	} else if h.stopped || h.workLeft < -20 {
 		w.finish(h, ProgressFailed)
 	}
 }
@@ -308,6 +316,10 @@ func (w *world) serverUp(address string) bool {
 
 // enter makes a host a member of etcd: of a new one if it was told to start one.
 func (w *world) enter(h *host) bool {
+	if h.asked {
+		// A removed member does not come back.
+		return false
+	}
 	if h.runs.Init {
 		w.clusters++
 		if w.established {
@@ -356,6 +368,8 @@ func (w *world) probe(h *host) {
 			h.failing = append(h.failing, probeEtcd)
 		}
 		h.failing = append(h.failing, probeKubelet)
+	} else if h.has("c") && !w.quorate() {
+		h.failing = []string{probeAPIServer}
 	} else if h.ill {
 		h.failing = []string{"kube-scheduler"}
 	}

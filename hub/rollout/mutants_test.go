@@ -1,0 +1,106 @@
+package rollout
+
+import (
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every rule matters: a world in which one is missing breaks something that somebody sees.
+func TestMissingRulesAreSeen(t *testing.T) {
+	mutants := map[string]func(*testing.T, *chaos){
+		"tiers change at the same time":           without("isNotItsTurn"),
+		"etcd takes several changes at a time":    without("waitsForEtcd"),
+		"any number may be unavailable":           without("waitsForOthers"),
+		"the quorum is not looked at":             without("waitsForQuorum"),
+		"nodes are not drained":                   without("waitsForDrain"),
+		"nodes are not taken back from a drain":   without("isDrained"),
+		"a machine joins what is not there":       without("lacksJoinURL"),
+		"changes wait for nothing but their turn": without("waitsForEtcd", "waitsForOthers", "waitsForQuorum"),
+		"new members join all at once": func(t *testing.T, _ *chaos) {
+			replace(t, "mayStart", func(_ *view, m Machine) (Decision, bool) {
+				if m.Change != ChangeFirst {
+					return pass()
+				}
+				return deliver("Delivering the machine's first plan")
+			})
+		},
+		"members are removed at any time": func(_ *testing.T, c *chaos) {
+			c.remove = func(Inputs, string) Wait { return Wait{} }
+		},
+		"members are removed one at a time, whatever the quorum": func(_ *testing.T, c *chaos) {
+			c.remove = func(in Inputs, name string) Wait {
+				if w := MayRemove(in, name); w.Reason == ReasonWaitingForOthers {
+					return w
+				}
+				return Wait{}
+			}
+		},
+		"any machine may follow the init node": func(_ *testing.T, c *chaos) {
+			c.elect = func(machines []Machine, _ string, _ bool) Election {
+				for _, m := range slices.SortedFunc(slices.Values(machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) }) {
+					if m.Etcd && !m.Deleting && m.Identity {
+						return Election{Init: m.Name}
+					}
+				}
+				return Election{}
+			}
+		},
+		"a machine that works may follow the init node, voter or not": func(_ *testing.T, c *chaos) {
+			c.elect = func(machines []Machine, id string, bootstrapped bool) Election {
+				for i := range machines {
+					if machines[i].Progress == ProgressApplied {
+						machines[i].Membership = MemberVoter
+					}
+				}
+				return Elect(machines, id, bootstrapped)
+			}
+		},
+		"the hub forgets that a cluster was started": func(_ *testing.T, c *chaos) {
+			c.elect = func(machines []Machine, id string, _ bool) Election {
+				for i := range machines {
+					machines[i].JoinURL, machines[i].Membership = "", MemberUnknown
+				}
+				return Elect(machines, id, false)
+			}
+		},
+	}
+	for name, mutate := range mutants {
+		t.Run(name, func(t *testing.T) {
+			whole := slices.Clone(chain)
+			defer func() { chain = whole }()
+			for seed := range uint64(1000) {
+				chain = slices.Clone(whole)
+				c := newChaos(seed)
+				mutate(t, c)
+				c.live()
+				if len(c.faults) > 0 {
+					t.Logf("world %d: %s", seed, strings.SplitN(c.faults[0], "\n", 2)[0])
+					return
+				}
+			}
+			t.Error("nobody notices")
+		})
+	}
+}
+
+// without takes rules out of the chain.
+func without(names ...string) func(*testing.T, *chaos) {
+	return func(t *testing.T, _ *chaos) {
+		for _, name := range names {
+			replace(t, name, func(*view, Machine) (Decision, bool) { return pass() })
+		}
+	}
+}
+
+func replace(t *testing.T, name string, by link) {
+	for i, l := range chain {
+		if strings.HasSuffix(runtime.FuncForPC(reflect.ValueOf(l).Pointer()).Name(), "."+name) {
+			chain[i] = by
+			return
+		}
+	}
+	t.Fatalf("the chain has no rule %s", name)
+}
