@@ -67,7 +67,7 @@ func (m Machine) Server() bool { return m.Etcd || m.ControlPlane }
 // Joinable tells whether others may join the machine from now on. A machine that has come to etcd as a learner may fall out of it again, so
 // that one has to be a voter first. The init node has nobody to tell that, since nothing serves its cluster's API before.
 func (m Machine) Joinable() bool {
-	return !m.Deleting && (m.Membership == MemberVoter && m.Node == NodeReady || m.Working() && (!m.Etcd || m.Init))
+	return !m.Deleting && (m.Membership == MemberVoter && (m.Node == NodeReady || m.Working()) || m.Working() && (!m.Etcd || m.Init))
 }
 
 // Working tells whether the machine has applied its delivered plan and was healthy with it.
