@@ -95,10 +95,10 @@ func (m *machine) reportedAddresses(endpoint string) addressSet {
 // virtual ones among them, and report them in changing order. So no more than one of each kind and family is taken, and it is kept for as
 // long as it is reported: an address that comes later restarts nobody.
 func settle(stored, reported addressSet, ipv6 bool) addressSet {
-	if reported.empty() {
-		return stored
-	}
 	choose := func(stored, reported []string) []string {
+		if len(reported) == 0 {
+			return stored
+		}
 		gone := func(address string) bool { return !slices.Contains(reported, address) }
 		if len(stored) > 0 && !slices.ContainsFunc(stored, gone) {
 			return stored

@@ -41,6 +41,11 @@ func TestSettle(t *testing.T) {
 			stored: addressSet{Internal: []string{"10.0.0.1"}}, want: addressSet{Internal: []string{"10.0.0.1"}},
 		},
 		{
+			name:   "a kind of address that is not reported any more",
+			stored: addressSet{Internal: []string{"10.0.0.1"}}, reported: addressSet{External: []string{"203.0.113.1"}},
+			want: addressSet{Internal: []string{"10.0.0.1"}, External: []string{"203.0.113.1"}},
+		},
+		{
 			name:     "IPv6 where the cluster has no use for it",
 			reported: addressSet{Internal: []string{"fd00::1", "10.0.0.1"}}, want: addressSet{Internal: []string{"10.0.0.1"}},
 		},

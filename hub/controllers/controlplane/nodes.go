@@ -36,7 +36,11 @@ func (r *Reconciler) readNodes(ctx context.Context, s *scope) error {
 		s.nodes = machinestate.NewNodes(nodes)
 	}
 	for _, m := range s.machines {
-		m.state.ReadNode(s.nodes.Of(m.machine))
+		node := s.nodes.Of(m.machine)
+		m.state.ReadNode(node)
+		if node != nil && m.reported.empty() {
+			m.reported = addressesOf(node)
+		}
 	}
 	s.strangers = s.nodes.Strangers()
 	return nil
@@ -65,6 +69,19 @@ func (r *Reconciler) listNodes(ctx context.Context, s *scope) ([]corev1.Node, er
 		return nil, err
 	}
 	return nodes.Items, nil
+}
+
+// addressesOf are what a Node says of where it is reached, for machines of which nobody else says it.
+func addressesOf(node *corev1.Node) (a addressSet) {
+	for _, address := range node.Status.Addresses {
+		switch address.Type {
+		case corev1.NodeInternalIP:
+			a.Internal = append(a.Internal, address.Address)
+		case corev1.NodeExternalIP:
+			a.External = append(a.External, address.Address)
+		}
+	}
+	return a
 }
 
 // nodeChanged drops what a kubelet reports every few seconds, and all else that decides nothing.
