@@ -6,6 +6,8 @@ const (
 	CreatedCondition = "Created"
 	// RKEClusterCondition is true once the Cluster API objects are what the spec asks for; where it is false it says which field is wrong.
 	RKEClusterCondition = "RKECluster"
+	// MachinePoolsReadyCondition is true while every machine pool has as many machines as it asks for, all of them of its present template.
+	MachinePoolsReadyCondition = "MachinePoolsReady"
 	// ProvisionedCondition is true once the cluster came up; it stays true.
 	ProvisionedCondition = "Provisioned"
 	// UpdatedCondition is true while every machine has the configuration that the spec asks for.

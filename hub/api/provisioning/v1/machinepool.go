@@ -2,7 +2,6 @@ package v1
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -10,12 +9,16 @@ import (
 
 // RKEMachinePool is a group of machines that are alike.
 //
-// +kubebuilder:validation:XValidation:rule=`self.?machineConfigRef.?kind.orValue("") != "" && self.?machineConfigRef.?name.orValue("") != ""`,message="spec.rkeConfig.machinePools[].machineConfigRef is required: name the kind and the name of the machine configuration or machine template that the pool's machines are made from"
+// +kubebuilder:validation:XValidation:rule=`self.?machineConfigRef.?kind.orValue("") != "" && self.?machineConfigRef.?name.orValue("") != ""`,message="spec.rkeConfig.machinePools[].machineConfigRef is required: name apiVersion, kind and name of the machine template that the pool's machines are made from"
+// +kubebuilder:validation:XValidation:rule="has(self.machineConfigRef) && has(self.machineConfigRef.apiVersion) && self.machineConfigRef.apiVersion.contains('/') && !self.machineConfigRef.apiVersion.startsWith('rke-machine-config.cattle.io/')",message="spec.rkeConfig.machinePools[].machineConfigRef.apiVersion must be that of a machine template of a Cluster API provider, such as infrastructure.cluster.x-k8s.io/v1beta2; machine configurations of node drivers (rke-machine-config.cattle.io) are not supported: create a machine template and name it instead, or register machines with the command of the ClusterRegistrationToken"
 // +kubebuilder:validation:XValidation:rule="self.?etcdRole.orValue(false) || self.?controlPlaneRole.orValue(false) || self.?workerRole.orValue(false)",message="spec.rkeConfig.machinePools[]: a pool needs at least one of etcdRole, controlPlaneRole and workerRole"
 // +kubebuilder:validation:XValidation:rule="has(self.autoscalingMinSize) == has(self.autoscalingMaxSize)",message="spec.rkeConfig.machinePools[]: set both of autoscalingMinSize and autoscalingMaxSize, or neither"
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscalingMinSize) || !has(self.autoscalingMaxSize) || self.autoscalingMinSize <= self.autoscalingMaxSize",message="spec.rkeConfig.machinePools[].autoscalingMinSize must not be greater than autoscalingMaxSize"
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscalingMinSize) || self.autoscalingMinSize > 0 || !(self.?etcdRole.orValue(false) || self.?controlPlaneRole.orValue(false))",message="spec.rkeConfig.machinePools[].autoscalingMinSize must be greater than 0 for a pool with etcdRole or controlPlaneRole"
 // +kubebuilder:validation:XValidation:rule=`self.?machineOS.orValue("") != 'windows' || !(self.?etcdRole.orValue(false) || self.?controlPlaneRole.orValue(false))`,message="spec.rkeConfig.machinePools[].machineOS: windows machines can only be workers"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeStartupTimeout) || !self.nodeStartupTimeout.matches('^[0-9.a-z]+[a-z]$') || duration(self.nodeStartupTimeout) == duration('0s') || duration(self.nodeStartupTimeout) >= duration('30s')",message="spec.rkeConfig.machinePools[].nodeStartupTimeout must be at least 30s, or 0s for never"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxUnhealthy) || self.maxUnhealthy.matches('^([0-9]+|[0-9][0-9]?%|100%)?$')",message="spec.rkeConfig.machinePools[].maxUnhealthy must be a number such as 2 or a percentage such as 40%"
+// +kubebuilder:validation:XValidation:rule="!has(self.unhealthyRange) || self.unhealthyRange.matches('^([[][0-9]+-[0-9]+[]])?$')",message="spec.rkeConfig.machinePools[].unhealthyRange must be a range in brackets such as [1-3]"
 type RKEMachinePool struct {
 	// Name of the pool, unique within the Cluster.
 	// +kubebuilder:validation:MinLength=1
@@ -26,9 +29,10 @@ type RKEMachinePool struct {
 	// +optional
 	// +nullable
 	DisplayName string `json:"displayName,omitempty"`
-	// MachineConfigRef is the machine configuration, or the machine template of a Cluster API provider, that machines are made from.
+	// MachineConfigRef is the machine template of a Cluster API provider that machines are made from. A change of what the template says
+	// replaces the machines.
 	// +optional
-	MachineConfigRef *corev1.ObjectReference `json:"machineConfigRef,omitempty"`
+	MachineConfigRef *ObjectReference `json:"machineConfigRef,omitempty"`
 	// EtcdRole machines run etcd.
 	// +optional
 	EtcdRole bool `json:"etcdRole,omitempty"`
@@ -76,8 +80,7 @@ type RKEMachinePool struct {
 	DrainBeforeDelete bool `json:"drainBeforeDelete,omitempty"`
 	// DrainBeforeDeleteTimeout limits that drain; unset means no limit.
 	// +optional
-	// +nullable
-	DrainBeforeDeleteTimeout *metav1.Duration `json:"drainBeforeDeleteTimeout,omitempty"`
+	DrainBeforeDeleteTimeout *Duration `json:"drainBeforeDeleteTimeout,omitempty"`
 	// RollingUpdate is how machines are replaced.
 	// +optional
 	// +nullable
@@ -92,19 +95,17 @@ type RKEMachinePool struct {
 	MachineDeploymentAnnotations map[string]string `json:"machineDeploymentAnnotations,omitempty"`
 	// NodeStartupTimeout is after which a machine without a Node is replaced; unset means 10m, 0 never.
 	// +optional
-	// +nullable
-	NodeStartupTimeout *metav1.Duration `json:"nodeStartupTimeout,omitempty"`
+	NodeStartupTimeout *Duration `json:"nodeStartupTimeout,omitempty"`
 	// UnhealthyNodeTimeout is after which a machine with an unhealthy Node is replaced; unset or 0 means never.
 	// +optional
-	// +nullable
-	UnhealthyNodeTimeout *metav1.Duration `json:"unhealthyNodeTimeout,omitempty"`
+	UnhealthyNodeTimeout *Duration `json:"unhealthyNodeTimeout,omitempty"`
 	// MaxUnhealthy is a number or percentage of unhealthy machines above which none is replaced.
 	// +optional
-	// +nullable
+	// +kubebuilder:validation:MaxLength=10
 	MaxUnhealthy *string `json:"maxUnhealthy,omitempty"`
 	// UnhealthyRange is a range such as [1-3] of unhealthy machines outside of which none is replaced.
 	// +optional
-	// +nullable
+	// +kubebuilder:validation:MaxLength=32
 	UnhealthyRange *string `json:"unhealthyRange,omitempty"`
 	// MachineOS is the operating system; empty means linux.
 	// +optional
@@ -122,13 +123,13 @@ type RKEMachinePool struct {
 }
 
 // RKEMachinePoolRollingUpdate is how machines are replaced.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || !has(self.maxSurge) || self.maxUnavailable != 0 && self.maxUnavailable != '0%' || self.maxSurge != 0 && self.maxSurge != '0%'",message="spec.rkeConfig.machinePools[].rollingUpdate: maxUnavailable and maxSurge cannot both be 0; let one of them be at least 1"
 type RKEMachinePoolRollingUpdate struct {
 	// MaxUnavailable is a number or percentage of machines that may be missing.
 	// +optional
-	// +nullable
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// MaxSurge is a number or percentage of machines that there may be beyond Quantity.
 	// +optional
-	// +nullable
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 }

@@ -1,8 +1,6 @@
 package v1
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -36,11 +34,11 @@ type RKEConfig struct {
 	// MachinePoolDefaults are for all pools.
 	// +optional
 	MachinePoolDefaults RKEMachinePoolDefaults `json:"machinePoolDefaults,omitempty,omitzero"`
-	// InfrastructureRef is the infrastructure cluster of a Cluster API provider. It must be in the Cluster's namespace. Unset, the hub makes
-	// an RKECluster.
+	// InfrastructureRef is the infrastructure cluster of a Cluster API provider. Unset, the hub makes an RKECluster.
+	// +kubebuilder:validation:XValidation:rule="has(self.apiVersion) && self.apiVersion.contains('/') && has(self.kind) && self.kind != '' && has(self.name) && self.name != ''",message="spec.rkeConfig.infrastructureRef needs apiVersion with a group, such as infrastructure.cluster.x-k8s.io/v1beta2, kind and name"
 	// +optional
 	// +nullable
-	InfrastructureRef *corev1.ObjectReference `json:"infrastructureRef,omitempty"`
+	InfrastructureRef *ObjectReference `json:"infrastructureRef,omitempty"`
 }
 
 // RKEMachinePoolDefaults are for all pools.

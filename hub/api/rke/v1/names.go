@@ -109,6 +109,12 @@ const (
 	ClonedFromGroupVersionAnnotation = "rke.cattle.io/cloned-from-group-version"
 	ClonedFromKindAnnotation         = "rke.cattle.io/cloned-from-kind"
 	ClonedFromNameAnnotation         = "rke.cattle.io/cloned-from-name"
+	// ClonedFromRevisionAnnotation tells from which state of the machine template a copy was made: its UID and generation.
+	ClonedFromRevisionAnnotation = "rke.cattle.io/cloned-from-revision"
+	// AppliedQuantityAnnotation, on a MachineDeployment, is the quantity of its pool that the hub wrote last.
+	AppliedQuantityAnnotation = "rke.cattle.io/applied-quantity"
+	// MachineTemplatesAnnotation, on a MachineDeployment, lists the machine templates that the hub made for its pool, as Kind.group/name.
+	MachineTemplatesAnnotation = "rke.cattle.io/machine-templates"
 	// AppliedSystemAgentUpgraderHashAnnotation is the hash of the agent upgrade that a cluster was given.
 	AppliedSystemAgentUpgraderHashAnnotation = "rke.cattle.io/applied-system-agent-upgrader-hash"
 	// AuthorizedSecretAnnotation, on a Secret, names the Cluster that may use it.
