@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
@@ -21,6 +24,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/apply"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 )
 
@@ -36,6 +40,11 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache; a deletion asks it whether things are gone. It is set from the manager where it is nil.
 	Live client.Reader
+
+	// keeper writes what is wanted of objects, and asks nothing where that is there.
+	keeper *apply.Keeper
+	// tracker watches kinds of providers from the first time on that a Cluster refers to them.
+	tracker *external.ObjectTracker
 }
 
 // SetupWithManager registers the controller. Secrets and ConfigMaps are watched by their metadata only.
@@ -49,22 +58,38 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	r.keeper = &apply.Keeper{Client: r.Client, Owner: fieldOwner}
+	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("provisioningcluster").
 		For(&provisioningv1.Cluster{}).
 		Owns(&clusterv1.Cluster{}).
 		Owns(&rkev1.RKECluster{}).
 		Owns(&rkev1.RKEControlPlane{}).
+		Owns(&clusterv1.MachineDeployment{}).
+		Owns(&clusterv1.MachineHealthCheck{}).
+		Owns(&rkev1.RKEBootstrapTemplate{}).
+		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(poolObjectToCluster), builder.WithPredicates(deletions)).
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
 		Watches(&managementv3.ClusterRegistrationToken{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(deletedMachineToCluster)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToClusters), builder.OnlyMetadata).
+		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.definitionToClusters), builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToClusters), builder.OnlyMetadata).
 		WithOptions(opts).
-		Complete(failure.Requeue(r))
+		Build(failure.Requeue(r))
 	if err != nil {
 		return fmt.Errorf("setting up the cluster controller: %w", err)
+	}
+	r.tracker = &external.ObjectTracker{Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: ptr.To(mgr.GetLogger())}
+	return nil
+}
+
+// watch watches a provider's kind, if that is not done yet.
+func (r *Reconciler) watch(ctx context.Context, object client.Object) error {
+	err := r.tracker.Watch(ctrl.LoggerFrom(ctx), object, handler.EnqueueRequestsFromMapFunc(r.providerObjectToClusters))
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", object.GetObjectKind().GroupVersionKind().GroupKind(), err)
 	}
 	return nil
 }

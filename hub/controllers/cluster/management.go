@@ -15,7 +15,6 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/apply"
 )
 
 // maxNameAttempts bounds the search for a name that no other Cluster has.
@@ -80,11 +79,11 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 		}
 	}
 	management := managementCluster(s.cluster, name)
-	if err := apply.Object(ctx, r.Client, fieldOwner, management); err != nil {
+	if err := r.keeper.Object(ctx, management); err != nil {
 		return s.notCreated(err)
 	}
 	for _, object := range []client.Object{managementNamespace(s.cluster, management), registrationToken(s.cluster, name)} {
-		if err := apply.Object(ctx, r.Client, fieldOwner, object); err != nil {
+		if err := r.keeper.Object(ctx, object); err != nil {
 			return s.notCreated(err)
 		}
 	}

@@ -3,22 +3,33 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/contract"
+	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 )
 
 // Indexes of Clusters by the names of the objects that their machineSelectorFiles take files from.
 const (
 	indexFileSecrets    = "spec.rkeConfig.machineSelectorFiles.secret"
 	indexFileConfigMaps = "spec.rkeConfig.machineSelectorFiles.configMap"
+)
+
+// Indexes of Clusters by the objects of providers that they refer to, and by the definitions of these objects' kinds.
+const (
+	indexProviderObjects     = "providerObjects"
+	indexProviderDefinitions = "providerDefinitions"
 )
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -31,7 +42,35 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			return fmt.Errorf("indexing Clusters by %s: %w", field, err)
 		}
 	}
+	for field, key := range map[string]func(pool.TemplateRef) string{
+		indexProviderObjects:     pool.TemplateRef.String,
+		indexProviderDefinitions: func(ref pool.TemplateRef) string { return contract.DefinitionName(ref.GroupKind) },
+	} {
+		extract := func(o client.Object) []string { return providerKeys(o.(*provisioningv1.Cluster), key) }
+		if err := indexer.IndexField(ctx, &provisioningv1.Cluster{}, field, extract); err != nil {
+			return fmt.Errorf("indexing Clusters by %s: %w", field, err)
+		}
+	}
 	return nil
+}
+
+// providerKeys are the keys of all objects of providers that a Cluster refers to.
+func providerKeys(cluster *provisioningv1.Cluster, key func(pool.TemplateRef) string) []string {
+	if cluster.Spec.RKEConfig == nil {
+		return nil
+	}
+	var keys []string
+	add := func(ref *provisioningv1.ObjectReference) {
+		if ref != nil && ref.Kind != "" {
+			keys = append(keys, key(pool.TemplateRef{GroupKind: ref.GroupKind(), Name: ref.Name}))
+		}
+	}
+	add(cluster.Spec.RKEConfig.InfrastructureRef)
+	for _, p := range cluster.Spec.RKEConfig.MachinePools {
+		add(p.MachineConfigRef)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // fileSources are the names that pick finds in the machineSelectorFiles of a Cluster.
@@ -76,9 +115,39 @@ func (r *Reconciler) configMapToClusters(ctx context.Context, o client.Object) [
 	return r.clustersByIndex(ctx, indexFileConfigMaps, o)
 }
 
+// poolObjectToCluster maps what was made for a machine pool to its Cluster.
+func poolObjectToCluster(_ context.Context, o client.Object) []ctrl.Request {
+	if o.GetLabels()[rkev1.MachinePoolNameLabel] == "" {
+		return nil
+	}
+	return request(o.GetNamespace(), o.GetLabels()[rkev1.ClusterNameLabel])
+}
+
+// deletions lets nothing through but the end of an object.
+var deletions = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+}
+
+// providerObjectToClusters maps an object of a provider to the Clusters that refer to it, and a copy of one to the Cluster that it was made
+// for.
+func (r *Reconciler) providerObjectToClusters(ctx context.Context, o client.Object) []ctrl.Request {
+	ref := pool.TemplateRef{GroupKind: o.GetObjectKind().GroupVersionKind().GroupKind(), Name: o.GetName()}
+	return append(poolObjectToCluster(ctx, o), r.clustersByKey(ctx, indexProviderObjects, o.GetNamespace(), ref.String())...)
+}
+
+// definitionToClusters maps the definition of a kind to the Clusters that refer to objects of it.
+func (r *Reconciler) definitionToClusters(ctx context.Context, o client.Object) []ctrl.Request {
+	return r.clustersByKey(ctx, indexProviderDefinitions, "", o.GetName())
+}
+
 func (r *Reconciler) clustersByIndex(ctx context.Context, field string, o client.Object) []ctrl.Request {
+	return r.clustersByKey(ctx, field, o.GetNamespace(), o.GetName())
+}
+
+func (r *Reconciler) clustersByKey(ctx context.Context, field, namespace, key string) []ctrl.Request {
 	var clusters provisioningv1.ClusterList
-	if err := r.Client.List(ctx, &clusters, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()}); err != nil {
+	if err := r.Client.List(ctx, &clusters, client.InNamespace(namespace), client.MatchingFields{field: key}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the Clusters that use an object", "field", field)
 		return nil
 	}

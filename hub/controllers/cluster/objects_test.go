@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -53,7 +52,7 @@ func TestManagementName(t *testing.T) {
 
 func TestCAPIClusterInfrastructure(t *testing.T) {
 	own, foreign := testCluster(), testCluster()
-	foreign.Spec.RKEConfig.InfrastructureRef = &corev1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "VSphereCluster", Name: "v"}
+	foreign.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "VSphereCluster", Name: "v"}
 	for name, tt := range map[string]struct {
 		cluster *provisioningv1.Cluster
 		want    clusterv1.ContractVersionedObjectReference

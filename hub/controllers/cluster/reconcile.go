@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/apply"
 )
 
 type phase func(context.Context, *scope) error
@@ -31,6 +30,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		r.reconcileManagement,
 		r.reconcileSpec,
 		r.reconcileClusterAPI,
+		r.checkInfrastructure,
+		r.reconcilePools,
 		r.readControlPlane,
 		r.readKubeconfig,
 	} {
@@ -48,7 +49,6 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.invalid = append(s.invalid, validate(s.cluster, sources)...)
-	s.unsupported = unsupported(s.cluster)
 	return nil
 }
 
@@ -91,11 +91,27 @@ func (r *Reconciler) reconcileClusterAPI(ctx context.Context, s *scope) error {
 	}
 	objects = append(objects, desired)
 	for _, object := range objects {
-		if err := apply.Object(ctx, r.Client, fieldOwner, object); err != nil {
+		if err := r.keeper.Object(ctx, object); err != nil {
 			return err
 		}
 	}
+	s.handedOn = true
 	return nil
+}
+
+// checkInfrastructure tells when the infrastructure cluster that the spec names cannot be read. It is no business of this controller's
+// otherwise: Cluster API waits for it.
+func (r *Reconciler) checkInfrastructure(ctx context.Context, s *scope) error {
+	ref := s.cluster.Spec.RKEConfig.InfrastructureRef
+	if ref == nil || !s.handedOn {
+		return nil
+	}
+	key := client.ObjectKey{Namespace: s.cluster.Namespace, Name: ref.Name}
+	_, fault, err := r.referenced(ctx, "spec.rkeConfig.infrastructureRef", key, ref.GroupKind(), "Infrastructure")
+	if fault != nil {
+		s.partial = append(s.partial, *fault)
+	}
+	return err
 }
 
 // readControlPlane reads what the Cluster's conditions are copied from.

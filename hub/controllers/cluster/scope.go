@@ -24,8 +24,12 @@ type scope struct {
 	created *problem
 	// invalid are the faults of the spec that keep it from being handed on.
 	invalid []problem
-	// unsupported are parts of the spec that are handed on, but that nothing is made of.
-	unsupported []problem
+	// handedOn is set once the objects of Cluster API are what the spec asks for.
+	handedOn bool
+	// partial are faults of one part of the spec; all else is handed on.
+	partial []problem
+	// pools are the machine pools of the spec, set once they have been looked at.
+	pools []*poolScope
 	// removal tells what a deletion waits for; nil when it waits for nothing.
 	removal *problem
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -23,6 +24,7 @@ import (
 var ownedConditions = []string{
 	provisioningv1.CreatedCondition,
 	provisioningv1.RKEClusterCondition,
+	provisioningv1.MachinePoolsReadyCondition,
 	provisioningv1.ProvisionedCondition,
 	provisioningv1.UpdatedCondition,
 	provisioningv1.ReadyCondition,
@@ -46,10 +48,12 @@ func setStatus(s *scope) {
 	for _, condition := range []metav1.Condition{createdCondition(s), specCondition(s)} {
 		conditions.Set(c, condition)
 	}
-	ready := readyCondition(s)
+	setPools(s)
+	controlPlane := readyCondition(s)
+	ready := withPools(controlPlane, s)
 	conditions.Set(c, ready)
 	conditions.Set(c, updatedCondition(s))
-	conditions.Set(c, provisionedCondition(s, ready))
+	conditions.Set(c, provisionedCondition(s, controlPlane))
 	c.Status.Ready = ready.Status == metav1.ConditionTrue
 }
 
@@ -64,11 +68,22 @@ func createdCondition(s *scope) metav1.Condition {
 // specCondition tells whether the spec could be handed on as it is.
 func specCondition(s *scope) metav1.Condition {
 	condition := metav1.Condition{Type: provisioningv1.RKEClusterCondition, Status: metav1.ConditionTrue, Reason: "Accepted"}
-	if all := append(append([]problem{}, s.invalid...), s.unsupported...); len(all) > 0 {
+	if all := s.faults(); len(all) > 0 {
 		sum := sumUp(all)
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, sum.reason, sum.message
 	}
 	return condition
+}
+
+// faults are all that is wrong with the spec.
+func (s *scope) faults() []problem {
+	all := slices.Concat(s.invalid, s.partial)
+	for _, p := range s.pools {
+		if p.problem != nil {
+			all = append(all, *p.problem)
+		}
+	}
+	return all
 }
 
 // readyCondition is the control plane's, or what keeps the control plane from being there.

@@ -8,9 +8,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
+
+func poolSpec(name string) *provisioningv1.RKEMachinePool {
+	return &provisioningv1.RKEMachinePool{Name: name, Quantity: ptr.To[int32](2)}
+}
+
+// deployment is a MachineDeployment that has machines, all of them available and some of them up to date.
+func deployment(machines, upToDate int32) *clusterv1.MachineDeployment {
+	return &clusterv1.MachineDeployment{Status: clusterv1.MachineDeploymentStatus{
+		Replicas: ptr.To(machines), AvailableReplicas: ptr.To(machines), UpToDateReplicas: ptr.To(upToDate)}}
+}
 
 // TestStatus compares what a user sees: type=status/reason of every condition, and the message of Ready.
 func TestStatus(t *testing.T) {
@@ -30,6 +43,8 @@ func TestStatus(t *testing.T) {
 	provisioned.Status.Conditions = []metav1.Condition{{Type: "Provisioned", Status: "True", Reason: "Provisioned"}}
 	deleted := testCluster()
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	pooled := testCluster()
+	pooled.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*poolSpec("a"), *poolSpec("b")}
 	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-abcdefgh"}}
 
 	for _, tt := range []struct {
@@ -94,6 +109,34 @@ func TestStatus(t *testing.T) {
 			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "Unknown/Waiting",
 				"Updated": "Unknown/Waiting", "Provisioned": "True/Provisioned"},
 			message: "Waiting for probes",
+		},
+		{
+			name: "a pool with a problem and one on its way",
+			scope: scope{cluster: pooled, management: management, controlPlane: cp("True", "Ready", "", true), pools: []*poolScope{
+				{spec: poolSpec("a"), deployment: deployment(1, 1)},
+				{spec: poolSpec("b"), problem: &problem{"MachineTemplateNotFound", "no template"}},
+			}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "False/MachineTemplateNotFound", "Ready": "False/MachineTemplateNotFound",
+				"MachinePoolsReady": "False/MachineTemplateNotFound", "Updated": "True/Ready", "Provisioned": "True/Provisioned"},
+			message: "no template; Pool a: 1 of 2 machines are available",
+		},
+		{
+			name: "a pool that replaces its machines",
+			scope: scope{cluster: pooled.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true), pools: []*poolScope{
+				{spec: poolSpec("a"), deployment: deployment(2, 1)},
+			}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "Unknown/WaitingForMachines",
+				"MachinePoolsReady": "Unknown/WaitingForMachines", "Updated": "True/Ready", "Provisioned": "True/Provisioned"},
+			message: "Pool a: 1 still to be replaced",
+		},
+		{
+			name: "pools are there",
+			scope: scope{cluster: pooled.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true), pools: []*poolScope{
+				{spec: poolSpec("a"), deployment: deployment(2, 2)},
+			}},
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready",
+				"MachinePoolsReady": "True/MachinePoolsReady", "Updated": "True/Ready", "Provisioned": "True/Provisioned"},
+			ready: true,
 		},
 		{
 			name:    "being deleted",

@@ -24,9 +24,6 @@ func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.Obj
 		problems = append(problems, problem{"UnknownVersion", capitalise(err.Error())})
 	}
 	if ref := cluster.Spec.RKEConfig.InfrastructureRef; ref != nil {
-		if ref.Kind == "" || ref.Name == "" || ref.GroupVersionKind().Group == "" {
-			problems = append(problems, problem{"InvalidInfrastructureRef", "spec.rkeConfig.infrastructureRef needs apiVersion (with its group), kind and name"})
-		}
 		if ref.Namespace != "" && ref.Namespace != cluster.Namespace {
 			problems = append(problems, problem{"InvalidInfrastructureRef",
 				fmt.Sprintf("spec.rkeConfig.infrastructureRef.namespace is %q: it must be the Cluster's own, %q", ref.Namespace, cluster.Namespace)})
@@ -61,15 +58,6 @@ func validateSource(cluster, field string, source fileSource, sources map[fileSo
 	}
 	return []problem{{"FileSourceNotAuthorized", fmt.Sprintf("%s: %s %q is not authorized for this cluster; add %q to its annotation %s",
 		field, source.kind, source.name, cluster, rkev1.AuthorizedObjectAnnotation)}}
-}
-
-// unsupported returns the parts of a spec that nothing is made of yet.
-func unsupported(cluster *provisioningv1.Cluster) []problem {
-	if pools := cluster.Spec.RKEConfig.MachinePools; len(pools) > 0 {
-		return []problem{{"MachinePoolsNotSupported", fmt.Sprintf(
-			"spec.rkeConfig.machinePools: no machines are made for the %d pools yet; register machines with the command of the ClusterRegistrationToken", len(pools))}}
-	}
-	return nil
 }
 
 func capitalise(s string) string {

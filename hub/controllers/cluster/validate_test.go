@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -33,11 +32,8 @@ func TestValidate(t *testing.T) {
 		{name: "no version at all", change: func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "latest" },
 			reason: "UnknownVersion", field: "spec.kubernetesVersion"},
 		{name: "infrastructure elsewhere", change: func(c *provisioningv1.Cluster) {
-			c.Spec.RKEConfig.InfrastructureRef = &corev1.ObjectReference{APIVersion: "g/v1", Kind: "K", Name: "n", Namespace: "other"}
+			c.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "g/v1", Kind: "K", Name: "n", Namespace: "other"}
 		}, reason: "InvalidInfrastructureRef", field: "spec.rkeConfig.infrastructureRef.namespace"},
-		{name: "infrastructure without a group", change: func(c *provisioningv1.Cluster) {
-			c.Spec.RKEConfig.InfrastructureRef = &corev1.ObjectReference{Kind: "K", Name: "n"}
-		}, reason: "InvalidInfrastructureRef", field: "spec.rkeConfig.infrastructureRef"},
 		{name: "file source missing", change: withFile, reason: "FileSourceNotFound", field: "spec.rkeConfig.machineSelectorFiles[0].fileSources[0].secret.name"},
 		{name: "file source of others", change: withFile, sources: authorized("two,three"), reason: "FileSourceNotAuthorized", field: rkev1.AuthorizedObjectAnnotation},
 		{name: "name is a part only", change: withFile, sources: authorized("one-more"), reason: "FileSourceNotAuthorized", field: "secret.name"},
@@ -59,16 +55,5 @@ func TestValidate(t *testing.T) {
 				t.Errorf("got %+v, want reason %s and a message with %s", got, tt.reason, tt.field)
 			}
 		})
-	}
-}
-
-func TestUnsupported(t *testing.T) {
-	cluster := testCluster()
-	if got := unsupported(cluster); got != nil {
-		t.Errorf("got %+v for a cluster without pools", got)
-	}
-	cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{{Name: "p"}}
-	if got := unsupported(cluster); len(got) != 1 || !strings.HasPrefix(got[0].message, "spec.rkeConfig.machinePools") {
-		t.Errorf("got %+v", got)
 	}
 }

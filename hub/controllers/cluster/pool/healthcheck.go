@@ -1,0 +1,54 @@
+package pool
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+)
+
+// defaultNodeStartupTimeout is for pools that say nothing.
+const defaultNodeStartupTimeout = 10 * time.Minute
+
+// HealthCheck returns the MachineHealthCheck of a pool, or nil where its machines are not replaced. It looks at the Node only: conditions
+// of the Machine tell also of changes that the hub makes in place, and these are no illness.
+func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) *clusterv1.MachineHealthCheck {
+	if p.UnhealthyNodeTimeout == nil || p.UnhealthyNodeTimeout.Duration.Duration <= 0 {
+		return nil
+	}
+	startup := defaultNodeStartupTimeout
+	if p.NodeStartupTimeout != nil {
+		startup = p.NodeStartupTimeout.Duration.Duration
+	}
+	unhealthy := func(status corev1.ConditionStatus) clusterv1.UnhealthyNodeCondition {
+		return clusterv1.UnhealthyNodeCondition{Type: corev1.NodeReady, Status: status, TimeoutSeconds: ptr.To(seconds(p.UnhealthyNodeTimeout.Duration.Duration))}
+	}
+	name := Name(cluster.Name, p.Name)
+	mhc := &clusterv1.MachineHealthCheck{
+		ObjectMeta: meta(cluster, p, name),
+		Spec: clusterv1.MachineHealthCheckSpec{
+			ClusterName: cluster.Name,
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{
+				clusterv1.ClusterNameLabel:           cluster.Name,
+				clusterv1.MachineDeploymentNameLabel: name,
+			}},
+			Checks: clusterv1.MachineHealthCheckChecks{
+				NodeStartupTimeoutSeconds: ptr.To(seconds(startup)),
+				UnhealthyNodeConditions:   []clusterv1.UnhealthyNodeCondition{unhealthy(corev1.ConditionUnknown), unhealthy(corev1.ConditionFalse)},
+			},
+		},
+	}
+	if p.MaxUnhealthy != nil && *p.MaxUnhealthy != "" {
+		mhc.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse(*p.MaxUnhealthy))
+	}
+	if p.UnhealthyRange != nil {
+		mhc.Spec.Remediation.TriggerIf.UnhealthyInRange = *p.UnhealthyRange
+	}
+	return mhc
+}

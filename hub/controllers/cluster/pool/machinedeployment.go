@@ -1,0 +1,156 @@
+package pool
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// Templates are what a pool's machines are made from.
+type Templates struct {
+	// Bootstrap and Machine are what the MachineDeployment refers to.
+	Bootstrap, Machine clusterv1.ContractVersionedObjectReference
+	// Kept are the machine templates that were made for the pool and are not removed yet, Machine among them.
+	Kept []TemplateRef
+}
+
+// MachineDeployment returns the MachineDeployment of a pool with as many machines as the pool asks for.
+func MachineDeployment(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, templates Templates) (*clusterv1.MachineDeployment, error) {
+	machineMeta, err := machineMeta(cluster, p)
+	if err != nil {
+		return nil, err
+	}
+	name := Name(cluster.Name, p.Name)
+	objectMeta := meta(cluster, p, name)
+	labels := maps.Clone(p.MachineDeploymentLabels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, objectMeta.Labels)
+	objectMeta.Labels = labels
+	objectMeta.Annotations = deploymentAnnotations(p, templates)
+
+	md := &clusterv1.MachineDeployment{
+		ObjectMeta: objectMeta,
+		Spec: clusterv1.MachineDeploymentSpec{
+			ClusterName: cluster.Name,
+			Replicas:    ptr.To(Quantity(p)),
+			Rollout:     clusterv1.MachineDeploymentRolloutSpec{Strategy: strategy(p)},
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{
+				clusterv1.ClusterNameLabel:           cluster.Name,
+				clusterv1.MachineDeploymentNameLabel: name,
+			}},
+			Template: clusterv1.MachineTemplateSpec{
+				ObjectMeta: machineMeta,
+				Spec: clusterv1.MachineSpec{
+					ClusterName:       cluster.Name,
+					Bootstrap:         clusterv1.Bootstrap{ConfigRef: templates.Bootstrap},
+					InfrastructureRef: templates.Machine,
+					Deletion:          clusterv1.MachineDeletionSpec{NodeDrainTimeoutSeconds: drainTimeout(p)},
+				},
+			},
+			Deletion: clusterv1.MachineDeploymentDeletionSpec{Order: clusterv1.OldestMachineSetDeletionOrder},
+			Paused:   ptr.To(p.Paused),
+		},
+	}
+	if limit := HostnameLimit(cluster, p); limit > 0 {
+		md.Spec.MachineNaming.Template = namingTemplate(cluster.Name, p.Name, limit)
+	}
+	if p.EtcdRole {
+		// A health check that found all members unhealthy at once must not take them all at once.
+		md.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromInt32(1))
+	}
+	return md, nil
+}
+
+// machineMeta is what Cluster API gives to a pool's Machines and RKEBootstraps, also to those that exist: a change replaces no machine.
+func machineMeta(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) (clusterv1.ObjectMeta, error) {
+	annotations := map[string]string{}
+	if labels := userLabels(p); len(labels) > 0 {
+		raw, err := json.Marshal(labels)
+		if err != nil {
+			return clusterv1.ObjectMeta{}, fmt.Errorf("encoding %s: %w", Field(p.Name, "labels"), err)
+		}
+		annotations[rkev1.LabelsAnnotation] = string(raw)
+	}
+	if len(p.Taints) > 0 {
+		raw, err := json.Marshal(p.Taints)
+		if err != nil {
+			return clusterv1.ObjectMeta{}, fmt.Errorf("encoding %s: %w", Field(p.Name, "taints"), err)
+		}
+		annotations[rkev1.TaintsAnnotation] = string(raw)
+	}
+	if limit := HostnameLimit(cluster, p); limit > 0 {
+		annotations[rkev1.HostnameLengthLimitAnnotation] = strconv.Itoa(limit)
+	}
+	if !p.DrainBeforeDelete {
+		annotations[clusterv1.ExcludeNodeDrainingAnnotation] = "true"
+	}
+	return clusterv1.ObjectMeta{Labels: machineLabels(cluster, p), Annotations: annotations}, nil
+}
+
+func deploymentAnnotations(p *provisioningv1.RKEMachinePool, templates Templates) map[string]string {
+	annotations := maps.Clone(p.MachineDeploymentAnnotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if p.AutoscalingMinSize != nil && p.AutoscalingMaxSize != nil {
+		annotations[clusterv1.AutoscalerMinSizeAnnotation] = strconv.Itoa(int(*p.AutoscalingMinSize))
+		annotations[clusterv1.AutoscalerMaxSizeAnnotation] = strconv.Itoa(int(*p.AutoscalingMaxSize))
+	}
+	annotations[rkev1.AppliedQuantityAnnotation] = strconv.Itoa(int(Quantity(p)))
+	annotations[rkev1.MachineTemplatesAnnotation] = formatRefs(templates.Kept)
+	return annotations
+}
+
+func strategy(p *provisioningv1.RKEMachinePool) clusterv1.MachineDeploymentRolloutStrategy {
+	out := clusterv1.MachineDeploymentRolloutStrategy{Type: clusterv1.RollingUpdateMachineDeploymentStrategyType}
+	if p.RollingUpdate != nil {
+		out.RollingUpdate.MaxUnavailable = p.RollingUpdate.MaxUnavailable
+		out.RollingUpdate.MaxSurge = p.RollingUpdate.MaxSurge
+	}
+	return out
+}
+
+func drainTimeout(p *provisioningv1.RKEMachinePool) *int32 {
+	if !p.DrainBeforeDelete || p.DrainBeforeDeleteTimeout == nil {
+		return nil
+	}
+	return ptr.To(seconds(p.DrainBeforeDeleteTimeout.Duration.Duration))
+}
+
+// seconds rounds up: a timeout that somebody asked for must not become none.
+func seconds(d time.Duration) int32 {
+	return int32((d + time.Second - 1) / time.Second)
+}
+
+// HostnameLimit is the most characters that the names of a pool's machines may have, or 0 where only Kubernetes limits them.
+func HostnameLimit(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) int {
+	if p.HostnameLengthLimit > 0 {
+		return p.HostnameLengthLimit
+	}
+	return cluster.Spec.RKEConfig.MachinePoolDefaults.HostnameLengthLimit
+}
+
+// namingTemplate makes names of the form cluster-pool-abcde that keep a limit, by leaving the end of cluster-pool out. Providers name hosts
+// after Machines.
+func namingTemplate(cluster, pool string, limit int) string {
+	const random = len("-abcde")
+	prefix := cluster + "-" + pool
+	if room := limit - random; len(prefix) > room {
+		prefix = strings.TrimRight(prefix[:room], "-")
+	}
+	return prefix + "-{{ .random }}"
+}

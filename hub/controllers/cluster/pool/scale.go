@@ -1,0 +1,23 @@
+package pool
+
+import (
+	"strconv"
+
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// Scaled tells whether somebody, a user or an autoscaler, has scaled the MachineDeployment of a pool since the hub wrote to it, and to how
+// many machines. An annotation, written together with the replicas, holds what the hub asked for last. A pool that has changed too wins.
+func Scaled(p *provisioningv1.RKEMachinePool, md *clusterv1.MachineDeployment) (int32, bool) {
+	applied, err := strconv.ParseInt(md.Annotations[rkev1.AppliedQuantityAnnotation], 10, 32)
+	if err != nil || int32(applied) != Quantity(p) {
+		return 0, false
+	}
+	replicas := ptr.Deref(md.Spec.Replicas, int32(applied))
+	return replicas, replicas != int32(applied)
+}

@@ -1,0 +1,117 @@
+package pool
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// BootstrapTemplate returns the template of a pool's RKEBootstraps. Its name tells its content, so that a change of the user data is a new
+// template, and replaces the machines.
+func BootstrapTemplate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) (*rkev1.RKEBootstrapTemplate, error) {
+	spec := rkev1.RKEBootstrapSpec{ClusterName: cluster.Name}
+	if p.Userdata != nil {
+		spec.Userdata = *p.Userdata
+	}
+	digest, err := hash(spec.Userdata)
+	if err != nil {
+		return nil, err
+	}
+	return &rkev1.RKEBootstrapTemplate{
+		ObjectMeta: meta(cluster, p, rkev1.SafeConcat(Name(cluster.Name, p.Name), digest)),
+		Spec:       rkev1.RKEBootstrapTemplateSpec{ClusterName: cluster.Name, Template: rkev1.RKEBootstrapTemplateResource{Spec: spec}},
+	}, nil
+}
+
+// Clone returns a copy of the machine template that a pool refers to, under a name that tells its content. Machines are made from the copy:
+// the user's own template may change or go at any time, and Cluster API makes new machines only of a template with a new name.
+func Clone(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, source *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	kind := source.GroupVersionKind()
+	digest, err := hash([]any{kind.Group, kind.Kind, source.Object["spec"]})
+	if err != nil {
+		return nil, err
+	}
+	objectMeta := meta(cluster, p, rkev1.SafeConcat(Name(cluster.Name, p.Name), digest))
+	clone := &unstructured.Unstructured{Object: map[string]any{}}
+	clone.SetGroupVersionKind(kind)
+	clone.SetNamespace(objectMeta.Namespace)
+	clone.SetName(objectMeta.Name)
+	objectMeta.Labels[rkev1.MachineTemplateHashLabel] = digest
+	clone.SetLabels(objectMeta.Labels)
+	clone.SetOwnerReferences(objectMeta.OwnerReferences)
+	clone.SetAnnotations(map[string]string{
+		rkev1.ClonedFromGroupVersionAnnotation: source.GetAPIVersion(),
+		rkev1.ClonedFromKindAnnotation:         kind.Kind,
+		rkev1.ClonedFromNameAnnotation:         source.GetName(),
+		rkev1.ClonedFromRevisionAnnotation:     revision(source),
+	})
+	clone.Object["spec"] = source.DeepCopy().Object["spec"]
+	return clone, nil
+}
+
+// revision changes whenever somebody changes the content of an object, and at no other time: not when another version of its provider
+// shows it with other defaults.
+func revision(o metav1.Object) string {
+	return string(o.GetUID()) + "/" + strconv.FormatInt(o.GetGeneration(), 10)
+}
+
+// UpToDate tells whether a copy is still one of what its source says. A new version of a provider may show both with more fields than when
+// the copy was made; that must not replace machines.
+func UpToDate(clone, source *unstructured.Unstructured) bool {
+	if clone.GroupVersionKind().GroupKind() != source.GroupVersionKind().GroupKind() {
+		return false
+	}
+	return clone.GetAnnotations()[rkev1.ClonedFromRevisionAnnotation] == revision(source) ||
+		equality.Semantic.DeepEqual(clone.Object["spec"], source.Object["spec"])
+}
+
+// Ref refers to an object as MachineDeployments do.
+func Ref(kind schema.GroupKind, name string) clusterv1.ContractVersionedObjectReference {
+	return clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: name}
+}
+
+// TemplateRef names a machine template that was made for a pool. It is written as Kind.group/name.
+type TemplateRef struct {
+	schema.GroupKind
+	Name string
+}
+
+// RefOf names what a MachineDeployment or MachineSet refers to.
+func RefOf(ref clusterv1.ContractVersionedObjectReference) TemplateRef {
+	return TemplateRef{schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}, ref.Name}
+}
+
+func (r TemplateRef) String() string { return fmt.Sprintf("%s/%s", r.GroupKind, r.Name) }
+
+// formatRefs is a list of references as the annotation of a MachineDeployment holds it.
+func formatRefs(refs []TemplateRef) string {
+	texts := make([]string, len(refs))
+	for i, ref := range refs {
+		texts[i] = ref.String()
+	}
+	slices.Sort(texts)
+	return strings.Join(slices.Compact(texts), ",")
+}
+
+// ParseRefs reads the machine templates that a MachineDeployment's annotation says were made for its pool.
+func ParseRefs(md *clusterv1.MachineDeployment) []TemplateRef {
+	var refs []TemplateRef
+	for text := range strings.SplitSeq(md.Annotations[rkev1.MachineTemplatesAnnotation], ",") {
+		kind, name, ok := strings.Cut(text, "/")
+		if ok && name != "" {
+			refs = append(refs, TemplateRef{schema.ParseGroupKind(kind), name})
+		}
+	}
+	return refs
+}

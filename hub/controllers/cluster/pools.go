@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+)
+
+// poolScope is what one pass has read of a machine pool and found.
+type poolScope struct {
+	cluster *provisioningv1.Cluster
+	spec    *provisioningv1.RKEMachinePool
+	// deployment is what exists, or what was just applied; nil when there is none.
+	deployment *clusterv1.MachineDeployment
+	// sets are the deployment's MachineSets.
+	sets []*clusterv1.MachineSet
+	// problem tells what keeps the pool from being what the spec says.
+	problem *problem
+}
+
+// reconcilePools makes the objects of each machine pool, and takes away those of pools that are not in the spec any more. A pool that
+// cannot be made what it should be stays what it is and keeps no other pool waiting.
+func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
+	if !s.handedOn {
+		return nil
+	}
+	deployments, err := r.deployments(ctx, s.cluster)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range s.cluster.Spec.RKEConfig.MachinePools {
+		p := &poolScope{cluster: s.cluster, spec: &s.cluster.Spec.RKEConfig.MachinePools[i]}
+		s.pools = append(s.pools, p)
+		name := pool.Name(s.cluster.Name, p.spec.Name)
+		p.deployment = deployments[name]
+		delete(deployments, name)
+		if err := r.reconcilePool(ctx, p); err != nil {
+			p.problem = &problem{"Error", fmt.Sprintf("%s: the pool could not be written, it is tried again: %v", pool.Field(p.spec.Name, ""), err)}
+			errs = append(errs, err)
+		}
+	}
+	for _, deployment := range deployments {
+		if err := r.removePool(ctx, deployment); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return kerrors.NewAggregate(errs)
+}
+
+// deployments are the MachineDeployments that were made for a Cluster, by name.
+func (r *Reconciler) deployments(ctx context.Context, cluster *provisioningv1.Cluster) (map[string]*clusterv1.MachineDeployment, error) {
+	var list clusterv1.MachineDeploymentList
+	err := r.Client.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: cluster.Name}, client.HasLabels{rkev1.MachinePoolNameLabel})
+	if err != nil {
+		return nil, fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
+	}
+	byName := map[string]*clusterv1.MachineDeployment{}
+	for i := range list.Items {
+		// Users may have MachineDeployments of their own with the same labels.
+		if md := &list.Items[i]; isOwnedBy(md, cluster) {
+			byName[md.Name] = md
+		}
+	}
+	return byName, nil
+}
+
+func isOwnedBy(o client.Object, cluster *provisioningv1.Cluster) bool {
+	for _, ref := range o.GetOwnerReferences() {
+		group, _, _ := strings.Cut(ref.APIVersion, "/")
+		if group == provisioningv1.GroupVersion.Group && ref.Kind == "Cluster" && ref.Name == cluster.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// reconcilePool brings one pool to what the spec says: first the templates, then the MachineDeployment that refers to them, and at the end
+// templates that nothing refers to any more are removed.
+func (r *Reconciler) reconcilePool(ctx context.Context, p *poolScope) error {
+	for _, step := range []func(context.Context, *poolScope) error{
+		r.checkPool, r.writeBackScale, r.reconcileDeployment, r.reconcileHealthCheck, r.removeUnusedTemplates,
+	} {
+		err := step(ctx, p)
+		if errors.Is(err, errPoolWaits) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errPoolWaits ends the pass over a pool that stays as it is for now; the pool's problem, if it is one, says why.
+var errPoolWaits = errors.New("the pool waits")
+
+// checkPool looks for what only the whole tells: faults that the API server could not see, and a name that is taken.
+func (r *Reconciler) checkPool(ctx context.Context, p *poolScope) error {
+	if faults := pool.Validate(p.cluster, p.spec); len(faults) > 0 {
+		p.problem = &problem{"InvalidMachinePool", strings.Join(faults, "; ")}
+		return errPoolWaits
+	}
+	if p.deployment != nil {
+		return r.readSets(ctx, p)
+	}
+	other := &clusterv1.MachineDeployment{}
+	key := client.ObjectKey{Namespace: p.cluster.Namespace, Name: pool.Name(p.cluster.Name, p.spec.Name)}
+	found, err := r.read(ctx, key, other)
+	if found {
+		p.problem = &problem{"NameTaken", fmt.Sprintf("%s: the MachineDeployment %s exists and was made for something else (Cluster %s); give the pool another name",
+			pool.Field(p.spec.Name, "name"), key.Name, other.Spec.ClusterName)}
+		return errPoolWaits
+	}
+	return err
+}
+
+func (r *Reconciler) readSets(ctx context.Context, p *poolScope) error {
+	var list clusterv1.MachineSetList
+	err := r.Client.List(ctx, &list, client.InNamespace(p.cluster.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: p.deployment.Name})
+	if err != nil {
+		return fmt.Errorf("listing the MachineSets of the pool %s: %w", p.spec.Name, err)
+	}
+	for i := range list.Items {
+		p.sets = append(p.sets, &list.Items[i])
+	}
+	return nil
+}
+
+// reconcileDeployment writes the bootstrap template, the copy of the machine template, and the MachineDeployment.
+func (r *Reconciler) reconcileDeployment(ctx context.Context, p *poolScope) error {
+	machine, err := r.reconcileMachineTemplate(ctx, p)
+	if err != nil {
+		return err
+	}
+	bootstrap, err := pool.BootstrapTemplate(p.cluster, p.spec)
+	if err != nil {
+		return err
+	}
+	if err := r.keeper.Object(ctx, bootstrap); err != nil {
+		return err
+	}
+	templates := pool.Templates{
+		Machine:   machine,
+		Bootstrap: pool.Ref(rkev1.GroupVersion.WithKind("RKEBootstrapTemplate").GroupKind(), bootstrap.Name),
+		Kept:      keptTemplates(p, machine),
+	}
+	deployment, err := pool.MachineDeployment(p.cluster, p.spec, templates)
+	if err != nil {
+		return err
+	}
+	if err := r.keeper.Object(ctx, deployment); err != nil {
+		return err
+	}
+	p.deployment = deployment
+	return nil
+}
+
+// reconcileHealthCheck makes the MachineHealthCheck of a pool, or removes it from one that does not want it any more.
+func (r *Reconciler) reconcileHealthCheck(ctx context.Context, p *poolScope) error {
+	if check := pool.HealthCheck(p.cluster, p.spec); check != nil {
+		return r.keeper.Object(ctx, check)
+	}
+	return r.removeHealthCheck(ctx, p.deployment)
+}
+
+func (r *Reconciler) removeHealthCheck(ctx context.Context, deployment *clusterv1.MachineDeployment) error {
+	check := &clusterv1.MachineHealthCheck{}
+	found, err := r.read(ctx, client.ObjectKeyFromObject(deployment), check)
+	if err != nil || !found || !check.DeletionTimestamp.IsZero() || check.Labels[rkev1.MachinePoolNameLabel] == "" {
+		return err
+	}
+	if err := r.Client.Delete(ctx, check); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting the MachineHealthCheck %s: %w", check.Name, err)
+	}
+	return nil
+}
+
+// removePool takes away what was made for a pool. Templates go first: what is left of them after the MachineDeployment, nobody would know
+// of. Machines that go need none.
+func (r *Reconciler) removePool(ctx context.Context, deployment *clusterv1.MachineDeployment) error {
+	if !deployment.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	ctrl.LoggerFrom(ctx).Info("Removing a machine pool that is not in the spec any more", "MachineDeployment", client.ObjectKeyFromObject(deployment))
+	if err := r.removeHealthCheck(ctx, deployment); err != nil {
+		return err
+	}
+	for _, ref := range pool.ParseRefs(deployment) {
+		if err := r.removeMachineTemplate(ctx, deployment, ref); err != nil {
+			return err
+		}
+	}
+	err := r.Client.DeleteAllOf(ctx, &rkev1.RKEBootstrapTemplate{}, client.InNamespace(deployment.Namespace),
+		client.MatchingLabels(pool.Labels(deployment.Spec.ClusterName, deployment.Labels[rkev1.MachinePoolNameLabel])))
+	if err != nil {
+		return fmt.Errorf("deleting the bootstrap templates of MachineDeployment %s: %w", deployment.Name, err)
+	}
+	if err := r.Client.Delete(ctx, deployment); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting MachineDeployment %s: %w", deployment.Name, err)
+	}
+	return nil
+}
