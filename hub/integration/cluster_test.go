@@ -154,13 +154,6 @@ func TestClusterBadInput(t *testing.T) {
 	})
 	condition(t, env, files, "RKECluster", metav1.ConditionTrue, "")
 
-	pools := newCluster(namespace, "pools")
-	pools.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{{Name: "p", WorkerRole: true, MachineConfigRef: &corev1.ObjectReference{Kind: "K", Name: "n"}}}
-	env.create(t, pools)
-	if message := condition(t, env, pools, "RKECluster", metav1.ConditionFalse, "MachinePoolsNotSupported"); !strings.Contains(message, "spec.rkeConfig.machinePools") {
-		t.Errorf("RKECluster says %q", message)
-	}
-
 	// The name of another cluster's namespace must not be taken over through the annotation.
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c-m-" + strings.Repeat("z", 8)}}
 	env.create(t, other)

@@ -70,7 +70,7 @@ func TestDeletionHalfway(t *testing.T) {
 		}},
 		{name: "foreign infrastructure that does not exist", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
 			cluster := newCluster(namespace, "half")
-			cluster.Spec.RKEConfig.InfrastructureRef = &corev1.ObjectReference{APIVersion: "rke.cattle.io/v1", Kind: "RKECluster", Name: "nowhere"}
+			cluster.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "rke.cattle.io/v1", Kind: "RKECluster", Name: "nowhere"}
 			env.create(t, cluster)
 			condition(t, env, cluster, "Created", metav1.ConditionTrue, "")
 			condition(t, env, cluster, "Ready", metav1.ConditionUnknown, "WaitingForInfrastructure")

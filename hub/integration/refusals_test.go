@@ -14,7 +14,7 @@ import (
 // TestRefusals applies what users might write and wants the API server to say which field is wrong.
 func TestRefusals(t *testing.T) {
 	env, namespace := theHub(t)
-	const pool = "{name: p, machineConfigRef: {kind: K, name: m}, workerRole: true}"
+	const pool = "{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true}"
 	for _, tt := range []struct {
 		name string
 		// object is YAML without metadata.namespace.
@@ -34,13 +34,27 @@ func TestRefusals(t *testing.T) {
 		{name: "no version", object: `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: b1}, spec: {rkeConfig: {}}}`, want: "spec.kubernetesVersion"},
 		{name: "pool without reference", object: cluster("b2", "{machinePools: [{name: p, workerRole: true}]}"), want: "spec.rkeConfig.machinePools[].machineConfigRef is required"},
 		{name: "pool with half a reference", object: cluster("b3", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: K}}]}"), want: "spec.rkeConfig.machinePools[].machineConfigRef is required"},
-		{name: "pool without a role", object: cluster("b4", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}}]}"), want: "at least one of etcdRole, controlPlaneRole and workerRole"},
-		{name: "pool without a name", object: cluster("b5", "{machinePools: [{workerRole: true, machineConfigRef: {kind: K, name: m}}]}"), want: "spec.rkeConfig.machinePools[0].name"},
+		{name: "pool without a role", object: cluster("b4", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}}]}"), want: "at least one of etcdRole, controlPlaneRole and workerRole"},
+		{name: "pool without a name", object: cluster("b5", "{machinePools: [{workerRole: true, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}}]}"), want: "spec.rkeConfig.machinePools[0].name"},
 		{name: "two pools of a name", object: cluster("b6", "{machinePools: ["+pool+","+pool+"]}"), want: "spec.rkeConfig.machinePools[1]"},
-		{name: "half an autoscaler", object: cluster("b7", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}, workerRole: true, autoscalingMinSize: 1}]}"), want: "autoscalingMaxSize"},
-		{name: "autoscaler upside down", object: cluster("b8", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}, workerRole: true, autoscalingMinSize: 3, autoscalingMaxSize: 1}]}"), want: "must not be greater"},
-		{name: "etcd scaled to nothing", object: cluster("b9", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}, etcdRole: true, autoscalingMinSize: 0, autoscalingMaxSize: 1}]}"), want: "greater than 0"},
-		{name: "etcd on windows", object: cluster("b10", "{machinePools: [{name: p, machineConfigRef: {kind: K, name: m}, etcdRole: true, machineOS: windows}]}"), want: "windows machines can only be workers"},
+		{name: "half an autoscaler", object: cluster("b7", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true, autoscalingMinSize: 1}]}"), want: "autoscalingMaxSize"},
+		{name: "autoscaler upside down", object: cluster("b8", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true, autoscalingMinSize: 3, autoscalingMaxSize: 1}]}"), want: "must not be greater"},
+		{name: "etcd scaled to nothing", object: cluster("b9", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, etcdRole: true, autoscalingMinSize: 0, autoscalingMaxSize: 1}]}"), want: "greater than 0"},
+		{name: "etcd on windows", object: cluster("b10", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, etcdRole: true, machineOS: windows}]}"), want: "windows machines can only be workers"},
+		{name: "machine configuration of a node driver", object: cluster("b24", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {apiVersion: rke-machine-config.cattle.io/v1, kind: Amazonec2Config, name: m}}]}"), want: "create a machine template and name it instead"},
+		{name: "machine configuration as the UI names it", object: cluster("b25", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: Amazonec2Config, name: m}}]}"), want: "machineConfigRef.apiVersion must be that of a machine template"},
+		{name: "infrastructure without a group", object: cluster("b26", "{infrastructureRef: {kind: K, name: n}}"), want: "spec.rkeConfig.infrastructureRef needs apiVersion"},
+		{name: "pool with nulls", object: cluster("a5", withPool("quantity: null, labels: null, taints: null, nodeStartupTimeout: null, unhealthyNodeTimeout: null, maxUnhealthy: null, unhealthyRange: null, rollingUpdate: {maxSurge: null}, drainBeforeDeleteTimeout: null"))},
+		{name: "pool with health checks", object: cluster("a6", withPool(`nodeStartupTimeout: 0s, unhealthyNodeTimeout: 5m, maxUnhealthy: 40%, unhealthyRange: "[1-3]", rollingUpdate: {maxSurge: 0, maxUnavailable: 25%}`))},
+		{name: "pool with empty texts", object: cluster("a7", withPool(`maxUnhealthy: "", unhealthyRange: "", nodeStartupTimeout: "0"`))},
+		{name: "no duration", object: cluster("b27", withPool("unhealthyNodeTimeout: 5 minutes")), want: "must be a duration such as 10m"},
+		{name: "no duration of a drain", object: cluster("b28", withPool("drainBeforeDeleteTimeout: -5m")), want: "must be a duration such as 10m"},
+		{name: "startup too short", object: cluster("b29", withPool("nodeStartupTimeout: 20s")), want: "nodeStartupTimeout must be at least 30s"},
+		{name: "no number of unhealthy machines", object: cluster("b30", withPool("maxUnhealthy: some")), want: "maxUnhealthy must be a number such as 2"},
+		{name: "no range of unhealthy machines", object: cluster("b31", withPool("unhealthyRange: 1-3")), want: "unhealthyRange must be a range in brackets such as [1-3]"},
+		{name: "rolling update that cannot move", object: cluster("b32", withPool("rollingUpdate: {maxSurge: 0, maxUnavailable: 0}")), want: "cannot both be 0"},
+		{name: "hostname limit too short", object: cluster("b33", withPool("hostnameLengthLimit: 5")), want: "hostnameLengthLimit"},
+		{name: "negative quantity", object: cluster("b34", withPool("quantity: -1")), want: "machinePools[0].quantity"},
 		{name: "file source that is both", object: cluster("b11", "{machineSelectorFiles: [{fileSources: [{secret: {name: a}, configMap: {name: b}}]}]}"), want: "exactly one of secret and configMap"},
 		{name: "file source that is neither", object: cluster("b12", "{machineSelectorFiles: [{fileSources: [{}]}]}"), want: "exactly one of secret and configMap"},
 		{name: "relative data directory", object: cluster("b13", "{dataDirectories: {systemAgent: data}}"), want: "spec.rkeConfig.dataDirectories.systemAgent"},
@@ -120,6 +134,11 @@ func check(t *testing.T, err error, want string) {
 
 func cluster(name, config string) string {
 	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name + `}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: ` + config + `}}`
+}
+
+// withPool is a configuration with one pool that has these fields too.
+func withPool(fields string) string {
+	return `{machinePools: [{name: p, workerRole: true, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, ` + fields + `}]}`
 }
 
 func bare(name string) string {
