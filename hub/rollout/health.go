@@ -34,9 +34,10 @@ func (m Machine) unwell() bool {
 	return m.Progress == ProgressFailed || m.Progress == ProgressApplied && len(m.Sick) > 0 || m.joined() && m.Node == NodeNotReady
 }
 
-// broken tells whether what is wrong with the machine may be why the cluster's API does not answer.
+// broken tells whether what is wrong with the machine may be why the cluster's API does not answer. Where etcd runs alone there may be no
+// probe to tell, and then a plan that has failed is all that is known.
 func (m Machine) broken() bool {
-	return m.Progress == ProgressFailed ||
+	return m.Progress == ProgressFailed && !m.ControlPlane ||
 		slices.ContainsFunc(m.Sick, func(p string) bool { return p == probeEtcd || p == probeKubelet || p == probeAPIServer })
 }
 

@@ -33,11 +33,12 @@ func MayRemove(in Inputs, name string) Wait {
 }
 
 // nextRemoval is the machine that etcd can do without first; empty if there is none. One that is down goes before one that is up, since
-// it takes no vote away that counts.
+// it takes no vote away that counts. One at which servers have joined the cluster is left out: they are given another address first, and
+// must not wait for the removal to get it.
 func nextRemoval(in Inputs) string {
 	var due []Machine
 	for _, m := range in.Machines {
-		if m.Removal == RemovalDue && m.Membership != MemberNone && losesQuorum(in, m) == (Wait{}) {
+		if m.Removal == RemovalDue && m.Membership != MemberNone && !joinedBy(in, m) && losesQuorum(in, m) == (Wait{}) {
 			due = append(due, m)
 		}
 	}
@@ -47,6 +48,13 @@ func nextRemoval(in Inputs) string {
 	return slices.MinFunc(due, func(a, b Machine) int {
 		return cmp.Or(order(!a.down(), !b.down()), strings.Compare(a.Name, b.Name))
 	}).Name
+}
+
+// joinedBy tells whether servers that stay have joined the cluster at a machine. One that is down is of no use to them as an address.
+func joinedBy(in Inputs, m Machine) bool {
+	return !m.down() && m.JoinURL != "" && slices.ContainsFunc(in.Machines, func(other Machine) bool {
+		return other.Server() && !other.Deleting && other.Name != m.Name && other.JoinedTo == m.JoinURL
+	})
 }
 
 func order(a, b bool) int {
@@ -64,12 +72,6 @@ func order(a, b bool) int {
 func losesQuorum(in Inputs, m Machine) Wait {
 	if m.Membership == MemberUnknown && m.Node == NodeUnknown {
 		return Wait{ReasonWaitingForConnection, "Waiting for the connection to the API of the cluster, which tells what part the machine has in etcd"}
-	}
-	for _, other := range in.Machines {
-		// One that is down is of no use as an address either.
-		if !m.down() && other.Server() && !other.Deleting && other.Name != m.Name && m.JoinURL != "" && other.JoinedTo == m.JoinURL {
-			return Wait{ReasonWaitingForOthers, fmt.Sprintf("Waiting for %s, which has joined the cluster at %s, to be given another address to join", other.Name, m.Name)}
-		}
 	}
 	all, rest := electorateOf(in, ""), electorateOf(in, m.Name)
 	switch {

@@ -421,6 +421,10 @@ func (w *world) leave(h *host) {
 	}
 	if h.has("e") && h.node && w.etcd[h.name] != "" {
 		h.removal = RemovalDue
+		if h.deleteLeft > -40 && h.up() && slices.ContainsFunc(w.sorted(), func(o *host) bool { return o.server() && !o.deleting && o.joinedTo == url(h.name) }) {
+			w.note(h.name+" leaves", "others have joined the cluster at it, which are given another address first")
+			return
+		}
 		if !h.asked {
 			if wait := w.remove(w.inputs(), h.name); wait != (Wait{}) {
 				w.note(h.name+" leaves", wait.Message)
