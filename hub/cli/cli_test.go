@@ -52,6 +52,7 @@ func TestComplete(t *testing.T) {
 		{name: "address without port", args: []string{"--listen=h"}, err: `--listen "h" is not an address with a port`},
 		{name: "webhook address without port", args: []string{"--webhook-listen=h"}, err: `--webhook-listen "h" is not an address with a port`},
 		{name: "unknown way to run Cluster API", args: []string{"--capi=no"}, err: `--capi "no" is neither embedded nor external`},
+		{name: "release data from where none can be", args: []string{"--release-data=ftp://h/data.json"}, err: "--release-data: ftp:// is not supported"},
 		{name: "nobody to run Cluster API", args: []string{"--capi=external"}, err: "--capi=external needs --kubeconfig"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,7 +1,10 @@
 package render
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,6 +34,34 @@ func TestPlanGolden(t *testing.T) {
 				t.Errorf("what was delivered has the impact %s", got)
 			}
 		})
+	}
+}
+
+// Everything that the hub writes into a machine's configuration is an argument that its release takes there.
+func TestOnlyKnownArguments(t *testing.T) {
+	for name, in := range goldenCases(t) {
+		plan, problems := Plan(in)
+		if in.Cluster.Release.Assumed != "" || problems.Err() != nil {
+			continue
+		}
+		for _, f := range plan.Files {
+			if !strings.HasSuffix(f.Path, "/50-rancher.yaml") {
+				continue
+			}
+			content, err := base64.StdEncoding.DecodeString(f.Content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var config map[string]any
+			if err := json.Unmarshal(content, &config); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			for key := range config {
+				if _, known := in.Cluster.Release.Arg(key, in.Machine.server()); !known {
+					t.Errorf("%s: %s is no argument of %s on this machine", name, key, in.Cluster.Release.Version)
+				}
+			}
+		}
 	}
 }
 

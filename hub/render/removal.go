@@ -29,8 +29,8 @@ func (b *builder) addRemovals() {
 	b.removed = gone
 }
 
-// keeps tells that a file must stay whatever the plan says: the cluster's certificate authorities are its identity, and a cluster whose
-// servers lose them is lost.
+// keeps tells that a file must stay whatever the plan says: where the cluster's certificate authorities are, the hub's or the user's own,
+// and a cluster whose servers lose them is lost.
 func (b *builder) keeps(path string) bool {
 	return strings.HasPrefix(path, b.dataDir+"/server/tls/")
 }
