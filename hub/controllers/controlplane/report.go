@@ -23,6 +23,7 @@ import (
 func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 	var errs []error
 	for _, m := range s.machines {
+		errs = append(errs, r.tellVersion(ctx, s, m.machine))
 		reconciled := reconciledCondition(m.decision)
 		errs = append(errs, r.report(ctx, m.bootstrap, reconciled))
 		own := []metav1.Condition{reconciled}
@@ -33,6 +34,24 @@ func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 		errs = append(errs, r.report(ctx, m.machine, own...))
 	}
 	return kerrors.NewAggregate(errs)
+}
+
+// tellVersion writes the version that is asked for into a Machine of a MachineSet. Cluster API compares it with that of the kubelet, and
+// without it takes such a Machine for one that is never up to date. The MachineSet has none: there, a change would replace machines.
+func (r *Reconciler) tellVersion(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+	if !lacksVersion(machine, s.controlPlane.Spec.DesiredVersion()) {
+		return nil
+	}
+	before := machine.DeepCopy()
+	machine.Spec.Version = s.controlPlane.Spec.DesiredVersion()
+	if err := r.Client.Patch(ctx, machine, client.MergeFrom(before), fieldOwner); err != nil && !failure.IsGone(err) {
+		return fmt.Errorf("writing the version of Machine %s: %w", machine.Name, err)
+	}
+	return nil
+}
+
+func lacksVersion(m *clusterv1.Machine, wanted string) bool {
+	return inMachineSet(m) && m.DeletionTimestamp.IsZero() && m.Spec.Version != wanted
 }
 
 // conditioned is an object with conditions.
