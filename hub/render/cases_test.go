@@ -200,6 +200,10 @@ func addressCases(t testing.TB) map[string]func(*Inputs) (string, string) {
 			in.Machine.ProviderID = "lab:///a"
 			return k3s, "w"
 		},
+		"labels-that-no-kubelet-takes": func(in *Inputs) (string, string) {
+			in.Cluster.Spec.MachineGlobalConfig = config(t, `{"node-label": ["tier=db", "node-role.kubernetes.io/db=true"], "node-label+": {"x.k8s.io/y": 1}}`)
+			return rke2, "w"
+		},
 		"labels-and-taints": func(in *Inputs) (string, string) {
 			in.Machine.NodeLabels = map[string]string{
 				"tier": "db", rkev1.MachineUIDLabel: "stolen", "node-role.kubernetes.io/worker": "true", "topology.kubernetes.io/zone": "z1", "node.kubernetes.io/x": "y",
