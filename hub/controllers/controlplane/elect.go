@@ -23,9 +23,7 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) error {
 }
 
 func (r *Reconciler) look(ctx context.Context, s *scope) error {
-	if err := r.readNodes(ctx, s); err != nil {
-		return err
-	}
+	r.readNodes(ctx, s)
 	s.electInitNode()
 	s.findJoinURLs()
 	if err := r.renderPlans(s); err != nil {

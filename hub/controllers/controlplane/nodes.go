@@ -3,7 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,19 +19,25 @@ import (
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
+// askAgain is how long a pass waits before it asks a cluster again whose connection is there, and that did not answer.
+const askAgain = 10 * time.Second
+
 // readNodes adds what the cluster's own Nodes tell of the machines: whether they are ready, and what part they have in etcd. A cluster that
 // cannot be asked leaves both unknown, which stops only what needs to know. A watch ends every wait for it.
-func (r *Reconciler) readNodes(ctx context.Context, s *scope) error {
+func (r *Reconciler) readNodes(ctx context.Context, s *scope) {
 	if r.ClusterCache == nil || s.cluster == nil || !isInitialized(s.controlPlane) {
-		return nil
+		return
 	}
 	if s.nodes == nil {
 		nodes, err := r.listNodes(ctx, s)
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
-			return nil
+			return
 		}
 		if err != nil {
-			return fmt.Errorf("reading the Nodes of the cluster: %w", err)
+			// What ails the cluster may be healed by the very plan that this pass delivers.
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot read the Nodes of the cluster; going on without")
+			s.requeueAfter = askAgain
+			return
 		}
 		s.nodes = machinestate.NewNodes(nodes)
 	}
@@ -43,7 +49,6 @@ func (r *Reconciler) readNodes(ctx context.Context, s *scope) error {
 		}
 	}
 	s.strangers = s.nodes.Strangers()
-	return nil
 }
 
 // listNodes reads from the cache that Cluster API keeps of the cluster's Nodes, and has changes of them reported.
