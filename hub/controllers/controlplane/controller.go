@@ -87,7 +87,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		WatchesRawSource(r.releaseData()).
 		WithOptions(opts)
 	if r.ClusterCache != nil {
-		b = b.WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, clusterToControlPlane))
+		b = b.WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, clusterToControlPlane, clustercache.WatchForProbeFailure(unansweredAfter)))
 	}
 	var err error
 	if r.controller, err = b.Build(failure.Requeue(r)); err != nil {

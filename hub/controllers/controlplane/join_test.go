@@ -80,7 +80,7 @@ func TestKubeconfigServers(t *testing.T) {
 		t.Errorf("without an address: %+v", wait)
 	}
 	s.machines[0].facts.DetectedAddress = "10.0.0.9"
-	if got, _ := s.servers(); len(got) != 1 || got[0] != "https://10.0.0.9:6443" {
+	if got, _ := s.servers(); len(got) != 1 || got[0].urls[0] != "https://10.0.0.9:6443" {
 		t.Errorf("got %v", got)
 	}
 	s.machines[0].report.Unhealthy = []string{render.APIServerProbe}
@@ -92,7 +92,7 @@ func TestKubeconfigServers(t *testing.T) {
 		t.Errorf("an endpoint on the loopback counts: %+v", wait)
 	}
 	s.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "fd00::1", Port: 443}
-	if got, _ := s.servers(); len(got) != 1 || got[0] != "https://[fd00::1]:443" {
+	if got, _ := s.servers(); len(got) != 1 || got[0].urls[0] != "https://[fd00::1]:443" {
 		t.Errorf("got %v", got)
 	}
 }

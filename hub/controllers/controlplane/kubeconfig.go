@@ -16,12 +16,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/cluster-api/util/secret"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
 )
@@ -56,12 +58,17 @@ func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 		}
 		return nil
 	}
+	server := servers[0].urls[0]
 	if missing {
 		found = s.ownSecret(key.Name, clusterv1.ClusterSecretType)
-	} else if s.current(found, servers, r.Now()) {
-		return nil
+	} else if current := s.current(found, urlsOf(servers), r.Now()); current != "" {
+		if server = r.otherServer(ctx, s, found, current, servers); server == "" {
+			return nil
+		}
+		ctrl.LoggerFrom(ctx).Info("The cluster's API does not answer; its kubeconfig leads to another server from now on", "before", current, "now", server)
+		metav1.SetMetaDataAnnotation(&found.ObjectMeta, rkev1.KubeconfigMovedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}
-	value, err := s.newKubeconfig(servers[0])
+	value, err := s.newKubeconfig(server)
 	if err != nil {
 		return err
 	}
@@ -90,8 +97,8 @@ func (s *scope) endpoint() clusterv1.APIEndpoint {
 	return e
 }
 
-// servers are the URLs at which the cluster's API may be reached, best first, or why there is none.
-func (s *scope) servers() ([]string, rollout.Wait) {
+// servers are where the cluster's API may be reached, best first, or why there is none.
+func (s *scope) servers() ([]apiServer, rollout.Wait) {
 	if s.clientCA == nil || s.serverCA == nil {
 		return nil, rollout.Wait{Reason: reasonNoAuthority, Message: fmt.Sprintf("The cluster has made its own certificate authorities. "+
 			"Put its server CA into Secret %s and its client CA into Secret %s, each with tls.crt and tls.key, or a kubeconfig into Secret %s",
@@ -102,24 +109,12 @@ func (s *scope) servers() ([]string, rollout.Wait) {
 		if port == 0 {
 			port = render.APIPort(s.inputs)
 		}
-		return []string{apiURL(e.Host, port)}, rollout.Wait{}
+		return []apiServer{{urls: []string{apiURL(e.Host, port)}}}, rollout.Wait{}
 	}
-	var urls []string
-	working := false
-	for _, init := range []bool{true, false} {
-		for _, m := range s.machines {
-			if !m.facts.ControlPlane || m.state.Deleting || m.state.Init != init || !m.servesAPI() {
-				continue
-			}
-			working = true
-			for _, a := range m.addresses() {
-				urls = append(urls, apiURL(a, render.APIPort(s.inputs)))
-			}
-		}
-	}
+	servers, working := s.apiServers(render.APIPort(s.inputs))
 	switch {
-	case len(urls) > 0:
-		return urls, rollout.Wait{}
+	case len(servers) > 0:
+		return servers, rollout.Wait{}
 	case working:
 		return nil, rollout.Wait{Reason: reasonWaitingForAddress, Message: "Waiting for the address of a control plane node"}
 	}
@@ -136,30 +131,31 @@ func apiURL(host string, port int) string {
 	return (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}).String()
 }
 
-// current tells whether a kubeconfig still leads to the cluster, trusts its authority, and has a client certificate that lasts.
-func (s *scope) current(found *corev1.Secret, servers []string, now time.Time) bool {
+// current returns the server that a kubeconfig leads to, if it is one of the cluster's, the kubeconfig trusts the cluster's authority, and
+// it has a client certificate that lasts; empty otherwise.
+func (s *scope) current(found *corev1.Secret, servers []string, now time.Time) string {
 	config, err := clientcmd.Load(found.Data[secret.KubeconfigDataName])
 	if err != nil {
-		return false
+		return ""
 	}
 	name := s.clusterName()
 	cluster, ok := config.Clusters[name]
 	if !ok || !slices.Contains(servers, cluster.Server) || !bytes.Equal(cluster.CertificateAuthorityData, s.serverCA.pair.CertPEM()) {
-		return false
+		return ""
 	}
 	user, ok := config.AuthInfos[name+"-admin"]
 	if !ok {
-		return false
+		return ""
 	}
 	block, _ := pem.Decode(user.ClientCertificateData)
 	if block == nil {
-		return false
+		return ""
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil || cert.CheckSignatureFrom(s.clientCA.pair.Cert) != nil {
-		return false
+	if err != nil || cert.CheckSignatureFrom(s.clientCA.pair.Cert) != nil || cert.NotAfter.Sub(now) <= renewBefore {
+		return ""
 	}
-	return cert.NotAfter.Sub(now) > renewBefore
+	return cluster.Server
 }
 
 // newKubeconfig has a new client certificate of a cluster administrator.

@@ -59,6 +59,9 @@ const (
 	InternalAddressAnnotation = "rke.cattle.io/internal-address"
 	// DetectedAddressAnnotation is the source address of the machine's route to the hub, as the machine saw it.
 	DetectedAddressAnnotation = "rke.cattle.io/detected-address"
+	// KubeconfigMovedAnnotation, on a kubeconfig Secret, is the RFC 3339 time at which it was last led to another server, since the one before
+	// did not answer.
+	KubeconfigMovedAnnotation = "rke.cattle.io/kubeconfig-moved"
 	// InfrastructureAddressesAnnotation, on a plan Secret, is a JSON object of those addresses from the machine's infrastructure that its plan
 	// was made with.
 	InfrastructureAddressesAnnotation = "rke.cattle.io/infrastructure-addresses"
