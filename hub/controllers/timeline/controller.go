@@ -91,8 +91,9 @@ type memory struct {
 	seen map[conditionKey]state
 	// logged is the last message of the provisioning log; nil until it was read.
 	logged *string
-	// next is when the next write may be made.
+	// next is when the next pass may be made; size is how many bytes the timeline has.
 	next time.Time
+	size int
 }
 
 // memoryOf returns the memory of a cluster. One pass at a time works on a cluster, so that it needs no lock of its own.

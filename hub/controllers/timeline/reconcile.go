@@ -8,7 +8,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// A cluster's timeline is written at most once in writeInterval, and the less often the larger it is: one more writeInterval for each
+// A cluster is looked at at most once in writeInterval, and the less often the larger its timeline is: one more writeInterval for each
 // writeStep bytes.
 const (
 	writeInterval = time.Second
@@ -17,6 +17,10 @@ const (
 
 // Reconcile tells what has changed since the last pass. What changes while it may not write yet is told together, as it is by then.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	m, now := r.memoryOf(req.NamespacedName), r.Now()
+	if wait := m.next.Sub(now); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	s, err := r.load(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -25,10 +29,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	m, now := r.memoryOf(req.NamespacedName), r.Now()
-	if wait := m.next.Sub(now); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
-	}
+	// Looking at a large cluster costs something too.
+	m.next = now.Add(writeInterval * time.Duration(1+m.size/writeStep))
 	if m.record == nil {
 		if m.record, err = r.read(ctx, req.NamespacedName, now); err != nil {
 			return ctrl.Result{}, err
@@ -57,11 +59,9 @@ func (r *Reconciler) pass(ctx context.Context, req ctrl.Request, s *scope, m *me
 		if told == len(transitions) {
 			m.record.Observed = metav1.NewTime(now.Truncate(time.Second))
 		}
-		size, err := r.write(ctx, req.NamespacedName, s, m.record)
-		if err != nil {
+		if m.size, err = r.write(ctx, req.NamespacedName, s, m.record); err != nil {
 			return result, err
 		}
-		m.next = now.Add(writeInterval * time.Duration(1+size/writeStep))
 	}
 	return result, r.log(ctx, s, m, now)
 }

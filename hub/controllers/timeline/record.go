@@ -32,8 +32,10 @@ type Subject struct {
 	// Kind is Cluster or Machine.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// UID tells it from another of the same name.
-	UID types.UID `json:"uid,omitempty"`
+	// UID and Deleting tell it from another of the same name, which comes after it was deleted. An object that was moved from another hub has
+	// another UID and is the same.
+	UID      types.UID `json:"uid,omitempty"`
+	Deleting bool      `json:"deleting,omitempty"`
 	// Pool and Roles of a machine.
 	Pool  string   `json:"pool,omitempty"`
 	Roles []string `json:"roles,omitempty"`
@@ -82,14 +84,27 @@ func (s *Subject) Present() (Phase, bool) {
 	return s.Phases[len(s.Phases)-1], true
 }
 
-// subject finds a subject that is there, or adds it.
-func (r *Record) subject(kind, name string, uid types.UID, created metav1.Time) *Subject {
-	i := slices.IndexFunc(r.Subjects, func(s Subject) bool { return s.Kind == kind && s.Name == name && s.UID == uid })
-	if i < 0 {
-		r.Subjects = append(r.Subjects, Subject{Kind: kind, Name: name, UID: uid, Created: created})
-		i = len(r.Subjects) - 1
+// index finds the subjects that are not gone, by kind and name.
+func (r *Record) index() map[[2]string]int {
+	out := make(map[[2]string]int, len(r.Subjects))
+	for i, s := range r.Subjects {
+		if s.Gone == nil {
+			out[[2]string{s.Kind, s.Name}] = i
+		}
 	}
-	return &r.Subjects[i]
+	return out
+}
+
+// subject finds the subject of an object, or adds it.
+func (r *Record) subject(index map[[2]string]int, kind string, object metav1.Object) *Subject {
+	i, known := index[[2]string{kind, object.GetName()}]
+	if !known || r.Subjects[i].UID != object.GetUID() && r.Subjects[i].Deleting {
+		i = len(r.Subjects)
+		r.Subjects = append(r.Subjects, Subject{Kind: kind, Name: object.GetName(), Created: object.GetCreationTimestamp()})
+	}
+	s := &r.Subjects[i]
+	s.UID, s.Deleting = object.GetUID(), object.GetDeletionTimestamp() != nil
+	return s
 }
 
 // enter puts a subject into a phase and tells whether that changed anything.

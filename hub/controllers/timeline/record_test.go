@@ -117,7 +117,7 @@ func TestMachinePhase(t *testing.T) {
 	}
 }
 
-// TestUpdate: a machine that is missed has gone, and another of the same name is another.
+// TestUpdate: a machine that was deleted has gone, and another of the same name is another; one that was moved here is the same.
 func TestUpdate(t *testing.T) {
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c", CreationTimestamp: metav1.NewTime(noon)}}
 	s := &scope{provisioning: cluster, machines: []clusterv1.Machine{*newMachine("m")}}
@@ -125,10 +125,18 @@ func TestUpdate(t *testing.T) {
 	if !s.update(record, noon.Add(time.Second)) || s.update(record, noon.Add(2*time.Second)) {
 		t.Fatal("the first pass must change the record, and the second must not")
 	}
+	moved := newMachine("m")
+	moved.UID = "moved"
+	s.machines = []clusterv1.Machine{*moved}
+	if s.update(record, noon.Add(2*time.Second)) {
+		t.Fatal("a machine that was moved must change nothing")
+	}
+	s.machines[0].DeletionTimestamp = &metav1.Time{Time: noon.Add(3 * time.Second)}
+	s.update(record, noon.Add(3*time.Second))
 	again := newMachine("m")
 	again.UID = "other"
 	s.machines = []clusterv1.Machine{*again}
-	if !s.update(record, noon.Add(3*time.Second)) || s.update(record, noon.Add(4*time.Second)) {
+	if !s.update(record, noon.Add(4*time.Second)) || s.update(record, noon.Add(5*time.Second)) {
 		t.Fatal("another machine must change the record once")
 	}
 	var got []string
@@ -137,7 +145,7 @@ func TestUpdate(t *testing.T) {
 	}
 	want := []string{
 		"Cluster c: Creating 12:00:00… running",
-		"Machine m: WaitingForBootstrapData 12:00:00+3s gone",
+		"Machine m: WaitingForBootstrapData 12:00:00+3s done, Deleting 12:00:03+1s gone",
 		"Machine m: WaitingForBootstrapData 12:00:00… running",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -149,7 +157,9 @@ func TestUpdate(t *testing.T) {
 func TestRecordIsBounded(t *testing.T) {
 	record := &Record{}
 	for i := range 1000 {
-		s := record.subject(KindMachine, fmt.Sprintf("machine-%d", i), types.UID(fmt.Sprintf("87b1c9b2-5d5c-4d5c-9d5c-%012d", i)), metav1.NewTime(noon))
+		machine := newMachine(fmt.Sprintf("machine-%d", i))
+		machine.UID = types.UID(fmt.Sprintf("87b1c9b2-5d5c-4d5c-9d5c-%012d", i))
+		s := record.subject(record.index(), KindMachine, machine)
 		for j := range 60 {
 			s.enter(present{name: fmt.Sprintf("Phase%d", j), message: strings.Repeat("x", 80), outcome: OutcomeRunning}, noon.Add(time.Duration(j)*time.Minute))
 		}
@@ -159,7 +169,7 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	for i := range 200 {
 		gone := metav1.NewTime(noon.Add(time.Duration(i) * time.Minute))
-		record.subject(KindMachine, fmt.Sprintf("old-%d", i), types.UID(fmt.Sprint(i)), metav1.NewTime(noon)).Gone = &gone
+		record.subject(record.index(), KindMachine, newMachine(fmt.Sprintf("old-%d", i))).Gone = &gone
 	}
 	text, err := record.encode()
 	if err != nil || len(text) > maxRecordBytes {
@@ -191,4 +201,32 @@ func TestAppendLine(t *testing.T) {
 	if !strings.HasPrefix(first, "line ") || !strings.HasSuffix(log, "line 1999\n") {
 		t.Errorf("it begins with %q and ends with %q", first, log[len(log)-12:])
 	}
+}
+
+// BenchmarkPass is a pass over a cluster of 1000 machines in which one has changed: transitions, phases, and the record as it is written.
+func BenchmarkPass(b *testing.B) {
+	s := &scope{provisioning: &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c"}}}
+	for i := range 1000 {
+		m := newMachine(fmt.Sprintf("machine-%d", i))
+		m.UID = types.UID(fmt.Sprint(i))
+		for _, conditionType := range []string{"Ready", "Available", "InfrastructureReady", "BootstrapConfigReady", "Reconciled", "NodeReady", "NodeHealthy", "PlanApplied", "Deleting", "Paused", "UpToDate", "Updating"} {
+			m.Status.Conditions = append(m.Status.Conditions, condition(conditionType, metav1.ConditionTrue, "Reason", noon))
+		}
+		s.machines = append(s.machines, *m)
+	}
+	record, m := &Record{}, &memory{}
+	s.update(record, noon)
+	var size int
+	for i := 0; b.Loop(); i++ {
+		now := noon.Add(time.Duration(i) * time.Second)
+		s.machines[i%1000].Status.Conditions[3].Status = metav1.ConditionFalse
+		m.transitions(s.objects(), now, now)
+		s.update(record, now)
+		text, err := record.encode()
+		if err != nil {
+			b.Fatal(err)
+		}
+		size = len(text)
+	}
+	b.ReportMetric(float64(size), "bytes")
 }

@@ -21,7 +21,8 @@ func (s *scope) update(r *Record, now time.Time) bool {
 	top := s.top()
 	phase := s.clusterPhase()
 	phase.message = s.message(phase.name, phase.message)
-	changed := r.subject(KindCluster, top.GetName(), top.GetUID(), top.GetCreationTimestamp()).enter(phase, now)
+	index := r.index()
+	changed := r.subject(index, KindCluster, top).enter(phase, now)
 
 	there := map[string]bool{string(top.GetUID()): true}
 	for i := range s.machines {
@@ -29,7 +30,7 @@ func (s *scope) update(r *Record, now time.Time) bool {
 		there[string(m.UID)] = true
 		phase := machinePhase(m)
 		phase.message = s.message(phase.name, phase.message)
-		subject := r.subject(KindMachine, m.Name, m.UID, m.CreationTimestamp)
+		subject := r.subject(index, KindMachine, m)
 		subject.Roles, subject.Pool = rolesOf(m), m.Labels[rkev1.MachinePoolNameLabel]
 		changed = subject.enter(phase, now) || changed
 	}
