@@ -51,8 +51,13 @@ func (l *Lab) Collect(dir string) error {
 		save(h.Name+"-"+Runtime+".log", func(w io.Writer) error { return h.Logs(ctx, w, Runtime) })
 	}
 	if l.Running(hubProcess) {
-		for _, kinds := range []string{"clusters.provisioning.cattle.io", "rkeclusters,rkecontrolplanes,rkebootstraps,custommachines",
-			"clusters.cluster.x-k8s.io,machines.cluster.x-k8s.io", "clusters.management.cattle.io,clusterregistrationtokens", "events"} {
+		all := []string{"clusters.provisioning.cattle.io", "rkeclusters,rkecontrolplanes,rkebootstraps,custommachines",
+			"clusters.cluster.x-k8s.io,machines.cluster.x-k8s.io", "machinedeployments,machinesets,machinehealthchecks",
+			"clusters.management.cattle.io,clusterregistrationtokens", "events"}
+		if l.Running(providerProcess) {
+			all = append(all, "labclusters,labmachines")
+		}
+		for _, kinds := range all {
 			save("hub-"+kinds+".yaml", func(w io.Writer) error {
 				cmd, err := l.Kubectl(ctx, l.HubKubeconfig(), "get", kinds, "-A", "-o", "yaml")
 				if err != nil {
