@@ -75,7 +75,7 @@ func (s *scope) tally() tally {
 	var t tally
 	for _, m := range s.controlPlaneMachines() {
 		name := m.machine.Name
-		if m.servesAPI() {
+		if m.servesAPI() && m.state.Node != rollout.NodeNotReady {
 			t.serving = append(t.serving, name)
 		}
 		if conditions.IsFalse(m.machine, clusterv1.MachineOwnerRemediatedCondition) {
@@ -120,6 +120,9 @@ func setContract(s *scope) {
 	switch {
 	case !isInitialized(s.controlPlane):
 		available.Status, available.Reason, available.Message = metav1.ConditionFalse, clusterv1.NotAvailableReason, "The control plane is not initialized yet"
+	case !s.silentSince.IsZero():
+		available.Status, available.Reason = metav1.ConditionUnknown, clusterv1.ConnectionDownReason
+		available.Message = "The API of the cluster has not answered since " + s.silentSince.UTC().Format("2006-01-02 15:04:05 MST")
 	case len(t.serving) == 0:
 		available.Status, available.Reason, available.Message = metav1.ConditionFalse, clusterv1.NotAvailableReason, "No control plane node is known to serve the Kubernetes API"
 	}

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +76,29 @@ func TestSetContract(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, summary(s)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A control plane that nobody can reach any more, or whose Nodes are all down, is not said to be available for what was reported before.
+func TestAvailable(t *testing.T) {
+	a := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, machines: []*machine{a}}
+	s.controlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	for _, tc := range []struct {
+		node   rollout.NodeState
+		silent time.Time
+		want   string
+	}{
+		{want: "True Available "},
+		{node: rollout.NodeReady, want: "True Available "},
+		{node: rollout.NodeNotReady, want: "False NotAvailable No control plane node is known to serve the Kubernetes API"},
+		{silent: time.Unix(0, 0), want: "Unknown ConnectionDown The API of the cluster has not answered since 1970-01-01 00:00:00 UTC"},
+	} {
+		a.state.Node, s.silentSince = tc.node, tc.silent
+		setContract(s)
+		if got := summary(s)["Available"]; got != tc.want {
+			t.Errorf("Node %q, silent since %v: got %q, want %q", tc.node, tc.silent, got, tc.want)
+		}
 	}
 }
 

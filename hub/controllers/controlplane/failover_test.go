@@ -1,6 +1,19 @@
 package controlplane
 
-import "testing"
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
 
 // A kubeconfig goes to another machine, not to another address of the same, and to one that is known to be down only if there is no other.
 func TestNextServer(t *testing.T) {
@@ -21,6 +34,51 @@ func TestNextServer(t *testing.T) {
 	} {
 		if got := nextServer(tc.servers, tc.current); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// probed is a ClusterCache that knows nothing but how its probes went.
+type probed struct {
+	clustercache.ClusterCache
+	state clustercache.HealthCheckingState
+}
+
+func (p probed) GetHealthCheckingState(context.Context, client.ObjectKey) clustercache.HealthCheckingState {
+	return p.state
+}
+
+// A server that does not answer is left, but not at the first hiccup, and the next one is given time to be found.
+func TestOtherServer(t *testing.T) {
+	now := time.Unix(10000, 0)
+	servers := []apiServer{{machine: "a", urls: []string{"https://a"}}, {machine: "b", urls: []string{"https://b"}}}
+	for _, tc := range []struct {
+		name     string
+		failures int
+		silent   time.Duration
+		moved    time.Duration
+		want     string
+	}{
+		{name: "it answers"},
+		{name: "one probe failed", failures: 1, silent: 25 * time.Second},
+		{name: "two failed at once", failures: 2, silent: 5 * time.Second},
+		{name: "it is silent", failures: 2, silent: 25 * time.Second, want: "https://b"},
+		{name: "it has just been moved", failures: 9, silent: time.Hour, moved: time.Minute},
+		{name: "it was moved long ago", failures: 9, silent: time.Hour, moved: 3 * time.Minute, want: "https://b"},
+	} {
+		secret := &corev1.Secret{}
+		if tc.moved > 0 {
+			metav1.SetMetaDataAnnotation(&secret.ObjectMeta, rkev1.KubeconfigMovedAnnotation, now.Add(-tc.moved).UTC().Format(time.RFC3339))
+		}
+		r := &Reconciler{Now: func() time.Time { return now }, ClusterCache: probed{state: clustercache.HealthCheckingState{
+			ConsecutiveFailures: tc.failures, LastProbeSuccessTime: now.Add(-tc.silent),
+		}}}
+		s := &scope{cluster: &clusterv1.Cluster{}}
+		if got := r.otherServer(t.Context(), s, secret, "https://a", servers); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
+		}
+		if looks := s.requeueAfter > 0; looks != (tc.failures > 2 || tc.want != "") {
+			t.Errorf("%s: it looks again after %v", tc.name, s.requeueAfter)
 		}
 	}
 }

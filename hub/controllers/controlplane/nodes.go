@@ -31,6 +31,7 @@ func (r *Reconciler) readNodes(ctx context.Context, s *scope) {
 	if s.nodes == nil {
 		nodes, err := r.listNodes(ctx, s)
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
+			s.silentSince = r.ClusterCache.GetHealthCheckingState(ctx, client.ObjectKeyFromObject(s.cluster)).LastProbeSuccessTime
 			return
 		}
 		if err != nil {

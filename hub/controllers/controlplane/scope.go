@@ -30,6 +30,9 @@ type scope struct {
 	loaded, fresh bool
 	// nodes are the cluster's Nodes; nil where the cluster could not be asked. Set by readNodes.
 	nodes *machinestate.Nodes
+	// silentSince is when the cluster last answered, where the connection to it is lost; zero where it is not, or never was there. Set by
+	// readNodes.
+	silentSince time.Time
 	// strangers are the members of etcd without a Machine; set by readNodes.
 	strangers []rollout.Member
 

@@ -77,9 +77,14 @@ var drainChanged = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
+// asks tells of a plan Secret that asks for a drain, and of one whose Node was cordoned for a drain that nobody asks for any more.
 func asks(object client.Object) bool {
 	secret, ok := object.(*corev1.Secret)
-	return ok && secret.Type == rkev1.MachinePlanSecretType && secret.Annotations[rkev1.DrainOptionsAnnotation] != ""
+	if !ok || secret.Type != rkev1.MachinePlanSecretType {
+		return false
+	}
+	a := secret.Annotations
+	return a[rkev1.DrainOptionsAnnotation] != "" || a[rkev1.DrainCordonedAnnotation] != ""
 }
 
 // startsToGo lets through the moment in which a Machine is deleted.

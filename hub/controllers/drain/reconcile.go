@@ -27,7 +27,9 @@ const (
 func (r *Reconciler) step(ctx context.Context, s *scope) error {
 	s.notes.problem, s.notes.waiting = "", ""
 	var err error
-	s.options, err = decodeOptions(s.notes.asked)
+	if s.notes.asked != "" {
+		s.options, err = decodeOptions(s.notes.asked)
+	}
 	switch {
 	case s.machine == nil || !s.machine.DeletionTimestamp.IsZero():
 		// Cluster API drains the Node of a Machine that goes, and the Node goes with it.

@@ -260,6 +260,15 @@ func TestCordon(t *testing.T) {
 	if w.cordoned() {
 		t.Error("the hub's own cordon stays")
 	}
+
+	// Somebody takes the request away by hand.
+	w.ask(rkev1.DrainOptions{Enabled: true})
+	w.pass()
+	w.annotate(rkev1.DrainOptionsAnnotation, "")
+	w.pass()
+	if w.cordoned() || len(w.annotations()) > 0 {
+		t.Errorf("cordoned %v, left %v", w.cordoned(), w.annotations())
+	}
 }
 
 // Nothing is drained while the cluster is paused or cannot be reached, and a machine that goes is left to Cluster API.
