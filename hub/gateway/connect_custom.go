@@ -37,6 +37,9 @@ func (g *registrar) connectCustom(ctx context.Context, token *managementv3.Clust
 		return nil, err
 	}
 	if bootstrap == nil {
+		if err := g.unpaused(ctx, client.ObjectKeyFromObject(cluster)); err != nil {
+			return nil, err
+		}
 		if bootstrap, err = g.newMachine(ctx, token.Spec.ClusterName, cluster, registration); err != nil {
 			return nil, err
 		}

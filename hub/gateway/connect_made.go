@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -10,11 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-var errBootstrapToken = refuse(http.StatusUnauthorized, "the bootstrap token of this machine is no longer valid: its Machine was deleted or replaced")
+var (
+	errBootstrapToken = refuse(http.StatusUnauthorized, "the bootstrap token of this machine is no longer valid: its Machine was deleted or replaced")
+	errNoSecret       = refuse(http.StatusUnauthorized, "a bootstrap token is good for one machine, which must send a secret of its own in the header "+machineSecretHeader)
+)
 
 // connectMade connects a machine that an infrastructure provider made, and that has its token from its bootstrap data.
 func (g *registrar) connectMade(ctx context.Context, token *corev1.Secret, headers http.Header) (*connection, error) {
@@ -26,25 +31,38 @@ func (g *registrar) connectMade(ctx context.Context, token *corev1.Secret, heade
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case proves(bootstrap, registration.SecretHash):
-	case bootstrap.Annotations[rkev1.MachineSecretHashAnnotation] != "":
-		return nil, errUnproven
-	default:
-		// Bootstrap data can be read by more than the machine, for instance from a cloud's metadata service. As soon as there is a Node, the
-		// machine has had its turn.
-		taken, err := g.hasNode(ctx, bootstrap)
-		if err != nil {
-			return nil, err
-		}
-		if taken {
-			return nil, errUnproven
-		}
-		if err := g.remember(ctx, bootstrap, registration.SecretHash); err != nil {
+	if !proves(bootstrap, registration.SecretHash) {
+		if err := g.firstTime(ctx, bootstrap, registration.SecretHash); err != nil {
+			if errors.Is(err, errUnproven) {
+				g.log.Info("Bootstrap token refused: another machine has registered with it, or with its bootstrap data", "RKEBootstrap", client.ObjectKeyFromObject(bootstrap))
+			}
 			return nil, err
 		}
 	}
 	return g.credentials(ctx, bootstrap)
+}
+
+// firstTime lets the machine of an RKEBootstrap in that has not registered before, and remembers it. Bootstrap data can be read by more than the
+// machine, for instance from a cloud's metadata service: whoever comes after the machine is refused, and as soon as there is a Node, the
+// machine has had its turn.
+func (g *registrar) firstTime(ctx context.Context, bootstrap *rkev1.RKEBootstrap, hash string) error {
+	if bootstrap.Annotations[rkev1.MachineSecretHashAnnotation] != "" {
+		return errUnproven
+	}
+	if hash == "" {
+		return errNoSecret
+	}
+	machine, err := g.machineOf(ctx, bootstrap)
+	if err != nil {
+		return err
+	}
+	if machine.Status.NodeRef.IsDefined() {
+		return errUnproven
+	}
+	if err := g.unpaused(ctx, types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, machine, bootstrap); err != nil {
+		return err
+	}
+	return g.remember(ctx, bootstrap, hash)
 }
 
 // bootstrapOf returns the RKEBootstrap that a token of a bootstrap ServiceAccount is for.
@@ -77,19 +95,22 @@ func (g *registrar) bootstrapOf(ctx context.Context, token *corev1.Secret) (*rke
 	return bootstrap, nil
 }
 
-// hasNode tells whether the machine of an RKEBootstrap has become a node.
-func (g *registrar) hasNode(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (bool, error) {
+// machineOf returns the Machine of an RKEBootstrap, unless that is going.
+func (g *registrar) machineOf(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (*clusterv1.Machine, error) {
 	owner := metav1.GetControllerOf(bootstrap)
 	if owner == nil || owner.Kind != "Machine" {
-		return false, later(comeAgain, "waiting for Cluster API to tie the RKEBootstrap %s/%s to its Machine", bootstrap.Namespace, bootstrap.Name)
+		return nil, later(comeAgain, "waiting for Cluster API to tie the RKEBootstrap %s/%s to its Machine", bootstrap.Namespace, bootstrap.Name)
 	}
 	machine := &clusterv1.Machine{}
 	name := types.NamespacedName{Namespace: bootstrap.Namespace, Name: owner.Name}
 	if err := g.live.Get(ctx, name, machine); err != nil {
 		if apierrors.IsNotFound(err) {
-			return false, errBootstrapToken
+			return nil, errBootstrapToken
 		}
-		return false, fmt.Errorf("reading Machine %s: %w", name, err)
+		return nil, fmt.Errorf("reading Machine %s: %w", name, err)
 	}
-	return machine.Status.NodeRef.IsDefined(), nil
+	if !machine.DeletionTimestamp.IsZero() {
+		return nil, errBootstrapToken
+	}
+	return machine, nil
 }

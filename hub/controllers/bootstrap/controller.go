@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -28,8 +29,8 @@ const fieldOwner = client.FieldOwner("drover-bootstrap")
 // Reconciler reconciles RKEBootstraps. What it makes is owned by the RKEBootstrap and goes with it.
 type Reconciler struct {
 	Client client.Client
-	// Live reads past the cache; Secrets are cached by their metadata only. It is set from the manager where it is nil.
-	Live client.Reader
+	// Cache reads plan Secrets with their content. The manager's, where unset.
+	Cache client.Reader
 	// Settings tell machines where the hub is.
 	Settings settings.Settings
 }
@@ -39,8 +40,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	if r.Client == nil {
 		r.Client = mgr.GetClient()
 	}
-	if r.Live == nil {
-		r.Live = mgr.GetAPIReader()
+	if r.Cache == nil {
+		r.Cache = mgr.GetCache()
 	}
 	clusterToBootstraps, err := util.ClusterToTypedObjectsMapper(r.Client, &rkev1.RKEBootstrapList{}, mgr.GetScheme())
 	if err != nil {
@@ -49,13 +50,14 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	owned := builder.WithPredicates(metadataChanged)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("bootstrap").
-		For(&rkev1.RKEBootstrap{}).
+		For(&rkev1.RKEBootstrap{}, builder.WithPredicates(bootstrapChanged)).
 		Owns(&corev1.Secret{}, builder.OnlyMetadata, owned).
 		Owns(&corev1.ServiceAccount{}, builder.OnlyMetadata, owned).
 		Owns(&rbacv1.Role{}, builder.OnlyMetadata, owned).
 		Owns(&rbacv1.RoleBinding{}, builder.OnlyMetadata, owned).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToBootstraps)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap), builder.WithPredicates(machineChanged)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToBootstraps), builder.WithPredicates(clusterChanged)).
+		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToBootstraps), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(opts).
 		Complete(failure.Requeue(r))
 	if err != nil {
@@ -91,17 +93,4 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		}
 	}()
 	return ctrl.Result{}, r.reconcileNormal(ctx, s)
-}
-
-// machineToBootstrap maps a Machine to the RKEBootstrap that it refers to.
-func machineToBootstrap(_ context.Context, o client.Object) []ctrl.Request {
-	machine, ok := o.(*clusterv1.Machine)
-	if !ok {
-		return nil
-	}
-	ref := machine.Spec.Bootstrap.ConfigRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
 }

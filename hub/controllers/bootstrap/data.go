@@ -2,8 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"regexp"
 	"slices"
@@ -17,7 +15,6 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/bootdata"
-	"github.com/drover-dev/drover/hub/controllers/apply"
 	"github.com/drover-dev/drover/packaging/install"
 )
 
@@ -44,6 +41,10 @@ func dataSecret(s *scope, vars []install.Var) (*corev1.Secret, error) {
 		return nil, fmt.Errorf("making the install script: %w", err)
 	}
 	format := formatOf(s.bootstrap, s.machine)
+	if s.bootstrap.Labels[rkev1.OSLabel] == "windows" && !registersItself(s.machine) {
+		return nil, &bootdata.InvalidError{Field: "metadata.labels[" + rkev1.OSLabel + "]",
+			Detail: "bootstrap data are made for Linux only; let a Windows machine be a custom machine, or set the pool's machineOS to linux"}
+	}
 	data, err := bootdata.Make(format, script, s.bootstrap.Spec.Userdata.InlineUserdata)
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func formatOf(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) bootdat
 	return bootdata.CloudConfig
 }
 
-// scriptVars are what the script starts with, or nil as long as the token is missing.
+// scriptVars are what the script starts with, or nil as long as the token is missing. A machine that has registered gets no token any more.
 func (r *Reconciler) scriptVars(ctx context.Context, s *scope) ([]install.Var, error) {
 	vars, err := r.clusterVars(ctx, s)
 	if err != nil {
@@ -89,23 +90,14 @@ func (r *Reconciler) scriptVars(ctx context.Context, s *scope) ([]install.Var, e
 		install.Var{Name: install.VarCAChecksum, Value: r.Settings.CAChecksum()},
 		install.Var{Name: install.VarRoleNone, Value: "true"},
 		install.Var{Name: install.VarRetryCount, Value: patience})
-	if registersItself(s.machine) {
+	if registersItself(s.machine) || s.registered {
 		return vars, nil
 	}
-	for _, object := range bootstrapIdentity(s.bootstrap, s.machine) {
-		if err := apply.Object(ctx, r.Client, fieldOwner, object); err != nil {
-			return nil, err
-		}
+	token, err := r.token(ctx, s)
+	if err != nil || token == "" {
+		return nil, err
 	}
-	token := &corev1.Secret{}
-	err = r.Live.Get(ctx, client.ObjectKey{Namespace: s.bootstrap.Namespace, Name: rkev1.BootstrapTokenSecretName(s.bootstrap.Name)}, token)
-	if err != nil {
-		return nil, fmt.Errorf("reading the bootstrap token: %w", err)
-	}
-	if len(token.Data[corev1.ServiceAccountTokenKey]) == 0 {
-		return nil, nil
-	}
-	return append(vars, install.Var{Name: install.VarToken, Value: hashToken(token.Data[corev1.ServiceAccountTokenKey])}), nil
+	return append(vars, install.Var{Name: install.VarToken, Value: token}), nil
 }
 
 // clusterVars are what the cluster's configuration says about the agent. A name that no shell can hold is left out.
@@ -135,10 +127,4 @@ func (r *Reconciler) clusterVars(ctx context.Context, s *scope) ([]install.Var, 
 func registersItself(machine *clusterv1.Machine) bool {
 	ref := machine.Spec.InfrastructureRef
 	return ref.APIGroup == rkev1.GroupVersion.Group && ref.Kind == "CustomMachine"
-}
-
-// hashToken is what a machine shows instead of the token itself, so that what can be read on the machine opens no Kubernetes API.
-func hashToken(token []byte) string {
-	sum := sha256.Sum256(token)
-	return base64.URLEncoding.EncodeToString(sum[:])
 }

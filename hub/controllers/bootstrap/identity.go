@@ -43,12 +43,12 @@ func identity(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) []clien
 }
 
 // bootstrapIdentity returns what lets a machine that an infrastructure provider makes register itself, once.
-func bootstrapIdentity(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) []client.Object {
+func bootstrapIdentity(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) (*corev1.ServiceAccount, *corev1.Secret) {
 	account := &corev1.ServiceAccount{ObjectMeta: ownedMeta(bootstrap, machine, rkev1.BootstrapServiceAccountName(bootstrap.Name))}
 	account.Labels[rkev1.ServiceAccountRoleLabel] = rkev1.ServiceAccountRoleBootstrap
 	token := tokenSecret(ownedMeta(bootstrap, machine, rkev1.BootstrapTokenSecretName(bootstrap.Name)), account.Name)
 	token.Annotations[rkev1.BootstrapTokenAnnotation] = "true"
-	return []client.Object{account, token}
+	return account, token
 }
 
 // planSecret is the plan Secret without a plan: labels and annotations by which the control plane's controller finds it and knows the

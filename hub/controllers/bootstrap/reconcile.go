@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/bootdata"
 	"github.com/drover-dev/drover/hub/controllers/apply"
+	"github.com/drover-dev/drover/packaging/install"
 )
 
 // scope is what one pass has read and found.
@@ -26,6 +28,8 @@ type scope struct {
 	// machine is nil as long as Cluster API has not taken the RKEBootstrap over, cluster as long as there is none.
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
+	// registered is set by reconcileData once the machine needs no bootstrap data any more.
+	registered bool
 	// identity and data tell what each waits for; nil when it is there.
 	identity, data *problem
 }
@@ -81,13 +85,14 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 
 // reconcileIdentity makes the plan Secret and the ServiceAccount that may use it.
 func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
-	for _, object := range identity(s.bootstrap, s.machine) {
+	objects := identity(s.bootstrap, s.machine)
+	for _, object := range objects {
 		if err := apply.Object(ctx, r.Client, fieldOwner, object); err != nil {
 			s.identity = &problem{"Error", fmt.Sprintf("The machine's identity could not be written, it is tried again: %v", err)}
 			return err
 		}
 	}
-	ready, err := r.tokenReady(ctx, s.bootstrap.Namespace, rkev1.PlanTokenSecretName(s.bootstrap.Name))
+	ready, err := r.tokenReady(ctx, s.bootstrap.Namespace, rkev1.PlanTokenSecretName(s.bootstrap.Name), objects[0].GetUID())
 	if err != nil {
 		s.identity = &problem{"Error", err.Error()}
 		return err
@@ -98,8 +103,9 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// tokenReady tells whether the controller that fills tokens in has done so: it writes the annotation together with the token.
-func (r *Reconciler) tokenReady(ctx context.Context, namespace, name string) (bool, error) {
+// tokenReady tells whether the controller that fills tokens in has done so: it writes the annotation together with the token. One that came
+// along from another hub is of another ServiceAccount, and is replaced soon.
+func (r *Reconciler) tokenReady(ctx context.Context, namespace, name string, account types.UID) (bool, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
@@ -109,7 +115,7 @@ func (r *Reconciler) tokenReady(ctx context.Context, namespace, name string) (bo
 	if err != nil {
 		return false, fmt.Errorf("reading the token Secret %s: %w", name, err)
 	}
-	return object.Annotations[corev1.ServiceAccountUIDKey] != "", nil
+	return object.Annotations[corev1.ServiceAccountUIDKey] == string(account), nil
 }
 
 // reconcileData makes the bootstrap data. The contract wants it of every machine; a machine that registered itself never reads it, and its
@@ -119,7 +125,14 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 		s.data = &problem{"WaitingForInfrastructure", fmt.Sprintf("Waiting for the infrastructure of the Cluster %s", s.cluster.Name)}
 		return nil
 	}
-	vars, err := r.scriptVars(ctx, s)
+	done, err := r.finishData(ctx, s)
+	if done {
+		return nil
+	}
+	var vars []install.Var
+	if err == nil {
+		vars, err = r.scriptVars(ctx, s)
+	}
 	if err != nil {
 		s.data = &problem{"Error", fmt.Sprintf("The bootstrap data could not be made, it is tried again: %v", err)}
 		return err
@@ -143,4 +156,28 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 		return err
 	}
 	return nil
+}
+
+// finishData ends what bootstrap data were for. It returns true where there is nothing more to do: the data of a machine that has registered
+// stay as they were, since nobody reads them again and its token is gone.
+func (r *Reconciler) finishData(ctx context.Context, s *scope) (bool, error) {
+	var err error
+	if s.registered, err = r.hasRegistered(ctx, s.bootstrap, s.machine); err != nil || !s.registered || registersItself(s.machine) {
+		return false, err
+	}
+	if err := r.revokeToken(ctx, s); err != nil {
+		return false, err
+	}
+	return r.exists(ctx, s.bootstrap.Namespace, rkev1.BootstrapSecretName(s.bootstrap.Name))
+}
+
+// exists tells whether there is a Secret.
+func (r *Reconciler) exists(ctx context.Context, namespace, name string) (bool, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	return err == nil, nil
 }
