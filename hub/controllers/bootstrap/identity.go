@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,11 +73,19 @@ func planSecret(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *core
 	labels[rkev1.LifecycleMachineNameLabel] = machine.Name
 	meta.Labels = labels
 	for key, value := range bootstrap.Annotations {
-		if strings.HasPrefix(key, "rke.cattle.io/") && key != rkev1.MachineSecretHashAnnotation {
+		if strings.HasPrefix(key, "rke.cattle.io/") && !slices.Contains(notCopied, key) {
 			metav1.SetMetaDataAnnotation(&meta, key, value)
 		}
 	}
 	return &corev1.Secret{ObjectMeta: meta, Type: rkev1.MachinePlanSecretType}
+}
+
+// notCopied are annotations of the RKEBootstrap that the plan Secret does not get: what is none of the agent's business, and what other
+// controllers write there, which a template's annotations must not overrule.
+var notCopied = []string{
+	rkev1.MachineSecretHashAnnotation, rkev1.EtcdForceRemoveAnnotation,
+	rkev1.JoinURLAnnotation, rkev1.JoinedToAnnotation, rkev1.PlanLastUpdatedAnnotation, rkev1.PlanProbesPassedAnnotation,
+	rkev1.DrainOptionsAnnotation, rkev1.DrainDoneAnnotation, rkev1.DrainErrorAnnotation, rkev1.PreDrainAnnotation, rkev1.PostDrainAnnotation, rkev1.UncordonAnnotation,
 }
 
 func tokenSecret(meta metav1.ObjectMeta, account string) *corev1.Secret {

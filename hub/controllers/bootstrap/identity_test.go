@@ -20,7 +20,8 @@ func testObjects() (*rkev1.RKEBootstrap, *clusterv1.Machine) {
 			rkev1.EtcdRoleLabel: "true", rkev1.InitNodeLabel: "true", rkev1.MachineNameLabel: "somebody-else", "mine": "yes",
 		},
 		Annotations: map[string]string{
-			rkev1.AddressAnnotation: "192.0.2.1", rkev1.MachineSecretHashAnnotation: "hash", "kubectl.kubernetes.io/last-applied-configuration": "{}",
+			rkev1.AddressAnnotation: "192.0.2.1", rkev1.MachineSecretHashAnnotation: "hash",
+			rkev1.JoinedToAnnotation: "https://elsewhere", rkev1.DrainDoneAnnotation: "{}", "kubectl.kubernetes.io/last-applied-configuration": "{}",
 		},
 	}}
 	machine := &clusterv1.Machine{
