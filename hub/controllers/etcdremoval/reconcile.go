@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,7 +82,7 @@ func (r *Reconciler) letGo(ctx context.Context, s *scope, held []*member) error 
 		v := judge(s.situation, m.candidate())
 		if v.action == ask {
 			var err error
-			if v, err = r.askLive(ctx, s, m); err != nil {
+			if v, err = r.askLive(ctx, s.key, m); err != nil {
 				errs = append(errs, err)
 				continue
 			}
@@ -100,10 +99,13 @@ func (r *Reconciler) letGo(ctx context.Context, s *scope, held []*member) error 
 }
 
 // askLive decides once more on what is true at this moment, since a cache may not have seen the last removal yet, and then asks.
-func (r *Reconciler) askLive(ctx context.Context, s *scope, m *member) (verdict, error) {
-	live := &scope{key: s.key}
+func (r *Reconciler) askLive(ctx context.Context, key client.ObjectKey, m *member) (verdict, error) {
+	live := &scope{key: key}
 	if err := readCluster(ctx, live, r.Live); err != nil {
 		return verdict{}, err
+	}
+	if live.paused() {
+		return verdict{action: keep, reason: clusterv1.PausedReason, message: "Waiting for the Cluster to be paused no longer"}, nil
 	}
 	if err := readMachines(ctx, live, r.Live); err != nil {
 		return verdict{}, err
@@ -116,15 +118,10 @@ func (r *Reconciler) askLive(ctx context.Context, s *scope, m *member) (verdict,
 		return verdict{action: free, reason: reasonRemoved, message: "The Machine is gone"}, nil
 	}
 	v := judge(live.situation, live.machines[i].candidate())
-	if v.action != ask || live.paused() {
+	if v.action != ask {
 		return v, nil
 	}
-	// The next member is judged with this one on its way.
-	err := r.ask(ctx, live, live.machines[i])
-	if err != nil && !apierrors.IsNotFound(err) {
-		return verdict{}, err
-	}
-	return v, nil
+	return v, r.ask(ctx, live, live.machines[i])
 }
 
 // ask sets the annotation of the Node by which the cluster is asked to remove a member.

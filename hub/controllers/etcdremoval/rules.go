@@ -13,22 +13,22 @@ import (
 
 // The reasons of the condition EtcdMemberRemoved, beside those of hub/rollout.
 const (
-	reasonForced          = "Forced"
-	reasonNoMember        = "NoMember"
-	reasonClusterDeleted  = "ClusterDeleted"
-	reasonNeverStarted    = "ClusterNeverStarted"
-	reasonRemoved         = "Removed"
-	reasonWaitingForDrain = "WaitingForDrain"
-	reasonUnreachable     = "ClusterUnreachable"
-	reasonRemoving        = "Removing"
-	reasonLastMember      = "LastMember"
-	reasonWaitingForJoin  = "WaitingForOthersToJoinElsewhere"
-	reasonSettling        = "Settling"
+	reasonForced            = "Forced"
+	reasonNoMember          = "NoMember"
+	reasonClusterDeleted    = "ClusterDeleted"
+	reasonNeverStarted      = "ClusterNeverStarted"
+	reasonRemoved           = "Removed"
+	reasonWaitingForDrain   = "WaitingForDrain"
+	reasonUnreachable       = "ClusterUnreachable"
+	reasonRemoving          = "Removing"
+	reasonLastMember        = "LastMember"
+	reasonWaitingForServers = "WaitingForServers"
+	reasonSettling          = "Settling"
 )
 
 const (
-	// rejoinTimeout is how long after its deletion a member is kept for others that join by it. They go on without it, since they know the
-	// other servers; it is only that they would not find the cluster by it after a restart.
+	// rejoinTimeout is how long after its deletion a member is kept for servers that have joined by it, so that they need not look for
+	// another one when they restart. hub/rollout gives them another address meanwhile; after that time they go on without.
 	rejoinTimeout = 5 * time.Minute
 	// settleTime is how long one of two members is kept, so that the other is not left alone in the middle of an election.
 	settleTime = 20 * time.Second
@@ -165,22 +165,23 @@ func isLast(s situation, c candidate) (verdict, bool) {
 	return say(keep, reasonLastMember, "No etcd machine stays that could take over the cluster's data: add one, and this one goes when it has joined; or delete the Cluster. %s", orForce())
 }
 
-// isJoined keeps a member for a while for those whose configuration joins it, and for the controller that lets them join another.
+// isJoined keeps a member for a while for servers whose configuration joins it, until that is changed. Workers know all servers, and a machine
+// that is down is of no use to anybody.
 func isJoined(s situation, c candidate) (verdict, bool) {
 	left := c.machine.DeletionTimestamp.Add(rejoinTimeout).Sub(s.now)
-	if left <= 0 {
+	if left <= 0 || c.state.Node == rollout.NodeNotReady {
 		return verdict{}, false
 	}
 	var joined []string
 	for _, m := range s.inputs.Machines {
-		if !m.Deleting && m.JoinedTo != "" && m.JoinedTo == c.state.JoinURL {
+		if m.Server() && !m.Deleting && m.JoinedTo != "" && m.JoinedTo == c.state.JoinURL {
 			joined = append(joined, m.Name)
 		}
 	}
 	if len(joined) == 0 {
 		return verdict{}, false
 	}
-	v, _ := say(keep, reasonWaitingForJoin, "Waiting up to %s for machines that join the cluster by this one to be given another server: %s", rejoinTimeout, strings.Join(joined, ", "))
+	v, _ := say(keep, reasonWaitingForServers, "Waiting up to %s for servers that have joined the cluster at this machine to be given another address to join: %s", rejoinTimeout, strings.Join(joined, ", "))
 	v.again = left
 	return v, true
 }

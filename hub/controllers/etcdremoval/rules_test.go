@@ -28,12 +28,18 @@ func going(m *rollout.Machine)  { m.Deleting, m.Removal = true, rollout.RemovalD
 func asked(m *rollout.Machine)  { m.Deleting, m.Removal = true, rollout.RemovalAsked }
 func joined(m *rollout.Machine) { m.JoinedTo = "https://a:9345" }
 
+// worker is one that has joined "a".
+func worker(name string) rollout.Machine {
+	return rollout.Machine{Name: name, Worker: true, Identity: true, Progress: rollout.ProgressApplied, JoinedTo: "https://a:9345"}
+}
+
 // TestJudge has Machine "a" that is being deleted, in situations that differ from one in which nothing is in its way.
 func TestJudge(t *testing.T) {
 	type change struct {
 		s *situation
 		c *candidate
 	}
+	recently := func(x change) { x.s.now = now.Add(-9 * time.Minute) }
 	tests := []struct {
 		name    string
 		change  func(change)
@@ -56,13 +62,14 @@ func TestJudge(t *testing.T) {
 		{name: "asked already", change: func(x change) { x.c.state.Removal = rollout.RemovalAsked }, action: keep, reason: "Removing", message: "rke.cattle.io/etcd-force-remove"},
 		{name: "the last one", others: []rollout.Machine{etcd("b", going)}, action: keep, reason: "LastMember", message: "add one"},
 		{name: "the last one, but no member", others: []rollout.Machine{}, change: func(x change) { x.c.state.ReadNode(nil) }, action: free, reason: "Removed"},
-		{name: "others join by it", others: []rollout.Machine{etcd("b", joined), etcd("c"), {Name: "w", Worker: true, JoinedTo: "https://a:9345"}},
-			change: func(x change) { x.s.now = now.Add(-9 * time.Minute) }, action: keep, reason: "WaitingForOthersToJoinElsewhere", message: "another server: b, w", again: 4 * time.Minute},
-		{name: "others that go join by it", others: []rollout.Machine{etcd("b", joined, going), etcd("c"), etcd("d")}, change: func(x change) { x.s.now = now.Add(-9 * time.Minute) },
-			action: ask, reason: "Removing"},
-		{name: "nobody has joined anything", others: []rollout.Machine{etcd("b"), etcd("c")}, change: func(x change) { x.c.state.JoinURL = ""; x.s.now = now.Add(-9 * time.Minute) },
-			action: ask, reason: "Removing"},
-		{name: "others joined by it for too long", others: []rollout.Machine{etcd("b", joined), etcd("c")}, action: ask, reason: "Removing"},
+		{name: "servers join by it", others: []rollout.Machine{etcd("b", joined), etcd("c"), worker("w")}, change: recently,
+			action: keep, reason: "WaitingForServers", message: "another address to join: b", again: 4 * time.Minute},
+		{name: "servers that go join by it", others: []rollout.Machine{etcd("b", joined, going), etcd("c"), etcd("d")}, change: recently, action: ask, reason: "Removing"},
+		{name: "workers join by it", others: []rollout.Machine{etcd("b"), etcd("c"), worker("w")}, change: recently, action: ask, reason: "Removing"},
+		{name: "nobody has joined anything", others: []rollout.Machine{etcd("b"), etcd("c")}, change: func(x change) { x.c.state.JoinURL = ""; recently(x) }, action: ask, reason: "Removing"},
+		{name: "servers joined by one that is down", others: []rollout.Machine{etcd("b", joined), etcd("c")},
+			change: func(x change) { x.c.state.Node = rollout.NodeNotReady; recently(x) }, action: ask, reason: "Removing"},
+		{name: "servers joined by it for too long", others: []rollout.Machine{etcd("b", joined), etcd("c")}, action: ask, reason: "Removing"},
 		{name: "one of two", others: []rollout.Machine{etcd("b")}, change: func(x change) { x.s.now = now.Add(-10*time.Minute + 5*time.Second) },
 			action: keep, reason: "Settling", again: 15 * time.Second},
 		{name: "one of two, after a while", others: []rollout.Machine{etcd("b")}, action: ask, reason: "Removing"},
