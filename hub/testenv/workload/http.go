@@ -19,19 +19,25 @@ import (
 
 func (c *Cluster) handler() http.Handler {
 	mux := http.NewServeMux()
+	version1 := metav1.GroupVersionForDiscovery{GroupVersion: "storage.k8s.io/v1", Version: "v1"}
+	storage := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: "storage.k8s.io", Versions: []metav1.GroupVersionForDiscovery{version1}, PreferredVersion: version1}
 	fixed := map[string]any{
 		"/version": version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.3+k3s1"},
 		"/api":     metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
-		"/apis":    metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}},
+		"/apis":    metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{storage}},
 		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1", APIResources: []metav1.APIResource{
 			{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: metav1.Verbs{"get", "list", "watch", "patch", "delete"}},
 			{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"list"}},
 		}},
-		"/api/v1/pods": corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}},
+		"/apis/storage.k8s.io": storage,
+		"/apis/storage.k8s.io/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "storage.k8s.io/v1",
+			APIResources: []metav1.APIResource{{Name: "volumeattachments", SingularName: "volumeattachment", Kind: "VolumeAttachment", Verbs: metav1.Verbs{"list", "watch"}}}},
 	}
 	for path, answer := range fixed {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, answer) })
 	}
+	mux.HandleFunc("GET /api/v1/pods", serveNone(metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}))
+	mux.HandleFunc("GET /apis/storage.k8s.io/v1/volumeattachments", serveNone(metav1.TypeMeta{Kind: "VolumeAttachmentList", APIVersion: "storage.k8s.io/v1"}))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, map[string]any{}) })
 	mux.HandleFunc("GET /api/v1/nodes", c.serveNodes)
 	mux.HandleFunc("/api/v1/nodes/{name}", c.serveNode)
@@ -39,6 +45,18 @@ func (c *Cluster) handler() http.Handler {
 		fail(w, http.StatusNotFound, r.Method+" "+r.URL.Path+" is not played")
 	})
 	return mux
+}
+
+// serveNone serves a kind of which there are no objects, ever.
+func serveNone(list metav1.TypeMeta) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			write(w, http.StatusOK, metav1.PartialObjectMetadataList{TypeMeta: list, ListMeta: metav1.ListMeta{ResourceVersion: "1"}})
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		<-r.Context().Done()
+	}
 }
 
 func write(w http.ResponseWriter, code int, answer any) {

@@ -1,5 +1,5 @@
 // Package workload plays the API of a cluster that the hub manages, as far as controllers look into it: Nodes, which the test makes and
-// changes, and no pods. It keeps everything in memory. Product code must not import it.
+// changes, no pods and no volumes. It keeps everything in memory. Product code must not import it.
 package workload
 
 import (
