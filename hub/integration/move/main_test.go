@@ -4,6 +4,7 @@ package move
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// childEnv makes the test binary run nothing but a hub, which says on its standard output where its kubeconfig is.
+// childEnv makes the test binary run nothing but a hub, which says on its standard output how it is reached.
 const childEnv = "DROVER_TEST_SECOND_HUB"
 
 var (
@@ -57,7 +58,7 @@ func start(m *testing.M) (code int) {
 		}
 	}()
 	if child {
-		fmt.Println(source.Server.Kubeconfig())
+		_ = json.NewEncoder(os.Stdout).Encode(target{Kubeconfig: source.Server.Kubeconfig(), ServerURL: source.ServerURL, CACerts: source.CACerts})
 		// The parent closes this process's standard input when it ends, however it ends.
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		return 0
@@ -74,8 +75,16 @@ func buildClusterctl(to string) error {
 	return build.Run()
 }
 
-// startTarget starts a second hub, and returns its kubeconfig and a client.
-func startTarget(t *testing.T) (string, client.Client) {
+// target is the hub that clusters move to, as its process tells it.
+type target struct {
+	Kubeconfig, ServerURL string
+	CACerts               []byte
+	// Client is made from the kubeconfig.
+	client.Client `json:"-"`
+}
+
+// startTarget starts a second hub.
+func startTarget(t *testing.T) *target {
 	t.Helper()
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), childEnv+"=1")
@@ -98,10 +107,15 @@ func startTarget(t *testing.T) (string, client.Client) {
 		}
 	})
 	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
 	if !lines.Scan() {
 		t.Fatal("the second hub did not start")
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", lines.Text())
+	hub := &target{}
+	if err := json.Unmarshal(lines.Bytes(), hub); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", hub.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,9 +123,8 @@ func startTarget(t *testing.T) (string, client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
+	if hub.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	return lines.Text(), c
+	return hub
 }

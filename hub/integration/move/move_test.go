@@ -3,8 +3,14 @@ package move
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -14,6 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +38,10 @@ import (
 const (
 	namespace = "fleet-move"
 	name      = "wanderer"
+
+	// machineID and machineSecret are what the machine keeps, and proves by that it is the same.
+	machineID     = "one"
+	machineSecret = "the secret that the machine made up"
 )
 
 // TestMove moves a cluster with a machine to another hub: what machines depend on comes along unchanged, nothing is delivered to them
@@ -55,8 +67,8 @@ func TestMove(t *testing.T) {
 	}
 	before := readSecret(t, source.Client, rkev1.PlanSecretName(machine))
 
-	kubeconfig, target := startTarget(t)
-	t.Log(run(t, "move", "-n", namespace, "--kubeconfig", source.Server.Kubeconfig(), "--to-kubeconfig", kubeconfig))
+	target := startTarget(t)
+	t.Log(run(t, "move", "-n", namespace, "--kubeconfig", source.Server.Kubeconfig(), "--to-kubeconfig", target.Kubeconfig))
 
 	until(t, "the hub that it came to to work on it", func() error {
 		moved := &rkev1.RKEControlPlane{}
@@ -104,6 +116,7 @@ func TestMove(t *testing.T) {
 		}
 		return nil
 	})
+	until(t, "the machine to come back by its id and secret", func() error { return target.comesBack(t, machine) })
 	until(t, "nothing to be left behind", func() error { return nothingLeft(t.Context(), cluster) })
 }
 
@@ -134,15 +147,16 @@ func newCluster(t *testing.T) *provisioningv1.Cluster {
 // registered registers a machine with all roles as the gateway does, and returns its name.
 func registered(t *testing.T, cluster *provisioningv1.Cluster) string {
 	t.Helper()
+	hash := sha256.Sum256([]byte(machineSecret))
 	data, err := json.Marshal(map[string][]string{
-		rkev1.HeaderID: {"one"}, rkev1.HeaderDetectedAddress: {"192.0.2.1"},
+		rkev1.HeaderID: {machineID}, rkev1.HeaderMachineSecretHash: {hex.EncodeToString(hash[:])}, rkev1.HeaderDetectedAddress: {"192.0.2.1"},
 		rkev1.HeaderRoleEtcd: {"true"}, rkev1.HeaderRoleControlPlane: {"true"}, rkev1.HeaderRoleWorker: {"true"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	request := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Annotations[rkev1.ManagementClusterNameAnnotation], Name: rkev1.MachineRequestName("one")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Annotations[rkev1.ManagementClusterNameAnnotation], Name: rkev1.MachineRequestName(machineID)},
 		Type:       rkev1.MachineRequestSecretType,
 		Data:       map[string][]byte{rkev1.MachineRequestDataKey: data},
 	}
@@ -207,6 +221,46 @@ func settle(t *testing.T, cluster *provisioningv1.Cluster, machine string) {
 	if err := source.Client.Status().Patch(t.Context(), found, patch); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// comesBack asks for a connection as an agent does whose token is refused, and uses it.
+func (h *target) comesBack(t *testing.T, machine string) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(h.CACerts)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.ServerURL+"/v3/connect/agent", nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("X-Cattle-Id", machineID)
+	request.Header.Set("X-Cattle-Machine-Secret", machineSecret)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the gateway answers %d %s (%w)", response.StatusCode, body, err)
+	}
+	var connection struct{ KubeConfig, Namespace, SecretName string }
+	if err := json.Unmarshal(body, &connection); err != nil {
+		return err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(connection.KubeConfig))
+	if err != nil {
+		return err
+	}
+	if connection.Namespace != namespace || connection.SecretName != rkev1.PlanSecretName(machine) {
+		return fmt.Errorf("the connection is for %s/%s", connection.Namespace, connection.SecretName)
+	}
+	agent, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	_, err = agent.CoreV1().Secrets(namespace).Get(t.Context(), connection.SecretName, metav1.GetOptions{})
+	return err
 }
 
 // nothingLeft looks for what the cluster had on the hub that it has left.
