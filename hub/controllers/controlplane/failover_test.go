@@ -7,12 +7,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/pki"
+	"github.com/drover-dev/drover/hub/rollout"
 )
 
 // A kubeconfig goes to another machine, not to another address of the same, and to one that is known to be down only if there is no other.
@@ -46,6 +51,59 @@ type probed struct {
 
 func (p probed) GetHealthCheckingState(context.Context, client.ObjectKey) clustercache.HealthCheckingState {
 	return p.state
+}
+
+// The kubeconfig follows: its Secret leads to another machine, says when that was, and stays as it is while that one is given its time.
+func TestKubeconfigFailover(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
+	cache := &probed{}
+	r := &Reconciler{Client: api, Cache: api, ClusterCache: cache, Now: func() time.Time { return now }}
+	s := &scope{
+		controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c", UID: "u"}},
+		cluster:      &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}},
+	}
+	for _, into := range []**authority{&s.serverCA, &s.clientCA} {
+		pair, err := pki.Issue(pki.Request{CommonName: "ca", IsCA: true, Lifetime: pki.CALifetime}, nil, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*into = &authority{pair: pair}
+	}
+	for i, name := range []string{"a", "b"} {
+		m := server(name, rollout.ProgressApplied, rollout.ChangeNone, "")
+		m.reported, m.state.Init = addressSet{Internal: []string{"10.0.0." + string(rune('1'+i)), "192.0.2." + string(rune('1'+i))}}, i == 0
+		s.machines = append(s.machines, m)
+	}
+	for _, step := range []struct {
+		name, want string
+		silent     time.Duration
+	}{
+		{"a new cluster", "https://10.0.0.1:6443", 0},
+		{"it answers", "https://10.0.0.1:6443", 0},
+		{"its first server dies", "https://10.0.0.2:6443", time.Minute},
+		{"the next one is given time", "https://10.0.0.2:6443", time.Minute},
+		{"that one answers", "https://10.0.0.2:6443", 0},
+	} {
+		cache.state = clustercache.HealthCheckingState{LastProbeSuccessTime: now.Add(-step.silent)}
+		if step.silent > 0 {
+			cache.state.ConsecutiveFailures = 3
+		}
+		if err := r.ensureKubeconfig(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		secret := &corev1.Secret{}
+		if err := api.Get(t.Context(), client.ObjectKey{Namespace: "fleet", Name: "c-kubeconfig"}, secret); err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.Load(secret.Data["value"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := config.Clusters["c"].Server; got != step.want {
+			t.Errorf("%s: it leads to %s, want %s", step.name, got, step.want)
+		}
+	}
 }
 
 // A server that does not answer is left, but not at the first hiccup, and the next one is given time to be found.

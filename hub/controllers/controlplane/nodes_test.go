@@ -84,18 +84,3 @@ func TestNodeChanged(t *testing.T) {
 		t.Error("a promotion is not taken for a change")
 	}
 }
-
-func TestDrainOptions(t *testing.T) {
-	got := drainOptions(rkev1.DrainOptions{Enabled: true, Timeout: 60, PostDrainHooks: []rkev1.DrainHook{{Annotation: "hooks.example.com/done"}}})
-	want := rollout.DrainOptions{
-		Enabled: true, Hooks: true,
-		Options:   `{"enabled":true,"timeout":60,"postDrainHooks":[{"annotation":"hooks.example.com/done"}]}`,
-		HooksOnly: `{"timeout":60,"postDrainHooks":[{"annotation":"hooks.example.com/done"}]}`,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := drainOptions(rkev1.DrainOptions{PreDrainHooks: []rkev1.DrainHook{{}}}); got.Enabled || got.Hooks {
-		t.Errorf("an empty hook counts: %+v", got)
-	}
-}

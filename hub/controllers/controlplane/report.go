@@ -107,7 +107,7 @@ func upToDateCondition(m *machine) metav1.Condition {
 // users' interfaces show the one as progress and the other as a fault.
 func waitStatus(reason string) metav1.ConditionStatus {
 	switch reason {
-	case rollout.ReasonPlanFailed, rollout.ReasonPlanInvalid, rollout.ReasonPlanCanceled, rollout.ReasonEtcdLost,
+	case rollout.ReasonPlanFailed, rollout.ReasonDrainFailed, rollout.ReasonPlanInvalid, rollout.ReasonPlanCanceled, rollout.ReasonEtcdLost,
 		reasonVersionInvalid, reasonTokensLost, reasonCALost, reasonNoAuthority, clusterv1.InternalErrorReason, rollout.ReasonDeleting:
 		return metav1.ConditionFalse
 	}

@@ -71,8 +71,12 @@ func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	if err := r.Client.Patch(ctx, wanted, client.MergeFromWithOptions(s.secret, client.MergeFromWithOptimisticLock{}), fieldOwner); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("noting how far the drain is: %w", err)
 	}
-	if s.over || s.notes.done != s.secret.Annotations[rkev1.DrainDoneAnnotation] {
-		ctrl.LoggerFrom(ctx).Info("A drain got on", "Machine", s.secret.Namespace+"/"+s.secret.Labels[rkev1.MachineNameLabel], "drained", s.notes.done != "", "over", s.over)
+	log := ctrl.LoggerFrom(ctx).WithValues("Machine", s.secret.Namespace+"/"+s.secret.Labels[rkev1.MachineNameLabel])
+	switch {
+	case s.over:
+		log.Info("Ended a drain")
+	case s.notes.done != "" && s.secret.Annotations[rkev1.DrainDoneAnnotation] != s.notes.done:
+		log.Info("Drained a machine")
 	}
 	return nil
 }
