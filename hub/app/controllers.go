@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/etcdremoval"
 	"github.com/drover-dev/drover/hub/controllers/infracluster"
 	"github.com/drover-dev/drover/hub/controllers/nodelookup"
+	"github.com/drover-dev/drover/hub/controllers/nodesync"
 	"github.com/drover-dev/drover/hub/controllers/planstatus"
 	"github.com/drover-dev/drover/hub/controllers/registration"
 	"github.com/drover-dev/drover/hub/controllers/timeline"
@@ -45,6 +46,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Set
 		&planstatus.Reconciler{},
 		&custommachine.Reconciler{},
 		&nodelookup.Reconciler{ClusterCache: clusterCache},
+		&nodesync.Reconciler{ClusterCache: clusterCache},
 		&timeline.Reconciler{},
 	} {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {

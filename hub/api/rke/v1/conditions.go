@@ -26,4 +26,6 @@ const (
 	EtcdMemberRemovedCondition = "EtcdMemberRemoved"
 	// NodeFoundCondition, on a CustomMachine, is true once the Node of the machine was seen in its cluster.
 	NodeFoundCondition = "NodeFound"
+	// NodeSyncedCondition, on an RKEBootstrap, is true once the machine's labels and taints are on its Node.
+	NodeSyncedCondition = "NodeSynced"
 )

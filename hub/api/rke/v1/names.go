@@ -68,6 +68,8 @@ const (
 	// LabelsAnnotation is a JSON object, TaintsAnnotation a JSON array of core/v1 taints; the Node starts with them.
 	LabelsAnnotation = "rke.cattle.io/labels"
 	TaintsAnnotation = "rke.cattle.io/taints"
+	// CarriedAnnotation, on a Node, lists the labels and taints that were carried there from its machine, as JSON.
+	CarriedAnnotation = "rke.cattle.io/carried-from-machine"
 	// MachineSecretHashAnnotation is the hex SHA-256 of the secret by which a registered machine proves who it is when it comes again.
 	MachineSecretHashAnnotation = "rke.cattle.io/machine-secret-hash"
 	// JoinURLAnnotation is where other nodes join this one; JoinedToAnnotation is the join URL that this node was given.

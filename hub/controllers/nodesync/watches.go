@@ -1,0 +1,97 @@
+package nodesync
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+func machineToBootstrap(_ context.Context, object client.Object) []ctrl.Request {
+	machine, ok := object.(*clusterv1.Machine)
+	if !ok {
+		return nil
+	}
+	ref := machine.Spec.Bootstrap.ConfigRef
+	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
+}
+
+// clusterToBootstraps maps a Cluster to all its machines, which wait for its connection or for its pause to end.
+func (r *Reconciler) clusterToBootstraps(ctx context.Context, cluster client.Object) []ctrl.Request {
+	return r.machinesOf(ctx, client.ObjectKeyFromObject(cluster), func(*clusterv1.Machine) bool { return true })
+}
+
+// nodeToBootstraps maps Nodes of a cluster to their machine.
+func (r *Reconciler) nodeToBootstraps(cluster client.ObjectKey) handler.MapFunc {
+	return func(ctx context.Context, node client.Object) []ctrl.Request {
+		return r.machinesOf(ctx, cluster, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name == node.GetName() })
+	}
+}
+
+func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey, is func(*clusterv1.Machine) bool) []ctrl.Request {
+	var machines clusterv1.MachineList
+	if err := r.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the Machines of a cluster", "Cluster", cluster)
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range machines.Items {
+		if is(&machines.Items[i]) {
+			requests = append(requests, machineToBootstrap(ctx, &machines.Items[i])...)
+		}
+	}
+	return requests
+}
+
+// annotationsChanged drops what is written into the status of an RKEBootstrap.
+var annotationsChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// nodeFound lets through the moment in which a Machine gets its Node, or is no longer paused.
+var nodeFound = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*clusterv1.Machine)
+		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
+		return !ok || !ok2 || before.Status.NodeRef != after.Status.NodeRef || !maps.Equal(before.Annotations, after.Annotations)
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+var pauseChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*clusterv1.Cluster)
+		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
+		return ok && ok2 && ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// nodeChanged drops what a kubelet reports of its Node every few seconds.
+var nodeChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Node)
+		after, ok2 := e.ObjectNew.(*corev1.Node)
+		return !ok || !ok2 || !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+			before.Annotations[rkev1.CarriedAnnotation] != after.Annotations[rkev1.CarriedAnnotation]
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
