@@ -92,6 +92,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 	if err := crds.Install(ctx, config, crds.Options{SkipCAPI: opts.ExternalCAPI, Conversion: conversion(target)}); err != nil {
 		return nil, err
 	}
+	if err := grantCAPI(ctx, direct); err != nil {
+		return nil, err
+	}
 	opts.Logger.Info("Resource definitions are installed", "took", time.Since(begin).Round(10*time.Millisecond).String())
 
 	identity, err := gateway.EnsureCA(ctx, direct, opts.Settings, opts.GatewayListen)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +49,29 @@ func TestInstallingDefinitionsAgainChangesNothing(t *testing.T) {
 	for name, version := range versions() {
 		if before[name] != version {
 			t.Errorf("%s was written again", name)
+		}
+	}
+}
+
+// Cluster API's manager may handle every kind of ours that it meets, where it runs by itself.
+func TestClusterAPIMayHandleOurKinds(t *testing.T) {
+	roles := &rbacv1.ClusterRoleList{}
+	if err := env.Client.List(t.Context(), roles, client.MatchingLabels{"cluster.x-k8s.io/aggregate-to-manager": "true"}); err != nil {
+		t.Fatal(err)
+	}
+	granted := map[string]bool{}
+	for _, role := range roles.Items {
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				granted[rule.APIGroups[0]+" "+resource] = true
+			}
+		}
+	}
+	for _, kind := range []string{"rkeclusters", "rkecontrolplanes", "rkebootstraps", "rkebootstraptemplates", "custommachines", "custommachinetemplates"} {
+		for _, resource := range []string{kind, kind + "/finalizers"} {
+			if !granted["rke.cattle.io "+resource] {
+				t.Errorf("no role lets Cluster API's manager handle %s", resource)
+			}
 		}
 	}
 }

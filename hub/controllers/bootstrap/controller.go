@@ -51,7 +51,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("bootstrap").
 		For(&rkev1.RKEBootstrap{}, builder.WithPredicates(bootstrapChanged)).
-		Owns(&corev1.Secret{}, builder.OnlyMetadata, owned).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(secretToBootstrap), builder.OnlyMetadata, owned).
 		Owns(&corev1.ServiceAccount{}, builder.OnlyMetadata, owned).
 		Owns(&rbacv1.Role{}, builder.OnlyMetadata, owned).
 		Owns(&rbacv1.RoleBinding{}, builder.OnlyMetadata, owned).

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -13,18 +14,22 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/apply"
 )
 
-// identity returns what lets a machine get its plan. The ServiceAccount comes before its token: a token without a ServiceAccount is
-// thrown away. The Secret comes before the right to it.
-func identity(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) []client.Object {
+// planAccount is who the machine's agent is.
+func planAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *corev1.ServiceAccount {
 	name := rkev1.PlanSecretName(bootstrap.Name)
 	account := &corev1.ServiceAccount{ObjectMeta: ownedMeta(bootstrap, machine, name)}
 	account.Labels[rkev1.ServiceAccountRoleLabel] = rkev1.ServiceAccountRolePlan
 	account.Labels[rkev1.PlanSecretNameLabel] = name
+	return account
+}
+
+// access returns the plan Secret and what lets the machine's agent use it. The Secret comes before the right to it.
+func access(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) []client.Object {
+	name := rkev1.PlanSecretName(bootstrap.Name)
 	return []client.Object{
-		account,
-		tokenSecret(ownedMeta(bootstrap, machine, rkev1.PlanTokenSecretName(bootstrap.Name)), account.Name),
 		planSecret(bootstrap, machine),
 		&rbacv1.Role{
 			ObjectMeta: ownedMeta(bootstrap, machine, name),
@@ -43,13 +48,31 @@ func identity(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) []clien
 	}
 }
 
-// bootstrapIdentity returns what lets a machine that an infrastructure provider makes register itself, once.
-func bootstrapIdentity(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) (*corev1.ServiceAccount, *corev1.Secret) {
+// bootstrapAccount is who a machine that an infrastructure provider makes is until it has registered.
+func bootstrapAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *corev1.ServiceAccount {
 	account := &corev1.ServiceAccount{ObjectMeta: ownedMeta(bootstrap, machine, rkev1.BootstrapServiceAccountName(bootstrap.Name))}
 	account.Labels[rkev1.ServiceAccountRoleLabel] = rkev1.ServiceAccountRoleBootstrap
-	token := tokenSecret(ownedMeta(bootstrap, machine, rkev1.BootstrapTokenSecretName(bootstrap.Name)), account.Name)
-	token.Annotations[rkev1.BootstrapTokenAnnotation] = "true"
-	return account, token
+	return account
+}
+
+// applyToken makes a ServiceAccount and a token of it. The ServiceAccount comes first, since a token without one is thrown away, and owns
+// the token: so the token goes with it, and "clusterctl move" leaves behind what would be worth nothing elsewhere.
+func (r *Reconciler) applyToken(ctx context.Context, account *corev1.ServiceAccount, name string, annotations map[string]string) (*corev1.Secret, error) {
+	if err := apply.Object(ctx, r.Client, fieldOwner, account); err != nil {
+		return nil, err
+	}
+	labels := maps.Clone(account.Labels)
+	delete(labels, rkev1.ServiceAccountRoleLabel)
+	delete(labels, rkev1.PlanSecretNameLabel)
+	token := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: account.Namespace, Name: name, Labels: labels, Annotations: maps.Clone(annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(account, corev1.SchemeGroupVersion.WithKind("ServiceAccount"))},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}
+	metav1.SetMetaDataAnnotation(&token.ObjectMeta, corev1.ServiceAccountNameKey, account.Name)
+	return token, apply.Object(ctx, r.Client, fieldOwner, token)
 }
 
 // planSecret is the plan Secret without a plan: labels and annotations by which the control plane's controller finds it and knows the
@@ -86,11 +109,6 @@ var notCopied = []string{
 	rkev1.MachineSecretHashAnnotation, rkev1.EtcdForceRemoveAnnotation,
 	rkev1.JoinURLAnnotation, rkev1.JoinedToAnnotation, rkev1.PlanLastUpdatedAnnotation, rkev1.PlanProbesPassedAnnotation,
 	rkev1.DrainOptionsAnnotation, rkev1.DrainDoneAnnotation, rkev1.DrainErrorAnnotation, rkev1.PreDrainAnnotation, rkev1.PostDrainAnnotation, rkev1.UncordonAnnotation,
-}
-
-func tokenSecret(meta metav1.ObjectMeta, account string) *corev1.Secret {
-	metav1.SetMetaDataAnnotation(&meta, corev1.ServiceAccountNameKey, account)
-	return &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeServiceAccountToken}
 }
 
 // ownedMeta is the metadata of an object that goes with the RKEBootstrap.

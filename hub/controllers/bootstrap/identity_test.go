@@ -68,7 +68,7 @@ func TestIdentity(t *testing.T) {
 	const name = "custom-0123456789ab-machine-plan"
 	var rules []rbacv1.PolicyRule
 	var subjects []rbacv1.Subject
-	for _, object := range identity(bootstrap, machine) {
+	for _, object := range append(access(bootstrap, machine), planAccount(bootstrap, machine)) {
 		if !metav1.IsControlledBy(object, bootstrap) {
 			t.Errorf("%T does not go with the RKEBootstrap", object)
 		}
@@ -80,10 +80,6 @@ func TestIdentity(t *testing.T) {
 		case *corev1.ServiceAccount:
 			if object.Labels[rkev1.PlanSecretNameLabel] != name || object.Labels[rkev1.ServiceAccountRoleLabel] != "plan" {
 				t.Errorf("the ServiceAccount has labels %v", object.Labels)
-			}
-		case *corev1.Secret:
-			if object.Type == corev1.SecretTypeServiceAccountToken && object.Annotations[corev1.ServiceAccountNameKey] != name {
-				t.Errorf("the token is for %q", object.Annotations[corev1.ServiceAccountNameKey])
 			}
 		}
 	}

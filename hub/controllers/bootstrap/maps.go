@@ -12,6 +12,15 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
+// secretToBootstrap maps the Secrets that are made for an RKEBootstrap, of which tokens have another owner.
+func secretToBootstrap(_ context.Context, o client.Object) []ctrl.Request {
+	name := o.GetLabels()[rkev1.BootstrapNameLabel]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+}
+
 // machineToBootstrap maps a Machine to the RKEBootstrap that it refers to.
 func machineToBootstrap(_ context.Context, o client.Object) []ctrl.Request {
 	machine, ok := o.(*clusterv1.Machine)

@@ -85,14 +85,18 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 
 // reconcileIdentity makes the plan Secret and the ServiceAccount that may use it.
 func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
-	objects := identity(s.bootstrap, s.machine)
-	for _, object := range objects {
-		if err := apply.Object(ctx, r.Client, fieldOwner, object); err != nil {
-			s.identity = &problem{"Error", fmt.Sprintf("The machine's identity could not be written, it is tried again: %v", err)}
-			return err
+	account := planAccount(s.bootstrap, s.machine)
+	_, err := r.applyToken(ctx, account, rkev1.PlanTokenSecretName(s.bootstrap.Name), nil)
+	for _, object := range access(s.bootstrap, s.machine) {
+		if err == nil {
+			err = apply.Object(ctx, r.Client, fieldOwner, object)
 		}
 	}
-	ready, err := r.tokenReady(ctx, s.bootstrap.Namespace, rkev1.PlanTokenSecretName(s.bootstrap.Name), objects[0].GetUID())
+	if err != nil {
+		s.identity = &problem{"Error", fmt.Sprintf("The machine's identity could not be written, it is tried again: %v", err)}
+		return err
+	}
+	ready, err := r.tokenReady(ctx, s.bootstrap.Namespace, rkev1.PlanTokenSecretName(s.bootstrap.Name), account.UID)
 	if err != nil {
 		s.identity = &problem{"Error", err.Error()}
 		return err

@@ -9,12 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/apply"
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
@@ -23,11 +21,10 @@ import (
 
 // token makes the ServiceAccount by whose token a machine registers, and returns what the machine shows; empty as long as there is none.
 func (r *Reconciler) token(ctx context.Context, s *scope) (string, error) {
-	account, secret := bootstrapIdentity(s.bootstrap, s.machine)
-	for _, object := range []client.Object{account, secret} {
-		if err := apply.Object(ctx, r.Client, fieldOwner, object); err != nil {
-			return "", err
-		}
+	account := bootstrapAccount(s.bootstrap, s.machine)
+	secret, err := r.applyToken(ctx, account, rkev1.BootstrapTokenSecretName(s.bootstrap.Name), map[string]string{rkev1.BootstrapTokenAnnotation: "true"})
+	if err != nil {
+		return "", err
 	}
 	// A token that came along from another hub is of another ServiceAccount, and is replaced soon.
 	token := secret.Data[corev1.ServiceAccountTokenKey]
@@ -65,26 +62,20 @@ func (r *Reconciler) hasRegistered(ctx context.Context, bootstrap *rkev1.RKEBoot
 	return err != nil || report.CheckedIn(), nil
 }
 
-// revokeToken takes the token away from where it was used.
+// revokeToken takes the token away from where it was used: it goes with its ServiceAccount.
 func (r *Reconciler) revokeToken(ctx context.Context, s *scope) error {
-	account, secret := bootstrapIdentity(s.bootstrap, s.machine)
-	for _, object := range []client.Object{secret, account} {
-		gvk, err := apiutil.GVKForObject(object, r.Client.Scheme())
-		if err != nil {
-			return fmt.Errorf("finding the kind of %T: %w", object, err)
-		}
-		found := &metav1.PartialObjectMetadata{}
-		found.SetGroupVersionKind(gvk)
-		err = r.Client.Get(ctx, client.ObjectKeyFromObject(object), found)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading %s %s: %w", gvk.Kind, object.GetName(), err)
-		}
-		if err != nil || !found.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(found, s.bootstrap) {
-			continue
-		}
-		if err := r.Client.Delete(ctx, object, client.Preconditions{UID: &found.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %s %s, which has served: %w", gvk.Kind, object.GetName(), err)
-		}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
+	key := client.ObjectKey{Namespace: s.bootstrap.Namespace, Name: rkev1.BootstrapServiceAccountName(s.bootstrap.Name)}
+	err := r.Client.Get(ctx, key, found)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading ServiceAccount %s: %w", key.Name, err)
+	}
+	if err != nil || !found.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(found, s.bootstrap) {
+		return nil
+	}
+	if err := r.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting ServiceAccount %s, whose token has served: %w", key.Name, err)
 	}
 	return nil
 }

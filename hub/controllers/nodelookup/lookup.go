@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -47,11 +48,11 @@ func (r *Reconciler) lookUp(ctx context.Context, s *scope) error {
 		EventHandler: handler.EnqueueRequestsFromMapFunc(r.nodeToMachine),
 		Predicates:   []predicate.TypedPredicate[client.Object]{nodeChanged},
 	}))
-	var nodes corev1.NodeList
+	var nodes []corev1.Node
 	if err == nil {
 		var reader client.Reader
 		if reader, err = r.ClusterCache.GetReader(ctx, key); err == nil {
-			err = reader.List(ctx, &nodes, client.MatchingLabels{rkev1.MachineUIDLabel: string(s.machine.UID)})
+			nodes, err = list(ctx, reader, s)
 		}
 	}
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
@@ -62,8 +63,21 @@ func (r *Reconciler) lookUp(ctx context.Context, s *scope) error {
 		s.waiting = &problem{reason: "Error", message: fmt.Sprintf("The Nodes of the cluster could not be read, it is tried again: %v", err), unknown: true}
 		return fmt.Errorf("reading the Nodes of the cluster: %w", err)
 	}
-	s.node, s.waiting = pick(nodes.Items, s.machine)
+	s.node, s.waiting = pick(nodes, s.machine)
 	return nil
+}
+
+// list returns the Nodes with the Machine's label; where there is none, the Node that was found earlier: a Machine that was moved to another
+// hub has another UID than its Node knows.
+func list(ctx context.Context, reader client.Reader, s *scope) ([]corev1.Node, error) {
+	var labelled corev1.NodeList
+	err := reader.List(ctx, &labelled, client.MatchingLabels{rkev1.MachineUIDLabel: string(s.machine.UID)})
+	if err != nil || len(labelled.Items) > 0 || s.custom.Spec.ProviderID == "" {
+		return labelled.Items, err
+	}
+	var all corev1.NodeList
+	err = reader.List(ctx, &all)
+	return slices.DeleteFunc(all.Items, func(n corev1.Node) bool { return n.Spec.ProviderID != s.custom.Spec.ProviderID }), err
 }
 
 // pick returns the one Node of a machine, or what is wrong with what was found.

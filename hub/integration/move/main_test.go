@@ -79,7 +79,7 @@ func buildClusterctl(to string) error {
 type target struct {
 	Kubeconfig, ServerURL string
 	CACerts               []byte
-	// Client is made from the kubeconfig.
+	// Client is made from the kubeconfig, which is then replaced by one for clusterctl.
 	client.Client `json:"-"`
 }
 
@@ -126,5 +126,6 @@ func startTarget(t *testing.T) *target {
 	if hub.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
+	hub.Kubeconfig = versioned(t, config)
 	return hub
 }
