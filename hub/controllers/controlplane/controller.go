@@ -78,11 +78,11 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Named(controllerName).
 		For(&rkev1.RKEControlPlane{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToControlPlane)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(clusterv1.ClusterNameLabel))).
+		Watches(&clusterv1.Machine{}, coalesced(r.byCluster(clusterv1.ClusterNameLabel))).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(clusterv1.ClusterNameLabel)),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(rkev1.ClusterNameLabel))).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToControlPlanes)).
+		Watches(&rkev1.RKEBootstrap{}, coalesced(r.byCluster(clusterv1.ClusterNameLabel))).
+		Watches(&corev1.Secret{}, coalesced(r.secretToControlPlanes)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
 		WatchesRawSource(r.releaseData()).
 		WithOptions(opts)
