@@ -140,7 +140,7 @@ func doing(what string, names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s %s: %s", what, count(len(names), "control plane node"), strings.Join(names, ", "))
+	return fmt.Sprintf("%s %s: %s", what, count(len(names), "control plane node"), few(names))
 }
 
 // missing says that MachineDeployments have yet to make Machines, surplus that they have yet to delete some.
@@ -174,7 +174,7 @@ func all(s *scope, conditionType, reason, notReason, format string, not []string
 	case len(s.controlPlaneMachines()) == 0:
 		c.Reason = clusterv1.NoReplicasReason
 	case len(not) > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, notReason, fmt.Sprintf(format, strings.Join(not, ", "))
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, notReason, fmt.Sprintf(format, few(not))
 	}
 	conditions.Set(s.controlPlane, c)
 }

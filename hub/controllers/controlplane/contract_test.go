@@ -155,6 +155,15 @@ func TestSetPhases(t *testing.T) {
 	}
 }
 
+func TestFew(t *testing.T) {
+	if got, want := few([]string{"a", "b", "c", "d", "e", "f", "g"}), "a, b, c, d, e and 2 more"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := few([]string{"a", "b"}), "a, b"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func withNode(m *machine) *machine {
 	m.machine.Status.NodeRef.Name, m.state.Init = "node", true
 	return m

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +40,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	}
 	if len(left) > 0 {
 		slices.Sort(left)
-		s.deleting = "Waiting for control plane machines to be deleted: " + strings.Join(left, ", ")
+		s.deleting = "Waiting for control plane machines to be deleted: " + few(left)
 		return nil
 	}
 	if err := r.deleteSecrets(ctx, s); err != nil {

@@ -128,7 +128,7 @@ func (s *scope) lacksNodes() rollout.Wait {
 	if len(without) == 0 {
 		return rollout.Wait{}
 	}
-	return rollout.Wait{Reason: reasonWaitingForNodes, Message: "Waiting for the Node of " + strings.Join(without, ", ") + " to be seen in the cluster"}
+	return rollout.Wait{Reason: reasonWaitingForNodes, Message: "Waiting for the Node of " + few(without) + " to be seen in the cluster"}
 }
 
 func (s *scope) initWorks() bool {
@@ -185,6 +185,15 @@ func latch(s *scope, conditionType string, met bool, wait rollout.Wait) {
 
 func isTrue(c *rkev1.RKEControlPlane, conditionType string) bool {
 	return conditions.IsTrue(c, conditionType)
+}
+
+// few names at most five of many: a condition is read by people, and written for each change of its message.
+func few(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 func count(n int, noun string) string {

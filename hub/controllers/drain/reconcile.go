@@ -43,11 +43,26 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 	case s.notes.done != s.notes.asked:
 		err = r.begin(ctx, s)
 	}
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+	switch {
+	case errors.Is(err, clustercache.ErrClusterNotConnected):
 		s.notes.problem = "the API of the cluster cannot be reached"
+		return nil
+	case noAnswer(err):
+		// As it is while the server that the hub goes through restarts. It is asked again soon and not ever later, as after a failure.
+		ctrl.LoggerFrom(ctx).V(1).Info("The cluster does not answer", "error", err.Error())
+		s.notes.waiting, s.requeueAfter = "the API of the cluster does not answer", lookAgain
 		return nil
 	}
 	return err
+}
+
+// noAnswer tells of an error that is no answer of the API, or says that there is none yet.
+func noAnswer(err error) bool {
+	var status apierrors.APIStatus
+	if err == nil || errors.As(err, &status) {
+		return apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
+	}
+	return true
 }
 
 // begin cordons the Node, asks the hooks, and drains.

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -269,6 +270,27 @@ func TestCordon(t *testing.T) {
 	if w.cordoned() || len(w.annotations()) > 0 {
 		t.Errorf("cordoned %v, left %v", w.cordoned(), w.annotations())
 	}
+}
+
+// While the server restarts that the hub goes through, a drain waits and fails not.
+func TestUnanswered(t *testing.T) {
+	w := newWorld(t, pod("web", nil))
+	refused := true
+	w.r.ClusterCache = clustercache.NewFakeClusterCache(interceptor.NewClient(w.remote.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if refused {
+				return errors.New("dial tcp 10.0.0.1:6443: connect: connection refused")
+			}
+			return c.Patch(ctx, object, patch, opts...)
+		},
+	}), client.ObjectKey{Namespace: "fleet", Name: "c"})
+	asked := w.ask(rkev1.DrainOptions{Enabled: true})
+	w.pass()
+	w.says(rkev1.DrainWaitingAnnotation, "the API of the cluster does not answer")
+	refused = false
+	w.pass()
+	w.says(rkev1.DrainDoneAnnotation, asked)
+	w.says(rkev1.DrainWaitingAnnotation, "")
 }
 
 // Nothing is drained while the cluster is paused or cannot be reached, and a machine that goes is left to Cluster API.
