@@ -126,6 +126,8 @@ func (w *world) checkQuorum() {
 	if !w.established || w.quorate() {
 		return
 	}
+	lostBefore := w.lostAt
+	w.lostAt = w.step
 	voters, up := w.voters()
 	taken, since := 0, w.step
 	for _, name := range voters {
@@ -134,7 +136,8 @@ func (w *world) checkQuorum() {
 			since = min(since, h.takenAt)
 		}
 	}
-	if taken == 0 || up+taken < quorum(len(voters)) {
+	if taken == 0 || up+taken < quorum(len(voters)) || since-lostBefore <= lag {
+		// Faults are enough, or what was there was back too short to be seen.
 		return
 	}
 	for _, name := range voters {

@@ -93,8 +93,10 @@ type world struct {
 	// etcd is the membership as it is true. A member whose host is gone stays one until it is removed.
 	etcd map[string]Membership
 	// clusters counts how many clusters were started; established is set once one was seen to work.
-	clusters              int
-	established           bool
+	clusters    int
+	established bool
+	// lostAt is when etcd was last seen without its quorum.
+	lostAt                int
 	bootstrapped          bool
 	disconnected          bool
 	paused                bool
@@ -120,7 +122,7 @@ type world struct {
 func newWorld(r *rand.Rand) *world {
 	return &world{
 		spec: spec{plan: plan{Version: 1}}, hosts: map[string]*host{}, etcd: map[string]Membership{}, rand: r, limit: -1, last: map[string]string{},
-		elect: Elect, remove: MayRemove, joinable: Machine.Joinable,
+		lostAt: -100, elect: Elect, remove: MayRemove, joinable: Machine.Joinable,
 	}
 }
 
