@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/drain"
 	"github.com/drover-dev/drover/hub/controllers/etcdremoval"
 	"github.com/drover-dev/drover/hub/controllers/infracluster"
+	"github.com/drover-dev/drover/hub/controllers/missingnode"
 	"github.com/drover-dev/drover/hub/controllers/nodelookup"
 	"github.com/drover-dev/drover/hub/controllers/nodesync"
 	"github.com/drover-dev/drover/hub/controllers/planstatus"
@@ -47,6 +48,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Set
 		&custommachine.Reconciler{},
 		&nodelookup.Reconciler{ClusterCache: clusterCache},
 		&nodesync.Reconciler{ClusterCache: clusterCache},
+		&missingnode.Reconciler{ClusterCache: clusterCache},
 		&timeline.Reconciler{},
 	} {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {
