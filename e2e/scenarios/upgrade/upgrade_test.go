@@ -3,37 +3,24 @@
 package upgrade
 
 import (
-	"bytes"
 	"context"
-	_ "embed"
 	"fmt"
-	"io"
-	"maps"
+	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
-
-//go:embed cluster.yaml
-var clusterYAML string
-
-//go:embed guests.yaml
-var guestsYAML []byte
 
 // The machines of the cluster by their role.
 var (
@@ -43,8 +30,8 @@ var (
 	everybody = slices.Concat(etcds, controls, workers)
 )
 
-// TestUpgrade makes a cluster of machines with split roles and changes it in place: its configuration, without a restart,
-// and its version, with drain. The hub is killed in the middle of each.
+// TestUpgrade makes a cluster of machines with split roles and changes it in place: what it deploys, without a restart, its
+// configuration, and its version, with drain. The hub is killed in the middle of each.
 func TestUpgrade(t *testing.T) {
 	key := client.ObjectKey{Namespace: "fleet-default", Name: "split"}
 	machines := map[string]*hosts.Host{}
@@ -60,7 +47,7 @@ func TestUpgrade(t *testing.T) {
 		registerAll(t, key, machines)
 		shared.RestartHub(t)
 		suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 15*time.Minute))
-		waitNodes(t, key, lab.Version)
+		waitNodes(t, key, lab.Version, 110)
 		t.Logf("%.0f s from the first registration", time.Since(began).Seconds())
 	})
 	suite.Step(t, "a service runs on the workers", func(t *testing.T) { runGuests(t, key) })
@@ -84,106 +71,53 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("something was restarted:\n%s", diff)
 		}
 	})
-	suite.Step(t, "the version changes on every machine in its order, with drain, and the API and the service stay", func(t *testing.T) {
-		began := time.Now()
-		w := watchCluster(t, key, servers)
-		change(t, key, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
-		for _, n := range []int{1, 4, 6} {
-			waitFor(t, fmt.Sprintf("%d Nodes have changed", n), 10*time.Minute, func(context.Context) (bool, string) {
-				changed := w.changed()
-				return len(changed) >= n, fmt.Sprintf("%d Nodes have: %s", len(changed), strings.Join(changed, ", "))
-			})
-			shared.RestartHub(t)
+	suite.Step(t, "a change of kubelets' arguments and of registries restarts every machine in its order, and the API and the service stay", func(t *testing.T) {
+		changeInPlace(t, key, machines, servers, lab.Version, 77, func(c *provisioningv1.Cluster) {
+			c.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"kubelet-arg": []any{"max-pods=77"}}
+			c.Spec.RKEConfig.Registries.Mirrors["registry.example"] = rkev1.Mirror{Endpoints: []string{shared.RegistryURL()}}
+		})
+		for name, host := range machines {
+			raw, err := os.ReadFile(host.Path("/etc/rancher/k3s/registries.yaml"))
+			if err != nil || !strings.Contains(string(raw), "registry.example") {
+				t.Errorf("%s: registries.yaml does not name the new mirror (%v)", name, err)
+			}
 		}
-		waitNodes(t, key, lab.NextVersion)
-		suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 10*time.Minute))
-		w.report(t)
-		assertOrder(t, w)
-		t.Logf("%.0f s for the upgrade", time.Since(began).Seconds())
+	})
+	suite.Step(t, "the version changes on every machine in its order, with drain, and the API and the service stay", func(t *testing.T) {
+		changeInPlace(t, key, machines, servers, lab.NextVersion, 77, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
 	})
 	suite.Step(t, "once all is done nobody writes", func(t *testing.T) { shared.NoWrites(t, time.Minute) })
 	suite.Step(t, "the cluster can be deleted", func(t *testing.T) { shared.DeleteCluster(t, key) })
 }
 
-func applyCluster(t *testing.T, key client.ObjectKey) {
+// changeInPlace makes a change that restarts every machine, kills the hub in the middle of each tier, waits until every Node
+// has the version and takes as many Pods as given, and checks what nobody may have noticed.
+func changeInPlace(t *testing.T, key client.ObjectKey, machines map[string]*hosts.Host, servers []*hosts.Host, version string, pods int64,
+	edit func(*provisioningv1.Cluster)) {
 	t.Helper()
-	text := strings.NewReplacer("NAMESPACE", key.Namespace, "NAME", key.Name, "VERSION", lab.Version, "REGISTRY", shared.RegistryURL()).Replace(clusterYAML)
-	cluster := &provisioningv1.Cluster{}
-	suite.Must(t, yaml.UnmarshalStrict([]byte(text), cluster))
-	suite.Must(t, shared.Hub.Create(t.Context(), cluster))
-}
-
-// registerAll registers all machines at once.
-func registerAll(t *testing.T, key client.ObjectKey, machines map[string]*hosts.Host) {
-	t.Helper()
-	var wg sync.WaitGroup
-	for role, names := range map[string][]string{"--etcd": etcds, "--controlplane": controls, "--worker": workers} {
-		command, err := shared.NodeCommand(t.Context(), key, role)
-		suite.Must(t, err)
-		for _, name := range names {
-			wg.Go(func() {
-				if err := shared.Register(t.Context(), machines[name], command); err != nil {
-					t.Error(err)
-				}
-			})
+	began, before, uids := time.Now(), starts(t, machines), machineUIDs(t, key)
+	w := watchCluster(t, key, servers)
+	change(t, key, edit)
+	for _, n := range []int{1, 4, 6} {
+		waitFor(t, fmt.Sprintf("%d Nodes have changed", n), 10*time.Minute, func(context.Context) (bool, string) {
+			changed := w.changed()
+			return len(changed) >= n, fmt.Sprintf("%d Nodes have: %s", len(changed), strings.Join(changed, ", "))
+		})
+		shared.RestartHub(t)
+	}
+	waitNodes(t, key, version, pods)
+	suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 10*time.Minute))
+	w.report(t)
+	assertOrder(t, w)
+	for name, start := range starts(t, machines) {
+		if start == before[name] {
+			t.Errorf("%s was not restarted", name)
 		}
 	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
+	if diff := cmp.Diff(uids, machineUIDs(t, key)); diff != "" {
+		t.Errorf("machines were replaced:\n%s", diff)
 	}
-}
-
-// waitNodes waits until every machine has a Ready Node of a version that takes Pods, and those with etcd vote.
-func waitNodes(t *testing.T, key client.ObjectKey, version string) {
-	t.Helper()
-	waitFor(t, "every Node is Ready with "+version, 10*time.Minute, func(ctx context.Context) (bool, string) {
-		nodes := &corev1.NodeList{}
-		c, _, err := shared.ClusterClient(ctx, shared.Hub, key)
-		if err == nil {
-			err = c.List(ctx, nodes)
-		}
-		if err != nil {
-			return false, err.Error()
-		}
-		missing := slices.Clone(everybody)
-		for _, node := range nodes.Items {
-			good := isReady(&node) && !node.Spec.Unschedulable && node.Status.NodeInfo.KubeletVersion == version
-			if good && (!slices.Contains(etcds, node.Name) || votes(&node)) {
-				missing = slices.DeleteFunc(missing, func(name string) bool { return name == node.Name })
-			}
-		}
-		return len(missing) == 0, "not yet: " + strings.Join(missing, ", ")
-	})
-}
-
-func votes(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == "EtcdIsVoter" && c.Status == corev1.ConditionTrue
-	})
-}
-
-// runGuests deploys the guests and waits until all of them are there.
-func runGuests(t *testing.T, key client.ObjectKey) {
-	t.Helper()
-	c, _, err := shared.ClusterClient(t.Context(), shared.Hub, key)
-	suite.Must(t, err)
-	for d := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(guestsYAML), 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := d.Decode(o); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		suite.Must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), o)))
-	}
-	waitFor(t, "two guests are available", 5*time.Minute, func(ctx context.Context) (bool, string) {
-		d := &appsv1.Deployment{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "guests"}, d); err != nil {
-			return false, err.Error()
-		}
-		return d.Status.AvailableReplicas == 2, fmt.Sprintf("%d are", d.Status.AvailableReplicas)
-	})
+	t.Logf("%.0f s for the change", time.Since(began).Seconds())
 }
 
 // change edits the Cluster as a user does.
@@ -194,22 +128,6 @@ func change(t *testing.T, key client.ObjectKey, edit func(*provisioningv1.Cluste
 	patch := client.MergeFrom(cluster.DeepCopy())
 	edit(cluster)
 	suite.Must(t, shared.Hub.Patch(t.Context(), cluster, patch))
-}
-
-// starts tells when systemd has started the distribution on each machine.
-func starts(t *testing.T, machines map[string]*hosts.Host) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(machines)) {
-		unit := "k3s"
-		if slices.Contains(workers, name) {
-			unit = "k3s-agent"
-		}
-		res, err := machines[name].Exec(t.Context(), "systemctl", "show", "-p", "ActiveEnterTimestampMonotonic,ExecMainPID", unit)
-		suite.Must(t, err)
-		out[name] = res.Stdout
-	}
-	return out
 }
 
 // assertOrder checks that the tiers changed one after the other, and that each machine with workloads to lose was drained.

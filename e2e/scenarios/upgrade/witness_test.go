@@ -29,14 +29,15 @@ type witness struct {
 	mu       sync.Mutex
 	asked    int
 	failures []string
-	fewest   int32 // guests that were available at the worst time
+	slowest  time.Duration // to the first answer, with servers that did not answer before
+	fewest   int32         // guests that were available at the worst time
 	seen     map[string]*history
-	order    []string // Nodes in the order in which their version changed
+	order    []string // Nodes in the order in which they changed
 }
 
 // history is what was seen of a Node.
 type history struct {
-	version  string // the first
+	first    string // its version and how many Pods it takes
 	changed  bool
 	cordoned bool // before it changed
 }
@@ -88,6 +89,7 @@ func (w *witness) watch(ctx context.Context) {
 func (w *witness) look(ctx context.Context) {
 	nodes, guests := &corev1.NodeList{}, &appsv1.Deployment{}
 	var errs []string
+	began := time.Now()
 	for _, server := range w.servers {
 		err := server.List(ctx, nodes)
 		if err == nil {
@@ -109,6 +111,7 @@ func (w *witness) look(ctx context.Context) {
 		w.failures = append(w.failures, time.Now().Format("15:04:05.0")+" "+strings.Join(errs, " | "))
 		return
 	}
+	w.slowest = max(w.slowest, time.Since(began))
 	w.fewest = min(w.fewest, guests.Status.AvailableReplicas)
 	for _, node := range nodes.Items {
 		w.see(&node)
@@ -116,20 +119,20 @@ func (w *witness) look(ctx context.Context) {
 }
 
 func (w *witness) see(node *corev1.Node) {
-	version := node.Status.NodeInfo.KubeletVersion
+	now := node.Status.NodeInfo.KubeletVersion + " " + node.Status.Capacity.Pods().String()
 	h := w.seen[node.Name]
 	if h == nil {
-		h = &history{version: version}
+		h = &history{first: now}
 		w.seen[node.Name] = h
 	}
-	if version != h.version && !h.changed {
+	if now != h.first && !h.changed {
 		h.changed = true
 		w.order = append(w.order, node.Name)
 	}
 	h.cordoned = h.cordoned || node.Spec.Unschedulable && !h.changed
 }
 
-// changed are the Nodes whose version has changed, in their order.
+// changed are the Nodes that have changed, in their order.
 func (w *witness) changed() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,8 +145,8 @@ func (w *witness) report(t *testing.T) {
 	w.end()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.Logf("the API was asked %d times and failed %d times; at least %d guests were available; the order was %s",
-		w.asked, len(w.failures), w.fewest, strings.Join(w.order, ", "))
+	t.Logf("the API was asked %d times, failed %d times and took at most %.1f s; at least %d guests were available; the order was %s",
+		w.asked, len(w.failures), w.slowest.Seconds(), w.fewest, strings.Join(w.order, ", "))
 	if len(w.failures) > 0 {
 		t.Errorf("no server of the API answered:\n%s", strings.Join(w.failures, "\n"))
 	}
