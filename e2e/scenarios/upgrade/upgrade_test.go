@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
@@ -87,7 +88,11 @@ func TestUpgrade(t *testing.T) {
 		changeInPlace(t, key, machines, servers, lab.NextVersion, 77, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
 	})
 	suite.Step(t, "once all is done nobody writes", func(t *testing.T) { shared.NoWrites(t, time.Minute) })
-	suite.Step(t, "the cluster can be deleted", func(t *testing.T) { shared.DeleteCluster(t, key) })
+	suite.Step(t, "the cluster can be deleted, although the hub is killed meanwhile", func(t *testing.T) {
+		suite.Must(t, shared.Hub.Delete(t.Context(), &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))
+		shared.RestartHub(t)
+		suite.Must(t, shared.WaitGone(t.Context(), shared.Hub, key, 5*time.Minute))
+	})
 }
 
 // changeInPlace makes a change that restarts every machine, kills the hub in the middle of each tier, waits until every Node
