@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// shelf lists objects as the manager's cache does: copies of what it holds.
+// shelf lists objects as the manager's cache does: copies of what it holds, but where no copies are asked for.
 type shelf struct {
 	client.Reader
 	machines   clusterv1.MachineList
@@ -35,7 +36,7 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, _ ...client.List
 	case *rkev1.RKEBootstrapList:
 		s.bootstraps.DeepCopyInto(list)
 	case *corev1.SecretList:
-		s.secrets.DeepCopyInto(list)
+		list.Items = slices.Clone(s.secrets.Items)
 	}
 	return nil
 }

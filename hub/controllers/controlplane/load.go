@@ -30,12 +30,13 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, from client.Reader)
 		return fmt.Errorf("listing the cluster's Machines: %w", err)
 	}
 	var deployments clusterv1.MachineDeploymentList
-	if err := from.List(ctx, &deployments, in, client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+	if err := from.List(ctx, &deployments, in, client.MatchingLabels{clusterv1.ClusterNameLabel: name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
 	}
 	s.pooled = controlPlaneReplicas(deployments.Items)
+	// Plan Secrets are large, and copied only where one is written.
 	var secrets corev1.SecretList
-	if err := from.List(ctx, &secrets, in, client.MatchingLabels{rkev1.ClusterNameLabel: name}); err != nil {
+	if err := from.List(ctx, &secrets, in, client.MatchingLabels{rkev1.ClusterNameLabel: name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the cluster's plan Secrets: %w", err)
 	}
 	byName := map[string]*corev1.Secret{}

@@ -68,7 +68,7 @@ type scope struct {
 type machine struct {
 	machine   *clusterv1.Machine
 	bootstrap *rkev1.RKEBootstrap
-	// secret is the plan Secret as it was read; nil until it is made.
+	// secret is the plan Secret as it was read, perhaps the cache's own: it is not to be changed. Nil until it is made.
 	secret *corev1.Secret
 	// report is what the agent says.
 	report rollout.Report

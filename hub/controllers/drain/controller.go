@@ -18,6 +18,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
@@ -56,8 +57,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&corev1.Secret{}, builder.WithPredicates(drainChanged)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToSecret), builder.WithPredicates(startsToGo)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToSecrets)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToSecret), builder.WithPredicates(goesOrGoesOn)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToSecrets), builder.WithPredicates(pauseEnds)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, r.clusterToSecrets)).
 		WithOptions(opts).
 		Complete(failure.Requeue(r))
@@ -87,13 +88,26 @@ func asks(object client.Object) bool {
 	return a[rkev1.DrainOptionsAnnotation] != "" || a[rkev1.DrainCordonedAnnotation] != ""
 }
 
-// startsToGo lets through the moment in which a Machine is deleted.
-var startsToGo = predicate.Funcs{
+// goesOrGoesOn lets through the moment in which a Machine is deleted, or no longer paused.
+var goesOrGoesOn = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return !e.Object.GetDeletionTimestamp().IsZero() },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero() ||
+			annotations.HasPaused(e.ObjectOld) && !annotations.HasPaused(e.ObjectNew)
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// pauseEnds lets through the moment in which a Cluster is no longer paused.
+var pauseEnds = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool { return isPaused(e.ObjectOld) && !isPaused(e.ObjectNew) },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+func isPaused(object client.Object) bool {
+	cluster, ok := object.(*clusterv1.Cluster)
+	return ok && annotations.IsPaused(cluster, cluster)
 }
 
 func machineToSecret(_ context.Context, object client.Object) []ctrl.Request {
@@ -111,7 +125,8 @@ func machineToSecret(_ context.Context, object client.Object) []ctrl.Request {
 // clusterToSecrets maps a Cluster to its machines that are drained, which wait for its connection or for its pause to end.
 func (r *Reconciler) clusterToSecrets(ctx context.Context, cluster client.Object) []ctrl.Request {
 	var secrets corev1.SecretList
-	err := r.Cache.List(ctx, &secrets, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{rkev1.ClusterNameLabel: cluster.GetName()})
+	err := r.Cache.List(ctx, &secrets, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{rkev1.ClusterNameLabel: cluster.GetName()},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the plan Secrets of a cluster", "Cluster", client.ObjectKeyFromObject(cluster))
 		return nil
