@@ -49,11 +49,16 @@ func (r *Reconciler) otherServer(ctx context.Context, s *scope, found *corev1.Se
 	if state.ConsecutiveFailures < 2 || now.Sub(state.LastProbeSuccessTime) < unansweredAfter {
 		return ""
 	}
-	if moved, err := time.Parse(time.RFC3339, found.Annotations[rkev1.KubeconfigMovedAnnotation]); err == nil && now.Sub(moved) < settleTime {
-		s.requeueAfter = settleTime - now.Sub(moved)
+	settle := settleTime
+	if !state.LastProbeSuccessTime.IsZero() {
+		// A cluster that is down for long is not looked for ever so often.
+		settle = max(settle, now.Sub(state.LastProbeSuccessTime)/10)
+	}
+	if moved, err := time.Parse(time.RFC3339, found.Annotations[rkev1.KubeconfigMovedAnnotation]); err == nil && now.Sub(moved) < settle {
+		s.requeueAfter = settle - now.Sub(moved)
 		return ""
 	}
-	s.requeueAfter = settleTime
+	s.requeueAfter = settle
 	return next
 }
 

@@ -122,7 +122,8 @@ func TestOtherServer(t *testing.T) {
 		{name: "two failed at once", failures: 2, silent: 5 * time.Second},
 		{name: "it is silent", failures: 2, silent: 25 * time.Second, want: "https://b"},
 		{name: "it has just been moved", failures: 9, silent: time.Hour, moved: time.Minute},
-		{name: "it was moved long ago", failures: 9, silent: time.Hour, moved: 3 * time.Minute, want: "https://b"},
+		{name: "it was moved long ago", failures: 9, silent: 10 * time.Minute, moved: 3 * time.Minute, want: "https://b"},
+		{name: "it is silent for hours", failures: 9, silent: 5 * time.Hour, moved: 20 * time.Minute},
 	} {
 		secret := &corev1.Secret{}
 		if tc.moved > 0 {
