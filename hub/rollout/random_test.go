@@ -83,11 +83,9 @@ func (c *chaos) heal() {
 	for _, h := range c.sorted() {
 		c.revive(h)
 		h.agent, h.provisioned, h.promoteLeft = true, true, 0
-		if h.deleting && h.delivered != nil {
+		if h.deleting && h.runs != nil {
 			// Nobody sends it a plan any more: its owner puts the configuration right by hand.
-			right := *h.delivered
-			right.Bad = ""
-			h.delivered, h.state = &right, ProgressPending
+			h.delivered, h.state, h.work = h.runs, ProgressApplied, nil
 			if h.stopped {
 				h.stopped, h.startLeft = false, c.steps(3)
 			}
