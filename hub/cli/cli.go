@@ -16,7 +16,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Main runs the command line and returns the exit code: 0, or 1 after one line on stderr that says what is wrong.
+// exitCode ends the program without a word; the command has said all there is to say.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// exitChanges tells scripts that something would change.
+const exitChanges exitCode = 2
+
+// Main runs the command line and returns the exit code: 0, 1 after one line on stderr that says what is wrong, or the code that the
+// command's help explains.
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -28,6 +37,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	if err := root.ExecuteContext(ctx); err != nil {
+		var code exitCode
+		if errors.As(err, &code) {
+			return int(code)
+		}
 		fmt.Fprintln(stderr, "hub:", oneLine(err))
 		return 1
 	}
@@ -45,7 +58,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newNodeCommand(), newVersion())
+	root.AddCommand(newServe(), newNodeCommand(), newPlan(), newTimeline(), newStatus(), newVersion())
 	return root
 }
 

@@ -124,6 +124,12 @@ func TestCommandLineErrorsAreOneLine(t *testing.T) {
 			[]string{"node-command", "a/b", "--etcd", "--data-dir=/nowhere"},
 			"hub: there is no hub's kubeconfig at /nowhere/admin.kubeconfig; name another --data-dir or a --kubeconfig\n",
 		},
+		{[]string{"plan", "diff"}, "hub: plan diff needs either one <namespace>/<cluster> or -f with a manifest\n"},
+		{[]string{"plan", "diff", "a/b", "-f", "c"}, "hub: plan diff needs either one <namespace>/<cluster> or -f with a manifest\n"},
+		{[]string{"plan", "diff", "a/b", "-o", "yaml"}, "hub: --output \"yaml\" is neither table nor json\n"},
+		{[]string{"timeline"}, "hub: timeline needs one argument: <namespace>/<cluster>\n"},
+		{[]string{"timeline", "a"}, "hub: \"a\" is not <namespace>/<cluster>\n"},
+		{[]string{"status", "a/b/c"}, "hub: \"a/b/c\" is not <namespace>/<cluster>\n"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := Main(test.args, &stdout, &stderr); code != 1 {

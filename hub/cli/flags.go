@@ -19,6 +19,9 @@ import (
 	"github.com/drover-dev/drover/hub/settings"
 )
 
+// releaseDataCache is the file of the data directory that keeps release data.
+const releaseDataCache = "release-data.json"
+
 // Values of --capi.
 const (
 	capiEmbedded = "embedded"
@@ -237,7 +240,7 @@ func (o *serveOptions) app(logger *slog.Logger) app.Options {
 		MetricsListen:    o.metricsListen,
 		PprofListen:      o.pprofListen,
 		ReleaseData:      o.releaseData,
-		ReleaseDataCache: filepath.Join(o.dataDir, "release-data.json"),
+		ReleaseDataCache: filepath.Join(o.dataDir, releaseDataCache),
 
 		ExternalCAPI:   o.capi == capiExternal,
 		LeaderElection: o.mode() != modeEmbedded, // an embedded API server has one hub: its own

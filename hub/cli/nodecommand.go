@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,11 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/app"
-	"github.com/drover-dev/drover/hub/embedded"
 	"github.com/drover-dev/drover/packaging/install"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -27,11 +22,10 @@ import (
 
 // nodeOptions are the flags of "hub node-command".
 type nodeOptions struct {
-	dataDir    string
-	kubeconfig string
-	wait       time.Duration
-	insecure   bool
-	publicCA   bool
+	connection
+	wait     time.Duration
+	insecure bool
+	publicCA bool
 
 	etcd, controlPlane, worker         bool
 	nodeName, address, internalAddress string
@@ -74,8 +68,7 @@ The command holds the cluster's registration token: whoever has it can add machi
 }
 
 func (o *nodeOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "data directory of the hub")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that the hub uses (default: <data-dir>/"+embedded.AdminKubeconfig+")")
+	o.connection.addFlags(flags)
 	flags.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the hub to make the command")
 	flags.BoolVar(&o.insecure, "insecure", false, "a shorter command that downloads the script without checking whom from")
 	flags.BoolVar(&o.publicCA, "public-ca", false, "the machine trusts the certificate at the hub's URL already, for instance that of a load balancer")
@@ -93,37 +86,11 @@ func (o *nodeOptions) addFlags(flags *pflag.FlagSet) {
 }
 
 func (o *nodeOptions) check(cluster string) (client.ObjectKey, error) {
-	namespace, name, ok := strings.Cut(cluster, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return client.ObjectKey{}, fmt.Errorf("%q is not <namespace>/<cluster>", cluster)
+	key, err := clusterKey(cluster)
+	if err == nil && !o.etcd && !o.controlPlane && !o.worker {
+		err = errors.New("a machine needs a role: --etcd, --controlplane, --worker, or several of them")
 	}
-	if !o.etcd && !o.controlPlane && !o.worker {
-		return client.ObjectKey{}, errors.New("a machine needs a role: --etcd, --controlplane, --worker, or several of them")
-	}
-	return client.ObjectKey{Namespace: namespace, Name: name}, nil
-}
-
-func (o *nodeOptions) client() (client.Client, error) {
-	path := o.kubeconfig
-	if path == "" {
-		path = filepath.Join(o.dataDir, embedded.AdminKubeconfig)
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("there is no hub's kubeconfig at %s; name another --data-dir or a --kubeconfig", path)
-		}
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
-	}
-	scheme, err := app.NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("reaching the hub's API at %s: %w", config.Host, err)
-	}
-	return c, nil
+	return key, err
 }
 
 // errNotYet marks what the hub will have done in a moment.

@@ -43,13 +43,17 @@ func (r *Report) writeSummary(w io.Writer) {
 			changing++
 		}
 	}
+	noun := "machines"
+	if len(r.Machines) == 1 {
+		noun = "machine"
+	}
 	switch {
 	case r.Waiting != "":
 		fmt.Fprintf(w, "Cluster %s: no plans can be made. %s\n", r.Cluster, r.Waiting)
 	case !r.Changes:
-		fmt.Fprintf(w, "Cluster %s: nothing would change on its %d machines\n", r.Cluster, len(r.Machines))
+		fmt.Fprintf(w, "Cluster %s: nothing would change on its %d %s\n", r.Cluster, len(r.Machines), noun)
 	default:
-		fmt.Fprintf(w, "Cluster %s: %d of %d machines would change; the worst that happens to one: %s\n", r.Cluster, changing, len(r.Machines), r.Impact)
+		fmt.Fprintf(w, "Cluster %s: %d of its %d %s would change; the worst that happens to one: %s\n", r.Cluster, changing, len(r.Machines), noun, r.Impact)
 	}
 }
 

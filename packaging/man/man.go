@@ -1,4 +1,5 @@
-// Package man holds the manual pages of the system-agent, which are made of its commands' help.
+// Package man holds the manual pages, which are made of the help of commands: those of the system-agent by the program beside, those of the
+// hub by a test of hub/cli.
 package man
 
 //go:generate go run ./generate

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/app"
+	"github.com/drover-dev/drover/hub/embedded"
+)
+
+// connection is how a command reaches the Kubernetes API that the hub uses.
+type connection struct {
+	dataDir    string
+	kubeconfig string
+}
+
+func (c *connection) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.dataDir, "data-dir", defaultDataDir(), "data directory of the hub")
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that the hub uses (default: <data-dir>/"+embedded.AdminKubeconfig+")")
+}
+
+// client reads and writes past all caches.
+func (c *connection) client() (client.WithWatch, error) {
+	path := c.kubeconfig
+	if path == "" {
+		path = filepath.Join(c.dataDir, embedded.AdminKubeconfig)
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("there is no hub's kubeconfig at %s; name another --data-dir or a --kubeconfig", path)
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	// Warnings of the API server are part of an answer, where a command has a place for them.
+	config.WarningHandler = rest.NoWarnings{}
+	scheme, err := app.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	out, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reaching the hub's API at %s: %w", config.Host, err)
+	}
+	return out, nil
+}
+
+// clusterKey reads the argument of a command about a cluster.
+func clusterKey(text string) (client.ObjectKey, error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return client.ObjectKey{}, fmt.Errorf("%q is not <namespace>/<cluster>", text)
+	}
+	return client.ObjectKey{Namespace: namespace, Name: name}, nil
+}
+
+// explain tells of a missing right that it is one. The API server's message names verb, resource and namespace.
+func explain(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("a right is missing: %w; docs/hub-commands.md lists those that this command needs", err)
+	}
+	return err
+}

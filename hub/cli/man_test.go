@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+var update = flag.Bool("update", false, "write the manual pages anew")
+
+// manDir is where the manual pages are. They are written by this test and not by a program, which would take all of Kubernetes to build.
+const manDir = "../../packaging/man"
+
+// TestManPages: the manual pages say what the commands' help says.
+func TestManPages(t *testing.T) {
+	root := newRoot()
+	tidy(root)
+	date := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	dir := t.TempDir()
+	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Drover", Manual: "Drover hub", Date: &date}, dir); err != nil {
+		t.Fatal(err)
+	}
+	want, got := pages(t, dir), pages(t, manDir)
+	if *update {
+		for name := range got {
+			if err := os.Remove(filepath.Join(manDir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, text := range want {
+			if err := os.WriteFile(filepath.Join(manDir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the pages are out of date; write them anew with: go test ./hub/cli -run TestManPages -update\n%s", diff)
+	}
+}
+
+// tidy leaves out what depends on who makes the pages, and when.
+func tidy(cmd *cobra.Command) {
+	cmd.DisableAutoGenTag = true
+	if f := cmd.Flags().Lookup("data-dir"); f != nil {
+		f.DefValue = "/var/lib/drover/hub"
+	}
+	for _, child := range cmd.Commands() {
+		tidy(child)
+	}
+}
+
+func pages(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "hub*.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[filepath.Base(path)] = string(raw)
+	}
+	return out
+}

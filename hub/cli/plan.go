@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/dryrun"
+	"github.com/drover-dev/drover/hub/preview"
+	"github.com/drover-dev/drover/hub/release"
+	"github.com/drover-dev/drover/hub/release/feed"
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+func newPlan() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Look at what the hub would do to machines",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPlanDiff())
+	return cmd
+}
+
+// planDiff are the flags of "hub plan diff".
+type planDiff struct {
+	connection
+	output          output
+	file            string
+	exitCode        bool
+	systemNamespace string
+	releaseData     string
+}
+
+func newPlanDiff() *cobra.Command {
+	o := &planDiff{}
+	cmd := &cobra.Command{
+		Use:   "diff {<namespace>/<cluster> | -f <file>}",
+		Short: "Show what a change would do to each machine of a cluster, and change nothing",
+		Long: `Show, for each machine of a cluster, which files, instructions, probes, labels and taints would be others, what that does to the machine,
+in which order the machines would be changed, and what of the configuration would be left out.
+
+With -f it is the change that applying an edited manifest would be: that of a Cluster of provisioning.cattle.io, or of an RKEControlPlane
+for a cluster that was written for Cluster API. The API server checks the manifest first, as it would when it is applied. With
+<namespace>/<cluster> it is what the cluster has been asked for already and its machines do not have yet.
+
+What may be a secret is hidden behind a mark. Equal marks stand for equal values within one answer.
+
+What happens to a machine is one of: none (nothing restarts), restart (of the distribution, which workloads do not notice), drain (a restart
+that they may notice, before which the node is drained where the upgrade strategy asks for it), install, replace and remove.
+
+Exit codes: 0; with --exit-code 2 when something would change; 1 for an error.`,
+		Example: "  hub plan diff -f cluster.yaml\n  hub plan diff fleet-default/demo -o json\n  kubectl get clusters.provisioning.cattle.io demo -o yaml | sed s/v1.35.1/v1.36.3/ | hub plan diff -f -",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 1) == (o.file != "") {
+				return errors.New("plan diff needs either one <namespace>/<cluster> or -f with a manifest")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.output.check(); err != nil {
+				return err
+			}
+			report, err := o.report(cmd, args)
+			if err != nil {
+				return explain(err)
+			}
+			if err := o.output.print(cmd.OutOrStdout(), report, report.Write); err != nil {
+				return err
+			}
+			if o.exitCode && report.Changes {
+				return exitChanges
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	o.connection.addFlags(flags)
+	o.output.addFlags(flags)
+	flags.StringVarP(&o.file, "file", "f", "", "edited manifest; - is the standard input")
+	flags.BoolVar(&o.exitCode, "exit-code", false, "end with exit code 2 when something would change")
+	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace in which the hub tells its settings")
+	flags.StringVar(&o.releaseData, "release-data", "", "file or URL with release data, as the hub has it (default: what the hub has kept in --data-dir)")
+	return cmd
+}
+
+func (o *planDiff) report(cmd *cobra.Command, args []string) (*preview.Report, error) {
+	ctx := cmd.Context()
+	c, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	run, warning, err := o.options(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var report *preview.Report
+	if o.file != "" {
+		var manifest []byte
+		if manifest, err = readFile(o.file, cmd.InOrStdin()); err != nil {
+			return nil, err
+		}
+		report, err = run.Edited(ctx, manifest)
+	} else {
+		var key client.ObjectKey
+		if key, err = clusterKey(args[0]); err != nil {
+			return nil, err
+		}
+		report, err = run.Pending(ctx, key)
+	}
+	if err == nil && warning != "" {
+		report.Warnings = append(report.Warnings, warning)
+	}
+	return report, err
+}
+
+// options are what the hub works with. A warning says where they may differ.
+func (o *planDiff) options(ctx context.Context, c client.Client) (run dryrun.Options, warning string, err error) {
+	run = dryrun.Options{Client: c, Releases: &release.Catalog{}}
+	key := client.ObjectKey{Namespace: o.systemNamespace, Name: settings.ConfigMapName}
+	configMap := &corev1.ConfigMap{}
+	err = c.Get(ctx, key, configMap)
+	if apierrors.IsNotFound(err) {
+		return run, "", fmt.Errorf("no hub of this version tells its settings in ConfigMap %s; name another --system-namespace, or start the hub", key)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(configMap.Data[settings.DataKey]), &run.Settings)
+	}
+	if err != nil {
+		return run, "", fmt.Errorf("reading the hub's settings from ConfigMap %s: %w", key, err)
+	}
+	data := &feed.Feed{Location: o.releaseData, Catalog: run.Releases, Logger: slog.New(slog.DiscardHandler)}
+	if data.Location == "" {
+		kept := filepath.Join(o.dataDir, releaseDataCache)
+		if _, err := os.Stat(kept); err == nil {
+			data.Location = kept
+		}
+	}
+	switch {
+	case data.Location != "":
+		if err := data.Load(ctx); err != nil {
+			return run, "", err
+		}
+	case configMap.Data[settings.ReleaseDataKey] == "true":
+		warning = "the hub has release data that this command does not know; give --release-data the same file or URL"
+	}
+	return run, warning, nil
+}
+
+// readFile reads a file, or the standard input for "-".
+func readFile(path string, stdin io.Reader) ([]byte, error) {
+	if path == "-" {
+		raw, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("reading the standard input: %w", err)
+		}
+		return raw, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest: %w", err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/hub/controllers/timeline"
+)
+
+// statusLine is what something waits for at the moment.
+type statusLine struct {
+	Kind  string   `json:"kind"`
+	Name  string   `json:"name"`
+	Pool  string   `json:"pool,omitempty"`
+	Roles []string `json:"roles,omitempty"`
+	timeline.Phase
+}
+
+func newStatus() *cobra.Command {
+	var where connection
+	var out output
+	cmd := &cobra.Command{
+		Use:   "status <namespace>/<cluster>",
+		Short: "Show what a cluster and each of its machines wait for",
+		Args:  oneCluster("status"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			key, err := clusterKey(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := where.client()
+			if err != nil {
+				return err
+			}
+			record, err := readTimeline(cmd.Context(), c, key)
+			if err != nil {
+				return explain(err)
+			}
+			lines := statusOf(record)
+			return out.print(cmd.OutOrStdout(), lines, func(w io.Writer) error { return writeStatus(w, key.Namespace, lines, time.Now()) })
+		},
+	}
+	where.addFlags(cmd.Flags())
+	out.addFlags(cmd.Flags())
+	return cmd
+}
+
+// statusOf is the cluster, and then its machines by pool and name.
+func statusOf(record *timeline.Record) []statusLine {
+	lines := []statusLine{}
+	for i := range record.Subjects {
+		s := &record.Subjects[i]
+		if phase, there := s.Present(); there {
+			lines = append(lines, statusLine{s.Kind, s.Name, s.Pool, s.Roles, phase})
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b statusLine) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
+	})
+	return lines
+}
+
+// writeStatus writes a tree: the cluster, its pools, their machines.
+func writeStatus(out io.Writer, namespace string, lines []statusLine, now time.Time) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tROLES\tPHASE\tFOR\tMESSAGE")
+	for i, l := range lines {
+		name := namespace + "/" + l.Name
+		if l.Kind == timeline.KindMachine {
+			last := i == len(lines)-1
+			if l.Pool == "" {
+				name = branch(last) + l.Name
+			} else {
+				if i == 0 || lines[i-1].Pool != l.Pool {
+					lastPool := lines[len(lines)-1].Pool == l.Pool
+					fmt.Fprintf(table, "%spool %s\t\t\t\t\n", branch(lastPool), l.Pool)
+				}
+				name = stem(lines, l.Pool) + branch(last || lines[i+1].Pool != l.Pool) + l.Name
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, strings.Join(l.Roles, ","), l.Phase.Name, took(l.Phase, now), oneLineOf(l.Message))
+	}
+	return table.Flush()
+}
+
+func branch(last bool) string {
+	if last {
+		return "└─ "
+	}
+	return "├─ "
+}
+
+// stem leads past the machines of a pool to the next one.
+func stem(lines []statusLine, pool string) string {
+	if lines[len(lines)-1].Pool == pool {
+		return "   "
+	}
+	return "│  "
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/timeline"
+)
+
+// timelineOptions are the flags of "hub timeline".
+type timelineOptions struct {
+	connection
+	output  output
+	machine string
+	watch   bool
+}
+
+func newTimeline() *cobra.Command {
+	o := &timelineOptions{}
+	cmd := &cobra.Command{
+		Use:   "timeline <namespace>/<cluster>",
+		Short: "Show what a cluster and its machines went through, and how long it took",
+		Long: `Show the phases that a cluster and its machines went through, with times and outcomes, oldest first. The last phase of each goes on.
+
+A phase is named by what was waited for. Its outcome is done, failed (somebody had to act, or it ended so), gone (the machine went away),
+running or ready.`,
+		Example: "  hub timeline fleet-default/demo\n  hub timeline fleet-default/demo --machine demo-workers-x2x4z --watch",
+		Args:    oneCluster("timeline"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.output.check(); err != nil {
+				return err
+			}
+			key, err := clusterKey(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			if o.watch {
+				return explain(o.follow(cmd.Context(), c, key, cmd.OutOrStdout()))
+			}
+			record, err := readTimeline(cmd.Context(), c, key)
+			if err != nil {
+				return explain(err)
+			}
+			record = o.only(record)
+			return o.output.print(cmd.OutOrStdout(), record, func(w io.Writer) error { return writeTimeline(w, record, time.Now()) })
+		},
+	}
+	o.connection.addFlags(cmd.Flags())
+	o.output.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&o.machine, "machine", "", "only this machine")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on with what happens from now on, a line for each phase that begins; with -o json the whole timeline each time")
+	return cmd
+}
+
+// oneCluster checks the argument of a command about a cluster.
+func oneCluster(command string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return errors.New(command + " needs one argument: <namespace>/<cluster>")
+		}
+		return nil
+	}
+}
+
+func readTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*timeline.Record, error) {
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: rkev1.TimelineName(cluster.Name)}
+	configMap := &corev1.ConfigMap{}
+	err := c.Get(ctx, key, configMap)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("cluster %s has no timeline: there is no such cluster, or no hub that looks after it", cluster)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	return timeline.Decode(configMap.Data[timeline.DataKey])
+}
+
+// only leaves out what was not asked for.
+func (o *timelineOptions) only(record *timeline.Record) *timeline.Record {
+	if o.machine == "" {
+		return record
+	}
+	out := *record
+	out.Subjects = slices.DeleteFunc(slices.Clone(record.Subjects), func(s timeline.Subject) bool { return s.Kind != timeline.KindMachine || s.Name != o.machine })
+	return &out
+}
+
+// event is a phase with whose it is.
+type event struct {
+	who string
+	timeline.Phase
+}
+
+func events(record *timeline.Record) []event {
+	var out []event
+	for _, s := range record.Subjects {
+		who := "cluster"
+		if s.Kind == timeline.KindMachine {
+			who = s.Name
+		}
+		for _, p := range s.Phases {
+			out = append(out, event{who, p})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b event) int { return cmp.Or(a.Start.Compare(b.Start.Time), cmp.Compare(a.who, b.who)) })
+	return out
+}
+
+func writeTimeline(out io.Writer, record *timeline.Record, now time.Time) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "START\tTOOK\tWHO\tPHASE\tOUTCOME\tMESSAGE")
+	for _, e := range events(record) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", e.Start.UTC().Format(time.DateTime), took(e.Phase, now), e.who, e.Name, e.Outcome, oneLineOf(e.Message))
+	}
+	return table.Flush()
+}
+
+// took is how long a phase took, or takes already.
+func took(p timeline.Phase, now time.Time) string {
+	if p.End != nil {
+		return (time.Duration(p.Seconds) * time.Second).String()
+	}
+	return now.Sub(p.Start.Time).Truncate(time.Second).String()
+}
+
+func oneLineOf(text string) string { return strings.Join(strings.Fields(text), " ") }

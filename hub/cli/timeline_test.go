@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drover-dev/drover/hub/controllers/timeline"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds int) metav1.Time {
+	return metav1.NewTime(noon.Add(time.Duration(seconds) * time.Second))
+}
+
+func aRecord() *timeline.Record {
+	end := at(10)
+	applying := timeline.Phase{Name: "ApplyingPlan", Start: at(5), End: &end, Seconds: 5, Outcome: timeline.OutcomeFailed, Message: "two\nlines"}
+	ready := timeline.Phase{Name: "Ready", Start: at(10), Outcome: timeline.OutcomeReady}
+	machine := func(name, pool string, phases ...timeline.Phase) timeline.Subject {
+		return timeline.Subject{Kind: timeline.KindMachine, Name: name, Pool: pool, Roles: []string{"worker"}, Phases: phases}
+	}
+	gone := at(3)
+	old := machine("old", "a", timeline.Phase{Name: "Ready", Start: at(0), End: &gone, Seconds: 3, Outcome: timeline.OutcomeGone})
+	old.Gone = &gone
+	return &timeline.Record{Subjects: []timeline.Subject{
+		{Kind: timeline.KindCluster, Name: "demo", Phases: []timeline.Phase{{Name: "WaitingForProbes", Start: at(0), Outcome: timeline.OutcomeRunning, Message: "m"}}},
+		machine("b-1", "b", ready), machine("a-2", "a", applying, ready), machine("a-1", "a", ready), old,
+	}}
+}
+
+func table(t *testing.T, write func(*strings.Builder) error) string {
+	t.Helper()
+	var out strings.Builder
+	if err := write(&out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestWriteTimeline(t *testing.T) {
+	want := `START                TOOK  WHO      PHASE             OUTCOME  MESSAGE
+2026-05-01 12:00:00  1m0s  cluster  WaitingForProbes  running  m
+2026-05-01 12:00:00  3s    old      Ready             gone
+2026-05-01 12:00:05  5s    a-2      ApplyingPlan      failed   two lines
+2026-05-01 12:00:10  50s   a-1      Ready             ready
+2026-05-01 12:00:10  50s   a-2      Ready             ready
+2026-05-01 12:00:10  50s   b-1      Ready             ready
+`
+	got := table(t, func(out *strings.Builder) error { return writeTimeline(out, aRecord(), noon.Add(time.Minute)) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	o := &timelineOptions{machine: "a-2"}
+	if got := events(o.only(aRecord())); len(got) != 2 || got[0].Name != "ApplyingPlan" {
+		t.Errorf("of one machine it shows %+v", got)
+	}
+}
+
+func TestWatchShowsEachPhaseOnce(t *testing.T) {
+	o, shown := &timelineOptions{output: output{form: "table"}}, map[event]bool{}
+	var out strings.Builder
+	record := aRecord()
+	for range 2 {
+		if err := o.showRecord(record, shown, &out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record.Subjects[0].Phases[0].Message = "another"
+	record.Subjects[0].Phases = append(record.Subjects[0].Phases, timeline.Phase{Name: "Ready", Start: at(20), Outcome: timeline.OutcomeReady})
+	if err := o.showRecord(record, shown, &out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 7 || lines[0] != "2026-05-01 12:00:00  cluster: WaitingForProbes: m" || lines[6] != "2026-05-01 12:00:20  cluster: Ready" {
+		t.Errorf("got\n%s", out.String())
+	}
+}
+
+func TestWriteStatus(t *testing.T) {
+	want := `NAME        ROLES   PHASE             FOR   MESSAGE
+ns/demo             WaitingForProbes  1m0s  m
+├─ pool a
+│  ├─ a-1   worker  Ready             50s
+│  └─ a-2   worker  Ready             50s
+└─ pool b
+   └─ b-1   worker  Ready             50s
+`
+	got := table(t, func(out *strings.Builder) error {
+		return writeStatus(out, "ns", statusOf(aRecord()), noon.Add(time.Minute))
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

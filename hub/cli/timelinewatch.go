@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/timeline"
+)
+
+// rewatch is the pause before a watch that has ended is begun again.
+const rewatch = time.Second
+
+// follow prints what happens until the command is interrupted or the cluster is gone.
+func (o *timelineOptions) follow(ctx context.Context, c client.WithWatch, cluster client.ObjectKey, out io.Writer) error {
+	if _, err := readTimeline(ctx, c, cluster); err != nil {
+		return err
+	}
+	shown := map[event]bool{}
+	for {
+		stream, err := c.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(cluster.Namespace),
+			client.MatchingFields{"metadata.name": rkev1.TimelineName(cluster.Name)})
+		if err != nil {
+			return fmt.Errorf("watching the timeline of cluster %s: %w", cluster, err)
+		}
+		gone, err := o.show(stream, shown, out)
+		if gone || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(rewatch):
+		}
+	}
+}
+
+// show prints the timelines of a watch until it ends, and tells whether the timeline was deleted.
+func (o *timelineOptions) show(stream watch.Interface, shown map[event]bool, out io.Writer) (gone bool, err error) {
+	defer stream.Stop()
+	for e := range stream.ResultChan() {
+		configMap, ok := e.Object.(*corev1.ConfigMap)
+		switch {
+		case e.Type == watch.Error:
+			return false, ignoreExpired(apierrors.FromObject(e.Object))
+		case e.Type == watch.Deleted:
+			return true, nil
+		case !ok:
+			continue
+		}
+		record, err := timeline.Decode(configMap.Data[timeline.DataKey])
+		if err != nil {
+			return false, err
+		}
+		if err := o.showRecord(o.only(record), shown, out); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// ignoreExpired lets a watch that has grown too old be begun again.
+func ignoreExpired(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return nil
+	}
+	return err
+}
+
+// showRecord prints the phases that were not printed yet; as JSON, the record on a line.
+func (o *timelineOptions) showRecord(record *timeline.Record, shown map[event]bool, out io.Writer) error {
+	if o.output.form == "json" {
+		return json.NewEncoder(out).Encode(record)
+	}
+	for _, e := range events(record) {
+		key := event{e.who, timeline.Phase{Name: e.Name, Start: e.Start}}
+		key.Start.Time = key.Start.UTC()
+		if shown[key] {
+			continue
+		}
+		shown[key] = true
+		line := fmt.Sprintf("%s  %s: %s", e.Start.UTC().Format(time.DateTime), e.who, e.Name)
+		if message := oneLineOf(e.Message); message != "" {
+			line += ": " + message
+		}
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
