@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -37,8 +38,7 @@ func running(c *metav1.Condition, name string) present {
 	if c == nil {
 		return present{name: name, outcome: OutcomeRunning}
 	}
-	p := present{name: cmp.Or(name, c.Reason), message: c.Message, outcome: OutcomeRunning, since: c.LastTransitionTime}
-	return p
+	return present{name: cmp.Or(name, c.Reason), message: c.Message, outcome: OutcomeRunning, since: c.LastTransitionTime}
 }
 
 // stuck makes a phase of a condition by which False says that somebody has to act.
@@ -115,10 +115,8 @@ func calmed(p present) present {
 	if p.name == "" {
 		p.name = "Creating"
 	}
-	for _, reason := range calm {
-		if p.name == reason {
-			p.outcome = OutcomeRunning
-		}
+	if slices.Contains(calm, p.name) {
+		p.outcome = OutcomeRunning
 	}
 	return p
 }
