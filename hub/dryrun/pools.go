@@ -74,7 +74,14 @@ func compare(was, is *machinePool) (preview.Impact, []string) {
 	case a > b:
 		notes = append(notes, fmt.Sprintf("quantity goes from %d to %d: %s deleted, the oldest first", a, b, machines(a-b)))
 	}
-	if rest := otherFields(was, is); len(rest) > 0 {
+	rest := otherFields(was, is)
+	for _, field := range []string{"etcdRole", "controlPlaneRole", "workerRole"} {
+		if i := slices.Index(rest, field); i >= 0 {
+			rest = slices.Delete(rest, i, i+1)
+			notes = append(notes, field+" changes what the machines that are there are for")
+		}
+	}
+	if len(rest) > 0 {
 		notes = append(notes, fmt.Sprintf("%s: a change that touches no machine that is there", strings.Join(rest, ", ")))
 	}
 	return impact, notes

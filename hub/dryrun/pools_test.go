@@ -77,6 +77,13 @@ func TestPools(t *testing.T) {
 			name: "more", before: withPools(newPool(nil)), after: withPools(newPool(func(p *machinePool) { *p.Quantity = 4 })),
 			want: []preview.Pool{{Name: "w", Impact: "none", Notes: []string{"quantity goes from 2 to 4: 2 machines are made"}}},
 		},
+		{
+			name: "another role", before: withPools(newPool(nil)),
+			after: withPools(newPool(func(p *machinePool) { p.ControlPlaneRole, p.Paused = true, true })),
+			want: []preview.Pool{{Name: "w", Impact: "none", Notes: []string{
+				"controlPlaneRole changes what the machines that are there are for", "paused: a change that touches no machine that is there",
+			}}},
+		},
 		{name: "labels are told with the machines", before: withPools(newPool(nil)), after: withPools(newPool(func(p *machinePool) { p.Labels = nil }))},
 	}
 	for _, test := range tests {
