@@ -86,13 +86,13 @@ func TestWatchShowsEachPhaseOnce(t *testing.T) {
 }
 
 func TestWriteStatus(t *testing.T) {
-	want := `NAME        ROLES   PHASE             FOR   MESSAGE
-ns/demo             WaitingForProbes  1m0s  m
+	want := `NAME       ROLES   PHASE             FOR   MESSAGE
+ns/demo            WaitingForProbes  1m0s  m
 ├─ pool a
-│  ├─ a-1   worker  Ready             50s
-│  └─ a-2   worker  Ready             50s
+│  ├─ a-1  worker  Ready             50s
+│  └─ a-2  worker  Ready             50s
 └─ pool b
-   └─ b-1   worker  Ready             50s
+   └─ b-1  worker  Ready             50s
 `
 	got := table(t, func(out *strings.Builder) error {
 		return writeStatus(out, "ns", statusOf(aRecord()), noon.Add(time.Minute))
