@@ -149,7 +149,7 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 	var invalid *bootdata.InvalidError
 	if errors.As(err, &invalid) {
 		// Nothing helps but another spec, which brings the next pass.
-		s.data = &problem{"InvalidUserdata", invalid.Error()}
+		s.data = &problem{"InvalidBootstrapData", invalid.Error()}
 		return nil
 	}
 	if err == nil {

@@ -46,7 +46,7 @@ func TestBootstrapData(t *testing.T) {
 func TestBootstrapDataInvalid(t *testing.T) {
 	c := newCluster(t)
 	c.machine("broken", rkev1.Userdata{InlineUserdata: "#!/bin/sh\nreboot\n"}, "worker")
-	message := testenv.Condition(t, env, c.bootstrap("broken"), rkev1.DataSecretReadyCondition, metav1.ConditionFalse, "InvalidUserdata")
+	message := testenv.Condition(t, env, c.bootstrap("broken"), rkev1.DataSecretReadyCondition, metav1.ConditionFalse, "InvalidBootstrapData")
 	if !strings.HasPrefix(message, "spec.userdata.inlineUserdata: ") || strings.Contains(message, "reboot") {
 		t.Errorf("the condition says %q", message)
 	}
