@@ -11,6 +11,9 @@ const lag = 6
 // taken tells whether the hub has taken a host away and it is not back.
 func (h *host) away() bool { return h.taken && (h.state != ProgressApplied || !h.up()) }
 
+// unseen tells whether nobody can see that a host is down: it went down a moment ago, or the cluster has not told since.
+func (h *host) unseen(step int) bool { return step-h.downSince <= lag || h.ready }
+
 // othersUp counts the voters beside a host that can be relied on, as far as anybody can know: those that went down by themselves a moment
 // ago count, since that is not seen yet.
 func (w *world) othersUp(h *host) (up, voters int) {
@@ -20,7 +23,7 @@ func (w *world) othersUp(h *host) (up, voters int) {
 		if name == h.name || other == nil {
 			continue
 		}
-		if other.up() && !other.away() || !other.up() && !other.away() && w.step-other.downSince <= lag {
+		if other.up() && !other.away() || !other.up() && !other.away() && other.unseen(w.step) {
 			up++
 		}
 	}
@@ -142,7 +145,7 @@ func (w *world) checkQuorum() {
 	}
 	for _, name := range voters {
 		// It was not seen to be down yet, or has never been seen to vote.
-		if h := w.hosts[name]; h != nil && !h.up() && !h.away() && (h.downSince >= since-lag || h.joinURL == "") {
+		if h := w.hosts[name]; h != nil && !h.up() && !h.away() && (h.unseen(since) || h.joinURL == "") {
 			return
 		}
 	}
