@@ -97,6 +97,10 @@ func (w *world) enter(h *host) bool {
 		return false
 	}
 	if h.runs.Init {
+		if h.deleting && len(w.etcd) > 0 {
+			// Another machine was told to start the cluster meanwhile: this one starts one of its own, which goes with it.
+			return true
+		}
 		w.clusters++
 		if w.established {
 			w.fault("%s starts a second cluster", h.name)

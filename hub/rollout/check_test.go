@@ -53,6 +53,11 @@ func (w *world) checkDelivery(h *host, m Machine, p *plan) {
 	if !h.up() {
 		return
 	}
+	for _, other := range w.sorted() {
+		if h.has("e") && other != h && w.connected && other.node && other.ready && w.etcd[other.name] == MemberLearner {
+			w.fault("%s is changed while %s does not vote yet", h.name, other.name)
+		}
+	}
 	if h.has("e") && w.etcd[h.name] == MemberVoter && w.quorate() {
 		if up, voters := w.othersUp(h); up < min(quorum(voters), voters-1) {
 			w.fault("%s is changed while only %d of %d other voters are up", h.name, up, voters-1)

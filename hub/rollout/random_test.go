@@ -3,6 +3,7 @@ package rollout
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,7 +11,7 @@ import (
 	"time"
 )
 
-var simulate = flag.Duration("simulate", 4*time.Second, "how long random worlds are simulated")
+var simulate = flag.Duration("simulate", 0, "how long random worlds are simulated; for a moment where unset")
 
 // shapes are the clusters that random worlds begin with.
 var shapes = [][]string{
@@ -222,9 +223,14 @@ func (c *chaos) drop(h *host) bool {
 
 // TestRandomWorlds simulates one world after another for a while. In each, the rules hold at every step and everything comes right.
 func TestRandomWorlds(t *testing.T) {
-	until := time.Now().Add(*simulate)
+	// What runs with every change is the same worlds each time, so that it fails only for what the change has done.
+	limit, worlds := 4*time.Second, uint64(3000)
+	if *simulate > 0 {
+		limit, worlds = *simulate, math.MaxUint64
+	}
+	until := time.Now().Add(limit)
 	seed := uint64(0)
-	for ; time.Now().Before(until); seed++ {
+	for ; seed < worlds && time.Now().Before(until); seed++ {
 		c := newChaos(seed)
 		c.live()
 		if len(c.faults) > 0 {
