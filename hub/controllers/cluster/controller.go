@@ -108,7 +108,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if err := r.readClusterAPI(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.capiCluster, cluster); err != nil || isPaused || changed {
+	pausing := s.capiCluster
+	if !cluster.DeletionTimestamp.IsZero() {
+		pausing = nil // a deletion waits for the Cluster API Cluster by itself, and says so
+	}
+	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, pausing, cluster); err != nil || isPaused || changed {
 		return ctrl.Result{}, err
 	}
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, cluster, Finalizer); err != nil || added {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,7 +69,7 @@ func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*problem, 
 	if ptr.Deref(capi.Spec.Paused, false) {
 		return &problem{"ClusterPaused", "The Cluster API Cluster is paused and cannot be removed; set its spec.paused to false to go on"}, nil
 	}
-	machines, err := r.machines(ctx, s)
+	machines, err := r.machineNames(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -82,28 +83,53 @@ func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*problem, 
 	return &problem{"WaitingForClusterAPI", message}, nil
 }
 
-// removeMachines lets Machines go that were left behind without their Cluster. Cluster API cannot remove those any more, since it looks
-// their Cluster up first.
+// removeMachines lets Machines go that were left behind without their Cluster, and what would make new ones. Cluster API cannot remove those
+// any more, since it looks their Cluster up first.
 func (r *Reconciler) removeMachines(ctx context.Context, s *scope) (*problem, error) {
-	machines, err := r.machines(ctx, s)
-	if err != nil || len(machines) == 0 {
-		return nil, err
-	}
-	for i := range machines {
-		machine := &machines[i]
-		if machine.DeletionTimestamp.IsZero() {
-			if err := r.Client.Delete(ctx, machine); client.IgnoreNotFound(err) != nil {
-				return nil, fmt.Errorf("deleting Machine %s: %w", machine.Name, err)
-			}
+	var left []string
+	for _, kind := range []struct {
+		list      client.ObjectList
+		finalizer string
+	}{
+		{&clusterv1.MachineDeploymentList{}, clusterv1.MachineDeploymentFinalizer},
+		{&clusterv1.MachineSetList{}, clusterv1.MachineSetFinalizer},
+		{&clusterv1.MachineList{}, clusterv1.MachineFinalizer},
+	} {
+		if err := r.Live.List(ctx, kind.list, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name}); err != nil {
+			return nil, fmt.Errorf("listing %T of the cluster: %w", kind.list, err)
 		}
-		patch := client.MergeFrom(machine.DeepCopy())
-		if controllerutil.RemoveFinalizer(machine, clusterv1.MachineFinalizer) {
-			if err := r.Client.Patch(ctx, machine, patch, fieldOwner); client.IgnoreNotFound(err) != nil {
-				return nil, fmt.Errorf("letting go of Machine %s: %w", machine.Name, err)
+		objects, err := meta.ExtractList(kind.list)
+		if err != nil {
+			return nil, fmt.Errorf("reading %T of the cluster: %w", kind.list, err)
+		}
+		for _, o := range objects {
+			object := o.(client.Object)
+			if err := r.letGo(ctx, object, kind.finalizer); err != nil {
+				return nil, err
 			}
+			left = append(left, object.GetName())
 		}
 	}
-	return &problem{"WaitingForMachines", fmt.Sprintf("Waiting for machines to be removed that lost their Cluster: %s", names(machines))}, nil
+	if len(left) == 0 {
+		return nil, nil
+	}
+	return &problem{"WaitingForMachines", fmt.Sprintf("Waiting for machines to be removed that lost their Cluster: %s", names(left))}, nil
+}
+
+// letGo deletes an object without what Cluster API would do before.
+func (r *Reconciler) letGo(ctx context.Context, object client.Object, finalizer string) error {
+	if object.GetDeletionTimestamp().IsZero() {
+		if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	patch := client.MergeFrom(object.DeepCopyObject().(client.Object))
+	if controllerutil.RemoveFinalizer(object, finalizer) {
+		if err := r.Client.Patch(ctx, object, patch, fieldOwner); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("letting go of %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // removeProviderObjects deletes what would be left of a Cluster that came up by half, or whose Machines lost their Cluster.
@@ -229,22 +255,23 @@ func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey, object cl
 	return false, nil
 }
 
-func (r *Reconciler) machines(ctx context.Context, s *scope) ([]clusterv1.Machine, error) {
+// machineNames are the names of the cluster's Machines.
+func (r *Reconciler) machineNames(ctx context.Context, s *scope) ([]string, error) {
 	var list clusterv1.MachineList
 	err := r.Live.List(ctx, &list, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the cluster's Machines: %w", err)
 	}
-	return list.Items, nil
+	var all []string
+	for i := range list.Items {
+		all = append(all, list.Items[i].Name)
+	}
+	return all, nil
 }
 
 // names lists up to five names.
-func names(machines []clusterv1.Machine) string {
+func names(list []string) string {
 	const most = 5
-	var list []string
-	for _, machine := range machines {
-		list = append(list, machine.Name)
-	}
 	slices.Sort(list)
 	if len(list) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
