@@ -49,6 +49,7 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.invalid = append(s.invalid, validate(s.cluster, sources)...)
+	s.partial = append(s.partial, partialFaults(s.cluster.Spec)...)
 	return nil
 }
 

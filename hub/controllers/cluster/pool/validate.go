@@ -15,8 +15,8 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// taintEffects are the effects that Kubernetes knows.
-var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+// TaintEffects are the effects that Kubernetes knows.
+var TaintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
 // Validate returns the faults of a pool that the API server could not see. Each names the field and says what to write instead.
 func Validate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) []string {
@@ -64,8 +64,8 @@ func validateTaint(path string, taint corev1.Taint) []string {
 	for _, message := range validation.IsValidLabelValue(taint.Value) {
 		faults = append(faults, fmt.Sprintf("%s.value is %q: %s", path, taint.Value, message))
 	}
-	if !slices.Contains(taintEffects, taint.Effect) {
-		faults = append(faults, fmt.Sprintf("%s.effect is %q: it must be one of %q", path, taint.Effect, taintEffects))
+	if !slices.Contains(TaintEffects, taint.Effect) {
+		faults = append(faults, fmt.Sprintf("%s.effect is %q: it must be one of %q", path, taint.Effect, TaintEffects))
 	}
 	return faults
 }

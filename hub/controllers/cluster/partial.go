@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+)
+
+// partialFaults are the faults that concern one part of a spec only, so that all else is handed on.
+func partialFaults(spec provisioningv1.ClusterSpec) []problem {
+	var problems []problem
+	if ca := spec.LocalClusterAuthEndpoint.CACerts; ca != "" {
+		if err := checkCertificates(ca); err != nil {
+			problems = append(problems, problem{"InvalidCACerts", fmt.Sprintf("spec.localClusterAuthEndpoint.caCerts: %v; write PEM certificates", err)})
+		}
+	}
+	if name := spec.DefaultPodSecurityAdmissionConfigurationTemplateName; name != "" {
+		problems = append(problems, problem{"PodSecurityTemplateNotSupported", fmt.Sprintf("spec.defaultPodSecurityAdmissionConfigurationTemplateName is %q: such templates have no effect; "+
+			"put the admission configuration into a Secret that spec.rkeConfig.machineSelectorFiles names, and its path into kube-apiserver-arg (admission-control-config-file) of spec.rkeConfig.machineGlobalConfig", name)})
+	}
+	for field, tolerations := range agentTolerations(spec) {
+		for i, toleration := range tolerations {
+			if fault := checkToleration(toleration); fault != "" {
+				problems = append(problems, problem{"InvalidToleration", fmt.Sprintf("spec.%s.appendTolerations[%d]%s", field, i, fault)})
+			}
+		}
+	}
+	slices.SortFunc(problems, func(a, b problem) int { return strings.Compare(a.message, b.message) })
+	return problems
+}
+
+func agentTolerations(spec provisioningv1.ClusterSpec) map[string][]corev1.Toleration {
+	all := map[string][]corev1.Toleration{}
+	if c := spec.ClusterAgentDeploymentCustomization; c != nil {
+		all["clusterAgentDeploymentCustomization"] = c.AppendTolerations
+	}
+	if c := spec.FleetAgentDeploymentCustomization; c != nil {
+		all["fleetAgentDeploymentCustomization"] = c.AppendTolerations
+	}
+	if c := spec.WebhookDeploymentCustomization; c != nil {
+		all["webhookDeploymentCustomization"] = c.AppendTolerations
+	}
+	return all
+}
+
+// checkToleration follows what Kubernetes says about tolerations of Pods.
+func checkToleration(t corev1.Toleration) string {
+	switch {
+	case t.Key != "" && len(validation.IsQualifiedName(t.Key)) > 0:
+		return fmt.Sprintf(".key is %q: %s", t.Key, validation.IsQualifiedName(t.Key)[0])
+	case !slices.Contains([]corev1.TolerationOperator{"", corev1.TolerationOpEqual, corev1.TolerationOpExists}, t.Operator):
+		return fmt.Sprintf(".operator is %q: it must be Equal or Exists", t.Operator)
+	case t.Key == "" && t.Operator != corev1.TolerationOpExists:
+		return ": without a key, the operator must be Exists"
+	case t.Operator == corev1.TolerationOpExists && t.Value != "":
+		return fmt.Sprintf(".value is %q: it must be left out with the operator Exists", t.Value)
+	case t.Effect != "" && !slices.Contains(pool.TaintEffects, t.Effect):
+		return fmt.Sprintf(".effect is %q: it must be one of %q, or be left out for all", t.Effect, pool.TaintEffects)
+	}
+	return ""
+}
+
+// checkCertificates wants nothing but PEM certificates, and at least one.
+func checkCertificates(text string) error {
+	rest := []byte(text)
+	for found := false; ; found = true {
+		var block *pem.Block
+		block, rest = pem.Decode(rest)
+		if block == nil && found {
+			return nil
+		}
+		if block == nil {
+			return errors.New("there is no PEM certificate in it")
+		}
+		if block.Type != "CERTIFICATE" {
+			return fmt.Errorf("it holds a %s", block.Type)
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("a certificate cannot be read: %w", err)
+		}
+	}
+}
