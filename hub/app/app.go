@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/admission"
 	"github.com/drover-dev/drover/hub/capi"
 	"github.com/drover-dev/drover/hub/crds"
 	"github.com/drover-dev/drover/hub/gateway"
@@ -93,6 +94,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 		return nil, err
 	}
 	if err := grantCAPI(ctx, direct); err != nil {
+		return nil, err
+	}
+	if err := admission.Install(ctx, direct); err != nil {
 		return nil, err
 	}
 	opts.Logger.Info("Resource definitions are installed", "took", time.Since(begin).Round(10*time.Millisecond).String())
