@@ -30,9 +30,10 @@ type poolScope struct {
 }
 
 // reconcilePools makes the objects of each machine pool, and takes away those of pools that are not in the spec any more. A pool that
-// cannot be made what it should be stays what it is and keeps no other pool waiting.
+// cannot be made what it should be stays what it is and keeps no other pool waiting. A Cluster of Cluster API that is being deleted gets
+// nothing new: it would have to go too.
 func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
-	if !s.handedOn {
+	if !s.handedOn || s.capiCluster != nil && !s.capiCluster.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	deployments, err := r.deployments(ctx, s.cluster)

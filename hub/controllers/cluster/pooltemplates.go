@@ -148,8 +148,12 @@ func keptTemplates(p *poolScope, current clusterv1.ContractVersionedObjectRefere
 	return kept
 }
 
-// removeUnusedTemplates removes the templates of earlier contents once no MachineSet refers to them any more.
+// removeUnusedTemplates removes the templates of earlier contents once no MachineSet refers to them any more. A MachineDeployment that its
+// controller has not looked at since its last change may be about to get a MachineSet that nobody sees yet.
 func (r *Reconciler) removeUnusedTemplates(ctx context.Context, p *poolScope) error {
+	if p.deployment.Status.ObservedGeneration < p.deployment.Generation {
+		return nil
+	}
 	used := usedTemplates(p)
 	kept := pool.ParseRefs(p.deployment)
 	left := slices.DeleteFunc(slices.Clone(kept), func(ref pool.TemplateRef) bool { return !slices.Contains(used, ref) })
