@@ -15,6 +15,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/controllers/failure"
 )
 
 // poolScope is what one pass has read of a machine pool and found.
@@ -47,10 +48,11 @@ func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 		name := pool.Name(s.cluster.Name, p.spec.Name)
 		p.deployment = deployments[name]
 		delete(deployments, name)
-		if err := r.reconcilePool(ctx, p); err != nil {
+		err := r.reconcilePool(ctx, p)
+		if err != nil && !failure.IsRace(err) {
 			p.problem = &problem{"Error", fmt.Sprintf("%s: the pool could not be written, it is tried again: %v", pool.Field(p.spec.Name, ""), err)}
-			errs = append(errs, err)
 		}
+		errs = append(errs, err)
 	}
 	for _, deployment := range deployments {
 		if err := r.removePool(ctx, deployment); err != nil {
