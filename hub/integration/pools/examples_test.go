@@ -53,13 +53,20 @@ func TestExamples(t *testing.T) {
 			}
 			env.Delete(t, cluster)
 			env.Gone(t, cluster)
-			left := slices.Compact(env.Everything(t, namespace)) // a kind with two versions is listed twice
-			want := []string{objects[1].GetKind() + " my-cluster-machines"}
-			if fmt.Sprint(left) != fmt.Sprint(want) {
-				t.Errorf("left in the namespace: %v, want %v", left, want)
-			}
+			leftOf(t, namespace, objects[1].GetKind()+" my-cluster-machines")
 		})
 	}
+}
+
+// leftOf waits until nothing but these is left in a namespace. A kind that is served in two versions is listed twice.
+func leftOf(t *testing.T, namespace string, want ...string) {
+	t.Helper()
+	testenv.Until(t, "what was made to be gone", func() error {
+		if left := slices.Compact(env.Everything(t, namespace)); !slices.Equal(left, want) {
+			return fmt.Errorf("left are %v, want %v", left, want)
+		}
+		return nil
+	})
 }
 
 // waitForMachines waits until a cluster has a number of Machines with hosts.

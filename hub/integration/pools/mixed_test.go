@@ -72,12 +72,5 @@ func TestLostCluster(t *testing.T) {
 	env.Delete(t, cluster)
 	testenv.Change(t, env, cluster, func(c *provisioningv1.Cluster) { delete(c.Annotations, clusterv1.PausedAnnotation) })
 	env.Gone(t, cluster)
-	testenv.Until(t, "the machines to be gone", func() error {
-		for _, left := range env.Everything(t, cluster.Namespace) {
-			if left != "TestMachineTemplate machines" {
-				return fmt.Errorf("there is still %s", left)
-			}
-		}
-		return nil
-	})
+	leftOf(t, cluster.Namespace, "TestMachineTemplate machines")
 }

@@ -354,9 +354,7 @@ func TestDeletionHalfway(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if left := env.Everything(t, namespace); len(left) > 0 {
-				t.Errorf("left in the namespace: %v", left)
-			}
+			leftOf(t, namespace)
 		})
 	}
 }
