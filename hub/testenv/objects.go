@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
-// patience is how long tests wait for what must come to be.
-const patience = time.Minute
+// patience is how long tests wait for what must come to be, on a machine that has much else to do.
+const patience = 3 * time.Minute
 
 // Namespace makes a namespace that is deleted after the test.
 func (e *Env) Namespace(t *testing.T) string {
