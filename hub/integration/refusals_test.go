@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 		{name: "etcd on windows", object: cluster("b10", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, etcdRole: true, machineOS: windows}]}"), want: "windows machines can only be workers"},
 		{name: "machine configuration of a node driver", object: cluster("b24", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {apiVersion: rke-machine-config.cattle.io/v1, kind: Amazonec2Config, name: m}}]}"), want: "create a machine template and name it instead"},
 		{name: "machine configuration as the UI names it", object: cluster("b25", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: Amazonec2Config, name: m}}]}"), want: "machineConfigRef.apiVersion must be that of a machine template"},
-		{name: "infrastructure without a group", object: cluster("b26", "{infrastructureRef: {kind: K, name: n}}"), want: "spec.rkeConfig.infrastructureRef needs apiVersion"},
+		{name: "infrastructure without a group", object: cluster("b26", "{infrastructureRef: {kind: K, name: i}}"), want: "spec.rkeConfig.infrastructureRef needs apiVersion"},
 		{name: "pool with nulls", object: cluster("a5", withPool("quantity: null, labels: null, taints: null, nodeStartupTimeout: null, unhealthyNodeTimeout: null, maxUnhealthy: null, unhealthyRange: null, rollingUpdate: {maxSurge: null}, drainBeforeDeleteTimeout: null"))},
 		{name: "pool with health checks", object: cluster("a6", withPool(`nodeStartupTimeout: 0s, unhealthyNodeTimeout: 5m, maxUnhealthy: 40%, unhealthyRange: "[1-3]", rollingUpdate: {maxSurge: 0, maxUnavailable: 25%}`))},
 		{name: "pool with empty texts", object: cluster("a7", withPool(`maxUnhealthy: "", unhealthyRange: "", nodeStartupTimeout: "0"`))},
