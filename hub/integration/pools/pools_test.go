@@ -298,10 +298,10 @@ func TestProblems(t *testing.T) {
 func TestNameTaken(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
-	first, second := newCluster(namespace, "a"), newCluster(namespace, "a-b")
+	first, second := newCluster(namespace, "one"), newCluster(namespace, "one-b")
 	first.Spec.RKEConfig.MachinePools[1].Name = "b-c"
 	second.Spec.RKEConfig.MachinePools[1].Name = "c"
-	env.Create(t, providerObject("TestCluster", namespace, "a", map[string]any{}), providerObject("TestCluster", namespace, "a-b", map[string]any{}),
+	env.Create(t, providerObject("TestCluster", namespace, "one", map[string]any{}), providerObject("TestCluster", namespace, "one-b", map[string]any{}),
 		machineTemplate(namespace, "machines", "small"), first)
 	testenv.Condition(t, env, first, "RKECluster", metav1.ConditionTrue, "")
 	env.Create(t, second)
