@@ -3,7 +3,6 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // votes tells whether the machine counts for etcd's quorum. Where nobody can be asked, one that others have joined does, and one that has
@@ -120,27 +119,4 @@ func spares(in Inputs, m Machine) Wait {
 // ofVoters puts a number of members that are up against what is needed.
 func ofVoters(up, voters int) string {
 	return fmt.Sprintf("only %d of etcd's %d voting members are up, and %d must be", up, voters, quorum(voters))
-}
-
-// others is a sorted list of names, some of which are looked at without one's own.
-type others []string
-
-func (o *others) add(name string) {
-	if i, found := slices.BinarySearch(*o, name); !found {
-		*o = slices.Insert(*o, i, name)
-	}
-}
-
-// but leaves out a name. It copies only what messages show, since a thousand machines may wait for the same ones.
-func (o others) but(name string) (count int, text string) {
-	i, found := slices.BinarySearch(o, name)
-	if !found {
-		return len(o), list(o)
-	}
-	rest := append(slices.Clone(o[:min(i, shown)]), o[i+1:min(len(o), i+1+shown)]...)
-	count = len(o) - 1
-	if count > shown {
-		return count, fmt.Sprintf("%s and %d more", strings.Join(rest[:shown], ", "), count-shown)
-	}
-	return count, list(rest)
 }

@@ -9,8 +9,6 @@ type Machine struct {
 	ID string
 
 	Etcd, ControlPlane, Worker bool
-	// Windows is set on a machine that runs Windows. It is never a server.
-	Windows bool
 
 	// Deleting is set once the machine is to go.
 	Deleting bool

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,15 +69,4 @@ func allowed(concurrency string, machines int) int {
 		return (machines*n + 99) / 100
 	}
 	return n
-}
-
-// shown is how many names a message holds at most.
-const shown = 3
-
-// list names machines, the first of them where there are many.
-func list(names []string) string {
-	if len(names) > shown {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
-	}
-	return strings.Join(names, ", ")
 }

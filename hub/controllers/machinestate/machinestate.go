@@ -25,7 +25,6 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 		Etcd:         has(machine, bootstrap, rkev1.EtcdRoleLabel),
 		ControlPlane: has(machine, bootstrap, rkev1.ControlPlaneRoleLabel),
 		Worker:       has(machine, bootstrap, rkev1.WorkerRoleLabel),
-		Windows:      bootstrap.Labels[rkev1.OSLabel] == "windows",
 		Deleting:     !machine.DeletionTimestamp.IsZero() || !bootstrap.DeletionTimestamp.IsZero(),
 		Identity:     secret != nil, Unusable: unusable(machine), Removal: removal(machine),
 	}
