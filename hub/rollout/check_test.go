@@ -54,7 +54,7 @@ func (w *world) checkDelivery(h *host, m Machine, p *plan) {
 		return
 	}
 	for _, other := range w.sorted() {
-		if h.has("e") && other != h && w.connected && other.node && other.ready && w.etcd[other.name] == MemberLearner {
+		if h.has("e") && other != h && !m.down() && !m.changing() && w.connected && other.node && other.ready && w.etcd[other.name] == MemberLearner {
 			w.fault("%s is changed while %s does not vote yet", h.name, other.name)
 		}
 	}
