@@ -7,9 +7,13 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	labv1 "github.com/drover-dev/drover/e2e/provider/api/v1alpha1"
 )
 
 func TestBalancerKeepsItsPort(t *testing.T) {
@@ -57,6 +61,46 @@ func TestJoinCopiesBothWays(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	<-done
+}
+
+func TestChooseTargets(t *testing.T) {
+	machine := func(name, address string, on metav1.ConditionStatus) labv1.LabMachine {
+		m := labv1.LabMachine{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineHostName, Address: name}, {Type: clusterv1.MachineInternalIP, Address: address}}
+		m.Status.Conditions = []metav1.Condition{{Type: labv1.HostOnCondition, Status: on}}
+		return m
+	}
+	all := []labv1.LabMachine{machine("a", "10.0.0.1", "True"), machine("b", "10.0.0.2", "True"), machine("c", "10.0.0.3", "False")}
+	for name, tt := range map[string]struct {
+		going map[string]bool
+		want  []string
+	}{
+		"those that are on":            {nil, []string{"10.0.0.1", "10.0.0.2"}},
+		"not those that go":            {map[string]bool{"a": true}, []string{"10.0.0.2"}},
+		"those that go, if all others": {map[string]bool{"a": true, "b": true}, []string{"10.0.0.1", "10.0.0.2"}},
+	} {
+		if diff := cmp.Diff(tt.want, chooseTargets(all, tt.going)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestConnectionsToMachinesThatGoAreEnded(t *testing.T) {
+	f := &front{conns: map[net.Conn]string{}}
+	staying, there := tcpPair(t)
+	going, gone := tcpPair(t)
+	f.note(there, "10.0.0.1")
+	f.note(gone, "10.0.0.2")
+	f.keep([]string{"10.0.0.1"})
+	if _, err := io.ReadAll(going); err != nil {
+		t.Errorf("the connection to a machine that goes: %v", err)
+	}
+	if _, err := there.Write([]byte("a")); err != nil {
+		t.Errorf("the connection to a machine that stays: %v", err)
+	}
+	if n, err := staying.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Errorf("the connection to a machine that stays: %d, %v", n, err)
+	}
 }
 
 // tcpPair is the two ends of a connection.

@@ -44,6 +44,8 @@ type machineReconciler struct {
 	// secrets reads from the API server: the provider has no right to list Secrets.
 	secrets client.Reader
 	lab     *hosts.Lab
+	// balancer is told when a machine gets no connections any more.
+	balancer *balancer
 }
 
 func (r *machineReconciler) setup(mgr ctrl.Manager) error {
@@ -110,6 +112,11 @@ func (r *machineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (re
 		}
 	}
 	s.host = r.observe(s)
+	if s.machine != nil && (!s.machine.DeletionTimestamp.IsZero() || !s.host.on) {
+		if err := r.balancer.leave(ctx, s.machine.Namespace, s.machine.Spec.ClusterName); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	return s.lookAgain(), nil
 }
 

@@ -58,7 +58,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := clusters.setup(mgr); err != nil {
 		return fmt.Errorf("setting up the controller of LabClusters: %w", err)
 	}
-	machines := &machineReconciler{client: mgr.GetClient(), secrets: mgr.GetAPIReader(), lab: o.Lab}
+	machines := &machineReconciler{client: mgr.GetClient(), secrets: mgr.GetAPIReader(), lab: o.Lab, balancer: balancer}
 	if err := machines.setup(mgr); err != nil {
 		return fmt.Errorf("setting up the controller of LabMachines: %w", err)
 	}
