@@ -2,6 +2,7 @@ package etcdremoval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,6 +88,9 @@ func (r *Reconciler) letGo(ctx context.Context, s *scope, held []*member) error 
 				continue
 			}
 		}
+		if v.action == keep && v.reason == reasonRemoving {
+			v = r.lookAnew(ctx, s.key, m, v)
+		}
 		if v.again > 0 && (s.requeueAfter == 0 || v.again < s.requeueAfter) {
 			s.requeueAfter = v.again
 		}
@@ -96,6 +100,25 @@ func (r *Reconciler) letGo(ctx context.Context, s *scope, held []*member) error 
 		}
 	}
 	return kerrors.NewAggregate(errs)
+}
+
+// lookAnew decides once more about a member that the cluster was asked to remove, by what another connection shows. Where that shows nothing,
+// what was decided holds.
+func (r *Reconciler) lookAnew(ctx context.Context, key client.ObjectKey, m *member, decided verdict) verdict {
+	live := &scope{key: key}
+	err := errors.Join(readCluster(ctx, live, r.Live), readMachines(ctx, live, r.Live))
+	if err == nil {
+		err = r.readSituation(ctx, live, r.Live, r.freshNodes)
+	}
+	i := slices.IndexFunc(live.machines, func(other *member) bool { return other.machine.UID == m.machine.UID })
+	if err != nil || i < 0 || !live.situation.connected {
+		ctrl.LoggerFrom(ctx).V(1).Info("Cannot look at the Nodes through another connection", "Machine", client.ObjectKeyFromObject(m.machine), "err", err)
+		return decided
+	}
+	if v := judge(live.situation, live.machines[i].candidate()); v.action != ask {
+		return v
+	}
+	return decided
 }
 
 // askLive decides once more on what is true at this moment, since a cache may not have seen the last removal yet, and then asks.

@@ -32,6 +32,9 @@ const (
 	rejoinTimeout = 5 * time.Minute
 	// settleTime is how long one of two members is kept, so that the other is not left alone in the middle of an election.
 	settleTime = 20 * time.Second
+	// lookInterval is how often a removal that was asked for is looked at: the connection by which Nodes are watched may be the removed
+	// member's own.
+	lookInterval = 10 * time.Second
 )
 
 // situation is what is known of a cluster when a member is to go.
@@ -153,7 +156,9 @@ func isLeaving(_ situation, c candidate) (verdict, bool) {
 	if c.state.Removal != rollout.RemovalAsked {
 		return verdict{}, false
 	}
-	return say(keep, reasonRemoving, "Waiting for the cluster to remove the member from etcd. %s", orForce())
+	v, _ := say(keep, reasonRemoving, "Waiting for the cluster to remove the member from etcd. %s", orForce())
+	v.again = lookInterval
+	return v, true
 }
 
 func isLast(s situation, c candidate) (verdict, bool) {

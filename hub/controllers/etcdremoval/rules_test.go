@@ -59,7 +59,7 @@ func TestJudge(t *testing.T) {
 			message: "To give the member up without that, set the annotation rke.cattle.io/etcd-force-remove=true on the Machine"},
 		{name: "removed", change: func(x change) { x.c.state.Membership = rollout.MemberNone }, action: free, reason: "Removed"},
 		{name: "no Node", change: func(x change) { x.c.state.ReadNode(nil) }, action: free, reason: "Removed"},
-		{name: "asked already", change: func(x change) { x.c.state.Removal = rollout.RemovalAsked }, action: keep, reason: "Removing", message: "rke.cattle.io/etcd-force-remove"},
+		{name: "asked already", change: func(x change) { x.c.state.Removal = rollout.RemovalAsked }, action: keep, reason: "Removing", message: "rke.cattle.io/etcd-force-remove", again: lookInterval},
 		{name: "the last one", others: []rollout.Machine{etcd("b", going)}, action: keep, reason: "LastMember", message: "add one"},
 		{name: "the last one, but no member", others: []rollout.Machine{}, change: func(x change) { x.c.state.ReadNode(nil) }, action: free, reason: "Removed"},
 		{name: "servers join by it", others: []rollout.Machine{etcd("b", joined), etcd("c"), worker("w")}, change: recently,
