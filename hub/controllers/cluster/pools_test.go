@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/contract"
+	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+)
+
+// TestQuantityPatch: one pool's quantity changes, and only in the Cluster that was looked at.
+func TestQuantityPatch(t *testing.T) {
+	cluster := testCluster()
+	cluster.ResourceVersion = "7"
+	cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*poolSpec("a"), *poolSpec("b")}
+	patch, err := quantityPatch(cluster, "b", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := patch.Data(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"op":"replace","path":"/metadata/resourceVersion","value":"7"},{"op":"add","path":"/spec/rkeConfig/machinePools/1/quantity","value":5}]`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestIgnoredCredentials: a credential that has no effect is told, and is no fault.
+func TestIgnoredCredentials(t *testing.T) {
+	cluster := testCluster()
+	cluster.Spec.CloudCredentialSecretName = "cattle-global-data:cc-a"
+	says := func() string {
+		s := scope{cluster: cluster}
+		setStatus(&s)
+		condition := conditions.Get(s.cluster, provisioningv1.RKEClusterCondition)
+		if condition.Status != metav1.ConditionTrue {
+			t.Errorf("RKECluster is %+v", condition)
+		}
+		return condition.Message
+	}
+	if got := says(); got != "" {
+		t.Errorf("a cluster without pools is told %q", got)
+	}
+	p := poolSpec("a")
+	p.CloudCredentialSecretName = "cc-b"
+	cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*p}
+	if got := says(); !strings.HasPrefix(got, "spec.cloudCredentialSecretName, spec.rkeConfig.machinePools[a].cloudCredentialSecretName has no effect") {
+		t.Errorf("RKECluster says %q", got)
+	}
+}
+
+// TestProviderKeys: a Cluster is found by all that it refers to, once.
+func TestProviderKeys(t *testing.T) {
+	cluster := testCluster()
+	p := poolSpec("a")
+	p.MachineConfigRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "VSphereMachineTemplate", Name: "m"}
+	other := *p
+	other.Name = "b"
+	cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*p, other}
+	cluster.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "VSphereCluster", Name: "c"}
+	got := providerKeys(cluster, pool.TemplateRef.String)
+	want := []string{"VSphereCluster.infrastructure.cluster.x-k8s.io/c", "VSphereMachineTemplate.infrastructure.cluster.x-k8s.io/m"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	got = providerKeys(cluster, func(ref pool.TemplateRef) string { return contract.DefinitionName(ref.GroupKind) })
+	want = []string{"vsphereclusters.infrastructure.cluster.x-k8s.io", "vspheremachinetemplates.infrastructure.cluster.x-k8s.io"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("definitions (-want +got):\n%s", diff)
+	}
+	if got := providerKeys(&provisioningv1.Cluster{}, pool.TemplateRef.String); got != nil {
+		t.Errorf("a Cluster that was made elsewhere has %v", got)
+	}
+}
+
+// TestPoolObjectToCluster: what was made for a pool leads to its Cluster, and nothing else does.
+func TestPoolObjectToCluster(t *testing.T) {
+	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: pool.Labels("one", "a")}}
+	if got := poolObjectToCluster(context.Background(), set); !slices.Equal(got, []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "one"}}}) {
+		t.Errorf("got %v", got)
+	}
+	delete(set.Labels, rkev1.MachinePoolNameLabel)
+	if got := poolObjectToCluster(context.Background(), set); got != nil {
+		t.Errorf("a MachineSet of no pool leads to %v", got)
+	}
+}
+
+// TestKeptTemplates: nothing that was made for a pool is forgotten before it is gone.
+func TestKeptTemplates(t *testing.T) {
+	md := deployment(1, 1)
+	md.Annotations = map[string]string{rkev1.MachineTemplatesAnnotation: "K.g.io/old,K.g.io/older"}
+	p := &poolScope{spec: poolSpec("a"), deployment: md}
+	current := clusterv1.ContractVersionedObjectReference{APIGroup: "g.io", Kind: "K", Name: "new"}
+	var got []string
+	for _, ref := range keptTemplates(p, current) {
+		got = append(got, ref.String())
+	}
+	if diff := cmp.Diff([]string{"K.g.io/new", "K.g.io/old", "K.g.io/older"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	md.Spec.Template.Spec.InfrastructureRef = current
+	p.sets = []*clusterv1.MachineSet{{Spec: clusterv1.MachineSetSpec{Template: clusterv1.MachineTemplateSpec{Spec: clusterv1.MachineSpec{
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "g.io", Kind: "K", Name: "old"}}}}}}
+	used := usedTemplates(p)
+	for _, ref := range pool.ParseRefs(md) {
+		if slices.Contains(used, ref) != (ref.Name == "old") {
+			t.Errorf("template %s is taken for used or unused wrongly", ref)
+		}
+	}
+}
