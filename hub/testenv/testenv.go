@@ -29,6 +29,8 @@ const readyTimeout = 2 * time.Minute
 type Options struct {
 	// ServerURL is what machines are told; the gateway's loopback address where it is empty.
 	ServerURL string
+	// ReleaseData is a file with data about releases; empty for none.
+	ReleaseData string
 }
 
 // Env is a running hub.
@@ -82,10 +84,10 @@ func Start(opts Options) (env *Env, err error) {
 		return nil, err
 	}
 	env.Config = env.Server.RestConfig()
-	return env, env.startHub(ctx, logger)
+	return env, env.startHub(ctx, opts, logger)
 }
 
-func (e *Env) startHub(ctx context.Context, logger *slog.Logger) error {
+func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) error {
 	scheme, err := app.NewScheme()
 	if err != nil {
 		return err
@@ -124,6 +126,7 @@ func (e *Env) startHub(ctx context.Context, logger *slog.Logger) error {
 		HealthListen:    "0",
 		PprofListen:     "0",
 		MetricsListen:   "0",
+		ReleaseData:     opts.ReleaseData,
 	})
 	if err != nil {
 		e.done <- nil
