@@ -11,8 +11,9 @@ const lag = 6
 // taken tells whether the hub has taken a host away and it is not back.
 func (h *host) away() bool { return h.taken && (h.state != ProgressApplied || !h.up()) }
 
-// unseen tells whether nobody can see that a host is down: it went down a moment ago, or the cluster has not told since.
-func (h *host) unseen(step int) bool { return step-h.downSince <= lag || h.ready }
+// unseen tells whether nobody can see that a host is down: it went down a moment ago, or the cluster has not told since, or was never there
+// to tell that it votes.
+func (h *host) unseen(step int) bool { return step-h.downSince <= lag || h.ready || h.joinURL == "" }
 
 // othersUp counts the voters beside a host that can be relied on, as far as anybody can know: those that went down by themselves a moment
 // ago count, since that is not seen yet.
@@ -149,8 +150,7 @@ func (w *world) checkQuorum() {
 		return
 	}
 	for _, name := range voters {
-		// It was not seen to be down yet, or has never been seen to vote.
-		if h := w.hosts[name]; h != nil && !h.up() && !h.away() && (h.unseen(since) || h.joinURL == "") {
+		if h := w.hosts[name]; h != nil && !h.up() && !h.away() && h.unseen(since) {
 			return
 		}
 	}

@@ -6,13 +6,14 @@ import (
 )
 
 // votes tells whether the machine counts for etcd's quorum. Where nobody can be asked, one that others have joined does, and one that has
-// joined another and works: it has the cluster's data.
+// joined another and works, or did before the change that it is at: it has the cluster's data.
 func (m Machine) votes() bool {
 	switch m.Membership {
 	case MemberVoter:
 		return true
 	case MemberUnknown:
-		return m.Etcd && (m.JoinURL != "" || m.JoinedTo != "" && m.Working())
+		worked := m.Underway != ChangeNone && m.Underway != ChangeFirst
+		return m.Etcd && (m.JoinURL != "" || m.JoinedTo != "" && (m.Working() || worked))
 	}
 	return false
 }
