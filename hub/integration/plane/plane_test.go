@@ -22,6 +22,7 @@ import (
 // TestForeignInfrastructure: what a machine's infrastructure tells goes into its plan, which waits for it; the cluster's endpoint is used;
 // a pause holds everything back; and what comes later restarts nobody.
 func TestForeignInfrastructure(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "192.0.2.10")
 	server := w.machine("server", "etcd", "control-plane")
 	worker := w.machine("worker", "worker")
