@@ -37,7 +37,10 @@ func TestPlainObjects(t *testing.T) {
 		waitNodes(t, key, 3, 2, 5*time.Minute)
 		checkMembers(t, key, 3)
 	})
-	suite.Step(t, "nothing is written once all is as it should be", func(t *testing.T) { shared.NoWrites(t, time.Minute) })
+	suite.Step(t, "nothing is written once all is as it should be", func(t *testing.T) {
+		shared.WaitQuiet(t, 20*time.Second, 3*time.Minute)
+		shared.NoWrites(t, time.Minute)
+	})
 	suite.Step(t, "a MachineDeployment is scaled", func(t *testing.T) {
 		workers := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-workers"}}
 		change(t, workers, `{"spec": {"replicas": 1}}`)

@@ -66,7 +66,10 @@ func TestPools(t *testing.T) {
 		waitNodes(t, key, 3, 2, 10*time.Minute)
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 2*time.Minute))
 	})
-	suite.Step(t, "nothing is written once all is as it should be", func(t *testing.T) { shared.NoWrites(t, time.Minute) })
+	suite.Step(t, "nothing is written once all is as it should be", func(t *testing.T) {
+		shared.WaitQuiet(t, 20*time.Second, 3*time.Minute)
+		shared.NoWrites(t, time.Minute)
+	})
 	suite.Step(t, "a deleted Cluster takes everything with it", func(t *testing.T) {
 		checkData(t, key)
 		deleteCluster(t, poolsOf(t, key), before)

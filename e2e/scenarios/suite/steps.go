@@ -3,6 +3,7 @@ package suite
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +81,23 @@ func (s *Suite) RestartHub(t *testing.T) {
 	t.Helper()
 	Must(t, s.KillHub(t.Context()))
 	Must(t, s.StartHub(t.Context()))
+}
+
+// WaitQuiet waits until nothing in the hub's API has changed for d: some controllers look once more after a while, and say what they saw.
+func (s *Suite) WaitQuiet(t *testing.T, d, limit time.Duration) {
+	t.Helper()
+	var last map[string]string
+	var since time.Time
+	Must(t, s.WaitFor(t.Context(), "nothing has changed for "+d.String(), limit, func(ctx context.Context) (bool, string) {
+		now, err := s.Inventory(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		if !maps.Equal(last, now) {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) >= d, "something changes"
+	}))
 }
 
 // NoWrites fails the test if any object of the hub's API changes within d.
