@@ -195,6 +195,17 @@ func TestTemplateChange(t *testing.T) {
 		}
 		return nil
 	})
+	waitForMachines(t, cluster, 3)
+	// Cluster API removes the old MachineSet once the new machines have Nodes, which they never get here.
+	var sets clusterv1.MachineSetList
+	if err := env.Client.List(t.Context(), &sets, client.InNamespace(cluster.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range sets.Items {
+		if sets.Items[i].Spec.Template.Spec.InfrastructureRef.Name == old {
+			env.Delete(t, &sets.Items[i])
+		}
+	}
 	env.Gone(t, machineTemplate(cluster.Namespace, old, ""))
 	if after := templates(t, cluster, "workers"); len(after) != 2 || fmt.Sprint(after) == fmt.Sprint(before) {
 		t.Errorf("templates were %v and are %v", before, after)
