@@ -125,6 +125,7 @@ func TestPlanDiff(t *testing.T) {
 		t.Errorf("what the API server refuses: exit code %d, %s", code, errs)
 	}
 	checkRights(r, name, edited)
+	checkApplied(r)
 
 	// Now for real.
 	raw, err := os.ReadFile(edited)
@@ -145,6 +146,28 @@ func TestPlanDiff(t *testing.T) {
 		t.Errorf("once it is delivered: exit code %d\n%s%s", code, out, errs)
 	}
 	checkStatus(r, m, name)
+}
+
+// checkApplied: of a Cluster that was made with "kubectl apply", a manifest changes what it changes since then.
+func checkApplied(r *testenv.PlayedCluster) {
+	r.T.Helper()
+	text := func(config string) string {
+		return fmt.Sprintf(`{"apiVersion":"provisioning.cattle.io/v1","kind":"Cluster","metadata":{"namespace":%q,"name":%q},`+
+			`"spec":{"kubernetesVersion":%q,"rkeConfig":{"machineGlobalConfig":{%s}}}}`, r.Cluster.Namespace, r.Cluster.Name, r.Cluster.Spec.KubernetesVersion, config)
+	}
+	old := r.Cluster.DeepCopy()
+	metav1.SetMetaDataAnnotation(&r.Cluster.ObjectMeta, corev1.LastAppliedConfigAnnotation, text(`"selinux":true`))
+	if err := env.Client.Patch(r.T.Context(), r.Cluster, client.MergeFrom(old)); err != nil {
+		r.T.Fatal(err)
+	}
+	path := filepath.Join(r.T.TempDir(), "applied.json")
+	if err := os.WriteFile(path, []byte(text(`"debug":true`)), 0o600); err != nil {
+		r.T.Fatal(err)
+	}
+	code, out, errs := hub(env.Server.Kubeconfig(), "plan", "diff", "-f", path)
+	if code != 0 || !strings.Contains(out, "+debug: true") || !strings.Contains(out, "-selinux: true") {
+		r.T.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
 }
 
 func checkReport(t *testing.T, m *testenv.PlayedMachine, out string) {
