@@ -31,7 +31,7 @@ func TestExplained(t *testing.T) {
 		name, spec string
 		says       []string
 	}{
-		{"unknown version", `{kubernetesVersion: v1.99.0+k3s1, rkeConfig: {}}`, []string{"spec.kubernetesVersion", "v1.99.0+k3s1"}},
+		{"version without a distribution", `{kubernetesVersion: v1.36.3, rkeConfig: {}}`, []string{"spec.kubernetesVersion", "v1.36.3+k3s1"}},
 		{"no version", `{rkeConfig: {}}`, []string{"spec.kubernetesVersion"}},
 		{"pool without a reference", `{kubernetesVersion: v1.36.3+k3s1, rkeConfig: {machinePools: [{name: a, workerRole: true}]}}`,
 			[]string{"machinePools", "machineConfigRef"}},
