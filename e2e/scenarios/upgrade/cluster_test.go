@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -113,7 +114,7 @@ func runGuests(t *testing.T, key client.ObjectKey) {
 	suite.Must(t, err)
 	for d := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(guestsYAML), 4096); ; {
 		o := &unstructured.Unstructured{}
-		if err := d.Decode(o); err == io.EOF {
+		if err := d.Decode(o); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)

@@ -196,7 +196,7 @@ func TestOptions(t *testing.T) {
 	w.says(rkev1.DrainDoneAnnotation, asked)
 
 	// What is asked for anew begins anew: past the budget, this time.
-	asked = w.ask(rkev1.DrainOptions{Enabled: true, DisableEviction: true})
+	w.ask(rkev1.DrainOptions{Enabled: true, DisableEviction: true})
 	w.pass()
 	w.says(rkev1.DrainErrorAnnotation, "Pods default/own are managed by no controller (force: true drains them, and nobody makes them again)")
 	if len(w.pods()) != 2 {
