@@ -4,6 +4,7 @@ package pools
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	labv1 "github.com/drover-dev/drover/e2e/provider/api/v1alpha1"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 )
@@ -55,6 +57,9 @@ func deleteCluster(t *testing.T, cluster client.Object, before map[string]string
 	t.Helper()
 	suite.Must(t, shared.Hub.Delete(t.Context(), cluster))
 	shared.RestartHub(t)
+	// The template is the user's own, who takes it away himself.
+	template := &labv1.LabMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}}
+	suite.Must(t, shared.Hub.Delete(t.Context(), template))
 	var left []string
 	err := shared.WaitFor(t.Context(), "nothing of it is left", 5*time.Minute, func(ctx context.Context) (bool, string) {
 		now, err := shared.Inventory(ctx)
@@ -70,7 +75,7 @@ func deleteCluster(t *testing.T, cluster client.Object, before map[string]string
 		for _, host := range shared.Hosts() {
 			left = append(left, "host "+host.Name)
 		}
-		return len(left) == 0, "left: " + strings.Join(left, ", ")
+		return len(left) == 0, fmt.Sprintf("%d things are left", len(left))
 	})
 	if err != nil {
 		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
