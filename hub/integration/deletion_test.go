@@ -63,7 +63,7 @@ func TestDeletionHalfway(t *testing.T) {
 		}},
 		{name: "never accepted", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
 			cluster := newCluster(namespace, "half")
-			cluster.Spec.KubernetesVersion = "v1.0.0+k3s1"
+			cluster.Spec.KubernetesVersion = "v2.0.0+k3s1"
 			env.create(t, cluster)
 			condition(t, env, cluster, "Ready", metav1.ConditionFalse, "UnknownVersion")
 			return cluster

@@ -45,6 +45,8 @@ type Reconciler struct {
 	keeper *apply.Keeper
 	// tracker watches kinds of providers from the first time on that a Cluster refers to them.
 	tracker *external.ObjectTracker
+	// departures are the Clusters that leave for another hub.
+	departures departures
 }
 
 // SetupWithManager registers the controller. Secrets and ConfigMaps are watched by their metadata only.
@@ -61,7 +63,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.keeper = &apply.Keeper{Client: r.Client, Owner: fieldOwner}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("provisioningcluster").
-		For(&provisioningv1.Cluster{}).
+		For(&provisioningv1.Cluster{}, builder.WithPredicates(r.departures.note())).
 		Owns(&clusterv1.Cluster{}).
 		Owns(&rkev1.RKECluster{}).
 		Owns(&rkev1.RKEControlPlane{}).
@@ -99,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	cluster := &provisioningv1.Cluster{}
 	err := r.Client.Get(ctx, req.NamespacedName, cluster)
 	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.removeOrphans(ctx, req.NamespacedName)
+		return ctrl.Result{}, r.removeLeftovers(ctx, req.NamespacedName)
 	}
 	if err != nil || cluster.Spec.RKEConfig == nil || isMovedAway(cluster) {
 		return ctrl.Result{}, err
