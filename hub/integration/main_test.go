@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -15,25 +14,11 @@ var env *testenv.Env
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-func run(m *testing.M) (code int) {
+func run(m *testing.M) int {
 	if dataDir := os.Getenv(childEnv); dataDir != "" {
 		return runChild(dataDir)
 	}
-	var err error
-	if env, err = testenv.Start(testenv.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, "starting the hub:", err)
-		return 1
-	}
-	defer func() {
-		if err := env.Stop(code != 0); err != nil {
-			fmt.Fprintln(os.Stderr, "the hub ended with an error:", err)
-			code = 1
-		}
-		if code != 0 {
-			fmt.Fprintln(os.Stderr, "the hub's log is", env.Log)
-		}
-	}()
-	return m.Run()
+	return testenv.Main(m, testenv.Options{}, &env)
 }
 
 func newNamespace(t *testing.T) string {

@@ -4,7 +4,6 @@ package boot
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 
@@ -19,29 +18,7 @@ import (
 // env is the hub that all tests share.
 var env *testenv.Env
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) (code int) {
-	var err error
-	if env, err = testenv.Start(testenv.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, "starting the hub:", err)
-		return 1
-	}
-	defer func() {
-		if err := env.Stop(code != 0); err != nil {
-			fmt.Fprintln(os.Stderr, "the hub ended with an error:", err)
-			code = 1
-		}
-		if code != 0 {
-			fmt.Fprintln(os.Stderr, "the hub's log is", env.Log)
-		}
-	}()
-	if err := installMachines(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "defining BootMachines:", err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, testenv.Options{}, &env, installMachines)) }
 
 // group is where infrastructure providers have their kinds.
 const group = "infrastructure.cluster.x-k8s.io"

@@ -4,7 +4,7 @@ package plane
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -24,30 +24,10 @@ const infraContract = "cluster.x-k8s.io/v1beta2"
 // env is the hub that all tests share.
 var env *testenv.Env
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m, testenv.Options{}, &env, installInfrastructure)) }
 
-func run(m *testing.M) (code int) {
-	var err error
-	if env, err = testenv.Start(testenv.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, "starting the hub:", err)
-		return 1
-	}
-	defer func() {
-		if err := env.Stop(code != 0); err != nil {
-			fmt.Fprintln(os.Stderr, "the hub ended with an error:", err)
-			code = 1
-		}
-		if code != 0 {
-			fmt.Fprintln(os.Stderr, "the hub's log is", env.Log)
-		}
-	}()
-	for kind, plural := range map[string]string{"PlaneCluster": "planeclusters", "PlaneMachine": "planemachines"} {
-		if err := define(kind, plural); err != nil {
-			fmt.Fprintln(os.Stderr, "defining the infrastructure:", err)
-			return 1
-		}
-	}
-	return m.Run()
+func installInfrastructure(context.Context) error {
+	return errors.Join(define("PlaneCluster", "planeclusters"), define("PlaneMachine", "planemachines"))
 }
 
 // define installs a kind of infrastructure that keeps the contract v1beta2, as far as its definition does.

@@ -20,30 +20,18 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-func run(m *testing.M) (code int) {
+func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "drover-test-")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		releaseData = filepath.Join(dir, "data.json")
 		err = writeReleaseData(`{"later": {"type": "array"}}`)
 	}
-	if err == nil {
-		env, err = testenv.Start(testenv.Options{ReleaseData: releaseData})
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "starting the hub:", err)
+		fmt.Fprintln(os.Stderr, "writing release data:", err)
 		return 1
 	}
-	defer func() {
-		if err := env.Stop(code != 0); err != nil {
-			fmt.Fprintln(os.Stderr, "the hub ended with an error:", err)
-			code = 1
-		}
-		if code != 0 {
-			fmt.Fprintln(os.Stderr, "the hub's log is", env.Log)
-		}
-	}()
-	return m.Run()
+	return testenv.Main(m, testenv.Options{ReleaseData: releaseData}, &env)
 }
 
 // writeReleaseData replaces the file by data about the release that test clusters have, with some arguments of its servers.
