@@ -18,18 +18,25 @@ func JoinURL(machines []Machine, m Machine, uid string) string {
 		}
 		return m.JoinedTo
 	}
-	var urls []string
+	var urls, near []string
 	for _, server := range machines {
-		if server.ControlPlane && !server.Deleting && server.JoinURL != "" {
-			urls = append(urls, server.JoinURL)
+		if !server.ControlPlane || server.Deleting || server.JoinURL == "" {
+			continue
+		}
+		urls = append(urls, server.JoinURL)
+		if server.FailureDomain == m.FailureDomain {
+			near = append(near, server.JoinURL)
 		}
 	}
-	slices.Sort(urls)
 	switch {
 	case len(urls) == 0:
 		return m.JoinedTo
 	case slices.Contains(urls, m.JoinedTo):
 		return m.JoinedTo
 	}
+	if len(near) > 0 {
+		urls = near
+	}
+	slices.Sort(urls)
 	return urls[uint64(crc32.ChecksumIEEE([]byte(uid)))*uint64(len(urls))>>32]
 }

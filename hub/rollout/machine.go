@@ -19,6 +19,9 @@ type Machine struct {
 	// Init is set on the machine that is marked as the init node.
 	Init bool
 
+	// FailureDomain is where the machine stands, in the words of its infrastructure; empty where that does not tell.
+	FailureDomain string
+
 	// JoinURL is where others join this machine; empty until the machine was seen to work.
 	JoinURL string
 	// JoinedTo is the join URL in the machine's delivered plan.

@@ -87,6 +87,16 @@ func TestJoinURL(t *testing.T) {
 		}
 	}
 	w := machines[3]
+	w.FailureDomain, machines[2].FailureDomain = "zone-2", "zone-2"
+	for i := range 10 {
+		if got := JoinURL(machines, w, fmt.Sprint("uid-", i)); got != "https://c" {
+			t.Errorf("a worker joins %q, though a server stands in its failure domain", got)
+		}
+	}
+	machines[2].FailureDomain = ""
+	if got := JoinURL(machines, w, "uid"); got == "" {
+		t.Error("a worker whose failure domain has no server joins nowhere")
+	}
 	w.JoinedTo = "https://b"
 	if got := JoinURL(machines, w, "uid"); got != "https://b" {
 		t.Errorf("got %q", got)

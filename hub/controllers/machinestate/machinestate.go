@@ -3,6 +3,7 @@
 package machinestate
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,7 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 		Worker:       has(machine, bootstrap, rkev1.WorkerRoleLabel),
 		Deleting:     !machine.DeletionTimestamp.IsZero() || !bootstrap.DeletionTimestamp.IsZero(),
 		Identity:     secret != nil, Unusable: unusable(machine), Removal: removal(machine),
+		FailureDomain: cmp.Or(machine.Status.FailureDomain, machine.Spec.FailureDomain),
 	}
 	if machine.Status.NodeInfo != nil {
 		m.Version = machine.Status.NodeInfo.KubeletVersion
