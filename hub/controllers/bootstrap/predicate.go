@@ -40,7 +40,7 @@ func on[T client.Object](changed func(before, after T) bool) predicate.Funcs {
 // Status changes all the time, and little of it matters here.
 var (
 	bootstrapChanged = on(func(before, after *rkev1.RKEBootstrap) bool {
-		return metaChanged(before, after) || conditions.Has(before, rkev1.PlanAppliedCondition) != conditions.Has(after, rkev1.PlanAppliedCondition) ||
+		return metaChanged(before, after) || conditions.GetReason(before, rkev1.PlanAppliedCondition) != conditions.GetReason(after, rkev1.PlanAppliedCondition) ||
 			conditions.IsTrue(before, clusterv1.PausedCondition) != conditions.IsTrue(after, clusterv1.PausedCondition) || !ready(after)
 	})
 	machineChanged = on(func(before, after *clusterv1.Machine) bool {
