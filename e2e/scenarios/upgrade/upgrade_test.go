@@ -87,7 +87,10 @@ func TestUpgrade(t *testing.T) {
 	suite.Step(t, "the version changes on every machine in its order, with drain, and the API and the service stay", func(t *testing.T) {
 		changeInPlace(t, key, machines, servers, lab.NextVersion, 77, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
 	})
-	suite.Step(t, "once all is done nobody writes", func(t *testing.T) { shared.NoWrites(t, time.Minute) })
+	suite.Step(t, "once all is done nobody writes", func(t *testing.T) {
+		shared.WaitQuiet(t, 20*time.Second, 3*time.Minute)
+		shared.NoWrites(t, time.Minute)
+	})
 	suite.Step(t, "the cluster can be deleted, although the hub is killed meanwhile", func(t *testing.T) {
 		suite.Must(t, shared.Hub.Delete(t.Context(), &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))
 		shared.RestartHub(t)
