@@ -6,8 +6,9 @@ import (
 )
 
 // JoinURL says where a machine joins the cluster; empty for the init node, which joins nothing. While there is nowhere to join, it stays as
-// it was, empty for a new machine. Servers join the init node. Workers keep to the control plane machine that they know, and are spread over all of them otherwise, in a
-// way that depends on nothing but the worker's UID and the number of servers.
+// it was, empty for a new machine. Servers join the init node. Workers keep to the control plane machine that they know. Otherwise they are
+// spread over those of their own failure domain, or over all where that has none, in a way that depends on nothing but the worker's UID and
+// the number of servers.
 func JoinURL(machines []Machine, m Machine, uid string) string {
 	if m.Init {
 		return ""
