@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -19,6 +22,9 @@ type Connection struct {
 	// PlanSigningKey is the public key, in base64, that the hub signs plans with. Hubs that sign none leave it out.
 	PlanSigningKey string `json:"planSigningKey,omitempty"`
 }
+
+// connectionFields are the names of Connection's fields in a file.
+var connectionFields = []string{"kubeConfig", "namespace", "secretName", "planSigningKey"}
 
 // LoadConnection reads and validates a connection info file, under the rules of Load.
 func LoadConnection(path string) (Connection, error) {
@@ -52,8 +58,12 @@ func (c Connection) Encode(former []byte) ([]byte, error) {
 			return nil, fmt.Errorf("decoding the former connection info: %w", err)
 		}
 	}
+	// Decoding takes a field's name in any case, so that a former "Namespace" would compete with the new "namespace".
+	maps.DeleteFunc(keys, func(key string, _ any) bool {
+		return slices.ContainsFunc(connectionFields, func(field string) bool { return strings.EqualFold(key, field) })
+	})
 	keys["kubeConfig"], keys["namespace"], keys["secretName"] = c.KubeConfig, c.Namespace, c.SecretName
-	if delete(keys, "planSigningKey"); c.PlanSigningKey != "" {
+	if c.PlanSigningKey != "" {
 		keys["planSigningKey"] = c.PlanSigningKey
 	}
 	raw, err := json.Marshal(keys)

@@ -30,6 +30,7 @@ func FuzzConfig(f *testing.F) {
 func FuzzConnection(f *testing.F) {
 	f.Add("c.json", []byte(`{"kubeConfig":"k","namespace":"n","secretName":"s","planSigningKey":"AA==","more":{"a":[1]}}`))
 	f.Add("c.yaml", []byte("kubeConfig: k\nnamespace: n\nsecretName: s\n"))
+	f.Add("c.yaml", []byte("kubeConfig: k\nNamespace: n\nsecretNamE: s\n"))
 	f.Fuzz(func(t *testing.T, name string, raw []byte) {
 		var c Connection
 		if decode(name, raw, &c) != nil || c.Validate() != nil {
