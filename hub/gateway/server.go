@@ -48,6 +48,8 @@ type Options struct {
 	// RestConfig is for the watches of Secrets, which are kept apart from the manager's caches.
 	RestConfig *rest.Config
 	Logger     logr.Logger
+	// Mounts are served beside what the Server has itself, by pattern of http.ServeMux. They bound by themselves how long an answer may take.
+	Mounts map[string]http.Handler
 }
 
 // Server is the gateway. It is a manager.Runnable that runs on every replica.
@@ -121,7 +123,12 @@ func (s *Server) routes() http.Handler {
 	for _, rest := range []string{"/version", "/api", "/api/", "/apis", "/apis/", "/openapi/"} {
 		mux.HandleFunc(rest, s.asMachine(s.refuseAPI))
 	}
-	return withTimeout(answerTimeout, mux.ServeHTTP)
+	outer := http.NewServeMux()
+	outer.Handle("/", withTimeout(answerTimeout, mux.ServeHTTP))
+	for pattern, handler := range s.opts.Mounts {
+		outer.Handle(pattern, handler)
+	}
+	return outer
 }
 
 // Start serves until ctx ends, then lets requests that are being answered finish.

@@ -15,7 +15,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Cluster{}, &ClusterList{}, &ClusterRegistrationToken{}, &ClusterRegistrationTokenList{})
+	scheme.AddKnownTypes(GroupVersion, &Cluster{}, &ClusterList{}, &ClusterRegistrationToken{}, &ClusterRegistrationTokenList{},
+		&Token{}, &TokenList{}, &TunnelAgent{}, &TunnelAgentList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

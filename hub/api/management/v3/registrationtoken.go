@@ -39,6 +39,26 @@ type ClusterRegistrationTokenSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="spec.gracePeriod must be 0 or at least 10 minutes"
 	GracePeriod *int64 `json:"gracePeriod,omitempty"`
+	// MaxUses is how many machines and agents may introduce themselves with it; unset or 0 means any number. One that comes again with an
+	// identity of its own is not counted again.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxUses int64 `json:"maxUses,omitempty"`
+	// Made is a token that its maker made and keeps: the hub is told only how to know it. Without it the hub makes the token.
+	// +optional
+	Made *MadeToken `json:"made,omitempty"`
+}
+
+// MadeToken is how to know a token "<id>.<secret>" without having it.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.made cannot be changed; make another ClusterRegistrationToken"
+type MadeToken struct {
+	// ID is the public part, before the dot.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]{10}$`
+	ID string `json:"id"`
+	// Hash is the lower-case hex SHA-256 of the whole token, whose secret has to be of at least 128 random bits.
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	Hash string `json:"hash"`
 }
 
 // ClusterRegistrationTokenStatus is what to run on machines.
@@ -57,6 +77,9 @@ type ClusterRegistrationTokenStatus struct {
 	// GracePeriodExpiresAt is until when the token before is good.
 	// +optional
 	GracePeriodExpiresAt *metav1.Time `json:"gracePeriodExpiresAt,omitempty"`
+	// Uses is how many machines and agents have introduced themselves with it, where spec.maxUses bounds them.
+	// +optional
+	Uses int64 `json:"uses,omitempty"`
 	// Command imports an existing cluster.
 	// +optional
 	Command string `json:"command,omitempty"`
@@ -92,9 +115,15 @@ type ClusterRegistrationTokenStatus struct {
 const (
 	// TokenSecretPrefix comes before the ClusterRegistrationToken's name in the name of its Secret.
 	TokenSecretPrefix = "crt-token-"
-	// Keys of the token Secret's data; the times are in RFC 3339.
-	TokenKey                = "token"
-	PreviousTokenKey        = "previousToken"
+	// Keys of the token Secret's data. A token is known by its public part and by its hash (lower-case hex SHA-256 of the whole).
+	TokenIDKey           = "tokenID"
+	TokenHashKey         = "tokenHash"
+	PreviousTokenIDKey   = "previousTokenID"
+	PreviousTokenHashKey = "previousTokenHash"
+	// TokenKey and PreviousTokenKey hold whole tokens in Secrets that another hub wrote; they are honoured until they are replaced.
+	TokenKey         = "token"
+	PreviousTokenKey = "previousToken"
+	// The times are in RFC 3339.
 	ExpiresAtKey            = "expiresAt"
 	GracePeriodExpiresAtKey = "gracePeriodExpiresAt"
 	// RegistrationTokenLabel is "true" on every token Secret. The gateway watches the Secrets that have it, to know a token when it sees one.

@@ -1,0 +1,78 @@
+package v3
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Token is a token that lasts, with which a person or a program reaches one cluster through the hub. The token itself is shown once, when it
+// is made; what is kept is its hash. Deleting the Token revokes it. Tokens of minutes, as kubectl's plugin gets them, have no object.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=tokens,scope=Cluster
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="User",type=string,JSONPath=`.spec.user.username`
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The management Cluster"
+// +kubebuilder:printcolumn:name="Expires",type=date,JSONPath=`.spec.expiresAt`
+// +kubebuilder:printcolumn:name="Last Used",type=date,JSONPath=`.status.lastUsedAt`
+// +kubebuilder:printcolumn:name="Description",type=string,JSONPath=`.spec.description`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Token struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// +optional
+	Spec TokenSpec `json:"spec,omitempty"`
+	// +optional
+	Status TokenStatus `json:"status,omitempty"`
+}
+
+// TokenSpec says who may reach what, and until when.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec cannot be changed; delete the Token and make another one"
+type TokenSpec struct {
+	// ClusterName is the name of the one management Cluster that the token opens.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClusterName string `json:"clusterName"`
+	// User is who its holder is.
+	User TokenUser `json:"user"`
+	// ExpiresAt is when it ends.
+	ExpiresAt metav1.Time `json:"expiresAt"`
+	// Hash is the lower-case hex SHA-256 of the token.
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	Hash string `json:"hash"`
+	// Description is free text.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Description string `json:"description,omitempty"`
+}
+
+// TokenUser is a user as the management cluster knew it when the token was made.
+type TokenUser struct {
+	// Username is the name of the user.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Username string `json:"username"`
+	// UID tells apart users that had the same name one after the other.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	UID string `json:"uid,omitempty"`
+	// Groups that the user is in.
+	// +optional
+	// +kubebuilder:validation:MaxItems=500
+	Groups []string `json:"groups,omitempty"`
+}
+
+// TokenStatus is what the hub has seen of it.
+type TokenStatus struct {
+	// LastUsedAt is when it was used last, exact to some minutes.
+	// +optional
+	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`
+}
+
+// TokenList is a list of Token.
+//
+// +kubebuilder:object:root=true
+type TokenList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Token `json:"items"`
+}
