@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drover-dev/drover/hub/ratelimit"
 )
 
 // refusal is an answer other than 2xx: a code, one line for the operator who reads it on a machine, and when to come again.
@@ -65,7 +67,7 @@ func (s *Server) asRefusal(r *http.Request, err error) *refusal {
 		return refused
 	}
 	if r.Context().Err() == nil {
-		s.log.Error(err, "Request failed", "method", r.Method, "path", r.URL.Path, "client", clientAddress(r))
+		s.log.Error(err, "Request failed", "method", r.Method, "path", r.URL.Path, "client", ratelimit.ClientAddress(r))
 	}
 	return refuse(http.StatusInternalServerError, "the hub could not answer this; its log tells why")
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ratelimit"
 )
 
 // machine is who calls: the holder of a token of a plan ServiceAccount, and the one Secret that is the machine's own.
@@ -181,13 +182,13 @@ func (s *Server) asMachine(next func(http.ResponseWriter, *http.Request, *machin
 		}
 		token := bearerToken(r)
 		// A client that keeps coming with wrong credentials has to wait before they are looked at again.
-		if !s.machines.known(token) && s.failures.empty(limitKey(r)) {
+		if !s.machines.known(token) && s.failures.Empty(ratelimit.ClientKey(r)) {
 			s.writeStatus(w, r, &refusal{http.StatusTooManyRequests, "too many requests with wrong credentials", 5 * time.Second})
 			return
 		}
 		m, err := s.machines.authenticate(r.Context(), token)
 		if errors.Is(err, errUnauthorized) {
-			s.failures.take(limitKey(r))
+			s.failures.Take(ratelimit.ClientKey(r))
 		}
 		if err != nil {
 			s.writeStatus(w, r, err)

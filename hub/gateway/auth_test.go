@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ratelimit"
 )
 
 // accountReader knows ServiceAccounts.
@@ -110,7 +111,7 @@ func TestAuthenticate(t *testing.T) {
 
 func TestWrongCredentialsWait(t *testing.T) {
 	reviews := 0
-	s := &Server{log: logr.Discard(), failures: newLimiter(1, 3), machines: &machineAuthenticator{
+	s := &Server{log: logr.Discard(), failures: ratelimit.New(1, 3), machines: &machineAuthenticator{
 		now: time.Now, reviews: map[[32]byte]verdict{},
 		review: func(context.Context, string) (authenticationv1.UserInfo, bool, error) {
 			reviews++

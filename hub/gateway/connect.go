@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -56,7 +57,7 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		var refused *refusal
 		if errors.As(err, &refused) && refused.code == http.StatusUnauthorized {
-			s.failures.take(limitKey(r))
+			s.failures.Take(ratelimit.ClientKey(r))
 		}
 		s.writePlain(w, r, err)
 		return
@@ -65,11 +66,11 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) (*connection, error) {
-	key := limitKey(r)
-	if wait, ok := s.connects.take(key); !ok {
+	key := ratelimit.ClientKey(r)
+	if wait, ok := s.connects.Take(key); !ok {
 		return nil, &refusal{http.StatusTooManyRequests, "too many registrations from this address", max(wait, time.Second)}
 	}
-	if s.failures.empty(key) {
+	if s.failures.Empty(key) {
 		return nil, &refusal{http.StatusTooManyRequests, "too many registrations with wrong tokens from this address", comeAgain}
 	}
 	token := bearerToken(r)
@@ -97,11 +98,11 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) (*connection, e
 	}
 	answer, err := connect(ctx, token, r.Header)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
-		s.log.Info("Registration timed out", "reason", err.Error(), "client", clientAddress(r))
+		s.log.Info("Registration timed out", "reason", err.Error(), "client", ratelimit.ClientAddress(r))
 		return nil, later(comeAgain, "the hub took too long to answer")
 	}
 	if err == nil {
-		s.log.Info("Machine connected", "Secret", types.NamespacedName{Namespace: answer.Namespace, Name: answer.SecretName}, "client", clientAddress(r))
+		s.log.Info("Machine connected", "Secret", types.NamespacedName{Namespace: answer.Namespace, Name: answer.SecretName}, "client", ratelimit.ClientAddress(r))
 	}
 	return answer, err
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/packaging/install"
 )
@@ -119,7 +119,7 @@ func TestBeforeCachesAreFilled(t *testing.T) {
 
 func TestRegistrationLimits(t *testing.T) {
 	s := newTestServer(t, "")
-	s.connects = newLimiter(1, 2)
+	s.connects = ratelimit.New(1, 2)
 	var codes []int
 	for range 3 {
 		codes = append(codes, get(s, "/v3/connect/agent").Code)
@@ -141,44 +141,6 @@ func TestAPIWithoutCredentials(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil || w.Code != http.StatusUnauthorized || status.Code != 401 ||
 			status.Kind != "Status" || status.Reason != metav1.StatusReasonUnauthorized {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
-		}
-	}
-}
-
-func TestLimiter(t *testing.T) {
-	now := time.Unix(0, 0)
-	l := newLimiter(1, 2)
-	l.now = func() time.Time { return now }
-	l.max = 2
-	_, first := l.take("a")
-	_, second := l.take("a")
-	wait, third := l.take("a")
-	if !first || !second || third || wait <= 0 || wait > time.Second || !l.empty("a") || l.empty("b") {
-		t.Errorf("%v %v %v, wait %v", first, second, third, wait)
-	}
-	now = now.Add(time.Second)
-	if _, ok := l.take("a"); !ok {
-		t.Error("no new token after a second")
-	}
-	// More keys than are remembered share one bucket.
-	for _, key := range []string{"c", "d"} {
-		_, _ = l.take(key)
-	}
-	if _, ok := l.take("e"); ok {
-		t.Error("a key beyond the bound has a bucket of its own")
-	}
-	now = now.Add(time.Hour)
-	if l.empty("z"); len(l.buckets) != 1 {
-		t.Errorf("%d buckets are kept of idle keys", len(l.buckets)-1)
-	}
-}
-
-func TestLimitKey(t *testing.T) {
-	for remote, want := range map[string]string{
-		"192.0.2.1:1": "192.0.2.1", "[2001:db8:1:2:3::4]:1": "2001:db8:1:2::/64", "[::ffff:192.0.2.1]:1": "192.0.2.1", "@": "@",
-	} {
-		if got := limitKey(&http.Request{RemoteAddr: remote}); got != want {
-			t.Errorf("%s: %s, want %s", remote, got, want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -67,7 +68,7 @@ type Server struct {
 
 	version func(context.Context) (any, error)
 	// connects limits registrations, failures limits credentials that turn out to be wrong; both by client.
-	connects, failures *limiter
+	connects, failures *ratelimit.Limiter
 	// stopping is closed when the server begins to stop, so that watches end.
 	stopping chan struct{}
 }
@@ -91,8 +92,8 @@ func New(opts Options) (*Server, error) {
 	s := &Server{
 		opts: opts, log: opts.Logger, assets: newAssets(opts.AssetsDir), installScript: script,
 		plans:    newPlanStore(),
-		connects: newLimiter(10, 50),
-		failures: newLimiter(2, 30),
+		connects: ratelimit.New(10, 50),
+		failures: ratelimit.New(2, 30),
 		stopping: make(chan struct{}),
 		version: func(context.Context) (any, error) {
 			return clientset.Discovery().ServerVersion()

@@ -1,4 +1,6 @@
-package gateway
+// Package ratelimit bounds how often one client may ask for something, by where it comes from or by whatever else tells clients apart. It
+// keeps nothing between two runs, and replicas do not share it.
+package ratelimit
 
 import (
 	"net"
@@ -10,8 +12,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limiter gives every key a token bucket of its own. It forgets keys that have been idle for long enough that their bucket is full.
-type limiter struct {
+// Limiter gives every key a token bucket of its own. It forgets keys that have been idle for long enough that their bucket is full.
+type Limiter struct {
 	rate  rate.Limit
 	burst int
 	// max is how many keys are remembered. Beyond it new keys share one bucket, so that memory stays bounded.
@@ -29,15 +31,16 @@ type bucket struct {
 	used time.Time
 }
 
-func newLimiter(perSecond rate.Limit, burst int) *limiter {
-	return &limiter{
+// New makes a Limiter of which each key may take burst tokens at once, and perSecond after that.
+func New(perSecond rate.Limit, burst int) *Limiter {
+	return &Limiter{
 		rate: perSecond, burst: burst, max: 20000, now: time.Now,
 		buckets: map[string]*bucket{}, overflow: rate.NewLimiter(perSecond, burst),
 	}
 }
 
-// take uses one token of key; where there is none, it tells how long until there will be.
-func (l *limiter) take(key string) (wait time.Duration, ok bool) {
+// Take uses one token of key; where there is none, it tells how long until there will be.
+func (l *Limiter) Take(key string) (wait time.Duration, ok bool) {
 	now := l.now()
 	reservation := l.bucket(key, now).ReserveN(now, 1)
 	if wait = reservation.DelayFrom(now); wait == 0 {
@@ -47,13 +50,13 @@ func (l *limiter) take(key string) (wait time.Duration, ok bool) {
 	return wait, false
 }
 
-// empty tells whether key has no token left, without using one.
-func (l *limiter) empty(key string) bool {
+// Empty tells whether key has no token left, without using one.
+func (l *Limiter) Empty(key string) bool {
 	now := l.now()
 	return l.bucket(key, now).TokensAt(now) < 1
 }
 
-func (l *limiter) bucket(key string, now time.Time) *rate.Limiter {
+func (l *Limiter) bucket(key string, now time.Time) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	idle := time.Duration(float64(l.burst)/float64(l.rate)*float64(time.Second)) + time.Second
@@ -77,8 +80,8 @@ func (l *limiter) bucket(key string, now time.Time) *rate.Limiter {
 	return b.Limiter
 }
 
-// clientAddress is where a request comes from. Headers of proxies are not believed.
-func clientAddress(r *http.Request) string {
+// ClientAddress is where a request comes from. Headers of proxies are not believed.
+func ClientAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
@@ -86,9 +89,9 @@ func clientAddress(r *http.Request) string {
 	return host
 }
 
-// limitKey is what a client is limited by: its IPv4 address, or the /64 network in which it can choose IPv6 addresses.
-func limitKey(r *http.Request) string {
-	address, err := netip.ParseAddr(clientAddress(r))
+// ClientKey is what a client is limited by: its IPv4 address, or the /64 network in which it can choose IPv6 addresses.
+func ClientKey(r *http.Request) string {
+	address, err := netip.ParseAddr(ClientAddress(r))
 	if err != nil {
 		return r.RemoteAddr
 	}
