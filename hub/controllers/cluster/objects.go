@@ -109,16 +109,17 @@ func controlPlane(cluster *provisioningv1.Cluster) (*rkev1.RKEControlPlane, erro
 	return &rkev1.RKEControlPlane{
 		ObjectMeta: meta,
 		Spec: rkev1.RKEControlPlaneSpec{
-			ClusterConfiguration:     config.ClusterConfiguration,
-			AgentEnvVars:             spec.AgentEnvVars,
-			LocalClusterAuthEndpoint: spec.LocalClusterAuthEndpoint,
-			ETCDSnapshotCreate:       config.ETCDSnapshotCreate,
-			ETCDSnapshotRestore:      config.ETCDSnapshotRestore,
-			RotateCertificates:       config.RotateCertificates,
-			RotateEncryptionKeys:     config.RotateEncryptionKeys,
-			KubernetesVersion:        spec.KubernetesVersion,
-			ClusterName:              cluster.Name,
-			ManagementClusterName:    cluster.Annotations[rkev1.ManagementClusterNameAnnotation],
+			ClusterConfiguration:                config.ClusterConfiguration,
+			AgentEnvVars:                        spec.AgentEnvVars,
+			LocalClusterAuthEndpoint:            spec.LocalClusterAuthEndpoint,
+			ClusterAgentDeploymentCustomization: spec.ClusterAgentDeploymentCustomization,
+			ETCDSnapshotCreate:                  config.ETCDSnapshotCreate,
+			ETCDSnapshotRestore:                 config.ETCDSnapshotRestore,
+			RotateCertificates:                  config.RotateCertificates,
+			RotateEncryptionKeys:                config.RotateEncryptionKeys,
+			KubernetesVersion:                   spec.KubernetesVersion,
+			ClusterName:                         cluster.Name,
+			ManagementClusterName:               cluster.Annotations[rkev1.ManagementClusterNameAnnotation],
 		},
 	}, nil
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/pki"
 )
 
@@ -18,7 +19,7 @@ func TestPartialFaults(t *testing.T) {
 	}
 	tolerate := func(tolerations ...corev1.Toleration) func(*provisioningv1.ClusterSpec) {
 		return func(s *provisioningv1.ClusterSpec) {
-			s.FleetAgentDeploymentCustomization = &provisioningv1.AgentDeploymentCustomization{AppendTolerations: tolerations}
+			s.FleetAgentDeploymentCustomization = &rkev1.AgentDeploymentCustomization{AppendTolerations: tolerations}
 		}
 	}
 	caCerts := func(text string) func(*provisioningv1.ClusterSpec) {

@@ -64,11 +64,11 @@ type ClusterSpec struct {
 	// ClusterAgentDeploymentCustomization changes how the cluster-agent is deployed.
 	// +optional
 	// +nullable
-	ClusterAgentDeploymentCustomization *AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
+	ClusterAgentDeploymentCustomization *rkev1.AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
 	// FleetAgentDeploymentCustomization changes how the Fleet agent is deployed.
 	// +optional
 	// +nullable
-	FleetAgentDeploymentCustomization *AgentDeploymentCustomization `json:"fleetAgentDeploymentCustomization,omitempty"`
+	FleetAgentDeploymentCustomization *rkev1.AgentDeploymentCustomization `json:"fleetAgentDeploymentCustomization,omitempty"`
 	// WebhookDeploymentCustomization changes how the webhook is deployed.
 	// +optional
 	// +nullable

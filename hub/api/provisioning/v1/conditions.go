@@ -14,6 +14,10 @@ const (
 	UpdatedCondition = "Updated"
 	// ReadyCondition sums up the cluster.
 	ReadyCondition = "Ready"
+	// ConnectedCondition is true while the cluster-agent is connected to the hub.
+	ConnectedCondition = "Connected"
+	// AgentDeployedCondition is true once the cluster-agent has connected for the first time; it stays true.
+	AgentDeployedCondition = "AgentDeployed"
 	// RemovedCondition tells how far a deletion is.
 	RemovedCondition = "Removed"
 )

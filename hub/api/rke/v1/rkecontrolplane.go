@@ -45,6 +45,10 @@ type RKEControlPlaneSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=200
 	AgentEnvVars []EnvVar `json:"agentEnvVars,omitempty"`
+	// ClusterAgentDeploymentCustomization changes how the cluster-agent is deployed.
+	// +optional
+	// +nullable
+	ClusterAgentDeploymentCustomization *AgentDeploymentCustomization `json:"clusterAgentDeploymentCustomization,omitempty"`
 	// LocalClusterAuthEndpoint lets users reach the cluster's API directly.
 	// +optional
 	LocalClusterAuthEndpoint LocalClusterAuthEndpoint `json:"localClusterAuthEndpoint,omitempty,omitzero"`
