@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/pflag"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -49,6 +50,7 @@ type serveOptions struct {
 	systemNamespace       string
 	systemDefaultRegistry string
 	installerImage        string
+	clusterAgentImage     string
 	releaseData           string
 	rke2Prime             bool
 }
@@ -71,6 +73,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace for the hub's own Secrets and leases")
 	flags.StringVar(&o.systemDefaultRegistry, "system-default-registry", "", "registry to put before the names of all system images")
 	flags.StringVar(&o.installerImage, "installer-image", settings.DefaultInstallerImagePrefix, "prefix of installer images, completed by <runtime>:<version>")
+	flags.StringVar(&o.clusterAgentImage, "cluster-agent-image", "", "image of the cluster-agent, with its tag (default "+settings.DefaultClusterAgentImage+":<version of this hub>)")
 	flags.BoolVar(&o.rke2Prime, "rke2-prime", false, "give clusters of RKE2 the edition with long support, unless they say otherwise by the annotation "+rkev1.PrimeEnabledAnnotation)
 	flags.StringVar(&o.releaseData, "release-data", "", "file or URL with data about releases of k3s and RKE2 that are newer than this hub (default: what this hub was built with)")
 	o.log.addFlags(flags)
@@ -116,6 +119,12 @@ func (o *serveOptions) complete() error {
 	}
 	if err := feed.Check(o.releaseData); err != nil {
 		return fmt.Errorf("--release-data: %w", err)
+	}
+	if o.clusterAgentImage == "" {
+		o.clusterAgentImage = settings.DefaultClusterAgentImage + ":" + strings.ReplaceAll(Version, "+", "-")
+	}
+	if _, err := name.ParseReference(o.clusterAgentImage, name.WithDefaultRegistry("")); err != nil {
+		return fmt.Errorf("--cluster-agent-image %q is no image; write one like %s:v1.2.3: %w", o.clusterAgentImage, settings.DefaultClusterAgentImage, err)
 	}
 	if o.webhookListen == "" {
 		o.webhookListen = ":9443"
@@ -226,6 +235,7 @@ func (o *serveOptions) app(logger *slog.Logger) app.Options {
 		Settings: settings.Settings{
 			ServerURL:             o.serverURL,
 			InstallerImagePrefix:  o.installerImage,
+			ClusterAgentImage:     o.clusterAgentImage,
 			SystemDefaultRegistry: o.systemDefaultRegistry,
 			SystemNamespace:       o.systemNamespace,
 			RKE2Prime:             o.rke2Prime,

@@ -12,6 +12,7 @@ import (
 const (
 	DefaultInstallerImagePrefix = "rancher/system-agent-installer-"
 	DefaultSystemNamespace      = "cattle-system"
+	DefaultClusterAgentImage    = "drover/cluster-agent"
 )
 
 // Settings is valid for the life of the process.
@@ -24,6 +25,8 @@ type Settings struct {
 	InstallerImagePrefix string `json:"installerImagePrefix,omitempty"`
 	// SystemDefaultRegistry is put before every system image; empty means the image's own registry.
 	SystemDefaultRegistry string `json:"systemDefaultRegistry,omitempty"`
+	// ClusterAgentImage is the image of the cluster-agent, with its tag.
+	ClusterAgentImage string `json:"clusterAgentImage,omitempty"`
 	// RKE2Prime asks for the edition of RKE2 with long support in clusters that do not say themselves what they want.
 	RKE2Prime bool `json:"rke2Prime,omitempty"`
 	// SystemNamespace is where the hub keeps its own Secrets.
@@ -55,8 +58,21 @@ func (s Settings) InstallerImage(runtime, version string) string {
 		prefix = DefaultInstallerImagePrefix
 	}
 	image := prefix + runtime + ":" + strings.ReplaceAll(version, "+", "-")
-	if s.SystemDefaultRegistry != "" {
-		image = s.SystemDefaultRegistry + "/" + image
+	return s.inRegistry(image)
+}
+
+// AgentImage names the image of the cluster-agent.
+func (s Settings) AgentImage() string {
+	image := s.ClusterAgentImage
+	if image == "" {
+		image = DefaultClusterAgentImage
 	}
-	return image
+	return s.inRegistry(image)
+}
+
+func (s Settings) inRegistry(image string) string {
+	if s.SystemDefaultRegistry == "" {
+		return image
+	}
+	return s.SystemDefaultRegistry + "/" + image
 }

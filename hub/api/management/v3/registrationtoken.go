@@ -83,9 +83,14 @@ type ClusterRegistrationTokenStatus struct {
 	// Command imports an existing cluster.
 	// +optional
 	Command string `json:"command,omitempty"`
-	// InsecureCommand is Command for a hub whose certificate the machine does not know.
+	// InsecureCommand is Command for a hub whose certificate the machine does not know: whoever is in between could give the cluster another
+	// manifest.
 	// +optional
 	InsecureCommand string `json:"insecureCommand,omitempty"`
+	// VerifiedCommand is Command for a hub with an authority of its own: it fetches the authority, checks it by its checksum, and downloads the
+	// manifest from nobody else. The token is in no argument. Empty where the hub has none.
+	// +optional
+	VerifiedCommand string `json:"verifiedCommand,omitempty"`
 	// ManifestURL is where Command gets its manifest.
 	// +optional
 	ManifestURL string `json:"manifestUrl,omitempty"`
