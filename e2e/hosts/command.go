@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -16,10 +17,19 @@ func run(ctx context.Context, argv ...string) (string, error) {
 	return runTo(ctx, nil, argv...)
 }
 
+// runInput is run with something on standard input.
+func runInput(ctx context.Context, input string, argv ...string) (string, error) {
+	return runWith(ctx, strings.NewReader(input), nil, argv...)
+}
+
 // runTo is run with each line of output also given to line. The command gets a process group of its own, which is
 // killed as a whole when ctx ends, so that no helper of it goes on alone; and it dies with this process, so that it makes
 // nothing any more when Down is called after a kill.
 func runTo(ctx context.Context, line func(string), argv ...string) (string, error) {
+	return runWith(ctx, nil, line, argv...)
+}
+
+func runWith(ctx context.Context, input io.Reader, line func(string), argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread() // the kernel means the thread that started it
@@ -27,7 +37,7 @@ func runTo(ctx context.Context, line func(string), argv ...string) (string, erro
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, &out, &errs
 	if line != nil {
 		w := &lineWriter{line: line, also: &out}
 		cmd.Stdout, cmd.Stderr = w, w

@@ -134,6 +134,41 @@ func TestTwoHosts(t *testing.T) {
 			t.Errorf("Stop: %v", err)
 		}
 	})
+	t.Run("a host that is closed to incoming connections is left but not entered", func(t *testing.T) {
+		const serve = "systemd-run --quiet --unit=echo-test socat TCP-LISTEN:7778,fork,reuseaddr EXEC:/bin/true"
+		if res, err := hosts[0].Script(ctx, serve, nil); err != nil || res.ExitCode != 0 {
+			t.Fatal(err, res)
+		}
+		target := net.JoinHostPort(hosts[0].IP().String(), "7778")
+		_ = dialUntil(t, l, target).Close()
+		if err := hosts[0].CloseIncoming(ctx, hosts[1]); err != nil {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+		if conn, err := l.Dial(short, "tcp", target); err == nil {
+			_ = conn.Close()
+			t.Error("it was entered from the hub's network")
+		}
+		listener, err := l.Listen(7779)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		for _, test := range []struct {
+			from *Host
+			to   string
+		}{{hosts[0], listener.Addr().String()}, {hosts[1], target}} {
+			res, err := test.from.Exec(ctx, "socat", "-u", "/dev/null", "TCP:"+test.to+",connect-timeout=2")
+			if err != nil || res.ExitCode != 0 {
+				t.Errorf("%s does not reach %s: %v %+v", test.from.Name, test.to, err, res)
+			}
+		}
+		if err := hosts[0].OpenIncoming(ctx); err != nil {
+			t.Fatal(err)
+		}
+		_ = dialUntil(t, l, target).Close()
+	})
 	t.Run("a host that was killed boots again with its files", func(t *testing.T) {
 		if res, err := hosts[1].Script(ctx, "echo kept >/root/file; echo kept >/var/lib/kubelet/file", nil); err != nil || res.ExitCode != 0 {
 			t.Fatal(err, res)
