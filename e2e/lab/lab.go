@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/relay"
 )
 
 // The version that labs run, one to upgrade to, and where things are in a lab.
@@ -30,6 +31,7 @@ const (
 	installerRepo = "rancher/system-agent-installer-" + Runtime
 
 	hubPort         = 8443
+	linePort        = 8444
 	registryPort    = 5000
 	providerPort    = 9450
 	hubProcess      = "hub"
@@ -45,6 +47,7 @@ type Lab struct {
 
 	cache    string
 	progress *atomic.Pointer[func(string)]
+	line     *relay.Relay // see OpenLine
 }
 
 // Options says which lab to open.
@@ -107,7 +110,7 @@ func (l *Lab) bin(name string) string { return filepath.Join(l.Repo, "bin", name
 
 // binaries are what a lab runs, relative to the repository.
 func binaries() []string {
-	return []string{"bin/hub", "bin/installer", "bin/lab", "bin/assets/system-agent-" + runtime.GOARCH}
+	return []string{"bin/hub", "bin/installer", "bin/lab", "bin/toolbox", "bin/assets/system-agent-" + runtime.GOARCH}
 }
 
 // Check makes sure of everything that a lab needs before it makes anything: root, the tools, the binaries.

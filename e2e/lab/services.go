@@ -14,8 +14,14 @@ import (
 	"time"
 )
 
-// ServerURL is where machines reach the hub.
-func (l *Lab) ServerURL() string { return fmt.Sprintf("https://%s:%d", l.HubIP(), hubPort) }
+// ServerURL is where machines and users reach the hub.
+func (l *Lab) ServerURL() string {
+	port := hubPort
+	if l.line != nil {
+		port = linePort
+	}
+	return fmt.Sprintf("https://%s:%d", l.HubIP(), port)
+}
 
 // RegistryURL is where machines reach the registry.
 func (l *Lab) RegistryURL() string { return fmt.Sprintf("http://%s:%d", l.HubIP(), registryPort) }
@@ -76,7 +82,7 @@ func (l *Lab) StartHub(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.answers(ctx, hubProcess, l.ServerURL()+"/healthz")
+	return l.answers(ctx, hubProcess, fmt.Sprintf("https://%s:%d/healthz", l.HubIP(), hubPort))
 }
 
 // StopHub asks the hub to end and waits for it.

@@ -23,6 +23,8 @@ import (
 // Suite is the lab of a package's scenarios, complete before the first one runs.
 type Suite struct {
 	*lab.Lab
+	// Prepare, if set, does something to the lab before anything of it is started.
+	Prepare func(ctx context.Context, l *lab.Lab) error
 	// Hub opens the hub's API with the administrator's rights.
 	Hub client.Client
 }
@@ -66,6 +68,11 @@ func (s *Suite) run(ctx context.Context, l *lab.Lab, m *testing.M, options []Opt
 			code = complain(err)
 		}
 	}()
+	if s.Prepare != nil {
+		if err := s.Prepare(ctx, l); err != nil {
+			return complain(err)
+		}
+	}
 	if err := l.Machinery(ctx); err != nil {
 		return complain(err)
 	}
