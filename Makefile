@@ -55,12 +55,12 @@ test: go ## Run all unit and integration tests.
 	@echo "make test: all tests passed"
 
 .PHONY: e2e
-e2e: build ## Run the scenarios on real hosts (root; installs what it needs from Debian).
+e2e: build bin/kubectl-1.36 ## Run the scenarios on real hosts (root; installs what it needs from Debian).
 	$(GO) test -tags e2e -p 1 -count=1 -v -timeout $(E2E_TIMEOUT) ./e2e/...
 	@echo "make e2e: all scenarios passed"
 
 .PHONY: e2e-full
-e2e-full: build ## Run all scenarios, also those that are too long for every change.
+e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 ## Run all scenarios, also those that are too long for every change.
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
 	@echo "make e2e-full: all scenarios passed"
 
@@ -134,8 +134,16 @@ installer: go ## bin/installer
 	$(BUILD) -o bin/installer ./installer
 
 .PHONY: lab
-lab: go ## bin/lab, which runs the demo and the hosts of the scenarios
+lab: go ## bin/lab, which runs the demo and the hosts of the scenarios, and what runs in their clusters
 	$(BUILD) -o bin/lab ./e2e/cmd/lab
+	$(BUILD) -o bin/toolbox ./e2e/cmd/toolbox
+
+# Upstream's kubectl of two minors, for the scenarios. Each has a list of modules of its own.
+bin/kubectl-1.36: MODULES := go.mod
+bin/kubectl-1.35: MODULES := go-1.35.mod
+bin/kubectl-%: FORCE
+	version=$$($(GO) -C tools/kubectl list -modfile=$(MODULES) -m -f '{{.Version}}' k8s.io/kubectl); \
+		$(GO) -C tools/kubectl build -modfile=$(MODULES) -ldflags "-s -w -X $(KUBERNETES_VERSION).gitVersion=v1$${version#v0}" -o $(CURDIR)/$@ .
 
 .PHONY: cross
 cross: go agent ## Build hub and installer for every architecture too, into bin/linux-<arch>.
