@@ -6,18 +6,12 @@ package signing
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/keysecret"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -44,59 +38,11 @@ func New(key ed25519.PrivateKey, now func() time.Time) *Signer {
 // Ensure reads the key of a namespace that exists, and makes it where there is none. It may run in several replicas at once. A key that
 // cannot be read is an error and is never replaced, since machines hold its public half.
 func Ensure(ctx context.Context, c client.Client, namespace string) (*Signer, error) {
-	secret := &corev1.Secret{}
-	name := client.ObjectKey{Namespace: namespace, Name: SecretName}
-	err := c.Get(ctx, name, secret)
-	if apierrors.IsNotFound(err) {
-		if secret, err = newSecret(namespace); err != nil {
-			return nil, err
-		}
-		if err = c.Create(ctx, secret); apierrors.IsAlreadyExists(err) {
-			// Another replica was faster: its key is the one.
-			err = c.Get(ctx, name, secret)
-		}
-	}
+	key, err := keysecret.Key{Namespace: namespace, Name: SecretName, DataKey: keyName, Purpose: "plan signatures"}.Ensure(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("reading the key for plan signatures, Secret %s: %w", name, err)
-	}
-	key, err := parse(secret.Data[keyName])
-	if err != nil {
-		return nil, fmt.Errorf("reading the key for plan signatures, Secret %s, key %s, which machines trust and which is therefore not replaced: %w",
-			name, keyName, err)
+		return nil, err
 	}
 	return New(key, time.Now), nil
-}
-
-func newSecret(namespace string) (*corev1.Secret, error) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("making the key for plan signatures: %w", err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the key for plan signatures: %w", err)
-	}
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName},
-		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{keyName: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
-	}, nil
-}
-
-func parse(raw []byte) (ed25519.PrivateKey, error) {
-	block, _ := pem.Decode(raw)
-	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, errors.New("no PEM block with a private key")
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, errors.New("the PEM block holds no private key of PKCS #8") // the cause could quote it
-	}
-	key, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("the key is a %T and not an ed25519 key", parsed)
-	}
-	return key, nil
 }
 
 // Public is the key that machines pin; nil of a nil Signer.

@@ -1,14 +1,10 @@
 package signing
 
 import (
-	"context"
 	"crypto/ed25519"
 	"strings"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/plans"
 )
@@ -90,36 +86,5 @@ func TestStale(t *testing.T) {
 	}
 	if err := (*Signer)(nil).Sign(data, nil, machine); err != nil || (*Signer)(nil).Stale(data, machine) || (*Signer)(nil).Public() != nil {
 		t.Error("no signer does something")
-	}
-}
-
-// secrets is a client that holds one Secret.
-type secrets struct {
-	client.Client
-	held *corev1.Secret
-}
-
-func (s *secrets) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	s.held.DeepCopyInto(into.(*corev1.Secret))
-	return nil
-}
-
-// A key that somebody has damaged is not replaced, and not quoted.
-func TestKeyIsNotReplaced(t *testing.T) {
-	made, err := newSecret("ns")
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := Ensure(t.Context(), &secrets{held: made}, "ns")
-	if err != nil || len(signer.Public()) != ed25519.PublicKeySize {
-		t.Fatal(err)
-	}
-	for _, damage := range []string{"", "geheim", "-----BEGIN PRIVATE KEY-----\nZ2VoZWlt\n-----END PRIVATE KEY-----\n"} {
-		damaged := made.DeepCopy()
-		damaged.Data[keyName] = []byte(damage)
-		_, err := Ensure(t.Context(), &secrets{held: damaged}, "ns")
-		if err == nil || !strings.Contains(err.Error(), "which machines trust and which is therefore not replaced") || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%q: got %v", damage, err)
-		}
 	}
 }
