@@ -81,6 +81,8 @@ func (i *Identity) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
+		// Users and other replicas may show a certificate; whoever believes one checks it.
+		ClientAuth: tls.RequestClientCert,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return i.serving.Load(), nil
 		},
