@@ -1,0 +1,41 @@
+package userauth
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+func TestDownstream(t *testing.T) {
+	for name, test := range map[string]struct{ in, want user.DefaultInfo }{
+		"a person": {
+			in: user.DefaultInfo{Name: "jane", UID: "7", Groups: []string{"ops", "system:authenticated"}, Extra: map[string][]string{
+				"team": {"blue"}, "authentication.kubernetes.io/credential-id": {"X509SHA256=00"},
+			}},
+			want: user.DefaultInfo{Name: "jane", UID: "7", Groups: []string{"ops", "system:authenticated"}, Extra: map[string][]string{"team": {"blue"}}},
+		},
+		"an administrator": {
+			in:   user.DefaultInfo{Name: "root", Groups: []string{"system:masters"}},
+			want: user.DefaultInfo{Name: "root", Groups: []string{"system:masters"}},
+		},
+		"a ServiceAccount of the management cluster": {
+			in: user.DefaultInfo{Name: "system:serviceaccount:team:robot", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:team", "system:authenticated"}},
+			want: user.DefaultInfo{Name: "drover:hub:system:serviceaccount:team:robot", Groups: []string{
+				"drover:hub:system:serviceaccounts", "drover:hub:system:serviceaccounts:team", "system:authenticated",
+			}},
+		},
+		"a node of the management cluster": {
+			in:   user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:nodes"}},
+			want: user.DefaultInfo{Name: "drover:hub:system:node:a", Groups: []string{"drover:hub:system:nodes"}},
+		},
+		"the hub itself": {
+			in:   user.DefaultInfo{Name: HubUser, Groups: []string{"drover:controllers"}},
+			want: user.DefaultInfo{Name: HubUser, Groups: []string{"drover:controllers"}},
+		},
+	} {
+		if diff := cmp.Diff(&test.want, Downstream(&test.in)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
