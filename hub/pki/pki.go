@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/url"
 	"slices"
 	"time"
 
@@ -41,6 +42,7 @@ type Request struct {
 	Usage        x509.ExtKeyUsage // of a certificate that is no authority
 	DNSNames     []string
 	IPs          []net.IP
+	URIs         []*url.URL
 	Lifetime     time.Duration
 }
 
@@ -61,6 +63,7 @@ func Issue(req Request, signer *Pair, now time.Time) (*Pair, error) {
 		NotAfter:              now.Add(req.Lifetime),
 		DNSNames:              req.DNSNames,
 		IPAddresses:           req.IPs,
+		URIs:                  req.URIs,
 		BasicConstraintsValid: true,
 		IsCA:                  req.IsCA,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
