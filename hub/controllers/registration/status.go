@@ -38,6 +38,7 @@ func setTokenStatus(s *tokenScope, hub settings.Settings) {
 	status.NodeCommand = nodeCommand(hub, s.env, plainDownload)
 	status.InsecureNodeCommand = nodeCommand(hub, s.env, insecureDownload)
 	status.VerifiedNodeCommand = nodeCommand(hub, s.env, verifiedDownload)
+	setImportCommands(s.crt, hub)
 }
 
 func timeOrNil(t time.Time) *metav1.Time {
