@@ -25,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
 // Options say what the hub runs and where it listens.
@@ -114,6 +115,11 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 		return nil, err
 	}
 
+	issuer, err := tokens.Ensure(ctx, direct, opts.Settings.SystemNamespace)
+	if err != nil {
+		return nil, err
+	}
+
 	mgr, err := newManager(opts, config, scheme, certificate)
 	if err != nil {
 		return nil, fmt.Errorf("making manager: %w", err)
@@ -140,7 +146,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 	if err := addControllers(ctx, mgr, opts.Settings, signer, clusterCache, releases); err != nil {
 		return nil, err
 	}
-	if err := addGateway(ctx, mgr, identity, signer, opts); err != nil {
+	if err := addGateway(ctx, mgr, identity, signer, issuer, opts); err != nil {
 		return nil, err
 	}
 	return &App{Manager: mgr, CACerts: opts.Settings.CACerts}, nil
@@ -176,8 +182,12 @@ func checkCAPI(ctx context.Context, c client.Reader, opts Options) error {
 	return err
 }
 
-func addGateway(ctx context.Context, mgr ctrl.Manager, identity *gateway.Identity, signer *signing.Signer, opts Options) error {
+func addGateway(ctx context.Context, mgr ctrl.Manager, identity *gateway.Identity, signer *signing.Signer, issuer *tokens.Issuer, opts Options) error {
 	if err := gateway.IndexMachines(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	mounts, err := addUsers(mgr, issuer, opts)
+	if err != nil {
 		return err
 	}
 	server, err := gateway.New(gateway.Options{
@@ -191,6 +201,7 @@ func addGateway(ctx context.Context, mgr ctrl.Manager, identity *gateway.Identit
 		APIReader:  mgr.GetAPIReader(),
 		RestConfig: mgr.GetConfig(),
 		Logger:     logr.FromSlogHandler(opts.Logger.Handler()).WithName("gateway"),
+		Mounts:     mounts,
 	})
 	if err != nil {
 		return err
