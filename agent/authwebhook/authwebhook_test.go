@@ -2,6 +2,7 @@ package authwebhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -17,7 +18,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
@@ -43,7 +44,7 @@ func newKey(t *testing.T) (ed25519.PrivateKey, string) {
 
 func sign(t *testing.T, key ed25519.PrivateKey, said claims) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithType("drover-user+jwt").WithHeader("kid", "k"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func anna() claims {
 			Issuer: "drover", Subject: "anna", Audience: jwt.Audience{"c-m-a"}, ID: "t",
 			IssuedAt: jwt.NewNumericDate(now.Add(-time.Minute)), Expiry: jwt.NewNumericDate(now.Add(time.Minute)),
 		},
-		UserID: "u", Groups: []string{"ops", "system:authenticated", "system:masters"}, Extra: map[string][]string{"team": {"blue"}},
+		UserID: "u", Groups: []string{"ops", "system:authenticated", "system:masters", "system:serviceaccounts"}, Extra: map[string][]string{"team": {"blue"}},
 	}
 }
 
@@ -69,28 +70,28 @@ func TestVerify(t *testing.T) {
 	key, file := newKey(t)
 	stranger, _ := newKey(t)
 	for _, tc := range []struct {
-		name    string
-		change  func(*claims)
-		key     ed25519.PrivateKey
-		allowed []string
-		groups  []string
-		want    string
+		name   string
+		change func(*claims)
+		key    ed25519.PrivateKey
+		admins bool
+		user   string
+		want   string
 	}{
-		{name: "a short token", groups: []string{"ops"}},
-		{name: "a group of Kubernetes that is let in", allowed: []string{"system:masters"}, groups: []string{"ops", "system:masters"}},
+		{name: "a short token"},
+		{name: "an administrator", admins: true},
+		{name: "a ServiceAccount of the hub's Kubernetes", change: func(c *claims) { c.Subject = "system:serviceaccount:a:b" }, user: "drover:hub:system:serviceaccount:a:b"},
 		{name: "another cluster", change: func(c *claims) { c.Audience = jwt.Audience{"c-m-b"} }, want: "another cluster than c-m-a"},
 		{name: "expired", change: func(c *claims) { c.Expiry = jwt.NewNumericDate(now.Add(-time.Minute)) }, want: "has expired at 2027-01-15T07:59:00Z"},
-		{name: "a clock that is a little slow", change: func(c *claims) { c.Expiry = jwt.NewNumericDate(now.Add(-10 * time.Second)) }, groups: []string{"ops"}},
+		{name: "a clock that is a little slow", change: func(c *claims) { c.Expiry = jwt.NewNumericDate(now.Add(-10 * time.Second)) }},
 		{name: "without an end", change: func(c *claims) { c.Expiry = nil }, want: "has no end"},
 		{name: "not yet issued", change: func(c *claims) { c.IssuedAt = jwt.NewNumericDate(now.Add(time.Hour)) }, want: "not valid"},
 		{name: "of another purpose", change: func(c *claims) { c.Issuer = "somebody" }, want: "not valid"},
 		{name: "one that lasts", change: func(c *claims) { c.Lasting = true }, want: "only the hub knows whether it was revoked"},
 		{name: "another key", key: stranger, want: "not signed by this cluster's hub"},
 		{name: "nobody", change: func(c *claims) { c.Subject = "" }, want: "names no user"},
-		{name: "a ServiceAccount of the hub", change: func(c *claims) { c.Subject = "system:serviceaccount:a:b" }, want: "means somebody else"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			v := &Verifier{Cluster: "c-m-a", KeysFile: file, AllowedGroups: tc.allowed, Now: func() time.Time { return now }}
+			v := &Verifier{Cluster: "c-m-a", KeysFile: file, Administrators: tc.admins, Now: func() time.Time { return now }}
 			said := anna()
 			if tc.change != nil {
 				tc.change(&said)
@@ -110,8 +111,12 @@ func TestVerify(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := &authenticationv1.UserInfo{Username: "anna", UID: "u", Groups: tc.groups, Extra: map[string]authenticationv1.ExtraValue{"team": {"blue"}}}
-			if diff := cmp.Diff(want, user); diff != "" {
+			groups := []string{"ops", "drover:hub:system:serviceaccounts"}
+			if tc.admins {
+				groups = []string{"ops", "system:masters", "drover:hub:system:serviceaccounts"}
+			}
+			want := &authenticationv1.UserInfo{Username: cmp.Or(tc.user, "anna"), UID: "u", Groups: groups, Extra: map[string]authenticationv1.ExtraValue{"team": {"blue"}}}
+			if diff := gocmp.Diff(want, user); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -122,7 +127,7 @@ func TestVerify(t *testing.T) {
 func TestVerifyGarbage(t *testing.T) {
 	key, file := newKey(t)
 	v := &Verifier{Cluster: "c-m-a", KeysFile: file, Now: func() time.Time { return now }}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: bytes.Repeat([]byte("k"), 32)}, nil)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: bytes.Repeat([]byte("k"), 32)}, (&jose.SignerOptions{}).WithType("drover-user+jwt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +136,14 @@ func TestVerifyGarbage(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := sign(t, key, anna())
-	for _, token := range []string{"", "x", "a.b.c", symmetric, good[:len(good)-10], strings.Replace(good, ".", "..", 1)} {
+	if signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithType("drover-agent+jwt")); err != nil {
+		t.Fatal(err)
+	}
+	agents, err := jwt.Signed(signer).Claims(anna()).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{"", "x", "a.b.c", symmetric, agents, good[:len(good)-10], strings.Replace(good, ".", "..", 1)} {
 		if user, err := v.Verify(token); err == nil {
 			t.Errorf("%q is %s", token, user.Username)
 		}

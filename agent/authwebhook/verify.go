@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +21,16 @@ const (
 	issuer = "drover"
 	// leeway is how far the clocks of hub and machine may be apart.
 	leeway = 30 * time.Second
-	// reserved is what names of Kubernetes' own begin with. The hub's Kubernetes means something else by them than this cluster's.
+	// tokenType is what the header of a user's token calls it.
+	tokenType = "drover-user+jwt"
+
+	// reserved is what names of Kubernetes' own begin with, ServiceAccounts among them. The hub's Kubernetes means somebody else by them than
+	// this cluster's, so that foreign is put before them, as for requests that come through the hub.
 	reserved = "system:"
+	foreign  = "drover:hub:"
+	// everybody is the group that the API server adds to every user by itself, administrators the one that may do everything.
+	everybody      = "system:authenticated"
+	administrators = "system:masters"
 )
 
 // Verifier knows tokens of one hub that are meant for one cluster.
@@ -32,8 +39,8 @@ type Verifier struct {
 	Cluster string
 	// KeysFile holds the hub's public keys as a JSON Web Key Set. It is read for every token, since it is small and may be replaced.
 	KeysFile string
-	// AllowedGroups are the groups beginning with "system:" that tokens may carry into the cluster.
-	AllowedGroups []string
+	// Administrators tells that administrators of the hub are administrators of the cluster.
+	Administrators bool
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -50,8 +57,8 @@ type claims struct {
 // Verify returns whose a token is, or why it is nobody's here. The error never quotes the token.
 func (v *Verifier) Verify(token string) (*authenticationv1.UserInfo, error) {
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
-	if err != nil {
-		return nil, errors.New("this is no token of the hub")
+	if err != nil || len(parsed.Headers) != 1 || parsed.Headers[0].ExtraHeaders[jose.HeaderType] != tokenType {
+		return nil, errors.New("this is no user's token of the hub") // the cause could quote it
 	}
 	keys, err := v.keys()
 	if err != nil {
@@ -105,18 +112,19 @@ func verified(token *jwt.JSONWebToken, keys *jose.JSONWebKeySet) (*claims, error
 	return nil, errors.New("the token was not signed by this cluster's hub")
 }
 
-// user is who the claims name, as far as that can mean anybody in this cluster.
+// user is who the claims name, by the names that this cluster knows.
 func (v *Verifier) user(said *claims) (*authenticationv1.UserInfo, error) {
 	if said.Subject == "" {
 		return nil, errors.New("the token names no user")
 	}
-	if strings.HasPrefix(said.Subject, reserved) {
-		return nil, fmt.Errorf("user %s is one of the hub's Kubernetes; the name means somebody else in this cluster", said.Subject)
-	}
-	user := &authenticationv1.UserInfo{Username: said.Subject, UID: said.UserID}
+	user := &authenticationv1.UserInfo{Username: local(said.Subject), UID: said.UserID}
 	for _, group := range said.Groups {
-		if !strings.HasPrefix(group, reserved) || slices.Contains(v.AllowedGroups, group) {
+		switch {
+		case group == everybody, group == administrators && !v.Administrators:
+		case group == administrators:
 			user.Groups = append(user.Groups, group)
+		default:
+			user.Groups = append(user.Groups, local(group))
 		}
 	}
 	for key, values := range said.Extra {
@@ -126,4 +134,11 @@ func (v *Verifier) user(said *claims) (*authenticationv1.UserInfo, error) {
 		user.Extra[key] = values
 	}
 	return user, nil
+}
+
+func local(name string) string {
+	if strings.HasPrefix(name, reserved) {
+		return foreign + name
+	}
+	return name
 }

@@ -58,7 +58,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newNodeCommand(), newPlan(), newTimeline(), newStatus(), newVersion())
+	root.AddCommand(newServe(), newNodeCommand(), newPlan(), newTimeline(), newStatus(), newKubeconfig(), newToken(), newTokens(), newVersion())
 	return root
 }
 

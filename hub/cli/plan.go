@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +10,6 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/dryrun"
@@ -128,17 +125,9 @@ func (o *planDiff) report(cmd *cobra.Command, args []string) (*preview.Report, e
 // options are what the hub works with. A warning says where they may differ.
 func (o *planDiff) options(ctx context.Context, c client.Client) (run dryrun.Options, warning string, err error) {
 	run = dryrun.Options{Client: c, Releases: &release.Catalog{}}
-	key := client.ObjectKey{Namespace: o.systemNamespace, Name: settings.ConfigMapName}
-	configMap := &corev1.ConfigMap{}
-	err = c.Get(ctx, key, configMap)
-	if apierrors.IsNotFound(err) {
-		return run, "", fmt.Errorf("no hub of this version tells its settings in ConfigMap %s; name another --system-namespace, or start the hub", key)
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(configMap.Data[settings.DataKey]), &run.Settings)
-	}
-	if err != nil {
-		return run, "", fmt.Errorf("reading the hub's settings from ConfigMap %s: %w", key, err)
+	var released bool
+	if run.Settings, released, err = readSettings(ctx, c, o.systemNamespace); err != nil {
+		return run, "", err
 	}
 	data := &feed.Feed{Location: o.releaseData, Catalog: run.Releases, Logger: slog.New(slog.DiscardHandler)}
 	if data.Location == "" {
@@ -152,7 +141,7 @@ func (o *planDiff) options(ctx context.Context, c client.Client) (run dryrun.Opt
 		if err := data.Load(ctx); err != nil {
 			return run, "", err
 		}
-	case configMap.Data[settings.ReleaseDataKey] == "true":
+	case released:
 		warning = "the hub has release data that this command does not know; give --release-data the same file or URL"
 	}
 	return run, warning, nil

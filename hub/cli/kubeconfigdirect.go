@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/release"
+	"github.com/drover-dev/drover/hub/render"
+)
+
+// managementName finds the management Cluster of a Cluster of provisioning.cattle.io, or of one that was written for Cluster API.
+func managementName(ctx context.Context, c client.Reader, key client.ObjectKey) (string, error) {
+	cluster := &provisioningv1.Cluster{}
+	err := c.Get(ctx, key, cluster)
+	if err == nil {
+		if name := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]; name != "" {
+			return name, nil
+		}
+		return "", fmt.Errorf("the hub has not taken Cluster %s on yet; its conditions say why", key)
+	}
+	if !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("reading Cluster %s: %w", key, err)
+	}
+	var found managementv3.ClusterList
+	err = c.List(ctx, &found, client.MatchingLabels{rkev1.OwnerClusterNamespaceLabel: key.Namespace, rkev1.OwnerClusterNameLabel: key.Name})
+	if err != nil {
+		return "", fmt.Errorf("looking for the management Cluster of %s: %w", key, err)
+	}
+	if len(found.Items) == 0 {
+		return "", fmt.Errorf("there is no Cluster %s", key)
+	}
+	return found.Items[0].Name, nil
+}
+
+// addDirect adds a context for each way to a cluster's control plane that does not lead through the hub, where the cluster has an authorized
+// endpoint: its name where it has one, otherwise each machine.
+func addDirect(ctx context.Context, c client.Reader, key client.ObjectKey, config *clientcmdapi.Config) error {
+	controlPlane := &rkev1.RKEControlPlane{}
+	if err := c.Get(ctx, key, controlPlane); err != nil {
+		// Imported clusters have none.
+		return client.IgnoreNotFound(err)
+	}
+	endpoint := controlPlane.Spec.LocalClusterAuthEndpoint
+	if !endpoint.Enabled {
+		return nil
+	}
+	authorities := []byte(endpoint.CACerts)
+	if len(authorities) == 0 {
+		var err error
+		if authorities, err = serverCA(ctx, c, key); err != nil {
+			return err
+		}
+	}
+	if endpoint.FQDN != "" {
+		addContext(config, key.String()+"@"+endpoint.FQDN, "https://"+endpoint.FQDN, authorities)
+		return nil
+	}
+	var machines clusterv1.MachineList
+	err := c.List(ctx, &machines, client.InNamespace(key.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: key.Name, rkev1.ControlPlaneRoleLabel: "true",
+	})
+	if err != nil {
+		return fmt.Errorf("listing the machines of %s: %w", key, err)
+	}
+	port := render.APIPort(render.Cluster{
+		Spec: controlPlane.Spec, Release: release.Release{Runtime: release.Runtime(controlPlane.Spec.DesiredVersion())},
+	})
+	for i := range machines.Items {
+		if host := reachable(machines.Items[i].Status.Addresses); host != "" && machines.Items[i].DeletionTimestamp.IsZero() {
+			server := &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}
+			addContext(config, key.String()+"@"+machines.Items[i].Name, server.String(), authorities)
+		}
+	}
+	return nil
+}
+
+func addContext(config *clientcmdapi.Config, name, server string, authorities []byte) {
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authorities}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: config.CurrentContext}
+}
+
+// serverCA is the certificate of the authority that the cluster's servers are known by.
+func serverCA(ctx context.Context, c client.Reader, key client.ObjectKey) ([]byte, error) {
+	name := client.ObjectKey{Namespace: key.Namespace, Name: secret.Name(key.Name, secret.ClusterCA)}
+	found := &corev1.Secret{}
+	if err := c.Get(ctx, name, found); err != nil {
+		return nil, fmt.Errorf("reading the cluster's authority in Secret %s: %w", name, err)
+	}
+	if len(found.Data[secret.TLSCrtDataName]) == 0 {
+		return nil, fmt.Errorf("there is no %s in Secret %s", secret.TLSCrtDataName, name)
+	}
+	return found.Data[secret.TLSCrtDataName], nil
+}
+
+// reachable is the address that people most likely reach a machine at; empty where it has none.
+func reachable(addresses clusterv1.MachineAddresses) string {
+	for _, kind := range []clusterv1.MachineAddressType{
+		clusterv1.MachineExternalIP, clusterv1.MachineExternalDNS, clusterv1.MachineInternalIP, clusterv1.MachineInternalDNS,
+	} {
+		if i := slices.IndexFunc(addresses, func(a clusterv1.MachineAddress) bool { return a.Type == kind }); i >= 0 {
+			return addresses[i].Address
+		}
+	}
+	return ""
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientauthentication "k8s.io/client-go/pkg/apis/clientauthentication/v1"
+)
+
+// tokenOptions are the flags of "hub token".
+type tokenOptions struct {
+	credential
+	server, cluster, authorities string
+}
+
+// newToken is kubectl's plugin; "hub kubeconfig" writes it into kubeconfigs.
+func newToken() *cobra.Command {
+	o := &tokenOptions{}
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Get a short token for a cluster, as a plugin of kubectl",
+		Long: `Get a token with which a cluster is reached through the hub, and print it as an ExecCredential of client.authentication.k8s.io/v1.
+It is what kubeconfigs of "hub kubeconfig" call.
+
+Who asks is known by the credential in --kubeconfig, a client certificate or a token of the Kubernetes that the hub uses. It is shown to the hub
+and to nobody else. A token is good for some minutes; it is kept in the user's cache folder, readable for nobody else, until shortly before its
+end.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			token, err := o.token(cmd.Context(), time.Now())
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(execCredential(token))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.server, "server", "", "https URL of the hub")
+	flags.StringVar(&o.cluster, "cluster", "", "the cluster, by the name of its management Cluster or as <namespace>/<cluster>")
+	flags.StringVar(&o.authorities, "certificate-authority-data", "", "PEM certificates to trust for --server, in base64 (default: those of this machine)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig with the credential by which the hub knows the user")
+	flags.StringVar(&o.context, "context", "", "context of that kubeconfig (default: its current one)")
+	return cmd
+}
+
+func (o *tokenOptions) token(ctx context.Context, now time.Time) (*issuedToken, error) {
+	switch {
+	case !strings.HasPrefix(o.server, "https://"):
+		return nil, fmt.Errorf("--server %q is no https URL of a hub", o.server)
+	case o.cluster == "":
+		return nil, errors.New("--cluster is missing: the name of a management Cluster, or <namespace>/<cluster>")
+	case o.kubeconfig == "":
+		return nil, errors.New("--kubeconfig is missing: the file with the credential by which the hub knows the user")
+	}
+	authorities, err := base64.StdEncoding.DecodeString(o.authorities)
+	if err != nil {
+		return nil, errors.New("--certificate-authority-data is not base64")
+	}
+	config, who, err := o.credential.load()
+	if err != nil {
+		return nil, err
+	}
+	cache := newTokenCache(o.server, string(authorities), o.cluster, who)
+	if token := cache.read(now); token != nil {
+		return token, nil
+	}
+	token, err := requestToken(ctx, config, o.server, authorities, tokenRequest{Cluster: o.cluster})
+	if err != nil {
+		return nil, err
+	}
+	// Without a place to keep it in, the next command asks again.
+	_ = cache.write(token)
+	return token, nil
+}
+
+func execCredential(token *issuedToken) *clientauthentication.ExecCredential {
+	return &clientauthentication.ExecCredential{
+		TypeMeta: metav1.TypeMeta{APIVersion: clientauthentication.SchemeGroupVersion.String(), Kind: "ExecCredential"},
+		Status: &clientauthentication.ExecCredentialStatus{
+			Token: token.Token,
+			// kubectl asks again when it is over; a command that runs across the end does not notice.
+			ExpirationTimestamp: &metav1.Time{Time: token.ExpiresAt.Add(-freshFor)},
+		},
+	}
+}
+
+// programPath is how kubeconfigs call this program.
+func programPath() string {
+	path, err := os.Executable()
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return "hub"
+	}
+	return path
+}

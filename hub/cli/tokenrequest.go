@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/drover-dev/drover/hub/usertokens"
+)
+
+// requestTimeout bounds how long the hub may take to make a token.
+const requestTimeout = 30 * time.Second
+
+type (
+	tokenRequest = usertokens.Request
+	issuedToken  = usertokens.Answer
+)
+
+// credential is where the hub's Kubernetes knows the user from.
+type credential struct {
+	kubeconfig string
+	// context is a context of the kubeconfig. Kubeconfigs that call "hub token" name it: what is current in the file may be another one at
+	// that time, of somebody who is no business of the hub's.
+	context string
+}
+
+// load returns the credential, and a hash that tells it from others.
+func (c credential) load() (*rest.Config, string, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.kubeconfig}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context})
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("reading %s: %w", c.kubeconfig, err)
+	}
+	name := c.context
+	if name == "" {
+		name = raw.CurrentContext
+	}
+	if raw.Contexts[name] == nil {
+		return nil, "", fmt.Errorf("%s has no context %q; make the kubeconfig anew with \"hub kubeconfig\"", c.kubeconfig, name)
+	}
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("reading %s: %w", c.kubeconfig, err)
+	}
+	if as := config.Impersonate.UserName; as != "" {
+		return nil, "", fmt.Errorf("context %q of %s acts as %s; the hub gives tokens only for who somebody is: choose a context without \"as\"", name, c.kubeconfig, as)
+	}
+	who, err := json.Marshal(raw.AuthInfos[raw.Contexts[name].AuthInfo])
+	if err != nil {
+		return nil, "", fmt.Errorf("reading %s: %w", c.kubeconfig, err)
+	}
+	sum := sha256.Sum256(who)
+	return config, hex.EncodeToString(sum[:]), nil
+}
+
+// requestToken asks the hub for a token and proves by config who asks. Of config nothing but the credential is used. The library waits and
+// asks again where the hub says so.
+func requestToken(ctx context.Context, config *rest.Config, server string, authorities []byte, request tokenRequest) (*issuedToken, error) {
+	config = rest.CopyConfig(config)
+	config.Host, config.APIPath, config.Proxy = server, "", nil
+	config.CAFile, config.CAData, config.ServerName, config.Insecure = "", authorities, "", false
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.Timeout = requestTimeout
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the hub at %s: %w", server, err)
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a request: %w", err)
+	}
+	result := client.Post().AbsPath(usertokens.Path).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx)
+	// Error, unlike Raw, says in its words why the hub has refused.
+	if err := result.Error(); err != nil {
+		return nil, fmt.Errorf("asking the hub at %s for a token: %w", server, err)
+	}
+	token := &issuedToken{}
+	raw, err := result.Raw()
+	if err == nil {
+		err = json.Unmarshal(raw, token)
+	}
+	if err != nil || token.Token == "" {
+		return nil, fmt.Errorf("the hub at %s gave an answer that holds no token", server)
+	}
+	return token, nil
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+)
+
+func newTokens() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tokens",
+		Short: "List and revoke tokens that last",
+		Long: `List and revoke the tokens with which people and programs reach clusters through the hub, as far as they last. The tokens of kubectl's
+plugin are good for some minutes and not kept anywhere.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newTokensList(), newTokensRevoke())
+	return cmd
+}
+
+// tokenLine is a token as it is listed.
+type tokenLine struct {
+	Name        string       `json:"name"`
+	User        string       `json:"user"`
+	Cluster     string       `json:"cluster"`
+	Created     metav1.Time  `json:"created"`
+	ExpiresAt   metav1.Time  `json:"expiresAt"`
+	LastUsedAt  *metav1.Time `json:"lastUsedAt,omitempty"`
+	Description string       `json:"description,omitempty"`
+}
+
+func newTokensList() *cobra.Command {
+	var where connection
+	var out output
+	cmd := &cobra.Command{
+		Use:   "list [<namespace>/<cluster>]",
+		Short: "List tokens that last, of all clusters or of one",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			var key client.ObjectKey
+			var err error
+			if len(args) > 0 {
+				if key, err = clusterKey(args[0]); err != nil {
+					return err
+				}
+			}
+			c, err := where.client()
+			if err != nil {
+				return err
+			}
+			lines, err := listTokens(cmd.Context(), c, key)
+			if err != nil {
+				return explain(err)
+			}
+			return out.print(cmd.OutOrStdout(), lines, func(w io.Writer) error { return writeTokens(w, lines, time.Now()) })
+		},
+	}
+	where.addFlags(cmd.Flags())
+	out.addFlags(cmd.Flags())
+	return cmd
+}
+
+// listTokens are those of a cluster, or all where key is empty, the newest last.
+func listTokens(ctx context.Context, c client.Reader, key client.ObjectKey) ([]tokenLine, error) {
+	only := ""
+	if key != (client.ObjectKey{}) {
+		var err error
+		if only, err = managementName(ctx, c, key); err != nil {
+			return nil, err
+		}
+	}
+	var tokens managementv3.TokenList
+	if err := c.List(ctx, &tokens); err != nil {
+		return nil, fmt.Errorf("listing tokens: %w", err)
+	}
+	lines := []tokenLine{}
+	for i := range tokens.Items {
+		t := &tokens.Items[i]
+		if only == "" || t.Spec.ClusterName == only {
+			lines = append(lines, tokenLine{
+				t.Name, t.Spec.User.Username, t.Spec.ClusterName, t.CreationTimestamp, t.Spec.ExpiresAt, t.Status.LastUsedAt, t.Spec.Description,
+			})
+		}
+	}
+	slices.SortFunc(lines, func(a, b tokenLine) int {
+		return cmp.Or(a.Created.Compare(b.Created.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return lines, nil
+}
+
+func writeTokens(out io.Writer, lines []tokenLine, now time.Time) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tUSER\tCLUSTER\tAGE\tEXPIRES\tLAST USED\tDESCRIPTION")
+	for _, l := range lines {
+		expires := "expired"
+		if left := l.ExpiresAt.Sub(now); left > 0 {
+			expires = "in " + duration.HumanDuration(left)
+		}
+		used := "never"
+		if l.LastUsedAt != nil {
+			used = duration.HumanDuration(now.Sub(l.LastUsedAt.Time)) + " ago"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.User, l.Cluster, duration.HumanDuration(now.Sub(l.Created.Time)), expires, used, l.Description)
+	}
+	return table.Flush()
+}
+
+func newTokensRevoke() *cobra.Command {
+	var where connection
+	cmd := &cobra.Command{
+		Use:   "revoke <name>...",
+		Short: "Revoke tokens that last",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("tokens revoke needs the name of a token; \"hub tokens list\" shows them")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := where.client()
+			if err != nil {
+				return err
+			}
+			for _, name := range args {
+				err := c.Delete(cmd.Context(), &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: name}})
+				if apierrors.IsNotFound(err) {
+					return fmt.Errorf("there is no token %s; \"hub tokens list\" shows those that there are", name)
+				}
+				if err != nil {
+					return explain(fmt.Errorf("revoking token %s: %w", name, err))
+				}
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "token %s revoked\n", name); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	where.addFlags(cmd.Flags())
+	return cmd
+}
