@@ -23,7 +23,17 @@ var basicEnv = []string{
 // Command prepares a command that runs inside the hub's namespace, on the machine's own files. It sees a minimal
 // environment; add to Env what it needs.
 func (l *Lab) Command(ctx context.Context, argv ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + netnsPath(l.hubNS()), "--"}, argv...)...)
+	return commandIn(ctx, l.hubNS(), argv)
+}
+
+// Command prepares a command of the machine that runs in the host's network only, as one of a user beside the host's other clients. See
+// Exec for one that runs on the host.
+func (h *Host) Command(ctx context.Context, argv ...string) *exec.Cmd {
+	return commandIn(ctx, h.netns(), argv)
+}
+
+func commandIn(ctx context.Context, ns string, argv []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + netnsPath(ns), "--"}, argv...)...)
 	cmd.Env = append([]string{}, basicEnv...)
 	cmd.WaitDelay = 5 * time.Second
 	return cmd

@@ -48,6 +48,9 @@ func newHostCommand(f *flags) *cobra.Command {
 		onHost(f, "kill", "Turn a host off as a power cut does", func(_ context.Context, h *hosts.Host) error { return h.Kill() }),
 		onHost(f, "stop", "Shut a host down", func(ctx context.Context, h *hosts.Host) error { return h.Poweroff(ctx) }),
 		onHost(f, "start", "Turn a host on", func(ctx context.Context, h *hosts.Host) error { return h.Boot(ctx) }),
+		onHost(f, "close", "Drop what comes in and was not asked for, as an address translation does",
+			func(ctx context.Context, h *hosts.Host) error { return h.CloseIncoming(ctx) }),
+		onHost(f, "open", "Let connections in again", func(ctx context.Context, h *hosts.Host) error { return h.OpenIncoming(ctx) }),
 	)
 	return cmd
 }
