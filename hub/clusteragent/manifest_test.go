@@ -46,7 +46,7 @@ func TestManifest(t *testing.T) {
 		},
 		"customized": func(in *Input) {
 			in.Customization = &rkev1.AgentDeploymentCustomization{
-				AppendTolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}},
+				AppendTolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}, {Key: "x", Operator: "Like"}},
 				OverrideAffinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "agents", Operator: corev1.NodeSelectorOpExists}}}},
 				}}},

@@ -71,7 +71,12 @@ func (in Input) tolerations() []corev1.Toleration {
 			out = append(out, corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect})
 		}
 	}
-	return append(out, in.customization().AppendTolerations...)
+	for _, own := range in.customization().AppendTolerations {
+		if TolerationFault(own) == "" {
+			out = append(out, own)
+		}
+	}
+	return out
 }
 
 // affinity prefers the control plane, where the API is near, and keeps two agents apart.

@@ -32,4 +32,5 @@ func (b *builder) addAuthEndpoint() {
 	path := b.dataDir + "/kube-api-authn-webhook.yaml"
 	b.add(plans.File{Path: path}, content)
 	b.args.extend(arg, flag+"="+path)
+	b.authEndpoint = true
 }

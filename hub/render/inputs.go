@@ -38,6 +38,8 @@ type Cluster struct {
 	Tokens   Tokens
 	CA       CA
 	Objects  Objects
+	// Agent is set once the hub knows what the cluster-agent introduces itself with.
+	Agent *Agent
 	// Prime asks for the edition of RKE2 with long support, where the release has one.
 	Prime bool
 	// SnapshotMetadata is what every snapshot of etcd shall carry of the cluster's specification; empty for nothing.

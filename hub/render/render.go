@@ -56,6 +56,9 @@ type builder struct {
 	all    args
 	fields map[string]string
 
+	// authEndpoint tells that the Kubernetes API asks about credentials of the hub; set by addAuthEndpoint.
+	authEndpoint bool
+
 	files []file
 	// removed are the files to delete; set by addRemovals.
 	removed  []plans.File

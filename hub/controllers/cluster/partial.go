@@ -9,10 +9,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/clusteragent"
 )
 
 // partialFaults are the faults that concern one part of a spec only, so that all else is handed on.
@@ -29,7 +28,7 @@ func partialFaults(spec provisioningv1.ClusterSpec) []problem {
 	}
 	for field, tolerations := range agentTolerations(spec) {
 		for i, toleration := range tolerations {
-			if fault := checkToleration(toleration); fault != "" {
+			if fault := clusteragent.TolerationFault(toleration); fault != "" {
 				problems = append(problems, problem{"InvalidToleration", fmt.Sprintf("spec.%s.appendTolerations[%d]%s", field, i, fault)})
 			}
 		}
@@ -50,23 +49,6 @@ func agentTolerations(spec provisioningv1.ClusterSpec) map[string][]corev1.Toler
 		all["webhookDeploymentCustomization"] = c.AppendTolerations
 	}
 	return all
-}
-
-// checkToleration follows what Kubernetes says about tolerations of Pods.
-func checkToleration(t corev1.Toleration) string {
-	switch {
-	case t.Key != "" && len(validation.IsQualifiedName(t.Key)) > 0:
-		return fmt.Sprintf(".key is %q: %s", t.Key, validation.IsQualifiedName(t.Key)[0])
-	case !slices.Contains([]corev1.TolerationOperator{"", corev1.TolerationOpEqual, corev1.TolerationOpExists}, t.Operator):
-		return fmt.Sprintf(".operator is %q: it must be Equal or Exists", t.Operator)
-	case t.Key == "" && t.Operator != corev1.TolerationOpExists:
-		return ": without a key, the operator must be Exists"
-	case t.Operator == corev1.TolerationOpExists && t.Value != "":
-		return fmt.Sprintf(".value is %q: it must be left out with the operator Exists", t.Value)
-	case t.Effect != "" && !slices.Contains(pool.TaintEffects, t.Effect):
-		return fmt.Sprintf(".effect is %q: it must be one of %q, or be left out for all", t.Effect, pool.TaintEffects)
-	}
-	return ""
 }
 
 // checkCertificates wants nothing but PEM certificates, and at least one.

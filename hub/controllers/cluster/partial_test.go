@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -44,6 +45,7 @@ func TestPartialFaults(t *testing.T) {
 		{name: "no key", change: tolerate(corev1.Toleration{Value: "a"}), want: "spec.fleetAgentDeploymentCustomization.appendTolerations[0]: without a key"},
 		{name: "bad key", change: tolerate(corev1.Toleration{Key: "a b"}), want: `spec.fleetAgentDeploymentCustomization.appendTolerations[0].key is "a b"`},
 		{name: "value of Exists", change: tolerate(corev1.Toleration{Key: "a", Operator: "Exists", Value: "b"}), want: `spec.fleetAgentDeploymentCustomization.appendTolerations[0].value is "b"`},
+		{name: "seconds", change: tolerate(corev1.Toleration{Key: "a", Operator: "Exists", TolerationSeconds: ptr.To[int64](1)}), want: `spec.fleetAgentDeploymentCustomization.appendTolerations[0].tolerationSeconds`},
 		{name: "unknown effect", change: tolerate(corev1.Toleration{Key: "a", Effect: "No"}), want: `spec.fleetAgentDeploymentCustomization.appendTolerations[0].effect is "No"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
