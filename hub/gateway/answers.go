@@ -67,7 +67,7 @@ func (s *Server) asRefusal(r *http.Request, err error) *refusal {
 		return refused
 	}
 	if r.Context().Err() == nil {
-		s.log.Error(err, "Request failed", "method", r.Method, "path", r.URL.Path, "client", ratelimit.ClientAddress(r))
+		s.log.Error(err, "Request failed", "method", r.Method, "path", loggedPath(r), "client", ratelimit.ClientAddress(r))
 	}
 	return refuse(http.StatusInternalServerError, "the hub could not answer this; its log tells why")
 }

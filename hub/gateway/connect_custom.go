@@ -32,6 +32,9 @@ func (g *registrar) connectCustom(ctx context.Context, token *managementv3.Clust
 	if err != nil {
 		return nil, err
 	}
+	if cluster.Spec.RKEConfig == nil {
+		return nil, refuse(http.StatusConflict, "the cluster %s was imported and takes no machines: add them where it was made", client.ObjectKeyFromObject(cluster))
+	}
 	bootstrap, err := g.knownMachine(ctx, cluster, registration)
 	if err != nil {
 		return nil, err

@@ -116,6 +116,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /system-agent-install.sh", s.serveInstallScript)
 	mux.HandleFunc("GET /assets/{name}", withTimeout(downloadTimeout, s.serveAsset))
 	mux.HandleFunc("GET /v3/connect/agent", s.serveConnect)
+	mux.HandleFunc("GET "+importPath+"{file}", s.serveImport)
 
 	mux.HandleFunc("GET /version", s.asMachine(s.serveVersion))
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/secrets", s.asMachine(s.servePlanList))

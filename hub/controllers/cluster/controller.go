@@ -35,7 +35,8 @@ const (
 	fieldOwner = client.FieldOwner("drover-cluster")
 )
 
-// Reconciler reconciles Clusters of provisioning.cattle.io that have an rkeConfig; it leaves all others alone.
+// Reconciler reconciles Clusters of provisioning.cattle.io: those with an rkeConfig, which the hub makes, and those without one, which were
+// made elsewhere and are imported.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache; a deletion asks it whether things are gone. It is set from the manager where it is nil.
@@ -103,12 +104,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, r.removeLeftovers(ctx, req.NamespacedName)
 	}
-	if err != nil || cluster.Spec.RKEConfig == nil || isMovedAway(cluster) {
+	if err != nil || isMovedAway(cluster) {
 		return ctrl.Result{}, err
 	}
 	s := &scope{cluster: cluster}
-	if err := r.readClusterAPI(ctx, s); err != nil {
-		return ctrl.Result{}, err
+	if !s.imported() {
+		if err := r.readClusterAPI(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	pausing := s.capiCluster
 	if !cluster.DeletionTimestamp.IsZero() {
@@ -142,6 +145,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.reconcileDelete(ctx, s)
+	}
+	if s.imported() {
+		return ctrl.Result{}, r.reconcileImported(ctx, s)
 	}
 	return ctrl.Result{}, r.reconcileNormal(ctx, s)
 }

@@ -27,13 +27,14 @@ type removal func(context.Context, *scope) (*problem, error)
 // reconcileDelete takes the steps in order: first nobody may come in any more, so the namespace with the registration tokens begins to go;
 // then Cluster API removes Machines in the right order, for which it needs everything else; then what it may have left; and the management
 // Cluster last, whose name finds the rest.
+// Of an imported cluster there is nothing else to remove; what runs there is its owner's.
 // No step needs anything but what it removes, so that a Cluster that came up by half goes too. All reads are live: the cache may not have
 // seen yet what was made just before.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.cluster, Finalizer) {
 		return nil
 	}
-	for _, step := range []removal{
+	steps := []removal{
 		r.closeRegistration,
 		r.removeClusterAPI,
 		r.removeMachines,
@@ -42,7 +43,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 		r.removeNamespace,
 		r.removeManagement,
 		r.removeTimeline,
-	} {
+	}
+	if s.imported() {
+		steps = []removal{r.removeNamespace, r.removeManagement}
+	}
+	for _, step := range steps {
 		waiting, err := step(ctx, s)
 		if err != nil {
 			s.removal = &problem{"Error", fmt.Sprintf("The deletion could not go on, it is tried again: %v", err)}

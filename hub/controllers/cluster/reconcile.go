@@ -24,18 +24,15 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	if here, err := r.reconcileOrigin(ctx, s); err != nil || !here {
 		return err
 	}
+	return s.run(ctx, r.reconcileName, r.reconcileManagement, r.reconcileSpec, r.reconcileClusterAPI, r.checkInfrastructure, r.reconcilePools,
+		r.readControlPlane, r.readKubeconfig)
+}
+
+// run runs phases and adds their errors up.
+func (s *scope) run(ctx context.Context, phases ...phase) error {
 	var errs []error
-	for _, run := range []phase{
-		r.reconcileName,
-		r.reconcileManagement,
-		r.reconcileSpec,
-		r.reconcileClusterAPI,
-		r.checkInfrastructure,
-		r.reconcilePools,
-		r.readControlPlane,
-		r.readKubeconfig,
-	} {
-		if err := run(ctx, s); err != nil {
+	for _, do := range phases {
+		if err := do(ctx, s); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -34,6 +34,9 @@ type scope struct {
 	removal *problem
 }
 
+// imported tells that the cluster was made elsewhere: the hub only reaches it, through its agent.
+func (s *scope) imported() bool { return s.cluster.Spec.RKEConfig == nil }
+
 // problem is a reason in CamelCase with the words for it.
 type problem struct {
 	reason, message string

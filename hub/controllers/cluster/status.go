@@ -49,6 +49,10 @@ func setStatus(s *scope) {
 	for _, condition := range []metav1.Condition{createdCondition(s), specCondition(s)} {
 		conditions.Set(c, condition)
 	}
+	if s.imported() {
+		setImported(s)
+		return
+	}
 	setPools(s)
 	controlPlane := readyCondition(s)
 	ready := withPools(controlPlane, s)
@@ -82,6 +86,9 @@ func specCondition(s *scope) metav1.Condition {
 // ignoredCredentials are the fields that name a credential which nothing asks for.
 func ignoredCredentials(cluster *provisioningv1.Cluster) []string {
 	var fields []string
+	if cluster.Spec.RKEConfig == nil {
+		return nil
+	}
 	if cluster.Spec.CloudCredentialSecretName != "" && len(cluster.Spec.RKEConfig.MachinePools) > 0 {
 		fields = append(fields, "spec.cloudCredentialSecretName")
 	}
@@ -169,6 +176,9 @@ func (r *Reconciler) reportManagement(ctx context.Context, s *scope) error {
 	changed := s.management.DeepCopy()
 	runtime := release.Runtime(s.cluster.Spec.KubernetesVersion)
 	changed.Status.Driver, changed.Status.Provider = runtime, runtime
+	if s.imported() {
+		changed.Status.Driver, changed.Status.Provider = "imported", importedRuntime(s.management)
+	}
 	for _, conditionType := range managementConditions {
 		conditions.SetMirrorCondition(s.cluster, changed, conditionType)
 	}

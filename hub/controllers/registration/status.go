@@ -35,6 +35,10 @@ func setTokenStatus(s *tokenScope, hub settings.Settings) {
 	status.TokenSecretName = managementv3.TokenSecretPrefix + s.crt.Name
 	status.ExpiresAt = timeOrNil(s.tokens.expiresAt)
 	status.GracePeriodExpiresAt = timeOrNil(s.tokens.graceExpiresAt)
+	if s.imported {
+		setImportCommands(s.crt, hub)
+		return
+	}
 	status.NodeCommand = nodeCommand(hub, s.env, plainDownload)
 	status.InsecureNodeCommand = nodeCommand(hub, s.env, insecureDownload)
 	status.VerifiedNodeCommand = nodeCommand(hub, s.env, verifiedDownload)

@@ -31,6 +31,8 @@ type tokenScope struct {
 	tokens *tokens
 	// env are the variables that commands set.
 	env []rkev1.EnvVar
+	// imported tells that the cluster was made elsewhere: an agent is deployed in it instead of machines being added.
+	imported bool
 	// waiting tells why there is no token; nil when there is one.
 	waiting *problem
 }
@@ -95,7 +97,7 @@ func (r *tokenReconciler) readCluster(ctx context.Context, s *tokenScope) error 
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the Cluster of the management Cluster %s: %w", name, err)
 	}
-	s.env = cluster.Spec.AgentEnvVars
+	s.env, s.imported = cluster.Spec.AgentEnvVars, err == nil && cluster.Spec.RKEConfig == nil
 	return nil
 }
 

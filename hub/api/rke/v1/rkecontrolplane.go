@@ -89,6 +89,15 @@ func (s *RKEControlPlaneSpec) DesiredVersion() string {
 	return s.Version
 }
 
+// ManagementName is the name of the management Cluster: the one that the Cluster wrote into the spec or, where a user wrote the
+// RKEControlPlane, the one that the hub wrote beside it. It is empty until then.
+func (c *RKEControlPlane) ManagementName() string {
+	if c.Spec.ManagementClusterName != "" {
+		return c.Spec.ManagementClusterName
+	}
+	return c.Annotations[ManagementClusterNameAnnotation]
+}
+
 // GetConditions returns the conditions of the status.
 func (c *RKEControlPlane) GetConditions() []metav1.Condition { return c.Status.Conditions }
 

@@ -1,0 +1,71 @@
+package connection
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestDecide(t *testing.T) {
+	began := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
+	connected := &metav1.Condition{Type: "Connected", Status: metav1.ConditionTrue, Reason: "Connected"}
+	gone := &metav1.Condition{Type: "Connected", Status: metav1.ConditionFalse, Reason: "Disconnected", Message: "since then"}
+	waiting := &metav1.Condition{Type: "Connected", Status: metav1.ConditionFalse, Reason: "WaitingForAgent", Message: "old words"}
+	for _, tt := range []struct {
+		name    string
+		facts   facts
+		want    string // status and reason
+		message string // a part of it
+		again   time.Duration
+	}{
+		{name: "a new cluster", facts: facts{now: at(0)}, want: "False WaitingForAgent", message: "the control plane's plans deploy it"},
+		{name: "a cluster to import", facts: facts{imported: true}, want: "False WaitingForAgent", message: `"hub import-command ns/name" shows the command`},
+		{name: "words for a wait are kept up to date", facts: facts{was: waiting, imported: true}, want: "False WaitingForAgent", message: "import-command"},
+		{name: "connected for the first time", facts: facts{connected: true}, want: "True Connected"},
+		{name: "connected again", facts: facts{connected: true, was: gone}, want: "True Connected"},
+		{name: "just lost", facts: facts{was: connected, now: at(100), missedSince: at(100)}, want: "True Connected", again: lossGrace},
+		{name: "still away", facts: facts{was: connected, now: at(101), missedSince: at(100)}, want: "False Disconnected",
+			message: "not been connected since 2026-01-02T03:05:40Z. In the cluster, look at the log of the Deployment cattle-cluster-agent in the namespace cattle-system, and whether its Pods reach https://hub"},
+		{name: "the hub has just started", facts: facts{was: connected, now: at(1), missedSince: at(0)}, want: "True Connected", again: startGrace - time.Second},
+		{name: "lost at the end of that time", facts: facts{was: connected, now: at(44.5), missedSince: at(44.5)}, want: "True Connected", again: lossGrace},
+		{name: "has not come back after a start", facts: facts{was: connected, now: at(45), missedSince: at(0)}, want: "False Disconnected", message: "since 2026-01-02T03:04:00Z"},
+		{name: "was away before the hub started", facts: facts{was: gone, now: at(1), missedSince: at(0)}, want: "False Disconnected", message: "since then"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := tt.facts
+			f.started, f.cluster, f.serverURL = began, "ns/name", "https://hub"
+			got, again := decide(f)
+			if have := string(got.Status) + " " + got.Reason; have != tt.want {
+				t.Errorf("got %s, want %s", have, tt.want)
+			}
+			if !strings.Contains(got.Message, tt.message) || tt.message == "" && got.Message != "" {
+				t.Errorf("the message is %q, want %q in it", got.Message, tt.message)
+			}
+			if again != tt.again {
+				t.Errorf("looks again after %s, want %s", again, tt.again)
+			}
+		})
+	}
+}
+
+// TestLosses: a cluster is missed from the first time on that it was found missing, until it was seen again.
+func TestLosses(t *testing.T) {
+	began := time.Unix(1000, 0)
+	var l losses
+	l.start(began)
+	for _, step := range []struct {
+		after, want time.Duration
+	}{{1 * time.Second, 1 * time.Second}, {3 * time.Second, 1 * time.Second}} {
+		since, started := l.of("c", began.Add(step.after))
+		if since.Sub(began) != step.want || !started.Equal(began) {
+			t.Errorf("after %s: missed since %s, looking since %s", step.after, since.Sub(began), started.Sub(began))
+		}
+	}
+	l.forget("c")
+	if since, _ := l.of("c", began.Add(time.Minute)); since.Sub(began) != time.Minute {
+		t.Errorf("missed since %s although it was seen in between", since.Sub(began))
+	}
+}

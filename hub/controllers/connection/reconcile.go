@@ -1,0 +1,159 @@
+package connection
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// scope is what one pass has read.
+type scope struct {
+	management *managementv3.Cluster
+	// cluster is nil where the management Cluster was made for a cluster of Cluster API.
+	cluster *provisioningv1.Cluster
+	// controlPlane is nil for imported clusters, and until it is made.
+	controlPlane *rkev1.RKEControlPlane
+}
+
+// imported tells that the cluster was made elsewhere.
+func (s *scope) imported() bool { return s.cluster != nil && s.cluster.Spec.RKEConfig == nil }
+
+// Reconcile finds out whether a cluster is connected, and writes it where it has changed.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	management := &managementv3.Cluster{}
+	err := r.Client.Get(ctx, req.NamespacedName, management)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reading the management Cluster: %w", err)
+	}
+	if err != nil || !management.DeletionTimestamp.IsZero() {
+		r.losses.forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	s := &scope{management: management}
+	if err := r.readOwner(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	condition, again := r.look(s)
+	for _, write := range []func(context.Context, *scope, metav1.Condition) error{r.writeManagement, r.writeCluster, r.writeControlPlane} {
+		if err := write(ctx, s, condition); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// look asks for the session.
+func (r *Reconciler) look(s *scope) (metav1.Condition, time.Duration) {
+	f := facts{
+		connected: r.Presence.Connected(s.management.Name),
+		was:       conditions.Get(s.management, managementv3.ConnectedCondition),
+		now:       r.Clock.Now(),
+		imported:  s.imported(),
+		cluster:   s.management.Labels[rkev1.OwnerClusterNamespaceLabel] + "/" + s.management.Labels[rkev1.OwnerClusterNameLabel],
+		serverURL: r.Settings.ServerURL,
+	}
+	if f.connected {
+		r.losses.forget(s.management.Name)
+	} else {
+		f.missedSince, f.started = r.losses.of(s.management.Name, f.now)
+	}
+	return decide(f)
+}
+
+// readOwner finds what the management Cluster was made for.
+func (r *Reconciler) readOwner(ctx context.Context, s *scope) error {
+	key := client.ObjectKey{Namespace: s.management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: s.management.Labels[rkev1.OwnerClusterNameLabel]}
+	if key.Namespace == "" || key.Name == "" {
+		return nil
+	}
+	cluster := &provisioningv1.Cluster{}
+	err := r.Client.Get(ctx, key, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the Cluster %s: %w", key, err)
+	}
+	if err == nil {
+		s.cluster = cluster
+		if s.imported() {
+			return nil
+		}
+	}
+	capi := &clusterv1.Cluster{}
+	err = r.Client.Get(ctx, key, capi)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the Cluster %s of Cluster API: %w", key, err)
+	}
+	name := controlPlaneOf(capi)
+	if err != nil || name == "" {
+		return nil
+	}
+	controlPlane := &rkev1.RKEControlPlane{}
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, controlPlane)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the RKEControlPlane %s of the Cluster %s: %w", name, key, err)
+	}
+	if err == nil {
+		s.controlPlane = controlPlane
+	}
+	return nil
+}
+
+// ours are the conditions that nobody else writes.
+var ours = []string{provisioningv1.ConnectedCondition, provisioningv1.AgentDeployedCondition}
+
+func (r *Reconciler) writeManagement(ctx context.Context, s *scope, condition metav1.Condition) error {
+	helper, err := patch.NewHelper(s.management, r.Client)
+	if err != nil {
+		return fmt.Errorf("preparing the patch of the management Cluster: %w", err)
+	}
+	conditions.Set(s.management, condition)
+	if err := helper.Patch(ctx, s.management, patch.WithOwnedConditions{Conditions: ours}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of the management Cluster: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) writeCluster(ctx context.Context, s *scope, condition metav1.Condition) error {
+	if s.cluster == nil {
+		return nil
+	}
+	helper, err := patch.NewHelper(s.cluster, r.Client)
+	if err != nil {
+		return fmt.Errorf("preparing the patch of the Cluster: %w", err)
+	}
+	conditions.Set(s.cluster, condition)
+	deployed := metav1.Condition{Type: provisioningv1.AgentDeployedCondition, Status: metav1.ConditionTrue, Reason: "Deployed"}
+	if condition.Status != metav1.ConditionTrue && !s.cluster.Status.AgentDeployed {
+		deployed.Status, deployed.Reason, deployed.Message = metav1.ConditionFalse, condition.Reason, condition.Message
+	}
+	conditions.Set(s.cluster, deployed)
+	s.cluster.Status.AgentDeployed = deployed.Status == metav1.ConditionTrue
+	if err := helper.Patch(ctx, s.cluster, patch.WithOwnedConditions{Conditions: ours}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of the Cluster: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) writeControlPlane(ctx context.Context, s *scope, condition metav1.Condition) error {
+	connected := condition.Status == metav1.ConditionTrue
+	if s.controlPlane == nil || s.controlPlane.Status.AgentConnected == connected {
+		return nil
+	}
+	before := client.MergeFrom(s.controlPlane.DeepCopy())
+	s.controlPlane.Status.AgentConnected = connected
+	if err := r.Client.Status().Patch(ctx, s.controlPlane, before); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of the RKEControlPlane: %w", err)
+	}
+	return nil
+}
