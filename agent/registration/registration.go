@@ -141,7 +141,7 @@ func decode(body []byte) (config.Connection, error) {
 }
 
 func refusal(response *http.Response, body []byte) *Refusal {
-	r := &Refusal{Code: response.StatusCode, OldHub: response.Header.Get(storedIdentityHeader) == "", Message: oneLine(body)}
+	r := &Refusal{Code: response.StatusCode, OldHub: response.Header.Get(storedIdentityHeader) == "", Message: OneLine(body)}
 	if r.Message == "" {
 		r.Message = http.StatusText(r.Code)
 	}
@@ -149,8 +149,8 @@ func refusal(response *http.Response, body []byte) *Refusal {
 	return r
 }
 
-// oneLine makes what a server says fit for a log: printable, in one line, and not too long.
-func oneLine(body []byte) string {
+// OneLine makes what a server says fit for a log: printable, in one line, and not too long.
+func OneLine(body []byte) string {
 	text := strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f || c == '\uFFFD' {
 			return ' '

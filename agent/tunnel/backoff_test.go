@@ -1,0 +1,50 @@
+package tunnel
+
+import (
+	"testing"
+	"time"
+)
+
+func TestBackoff(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		tries            int
+		atLeast          time.Duration
+		shortest, within time.Duration
+	}{
+		{name: "the first attempt is made at once"},
+		{name: "after one", tries: 1, within: time.Second},
+		{name: "after four", tries: 4, within: 8 * time.Second},
+		{name: "after nine", tries: 9, within: 256 * time.Second},
+		{name: "after ten", tries: 10, within: longest},
+		{name: "after very many", tries: 1000, within: longest},
+		{name: "as the hub asks", tries: 1, atLeast: 2 * time.Second, shortest: 2 * time.Second, within: 4 * time.Second},
+		{name: "as the hub asks, for long", tries: 1, atLeast: time.Hour, shortest: time.Hour, within: time.Hour + spread},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := backoff{tries: test.tries, atLeast: test.atLeast}
+			var least, most time.Duration = forever, 0
+			for range 1000 {
+				delay := b.delay()
+				least, most = min(least, delay), max(most, delay)
+			}
+			if least < test.shortest || most > test.within {
+				t.Errorf("delays are from %s to %s, want %s to %s", least, most, test.shortest, test.within)
+			}
+			if span := test.within - test.shortest; most-least < span*9/10 {
+				t.Errorf("delays are from %s to %s only, which brings agents back together", least, most)
+			}
+		})
+	}
+}
+
+func TestBackoffForgets(t *testing.T) {
+	var b backoff
+	for range 5 {
+		b.tried(0)
+	}
+	b.tried(time.Minute)
+	if b.reset(); b != (backoff{tries: 1}) {
+		t.Errorf("it is %+v", b)
+	}
+}

@@ -1,0 +1,147 @@
+package tunnel
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// replicas is a hub of several behind one address, as far as sessions are concerned. Each connection leads to the next replica.
+type replicas struct {
+	t     *testing.T
+	web   *httptest.Server
+	names []string
+	// polite hubs refuse a second session to the same replica.
+	polite bool
+
+	mu       sync.Mutex
+	next     int
+	sessions map[string]*websocket.Conn
+	// twice is set when one replica had two sessions at once.
+	twice bool
+}
+
+func newReplicas(t *testing.T, polite bool, names ...string) *replicas {
+	t.Helper()
+	r := &replicas{t: t, names: names, polite: polite, sessions: map[string]*websocket.Conn{}}
+	r.web = httptest.NewServer(r)
+	t.Cleanup(r.web.Close)
+	return r
+}
+
+func (h *replicas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	name := h.names[h.next%len(h.names)]
+	h.next++
+	total := slices.Compact(slices.Sorted(slices.Values(h.names)))
+	h.mu.Unlock()
+	header := http.Header{replicaHeader: {name}, replicasHeader: {strconv.Itoa(len(total))}}
+	if h.polite && slices.Contains(strings.Split(r.Header.Get(heldHeader), ","), name) {
+		w.Header().Set(replicaHeader, name)
+		w.Header().Set(replicasHeader, strconv.Itoa(len(total)))
+		w.WriteHeader(http.StatusConflict)
+		return
+	}
+	ws, err := (&websocket.Upgrader{}).Upgrade(w, r, header)
+	if err != nil {
+		return
+	}
+	defer ws.Close()
+	h.mu.Lock()
+	h.twice = h.twice || h.sessions[name] != nil
+	if h.sessions[name] == nil {
+		h.sessions[name] = ws
+	}
+	h.mu.Unlock()
+	for err == nil {
+		_, _, err = ws.ReadMessage()
+	}
+	h.mu.Lock()
+	if h.sessions[name] == ws {
+		delete(h.sessions, name)
+	}
+	h.mu.Unlock()
+}
+
+func (h *replicas) connected() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for name := range h.sessions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (h *replicas) lead(names ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.names, h.next = names, 0
+}
+
+// drain closes a session as a replica does that stops.
+func (h *replicas) drain(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = h.sessions[name].WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseGoingAway, "this replica stops"), time.Now().Add(time.Second))
+}
+
+func (h *replicas) options(sessions int) Options {
+	return Options{Agent: "cluster/test", Dial: AllowList(nil), Sessions: sessions, Log: slog.New(slog.DiscardHandler),
+		Access: func(context.Context) (Access, error) { return Access{Server: h.web.URL, Token: "credential"}, nil }}
+}
+
+func TestTwoSessionsToTwoReplicas(t *testing.T) {
+	for name, polite := range map[string]bool{"hub that refuses doubles": true, "hub that does not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := newReplicas(t, polite, "a", "a", "b", "c")
+			client := start(t, hub.options(2))
+			eventually(t, "two sessions", func() bool { return client.Status().Sessions == 2 })
+			if got := hub.connected(); !slices.Equal(got, []string{"a", "b"}) {
+				t.Errorf("there are sessions to %v", got)
+			}
+			if hub.twice == polite {
+				t.Errorf("a replica had two sessions: %t", hub.twice)
+			}
+			hub.lead("c")
+			hub.drain("a")
+			eventually(t, "the session that ended is replaced", func() bool { return slices.Equal(hub.connected(), []string{"b", "c"}) })
+			if s := client.Status(); s.Problem != "" || s.Lost != 1 {
+				t.Errorf("status is %+v", s)
+			}
+		})
+	}
+}
+
+func TestAHubThatIsAloneIsLeftAlone(t *testing.T) {
+	hub := newReplicas(t, true, "a")
+	client := start(t, hub.options(2))
+	eventually(t, "a session", func() bool { return client.Status().Sessions == 1 })
+	time.Sleep(200 * time.Millisecond)
+	if n := client.Status().Attempts; n != 1 {
+		t.Errorf("the hub was asked %d times", n)
+	}
+}
+
+func TestOneSessionIsEnoughForANode(t *testing.T) {
+	hub := newReplicas(t, true, "a", "b")
+	client := start(t, hub.options(0))
+	eventually(t, "a session", func() bool { return client.Status().Sessions == 1 })
+	time.Sleep(200 * time.Millisecond)
+	if n := client.Status().Attempts; n != 1 {
+		t.Errorf("the hub was asked %d times", n)
+	}
+	hub.drain("a")
+	eventually(t, "the session goes elsewhere", func() bool { return slices.Equal(hub.connected(), []string{"b"}) })
+}
