@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -88,6 +89,31 @@ func clusterCases(t testing.TB) map[string]func(*Inputs) (string, string) {
 			in.Cluster.Spec.LocalClusterAuthEndpoint.Enabled = true
 			in.Cluster.Spec.Networking = &rkev1.Networking{StackPreference: "ipv6"}
 			return rke2, "c"
+		},
+		"cluster-agent": func(in *Inputs) (string, string) {
+			in.Cluster.Settings = settings.Settings{ServerURL: "https://hub.example:8443", CACerts: []byte("hub ca\n"), ClusterAgentImage: "drover/cluster-agent:v1"}
+			in.Cluster.Agent = &Agent{Token: "id.secret", Replicas: 2, ControlPlaneTaints: []corev1.Taint{{Key: "dedicated", Value: "cp", Effect: corev1.TaintEffectNoSchedule}}}
+			in.Cluster.Spec.MachineGlobalConfig = config(t, `{"system-default-registry": "registry.example.com"}`)
+			in.Cluster.Spec.AgentEnvVars = []rkev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "CATTLE_SERVER", Value: "https://other"}}
+			in.Cluster.Spec.ClusterAgentDeploymentCustomization = &rkev1.AgentDeploymentCustomization{
+				AppendTolerations: []corev1.Toleration{{Key: "a", Operator: "Exists"}, {Key: "b", Operator: "Like"}},
+			}
+			return rke2, "ec"
+		},
+		"cluster-agent-auth-endpoint": func(in *Inputs) (string, string) {
+			in.Cluster.Settings = settings.Settings{ServerURL: "https://hub.example:8443"}
+			in.Cluster.Agent = &Agent{Token: "id.secret", Replicas: 1, PublicKeys: []byte(`{"keys":[]}`)}
+			in.Cluster.Spec.LocalClusterAuthEndpoint.Enabled = true
+			in.Cluster.CA = CA{}
+			return k3s, "ecw"
+		},
+		"cluster-agent-not-on-workers": func(in *Inputs) (string, string) {
+			in.Cluster.Agent = &Agent{Token: "id.secret", Replicas: 1}
+			return k3s, "ew"
+		},
+		"cluster-agent-kept": func(in *Inputs) (string, string) {
+			in.Delivered.Files = []plans.File{{Path: "/var/lib/rancher/k3s/server/manifests/rancher/cluster-agent.yaml", Content: "YWdlbnQK", Dynamic: true, Minor: true}}
+			return k3s, "ecw"
 		},
 		"auth-endpoint-of-the-users-own": func(in *Inputs) (string, string) {
 			in.Cluster.Spec.LocalClusterAuthEndpoint.Enabled = true

@@ -50,7 +50,8 @@ func (r *Reconciler) reconcileName(ctx context.Context, s *scope) error {
 	return fmt.Errorf("finding a name for the management Cluster: %d names are taken", maxNameAttempts)
 }
 
-// reconcileManagement makes the management Cluster, its namespace and its first registration token.
+// reconcileManagement makes the management Cluster, its namespace and its registration tokens: one for machines or for the import, and one for the
+// agent that plans deploy.
 func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 	name := s.cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
 	if name == "" {
@@ -82,7 +83,11 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 	if err := r.keeper.Object(ctx, management); err != nil {
 		return s.notCreated(err)
 	}
-	for _, object := range []client.Object{managementNamespace(s.cluster, management), registrationToken(s.cluster, name)} {
+	objects := []client.Object{managementNamespace(s.cluster, management), registrationToken(s.cluster, name, managementv3.DefaultTokenName)}
+	if !s.imported() {
+		objects = append(objects, registrationToken(s.cluster, name, managementv3.AgentTokenName))
+	}
+	for _, object := range objects {
 		if err := r.keeper.Object(ctx, object); err != nil {
 			return s.notCreated(err)
 		}

@@ -50,9 +50,9 @@ func managementNamespace(cluster *provisioningv1.Cluster, management *management
 	}
 }
 
-func registrationToken(cluster *provisioningv1.Cluster, managementName string) *managementv3.ClusterRegistrationToken {
+func registrationToken(cluster *provisioningv1.Cluster, managementName, name string) *managementv3.ClusterRegistrationToken {
 	return &managementv3.ClusterRegistrationToken{
-		ObjectMeta: metav1.ObjectMeta{Namespace: managementName, Name: managementv3.DefaultTokenName, Labels: ownerLabels(cluster)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: managementName, Name: name, Labels: ownerLabels(cluster)},
 		Spec:       managementv3.ClusterRegistrationTokenSpec{ClusterName: managementName},
 	}
 }

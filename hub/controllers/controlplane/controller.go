@@ -51,6 +51,8 @@ type Reconciler struct {
 	ClusterCache clustercache.ClusterCache
 	// Signer signs plans. Where it is unset, plans are not signed.
 	Signer *signing.Signer
+	// Tokens make the registration token of the cluster-agent. Where it is unset, plans hold no agent but the one that was there.
+	Tokens Tokens
 	// Releases tells what each release accepts. Where it is unset, that is what this program was built with.
 	Releases *release.Catalog
 	// Now is the clock; time.Now where unset.

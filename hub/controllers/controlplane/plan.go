@@ -19,12 +19,13 @@ const maxPlanBytes = 480 << 10
 func (r *Reconciler) renderPlans(s *scope) error {
 	s.problems = nil
 	s.inputs = render.Cluster{
-		Namespace: s.controlPlane.Namespace, Name: s.clusterName(), ManagementName: s.controlPlane.Spec.ManagementClusterName,
+		Namespace: s.controlPlane.Namespace, Name: s.clusterName(), ManagementName: s.controlPlane.ManagementName(),
 		Spec: s.controlPlane.Spec, Release: s.release, Settings: r.Settings, ConfigGeneration: s.controlPlane.Status.ConfigGeneration,
 		Endpoint: s.endpoint().Host, Tokens: s.tokens, CA: render.CA{Server: s.serverCA.keyPair(), Client: s.clientCA.keyPair()}, Objects: s.objects,
 		Prime: r.prime(s.controlPlane), SnapshotMetadata: s.controlPlane.Annotations[rkev1.ClusterSpecAnnotation],
 		Bootstrapped: s.bootstrapped(), BootstrapSecrets: s.bootstrapSecrets,
 	}
+	s.inputs.Agent = r.agent(s)
 	for _, m := range s.machines {
 		if m.secret == nil || m.state.Deleting {
 			continue

@@ -15,6 +15,8 @@ const (
 	reasonTokensLost        = "TokensLost"
 	reasonCALost            = "CertificateAuthorityLost"
 	reasonWaitingForNodes   = "WaitingForNodes"
+
+	reasonWaitingForAgentToken = "WaitingForAgentToken"
 )
 
 // phase is a step of a pass. It sets the scope's wait where the pass cannot go on.
@@ -28,6 +30,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		r.findRelease,
 		r.ensureTokens,
 		r.ensureCA,
+		r.findAgentToken,
 		r.readReferences,
 		r.plan,
 		r.deliver,

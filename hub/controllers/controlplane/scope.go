@@ -40,6 +40,9 @@ type scope struct {
 	tokens             render.Tokens
 	clientCA, serverCA *authority
 
+	// agentToken is what the cluster-agent introduces itself with; empty while that is not known. Set by findAgentToken.
+	agentToken string
+
 	// election is set by electInitNode.
 	election rollout.Election
 	// objects are the Secrets and ConfigMaps that the specification refers to; set by readReferences.

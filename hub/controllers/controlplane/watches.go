@@ -11,6 +11,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/render"
 )
@@ -49,6 +50,9 @@ func (r *Reconciler) ofCluster(ctx context.Context, namespace, name string) []ct
 // secretToControlPlanes maps plan Secrets and a cluster's own Secrets by their label, and all others by who refers to them.
 func (r *Reconciler) secretToControlPlanes(ctx context.Context, object client.Object) []ctrl.Request {
 	labels := object.GetLabels()
+	if labels[managementv3.RegistrationTokenLabel] == "true" {
+		return r.tokenToControlPlane(ctx, object)
+	}
 	for _, label := range []string{rkev1.ClusterNameLabel, clusterv1.ClusterNameLabel} {
 		if requests := r.ofCluster(ctx, object.GetNamespace(), labels[label]); len(requests) > 0 {
 			return requests

@@ -137,6 +137,8 @@ const (
 	TokenPlaceholder = "{token}"
 	// DefaultTokenName is the ClusterRegistrationToken that every cluster has.
 	DefaultTokenName = "default-token"
+	// AgentTokenName is the one that the hub gives to the cluster-agent that plans deploy.
+	AgentTokenName = "agent-token"
 	// TokenReaderRoleName is the Role that may read the token Secrets of a namespace.
 	TokenReaderRoleName = "crt-token-reader"
 )
