@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/drover-dev/drover/hub/admission"
 	"github.com/drover-dev/drover/hub/capi"
@@ -26,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
 	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/tunnel"
 )
 
 // Options say what the hub runs and where it listens.
@@ -143,7 +145,13 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := addControllers(ctx, mgr, opts.Settings, signer, clusterCache, releases); err != nil {
+	sessions := tunnel.New(tunnel.Options{
+		Logger: logr.FromSlogHandler(opts.Logger.Handler()).WithName("tunnel"), Registerer: metrics.Registry,
+	})
+	err = addControllers(ctx, mgr, shared{
+		settings: opts.Settings, signer: signer, issuer: issuer, clusterCache: clusterCache, releases: releases, presence: sessions,
+	})
+	if err != nil {
 		return nil, err
 	}
 	if err := addGateway(ctx, mgr, identity, signer, issuer, opts); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/controllers/bootstrap"
 	"github.com/drover-dev/drover/hub/controllers/cluster"
+	"github.com/drover-dev/drover/hub/controllers/connection"
 	"github.com/drover-dev/drover/hub/controllers/controlplane"
 	"github.com/drover-dev/drover/hub/controllers/custommachine"
 	"github.com/drover-dev/drover/hub/controllers/drain"
@@ -24,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
 // workers is how many objects of a kind are worked on at the same time.
@@ -34,21 +36,32 @@ type reconciler interface {
 	SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error
 }
 
+// shared is what several controllers have to do with.
+type shared struct {
+	settings     settings.Settings
+	signer       *signing.Signer
+	issuer       *tokens.Issuer
+	clusterCache clustercache.ClusterCache
+	releases     *release.Catalog
+	presence     connection.Presence
+}
+
 // addControllers adds Drover's own controllers, in the order in which a cluster comes to be.
-func addControllers(ctx context.Context, mgr ctrl.Manager, settings settings.Settings, signer *signing.Signer, clusterCache clustercache.ClusterCache, releases *release.Catalog) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 	for _, r := range []reconciler{
 		&cluster.Reconciler{},
 		&infracluster.Reconciler{},
-		&registration.Reconciler{Settings: settings},
-		&bootstrap.Reconciler{Settings: settings},
-		&controlplane.Reconciler{Settings: settings, Signer: signer, ClusterCache: clusterCache, Releases: releases},
-		&etcdremoval.Reconciler{ClusterCache: clusterCache},
-		&drain.Reconciler{ClusterCache: clusterCache},
+		&registration.Reconciler{Settings: s.settings},
+		&bootstrap.Reconciler{Settings: s.settings},
+		&controlplane.Reconciler{Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Releases: s.releases},
+		&connection.Reconciler{Presence: s.presence, Settings: s.settings},
+		&etcdremoval.Reconciler{ClusterCache: s.clusterCache},
+		&drain.Reconciler{ClusterCache: s.clusterCache},
 		&planstatus.Reconciler{},
 		&custommachine.Reconciler{},
-		&nodelookup.Reconciler{ClusterCache: clusterCache},
-		&nodesync.Reconciler{ClusterCache: clusterCache},
-		&missingnode.Reconciler{ClusterCache: clusterCache},
+		&nodelookup.Reconciler{ClusterCache: s.clusterCache},
+		&nodesync.Reconciler{ClusterCache: s.clusterCache},
+		&missingnode.Reconciler{ClusterCache: s.clusterCache},
 		&timeline.Reconciler{},
 	} {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {
