@@ -45,6 +45,8 @@ type Identity struct {
 
 	ca      []byte
 	serving atomic.Pointer[tls.Certificate]
+	// peer is what this replica shows to others.
+	peer atomic.Pointer[tls.Certificate]
 }
 
 // EnsureCA reads the gateway's Identity from the Secret TLSSecretName in the settings' system namespace, and makes namespace, authority
@@ -163,6 +165,9 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := i.refreshPeer(ca); err != nil {
+		return err
 	}
 	if i.ca == nil {
 		i.ca = bundle(secret)
