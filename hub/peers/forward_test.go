@@ -60,16 +60,22 @@ func TestForward(t *testing.T) {
 
 // TestForwardsToTheNextOwner has two owners, the first of which, by choice of the test, does not answer.
 func TestForwardsToTheNextOwner(t *testing.T) {
+	frozen := func(_, to *replica) { to.freezer.freeze(true) }
+	gone := func(from, to *replica) {
+		_ = to.server.Listener.Close()
+		to.server.CloseClientConnections()
+		from.peers["b"].closeIdle() // whether a connection that breaks has carried a request is not known
+	}
 	for _, test := range []struct {
 		name, method string
-		fault        func(*replica)
+		fault        func(from, to *replica)
 		wantAnswer   bool
 		wantUnsent   bool
 	}{
-		{"get from one that is frozen", http.MethodGet, func(r *replica) { r.freezer.freeze(true) }, true, false},
-		{"post to one that is frozen", http.MethodPost, func(r *replica) { r.freezer.freeze(true) }, false, false},
-		{"get from one that is gone", http.MethodGet, func(r *replica) { _ = r.server.Listener.Close(); r.server.CloseClientConnections() }, true, false},
-		{"post to one that is gone", http.MethodPost, func(r *replica) { _ = r.server.Listener.Close(); r.server.CloseClientConnections() }, true, false},
+		{"get from one that is frozen", http.MethodGet, frozen, true, false},
+		{"post to one that is frozen", http.MethodPost, frozen, false, false},
+		{"get from one that is gone", http.MethodGet, gone, true, false},
+		{"post to one that is gone", http.MethodPost, gone, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -95,8 +101,7 @@ func TestForwardsToTheNextOwner(t *testing.T) {
 				defer a.mu.RUnlock()
 				return len(a.owners["c-1"]) == 2 && a.peers["c"].draining
 			})
-			test.fault(b)
-			a.peers["b"].closeIdle() // whether a connection that breaks has carried the request is not known
+			test.fault(a, b)
 			got, err := send(a.Directory, "c-1", ask())
 			if test.wantAnswer && (err != nil || !strings.HasPrefix(got, "c ")) {
 				t.Errorf("the answer is %q, %v; want the one of the other replica", got, err)
