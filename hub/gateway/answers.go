@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -64,7 +65,13 @@ func (s *Server) writeStatus(w http.ResponseWriter, r *http.Request, err error) 
 func (s *Server) asRefusal(r *http.Request, err error) *refusal {
 	var refused *refusal
 	if errors.As(err, &refused) {
-		return refused
+		if refused.retryAfter == 0 {
+			return refused
+		}
+		// Those who were refused together shall not come again together.
+		spread := *refused
+		spread.retryAfter += rand.N(spread.retryAfter)
+		return &spread
 	}
 	if r.Context().Err() == nil {
 		s.log.Error(err, "Request failed", "method", r.Method, "path", loggedPath(r), "client", ratelimit.ClientAddress(r))

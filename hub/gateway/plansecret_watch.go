@@ -23,6 +23,8 @@ const (
 	bookmarkEvery = time.Minute
 	// recheckEvery is how often a watch looks whether its machine may still see what it watches.
 	recheckEvery = 2 * time.Second
+	// relistWithin is the time over which machines are told that they have to list again.
+	relistWithin = 2 * time.Second
 	// aheadTimeout is how long a watch waits for this replica to see what another replica has seen.
 	aheadTimeout = 3 * time.Second
 )
@@ -31,6 +33,9 @@ const (
 func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, query url.Values) error {
 	if !s.plans.synced() {
 		return errStarting
+	}
+	if s.drain.draining() {
+		return errDraining
 	}
 	asked, err := parseWatch(query)
 	if err != nil {
@@ -58,6 +63,7 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 	defer bookmarks.Stop()
 	defer recheck.Stop()
 	defer end.Stop()
+	draining := s.drain.begun
 	for {
 		select {
 		case event, open := <-watcher.events:
@@ -77,6 +83,9 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 			if still, err := s.machines.authenticate(r.Context(), m.token); err == nil && still.plan != m.plan || errors.Is(err, errUnauthorized) {
 				return nil
 			}
+		case <-draining:
+			draining = nil
+			end.Reset(s.drain.someTime())
 		case <-end.C:
 			return nil
 		case <-s.stopping:
@@ -89,7 +98,7 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 
 // startWatch waits for a moment where the machine has seen more than this replica has, through another one.
 func (s *Server) startWatch(ctx context.Context, m *machine, asked watchOptions) ([]planEvent, *planWatcher, error) {
-	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
+	ahead, cancel := context.WithTimeout(ctx, aheadTimeout)
 	defer cancel()
 	for {
 		progress := s.plans.progress()
@@ -101,10 +110,15 @@ func (s *Server) startWatch(ctx context.Context, m *machine, asked watchOptions)
 			select {
 			case <-progress:
 				continue
-			case <-ctx.Done():
+			case <-ahead.Done():
 			}
 		}
-		// Either way the machine has to list again, from which it learns what is there now.
+		// Either way the machine has to list again, from which it learns what is there now. Where the API's storage went back in time, all
+		// machines have to, and not at the same moment.
+		select {
+		case <-time.After(rand.N(relistWithin)):
+		case <-ctx.Done():
+		}
 		return nil, nil, apierrors.NewResourceExpired(fmt.Sprintf("%v: %d", err, asked.version))
 	}
 }

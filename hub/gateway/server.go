@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/peers"
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
 )
@@ -51,6 +52,8 @@ type Options struct {
 	Logger     logr.Logger
 	// Mounts are served beside what the Server has itself, by pattern of http.ServeMux. They bound by themselves how long an answer may take.
 	Mounts map[string]http.Handler
+	// Peers are the other replicas; nil where there can be none.
+	Peers *peers.Directory
 }
 
 // Server is the gateway. It is a manager.Runnable that runs on every replica.
@@ -69,6 +72,7 @@ type Server struct {
 	version func(context.Context) (any, error)
 	// connects limits registrations, failures limits credentials that turn out to be wrong; both by client.
 	connects, failures *ratelimit.Limiter
+	drain              drainState
 	// stopping is closed when the server begins to stop, so that watches end.
 	stopping chan struct{}
 }
@@ -94,6 +98,7 @@ func New(opts Options) (*Server, error) {
 		plans:    newPlanStore(),
 		connects: ratelimit.New(10, 50),
 		failures: ratelimit.New(2, 30),
+		drain:    drainState{begun: make(chan struct{})},
 		stopping: make(chan struct{}),
 		version: func(context.Context) (any, error) {
 			return clientset.Discovery().ServerVersion()
@@ -128,9 +133,13 @@ func (s *Server) routes() http.Handler {
 	outer := http.NewServeMux()
 	outer.Handle("/", withTimeout(answerTimeout, mux.ServeHTTP))
 	for pattern, handler := range s.opts.Mounts {
-		outer.Handle(pattern, handler)
+		outer.Handle(pattern, s.drain.count(handler))
 	}
-	return outer
+	if s.opts.Peers == nil {
+		return s.drain.sendAway(outer)
+	}
+	outer.Handle("GET "+peers.SessionsPath, s.opts.Peers)
+	return s.opts.Peers.Handler(s.drain.sendAway(outer))
 }
 
 // Start serves until ctx ends, then lets requests that are being answered finish.
@@ -174,7 +183,11 @@ func (s *Server) Start(ctx context.Context) error {
 
 // serveHealth is ok when machines can register and get their plans.
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
-	if !s.sources.synced() {
+	switch {
+	case s.drain.unready.Load():
+		s.writePlain(w, r, errDraining)
+		return
+	case !s.sources.synced():
 		s.writePlain(w, r, errStarting)
 		return
 	}

@@ -1,0 +1,72 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestDrainIsToldToEverybody(t *testing.T) {
+	s := newTestServer(t, "")
+	get(s, "/cacerts")
+	if w := get(s, "/cacerts"); w.Header().Get("Connection") != "" {
+		t.Errorf("a connection is closed although nothing drains: %v", w.Header())
+	}
+	s.Unready()
+	if w := get(s, "/healthz"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "stopping") {
+		t.Errorf("a replica that is about to stop is well: %d %s", w.Code, w.Body)
+	}
+	if w := get(s, "/cacerts"); w.Code == http.StatusServiceUnavailable || w.Header().Get("Connection") != "" {
+		t.Errorf("before load balancers know, a request is answered with %d %v", w.Code, w.Header())
+	}
+	s.Drain(time.Second)
+	if w := get(s, "/cacerts"); w.Code == http.StatusServiceUnavailable || w.Header().Get("Connection") != "close" {
+		t.Errorf("while it drains, a request is answered with %d %v", w.Code, w.Header())
+	}
+}
+
+// TestDrainSpreads looks at when watches that were open together have to go.
+func TestDrainSpreads(t *testing.T) {
+	d := drainState{within: 30 * time.Second}
+	quarters := [4]int{}
+	for range 4000 {
+		at := d.someTime()
+		if at < 0 || at >= d.within {
+			t.Fatalf("a watch ends after %s, want less than %s", at, d.within)
+		}
+		quarters[at*4/d.within]++
+	}
+	for i, n := range quarters {
+		if n < 800 || n > 1200 {
+			t.Errorf("%d of 4000 watches end in quarter %d of the time, want about 1000", n, i)
+		}
+	}
+	if d.within = 0; d.someTime() != 0 {
+		t.Error("alone, a watch waits before it ends")
+	}
+}
+
+func TestWaitStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Server{}
+		d.WaitStreams(t.Context()) // of none
+		handler := d.drain.count(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) }))
+		go handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		synctest.Wait()
+		begin := time.Now()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		d.WaitStreams(short)
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("a stream that goes on was waited for for %s, want a second", took)
+		}
+		d.WaitStreams(t.Context())
+		if took := time.Since(begin); took != time.Minute {
+			t.Errorf("streams ended after %s, want a minute", took)
+		}
+	})
+}
