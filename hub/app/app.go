@@ -61,6 +61,11 @@ type Options struct {
 	ExternalCAPI bool
 	// LeaderElection is for a hub that may have more than one replica.
 	LeaderElection bool
+	// AdvertiseAddress is host:port at which other replicas reach this one's gateway; empty where there can be only one replica.
+	AdvertiseAddress string
+	// DrainDelay is how long a replica that stops goes on as before, so that load balancers leave it out; DrainTime is the time over which it
+	// then lets go of its connections. Where there is no other replica neither is waited for.
+	DrainDelay, DrainTime time.Duration
 }
 
 // App is a hub that is ready to start.
@@ -68,10 +73,33 @@ type App struct {
 	ctrl.Manager
 	// CACerts are the PEM certificates with which machines trust the gateway.
 	CACerts []byte
+
+	front *front
+	// stopCaches ends what the manager's cache runs in.
+	stopCaches context.CancelFunc
+}
+
+// Start runs the hub until ctx ends, or something breaks. On the way down other replicas get time to take over, if there are any.
+func (a *App) Start(ctx context.Context) error {
+	defer a.stopCaches()
+	managed, stopManager := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopManager()
+	ended := make(chan error, 1)
+	go func() { ended <- a.Manager.Start(managed) }()
+	select {
+	case err := <-ended:
+		// Also a replica that is no longer the leader: its controllers may not have ended, so that the process has to at once.
+		return errors.Join(err, a.front.end())
+	case <-ctx.Done():
+	}
+	within := a.front.announceEnd()
+	stopManager()
+	a.front.letGo(within)
+	return errors.Join(<-ended, a.front.end())
 }
 
 // New installs what the hub needs in the API and returns the hub. Nothing runs before Start.
-func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
+func New(ctx context.Context, config *rest.Config, opts Options) (_ *App, err error) {
 	scheme, err := NewScheme()
 	if err != nil {
 		return nil, err
@@ -122,7 +150,13 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 		return nil, err
 	}
 
-	mgr, err := newManager(opts, config, scheme, certificate)
+	life, stopCaches := context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			stopCaches()
+		}
+	}()
+	mgr, err := newManager(opts, config, scheme, certificate, lasting(life))
 	if err != nil {
 		return nil, fmt.Errorf("making manager: %w", err)
 	}
@@ -141,6 +175,10 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 			return nil, err
 		}
 	}
+	front, err := newFront(mgr, identity, opts)
+	if err != nil {
+		return nil, err
+	}
 	releases, err := addReleases(ctx, mgr, opts)
 	if err != nil {
 		return nil, err
@@ -154,10 +192,10 @@ func New(ctx context.Context, config *rest.Config, opts Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := addGateway(ctx, mgr, identity, signer, issuer, opts); err != nil {
+	if err := addGateway(ctx, mgr, front, identity, signer, issuer, opts); err != nil {
 		return nil, err
 	}
-	return &App{Manager: mgr, CACerts: opts.Settings.CACerts}, nil
+	return &App{Manager: mgr, CACerts: opts.Settings.CACerts, front: front, stopCaches: stopCaches}, nil
 }
 
 // WaitReady returns true when the hub has won its election, where there is one, and its caches have been filled, and false when ctx ends
@@ -190,7 +228,7 @@ func checkCAPI(ctx context.Context, c client.Reader, opts Options) error {
 	return err
 }
 
-func addGateway(ctx context.Context, mgr ctrl.Manager, identity *gateway.Identity, signer *signing.Signer, issuer *tokens.Issuer, opts Options) error {
+func addGateway(ctx context.Context, mgr ctrl.Manager, front *front, identity *gateway.Identity, signer *signing.Signer, issuer *tokens.Issuer, opts Options) error {
 	if err := gateway.IndexMachines(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -210,11 +248,13 @@ func addGateway(ctx context.Context, mgr ctrl.Manager, identity *gateway.Identit
 		RestConfig: mgr.GetConfig(),
 		Logger:     logr.FromSlogHandler(opts.Logger.Handler()).WithName("gateway"),
 		Mounts:     mounts,
+		Peers:      front.directory,
 	})
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(server); err != nil {
+	front.gateway = server
+	if err := mgr.Add(front); err != nil {
 		return fmt.Errorf("adding the gateway: %w", err)
 	}
 	return nil

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -24,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/drover-dev/drover/hub/capi"
+	"github.com/drover-dev/drover/hub/peers"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -43,7 +46,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, certificate *capi.Certificate) (ctrl.Manager, error) {
+func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, certificate *capi.Certificate, newCache cache.NewCacheFunc) (ctrl.Manager, error) {
 	webhooks, err := webhookServer(opts.WebhookListen, certificate)
 	if err != nil {
 		return nil, err
@@ -58,8 +61,11 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 		Controller: config.Controller{
 			UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue)),
 			CacheSyncTimeout: 5 * time.Minute,
+			// A replica that does not lead knows all that there is to be done, and begins with it at once when it does.
+			EnableWarmup: ptr.To(true),
 		},
-		Cache:                         cacheOptions(),
+		Cache:                         cacheOptions(opts.Settings.SystemNamespace),
+		NewCache:                      newCache,
 		Client:                        clientOptions(),
 		LeaderElection:                opts.LeaderElection,
 		LeaderElectionID:              "drover-hub",
@@ -95,10 +101,16 @@ func webhookServer(listen string, certificate *capi.Certificate) (webhook.Server
 //
 // All other kinds keep their managed fields: Cluster API's MachineSets and MachineDeployments look at them, and where there are none repair
 // them again and again instead of making machines.
-func cacheOptions() cache.Options {
+//
+// Of Leases only those of the hub's replicas are watched; the nodes of that cluster write theirs all the time.
+func cacheOptions(systemNamespace string) cache.Options {
 	return cache.Options{
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Transform: trimSecret},
+			&coordinationv1.Lease{}: {
+				Namespaces: map[string]cache.Config{systemNamespace: {}},
+				Label:      labels.SelectorFromSet(labels.Set{peers.ReplicaLabel: "true"}),
+			},
 		},
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // TestCacheKeepsManagedFields guards what Cluster API's controllers need to see, and what the cache must not hold.
 func TestCacheKeepsManagedFields(t *testing.T) {
-	if cacheOptions().DefaultTransform != nil {
+	if cacheOptions("cattle-system").DefaultTransform != nil {
 		t.Error("objects of all kinds are changed before they are in the cache: MachineSets need the managed fields of what they made")
 	}
 	for kind, kept := range map[corev1.SecretType]bool{"Opaque": false, "rke.cattle.io/machine-plan": true} {

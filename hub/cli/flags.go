@@ -46,6 +46,10 @@ type serveOptions struct {
 	metricsListen string
 	pprofListen   string
 
+	advertiseAddress string
+	drainDelay       time.Duration
+	drainTime        time.Duration
+
 	capi                  string
 	systemNamespace       string
 	systemDefaultRegistry string
@@ -68,6 +72,10 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthListen, "health-listen", "127.0.0.1:9440", "where /healthz and /readyz are served; 0 turns them off")
 	flags.StringVar(&o.metricsListen, "metrics-listen", "127.0.0.1:9441", "where /metrics is served; 0 turns it off")
 	flags.StringVar(&o.pprofListen, "pprof-listen", "0", "where Go's profiles are served, for developers; 0 turns it off")
+
+	flags.StringVar(&o.advertiseAddress, "advertise-address", "", "host:port at which other replicas of this hub reach the gateway (default: $POD_IP or the host of --listen, or the first IPv4 address of this machine, with the port of --listen)")
+	flags.DurationVar(&o.drainDelay, "drain-delay", 5*time.Second, "how long a replica that stops goes on, not ready, until load balancers leave it out; where there is no other replica, it does not wait")
+	flags.DurationVar(&o.drainTime, "drain-time", 30*time.Second, "over what time a replica that stops then ends tunnels and watches, one after the other; other requests may last as long")
 
 	flags.StringVar(&o.capi, "capi", capiEmbedded, "who runs Cluster API's core controllers: embedded (this hub) or external (an installation that is already there)")
 	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace for the hub's own Secrets and leases")
@@ -142,7 +150,45 @@ func (o *serveOptions) complete() error {
 	if err := o.completeServerURL(); err != nil {
 		return err
 	}
+	if err := o.completeAdvertiseAddress(); err != nil {
+		return err
+	}
 	return o.completeWebhookURL()
+}
+
+// completeAdvertiseAddress leaves the address empty with an embedded API server, where there are no other replicas.
+func (o *serveOptions) completeAdvertiseAddress() error {
+	if o.drainDelay < 0 || o.drainTime < 0 {
+		return errors.New("--drain-delay and --drain-time must not be negative")
+	}
+	if o.mode() == modeEmbedded {
+		if o.advertiseAddress != "" {
+			return errors.New("--advertise-address needs --kubeconfig: a hub with an embedded API server has no other replicas")
+		}
+		return nil
+	}
+	if o.advertiseAddress != "" {
+		host, port, err := net.SplitHostPort(o.advertiseAddress)
+		if err != nil || host == "" || port == "" {
+			return fmt.Errorf("--advertise-address %q is not an address with a port, as 10.0.0.7:8443 is", o.advertiseAddress)
+		}
+		return nil
+	}
+	host, port, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %q is not an address with a port: %w", o.listen, err)
+	}
+	if ip := net.ParseIP(host); os.Getenv("POD_IP") != "" {
+		host = os.Getenv("POD_IP")
+	} else if host == "" || ip != nil && ip.IsUnspecified() {
+		first, err := firstIPv4()
+		if err != nil {
+			return err
+		}
+		host = first.String()
+	}
+	o.advertiseAddress = net.JoinHostPort(host, port)
+	return nil
 }
 
 // completeWebhookURL leaves the URL empty in a cluster, where a Service leads to the webhooks.
@@ -194,7 +240,7 @@ func (o *serveOptions) completeServerURL() error {
 func firstIPv4() (net.IP, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, fmt.Errorf("looking for an address for --server-url: %w", err)
+		return nil, fmt.Errorf("looking for an address of this machine: %w", err)
 	}
 	for _, address := range addresses {
 		network, ok := address.(*net.IPNet)
@@ -254,5 +300,9 @@ func (o *serveOptions) app(logger *slog.Logger) app.Options {
 
 		ExternalCAPI:   o.capi == capiExternal,
 		LeaderElection: o.mode() != modeEmbedded, // an embedded API server has one hub: its own
+
+		AdvertiseAddress: o.advertiseAddress,
+		DrainDelay:       o.drainDelay,
+		DrainTime:        o.drainTime,
 	}
 }
