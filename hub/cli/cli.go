@@ -29,6 +29,8 @@ const exitChanges exitCode = 2
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// Ending takes a while where other replicas take over; whoever asks twice does not want to wait.
+	defer context.AfterFunc(ctx, stop)()
 
 	// The Kubernetes libraries put flags of their own into the global set, from which cobra would add them to every command.
 	pflag.CommandLine = pflag.NewFlagSet("hub", pflag.ContinueOnError)

@@ -79,6 +79,45 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+func TestAdvertiseAddress(t *testing.T) {
+	own, err := firstIPv4()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, podIP string
+		args        []string
+		want, err   string
+	}{
+		{name: "alone there is nobody to tell"},
+		{name: "alone, told to nobody", args: []string{"--advertise-address=10.0.0.7:8443"}, err: "--advertise-address needs --kubeconfig"},
+		{name: "any address of this machine", args: []string{"--kubeconfig=x"}, want: own.String() + ":8443"},
+		{name: "all addresses by name", args: []string{"--kubeconfig=x", "--listen=[::]:1234"}, want: own.String() + ":1234"},
+		{name: "one address", args: []string{"--kubeconfig=x", "--listen=127.0.0.1:1234"}, want: "127.0.0.1:1234"},
+		{name: "a pod", podIP: "10.42.0.5", args: []string{"--kubeconfig=x"}, want: "10.42.0.5:8443"},
+		{name: "as told", podIP: "10.42.0.5", args: []string{"--kubeconfig=x", "--advertise-address=hub-1.hubs:8443"}, want: "hub-1.hubs:8443"},
+		{name: "no port", args: []string{"--kubeconfig=x", "--advertise-address=10.0.0.7"}, err: `--advertise-address "10.0.0.7" is not an address with a port`},
+		{name: "no host", args: []string{"--kubeconfig=x", "--advertise-address=:8443"}, err: `--advertise-address ":8443" is not an address with a port`},
+		{name: "drains for less than no time", args: []string{"--drain-time=-1s"}, err: "--drain-delay and --drain-time must not be negative"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("KUBERNETES_SERVICE_HOST", "")
+			t.Setenv("POD_IP", test.podIP)
+			opts := parse(t, append([]string{"--server-url=https://h"}, test.args...)...)
+			err := opts.complete()
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got error %v, want %q", err, test.err)
+				}
+				return
+			}
+			if err != nil || opts.advertiseAddress != test.want {
+				t.Errorf("got %q, %v; want %q", opts.advertiseAddress, err, test.want)
+			}
+		})
+	}
+}
+
 func TestServerURLOfThisMachine(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	opts := parse(t, "--listen=:1234")
