@@ -51,7 +51,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 	for _, r := range []reconciler{
 		&cluster.Reconciler{},
 		&infracluster.Reconciler{},
-		&registration.Reconciler{Settings: s.settings},
+		&registration.Reconciler{Settings: s.settings, Issuer: s.issuer},
 		&bootstrap.Reconciler{Settings: s.settings},
 		&controlplane.Reconciler{Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Releases: s.releases},
 		&connection.Reconciler{Presence: s.presence, Settings: s.settings},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
@@ -45,7 +46,7 @@ func newRegistrar(opts Options, sources *sources) *registrar {
 	return &registrar{
 		settings: opts.Settings, signingKey: opts.SigningKey, client: opts.Client, live: opts.APIReader, sources: sources, log: opts.Logger,
 		tokens: &registrationTokens{
-			secrets: sources.registrationTokens.GetStore(), tokens: opts.Client, now: time.Now, log: opts.Logger,
+			secrets: sources.registrationTokens.GetIndexer(), live: opts.APIReader, client: opts.Client, now: time.Now, log: opts.Logger,
 		},
 		timeout: connectTimeout, slots: make(chan struct{}, maxConnects),
 	}
@@ -119,7 +120,7 @@ func (g *registrar) connect(ctx context.Context, token string, headers http.Head
 			return g.connectMade(ctx, secret, headers)
 		}
 	}
-	registrationToken, err := g.tokens.find(ctx, token)
+	registrationToken, err := g.tokens.find(ctx, token, managementv3.MachinesPurpose)
 	if err != nil {
 		return nil, err
 	}

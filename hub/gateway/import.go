@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	"github.com/drover-dev/drover/hub/clusteragent"
 	"github.com/drover-dev/drover/hub/ratelimit"
@@ -78,7 +79,7 @@ func parseImport(file string) (token, cluster string, ok bool) {
 
 // importedCluster returns the Cluster to import that a token is for.
 func (g *registrar) importedCluster(ctx context.Context, token, name string) (*provisioningv1.Cluster, error) {
-	found, err := g.tokens.find(ctx, token)
+	found, err := g.tokens.find(ctx, token, managementv3.AgentsPurpose)
 	if err != nil {
 		return nil, err
 	}

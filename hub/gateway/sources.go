@@ -52,7 +52,7 @@ func newSources(clientset kubernetes.Interface, store *planStore, log logr.Logge
 	s.requests = cache.NewSharedIndexInformer(watch(ofType(rkev1.MachineRequestSecretType)), &corev1.Secret{}, 0, cache.Indexers{})
 	s.registrationTokens = cache.NewSharedIndexInformer(watch(func(o *metav1.ListOptions) {
 		o.LabelSelector = managementv3.RegistrationTokenLabel
-	}), &corev1.Secret{}, 0, cache.Indexers{})
+	}), &corev1.Secret{}, 0, cache.Indexers{byRegistration: indexRegistration})
 
 	// None of these fails before an informer runs.
 	_ = s.accountTokens.SetTransform(func(in any) (any, error) {

@@ -24,6 +24,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
 const fieldOwner = client.FieldOwner("drover-registration")
@@ -35,6 +36,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Settings tell machines where the hub is.
 	Settings settings.Settings
+	// Issuer makes the hub's own tokens.
+	Issuer *tokens.Issuer
 	// Clock is the time; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -50,8 +53,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
 	}
-	tokens := &tokenReconciler{Reconciler: r}
-	if err := tokens.setup(mgr, opts); err != nil {
+	registrations := &tokenReconciler{Reconciler: r}
+	if err := registrations.setup(mgr, opts); err != nil {
 		return fmt.Errorf("setting up the controller of registration tokens: %w", err)
 	}
 	requests := &requestReconciler{Reconciler: r}
@@ -91,14 +94,14 @@ func (r *tokenReconciler) tokensIn(ctx context.Context, namespace string) []ctrl
 	if namespace == "" {
 		return nil
 	}
-	var tokens managementv3.ClusterRegistrationTokenList
-	if err := r.Client.List(ctx, &tokens, client.InNamespace(namespace)); err != nil {
+	var list managementv3.ClusterRegistrationTokenList
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the registration tokens of a cluster", "namespace", namespace)
 		return nil
 	}
 	var requests []ctrl.Request
-	for i := range tokens.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&tokens.Items[i])})
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
 }

@@ -23,6 +23,9 @@ func setTokenStatus(s *tokenScope, hub settings.Settings) {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.waiting.reason, s.waiting.message
 	case s.tokens == nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "WaitingForToken", "Waiting for the token to be made"
+	case s.expired:
+		ready.Status, ready.Reason = metav1.ConditionFalse, "Expired"
+		ready.Message = "The token has expired; make another ClusterRegistrationToken, for instance with hub node-command"
 	case hub.ServerURL == "":
 		ready.Status, ready.Reason = metav1.ConditionFalse, "NoServerURL"
 		ready.Message = "No command can be shown: the hub does not know under which URL machines reach it (flag --server-url)"
@@ -33,15 +36,19 @@ func setTokenStatus(s *tokenScope, hub settings.Settings) {
 		return
 	}
 	status.TokenSecretName = managementv3.TokenSecretPrefix + s.crt.Name
-	status.ExpiresAt = timeOrNil(s.tokens.expiresAt)
-	status.GracePeriodExpiresAt = timeOrNil(s.tokens.graceExpiresAt)
+	status.ExpiresAt = timeOrNil(s.tokens.ExpiresAt)
+	status.GracePeriodExpiresAt = timeOrNil(s.tokens.GraceExpiresAt)
+	status.Uses = int64(len(s.tokens.UsedBy))
 	if s.imported {
 		setImportCommands(s.crt, hub)
 		return
 	}
-	status.NodeCommand = nodeCommand(hub, s.env, plainDownload)
-	status.InsecureNodeCommand = nodeCommand(hub, s.env, insecureDownload)
-	status.VerifiedNodeCommand = nodeCommand(hub, s.env, verifiedDownload)
+	status.NodeCommand, status.InsecureNodeCommand, status.VerifiedNodeCommand = "", "", ""
+	if s.crt.Spec.Serves(managementv3.MachinesPurpose) {
+		status.NodeCommand = nodeCommand(hub, s.env, plainDownload)
+		status.InsecureNodeCommand = nodeCommand(hub, s.env, insecureDownload)
+		status.VerifiedNodeCommand = nodeCommand(hub, s.env, verifiedDownload)
+	}
 }
 
 func timeOrNil(t time.Time) *metav1.Time {

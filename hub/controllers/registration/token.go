@@ -1,126 +1,89 @@
 package registration
 
 import (
-	"crypto/rand"
-	"fmt"
-	"math/big"
 	"time"
 
 	"k8s.io/utils/ptr"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
-// tokenLength and tokenAlphabet make a token of 285 bits without characters that look alike or that a shell would touch.
-const (
-	tokenLength   = 60
-	tokenAlphabet = "bcdfghjklmnpqrstvwxz2456789"
-)
-
-// The bounds of spec.ttl and spec.gracePeriod.
+// The bounds of spec.ttl and spec.gracePeriod, and how long a token is still good that has to be replaced although it would last for ever.
 const (
 	minTTL         = 30 * time.Minute
 	minGracePeriod = 10 * time.Minute
 	maxJitter      = 24 * time.Hour
+	foreverGrace   = 24 * time.Hour
 )
 
-// newToken makes a token out of the system's randomness.
-func newToken() (string, error) {
-	out := make([]byte, tokenLength)
-	for i := range out {
-		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(tokenAlphabet))))
-		if err != nil {
-			return "", fmt.Errorf("making a token: %w", err)
+// issuer makes the hub's own tokens.
+type issuer interface {
+	// newID is the id of a new token, hashOf the hash of the hub's token of an id.
+	newID() (string, error)
+	hashOf(id string) string
+}
+
+// hubIssuer is the issuer that the hub runs with.
+type hubIssuer struct{ *tokens.Issuer }
+
+func (i hubIssuer) newID() (string, error) { return tokens.NewRegistrationID() }
+
+func (i hubIssuer) hashOf(id string) string { return tokens.Hash(i.RegistrationToken(id)) }
+
+// wanted returns what should be in the token Secret of a ClusterRegistrationToken. jitter, of 0 to 1, spreads expiry times so that tokens made
+// together do not all change together.
+func wanted(have tokens.Registration, crt *managementv3.ClusterRegistrationToken, now time.Time, jitter float64, hub issuer) (tokens.Registration, error) {
+	have.Whole = false
+	if made := crt.Spec.Made; made != nil {
+		// It is never replaced: the hub could not tell anybody its successor.
+		want := tokens.Registration{Current: tokens.Known{ID: made.ID, Hash: made.Hash}, UsedBy: have.UsedBy}
+		if ttl, _ := lifetimes(crt.Spec); ttl > 0 {
+			want.ExpiresAt = crt.CreationTimestamp.Add(ttl)
 		}
-		out[i] = tokenAlphabet[n.Int64()]
+		return want, nil
 	}
-	return string(out), nil
+	return rotate(have, crt.Spec, now, jitter, hub)
 }
 
-// tokens is the content of a token Secret. Zero times mean never.
-type tokens struct {
-	current, previous         string
-	expiresAt, graceExpiresAt time.Time
-}
-
-func (t tokens) equal(other tokens) bool {
-	return t.current == other.current && t.previous == other.previous &&
-		t.expiresAt.Equal(other.expiresAt) && t.graceExpiresAt.Equal(other.graceExpiresAt)
-}
-
-// decodeTokens reads a token Secret; times that cannot be read count as passed, so that the tokens are made anew.
-func decodeTokens(data map[string][]byte) tokens {
-	return tokens{
-		current:        string(data[managementv3.TokenKey]),
-		previous:       string(data[managementv3.PreviousTokenKey]),
-		expiresAt:      decodeTime(data[managementv3.ExpiresAtKey]),
-		graceExpiresAt: decodeTime(data[managementv3.GracePeriodExpiresAtKey]),
-	}
-}
-
-func decodeTime(raw []byte) time.Time {
-	if len(raw) == 0 {
-		return time.Time{}
-	}
-	t, err := time.Parse(time.RFC3339, string(raw))
-	if err != nil {
-		return time.Unix(0, 0).UTC()
-	}
-	return t
-}
-
-// encode leaves out what is not set.
-func (t tokens) encode() map[string][]byte {
-	data := map[string][]byte{managementv3.TokenKey: []byte(t.current)}
-	if t.previous != "" {
-		data[managementv3.PreviousTokenKey] = []byte(t.previous)
-	}
-	if !t.expiresAt.IsZero() {
-		data[managementv3.ExpiresAtKey] = []byte(t.expiresAt.UTC().Format(time.RFC3339))
-	}
-	if !t.graceExpiresAt.IsZero() {
-		data[managementv3.GracePeriodExpiresAtKey] = []byte(t.graceExpiresAt.UTC().Format(time.RFC3339))
-	}
-	return data
-}
-
-// rotate returns the tokens that should be there now: a first one where there is none, a new one where the current one has expired, with
-// the expired one still good for the grace period; and no previous one once that is over. jitter, of 0 to 1, spreads expiry times so that
-// tokens made together do not all change together. make is asked for a token when one is needed.
-func rotate(t tokens, spec managementv3.ClusterRegistrationTokenSpec, now time.Time, jitter float64, make func() (string, error)) (tokens, error) {
+// rotate returns the tokens that should be there now: a first one where there is none; a new one where the current one has expired, with the
+// expired one still good for the grace period; and no previous one once that is over. A token that the hub cannot make is replaced as well,
+// since agents are deployed with the hub's own: one of another hub stays good for as long as it would have been.
+func rotate(r tokens.Registration, spec managementv3.ClusterRegistrationTokenSpec, now time.Time, jitter float64, hub issuer) (tokens.Registration, error) {
 	ttl, grace := lifetimes(spec)
+	if r.Previous.Hash != "" && !r.GraceExpiresAt.IsZero() && !now.Before(r.GraceExpiresAt) {
+		r.Previous, r.GraceExpiresAt = tokens.Known{}, time.Time{}
+	}
+	replace := func(graceExpiresAt time.Time) (tokens.Registration, error) {
+		id, err := hub.newID()
+		if err != nil {
+			return r, err
+		}
+		r.Previous, r.GraceExpiresAt = r.Current, graceExpiresAt
+		r.Current, r.ExpiresAt = tokens.Known{ID: id, Hash: hub.hashOf(id)}, expiry(now, ttl, jitter)
+		return r, nil
+	}
 	switch {
-	case t.current == "":
-		token, err := make()
-		if err != nil {
-			return t, err
+	case r.Current.Hash == "":
+		return replace(time.Time{})
+	case !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt) && ttl > 0:
+		return replace(now.Add(grace))
+	case r.Current.ID == "" && r.Previous.Hash == "":
+		end := r.ExpiresAt
+		if !end.IsZero() {
+			end = end.Add(grace)
 		}
-		t = tokens{current: token, expiresAt: expiry(now, ttl, jitter)}
+		return replace(end)
+	case r.Current.ID != "" && r.Current.Hash != hub.hashOf(r.Current.ID):
+		// The hub's key is another one than it was.
+		return replace(now.Add(max(grace, foreverGrace)))
 	case ttl == 0:
-		t.expiresAt = time.Time{}
-	case t.expiresAt.IsZero() || t.expiresAt.After(now.Add(ttl+jitterSpan(ttl))):
+		r.ExpiresAt = time.Time{}
+	case r.ExpiresAt.IsZero() || r.ExpiresAt.After(now.Add(ttl+jitterSpan(ttl))):
 		// The time to live was set or shortened after the token was made.
-		t.expiresAt = expiry(now, ttl, jitter)
-	case !now.Before(t.expiresAt):
-		token, err := make()
-		if err != nil {
-			return t, err
-		}
-		t = tokens{current: token, previous: t.current, expiresAt: expiry(now, ttl, jitter), graceExpiresAt: now.Add(grace)}
+		r.ExpiresAt = expiry(now, ttl, jitter)
 	}
-	if t.previous != "" && !now.Before(t.graceExpiresAt) {
-		t.previous, t.graceExpiresAt = "", time.Time{}
-	}
-	return t, nil
-}
-
-// next is when the tokens change again; zero means never.
-func (t tokens) next() time.Time {
-	next := t.expiresAt
-	if t.previous != "" && (next.IsZero() || t.graceExpiresAt.Before(next)) {
-		next = t.graceExpiresAt
-	}
-	return next
+	return r, nil
 }
 
 // lifetimes are spec.ttl and spec.gracePeriod within their bounds; a ttl of 0 means for ever.

@@ -7,85 +7,136 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/utils/ptr"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
-func TestNewToken(t *testing.T) {
-	seen := map[string]bool{}
-	for range 100 {
-		token, err := newToken()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(token) < 54 || strings.Trim(token, tokenAlphabet) != "" {
-			t.Errorf("token of %d characters with others than those of the alphabet", len(token))
-		}
-		if seen[token] {
-			t.Error("the same token twice")
-		}
-		seen[token] = true
-	}
+// counter makes ids new1, new2 and so on; the token of an id has the hash "#" and the id.
+type counter struct{ made int }
+
+func (c *counter) newID() (string, error) {
+	c.made++
+	return fmt.Sprintf("new%d", c.made), nil
 }
 
-func TestRotate(t *testing.T) {
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	minutes := func(n int) time.Time { return now.Add(time.Duration(n) * time.Minute) }
-	spec := func(ttl, grace int64) managementv3.ClusterRegistrationTokenSpec {
-		s := managementv3.ClusterRegistrationTokenSpec{}
-		if ttl > 0 {
-			s.TTL = ptr.To(ttl)
-		}
-		if grace > 0 {
-			s.GracePeriod = ptr.To(grace)
-		}
+func (*counter) hashOf(id string) string { return "#" + id }
+
+// own is how a token of the hub's is known.
+func own(id string) tokens.Known { return tokens.Known{ID: id, Hash: "#" + id} }
+
+var (
+	noon    = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	another = tokens.Known{Hash: "of another hub"}
+)
+
+func minutes(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
+
+func spec(ttl, grace int64) managementv3.ClusterRegistrationTokenSpec {
+	s := managementv3.ClusterRegistrationTokenSpec{}
+	if ttl > 0 {
+		s.TTL = ptr.To(ttl)
+	}
+	if grace > 0 {
+		s.GracePeriod = ptr.To(grace)
+	}
+	return s
+}
+
+func TestWanted(t *testing.T) {
+	made := func(ttl int64) managementv3.ClusterRegistrationTokenSpec {
+		s := spec(ttl, 0)
+		s.Made = &managementv3.MadeToken{ID: "mine", Hash: "known to me"}
 		return s
 	}
 	for _, tt := range []struct {
 		name   string
-		have   tokens
+		have   tokens.Registration
 		spec   managementv3.ClusterRegistrationTokenSpec
 		jitter float64
-		want   tokens
+		want   tokens.Registration
 	}{
-		{name: "first, for ever", want: tokens{current: "new"}},
-		{name: "first, for a while", spec: spec(60, 0), want: tokens{current: "new", expiresAt: minutes(60)}},
-		{name: "first, with jitter", spec: spec(60, 0), jitter: 0.5, want: tokens{current: "new", expiresAt: minutes(63)}},
-		{name: "too short a life", spec: spec(5, 0), want: tokens{current: "new", expiresAt: minutes(30)}},
-		{name: "not yet", have: tokens{current: "a", expiresAt: minutes(1)}, spec: spec(60, 0), want: tokens{current: "a", expiresAt: minutes(1)}},
-		{name: "expired", have: tokens{current: "a", expiresAt: now}, spec: spec(60, 20),
-			want: tokens{current: "new", previous: "a", expiresAt: minutes(60), graceExpiresAt: minutes(20)}},
-		{name: "expired, default grace period", have: tokens{current: "a", expiresAt: now}, spec: spec(60, 0),
-			want: tokens{current: "new", previous: "a", expiresAt: minutes(60), graceExpiresAt: minutes(48)}},
-		{name: "expired, grace period too short", have: tokens{current: "a", expiresAt: now}, spec: spec(60, 5),
-			want: tokens{current: "new", previous: "a", expiresAt: minutes(60), graceExpiresAt: minutes(48)}},
-		{name: "grace period over", have: tokens{current: "b", previous: "a", expiresAt: minutes(9), graceExpiresAt: now}, spec: spec(60, 20),
-			want: tokens{current: "b", expiresAt: minutes(9)}},
-		{name: "life set later", have: tokens{current: "a"}, spec: spec(60, 0), want: tokens{current: "a", expiresAt: minutes(60)}},
-		{name: "life shortened later", have: tokens{current: "a", expiresAt: minutes(9999)}, spec: spec(60, 0), want: tokens{current: "a", expiresAt: minutes(60)}},
-		{name: "life unset later", have: tokens{current: "a", expiresAt: minutes(3)}, want: tokens{current: "a"}},
-		{name: "unreadable expiry", have: decodeTokens(map[string][]byte{"token": []byte("a"), "expiresAt": []byte("?")}), spec: spec(60, 20),
-			want: tokens{current: "new", previous: "a", expiresAt: minutes(60), graceExpiresAt: minutes(20)}},
+		{name: "first, for ever", want: tokens.Registration{Current: own("new1")}},
+		{name: "first, for a while", spec: spec(60, 0), want: tokens.Registration{Current: own("new1"), ExpiresAt: minutes(60)}},
+		{name: "first, with jitter", spec: spec(60, 0), jitter: 0.5, want: tokens.Registration{Current: own("new1"), ExpiresAt: minutes(63)}},
+		{name: "too short a life", spec: spec(5, 0), want: tokens.Registration{Current: own("new1"), ExpiresAt: minutes(30)}},
+		{name: "not yet", have: tokens.Registration{Current: own("a"), ExpiresAt: minutes(1)}, spec: spec(60, 0), want: tokens.Registration{Current: own("a"), ExpiresAt: minutes(1)}},
+		{name: "expired", have: tokens.Registration{Current: own("a"), ExpiresAt: noon, UsedBy: []string{"x"}}, spec: spec(60, 20),
+			want: tokens.Registration{Current: own("new1"), Previous: own("a"), ExpiresAt: minutes(60), GraceExpiresAt: minutes(20), UsedBy: []string{"x"}}},
+		{name: "expired, default grace period", have: tokens.Registration{Current: own("a"), ExpiresAt: noon}, spec: spec(60, 0),
+			want: tokens.Registration{Current: own("new1"), Previous: own("a"), ExpiresAt: minutes(60), GraceExpiresAt: minutes(48)}},
+		{name: "expired, grace period too short", have: tokens.Registration{Current: own("a"), ExpiresAt: noon}, spec: spec(60, 5),
+			want: tokens.Registration{Current: own("new1"), Previous: own("a"), ExpiresAt: minutes(60), GraceExpiresAt: minutes(48)}},
+		{name: "grace period over", have: tokens.Registration{Current: own("b"), Previous: own("a"), ExpiresAt: minutes(9), GraceExpiresAt: noon}, spec: spec(60, 20),
+			want: tokens.Registration{Current: own("b"), ExpiresAt: minutes(9)}},
+		{name: "grace period not over", have: tokens.Registration{Current: own("b"), Previous: own("a"), ExpiresAt: minutes(9), GraceExpiresAt: minutes(1)}, spec: spec(60, 20),
+			want: tokens.Registration{Current: own("b"), Previous: own("a"), ExpiresAt: minutes(9), GraceExpiresAt: minutes(1)}},
+		{name: "life set later", have: tokens.Registration{Current: own("a")}, spec: spec(60, 0), want: tokens.Registration{Current: own("a"), ExpiresAt: minutes(60)}},
+		{name: "life shortened later", have: tokens.Registration{Current: own("a"), ExpiresAt: minutes(9999)}, spec: spec(60, 0), want: tokens.Registration{Current: own("a"), ExpiresAt: minutes(60)}},
+		{name: "life unset later", have: tokens.Registration{Current: own("a"), ExpiresAt: minutes(3)}, want: tokens.Registration{Current: own("a")}},
+		{name: "unreadable expiry", have: tokens.DecodeSecret(map[string][]byte{"tokenID": []byte("a"), "tokenHash": []byte("#a"), "expiresAt": []byte("?")}), spec: spec(60, 20),
+			want: tokens.Registration{Current: own("new1"), Previous: own("a"), ExpiresAt: minutes(60), GraceExpiresAt: minutes(20)}},
+		{name: "another key", have: tokens.Registration{Current: tokens.Known{ID: "a", Hash: "of a lost key"}}, want: tokens.Registration{
+			Current: own("new1"), Previous: tokens.Known{ID: "a", Hash: "of a lost key"}, GraceExpiresAt: minutes(24 * 60)}},
+		{name: "of another hub, for ever", have: tokens.Registration{Current: another, Whole: true}, want: tokens.Registration{Current: own("new1"), Previous: another}},
+		{name: "of another hub, for a while", have: tokens.Registration{Current: another, ExpiresAt: minutes(7), Whole: true}, spec: spec(60, 20),
+			want: tokens.Registration{Current: own("new1"), Previous: another, ExpiresAt: minutes(60), GraceExpiresAt: minutes(27)}},
+		{name: "of another hub, and one before", have: tokens.Registration{Current: another, Previous: tokens.Known{Hash: "old"}, GraceExpiresAt: minutes(7), Whole: true},
+			want: tokens.Registration{Current: another, Previous: tokens.Known{Hash: "old"}, GraceExpiresAt: minutes(7)}},
+		{name: "of another hub, and the one before is over", have: tokens.Registration{Current: another, Previous: tokens.Known{Hash: "old"}, GraceExpiresAt: noon},
+			want: tokens.Registration{Current: own("new1"), Previous: another}},
+		{name: "one of another hub that lasts for ever stays until the hub's own one is replaced", spec: spec(60, 20),
+			have: tokens.Registration{Current: own("a"), Previous: another, ExpiresAt: noon},
+			want: tokens.Registration{Current: own("new1"), Previous: own("a"), ExpiresAt: minutes(60), GraceExpiresAt: minutes(20)}},
+		{name: "made by its owner", spec: made(0), have: tokens.Registration{UsedBy: []string{"x"}}, want: tokens.Registration{Current: tokens.Known{ID: "mine", Hash: "known to me"}, UsedBy: []string{"x"}}},
+		{name: "made by its owner, for a while", spec: made(30), want: tokens.Registration{Current: tokens.Known{ID: "mine", Hash: "known to me"}, ExpiresAt: minutes(20)}},
+		{name: "made by its owner, and over", spec: made(30), have: tokens.Registration{Current: tokens.Known{ID: "mine", Hash: "known to me"}, ExpiresAt: minutes(-1)},
+			want: tokens.Registration{Current: tokens.Known{ID: "mine", Hash: "known to me"}, ExpiresAt: minutes(20)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := rotate(tt.have, tt.spec, now, tt.jitter, func() (string, error) { return "new", nil })
+			crt := &managementv3.ClusterRegistrationToken{Spec: tt.spec}
+			crt.CreationTimestamp.Time = minutes(-10)
+			got, err := wanted(tt.have, crt, noon, tt.jitter, &counter{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(tokens{})); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(got, decodeTokens(got.encode()), cmp.AllowUnexported(tokens{})); diff != "" {
+			if diff := cmp.Diff(got, tokens.DecodeSecret(got.Encode()), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("the Secret loses something (-want +got):\n%s", diff)
 			}
-			again, err := rotate(got, tt.spec, now, tt.jitter, func() (string, error) { return "", fmt.Errorf("asked for another token") })
-			if err != nil || again != got {
+			ids := &counter{}
+			again, err := wanted(got, crt, noon, tt.jitter, ids)
+			if err != nil || !again.Equal(got) || ids.made > 0 {
 				t.Errorf("a second time gives %+v, %v", again, err)
 			}
 		})
+	}
+}
+
+// TestWholeTokensBecomeHashes: what another hub wrote is read, and is not in what is written.
+func TestWholeTokensBecomeHashes(t *testing.T) {
+	const current, previous = "bcdfghjklmnpqrstvwxz2456789", "9876542zxwvtsrqpnmlkjhgfdcb"
+	have := tokens.DecodeSecret(map[string][]byte{"token": []byte(current), "previousToken": []byte(previous), "gracePeriodExpiresAt": []byte(minutes(5).Format(time.RFC3339))})
+	want := tokens.Registration{
+		Current: tokens.Known{Hash: tokens.Hash(current)}, Previous: tokens.Known{Hash: tokens.Hash(previous)}, GraceExpiresAt: minutes(5), Whole: true,
+	}
+	if diff := cmp.Diff(want, have, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	got, err := wanted(have, &managementv3.ClusterRegistrationToken{}, noon, 0, &counter{})
+	if err != nil || got.Equal(have) {
+		t.Fatalf("the Secret would not be written: %v", err)
+	}
+	for key, value := range got.Encode() {
+		if strings.Contains(string(value), current) || strings.Contains(string(value), previous) {
+			t.Errorf("%s holds a whole token", key)
+		}
 	}
 }
 

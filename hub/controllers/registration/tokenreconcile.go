@@ -6,10 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -21,18 +19,20 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/apply"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
 // tokenScope is what one pass over a ClusterRegistrationToken has found.
 type tokenScope struct {
 	crt *managementv3.ClusterRegistrationToken
 	// tokens are set once the token Secret holds them.
-	tokens *tokens
+	tokens *tokens.Registration
 	// env are the variables that commands set.
 	env []rkev1.EnvVar
 	// imported tells that the cluster was made elsewhere: an agent is deployed in it instead of machines being added.
 	imported bool
+	// expired is set where a token has ended that nothing replaces.
+	expired bool
 	// waiting tells why there is no token; nil when there is one.
 	waiting *problem
 }
@@ -69,7 +69,11 @@ func (r *tokenReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 		s.waiting = &problem{"Error", fmt.Sprintf("The token could not be written, it is tried again: %v", err)}
 		return ctrl.Result{}, err
 	}
-	if next := s.tokens.next(); !next.IsZero() {
+	if s.expired && crt.Annotations[managementv3.DeleteExpiredAnnotation] == "true" {
+		s.waiting = &problem{"Expired", "The token has expired and is being removed"}
+		return ctrl.Result{}, r.remove(ctx, crt)
+	}
+	if next := s.tokens.Next(); !next.IsZero() && !s.expired {
 		result.RequeueAfter = max(next.Sub(r.Clock.Now()), 1)
 	}
 	return result, nil
@@ -109,8 +113,8 @@ func (r *tokenReconciler) reconcileToken(ctx context.Context, s *tokenScope) err
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the token Secret: %w", err)
 	}
-	have := decodeTokens(secret.Data)
-	want, err := rotate(have, s.crt.Spec, r.Clock.Now(), jitterOf(s.crt), newToken)
+	have := tokens.DecodeSecret(secret.Data)
+	want, err := wanted(have, s.crt, r.Clock.Now(), jitterOf(s.crt), hubIssuer{r.Issuer})
 	if err != nil {
 		return err
 	}
@@ -120,18 +124,25 @@ func (r *tokenReconciler) reconcileToken(ctx context.Context, s *tokenScope) err
 		Labels:          map[string]string{managementv3.RegistrationTokenLabel: "true"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.crt, managementv3.GroupVersion.WithKind("ClusterRegistrationToken"))},
 	}
-	if !have.equal(want) || !metav1.IsControlledBy(secret, s.crt) || secret.Labels[managementv3.RegistrationTokenLabel] != "true" {
-		desired := &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque, Data: want.encode()}
-		// Two hubs, or a stale read, must not replace a token that somebody was shown.
+	if !have.Equal(want) || !metav1.IsControlledBy(secret, s.crt) || secret.Labels[managementv3.RegistrationTokenLabel] != "true" {
+		desired := &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque, Data: want.Encode()}
+		// Two hubs, or a stale read, must not replace a token that somebody was shown, or forget who has used one.
 		desired.ResourceVersion = secret.ResourceVersion
 		if err := r.write(ctx, desired); err != nil {
 			return err
 		}
 	}
-	if err := r.reconcileRole(ctx, s.crt.Namespace); err != nil {
-		return err
-	}
 	s.tokens = &want
+	s.expired = s.crt.Spec.Made != nil && !want.ExpiresAt.IsZero() && !r.Clock.Now().Before(want.ExpiresAt)
+	return nil
+}
+
+// remove deletes a ClusterRegistrationToken whose maker wanted it to go when it has expired.
+func (r *tokenReconciler) remove(ctx context.Context, crt *managementv3.ClusterRegistrationToken) error {
+	err := r.Client.Delete(ctx, crt, client.Preconditions{UID: &crt.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting an expired ClusterRegistrationToken: %w", err)
+	}
 	return nil
 }
 
@@ -147,23 +158,6 @@ func (r *tokenReconciler) write(ctx context.Context, secret *corev1.Secret) erro
 		return fmt.Errorf("writing the token Secret: %w", err)
 	}
 	return nil
-}
-
-// reconcileRole lets those whom an administrator binds to the Role read the tokens of the namespace, and no other Secret.
-func (r *tokenReconciler) reconcileRole(ctx context.Context, namespace string) error {
-	var tokens managementv3.ClusterRegistrationTokenList
-	if err := r.Client.List(ctx, &tokens, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("listing the registration tokens: %w", err)
-	}
-	var names []string
-	for _, token := range tokens.Items {
-		names = append(names, managementv3.TokenSecretPrefix+token.Name)
-	}
-	slices.Sort(names)
-	return apply.Object(ctx, r.Client, fieldOwner, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managementv3.TokenReaderRoleName},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}, ResourceNames: names}},
-	})
 }
 
 // jitterOf is a number from 0 to 1 that stays the same for a token.

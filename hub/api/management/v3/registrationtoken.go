@@ -2,14 +2,16 @@ package v3
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ClusterRegistrationToken lets machines and agents introduce themselves to a cluster. The token itself is in the Secret that
-// status.tokenSecretName names; commands of the status hold {token} in its place.
+// ClusterRegistrationToken lets machines and agents introduce themselves to a cluster. How to know the token is in the Secret that
+// status.tokenSecretName names; the token itself is kept nowhere. Commands of the status hold {token} in its place.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clusterregistrationtokens,scope=Namespaced,shortName=crt
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The management Cluster"
-// +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.status.tokenSecretName`,description="Secret with the token"
+// +kubebuilder:printcolumn:name="Purpose",type=string,JSONPath=`.spec.purpose`,description="Who may use it"
+// +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.status.tokenSecretName`,description="Secret with its hash"
+// +kubebuilder:printcolumn:name="Uses",type=integer,JSONPath=`.status.uses`,description="How often it was used, where that is bounded"
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterRegistrationToken struct {
@@ -26,6 +28,7 @@ type ClusterRegistrationToken struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.gracePeriod) || !has(self.ttl) || self.ttl == 0 || self.gracePeriod < self.ttl",message="spec.gracePeriod must be shorter than spec.ttl"
 // +kubebuilder:validation:XValidation:rule="self.clusterName == oldSelf.clusterName",message="spec.clusterName cannot be changed"
+// +kubebuilder:validation:XValidation:rule="has(self.made) == has(oldSelf.made)",message="spec.made cannot be added or removed; make another ClusterRegistrationToken"
 type ClusterRegistrationTokenSpec struct {
 	// ClusterName is the name of the management Cluster.
 	// +kubebuilder:validation:MinLength=1
@@ -39,14 +42,36 @@ type ClusterRegistrationTokenSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="spec.gracePeriod must be 0 or at least 10 minutes"
 	GracePeriod *int64 `json:"gracePeriod,omitempty"`
+	// Purpose says who may use it: Machines that join the cluster, or Agents that connect its Kubernetes API; unset means both. Whoever has a
+	// token for agents can pose as the cluster's API, so that commands for machines come with tokens for machines only.
+	// +optional
+	Purpose RegistrationPurpose `json:"purpose,omitempty"`
 	// MaxUses is how many machines and agents may introduce themselves with it; unset or 0 means any number. One that comes again with an
 	// identity of its own is not counted again.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
 	MaxUses int64 `json:"maxUses,omitempty"`
 	// Made is a token that its maker made and keeps: the hub is told only how to know it. Without it the hub makes the token.
 	// +optional
 	Made *MadeToken `json:"made,omitempty"`
+}
+
+// RegistrationPurpose says who may use a registration token.
+//
+// +kubebuilder:validation:Enum=Machines;Agents
+type RegistrationPurpose string
+
+const (
+	// MachinesPurpose is for machines that join the cluster.
+	MachinesPurpose RegistrationPurpose = "Machines"
+	// AgentsPurpose is for agents that connect the cluster's Kubernetes API.
+	AgentsPurpose RegistrationPurpose = "Agents"
+)
+
+// Serves tells whether a token may be used for a purpose.
+func (s *ClusterRegistrationTokenSpec) Serves(purpose RegistrationPurpose) bool {
+	return s.Purpose == "" || s.Purpose == purpose
 }
 
 // MadeToken is how to know a token "<id>.<secret>" without having it.
@@ -68,7 +93,7 @@ type ClusterRegistrationTokenStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// TokenSecretName names the Secret with the token, in the same namespace.
+	// TokenSecretName names the Secret with the token's hash, in the same namespace.
 	// +optional
 	TokenSecretName string `json:"tokenSecretName,omitempty"`
 	// ExpiresAt is when a new token takes the place of this one.
@@ -125,7 +150,9 @@ const (
 	TokenHashKey         = "tokenHash"
 	PreviousTokenIDKey   = "previousTokenID"
 	PreviousTokenHashKey = "previousTokenHash"
-	// TokenKey and PreviousTokenKey hold whole tokens in Secrets that another hub wrote; they are honoured until they are replaced.
+	// UsedByKey lists, one in a line, hashes of who has used a token whose uses are bounded.
+	UsedByKey = "usedBy"
+	// TokenKey and PreviousTokenKey hold whole tokens in Secrets that another hub wrote. They are honoured, and become hashes.
 	TokenKey         = "token"
 	PreviousTokenKey = "previousToken"
 	// The times are in RFC 3339.
@@ -139,8 +166,8 @@ const (
 	DefaultTokenName = "default-token"
 	// AgentTokenName is the one that the hub gives to the cluster-agent that plans deploy.
 	AgentTokenName = "agent-token"
-	// TokenReaderRoleName is the Role that may read the token Secrets of a namespace.
-	TokenReaderRoleName = "crt-token-reader"
+	// DeleteExpiredAnnotation is "true" on a ClusterRegistrationToken that is to go when it has expired.
+	DeleteExpiredAnnotation = "management.cattle.io/delete-expired"
 )
 
 // GetConditions returns the conditions of the status.
