@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
 // AllRoles make a machine a whole cluster.
@@ -34,9 +34,16 @@ func (l *Lab) NodeCommand(ctx context.Context, cluster client.ObjectKey, roles .
 	return command, err
 }
 
-// TokenCommand fills the command that the status of the cluster's ClusterRegistrationToken shows with the token of its Secret.
+// TokenCommand makes a registration token as somebody does who has kubectl only: the hub is told its hash. The command that the status of its
+// ClusterRegistrationToken shows is returned with the token in it.
 func (l *Lab) TokenCommand(ctx context.Context, hub client.Client, cluster client.ObjectKey, roles ...string) (command, token string, err error) {
-	err = l.WaitFor(ctx, "the ClusterRegistrationToken of "+cluster.String()+" has a command", time.Minute, func(ctx context.Context) (bool, string) {
+	if token, err = tokens.NewRegistrationToken(); err != nil {
+		return "", "", err
+	}
+	crt := &managementv3.ClusterRegistrationToken{}
+	crt.GenerateName = "by-hand-"
+	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
+	err = l.WaitFor(ctx, "a ClusterRegistrationToken of "+cluster.String()+" has a command", time.Minute, func(ctx context.Context) (bool, string) {
 		c := &provisioningv1.Cluster{}
 		if err := hub.Get(ctx, cluster, c); err != nil {
 			return false, err.Error()
@@ -44,20 +51,17 @@ func (l *Lab) TokenCommand(ctx context.Context, hub client.Client, cluster clien
 		if c.Status.ClusterName == "" {
 			return false, ConditionMessage(c.Status.Conditions, provisioningv1.CreatedCondition)
 		}
-		crt := &managementv3.ClusterRegistrationToken{}
-		if err := hub.Get(ctx, client.ObjectKey{Namespace: c.Status.ClusterName, Name: managementv3.DefaultTokenName}, crt); err != nil {
+		if crt.UID == "" {
+			crt.Namespace, crt.Spec.ClusterName = c.Status.ClusterName, c.Status.ClusterName
+			if err := hub.Create(ctx, crt); err != nil {
+				return false, err.Error()
+			}
+		}
+		if err := hub.Get(ctx, client.ObjectKeyFromObject(crt), crt); err != nil {
 			return false, err.Error()
 		}
-		if crt.Status.InsecureNodeCommand == "" || crt.Status.TokenSecretName == "" {
-			return false, "its status has no command yet"
-		}
-		secret := &corev1.Secret{}
-		if err := hub.Get(ctx, client.ObjectKey{Namespace: crt.Namespace, Name: crt.Status.TokenSecretName}, secret); err != nil {
-			return false, err.Error()
-		}
-		token = string(secret.Data[managementv3.TokenKey])
 		command = strings.ReplaceAll(crt.Status.InsecureNodeCommand, managementv3.TokenPlaceholder, token) + " " + strings.Join(roles, " ")
-		return token != "", "its Secret has no token"
+		return crt.Status.InsecureNodeCommand != "", "its status has no command yet"
 	})
 	return command, token, err
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/packaging/install"
@@ -23,6 +23,7 @@ import (
 // nodeOptions are the flags of "hub node-command".
 type nodeOptions struct {
 	connection
+	token    registrationOptions
 	wait     time.Duration
 	insecure bool
 	publicCA bool
@@ -39,7 +40,8 @@ func newNodeCommand() *cobra.Command {
 		Short: "Print the command that makes a machine a node of a cluster",
 		Long: `Print the command that makes a machine a node of a cluster. It is run on that machine, as root or by somebody who may use sudo.
 
-The command holds the cluster's registration token: whoever has it can add machines to the cluster.`,
+The command holds a registration token that is made for it: whoever has it can add machines to the cluster until it expires. The token is
+kept nowhere else. Deleting its ClusterRegistrationToken, in the namespace of the management Cluster, revokes it.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("node-command needs one argument: <namespace>/<cluster>")
@@ -55,7 +57,7 @@ The command holds the cluster's registration token: whoever has it can add machi
 			if err != nil {
 				return err
 			}
-			command, err := opts.await(cmd.Context(), c, key)
+			command, err := opts.run(cmd.Context(), c, key)
 			if err != nil {
 				return err
 			}
@@ -69,6 +71,7 @@ The command holds the cluster's registration token: whoever has it can add machi
 
 func (o *nodeOptions) addFlags(flags *pflag.FlagSet) {
 	o.connection.addFlags(flags)
+	o.token.addFlags(flags, 24*time.Hour)
 	flags.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the hub to make the command")
 	flags.BoolVar(&o.insecure, "insecure", false, "a shorter command that downloads the script without checking whom from")
 	flags.BoolVar(&o.publicCA, "public-ca", false, "the machine trusts the certificate at the hub's URL already, for instance that of a load balancer")
@@ -90,68 +93,70 @@ func (o *nodeOptions) check(cluster string) (client.ObjectKey, error) {
 	if err == nil && !o.etcd && !o.controlPlane && !o.worker {
 		err = errors.New("a machine needs a role: --etcd, --controlplane, --worker, or several of them")
 	}
+	if err == nil {
+		err = o.token.check()
+	}
 	return key, err
 }
 
-// errNotYet marks what the hub will have done in a moment.
-var errNotYet = errors.New("not there yet")
-
-// await returns the command as soon as the hub has made it.
-func (o *nodeOptions) await(ctx context.Context, c client.Reader, cluster client.ObjectKey) (string, error) {
-	deadline := time.Now().Add(o.wait)
-	for {
-		command, err := o.command(ctx, c, cluster)
-		if !errors.Is(err, errNotYet) || time.Now().After(deadline) {
-			return command, err
-		}
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(200 * time.Millisecond):
-		}
+// run makes a token and returns the command with it, as soon as the hub has made that. A token that nobody is told of does not stay.
+func (o *nodeOptions) run(ctx context.Context, c client.Client, cluster client.ObjectKey) (string, error) {
+	management, err := awaitFor(ctx, o.wait, func() (string, error) { return managementCluster(ctx, c, cluster) })
+	if err != nil {
+		return "", err
 	}
+	crt, token, err := o.token.make(ctx, c, management, "node-command", managementv3.MachinesPurpose)
+	if err != nil {
+		return "", err
+	}
+	template, err := awaitFor(ctx, o.wait, func() (string, error) { return o.template(ctx, c, crt) })
+	if err != nil {
+		if gone := c.Delete(context.WithoutCancel(ctx), crt); client.IgnoreNotFound(gone) != nil {
+			err = errors.Join(err, fmt.Errorf("deleting ClusterRegistrationToken %s: %w", client.ObjectKeyFromObject(crt), gone))
+		}
+		return "", err
+	}
+	words := append([]string{strings.ReplaceAll(template, managementv3.TokenPlaceholder, token)}, o.words()...)
+	return strings.Join(words, " "), nil
 }
 
-// command completes the command of the cluster's registration token with the token and with what the flags say.
-func (o *nodeOptions) command(ctx context.Context, c client.Reader, key client.ObjectKey) (string, error) {
+// managementCluster names the management Cluster of a Cluster.
+func managementCluster(ctx context.Context, c client.Reader, key client.ObjectKey) (string, error) {
 	cluster := &provisioningv1.Cluster{}
 	if err := c.Get(ctx, key, cluster); err != nil {
 		if apierrors.IsNotFound(err) {
 			return "", fmt.Errorf("there is no Cluster %s", key)
 		}
-		return "", fmt.Errorf("reading Cluster %s: %w", key, err)
+		return "", explain(fmt.Errorf("reading Cluster %s: %w", key, err))
 	}
-	management := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
-	if management == "" {
-		return "", fmt.Errorf("the registration token of Cluster %s is %w; its conditions say why", key, errNotYet)
+	// The annotation is written before there is a namespace for the token, the status afterwards.
+	if cluster.Annotations[rkev1.ManagementClusterNameAnnotation] == "" || cluster.Status.ClusterName == "" {
+		return "", fmt.Errorf("the management Cluster of Cluster %s is %w; its conditions say why", key, errNotYet)
 	}
+	return cluster.Status.ClusterName, nil
+}
 
-	token := &managementv3.ClusterRegistrationToken{}
-	tokenKey := client.ObjectKey{Namespace: management, Name: managementv3.DefaultTokenName}
-	if err := c.Get(ctx, tokenKey, token); client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading ClusterRegistrationToken %s: %w", tokenKey, err)
+// template is the command that the hub shows for a token.
+func (o *nodeOptions) template(ctx context.Context, c client.Reader, crt *managementv3.ClusterRegistrationToken) (string, error) {
+	key := client.ObjectKeyFromObject(crt)
+	if err := c.Get(ctx, key, crt); err != nil {
+		return "", explain(fmt.Errorf("reading ClusterRegistrationToken %s: %w", key, err))
 	}
-	template := token.Status.VerifiedNodeCommand
+	template := crt.Status.VerifiedNodeCommand
 	switch {
 	case o.insecure:
-		template = token.Status.InsecureNodeCommand
+		template = crt.Status.InsecureNodeCommand
 	case o.publicCA || template == "":
-		template = token.Status.NodeCommand
+		template = crt.Status.NodeCommand
 	}
-	if template == "" || token.Status.TokenSecretName == "" {
-		return "", fmt.Errorf("the command of ClusterRegistrationToken %s is %w", tokenKey, errNotYet)
+	if template == "" {
+		reason := ""
+		if ready := conditions.Get(crt, managementv3.ReadyCondition); ready != nil && ready.Message != "" {
+			reason = ": " + ready.Message
+		}
+		return "", fmt.Errorf("the command of ClusterRegistrationToken %s is %w%s", key, errNotYet, reason)
 	}
-	secret := &corev1.Secret{}
-	secretKey := client.ObjectKey{Namespace: management, Name: token.Status.TokenSecretName}
-	if err := c.Get(ctx, secretKey, secret); client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading Secret %s: %w", secretKey, err)
-	}
-	value := string(secret.Data[managementv3.TokenKey])
-	if value == "" {
-		return "", fmt.Errorf("the token in Secret %s is %w", secretKey, errNotYet)
-	}
-	words := append([]string{strings.ReplaceAll(template, managementv3.TokenPlaceholder, value)}, o.words()...)
-	return strings.Join(words, " "), nil
+	return template, nil
 }
 
 // words are the arguments of the install script that the flags stand for.

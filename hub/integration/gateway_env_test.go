@@ -34,6 +34,7 @@ import (
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
 // gatewayEnv is a gateway of its own in front of the API server. The hub's controllers leave its cluster alone, since that is paused: the
@@ -210,22 +211,25 @@ func (e *gatewayEnv) makeCluster() {
 	prov := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "one", Annotations: map[string]string{clusterv1.PausedAnnotation: ""}}}
 	prov.Spec.KubernetesVersion = "v1.36.3+k3s1"
 	prov.Spec.RKEConfig = &provisioningv1.RKEConfig{}
-	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management.Name, Name: "default-token"}}
-	crt.Spec.ClusterName = management.Name
-	e.create(cluster, prov, crt)
-	e.readToken(management.Name)
+	e.create(cluster, prov)
+	e.makeToken(management.Name)
 }
 
-// readToken waits for the registration token that the hub makes.
-func (e *gatewayEnv) readToken(namespace string) {
+// makeToken makes a registration token, and waits until the hub knows it.
+func (e *gatewayEnv) makeToken(namespace string) {
 	e.t.Helper()
-	secret := &corev1.Secret{}
-	eventually(e.t, "the registration token", func() error {
-		return e.client.Get(e.t.Context(), types.NamespacedName{
-			Namespace: namespace, Name: managementv3.TokenSecretPrefix + managementv3.DefaultTokenName,
-		}, secret)
+	token, err := tokens.NewRegistrationToken()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "made"}}
+	crt.Spec.ClusterName = namespace
+	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
+	e.create(crt)
+	eventually(e.t, "the hub to know the registration token", func() error {
+		return e.client.Get(e.t.Context(), types.NamespacedName{Namespace: namespace, Name: managementv3.TokenSecretPrefix + crt.Name}, &corev1.Secret{})
 	})
-	e.token = string(secret.Data[managementv3.TokenKey])
+	e.token = token
 }
 
 // controllers makes what the registration and bootstrap controllers would, for every machine request, until the test ends.

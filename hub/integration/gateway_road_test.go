@@ -24,12 +24,12 @@ func TestGatewayRoad(t *testing.T) {
 		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
 			return err
 		}
-		if cluster.Annotations[rkev1.ManagementClusterNameAnnotation] == "" {
+		if cluster.Status.ClusterName == "" {
 			return errors.New("it has no name")
 		}
 		return nil
 	})
-	e.readToken(cluster.Annotations[rkev1.ManagementClusterNameAnnotation])
+	e.makeToken(cluster.Status.ClusterName)
 	e.serve()
 
 	headers := map[string]string{
