@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/drover-dev/drover/hub/admission"
 	"github.com/drover-dev/drover/hub/capi"
@@ -27,7 +26,6 @@ import (
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
 	"github.com/drover-dev/drover/hub/tokens"
-	"github.com/drover-dev/drover/hub/tunnel"
 )
 
 // Options say what the hub runs and where it listens.
@@ -183,11 +181,8 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *App, err er
 	if err != nil {
 		return nil, err
 	}
-	sessions := tunnel.New(tunnel.Options{
-		Logger: logr.FromSlogHandler(opts.Logger.Handler()).WithName("tunnel"), Registerer: metrics.Registry,
-	})
 	err = addControllers(ctx, mgr, shared{
-		settings: opts.Settings, signer: signer, issuer: issuer, clusterCache: clusterCache, releases: releases, presence: sessions,
+		settings: opts.Settings, signer: signer, issuer: issuer, clusterCache: clusterCache, releases: releases, presence: front.directory,
 	})
 	if err != nil {
 		return nil, err
