@@ -169,6 +169,20 @@ func TestTwoHosts(t *testing.T) {
 		}
 		_ = dialUntil(t, l, target).Close()
 	})
+	t.Run("a host without its cable is away, and with it back", func(t *testing.T) {
+		for _, test := range []struct {
+			turn func(context.Context) error
+			code int
+		}{{hosts[0].Unplug, 1}, {hosts[0].Plug, 0}} {
+			if err := test.turn(ctx); err != nil {
+				t.Fatal(err)
+			}
+			res, err := hosts[1].Exec(ctx, "ping", "-c1", "-W2", "node1")
+			if err != nil || res.ExitCode != test.code {
+				t.Errorf("ping: %v %+v, want exit code %d", err, res, test.code)
+			}
+		}
+	})
 	t.Run("a host that was killed boots again with its files", func(t *testing.T) {
 		if res, err := hosts[1].Script(ctx, "echo kept >/root/file; echo kept >/var/lib/kubelet/file", nil); err != nil || res.ExitCode != 0 {
 			t.Fatal(err, res)
