@@ -26,6 +26,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/apply"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/management"
 )
 
 const (
@@ -47,7 +48,7 @@ type Reconciler struct {
 	// tracker watches kinds of providers from the first time on that a Cluster refers to them.
 	tracker *external.ObjectTracker
 	// departures are the Clusters that leave for another hub.
-	departures departures
+	departures management.Departures
 }
 
 // SetupWithManager registers the controller. Secrets and ConfigMaps are watched by their metadata only.
@@ -64,7 +65,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.keeper = &apply.Keeper{Client: r.Client, Owner: fieldOwner}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("provisioningcluster").
-		For(&provisioningv1.Cluster{}, builder.WithPredicates(r.departures.note())).
+		For(&provisioningv1.Cluster{}, builder.WithPredicates(r.departures.Note())).
 		Owns(&clusterv1.Cluster{}).
 		Owns(&rkev1.RKECluster{}).
 		Owns(&rkev1.RKEControlPlane{}).
@@ -102,9 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	cluster := &provisioningv1.Cluster{}
 	err := r.Client.Get(ctx, req.NamespacedName, cluster)
 	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.removeLeftovers(ctx, req.NamespacedName)
+		return ctrl.Result{}, r.departures.RemoveLeftovers(ctx, r.Client, r.Live, req.NamespacedName, &provisioningv1.Cluster{})
 	}
-	if err != nil || isMovedAway(cluster) {
+	if err != nil || management.IsMovedAway(cluster) {
 		return ctrl.Result{}, err
 	}
 	s := &scope{cluster: cluster}

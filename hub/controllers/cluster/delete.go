@@ -164,7 +164,7 @@ func (r *Reconciler) removeOwn(ctx context.Context, s *scope, name string, objec
 	if err != nil {
 		return false, err
 	}
-	if !found || !isFor(object, s.cluster) {
+	if !found || !ownerOf(s.cluster).Owns(object) {
 		return true, nil
 	}
 	return r.remove(ctx, key, object)

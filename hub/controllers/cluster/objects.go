@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,43 +16,16 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-func ownerLabels(cluster *provisioningv1.Cluster) map[string]string {
-	return map[string]string{
-		rkev1.OwnerClusterNamespaceLabel: cluster.Namespace,
-		rkev1.OwnerClusterNameLabel:      cluster.Name,
-	}
-}
-
 func managementCluster(cluster *provisioningv1.Cluster, name string) *managementv3.Cluster {
 	spec := cluster.Spec
 	return &managementv3.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ownerLabels(cluster)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ownerOf(cluster).Labels()},
 		Spec: managementv3.ClusterSpec{
 			DisplayName:        cluster.Name,
 			FleetWorkspaceName: cluster.Namespace,
 			DefaultPodSecurityAdmissionConfigurationTemplateName: spec.DefaultPodSecurityAdmissionConfigurationTemplateName,
 			EnableNetworkPolicy: spec.EnableNetworkPolicy,
 		},
-	}
-}
-
-// managementNamespace is where registration tokens and machine requests are. It goes with the management Cluster.
-func managementNamespace(cluster *provisioningv1.Cluster, management *managementv3.Cluster) *corev1.Namespace {
-	return &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:   management.Name,
-			Labels: ownerLabels(cluster),
-			OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(management, managementv3.GroupVersion.WithKind("Cluster")),
-			},
-		},
-	}
-}
-
-func registrationToken(cluster *provisioningv1.Cluster, managementName, name string) *managementv3.ClusterRegistrationToken {
-	return &managementv3.ClusterRegistrationToken{
-		ObjectMeta: metav1.ObjectMeta{Namespace: managementName, Name: name, Labels: ownerLabels(cluster)},
-		Spec:       managementv3.ClusterRegistrationTokenSpec{ClusterName: managementName},
 	}
 }
 

@@ -32,24 +32,6 @@ func testCluster() *provisioningv1.Cluster {
 	}
 }
 
-func TestManagementName(t *testing.T) {
-	one := managementName(testCluster(), 0)
-	if !managementNamePattern.MatchString(one) {
-		t.Errorf("%q does not look like the name of a management Cluster", one)
-	}
-	if again := managementName(testCluster(), 0); again != one {
-		t.Errorf("the name is %q once and %q another time", one, again)
-	}
-	if next := managementName(testCluster(), 1); next == one {
-		t.Error("a second attempt gives the same name")
-	}
-	other := testCluster()
-	other.UID = "0002"
-	if managementName(other, 0) == one {
-		t.Error("a Cluster that was made again gets the name of the old one")
-	}
-}
-
 func TestCAPIClusterInfrastructure(t *testing.T) {
 	own, foreign := testCluster(), testCluster()
 	foreign.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "VSphereCluster", Name: "v"}
