@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/drain"
 	"github.com/drover-dev/drover/hub/controllers/etcdremoval"
 	"github.com/drover-dev/drover/hub/controllers/infracluster"
+	"github.com/drover-dev/drover/hub/controllers/management"
 	"github.com/drover-dev/drover/hub/controllers/missingnode"
 	"github.com/drover-dev/drover/hub/controllers/nodelookup"
 	"github.com/drover-dev/drover/hub/controllers/nodesync"
@@ -52,6 +53,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 		&cluster.Reconciler{},
 		&infracluster.Reconciler{},
 		&registration.Reconciler{Settings: s.settings, Issuer: s.issuer},
+		&management.Reconciler{},
 		&bootstrap.Reconciler{Settings: s.settings},
 		&controlplane.Reconciler{Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Releases: s.releases},
 		&connection.Reconciler{Presence: s.presence, Settings: s.settings},
