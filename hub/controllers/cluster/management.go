@@ -50,9 +50,9 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 	if err := r.keeper.Object(ctx, made); err != nil {
 		return s.notCreated(err)
 	}
-	objects := []client.Object{owner.NamespaceOf(made), owner.Token(name, managementv3.DefaultTokenName)}
+	objects := []client.Object{owner.NamespaceOf(made), owner.Token(name, managementv3.DefaultTokenName, "")}
 	if !s.imported() {
-		objects = append(objects, owner.Token(name, managementv3.AgentTokenName))
+		objects = append(objects, owner.Token(name, managementv3.AgentTokenName, managementv3.AgentsPurpose))
 	}
 	for _, object := range objects {
 		if err := r.keeper.Object(ctx, object); err != nil {

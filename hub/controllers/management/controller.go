@@ -133,7 +133,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, controlPlane *rkev1.RK
 	if err := r.keeper.Object(ctx, cluster); err != nil {
 		return fmt.Errorf("writing the management Cluster: %w", err)
 	}
-	for _, object := range []client.Object{owner.NamespaceOf(cluster), owner.Token(name, managementv3.AgentTokenName)} {
+	for _, object := range []client.Object{owner.NamespaceOf(cluster), owner.Token(name, managementv3.AgentTokenName, managementv3.AgentsPurpose)} {
 		if err := r.keeper.Object(ctx, object); err != nil {
 			return fmt.Errorf("writing what belongs to the management Cluster: %w", err)
 		}

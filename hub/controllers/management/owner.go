@@ -102,10 +102,10 @@ func (o Owner) NamespaceOf(management *managementv3.Cluster) *corev1.Namespace {
 }
 
 // Token is a registration token of the management Cluster.
-func (o Owner) Token(managementName, name string) *managementv3.ClusterRegistrationToken {
+func (o Owner) Token(managementName, name string, purpose managementv3.RegistrationPurpose) *managementv3.ClusterRegistrationToken {
 	return &managementv3.ClusterRegistrationToken{
 		ObjectMeta: metav1.ObjectMeta{Namespace: managementName, Name: name, Labels: o.Labels()},
-		Spec:       managementv3.ClusterRegistrationTokenSpec{ClusterName: managementName},
+		Spec:       managementv3.ClusterRegistrationTokenSpec{ClusterName: managementName, Purpose: purpose},
 	}
 }
 

@@ -39,7 +39,7 @@ func setTokenStatus(s *tokenScope, hub settings.Settings) {
 	status.ExpiresAt = timeOrNil(s.tokens.ExpiresAt)
 	status.GracePeriodExpiresAt = timeOrNil(s.tokens.GraceExpiresAt)
 	status.Uses = int64(len(s.tokens.UsedBy))
-	if s.imported {
+	if s.imported && s.crt.Spec.Serves(managementv3.AgentsPurpose) {
 		setImportCommands(s.crt, hub)
 		return
 	}
