@@ -80,7 +80,7 @@ func Root() *cobra.Command {
 	}
 	add(groupLook, newStatus(), newPlan(), newHistory(), newLogs(), newRetry(), newDoctor(), newSupportBundle())
 	add(groupInstall, newJoin(), newLeave())
-	add(groupService, newRun(), newValidateConfig(), newValidateConnection(), newVersion(), newShim())
+	add(groupService, newRun(), newCluster(), newValidateConfig(), newValidateConnection(), newVersion(), newShim())
 	root.SetCompletionCommandGroupID(groupService)
 	return root
 }

@@ -21,7 +21,7 @@ type Engines func() []Engine
 var doings = []engine.Doing{engine.DoingNothing, engine.DoingApply, engine.DoingWait, engine.DoingPaused, engine.DoingCanceled, engine.DoingRefuse}
 
 // engines adds what every engine says of itself.
-func (p *page) engines(engines []Engine, now time.Time) {
+func (p *Page) engines(engines []Engine, now time.Time) {
 	seen := map[string]bool{}
 	for _, e := range engines {
 		s := e.State()
@@ -38,10 +38,10 @@ func (p *page) engines(engines []Engine, now time.Time) {
 	}
 }
 
-func (p *page) state(s engine.State) {
+func (p *Page) state(s engine.State) {
 	p.add(gauge, "system_agent_source_connected", "Whether a source can be reached.", truth(s.SourceError == "" && s.Contacted), "source", s.Source)
 	if s.SourceError != "" {
-		p.since("system_agent_source_error_since_timestamp_seconds", "Since when a source cannot be reached; absent while it can.",
+		p.Since("system_agent_source_error_since_timestamp_seconds", "Since when a source cannot be reached; absent while it can.",
 			s.SourceErrorSince, "source", s.Source)
 	}
 	if s.Checksum != "" {
@@ -58,20 +58,20 @@ func (p *page) state(s engine.State) {
 		"source", s.Source)
 }
 
-func (p *page) last(source string, last *engine.Attempt) {
+func (p *Page) last(source string, last *engine.Attempt) {
 	if last == nil {
 		return
 	}
 	p.add(gauge, "system_agent_last_attempt_number", "Number of the attempt that ended last, or goes on.", float64(last.Number), "source", source)
-	p.since("system_agent_last_attempt_start_timestamp_seconds", "When that attempt started.", last.Started, "source", source)
+	p.Since("system_agent_last_attempt_start_timestamp_seconds", "When that attempt started.", last.Started, "source", source)
 	if !last.Ended.IsZero() {
-		p.since("system_agent_last_attempt_end_timestamp_seconds", "When that attempt ended; absent while it goes on.", last.Ended, "source", source)
+		p.Since("system_agent_last_attempt_end_timestamp_seconds", "When that attempt ended; absent while it goes on.", last.Ended, "source", source)
 		p.add(gauge, "system_agent_last_attempt_succeeded", "Whether that attempt succeeded; absent while it goes on.", truth(last.Succeeded),
 			"source", source)
 	}
 }
 
-func (p *page) counters(source string, c engine.Counters) {
+func (p *Page) counters(source string, c engine.Counters) {
 	p.outcomes("system_agent_attempts_total", "Attempts at plans that have ended.", source, c.AttemptsSucceeded, c.AttemptsFailed)
 	p.add(counter, "system_agent_attempt_seconds_total", "Time that attempts at plans have taken.", c.AttemptSecondsTotal, "source", source)
 	p.add(counter, "system_agent_instructions_total", "Instructions that were started.", float64(c.InstructionsRun), "source", source)
@@ -82,7 +82,7 @@ func (p *page) counters(source string, c engine.Counters) {
 	p.outcomes("system_agent_probe_checks_total", "Answers of probes.", source, c.ProbeChecks-c.ProbeFailures, c.ProbeFailures)
 }
 
-func (p *page) connections(source string, c *engine.Connections) {
+func (p *Page) connections(source string, c *engine.Connections) {
 	if c == nil {
 		return
 	}
@@ -94,19 +94,19 @@ func (p *page) connections(source string, c *engine.Connections) {
 		float64(c.AuthoritiesReplaced), "source", source)
 }
 
-func (p *page) outcomes(name, help, source string, succeeded, failed int64) {
+func (p *Page) outcomes(name, help, source string, succeeded, failed int64) {
 	p.add(counter, name, help, float64(max(succeeded, 0)), "source", source, "outcome", "success")
 	p.add(counter, name, help, float64(failed), "source", source, "outcome", "failure")
 }
 
-func (p *page) plan(s engine.State) {
+func (p *Page) plan(s engine.State) {
 	for name, status := range s.Probes {
 		p.add(gauge, "system_agent_probe_healthy", "Whether a probe of the plan is healthy.", truth(status.Healthy), "source", s.Source, "probe", name)
 	}
 	for name, periodic := range s.Periodic {
 		p.add(gauge, "system_agent_periodic_consecutive_failures", "Failures in a row of a periodic instruction.", float64(periodic.Failures),
 			"source", s.Source, "instruction", name)
-		p.since("system_agent_periodic_last_success_timestamp_seconds", "When a periodic instruction succeeded last.", periodic.LastSuccess,
+		p.Since("system_agent_periodic_last_success_timestamp_seconds", "When a periodic instruction succeeded last.", periodic.LastSuccess,
 			"source", s.Source, "instruction", name)
 	}
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +22,24 @@ const (
 	counter kind = "counter"
 )
 
-// page is what one scrape gets.
-type page struct {
+// Gauge adds a value that goes up and down; labels are names and values in turn.
+func (p *Page) Gauge(name, help string, value float64, labels ...string) {
+	p.add(gauge, name, help, value, labels...)
+}
+
+// Counter adds a value that only goes up.
+func (p *Page) Counter(name, help string, value float64, labels ...string) {
+	p.add(counter, name, help, value, labels...)
+}
+
+// Answer writes the page as the answer to a scrape.
+func (p *Page) Answer(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", contentType)
+	_, _ = p.WriteTo(w)
+}
+
+// Page is what one scrape gets.
+type Page struct {
 	families []*family
 	byName   map[string]*family
 }
@@ -35,7 +52,7 @@ type family struct {
 }
 
 // add adds a sample; labels are names and values in turn. Samples of a name need not come one after the other.
-func (p *page) add(kind kind, name, help string, value float64, labels ...string) {
+func (p *Page) add(kind kind, name, help string, value float64, labels ...string) {
 	f := p.byName[name]
 	if f == nil {
 		f = &family{name: name, help: help, kind: kind}
@@ -48,15 +65,15 @@ func (p *page) add(kind kind, name, help string, value float64, labels ...string
 	f.samples = append(f.samples, name+format(labels)+" "+strconv.FormatFloat(value, 'g', -1, 64)+"\n")
 }
 
-// since adds a point in time, unless it is not known.
-func (p *page) since(name, help string, at time.Time, labels ...string) {
+// Since adds a point in time, unless it is not known.
+func (p *Page) Since(name, help string, at time.Time, labels ...string) {
 	if !at.IsZero() {
 		p.add(gauge, name, help, float64(at.UnixNano())/float64(time.Second), labels...)
 	}
 }
 
 // WriteTo writes the page in the order in which names were added, and the samples of each sorted, so that two pages can be compared.
-func (p *page) WriteTo(w io.Writer) (int64, error) {
+func (p *Page) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
 	for _, f := range p.families {
 		b.WriteString("# HELP " + f.name + " " + f.help + "\n# TYPE " + f.name + " " + string(f.kind) + "\n")

@@ -12,8 +12,8 @@ import (
 // started is when the process did, as good as exactly.
 var started = time.Now()
 
-// process adds what is known of the process under the names that every exporter uses.
-func (p *page) process() {
+// Process adds what is known of the process under the names that every exporter uses.
+func (p *Page) Process() {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) == nil {
 		p.add(counter, "process_cpu_seconds_total", "CPU time of the agent, without the programs of plans.",
@@ -29,6 +29,6 @@ func (p *page) process() {
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
 		p.add(gauge, "process_open_fds", "Open file descriptors.", float64(len(fds)))
 	}
-	p.since("process_start_time_seconds", "When the agent started.", started)
+	p.Since("process_start_time_seconds", "When the agent started.", started)
 	p.add(gauge, "go_goroutines", "Goroutines.", float64(runtime.NumGoroutine()))
 }

@@ -64,12 +64,11 @@ func listen(ctx context.Context, address config.MetricsAddress, unix func(string
 func Handler(options Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		p := &page{}
+		p := &Page{}
 		p.add(gauge, "system_agent_info", "The agent; always 1.", 1, "version", options.Version)
 		p.engines(options.Engines(), time.Now())
-		p.process()
-		w.Header().Set("Content-Type", contentType)
-		_, _ = p.WriteTo(w)
+		p.Process()
+		p.Answer(w)
 	})
 	mux.HandleFunc("GET /healthz", answer(options.Engines, alive))
 	mux.HandleFunc("GET /readyz", answer(options.Engines, ready))
