@@ -1,0 +1,50 @@
+package apiproxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/drover-dev/drover/hub/ratelimit"
+	"github.com/drover-dev/drover/hub/userauth"
+)
+
+// authenticate lets nobody through whom the hub does not know.
+func (h *Handler) authenticate(next http.Handler) http.Handler {
+	failed := h.auditedFailure(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, r, failure(http.StatusUnauthorized, metav1.StatusReasonUnauthorized,
+			"the hub does not know these credentials; write a new kubeconfig with \"hub kubeconfig\" if they have expired"))
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok, err := h.opts.Authenticator.AuthenticateRequest(r)
+		if ok {
+			c := callOf(r)
+			c.user, c.audience = answer.User, answer.Audiences
+			// Whatever else may be a credential must not leave the hub.
+			r.Header.Del("Authorization")
+			r.Header.Del("Cookie")
+			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), answer.User)))
+			return
+		}
+		switch {
+		case errors.Is(err, userauth.ErrTooMany):
+			writeError(w, r, later(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "%v", userauth.ErrTooMany))
+		case errors.Is(err, userauth.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+			h.log.Error(err, "Could not find out who a user is", "client", ratelimit.ClientAddress(r))
+			writeError(w, r, unavailable("%v", userauth.ErrUnavailable))
+		default:
+			h.log.V(1).Info("Refused a user", "client", ratelimit.ClientAddress(r), "reason", reasonOf(err))
+			failed.ServeHTTP(w, r)
+		}
+	})
+}
+
+func reasonOf(err error) string {
+	if err == nil {
+		return "no credentials"
+	}
+	return err.Error()
+}

@@ -1,0 +1,86 @@
+package apiproxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// authorize lets through who may "get" the subresource "proxy" of the Cluster, by the management cluster's own rules.
+func (h *Handler) authorize(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h.mayReach(r.Context(), callOf(r)); err != nil {
+			if code := err.ErrStatus.Code; code >= http.StatusInternalServerError {
+				h.log.Error(err, "Could not decide whether a user may reach a cluster", "Cluster", callOf(r).cluster)
+			}
+			writeError(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// mayReach returns nil, or the answer that the user gets.
+func (h *Handler) mayReach(ctx context.Context, c *call) *apierrors.StatusError {
+	if len(c.audience) > 0 && !slices.Contains(c.audience, c.cluster) {
+		return failure(http.StatusForbidden, metav1.StatusReasonForbidden, "this token is for another cluster")
+	}
+	attributes, err := h.attributes(ctx, c)
+	if err != nil {
+		return err
+	}
+	decision, reason, failed := h.opts.Authorizer.Authorize(ctx, attributes)
+	switch {
+	case failed != nil:
+		return unavailable("the hub could not find out whether you may reach this cluster: %v", failed)
+	case decision != authorizer.DecisionAllow:
+		return responsewriters.ForbiddenStatusError(attributes, reason)
+	}
+	return nil
+}
+
+// attributes are what the management cluster is asked for. Nothing of them is kept: a Cluster that is gone is not found by the next request.
+func (h *Handler) attributes(ctx context.Context, c *call) (authorizer.AttributesRecord, *apierrors.StatusError) {
+	management := &managementv3.Cluster{}
+	if err := h.opts.Clusters.Get(ctx, client.ObjectKey{Name: c.cluster}, management); err != nil {
+		return authorizer.AttributesRecord{}, lookedFor(err, "the hub has no cluster %q", c.cluster)
+	}
+	owner := client.ObjectKey{Namespace: management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: management.Labels[rkev1.OwnerClusterNameLabel]}
+	var gv schema.GroupVersion
+	switch err := h.opts.Clusters.Get(ctx, owner, &provisioningv1.Cluster{}); {
+	case err == nil:
+		gv = provisioningv1.GroupVersion
+	case !apierrors.IsNotFound(err):
+		return authorizer.AttributesRecord{}, lookedFor(err, "")
+	default:
+		// One that people made of Cluster API's kinds alone.
+		if err := h.opts.Clusters.Get(ctx, owner, &clusterv1.Cluster{}); err != nil {
+			return authorizer.AttributesRecord{}, lookedFor(err, "the Cluster %s behind %q is gone", owner, c.cluster)
+		}
+		gv = clusterv1.GroupVersion
+	}
+	return authorizer.AttributesRecord{
+		User: c.user, Verb: "get", Namespace: owner.Namespace, Name: owner.Name,
+		APIGroup: gv.Group, APIVersion: gv.Version, Resource: "clusters", Subresource: "proxy", ResourceRequest: true,
+	}, nil
+}
+
+func lookedFor(err error, format string, args ...any) *apierrors.StatusError {
+	if apierrors.IsNotFound(err) {
+		return notFound(format, args...)
+	}
+	return unavailable("the hub could not look for the cluster: %v", fmt.Errorf("reading the cache: %w", err))
+}

@@ -1,0 +1,115 @@
+package apiproxy
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Prefixes are the paths under which a Handler has to be mounted. Both lead to the same place; the second is for clients that know it.
+var Prefixes = []string{"/k8s/clusters/", "/k8s/proxy/"}
+
+// Options say whom a Handler asks and where it sends requests. All fields but Remote, FromPeer, Audit, Limits and Registerer are needed.
+type Options struct {
+	// Authenticator tells who a user is; Authorizer, what he may do in the management cluster.
+	Authenticator authenticator.Request
+	Authorizer    authorizer.Authorizer
+	// Clusters reads management Clusters and the Clusters behind them, from a cache.
+	Clusters client.Reader
+	// Tunnels are the sessions of this replica. Remote leads to those of others; nil where there are none.
+	Tunnels Tunnels
+	Remote  Remote
+	// FromPeer tells whether a request was forwarded by another replica, which has done everything but pass it on.
+	FromPeer func(*http.Request) bool
+	// Audit is where events go; nil for nowhere.
+	Audit      *AuditLog
+	Limits     Limits
+	Registerer prometheus.Registerer
+	Logger     logr.Logger
+}
+
+// Handler is the proxy.
+type Handler struct {
+	opts    Options
+	log     logr.Logger
+	limits  *limiter
+	metrics *metrics
+
+	// users serves requests of users, peers those that another replica has forwarded.
+	users, peers http.Handler
+}
+
+// New makes a Handler.
+func New(opts Options) (*Handler, error) {
+	if opts.Authenticator == nil || opts.Authorizer == nil || opts.Clusters == nil || opts.Tunnels == nil {
+		return nil, errors.New("making the API proxy: Authenticator, Authorizer, Clusters and Tunnels are needed")
+	}
+	h := &Handler{opts: opts, log: opts.Logger, limits: newLimiter(opts.Limits), metrics: newMetrics(opts.Registerer)}
+	forward := h.forwarder()
+	h.peers = h.asPeer(forward)
+
+	// From the inside out.
+	user := h.impersonate(forward)
+	user = impersonation.WithImpersonation(user, opts.Authorizer, codecs)
+	user = h.limit(user)
+	user = h.authorize(user)
+	user = h.audited(user)
+	h.users = filters.WithAuditInit(h.authenticate(user))
+	return h, nil
+}
+
+// ServeHTTP passes a request on to the cluster that its path names.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	prefix, id, path, ok := split(r.URL.EscapedPath())
+	if !ok {
+		writeError(w, r, notFound("the path must be %s<id of the cluster>/<path of its API>", Prefixes[0]))
+		return
+	}
+	c, err := newCall(r, prefix+id, id, path)
+	if err != nil {
+		writeError(w, r, badRequest("%v", err))
+		return
+	}
+	seen := &observed{ResponseWriter: w}
+	begin := time.Now()
+	defer func() { h.metrics.observe(c, seen.code, time.Since(begin)) }()
+
+	ctx := request.WithReceivedTimestamp(request.WithRequestInfo(withCall(r.Context(), c), c.info), begin)
+	r = r.WithContext(ctx)
+	if h.opts.FromPeer != nil && h.opts.FromPeer(r) {
+		h.peers.ServeHTTP(seen, r)
+	} else {
+		cleanse(r.Header)
+		h.users.ServeHTTP(seen, r)
+	}
+	if c.aborted {
+		// The audit log is written; now the client must see that the answer is not whole.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// split takes the id of the cluster, and the path of its API in escaped form, out of an escaped path of the gateway.
+func split(escaped string) (prefix, id, path string, ok bool) {
+	for _, prefix := range Prefixes {
+		if rest, found := strings.CutPrefix(escaped, prefix); found {
+			id, path, _ = strings.Cut(rest, "/")
+			return prefix, id, "/" + path, id != ""
+		}
+	}
+	return "", "", "", false
+}
+
+func underPrefix(path string) bool {
+	_, _, _, ok := split(path)
+	return ok
+}
