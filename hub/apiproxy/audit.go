@@ -41,7 +41,7 @@ type AuditOptions struct {
 	MaxAge, MaxBackups, MaxSize int
 }
 
-// AuditLog takes events of kind audit.k8s.io/v1 Event, one per line. It is a manager.Runnable that runs on every replica.
+// AuditLog takes events of kind audit.k8s.io/v1 Event, one per line.
 type AuditLog struct {
 	audit.Backend
 	out io.Closer
@@ -73,9 +73,6 @@ func NewAuditLog(opts AuditOptions) (*AuditLog, error) {
 	})
 	return log, nil
 }
-
-// NeedLeaderElection tells the manager that every replica writes the events of its own requests.
-func (l *AuditLog) NeedLeaderElection() bool { return false }
 
 // Start writes until ctx ends, and then what is left.
 func (l *AuditLog) Start(ctx context.Context) error {

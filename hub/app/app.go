@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/admission"
+	"github.com/drover-dev/drover/hub/apiproxy"
 	"github.com/drover-dev/drover/hub/capi"
 	"github.com/drover-dev/drover/hub/crds"
 	"github.com/drover-dev/drover/hub/gateway"
@@ -54,6 +55,9 @@ type Options struct {
 	// what was fetched.
 	ReleaseData      string
 	ReleaseDataCache string
+
+	// Audit is where requests of users for clusters are written down.
+	Audit apiproxy.AuditOptions
 
 	// ExternalCAPI leaves Cluster API's controllers, webhooks and definitions to an installation that is already there.
 	ExternalCAPI bool
@@ -123,6 +127,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *App, err er
 		return nil, err
 	}
 	if err := grantCAPI(ctx, direct); err != nil {
+		return nil, err
+	}
+	if err := grantProxy(ctx, direct); err != nil {
 		return nil, err
 	}
 	if err := admission.Install(ctx, direct); err != nil {
@@ -227,7 +234,7 @@ func addGateway(ctx context.Context, mgr ctrl.Manager, front *front, identity *g
 	if err := gateway.IndexMachines(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	mounts, err := addUsers(mgr, issuer, opts)
+	mounts, err := addUsers(mgr, issuer, front, opts)
 	if err != nil {
 		return err
 	}

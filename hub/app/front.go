@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/drover-dev/drover/hub/apiproxy"
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/peers"
 	"github.com/drover-dev/drover/hub/tunnel"
@@ -30,7 +31,9 @@ type front struct {
 	directory *peers.Directory
 	// membership is nil where there can be only one replica.
 	membership *peers.Membership
-	log        logr.Logger
+	// audit is nil where no audit log is written.
+	audit *apiproxy.AuditLog
+	log   logr.Logger
 
 	// delay is how long load balancers need to see that a replica is not ready, within is the time over which connections are let go.
 	delay, within time.Duration
@@ -98,7 +101,7 @@ func (f *front) NeedLeaderElection() bool { return false }
 func (f *front) Start(ctx context.Context) error {
 	f.started.Store(true)
 	group, life := errgroup.WithContext(f.life)
-	group.Go(func() error { return f.gateway.Start(life) })
+	group.Go(func() error { return f.serve(life) })
 	group.Go(func() error { return f.directory.Start(life) })
 	if f.membership != nil {
 		group.Go(func() error { return f.membership.Start(life) })
@@ -113,6 +116,20 @@ func (f *front) Start(ctx context.Context) error {
 	case <-f.ended:
 		return f.err
 	}
+}
+
+// serve runs the gateway, and the audit log for as long as there are requests to write down.
+func (f *front) serve(ctx context.Context) error {
+	if f.audit == nil {
+		return f.gateway.Start(ctx)
+	}
+	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	written := make(chan error, 1)
+	go func() { written <- f.audit.Start(writing) }()
+	err := f.gateway.Start(ctx)
+	stop()
+	return errors.Join(err, <-written)
 }
 
 // announceEnd has load balancers and other replicas leave this one out, and waits until they do. It reports how long the rest may take.

@@ -10,13 +10,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/drover-dev/drover/hub/apiproxy"
 	"github.com/drover-dev/drover/hub/tokens"
 	"github.com/drover-dev/drover/hub/userauth"
 	"github.com/drover-dev/drover/hub/usertokens"
 )
 
 // addUsers returns what the gateway serves to people, by pattern.
-func addUsers(mgr ctrl.Manager, issuer *tokens.Issuer, opts Options) (map[string]http.Handler, error) {
+func addUsers(mgr ctrl.Manager, issuer *tokens.Issuer, front *front, opts Options) (map[string]http.Handler, error) {
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the authentication of users: %w", err)
@@ -31,12 +32,20 @@ func addUsers(mgr ctrl.Manager, issuer *tokens.Issuer, opts Options) (map[string
 	if err := mgr.Add(users); err != nil {
 		return nil, fmt.Errorf("adding the authentication of users: %w", err)
 	}
-	return map[string]http.Handler{
+	proxy, err := newProxy(mgr, clientset, users, front, opts)
+	if err != nil {
+		return nil, err
+	}
+	mounts := map[string]http.Handler{
 		usertokens.Path: usertokens.NewHandler(usertokens.Handler{
 			Authenticator: users, Allowed: usertokens.Review(mgr.GetClient()), Issue: issueUserTokens(issuer), Client: mgr.GetClient(),
 			Logger: log.WithName("usertokens"),
 		}),
-	}, nil
+	}
+	for _, prefix := range apiproxy.Prefixes {
+		mounts[prefix] = proxy
+	}
+	return mounts, nil
 }
 
 // issueUserTokens has users' tokens signed by the hub's key.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/apiproxy"
 	"github.com/drover-dev/drover/hub/app"
 	"github.com/drover-dev/drover/hub/embedded"
 	"github.com/drover-dev/drover/hub/release/feed"
@@ -29,6 +30,9 @@ const (
 	capiEmbedded = "embedded"
 	capiExternal = "external"
 )
+
+// noAudit is the value of --audit-log-path that turns the audit log off.
+const noAudit = "none"
 
 // serveOptions are the flags of "hub serve".
 type serveOptions struct {
@@ -50,6 +54,8 @@ type serveOptions struct {
 	advertiseAddress string
 	drainDelay       time.Duration
 	drainTime        time.Duration
+
+	audit apiproxy.AuditOptions
 
 	capi                  string
 	systemNamespace       string
@@ -77,6 +83,11 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.advertiseAddress, "advertise-address", "", "host:port at which other replicas of this hub reach the gateway (default: $POD_IP or the host of --listen, or the first IPv4 address of this machine, with the port of --listen)")
 	flags.DurationVar(&o.drainDelay, "drain-delay", 5*time.Second, "how long a replica that stops goes on, not ready, until load balancers leave it out; where there is no other replica, it does not wait")
 	flags.DurationVar(&o.drainTime, "drain-time", 30*time.Second, "over what time a replica that stops then ends tunnels and watches, one after the other; other requests may last as long")
+
+	flags.StringVar(&o.audit.Path, "audit-log-path", "", "file for the audit log of users' requests for clusters; - is the standard output, none turns it off (default audit/audit.log in --data-dir with an embedded API server, otherwise none)")
+	flags.IntVar(&o.audit.MaxAge, "audit-log-maxage", 30, "days after which a file of the audit log is removed; 0 keeps them")
+	flags.IntVar(&o.audit.MaxBackups, "audit-log-maxbackup", 10, "how many files of the audit log are kept beside the present one; 0 keeps all")
+	flags.IntVar(&o.audit.MaxSize, "audit-log-maxsize", 100, "megabytes after which a new file of the audit log is begun")
 
 	flags.StringVar(&o.capi, "capi", capiEmbedded, "who runs Cluster API's core controllers: embedded (this hub) or external (an installation that is already there)")
 	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace for the hub's own Secrets and leases")
@@ -141,6 +152,9 @@ func (o *serveOptions) complete() error {
 			o.webhookListen = "127.0.0.1:9443"
 		}
 	}
+	if err := o.completeAudit(); err != nil {
+		return err
+	}
 	if o.assetsDir == "" {
 		program, err := os.Executable()
 		if err != nil {
@@ -189,6 +203,24 @@ func (o *serveOptions) completeAdvertiseAddress() error {
 		host = first.String()
 	}
 	o.advertiseAddress = net.JoinHostPort(host, port)
+	return nil
+}
+
+// completeAudit decides where the audit log goes.
+func (o *serveOptions) completeAudit() error {
+	for flag, value := range map[string]int{
+		"--audit-log-maxage": o.audit.MaxAge, "--audit-log-maxbackup": o.audit.MaxBackups, "--audit-log-maxsize": o.audit.MaxSize,
+	} {
+		if value < 0 {
+			return fmt.Errorf("%s is %d; write 0 or more", flag, value)
+		}
+	}
+	switch {
+	case o.audit.Path == noAudit:
+		o.audit.Path = ""
+	case o.audit.Path == "" && o.mode() == modeEmbedded:
+		o.audit.Path = filepath.Join(o.dataDir, "audit", "audit.log")
+	}
 	return nil
 }
 
@@ -296,6 +328,7 @@ func (o *serveOptions) app(logger *slog.Logger) app.Options {
 		HealthListen:     o.healthListen,
 		MetricsListen:    o.metricsListen,
 		PprofListen:      o.pprofListen,
+		Audit:            o.audit,
 		ReleaseData:      o.releaseData,
 		ReleaseDataCache: filepath.Join(o.dataDir, releaseDataCache),
 

@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/client-go/kubernetes"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/apiproxy"
+	"github.com/drover-dev/drover/hub/controllers/apply"
+	"github.com/drover-dev/drover/hub/peers"
+	"github.com/drover-dev/drover/hub/userauth"
+)
+
+// reviewTTL is how long the management cluster's word on what a user may do is kept, so that taking a right away works within seconds.
+const reviewTTL = 10 * time.Second
+
+func newProxy(mgr ctrl.Manager, clientset kubernetes.Interface, users authenticator.Request, front *front, opts Options) (*apiproxy.Handler, error) {
+	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: clientset.AuthorizationV1(),
+		AllowCacheTTL:             reviewTTL,
+		DenyCacheTTL:              reviewTTL,
+		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 3},
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("making the authorization of users: %w", err)
+	}
+	if front.audit, err = apiproxy.NewAuditLog(opts.Audit); err != nil {
+		return nil, err
+	}
+	return apiproxy.New(apiproxy.Options{
+		Authenticator: users,
+		Authorizer:    reviews,
+		Clusters:      mgr.GetClient(),
+		Tunnels:       front.tunnels,
+		Remote:        front.directory,
+		FromPeer:      peers.FromPeer,
+		Audit:         front.audit,
+		Registerer:    metrics.Registry,
+		Logger:        logr.FromSlogHandler(opts.Logger.Handler()).WithName("apiproxy"),
+	})
+}
+
+// proxyRole is the name of the ClusterRole, and of its binding, by which the hub's own controllers reach every cluster through the proxy.
+const proxyRole = "drover:hub-proxy"
+
+// grantProxy lets the hub's own user through the proxy, as any other user is let through.
+func grantProxy(ctx context.Context, c client.Client) error {
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: proxyRole},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{provisioningv1.GroupVersion.Group, clusterv1.GroupVersion.Group}, Resources: []string{"clusters/proxy"}, Verbs: []string{"get"},
+		}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: proxyRole},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: proxyRole},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userauth.HubUser}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := apply.Object(ctx, c, client.FieldOwner("drover-hub"), object); err != nil {
+			return fmt.Errorf("granting the hub the way to its clusters: %w", err)
+		}
+	}
+	return nil
+}
