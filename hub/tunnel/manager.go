@@ -2,10 +2,12 @@ package tunnel
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +21,8 @@ import (
 const (
 	ReplicaHeader  = "X-Drover-Replica"
 	ReplicasHeader = "X-Drover-Replicas"
+	// HeldHeader is how an agent that looks for a second replica tells which ones it has sessions to, separated by commas.
+	HeldHeader = "X-Drover-Held-Replicas"
 )
 
 // Options say how a Manager works. All fields may be left out.
@@ -87,6 +91,11 @@ func (m *Manager) Serve(w http.ResponseWriter, r *http.Request, agent Agent) {
 		http.Error(w, "this replica of the hub is about to stop", http.StatusServiceUnavailable)
 		return
 	}
+	if m.isHeld(r, agent.Key) {
+		maps.Copy(w.Header(), m.replicaHeaders())
+		http.Error(w, "the agent has a session to this replica of the hub", http.StatusConflict)
+		return
+	}
 	hijacked := &hijacker{ResponseWriter: w, received: m.metrics.received}
 	upgrader := websocket.Upgrader{
 		HandshakeTimeout: 10 * time.Second,
@@ -111,6 +120,12 @@ func (m *Manager) Serve(w http.ResponseWriter, r *http.Request, agent Agent) {
 	m.remove(s)
 	m.metrics.ended.WithLabelValues(string(end.class)).Inc()
 	s.log.Info("Tunnel has ended", "reason", end.Error(), "after", time.Since(s.opened).Round(time.Second).String(), "oddities", s.oddities.count)
+}
+
+// isHeld tells whether the agent has a session here and looks for another replica. A second session here would be used for what is dialed
+// until the agent sees that it has reached the wrong one and ends it.
+func (m *Manager) isHeld(r *http.Request, key string) bool {
+	return m.opts.ReplicaID != "" && slices.Contains(strings.Split(r.Header.Get(HeldHeader), ","), m.opts.ReplicaID) && m.Connected(key)
 }
 
 func (m *Manager) replicaHeaders() http.Header {

@@ -91,6 +91,33 @@ func TestReplicaHeaders(t *testing.T) {
 	}
 }
 
+// An agent that looks for a second replica must not get a second session to the first.
+func TestAReplicaThatTheAgentHasASessionTo(t *testing.T) {
+	h := startHub(t, Limits{})
+	for _, test := range []struct {
+		name, key, held string
+		connected       bool
+		want            int
+	}{
+		{name: "held", key: "a", held: "replica-b,replica-a", connected: true, want: http.StatusConflict},
+		{name: "held as the agent believes, but the session is gone here", key: "b", held: "replica-a", want: http.StatusSwitchingProtocols},
+		{name: "another is held", key: "c", held: "replica-b", connected: true, want: http.StatusSwitchingProtocols},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.connected {
+				h.connect(t, test.key, nil)
+			}
+			ws, response, err := websocket.DefaultDialer.Dial(h.url+test.key, http.Header{HeldHeader: {test.held}})
+			if err == nil {
+				defer ws.Close()
+			}
+			if response == nil || response.StatusCode != test.want || response.Header.Get(ReplicaHeader) != "replica-a" || response.Header.Get(ReplicasHeader) != "1" {
+				t.Errorf("the answer is %+v, %v", response, err)
+			}
+		})
+	}
+}
+
 func TestDisconnect(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "stays", nil)
