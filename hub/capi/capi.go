@@ -24,11 +24,8 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	runtimev1alpha1 "sigs.k8s.io/cluster-api/api/runtime/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/core/setup"
 	"sigs.k8s.io/cluster-api/util/index"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 )
 
@@ -61,7 +58,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 
 // SetupWithManager adds the core controllers and webhooks to the manager and returns the cache of connections to workload clusters,
 // which Drover's controllers share with them. The manager's cache has to keep the data of kubeconfig Secrets.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) (clustercache.ClusterCache, error) {
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) (*Connections, error) {
 	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("adding indexes: %w", err)
 	}
@@ -76,30 +73,6 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) (clus
 		return nil, err
 	}
 	return cache, setupWebhooks(mgr, cache)
-}
-
-func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (clustercache.ClusterCache, error) {
-	// The manager's own client reads Secrets from the API server; this one reads the kubeconfig Secrets from the cache.
-	secrets, err := client.New(mgr.GetConfig(), client.Options{
-		Scheme:     mgr.GetScheme(),
-		HTTPClient: mgr.GetHTTPClient(),
-		Cache:      &client.CacheOptions{Reader: mgr.GetCache()},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making client for kubeconfig Secrets: %w", err)
-	}
-	const qps, burst = 20, 30 // per workload cluster, as upstream has it
-	cache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient: secrets,
-		Cache:        setup.ClusterCacheCacheOptions(),
-		Client:       setup.ClusterCacheClientOptions(controllerName, qps, burst),
-
-		ClusterFilter: worthConnecting,
-	}, concurrency(100))
-	if err != nil {
-		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
-	}
-	return cache, nil
 }
 
 // worthConnecting tells whether a cluster can be expected to answer. One whose RKEControlPlane has not come up cannot: an attempt that
