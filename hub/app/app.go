@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
 	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/tunnelaccess"
 )
 
 // Options say what the hub runs and where it listens.
@@ -190,6 +191,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *App, err er
 	}
 	err = addControllers(ctx, mgr, shared{
 		settings: opts.Settings, signer: signer, issuer: issuer, clusterCache: clusterCache, releases: releases, presence: front.directory,
+		access: &tunnelaccess.Access{
+			Settings: opts.Settings, Presence: front.directory, Issue: issueUserTokens(issuer), Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Now: time.Now,
+		},
 	})
 	if err != nil {
 		return nil, err

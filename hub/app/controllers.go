@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/drover-dev/drover/hub/capi"
 	"github.com/drover-dev/drover/hub/controllers/bootstrap"
 	"github.com/drover-dev/drover/hub/controllers/cluster"
 	"github.com/drover-dev/drover/hub/controllers/connection"
@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
 	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/tunnelaccess"
 )
 
 // workers is how many objects of a kind are worked on at the same time.
@@ -42,9 +43,10 @@ type shared struct {
 	settings     settings.Settings
 	signer       *signing.Signer
 	issuer       *tokens.Issuer
-	clusterCache clustercache.ClusterCache
+	clusterCache *capi.Connections
 	releases     *release.Catalog
 	presence     connection.Presence
+	access       *tunnelaccess.Access
 }
 
 // addControllers adds Drover's own controllers, in the order in which a cluster comes to be.
@@ -55,7 +57,10 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 		&registration.Reconciler{Settings: s.settings, Issuer: s.issuer},
 		&management.Reconciler{},
 		&bootstrap.Reconciler{Settings: s.settings},
-		&controlplane.Reconciler{Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Releases: s.releases},
+		&controlplane.Reconciler{
+			Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Reconnect: s.clusterCache.Reconnect,
+			Access: s.access, Releases: s.releases,
+		},
 		&connection.Reconciler{Presence: s.presence, Settings: s.settings},
 		&etcdremoval.Reconciler{ClusterCache: s.clusterCache},
 		&drain.Reconciler{ClusterCache: s.clusterCache},

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -26,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
+	"github.com/drover-dev/drover/hub/tunnelaccess"
 )
 
 // Finalizer holds an RKEControlPlane until the cluster has no control plane Machine any more.
@@ -49,6 +51,10 @@ type Reconciler struct {
 	Settings settings.Settings
 	// ClusterCache holds the connections to the clusters.
 	ClusterCache clustercache.ClusterCache
+	// Access is the way through the agents' tunnels; nil where there is none.
+	Access *tunnelaccess.Access
+	// Reconnect has ClusterCache connect to a cluster anew, without blocking; nil where it does so by itself.
+	Reconnect func(cluster client.ObjectKey)
 	// Signer signs plans. Where it is unset, plans are not signed.
 	Signer *signing.Signer
 	// Tokens make the registration token of the cluster-agent. Where it is unset, plans hold no agent but the one that was there.
@@ -60,6 +66,7 @@ type Reconciler struct {
 
 	controller controller.Controller
 	contents   contents
+	lookout    *lookout
 }
 
 // SetupWithManager registers the controller.
@@ -76,6 +83,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	if r.Now == nil {
 		r.Now = time.Now
 	}
+	r.lookout = newLookout(r.Access, r.Now)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&rkev1.RKEControlPlane{}).
@@ -87,6 +95,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&corev1.Secret{}, coalesced(r.secretToControlPlanes)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
 		WatchesRawSource(r.releaseData()).
+		WatchesRawSource(source.Channel(r.lookout.done, &handler.EnqueueRequestForObject{})).
 		WithOptions(opts)
 	if r.ClusterCache != nil {
 		b = b.WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, clusterToControlPlane, clustercache.WatchForProbeFailure(unansweredAfter)))

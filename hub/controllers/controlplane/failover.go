@@ -55,10 +55,10 @@ func (r *Reconciler) otherServer(ctx context.Context, s *scope, found *corev1.Se
 		settle = max(settle, now.Sub(state.LastProbeSuccessTime)/10)
 	}
 	if moved, err := time.Parse(time.RFC3339, found.Annotations[rkev1.KubeconfigMovedAnnotation]); err == nil && now.Sub(moved) < settle {
-		s.requeueAfter = settle - now.Sub(moved)
+		s.lookAgain(settle - now.Sub(moved))
 		return ""
 	}
-	s.requeueAfter = settle
+	s.lookAgain(settle)
 	return next
 }
 

@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -51,26 +50,40 @@ func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 	if !missing && !metav1.IsControlledBy(found, s.controlPlane) {
 		return nil
 	}
-	servers, wait := s.servers()
-	if wait != (rollout.Wait{}) {
-		if missing {
-			s.kubeconfig = wait
+	if missing {
+		found = nil
+	}
+	to, err := r.chooseWay(ctx, s, found)
+	if err != nil {
+		return err
+	}
+	if to == (way{}) {
+		if !missing {
+			r.follow(ctx, s, found)
+			return r.Access.Revoke(ctx, found.Data[secret.KubeconfigDataName], s.controlPlane.ManagementName())
 		}
 		return nil
 	}
-	server := servers[0].urls[0]
 	if missing {
 		found = s.ownSecret(key.Name, clusterv1.ClusterSecretType)
-	} else if current := s.current(found, urlsOf(servers), r.Now()); current != "" {
-		if server = r.otherServer(ctx, s, found, current, servers); server == "" {
-			return nil
-		}
-		ctrl.LoggerFrom(ctx).Info("The cluster's API does not answer; its kubeconfig leads to another server from now on", "before", current, "now", server)
-		metav1.SetMetaDataAnnotation(&found.ObjectMeta, rkev1.KubeconfigMovedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}
-	value, err := s.newKubeconfig(server)
+	return r.writeKubeconfig(ctx, s, found, to, missing)
+}
+
+// writeKubeconfig writes a Secret, which is the caller's own copy, so that it leads to the cluster in another way.
+func (r *Reconciler) writeKubeconfig(ctx context.Context, s *scope, found *corev1.Secret, to way, missing bool) error {
+	var value []byte
+	var err error
+	if to.tunnel {
+		value, err = r.Access.Kubeconfig(ctx, s.clusterName(), s.controlPlane.ManagementName(), s.administrator())
+	} else {
+		value, err = s.newKubeconfig(to.server)
+	}
 	if err != nil {
 		return err
+	}
+	if to.instead {
+		metav1.SetMetaDataAnnotation(&found.ObjectMeta, rkev1.KubeconfigMovedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}
 	found.Data = map[string][]byte{secret.KubeconfigDataName: value}
 	if missing {

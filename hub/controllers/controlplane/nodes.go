@@ -37,7 +37,7 @@ func (r *Reconciler) readNodes(ctx context.Context, s *scope) {
 		if err != nil {
 			// What ails the cluster may be healed by the very plan that this pass delivers.
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot read the Nodes of the cluster; going on without")
-			s.requeueAfter = askAgain
+			s.lookAgain(askAgain)
 			return
 		}
 		s.nodes = machinestate.NewNodes(nodes)

@@ -113,3 +113,10 @@ func (s *scope) delivered() bool {
 	}
 	return s.bootstrapped()
 }
+
+// lookAgain has the control plane worked on again after a while, or sooner where something else needs that.
+func (s *scope) lookAgain(after time.Duration) {
+	if s.requeueAfter == 0 || after < s.requeueAfter {
+		s.requeueAfter = after
+	}
+}
