@@ -11,10 +11,11 @@ import (
 // The library's agents keep one flag for both directions of a stream. While an agent has asked to pause, it does not send either, so that
 // a target that reads only as fast as it can write stays stuck for ever; and a RESUME from here, which is about the other direction, makes the agent
 // forget that it owes a RESUME of its own. So a pause is not waited out for ever: after a moment the agent is told to go on, which
-// frees its writer, and one byte asks whether it is still behind. If it is, it asks to pause again, and is asked again later.
+// frees its writer, and some time later one byte asks whether it is still behind. If it is, it asks to pause again, is told again to
+// go on, and is asked again later.
 type gate struct {
 	state gateState
-	// wait is how long the agent's RESUME is waited for; it doubles with each question that was answered by PAUSE.
+	// wait is how long the agent is left alone before it is asked; it doubles with each question that was answered by PAUSE.
 	wait  time.Duration
 	timer *time.Timer
 	// armed counts timers, so that one that was replaced does nothing.
@@ -25,8 +26,10 @@ type gateState int
 
 const (
 	gateOpen gateState = iota
-	// gateShut waits for RESUME, or for its time.
+	// gateShut waits for RESUME, for a moment.
 	gateShut
+	// gateHeld has told the agent to go on, and leaves it alone.
+	gateHeld
 	// gateAjar lets one byte through.
 	gateAjar
 	// gateAsked waits for the answer to that byte: PAUSE, or nothing.
@@ -71,14 +74,18 @@ func (st *stream) peerPaused() {
 		return
 	case gateAsked:
 		st.gate.wait = min(2*st.gate.wait, maxGateWait)
-	default:
-		st.gate.wait = minGateWait + st.session.roundTrip()
+		st.gate.state = gateShut
+		st.gateWaited()
+		return
+	case gateOpen:
+		st.gate.wait = minGateWait
 	}
 	st.gate.state = gateShut
-	st.arm(st.gate.wait)
+	st.arm(minGateWait + st.session.roundTrip())
 }
 
 // peerResumed handles RESUME. It comes from an agent that has read what it had, and says too that it has forgotten that it was asked to pause itself.
+// It is answered, because only a message from here wakes an agent's writer that has waited meanwhile.
 func (st *stream) peerResumed() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -89,6 +96,8 @@ func (st *stream) peerResumed() {
 	st.gate.state = gateOpen
 	if st.paused {
 		st.pause()
+	} else {
+		st.session.control(st.id, wire.Resume, "")
 	}
 	st.schedule()
 }
@@ -99,10 +108,14 @@ func (st *stream) gateWaited() {
 	case gateShut:
 		if st.paused {
 			// The agent keeps its flag, for it was asked to pause too, and will send RESUME.
+			st.gate.wait = min(2*st.gate.wait, maxGateWait)
 			st.arm(st.gate.wait)
 			return
 		}
 		st.session.control(st.id, wire.Resume, "")
+		st.gate.state = gateHeld
+		st.arm(st.gate.wait)
+	case gateHeld:
 		st.gate.state = gateAjar
 	case gateAsked:
 		st.gate.state = gateOpen

@@ -24,7 +24,7 @@ type Limits struct {
 	// Ping is how long an agent may say nothing before it is asked for a sign of life: 6 s, because agents ping by themselves every 5 s.
 	// Dead is the silence after which its session ends: 15 s.
 	Ping, Dead time.Duration
-	// Doubt is the silence after which a session is not used for new streams where there is another: 3 s. Sessions that have a sibling are
+	// Doubt is the silence after which a session is not used for new streams where there is another: 2.5 s. Sessions that have a sibling are
 	// asked for a sign of life every second, and end after Deserted: 8 s.
 	Doubt, Deserted time.Duration
 }
@@ -42,7 +42,7 @@ func (l Limits) withDefaults() Limits {
 	fill(&l.Write, 30*time.Second)
 	fill(&l.Ping, 6*time.Second)
 	fill(&l.Dead, 15*time.Second)
-	fill(&l.Doubt, 3*time.Second)
+	fill(&l.Doubt, 2500*time.Millisecond)
 	fill(&l.Deserted, 8*time.Second)
 	return l
 }

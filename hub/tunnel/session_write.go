@@ -12,6 +12,9 @@ import (
 // batchSize is how much is put together before it is written; one more message of a stream may follow.
 const batchSize = 64 << 10
 
+// keptControl is how large the memory of control messages may be that is kept for the next ones.
+const keptControl = 4 << 10
+
 var batches = sync.Pool{New: func() any {
 	batch := make([]byte, 0, batchSize+quantum+wire.MaxHeader+wire.MaxFrameHeader)
 	return &batch
@@ -78,42 +81,40 @@ func (s *session) write() {
 	}
 }
 
-// batch puts together what is written at once: all control messages, then streams in turn.
+// batch puts together what is written at once: control messages, and streams in turn.
 func (s *session) batch(batch []byte) []byte {
+	for {
+		var st *stream
+		if batch, st = s.next(batch); st == nil {
+			return batch
+		}
+		batch = st.take(batch)
+	}
+}
+
+// next appends the control messages to batch, and takes the stream out of the line whose turn it is, while there is room. Control messages are
+// looked for before every stream, because the one that opens that stream may have just come.
+func (s *session) next(batch []byte) ([]byte, *stream) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.pong {
 		batch = wire.AppendFrame(batch, websocket.PongMessage, 0)
 		s.pong = false
 	}
 	batch = append(batch, s.controls...)
 	s.controls = s.controls[:0]
-	if cap(s.controls) > 4<<10 {
+	if cap(s.controls) > keptControl {
 		s.controls = nil
 	}
-	s.mu.Unlock()
-	for len(batch) < batchSize {
-		st := s.next()
-		if st == nil {
-			break
-		}
-		batch = st.take(batch)
-	}
-	return batch
-}
-
-// next takes the stream out of the line whose turn it is.
-func (s *session) next() *stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.line) == 0 {
-		return nil
+	if len(s.line) == 0 || len(batch) >= batchSize {
+		return batch, nil
 	}
 	st := s.line[0]
 	s.line[0] = nil
 	if s.line = s.line[1:]; len(s.line) == 0 {
 		s.line = nil
 	}
-	return st
+	return batch, st
 }
 
 // rest tells whether there is nothing to write; the caller then ends.
