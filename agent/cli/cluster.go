@@ -64,6 +64,7 @@ func newCluster() *cobra.Command {
 	flags.StringVar(&o.CAChecksum, "ca-checksum", o.CAChecksum, "SHA-256 of <server>/cacerts, for a folder without ca.crt (also "+envCAChecksum+")")
 	flags.StringArrayVar(&o.AllowGroups, "allow-group", nil, "system:masters lets the hub do everything in the cluster (default: only what its users may)")
 	flags.StringVar(&o.HealthAddress, "health-address", ":9440", "where /healthz, /readyz and /metrics are answered; empty for nowhere")
+	cmd.AddCommand(newAuthWebhook())
 	return cmd
 }
 

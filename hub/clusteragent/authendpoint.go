@@ -45,6 +45,10 @@ func authEndpoint(in Input) []runtime.Object {
 }
 
 func authEndpointPod(in Input) corev1.PodSpec {
+	args := []string{"cluster", "auth-webhook", "--cluster", in.Cluster, "--keys", keysMount + "/" + keysFile, "--listen", authEndpointListen}
+	if in.AllowMasters {
+		args = append(args, "--allow-group", MastersGroup)
+	}
 	return corev1.PodSpec{
 		AutomountServiceAccountToken: ptr.To(false),
 		EnableServiceLinks:           ptr.To(false),
@@ -62,9 +66,7 @@ func authEndpointPod(in Input) corev1.PodSpec {
 			Name:            AuthEndpointName,
 			Image:           in.Image,
 			ImagePullPolicy: corev1.PullIfNotPresent,
-			Args: []string{
-				"cluster", "auth-webhook", "--cluster", in.Cluster, "--keys", keysMount + "/" + keysFile, "--listen", authEndpointListen,
-			},
+			Args:            args,
 			LivenessProbe: &corev1.Probe{
 				ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: "/healthz", Port: intstr.FromInt32(authEndpointPort)}},
 				PeriodSeconds: 10, TimeoutSeconds: 5,
