@@ -12,6 +12,7 @@ GO ?= go
 GOOS_GOARCH := $(shell $(GO) env GOOS GOARCH 2>/dev/null)
 GOARCH_HOST := $(word 2,$(GOOS_GOARCH))
 ARCHES := amd64 arm64
+COMMA := ,
 MODULE := github.com/drover-dev/drover
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The API server in the hub tells clients which Kubernetes it is, as upstream's build scripts have it.
@@ -132,6 +133,12 @@ bin/assets/system-agent-%: FORCE
 .PHONY: installer
 installer: go ## bin/installer
 	$(BUILD) -o bin/installer ./installer
+
+# The build host's certificate authorities are for hubs that have none of their own; they are left out where it has none.
+.PHONY: cluster-agent
+cluster-agent: agent installer ## bin/cluster-agent, the image of the cluster-agent for every architecture as an OCI layout
+	bin/installer build cluster-agent --version '$(VERSION)' --from bin/assets --oci-layout bin/cluster-agent \
+		--arch '$(subst $() ,$(COMMA),$(ARCHES))' $(addprefix --ca-certificates ,$(wildcard /etc/ssl/certs/ca-certificates.crt))
 
 .PHONY: lab
 lab: go ## bin/lab, which runs the demo and the hosts of the scenarios, and what runs in their clusters

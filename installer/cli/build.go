@@ -69,10 +69,11 @@ or RKE2 release are wanted.`,
 	set.StringVar(&flags.scriptSum, "install-script-sha256", "", "sha256 of install.sh, which release checksum files do not list")
 	set.StringVar(&flags.images, "images", string(image.ImagesAuto), "tarball of container images: auto (if the folder has it), always or never")
 	set.StringSliceVar(&flags.moreImages, "add-images", nil, "further tarballs of container images in the release; {arch} stands for the architecture")
-	flags.output.register(set)
+	flags.output.register(set, "rancher/system-agent-installer-<runtime>")
 	for _, required := range []string{"runtime", "version", "from"} {
 		_ = cmd.MarkFlagRequired(required)
 	}
+	cmd.AddCommand(newBuildClusterAgentCommand())
 	return cmd
 }
 
@@ -82,7 +83,7 @@ func (f *buildFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	target, err := f.output.target(opts.Definition, f.version, len(f.architectures))
+	target, err := f.output.target(opts.Definition.Repository(), f.version, len(f.architectures))
 	if err != nil {
 		return err
 	}
@@ -121,18 +122,8 @@ func (f *buildFlags) options() (image.Options, error) {
 	if err := definition.CheckVersion(f.version); err != nil {
 		return image.Options{}, fmt.Errorf("--version: %w", err)
 	}
-	if len(f.architectures) == 0 {
-		return image.Options{}, errors.New("--arch: name an architecture")
-	}
-	seen := map[string]bool{}
-	for _, arch := range f.architectures {
-		if err := layout.CheckArchitecture(arch); err != nil {
-			return image.Options{}, fmt.Errorf("--arch: %w", err)
-		}
-		if seen[arch] {
-			return image.Options{}, fmt.Errorf("--arch: %s is named twice", arch)
-		}
-		seen[arch] = true
+	if err := checkArchitectures(f.architectures); err != nil {
+		return image.Options{}, err
 	}
 	mode := image.ImagesMode(f.images)
 	if mode != image.ImagesAuto && mode != image.ImagesAlways && mode != image.ImagesNever {
@@ -145,6 +136,23 @@ func (f *buildFlags) options() (image.Options, error) {
 		Definition: definition, Version: f.version, Architectures: f.architectures, Checksums: f.checksums,
 		ScriptSum: f.scriptSum, Images: mode, MoreImages: f.moreImages,
 	}, nil
+}
+
+func checkArchitectures(architectures []string) error {
+	if len(architectures) == 0 {
+		return errors.New("--arch: name an architecture")
+	}
+	seen := map[string]bool{}
+	for _, arch := range architectures {
+		if err := layout.CheckArchitecture(arch); err != nil {
+			return fmt.Errorf("--arch: %w", err)
+		}
+		if seen[arch] {
+			return fmt.Errorf("--arch: %s is named twice", arch)
+		}
+		seen[arch] = true
+	}
+	return nil
 }
 
 // fetchScript gets the install script from a place of its own. From a network it must be vouched for.

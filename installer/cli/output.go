@@ -26,12 +26,13 @@ type outputFlags struct {
 	name      string
 }
 
-func (f *outputFlags) register(set *pflag.FlagSet) {
+// register adds the flags. repository says what the usual name is in a tarball.
+func (f *outputFlags) register(set *pflag.FlagSet, repository string) {
 	set.StringVar(&f.push, "push", "", "push to this repository, registry/name[:tag] (default tag: the version with - for +)")
 	set.BoolVar(&f.insecure, "insecure", false, "with --push: allow a registry that speaks plain HTTP")
 	set.StringVar(&f.ociLayout, "oci-layout", "", "write an OCI layout to this folder")
 	set.StringVar(&f.tarball, "tarball", "", "write a tarball as docker save does, of one architecture, to this file")
-	set.StringVar(&f.name, "name", "", "with --tarball: the image's name in it (default rancher/system-agent-installer-<runtime>:<tag>)")
+	set.StringVar(&f.name, "name", "", "with --tarball: the image's name in it (default "+repository+":<tag>)")
 }
 
 // target is an outputFlags that has been checked.
@@ -42,7 +43,7 @@ type target struct {
 }
 
 // target checks the flags before anything is built.
-func (f *outputFlags) target(definition layout.Definition, version string, architectures int) (*target, error) {
+func (f *outputFlags) target(repository, version string, architectures int) (*target, error) {
 	t := &target{outputFlags: *f, tag: layout.Tag(version)}
 	count := 0
 	for _, flag := range []string{f.push, f.ociLayout, f.tarball} {
@@ -71,7 +72,7 @@ func (f *outputFlags) target(definition layout.Definition, version string, archi
 		}
 		wanted := f.name
 		if wanted == "" {
-			wanted = definition.Repository()
+			wanted = repository
 		}
 		return t, t.parse("--name", wanted)
 	}

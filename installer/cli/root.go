@@ -13,8 +13,8 @@ var Version = "dev"
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "installer",
-		Short: "Build the images with which system-agents install k3s and RKE2",
-		Long: `Builds the images with which system-agents install k3s and RKE2.
+		Short: "Build the images with which system-agents install k3s and RKE2, and that of the cluster-agent",
+		Long: `Builds the images with which system-agents install k3s and RKE2, and that of the cluster-agent.
 
 A plan names such an image; the machine's agent unpacks it and runs its run.sh, which
 installs the distribution and starts or restarts it. Docker is not needed.`,

@@ -72,7 +72,9 @@ func Build(ctx context.Context, opts Options) ([]Image, error) {
 		if err != nil {
 			return nil, fmt.Errorf("gathering the %s release for %s: %w", opts.Definition.Title, arch, err)
 		}
-		img, err := assemble(ctx, opts, arch, parts)
+		config := v1.Config{Labels: labels("system-agent-installer-"+opts.Definition.Runtime,
+			"Installs "+opts.Definition.Title+" on a machine; run by its system-agent", opts.Version)}
+		img, err := assemble(ctx, packing{opts.TempDir, opts.Progress}, arch, config, parts)
 		if err != nil {
 			return nil, fmt.Errorf("building the image for %s: %w", arch, err)
 		}
@@ -81,29 +83,37 @@ func Build(ctx context.Context, opts Options) ([]Image, error) {
 	return images, nil
 }
 
+// packing is where layers are made.
+type packing struct {
+	dir      string
+	progress *progress.Reporter
+}
+
+func labels(title, description, version string) map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":       title,
+		"org.opencontainers.image.description": description,
+		"org.opencontainers.image.version":     version,
+		"org.opencontainers.image.source":      "https://github.com/drover-dev/drover",
+		"org.opencontainers.image.created":     epoch.Format("2006-01-02T15:04:05Z"),
+	}
+}
+
 // assemble makes one image out of its layers.
-func assemble(ctx context.Context, opts Options, arch string, parts []part) (v1.Image, error) {
+func assemble(ctx context.Context, at packing, arch string, config v1.Config, parts []part) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err := mutate.ConfigFile(img, &v1.ConfigFile{
 		Architecture: arch,
 		OS:           "linux",
 		Created:      v1.Time{Time: epoch},
 		RootFS:       v1.RootFS{Type: "layers"},
-		Config: v1.Config{
-			Labels: map[string]string{
-				"org.opencontainers.image.title":       "system-agent-installer-" + opts.Definition.Runtime,
-				"org.opencontainers.image.description": "Installs " + opts.Definition.Title + " on a machine; run by its system-agent",
-				"org.opencontainers.image.version":     opts.Version,
-				"org.opencontainers.image.source":      "https://github.com/drover-dev/drover",
-				"org.opencontainers.image.created":     epoch.Format("2006-01-02T15:04:05Z"),
-			},
-		},
+		Config:       config,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting the configuration: %w", err)
 	}
 	for _, p := range parts {
-		packed, err := writeLayer(ctx, opts.TempDir, p.entries, opts.Progress)
+		packed, err := writeLayer(ctx, at.dir, p.entries, at.progress)
 		if err != nil {
 			return nil, err
 		}
