@@ -1,0 +1,238 @@
+package tunnel
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/gorilla/websocket"
+	"github.com/rancher/remotedialer"
+	"github.com/sirupsen/logrus"
+
+	"github.com/drover-dev/drover/hub/tunnel"
+)
+
+// quiet are the options of a hub whose log nobody reads.
+var quiet = tunnel.Options{Logger: logr.Discard()}
+
+func init() { logrus.SetOutput(io.Discard) }
+
+// hub is one of the two servers that are compared.
+type hub struct {
+	http.Handler
+	dial      func(ctx context.Context, key, network, address string) (net.Conn, error)
+	connected func(key string) bool
+	server    *httptest.Server
+}
+
+// ours is the hub's own server, library that of the library.
+func ours(t testing.TB, opts tunnel.Options) *hub {
+	m := tunnel.New(opts)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.Serve(w, r, tunnel.Agent{Key: r.Header.Get("X-Key")})
+	})
+	h := serve(t, &hub{Handler: handler, dial: m.Dial, connected: m.Connected})
+	t.Cleanup(func() { m.Disconnect(func(tunnel.Agent) bool { return true }, "the test is over") })
+	return h
+}
+
+func library(t testing.TB) *hub {
+	s := remotedialer.New(func(r *http.Request) (string, bool, error) { return r.Header.Get("X-Key"), true, nil }, remotedialer.DefaultErrorWriter)
+	return serve(t, &hub{Handler: s, connected: s.HasSession, dial: func(ctx context.Context, key, network, address string) (net.Conn, error) {
+		return s.Dialer(key)(ctx, network, address)
+	}})
+}
+
+// serve starts a hub. At the end its sockets are cut: the library would take a minute to end what is frozen.
+func serve(t testing.TB, h *hub) *hub {
+	var mu sync.Mutex
+	var conns []net.Conn
+	h.server = httptest.NewUnstartedServer(h)
+	h.server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			mu.Lock()
+			defer mu.Unlock()
+			conns = append(conns, conn)
+		}
+	}
+	h.server.Start()
+	t.Cleanup(func() {
+		mu.Lock()
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		mu.Unlock()
+		h.server.Close()
+	})
+	return h
+}
+
+// both runs a test on the library and on the hub, and tells it which one it is.
+func both(t *testing.T, test func(t *testing.T, h *hub, isLibrary bool)) {
+	t.Parallel()
+	t.Run("library", func(t *testing.T) { t.Parallel(); test(t, library(t), true) })
+	t.Run("hub", func(t *testing.T) { t.Parallel(); test(t, ours(t, quiet), false) })
+}
+
+func (h *hub) url() string { return "ws" + strings.TrimPrefix(h.server.URL, "http") }
+
+func (h *hub) address() string { return strings.TrimPrefix(h.server.URL, "http://") }
+
+func header(key string) http.Header { return http.Header{"X-Key": {key}} }
+
+// agent runs the library's agent until the test or ctx ends. dial is how it reaches targets, through how it reaches the hub; both may be nil.
+func (h *hub) agent(ctx context.Context, t testing.TB, key string, dial remotedialer.Dialer, through *wireTap) {
+	t.Helper()
+	dialer := &websocket.Dialer{}
+	if through != nil {
+		dialer.NetDialContext = through.dial
+	}
+	connected := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = remotedialer.ConnectToProxyWithDialer(ctx, h.url(), header(key), func(string, string) bool { return true }, dialer, dial,
+			func(context.Context, *remotedialer.Session) error { close(connected); return nil })
+	}()
+	select {
+	case <-connected:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the agent did not connect")
+	}
+	eventually(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
+}
+
+// raw connects as an agent that the test plays itself.
+func (h *hub) raw(t testing.TB, key string) *websocket.Conn {
+	t.Helper()
+	ws, _, err := websocket.DefaultDialer.Dial(h.url(), header(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ws.Close() })
+	eventually(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
+	return ws
+}
+
+func (h *hub) open(t testing.TB, key, address string) net.Conn {
+	t.Helper()
+	conn, err := h.dial(context.Background(), key, "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { go conn.Close() })
+	return conn
+}
+
+// wireTap is the network between an agent and the hub. It can freeze: nothing arrives any more, and nobody is told.
+type wireTap struct {
+	net.Dialer
+	mu     sync.Mutex
+	frozen chan struct{}
+	conns  []net.Conn
+}
+
+func newWireTap(t testing.TB) *wireTap {
+	w := &wireTap{frozen: make(chan struct{})}
+	t.Cleanup(w.cut)
+	return w
+}
+
+func (w *wireTap) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := w.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conns = append(w.conns, conn)
+	return &tapped{Conn: conn, frozen: w.frozen, closed: make(chan struct{})}, nil
+}
+
+func (w *wireTap) freeze() { close(w.frozen) }
+
+// cut ends all connections.
+func (w *wireTap) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, conn := range w.conns {
+		_ = conn.Close()
+	}
+}
+
+type tapped struct {
+	net.Conn
+	frozen, closed chan struct{}
+	once           sync.Once
+}
+
+func (c *tapped) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.wait()
+	return n, err
+}
+
+func (c *tapped) Write(p []byte) (int, error) {
+	c.wait()
+	return c.Conn.Write(p)
+}
+
+func (c *tapped) wait() {
+	select {
+	case <-c.frozen:
+		<-c.closed
+	default:
+	}
+}
+
+// Close leaves the hub in the dark where the network is frozen.
+func (c *tapped) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	select {
+	case <-c.frozen:
+		return nil
+	default:
+		return c.Conn.Close()
+	}
+}
+
+// target serves each connection with serve.
+func target(t testing.TB, serve func(net.Conn)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				serve(conn)
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func echo(conn net.Conn) { _, _ = io.Copy(conn, conn) }
+
+func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after %s it is not so: %s", within, what)
+		}
+	}
+}
