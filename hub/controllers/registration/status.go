@@ -39,8 +39,10 @@ func setTokenStatus(s *tokenScope, hub settings.Settings) {
 	status.ExpiresAt = timeOrNil(s.tokens.ExpiresAt)
 	status.GracePeriodExpiresAt = timeOrNil(s.tokens.GraceExpiresAt)
 	status.Uses = int64(len(s.tokens.UsedBy))
-	if s.imported && s.crt.Spec.Serves(managementv3.AgentsPurpose) {
-		setImportCommands(s.crt, hub)
+	if s.imported {
+		if s.crt.Spec.Serves(managementv3.AgentsPurpose) {
+			setImportCommands(s.crt, hub)
+		}
 		return
 	}
 	status.NodeCommand, status.InsecureNodeCommand, status.VerifiedNodeCommand = "", "", ""
