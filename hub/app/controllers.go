@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/custommachine"
 	"github.com/drover-dev/drover/hub/controllers/drain"
 	"github.com/drover-dev/drover/hub/controllers/etcdremoval"
+	"github.com/drover-dev/drover/hub/controllers/imported"
 	"github.com/drover-dev/drover/hub/controllers/infracluster"
 	"github.com/drover-dev/drover/hub/controllers/management"
 	"github.com/drover-dev/drover/hub/controllers/missingnode"
@@ -62,6 +63,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 			Access: s.access, Releases: s.releases,
 		},
 		&connection.Reconciler{Presence: s.presence, Settings: s.settings},
+		&imported.Reconciler{Reach: s.access.Config},
 		&etcdremoval.Reconciler{ClusterCache: s.clusterCache},
 		&drain.Reconciler{ClusterCache: s.clusterCache},
 		&planstatus.Reconciler{},

@@ -1,0 +1,49 @@
+package tunnelaccess
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+
+	"github.com/drover-dev/drover/hub/settings"
+)
+
+// Requests carry a token that is still good for a while, and one is made only when the last one is old.
+func TestConfig(t *testing.T) {
+	var seen []string
+	url, authorities := answering(t, 200, func(r *http.Request) { seen = append(seen, r.URL.Path+" "+r.Header.Get("Authorization")) })
+	now := time.Unix(1000, 0)
+	made := 0
+	access := &Access{
+		Settings: settings.Settings{ServerURL: url, CACerts: authorities}, Now: func() time.Time { return now },
+		Issue: func(u user.Info, cluster string, ttl time.Duration, _ string, lasting bool) (string, error) {
+			if lasting || ttl > 10*time.Minute || u.GetGroups()[0] != ControllersGroup {
+				t.Errorf("made a token for %s of %s, lasting: %t", u, ttl, lasting)
+			}
+			made++
+			return fmt.Sprint(cluster, made), nil
+		},
+	}
+	client, err := rest.HTTPClientFor(access.Config("c-m-a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		answer, err := client.Get(access.Server("c-m-a") + "/version")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		now = now.Add(4 * time.Minute)
+	}
+	want := []string{"c-m-a1", "c-m-a1", "c-m-a2"}
+	for i := range want {
+		if got := seen[i]; got != "/k8s/clusters/c-m-a/version Bearer "+want[i] {
+			t.Errorf("request %d is %s, want the token %s", i, got, want[i])
+		}
+	}
+}
