@@ -90,6 +90,7 @@ func run(ctx context.Context, path string, log *slog.Logger) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { manager.run(ctx, stopped) })
 	watching.Go(func() { serveMetrics(ctx, cfg, manager.engines, log) })
+	watching.Go(func() { serveTunnel(ctx, cfg, log) })
 	watching.Go(func() { serveControl(ctx, cfg, path, manager.agents, log) })
 	log.Info("Agent started", "version", Version, "config", path)
 	var working sync.WaitGroup

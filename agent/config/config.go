@@ -35,6 +35,8 @@ type Config struct {
 	// RemoteEnabled takes the plan from the Secret that ConnectionInfoFile names.
 	RemoteEnabled      bool   `json:"remoteEnabled"`
 	ConnectionInfoFile string `json:"connectionInfoFile"`
+	// Tunnel lets the hub reach addresses through this machine. Off where it is not set.
+	Tunnel Tunnel `json:"tunnel"`
 	// PlanSignatures says what becomes of plans that the hub's key has not signed.
 	PlanSignatures PlanSignatures `json:"planSignatures"`
 	// AppliedPlanDirectory keeps the last plans that were applied; empty keeps none.
@@ -131,6 +133,9 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("localPlanDirectory: is empty, and localEnabled is true"))
 	}
 	if _, err := ParseMetricsAddress(c.MetricsAddress); err != nil {
+		errs = append(errs, err)
+	}
+	if err := c.Tunnel.validate(c.RemoteEnabled); err != nil {
 		errs = append(errs, err)
 	}
 	if c.ImageCacheBytes < 0 {
