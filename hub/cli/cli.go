@@ -60,7 +60,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newNodeCommand(), newPlan(), newTimeline(), newStatus(), newKubeconfig(), newToken(), newTokens(), newVersion())
+	root.AddCommand(newServe(), newNodeCommand(), newImportCommand(), newPlan(), newTimeline(), newStatus(), newKubeconfig(), newToken(), newTokens(), newVersion())
 	return root
 }
 

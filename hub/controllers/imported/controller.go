@@ -59,7 +59,9 @@ var connectionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bo
 		!reflect.DeepEqual(before.Labels, after.Labels)
 }}
 
-func connected(c *managementv3.Cluster) bool { return conditions.IsTrue(c, managementv3.ConnectedCondition) }
+func connected(c *managementv3.Cluster) bool {
+	return conditions.IsTrue(c, managementv3.ConnectedCondition)
+}
 
 // start makes watches live as long as the controller.
 func (r *Reconciler) start(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {

@@ -92,7 +92,9 @@ func await(t *testing.T, w *watchers, changed chan string, what string, met func
 func TestWatch(t *testing.T) {
 	a := newAPI(t)
 	w, changed := watching(t, a)
-	await(t, w, changed, "one Node", func(f facts) bool { return f.version != nil && f.version.GitVersion == "v1.36.3+k3s1" && f.counted && f.nodes == 1 })
+	await(t, w, changed, "one Node", func(f facts) bool {
+		return f.version != nil && f.version.GitVersion == "v1.36.3+k3s1" && f.counted && f.nodes == 1
+	})
 	a.events <- fmt.Sprintf(`{"type":"ADDED","object":`+node+`}`, "b", "2")
 	await(t, w, changed, "a second Node", func(f facts) bool { return f.nodes == 2 })
 	a.events <- fmt.Sprintf(`{"type":"MODIFIED","object":`+node+`}`, "b", "3")
