@@ -251,9 +251,12 @@ func addGateway(ctx context.Context, mgr ctrl.Manager, front *front, identity *g
 		AssetsDir:  opts.AssetsDir,
 		Client:     mgr.GetClient(),
 		APIReader:  mgr.GetAPIReader(),
+		Cache:      mgr.GetCache(),
 		RestConfig: mgr.GetConfig(),
 		Logger:     logr.FromSlogHandler(opts.Logger.Handler()).WithName("gateway"),
 		Mounts:     mounts,
+		Issuer:     issuer,
+		Tunnels:    front.tunnels,
 		Peers:      front.directory,
 	})
 	if err != nil {

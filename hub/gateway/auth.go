@@ -26,6 +26,8 @@ type machine struct {
 	account types.NamespacedName
 	uid     types.UID
 	token   string
+	// cluster and name are the Cluster and the Machine, both in the namespace of the plan; empty where the ServiceAccount does not tell.
+	cluster, name string
 }
 
 const (
@@ -115,6 +117,7 @@ func (a *machineAuthenticator) authenticate(ctx context.Context, token string) (
 	return &machine{
 		plan:    types.NamespacedName{Namespace: account.Namespace, Name: name},
 		account: v.account, uid: v.uid, token: token,
+		cluster: account.Labels[rkev1.ClusterNameLabel], name: account.Labels[rkev1.MachineNameLabel],
 	}, nil
 }
 

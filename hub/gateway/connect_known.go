@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -27,7 +28,7 @@ const (
 var errUnknownIdentity = refuse(http.StatusUnauthorized,
 	"no machine with this id and secret is known here: its Machine was deleted, or is of another hub; run the install script with a registration token to add the machine anew")
 
-// IndexMachines prepares the look-up of machines that come with their stored identity. It must run before the manager's caches start.
+// IndexMachines prepares the look-up of machines that come with their stored identity, and of the management Clusters of machines. It must run before the manager's caches start.
 func IndexMachines(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &rkev1.RKEBootstrap{}, byMachineSecret, func(object client.Object) []string {
 		if hash := object.GetAnnotations()[rkev1.MachineSecretHashAnnotation]; hash != "" {
@@ -37,6 +38,9 @@ func IndexMachines(ctx context.Context, indexer client.FieldIndexer) error {
 	})
 	if err != nil {
 		return fmt.Errorf("indexing RKEBootstraps by the hash of the machine's secret: %w", err)
+	}
+	if err := indexer.IndexField(ctx, &managementv3.Cluster{}, byOwner, indexOwner); err != nil {
+		return fmt.Errorf("indexing management Clusters by their Cluster: %w", err)
 	}
 	return nil
 }

@@ -16,10 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/tokens"
 	"github.com/drover-dev/drover/packaging/install"
 )
 
@@ -31,6 +33,7 @@ func newTestServer(t *testing.T, dir string) *Server {
 	s, err := New(Options{
 		Settings: testSettings, Identity: &Identity{}, AssetsDir: dir, Client: struct{ client.Client }{}, APIReader: struct{ client.Reader }{},
 		RestConfig: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: logr.Discard(),
+		Cache: struct{ cache.Informers }{}, Issuer: &tokens.Issuer{}, Tunnels: struct{ Tunnels }{},
 	})
 	must(t, err)
 	return s

@@ -15,11 +15,13 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/peers"
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
 const (
@@ -47,11 +49,16 @@ type Options struct {
 	// Client reads from the manager's caches and writes with the hub's identity; APIReader reads the API itself.
 	Client    client.Client
 	APIReader client.Reader
+	// Cache is where Client reads from; it tells when something is deleted that lets agents in.
+	Cache cache.Informers
 	// RestConfig is for the watches of Secrets, which are kept apart from the manager's caches.
 	RestConfig *rest.Config
 	Logger     logr.Logger
 	// Mounts are served beside what the Server has itself, by pattern of http.ServeMux. They bound by themselves how long an answer may take.
 	Mounts map[string]http.Handler
+	// Issuer makes and checks the credentials of agents, and Tunnels holds their sessions.
+	Issuer  *tokens.Issuer
+	Tunnels Tunnels
 	// Peers are the other replicas; nil where there can be none.
 	Peers *peers.Directory
 }
@@ -68,6 +75,8 @@ type Server struct {
 	sources  *sources
 	machines *machineAuthenticator
 	joins    *registrar
+	agents   *agents
+	gate     *gate
 
 	version func(context.Context) (any, error)
 	// connects limits registrations, failures limits credentials that turn out to be wrong; both by client.
@@ -82,8 +91,8 @@ func New(opts Options) (*Server, error) {
 	switch {
 	case !strings.HasPrefix(opts.Settings.ServerURL, "https://"):
 		return nil, fmt.Errorf("making the gateway: the server URL %q must be an https URL", opts.Settings.ServerURL)
-	case opts.Identity == nil, opts.Client == nil, opts.APIReader == nil, opts.RestConfig == nil:
-		return nil, errors.New("making the gateway: Identity, Client, APIReader and RestConfig are needed")
+	case opts.Identity == nil, opts.Client == nil, opts.APIReader == nil, opts.Cache == nil, opts.RestConfig == nil, opts.Issuer == nil, opts.Tunnels == nil:
+		return nil, errors.New("making the gateway: Identity, Client, APIReader, Cache, RestConfig, Issuer and Tunnels are needed")
 	}
 	script, err := opts.installScript()
 	if err != nil {
@@ -107,6 +116,8 @@ func New(opts Options) (*Server, error) {
 	s.sources = newSources(clientset, s.plans, s.log)
 	s.machines = newMachineAuthenticator(opts.Client, opts.APIReader)
 	s.joins = newRegistrar(opts, s.sources)
+	s.agents = &agents{issuer: opts.Issuer, tokens: s.joins.tokens, client: opts.Client, live: opts.APIReader, now: time.Now}
+	s.gate = newGate()
 	s.handler = s.routes()
 	return s, nil
 }
@@ -121,6 +132,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /system-agent-install.sh", s.serveInstallScript)
 	mux.HandleFunc("GET /assets/{name}", withTimeout(downloadTimeout, s.serveAsset))
 	mux.HandleFunc("GET /v3/connect/agent", s.serveConnect)
+	mux.HandleFunc("POST /v3/connect/credential", s.serveCredential)
 	mux.HandleFunc("GET "+importPath+"{file}", s.serveImport)
 
 	mux.HandleFunc("GET /version", s.asMachine(s.serveVersion))
@@ -132,6 +144,8 @@ func (s *Server) routes() http.Handler {
 	}
 	outer := http.NewServeMux()
 	outer.Handle("/", withTimeout(answerTimeout, mux.ServeHTTP))
+	outer.HandleFunc("GET /v3/connect", s.serveTunnel)
+	outer.HandleFunc("GET /v3/connect/register", s.serveTunnel)
 	for pattern, handler := range s.opts.Mounts {
 		outer.Handle(pattern, s.drain.count(handler))
 	}
@@ -150,6 +164,9 @@ func (s *Server) Start(ctx context.Context) error {
 		if listener, err = net.Listen("tcp", s.opts.Listen); err != nil {
 			return fmt.Errorf("starting the gateway: %w", err)
 		}
+	}
+	if err := s.watchRevocations(ctx, s.opts.Cache); err != nil {
+		return fmt.Errorf("starting the gateway: %w", err)
 	}
 	s.sources.start(ctx)
 	go s.opts.Identity.run(ctx, s.log)

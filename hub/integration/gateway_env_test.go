@@ -35,6 +35,7 @@ import (
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
 	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/tunnel"
 )
 
 // gatewayEnv is a gateway of its own in front of the API server. The hub's controllers leave its cluster alone, since that is paused: the
@@ -114,9 +115,13 @@ func (e *gatewayEnv) serve() {
 	if err := gateway.IndexMachines(t.Context(), mgr.GetFieldIndexer()); err != nil {
 		t.Fatal(err)
 	}
+	issuer, err := tokens.Ensure(t.Context(), e.client, e.system)
+	if err != nil {
+		t.Fatal(err)
+	}
 	server, err := gateway.New(gateway.Options{
 		Settings: e.settings, Identity: identity, SigningKey: signer.Public(), Listener: listener, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
-		RestConfig: e.config, Logger: testr.New(t),
+		RestConfig: e.config, Logger: testr.New(t), Cache: mgr.GetCache(), Issuer: issuer, Tunnels: tunnel.New(tunnel.Options{Logger: logr.Discard()}),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/drover-dev/drover/hub/ratelimit"
+	"github.com/drover-dev/drover/hub/tokens"
+)
+
+// gate bounds what agents that come can cost before anything is looked up for them. Whole fleets may come from one address, behind a load
+// balancer for instance, and all at once after a restart; what is bounded closely is guessing.
+type gate struct {
+	// clients limits by address, tokens by what is shown.
+	clients, tokens *ratelimit.Limiter
+	// slots are for those who are being looked at.
+	slots chan struct{}
+}
+
+func newGate() *gate {
+	return &gate{clients: ratelimit.New(500, 2000), tokens: ratelimit.New(10, 100), slots: make(chan struct{}, 64*runtime.GOMAXPROCS(0))}
+}
+
+// enter lets a request in that shows a token, or refuses it. Whoever got in leaves when the token has been judged.
+func (g *gate) enter(r *http.Request, token string) (leave func(), err error) {
+	if wait, ok := g.clients.Take(ratelimit.ClientKey(r)); !ok {
+		return nil, &refusal{http.StatusTooManyRequests, "too many connections from this address", max(wait, time.Second)}
+	}
+	key := tokens.RegistrationID(token)
+	if key == "" {
+		key = tokens.Hash(token)
+	}
+	if wait, ok := g.tokens.Take(key); !ok {
+		return nil, &refusal{http.StatusTooManyRequests, "too many connections with this token", max(wait, time.Second)}
+	}
+	select {
+	case g.slots <- struct{}{}:
+		return func() { <-g.slots }, nil
+	default:
+		return nil, later(comeAgain, "the hub is busy with other connections")
+	}
+}
+
+// mayGuess refuses an address from which too many tokens have come that are none.
+func (s *Server) mayGuess(r *http.Request) error {
+	if s.failures.Empty(ratelimit.ClientKey(r)) {
+		return &refusal{http.StatusTooManyRequests, "too many wrong tokens from this address", comeAgain}
+	}
+	return nil
+}
+
+// countGuess counts a token that is none. Those that were good once are no guesses.
+func (s *Server) countGuess(r *http.Request, err error) {
+	if errors.Is(err, errUnknownToken) || errors.Is(err, errUnauthorized) {
+		s.failures.Take(ratelimit.ClientKey(r))
+	}
+}
