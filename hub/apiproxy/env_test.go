@@ -122,7 +122,10 @@ func newWorld(t *testing.T, backend http.Handler, change ...func(*Options)) *wor
 	w.hub = httptest.NewUnstartedServer(w.handler)
 	w.hub.EnableHTTP2 = true
 	w.hub.StartTLS()
-	t.Cleanup(w.hub.Close)
+	t.Cleanup(func() {
+		w.handler.Close()
+		w.hub.Close()
+	})
 	w.allow("jane get clusters/awake")
 	return w
 }

@@ -1,6 +1,7 @@
 package apiproxy
 
 import (
+	"context"
 	"errors"
 	"log"
 	"net/http"
@@ -89,10 +90,15 @@ func (h *Handler) answered(answer *http.Response) error {
 
 // failed answers a request that has got no answer from its cluster.
 func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
+	c := callOf(r)
+	switch context.Cause(r.Context()) {
+	case nil:
+	case errStopping:
+		writeError(w, r, unavailable("%v", errStopping))
+		return
+	default:
 		return // the client has gone
 	}
-	c := callOf(r)
 	var absent *tunnel.NoSessionError
 	var lost *peers.LostError
 	switch {

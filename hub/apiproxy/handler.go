@@ -44,6 +44,7 @@ type Handler struct {
 	log     logr.Logger
 	limits  *limiter
 	metrics *metrics
+	life    *lifetime
 
 	// users serves requests of users, peers those that another replica has forwarded.
 	users, peers http.Handler
@@ -54,7 +55,7 @@ func New(opts Options) (*Handler, error) {
 	if opts.Authenticator == nil || opts.Authorizer == nil || opts.Clusters == nil || opts.Tunnels == nil {
 		return nil, errors.New("making the API proxy: Authenticator, Authorizer, Clusters and Tunnels are needed")
 	}
-	h := &Handler{opts: opts, log: opts.Logger, limits: newLimiter(opts.Limits), metrics: newMetrics(opts.Registerer)}
+	h := &Handler{opts: opts, log: opts.Logger, limits: newLimiter(opts.Limits), metrics: newMetrics(opts.Registerer), life: newLifetime()}
 	forward := h.forwarder()
 	h.peers = h.asPeer(forward)
 
@@ -80,12 +81,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, r, badRequest("%v", err))
 		return
 	}
-	seen := &observed{ResponseWriter: w}
+	ctx, leave, ok := h.life.enter(r.Context())
+	if !ok {
+		writeError(w, r, unavailable("%v", errStopping))
+		return
+	}
+	defer leave()
+	seen := &observed{ResponseWriter: w, ctx: ctx}
 	begin := time.Now()
 	defer func() { h.metrics.observe(c, seen.code, time.Since(begin)) }()
 
-	ctx := request.WithReceivedTimestamp(request.WithRequestInfo(withCall(r.Context(), c), c.info), begin)
-	r = r.WithContext(ctx)
+	r = r.WithContext(request.WithReceivedTimestamp(request.WithRequestInfo(withCall(ctx, c), c.info), begin))
 	if h.opts.FromPeer != nil && h.opts.FromPeer(r) {
 		h.peers.ServeHTTP(seen, r)
 	} else {
@@ -97,6 +103,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 }
+
+// Close ends all requests, those too that have become another protocol, and returns when that has been written down. It is for after the
+// server has stopped, and before the audit log does.
+func (h *Handler) Close() { h.life.close() }
 
 // split takes the id of the cluster, and the path of its API in escaped form, out of an escaped path of the gateway.
 func split(escaped string) (prefix, id, path string, ok bool) {

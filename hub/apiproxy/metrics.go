@@ -2,6 +2,7 @@ package apiproxy
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"net/http"
 	"strconv"
@@ -44,9 +45,10 @@ func (m *metrics) observe(c *call, code int, took time.Duration) {
 	}
 }
 
-// observed remembers the code of an answer.
+// observed remembers the code of an answer, and ends a connection that has become another protocol with its request.
 type observed struct {
 	http.ResponseWriter
+	ctx  context.Context
 	code int
 }
 
@@ -71,6 +73,7 @@ func (o *observed) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(o.ResponseWriter).Hijack()
 	if err == nil {
 		o.code = http.StatusSwitchingProtocols
+		context.AfterFunc(o.ctx, func() { _ = conn.Close() })
 	}
 	return conn, buffered, err
 }

@@ -33,6 +33,7 @@ type front struct {
 	membership *peers.Membership
 	// audit is nil where no audit log is written.
 	audit *apiproxy.AuditLog
+	proxy *apiproxy.Handler
 	log   logr.Logger
 
 	// delay is how long load balancers need to see that a replica is not ready, within is the time over which connections are let go.
@@ -120,14 +121,12 @@ func (f *front) Start(ctx context.Context) error {
 
 // serve runs the gateway, and the audit log for as long as there are requests to write down.
 func (f *front) serve(ctx context.Context) error {
-	if f.audit == nil {
-		return f.gateway.Start(ctx)
-	}
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	written := make(chan error, 1)
 	go func() { written <- f.audit.Start(writing) }()
 	err := f.gateway.Start(ctx)
+	f.proxy.Close()
 	stop()
 	return errors.Join(err, <-written)
 }

@@ -27,7 +27,8 @@ import (
 // reviewTTL is how long the management cluster's word on what a user may do is kept, so that taking a right away works within seconds.
 const reviewTTL = 10 * time.Second
 
-func newProxy(mgr ctrl.Manager, clientset kubernetes.Interface, users authenticator.Request, front *front, opts Options) (*apiproxy.Handler, error) {
+// addProxy makes the way of users to clusters, and the audit log of who goes there.
+func (f *front) addProxy(mgr ctrl.Manager, clientset kubernetes.Interface, users authenticator.Request, opts Options) error {
 	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: clientset.AuthorizationV1(),
 		AllowCacheTTL:             reviewTTL,
@@ -35,22 +36,23 @@ func newProxy(mgr ctrl.Manager, clientset kubernetes.Interface, users authentica
 		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 3},
 	}.New()
 	if err != nil {
-		return nil, fmt.Errorf("making the authorization of users: %w", err)
+		return fmt.Errorf("making the authorization of users: %w", err)
 	}
-	if front.audit, err = apiproxy.NewAuditLog(opts.Audit); err != nil {
-		return nil, err
+	if f.audit, err = apiproxy.NewAuditLog(opts.Audit); err != nil {
+		return err
 	}
-	return apiproxy.New(apiproxy.Options{
+	f.proxy, err = apiproxy.New(apiproxy.Options{
 		Authenticator: users,
 		Authorizer:    reviews,
 		Clusters:      mgr.GetClient(),
-		Tunnels:       front.tunnels,
-		Remote:        front.directory,
+		Tunnels:       f.tunnels,
+		Remote:        f.directory,
 		FromPeer:      peers.FromPeer,
-		Audit:         front.audit,
+		Audit:         f.audit,
 		Registerer:    metrics.Registry,
 		Logger:        logr.FromSlogHandler(opts.Logger.Handler()).WithName("apiproxy"),
 	})
+	return err
 }
 
 // proxyRole is the name of the ClusterRole, and of its binding, by which the hub's own controllers reach every cluster through the proxy.

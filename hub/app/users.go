@@ -32,8 +32,7 @@ func addUsers(mgr ctrl.Manager, issuer *tokens.Issuer, front *front, opts Option
 	if err := mgr.Add(users); err != nil {
 		return nil, fmt.Errorf("adding the authentication of users: %w", err)
 	}
-	proxy, err := newProxy(mgr, clientset, users, front, opts)
-	if err != nil {
+	if err := front.addProxy(mgr, clientset, users, opts); err != nil {
 		return nil, err
 	}
 	mounts := map[string]http.Handler{
@@ -43,7 +42,7 @@ func addUsers(mgr ctrl.Manager, issuer *tokens.Issuer, front *front, opts Option
 		}),
 	}
 	for _, prefix := range apiproxy.Prefixes {
-		mounts[prefix] = proxy
+		mounts[prefix] = front.proxy
 	}
 	return mounts, nil
 }
