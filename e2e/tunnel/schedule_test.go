@@ -170,8 +170,9 @@ func (s *side) pause(random *rand.Rand) {
 
 var plays atomic.Uint32
 
-// play plays a schedule with a connection that dial opens.
-func (s schedule) play(t *testing.T, dial func(address string) (net.Conn, error)) [2]outcome {
+// play plays a schedule with a connection that dial opens. The target waits for patience longer than the hub's side lasts: its agent may
+// be slow to dial, or have been killed before it could.
+func (s schedule) play(t *testing.T, patience time.Duration, dial func(address string) (net.Conn, error)) [2]outcome {
 	hub, far := s.sides()
 	seen := make(chan outcome, 1)
 	// Every play has an address of its own: an agent may still dial when its schedule is over, and the port may be another's by then.
@@ -190,7 +191,6 @@ func (s schedule) play(t *testing.T, dial func(address string) (net.Conn, error)
 		go func() {
 			conn, err := listener.Accept()
 			if err != nil {
-				// The agent was killed before it could dial.
 				seen <- outcome{Ended: true, Beginning: true}
 				return
 			}
@@ -204,7 +204,7 @@ func (s schedule) play(t *testing.T, dial func(address string) (net.Conn, error)
 		return [2]outcome{{Ended: true, Beginning: true, All: len(hub.expect) == 0}, <-seen}
 	}
 	near := hub.play(conn)
-	time.AfterFunc(500*time.Millisecond, func() { _ = listener.Close() })
+	time.AfterFunc(patience, func() { _ = listener.Close() })
 	return [2]outcome{near, <-seen}
 }
 
@@ -236,8 +236,8 @@ func TestRandomSchedules(t *testing.T) {
 		players.Go(func() {
 			for seed := range seeds {
 				s := newSchedule(seed)
-				direct := s.play(t, func(address string) (net.Conn, error) { return net.Dial("tcp", address) })
-				tunneled := s.play(t, func(address string) (net.Conn, error) {
+				direct := s.play(t, 10*time.Second, func(address string) (net.Conn, error) { return net.Dial("tcp", address) })
+				tunneled := s.play(t, 10*time.Second, func(address string) (net.Conn, error) {
 					return h.dial(context.Background(), string("ab"[seed%2]), "tcp", address)
 				})
 				if diff := cmp.Diff(s.comparable(direct), s.comparable(tunneled)); diff != "" {
@@ -268,7 +268,7 @@ func TestKilledAgents(t *testing.T) {
 				s := newSchedule(uint64(round*100 + i))
 				s.ending, s.slow, s.toTarget, s.toHub = ending(i%2), true, 4<<20, 4<<20
 				players.Go(func() {
-					outcomes := s.play(t, func(address string) (net.Conn, error) { return h.dial(context.Background(), key, "tcp", address) })
+					outcomes := s.play(t, 300*time.Millisecond, func(address string) (net.Conn, error) { return h.dial(context.Background(), key, "tcp", address) })
 					for side, got := range outcomes {
 						if !got.Beginning || !got.Ended && !got.All {
 							t.Errorf("%s, side %d: %+v", s, side, got)
