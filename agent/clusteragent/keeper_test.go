@@ -212,7 +212,7 @@ func TestRenewsByItself(t *testing.T) {
 	if earliest, latest := now.Add(59*time.Second), now.Add(9*time.Minute); k.renewAt.Before(earliest) || k.renewAt.After(latest) {
 		t.Errorf("it would be renewed at %s, want %s to %s", k.renewAt, earliest, latest)
 	}
-	stored.hold(identity{Agent: agentID, Credential: "stored", ExpiresAt: now.Add(time.Hour), RenewAfter: now.Add(-time.Minute)})
+	stored.hold(identity{Agent: agentID, Credential: "stored", ExpiresAt: now.Add(time.Hour), RenewAfter: now.Add(-time.Hour)})
 	k.renewAt = now
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -15,33 +15,25 @@ const (
 // backoff is the pace of attempts: with full jitter, so that agents that lost their hub at the same moment do not come back together.
 type backoff struct {
 	tries int
-	// atLeast is what the hub has asked for.
-	atLeast time.Duration
-}
-
-// delay is how long to wait before the next attempt; the first one ever is made at once.
-func (b *backoff) delay() time.Duration {
-	if b.tries == 0 {
-		return 0
-	}
-	limit := longest
-	if shift := b.tries - 1; shift < 20 {
-		limit = min(firstDelay<<shift, longest)
-	}
-	delay := rand.N(limit)
-	if b.atLeast > 0 {
-		delay = max(delay, b.atLeast+rand.N(min(b.atLeast, spread)))
-	}
-	return delay
+	// wait is how long to wait before the next attempt; the first one ever is made at once.
+	wait time.Duration
 }
 
 // tried notes an attempt, and what the hub has asked for with its answer.
 func (b *backoff) tried(atLeast time.Duration) {
 	b.tries++
-	b.atLeast = atLeast
+	limit := longest
+	if shift := b.tries - 1; shift < 20 {
+		limit = min(firstDelay<<shift, longest)
+	}
+	b.wait = rand.N(limit)
+	if atLeast > 0 {
+		b.wait = max(b.wait, atLeast+rand.N(min(atLeast, spread)))
+	}
 }
 
-// reset forgets the attempts before the last one.
+// reset forgets the attempts before, as if there had been one.
 func (b *backoff) reset() {
-	b.tries, b.atLeast = min(b.tries, 1), 0
+	b.tries = 0
+	b.tried(0)
 }

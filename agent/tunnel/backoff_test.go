@@ -12,7 +12,6 @@ func TestBackoff(t *testing.T) {
 		atLeast          time.Duration
 		shortest, within time.Duration
 	}{
-		{name: "the first attempt is made at once"},
 		{name: "after one", tries: 1, within: time.Second},
 		{name: "after four", tries: 4, within: 8 * time.Second},
 		{name: "after nine", tries: 9, within: 256 * time.Second},
@@ -22,11 +21,11 @@ func TestBackoff(t *testing.T) {
 		{name: "as the hub asks, for long", tries: 1, atLeast: time.Hour, shortest: time.Hour, within: time.Hour + spread},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := backoff{tries: test.tries, atLeast: test.atLeast}
 			var least, most time.Duration = forever, 0
 			for range 1000 {
-				delay := b.delay()
-				least, most = min(least, delay), max(most, delay)
+				b := backoff{tries: test.tries - 1}
+				b.tried(test.atLeast)
+				least, most = min(least, b.wait), max(most, b.wait)
 			}
 			if least < test.shortest || most > test.within {
 				t.Errorf("delays are from %s to %s, want %s to %s", least, most, test.shortest, test.within)
@@ -40,11 +39,13 @@ func TestBackoff(t *testing.T) {
 
 func TestBackoffForgets(t *testing.T) {
 	var b backoff
-	for range 5 {
-		b.tried(0)
+	if b.wait != 0 {
+		t.Errorf("the first attempt waits for %s", b.wait)
 	}
-	b.tried(time.Minute)
-	if b.reset(); b != (backoff{tries: 1}) {
+	for range 9 {
+		b.tried(time.Minute)
+	}
+	if b.reset(); b.tries != 1 || b.wait > firstDelay {
 		t.Errorf("it is %+v", b)
 	}
 }

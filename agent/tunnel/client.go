@@ -53,7 +53,7 @@ func (c *Client) Run(ctx context.Context) {
 		if len(held) > 0 {
 			pace = &more
 		}
-		delay := pace.delay()
+		delay := pace.wait
 		switch {
 		case len(held) >= c.Sessions:
 			delay = forever
@@ -73,7 +73,7 @@ func (c *Client) Run(ctx context.Context) {
 		s, err := c.open(ctx, held)
 		pace.tried(retryAfter(err))
 		if err != nil {
-			c.failed(ctx, err, len(held))
+			c.failed(ctx, err, len(held), pace.wait)
 			continue
 		}
 		c.add(s)

@@ -41,18 +41,18 @@ func (c *Client) Status() Status {
 }
 
 // failed notes an attempt that came to nothing. That a second session does not come is of no concern as long as there is the first.
-func (c *Client) failed(ctx context.Context, err error, held int) {
+func (c *Client) failed(ctx context.Context, err error, held int, again time.Duration) {
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, errHeld):
 		c.Log.Debug("The hub's load balancer led to a replica that there is a session to")
 	case held > 0:
-		c.Log.Info("A second session does not come yet", "error", err)
+		c.Log.Info("A second session does not come yet", "error", err, "retryIn", again.Round(time.Millisecond))
 	default:
 		c.mu.Lock()
 		c.problem = err.Error()
 		since := c.since
 		c.mu.Unlock()
-		c.Log.Warn("There is no tunnel to the hub", "error", err, "since", since.UTC().Format(time.RFC3339))
+		c.Log.Warn("There is no tunnel to the hub", "error", err, "since", since.UTC().Format(time.RFC3339), "retryIn", again.Round(time.Millisecond))
 	}
 }
