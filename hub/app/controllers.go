@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/drain"
 	"github.com/drover-dev/drover/hub/controllers/etcdremoval"
 	"github.com/drover-dev/drover/hub/controllers/imported"
+	"github.com/drover-dev/drover/hub/controllers/importedkubeconfig"
 	"github.com/drover-dev/drover/hub/controllers/infracluster"
 	"github.com/drover-dev/drover/hub/controllers/management"
 	"github.com/drover-dev/drover/hub/controllers/missingnode"
@@ -64,6 +65,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 		},
 		&connection.Reconciler{Presence: s.presence, Settings: s.settings},
 		&imported.Reconciler{Reach: s.access.Config},
+		&importedkubeconfig.Reconciler{Access: s.access},
 		&etcdremoval.Reconciler{ClusterCache: s.clusterCache},
 		&drain.Reconciler{ClusterCache: s.clusterCache},
 		&planstatus.Reconciler{},

@@ -219,6 +219,9 @@ func (a *Access) Revoke(ctx context.Context, kubeconfig []byte, management strin
 	return nil
 }
 
+// ClusterOf names the management Cluster that a Token of the hub's own is for; empty for all others.
+func ClusterOf(token client.Object) string { return token.GetLabels()[ownLabel] }
+
 // own are the Tokens of the hub's own for a cluster.
 func own(ctx context.Context, reader client.Reader, management string) ([]managementv3.Token, error) {
 	var list managementv3.TokenList
