@@ -78,6 +78,7 @@ func (c *Client) open(ctx context.Context, held []string) (*session, error) {
 	c.counters.attempts.Add(1)
 	ws, response, err := dialer.DialContext(ctx, address, header)
 	if response != nil {
+		defer response.Body.Close()
 		c.noteReplicas(response.Header)
 	}
 	switch {
