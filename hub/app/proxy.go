@@ -24,15 +24,19 @@ import (
 	"github.com/drover-dev/drover/hub/userauth"
 )
 
-// reviewTTL is how long the management cluster's word on what a user may do is kept, so that taking a right away works within seconds.
-const reviewTTL = 10 * time.Second
+// reviewTTL is how long the management cluster's word on what a user may do is kept, so that taking a right away works within seconds; its no
+// is kept shorter, since whoever has just been given a right tries again.
+const (
+	reviewTTL  = 10 * time.Second
+	refusalTTL = 2 * time.Second
+)
 
 // addProxy makes the way of users to clusters, and the audit log of who goes there.
 func (f *front) addProxy(mgr ctrl.Manager, clientset kubernetes.Interface, users authenticator.Request, opts Options) error {
 	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: clientset.AuthorizationV1(),
 		AllowCacheTTL:             reviewTTL,
-		DenyCacheTTL:              reviewTTL,
+		DenyCacheTTL:              refusalTTL,
 		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 3},
 	}.New()
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/apiproxy"
 	"github.com/drover-dev/drover/hub/app"
 	"github.com/drover-dev/drover/hub/embedded"
 	"github.com/drover-dev/drover/hub/settings"
@@ -47,6 +48,8 @@ type Env struct {
 	Gateway   string
 	ServerURL string
 	CACerts   []byte
+	// Audit is the file of the audit log.
+	Audit string
 	// Webhooks is the address of the webhooks' listener.
 	Webhooks string
 
@@ -108,6 +111,7 @@ func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) e
 		return fmt.Errorf("making a directory: %w", err)
 	}
 	e.Webhooks = webhooks
+	e.Audit = filepath.Join(e.Dir, "audit.log")
 	e.Gateway = gateway.Addr().String()
 	if e.ServerURL == "" {
 		e.ServerURL = "https://" + e.Gateway
@@ -126,6 +130,7 @@ func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) e
 		HealthListen:    "0",
 		PprofListen:     "0",
 		MetricsListen:   "0",
+		Audit:           apiproxy.AuditOptions{Path: e.Audit},
 		ReleaseData:     opts.ReleaseData,
 	})
 	if err != nil {
