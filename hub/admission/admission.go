@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,8 +22,12 @@ var policies []byte
 
 const fieldOwner = client.FieldOwner("drover-admission")
 
-// Install applies the policies. Applying what is there already changes nothing.
+// Install applies the policies. Applying what is there already changes nothing. They know the hub as the user that c acts as.
 func Install(ctx context.Context, c client.Client) error {
+	self := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, self); err != nil {
+		return fmt.Errorf("asking the API server as whom the hub acts: %w", err)
+	}
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(policies), 4096)
 	for {
 		object := &unstructured.Unstructured{}
@@ -30,8 +36,28 @@ func Install(ctx context.Context, c client.Client) error {
 		} else if err != nil {
 			return fmt.Errorf("decoding admission policies: %w", err)
 		}
+		if err := nameHub(object, self.Status.UserInfo.Username); err != nil {
+			return err
+		}
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership); err != nil {
 			return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
+}
+
+// nameHub puts the hub's user into the variable of a policy that tells whether it is the hub who writes.
+func nameHub(policy *unstructured.Unstructured, user string) error {
+	variables, _, err := unstructured.NestedSlice(policy.Object, "spec", "variables")
+	if err != nil {
+		return fmt.Errorf("reading the variables of the policy %s: %w", policy.GetName(), err)
+	}
+	for _, variable := range variables {
+		if v, ok := variable.(map[string]any); ok && v["name"] == "hub" {
+			v["expression"] = "request.userInfo.username == " + strconv.Quote(user)
+			if err := unstructured.SetNestedSlice(policy.Object, variables, "spec", "variables"); err != nil {
+				return fmt.Errorf("naming the hub in the policy %s: %w", policy.GetName(), err)
+			}
+		}
+	}
+	return nil
 }

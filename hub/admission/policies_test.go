@@ -58,7 +58,8 @@ func TestCredentials(t *testing.T) {
 		{name: "control plane", after: "{metadata: {namespace: ns}, spec: {etcd: {s3: {cloudCredentialName: theirs}}}}", denied: "theirs"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := evaluate(t, tt.before, tt.after)
+			kind := schema.GroupVersionKind{Group: "provisioning.cattle.io", Version: "v1", Kind: "Cluster"}
+			got := evaluate(t, "drover-credentials", &user.DefaultInfo{Name: "writer"}, kind, "clusters", "", tt.before, tt.after)
 			if tt.denied == "" && got != "" || !strings.Contains(got, tt.denied) {
 				t.Errorf("got %q, want %q", got, tt.denied)
 			}
@@ -66,10 +67,44 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// evaluate returns why an object is refused, or "".
-func evaluate(t *testing.T, before, after string) string {
+// TestIdentities: Tokens and TunnelAgents are the hub's to write.
+func TestIdentities(t *testing.T) {
+	hub := &user.DefaultInfo{Name: `system:serviceaccount:cattle-system:"drover"`}
+	somebody := &user.DefaultInfo{Name: "somebody", Groups: []string{"system:authenticated", "editors"}}
+	administrator := &user.DefaultInfo{Name: "root", Groups: []string{"system:masters"}}
+	const token, other, labelled, bare = "{spec: {hash: a}}", "{spec: {hash: b}}", "{metadata: {labels: {a: b}}, spec: {hash: a}}", "{metadata: {name: x}}"
+	for _, tt := range []struct {
+		name, subresource, before, after string
+		who                              user.Info
+		denied                           bool
+	}{
+		{name: "the hub makes one", who: hub, after: token},
+		{name: "the hub changes one", who: hub, before: token, after: other},
+		{name: "the hub tells when it was used", who: hub, subresource: "status", before: token, after: token},
+		{name: "an administrator restores one", who: administrator, after: token},
+		{name: "somebody makes one", who: somebody, after: token, denied: true},
+		{name: "nobody in particular makes one", who: &user.DefaultInfo{Name: user.Anonymous}, after: token, denied: true},
+		{name: "somebody changes one", who: somebody, before: token, after: other, denied: true},
+		{name: "somebody empties one, to fill it again later", who: somebody, before: token, after: bare, denied: true},
+		{name: "somebody fills one", who: somebody, before: bare, after: token, denied: true},
+		{name: "somebody labels one", who: somebody, before: token, after: labelled},
+		{name: "somebody labels an empty one", who: somebody, before: bare, after: bare},
+		{name: "somebody tells when it was used", who: somebody, subresource: "status", before: token, after: token, denied: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			kind := schema.GroupVersionKind{Group: "management.cattle.io", Version: "v3", Kind: "Token"}
+			got := evaluate(t, "drover-identities", tt.who, kind, "tokens", tt.subresource, tt.before, tt.after)
+			if (got != "") != tt.denied || tt.denied && !strings.HasPrefix(got, "only the hub makes and changes these") {
+				t.Errorf("got %q, denied is to be %v", got, tt.denied)
+			}
+		})
+	}
+}
+
+// evaluate returns why an object is refused, or "". The hub is who TestIdentities takes for it.
+func evaluate(t *testing.T, name string, who user.Info, kind schema.GroupVersionKind, resourceName, subresource, before, after string) string {
 	t.Helper()
-	policy := readPolicy(t)
+	policy := readPolicy(t, name)
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
 		t.Fatal(err)
@@ -82,20 +117,21 @@ func evaluate(t *testing.T, before, after string) string {
 	compiler.CompileAndStoreVariables(variables, vars, environment.StoredExpressions)
 	var conditions, messages []plugincel.ExpressionAccessor
 	for _, v := range policy.Spec.Validations {
-		conditions = append(conditions, &validating.ValidationCondition{Expression: v.Expression, Reason: v.Reason})
-		messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
+		conditions = append(conditions, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+		if expression := v.MessageExpression; expression != "" {
+			messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: expression})
+		}
 	}
 	validator := validating.NewValidator(compiler.CompileCondition(conditions, vars, environment.StoredExpressions), nil,
 		compiler.CompileCondition(nil, vars, environment.StoredExpressions),
 		compiler.CompileCondition(messages, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions), policy.Spec.FailurePolicy, nil)
 
-	kind := schema.GroupVersionKind{Group: "provisioning.cattle.io", Version: "v1", Kind: "Cluster"}
-	resource := kind.GroupVersion().WithResource("clusters")
+	resource := kind.GroupVersion().WithResource(resourceName)
 	object, old, operation := parse(t, after), parse(t, before), admission.Create
 	if before != "" {
 		operation = admission.Update
 	}
-	record := admission.NewAttributesRecord(object, old, kind, "ns", "one", resource, "", operation, nil, false, &user.DefaultInfo{Name: "writer"})
+	record := admission.NewAttributesRecord(object, old, kind, "ns", "one", resource, subresource, operation, nil, false, who)
 	result := validator.Validate(t.Context(), resource, &admission.VersionedAttributes{Attributes: record, VersionedObject: object, VersionedOldObject: old, VersionedKind: kind},
 		nil, nil, celconfig.RuntimeCELCostBudget, mayRead{"ns", "mine"})
 	for _, decision := range result.Decisions {
@@ -106,13 +142,26 @@ func evaluate(t *testing.T, before, after string) string {
 	return ""
 }
 
-func readPolicy(t *testing.T) *admissionregistrationv1.ValidatingAdmissionPolicy {
+func readPolicy(t *testing.T, name string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-	if err := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(policies), 4096).Decode(policy); err != nil {
-		t.Fatal(err)
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(policies), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); err != nil {
+			t.Fatalf("looking for the policy %s: %v", name, err)
+		}
+		if object.GetName() != name || object.GetKind() != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		if err := nameHub(object, `system:serviceaccount:cattle-system:"drover"`); err != nil {
+			t.Fatal(err)
+		}
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
+			t.Fatal(err)
+		}
+		return policy
 	}
-	return policy
 }
 
 func parse(t *testing.T, text string) runtime.Object {
