@@ -54,77 +54,89 @@ func newRegistrar(opts Options, sources *sources) *registrar {
 
 // serveConnect registers the calling machine and answers with its connection.
 func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.connect(w, r)
+	answer, err := admit(s, w, r, s.joins.connect)
 	if err != nil {
-		var refused *refusal
-		if errors.As(err, &refused) && refused.code == http.StatusUnauthorized {
-			s.failures.Take(ratelimit.ClientKey(r))
-		}
 		s.writePlain(w, r, err)
 		return
 	}
+	s.log.Info("Machine connected", "Secret", types.NamespacedName{Namespace: answer.Namespace, Name: answer.SecretName}, "client", ratelimit.ClientAddress(r))
 	writeJSON(w, http.StatusOK, answer)
 }
 
-func (s *Server) connect(w http.ResponseWriter, r *http.Request) (*connection, error) {
+// admit lets a machine ask that shows a token or its stored identity, and bounds how often and for how long.
+func admit[T any](s *Server, w http.ResponseWriter, r *http.Request, ask func(ctx context.Context, token string, headers http.Header) (T, error)) (answer T, err error) {
 	key := ratelimit.ClientKey(r)
 	if wait, ok := s.connects.Take(key); !ok {
-		return nil, &refusal{http.StatusTooManyRequests, "too many registrations from this address", max(wait, time.Second)}
+		return answer, &refusal{http.StatusTooManyRequests, "too many registrations from this address", max(wait, time.Second)}
 	}
 	if s.failures.Empty(key) {
-		return nil, &refusal{http.StatusTooManyRequests, "too many registrations with wrong tokens from this address", comeAgain}
+		return answer, &refusal{http.StatusTooManyRequests, "too many registrations with wrong tokens from this address", comeAgain}
 	}
+	defer func() {
+		var refused *refusal
+		if errors.As(err, &refused) && refused.code == http.StatusUnauthorized {
+			s.failures.Take(key)
+		}
+	}()
 	token := bearerToken(r)
 	if token == "" {
 		w.Header().Set(storedIdentityHeader, "accepted")
 	}
 	if token == "" && r.Header.Get(machineSecretHeader) == "" || len(token) > maxTokenLength {
-		return nil, refuse(http.StatusUnauthorized, "the registration token is missing: it belongs into the header Authorization, after Bearer")
+		return answer, refuse(http.StatusUnauthorized, "the registration token is missing: it belongs into the header Authorization, after Bearer")
 	}
 	if !s.sources.synced() {
-		return nil, errStarting
+		return answer, errStarting
 	}
 	select {
 	case s.joins.slots <- struct{}{}:
 		defer func() { <-s.joins.slots }()
 	default:
-		return nil, later(comeAgain, "the hub is busy with other registrations")
+		return answer, later(comeAgain, "the hub is busy with other registrations")
 	}
 	writeWithin(w, s.joins.timeout+answerTimeout)
 	ctx, cancel := context.WithTimeout(r.Context(), s.joins.timeout)
 	defer cancel()
-	connect := s.joins.connect
-	if token == "" {
-		connect = s.joins.connectKnown
-	}
-	answer, err := connect(ctx, token, r.Header)
+	answer, err = ask(ctx, token, r.Header)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
 		s.log.Info("Registration timed out", "reason", err.Error(), "client", ratelimit.ClientAddress(r))
-		return nil, later(comeAgain, "the hub took too long to answer")
-	}
-	if err == nil {
-		s.log.Info("Machine connected", "Secret", types.NamespacedName{Namespace: answer.Namespace, Name: answer.SecretName}, "client", ratelimit.ClientAddress(r))
+		return answer, later(comeAgain, "the hub took too long to answer")
 	}
 	return answer, err
 }
 
-// connect tells by the token in which of two ways the machine comes: as one that the hub had made and that has a token of its own, or as
-// one that somebody adds to a cluster.
+// connect tells by the token in which of three ways the machine comes: as one that is known and has none, as one that the hub had made and
+// that has a token of its own, or as one that somebody adds to a cluster.
 func (g *registrar) connect(ctx context.Context, token string, headers http.Header) (*connection, error) {
-	made, err := g.sources.secretsBy(byTokenHash, bootstrapTokenIndex(token))
+	if token == "" {
+		return g.connectKnown(ctx, headers)
+	}
+	made, err := g.bootstrapSecret(token)
 	if err != nil {
 		return nil, err
 	}
-	for _, secret := range made {
-		if secret.Annotations[rkev1.BootstrapTokenAnnotation] == "true" {
-			return g.connectMade(ctx, secret, headers)
-		}
+	if made != nil {
+		return g.connectMade(ctx, made, headers)
 	}
 	registrationToken, err := g.tokens.find(ctx, token, managementv3.MachinesPurpose)
 	if err != nil {
 		return nil, err
 	}
 	return g.connectCustom(ctx, registrationToken, headers)
+}
+
+// bootstrapSecret returns the Secret of a token that is in bootstrap data, or nil for any other.
+func (g *registrar) bootstrapSecret(token string) (*corev1.Secret, error) {
+	made, err := g.sources.secretsBy(byTokenHash, bootstrapTokenIndex(token))
+	if err != nil {
+		return nil, err
+	}
+	for _, secret := range made {
+		if secret.Annotations[rkev1.BootstrapTokenAnnotation] == "true" {
+			return secret, nil
+		}
+	}
+	return nil, nil
 }
 
 // credentials waits until the machine of an RKEBootstrap can be given access to its plan Secret, and answers with it.

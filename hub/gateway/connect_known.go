@@ -46,8 +46,18 @@ func IndexMachines(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // connectKnown connects a machine that is known, shows its id and secret and has no token: its connection was lost or no longer works.
-// The secret is looked up by its hash, so that the time it takes tells nothing about those that exist. No machine is made here.
-func (g *registrar) connectKnown(ctx context.Context, _ string, headers http.Header) (*connection, error) {
+// No machine is made here.
+func (g *registrar) connectKnown(ctx context.Context, headers http.Header) (*connection, error) {
+	bootstrap, err := g.stored(ctx, headers)
+	if err != nil {
+		return nil, err
+	}
+	return g.credentials(ctx, bootstrap)
+}
+
+// stored returns the RKEBootstrap of a machine that shows its id and secret. The secret is looked up by its hash, so that the time it takes
+// tells nothing about those that exist.
+func (g *registrar) stored(ctx context.Context, headers http.Header) (*rkev1.RKEBootstrap, error) {
 	registration, err := parseRegistration(headers)
 	if err != nil {
 		return nil, err
@@ -73,7 +83,7 @@ func (g *registrar) connectKnown(ctx context.Context, _ string, headers http.Hea
 	case 0:
 		return nil, refused
 	case 1:
-		return g.credentials(ctx, staying[0])
+		return staying[0], nil
 	}
 	return nil, refuse(http.StatusConflict, "%d machines are registered with this id and secret, and nobody can tell which one this is; "+
 		"run the install script with a registration token, on a copied machine after removing its cattle-id and machine-secret", len(staying))

@@ -132,6 +132,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /system-agent-install.sh", s.serveInstallScript)
 	mux.HandleFunc("GET /assets/{name}", withTimeout(downloadTimeout, s.serveAsset))
 	mux.HandleFunc("GET /v3/connect/agent", s.serveConnect)
+	mux.HandleFunc("GET /v3/connect/config-yaml", s.serveConfig)
+	mux.HandleFunc("GET /v3/connect/cluster-info", s.serveClusterInfo)
 	mux.HandleFunc("POST /v3/connect/credential", s.serveCredential)
 	mux.HandleFunc("GET "+importPath+"{file}", s.serveImport)
 
