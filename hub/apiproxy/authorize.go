@@ -60,9 +60,10 @@ func (h *Handler) attributes(ctx context.Context, c *call) (authorizer.Attribute
 	}
 	owner := client.ObjectKey{Namespace: management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: management.Labels[rkev1.OwnerClusterNameLabel]}
 	var gv schema.GroupVersion
-	switch err := h.opts.Clusters.Get(ctx, owner, &provisioningv1.Cluster{}); {
+	provisioned := &provisioningv1.Cluster{}
+	switch err := h.opts.Clusters.Get(ctx, owner, provisioned); {
 	case err == nil:
-		gv = provisioningv1.GroupVersion
+		gv, c.imported = provisioningv1.GroupVersion, provisioned.Spec.RKEConfig == nil
 	case !apierrors.IsNotFound(err):
 		return authorizer.AttributesRecord{}, lookedFor(err, "")
 	default:
