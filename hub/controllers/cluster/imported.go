@@ -58,8 +58,14 @@ func setImported(s *scope) {
 
 // importedRuntime is the distribution, as far as the version tells.
 func importedRuntime(management *managementv3.Cluster) string {
-	if management.Status.Version == nil || !strings.Contains(management.Status.Version.GitVersion, "+") {
+	if management.Status.Version == nil {
 		return ""
 	}
-	return release.Runtime(management.Status.Version.GitVersion)
+	_, build, _ := strings.Cut(management.Status.Version.GitVersion, "+")
+	for _, runtime := range []string{release.K3s, release.RKE2} {
+		if strings.HasPrefix(build, runtime) {
+			return runtime
+		}
+	}
+	return ""
 }

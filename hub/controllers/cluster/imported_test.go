@@ -61,7 +61,7 @@ func TestImportedStatus(t *testing.T) {
 			}
 		})
 	}
-	for gitVersion, want := range map[string]string{"": "", "v1.36.3": "", "v1.36.3+k3s1": "k3s", "v1.36.3+rke2r1": "rke2"} {
+	for gitVersion, want := range map[string]string{"": "", "v1.36.3": "", "v1.36.3+vendor.1": "", "v1.36.3+k3s1": "k3s", "v1.36.3+rke2r1": "rke2"} {
 		if got := importedRuntime(management(gitVersion)); got != want {
 			t.Errorf("the runtime of %q is %q, want %q", gitVersion, got, want)
 		}

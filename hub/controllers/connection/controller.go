@@ -119,32 +119,47 @@ func (q *queue) add(key string) {
 	}
 }
 
-// losses remember since when clusters that were connected are not any more.
+// losses remember which clusters were connected since this hub began to look, and since when the others are missed.
 type losses struct {
 	mu      sync.Mutex
 	started time.Time
+	seen    map[string]bool
 	since   map[string]time.Time
 }
 
 func (l *losses) start(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.started, l.since = now, map[string]time.Time{}
+	l.started, l.seen, l.since = now, map[string]bool{}, map[string]time.Time{}
 }
 
-// of tells since when a cluster is missed, which is now where it was not before, and when this hub began to look.
+// of tells since when a cluster is missed, which is now where it was not before, and since when its agent could have come back after a start
+// of the hub; zero where it was back already.
 func (l *losses) of(name string, now time.Time) (since, started time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.since[name]; !known {
 		l.since[name] = now
 	}
-	return l.since[name], l.started
+	if !l.seen[name] {
+		started = l.started
+	}
+	return l.since[name], started
 }
 
+// connected notes that a cluster is.
+func (l *losses) connected(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen[name] = true
+	delete(l.since, name)
+}
+
+// forget is for a cluster that is gone.
 func (l *losses) forget(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	delete(l.seen, name)
 	delete(l.since, name)
 }
 

@@ -29,7 +29,8 @@ type facts struct {
 	connected bool
 	// was is the condition as it was written last; nil before.
 	was *metav1.Condition
-	// now is the time, started when this hub began to look, missedSince since when a cluster that was connected is not.
+	// now is the time, started when this hub began to look where it has not seen the cluster connected yet, and missedSince since when a
+	// cluster that was connected is not.
 	now, started, missedSince time.Time
 	// imported tells that somebody else has to deploy the agent.
 	imported bool

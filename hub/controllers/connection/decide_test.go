@@ -30,13 +30,17 @@ func TestDecide(t *testing.T) {
 		{name: "still away", facts: facts{was: connected, now: at(101), missedSince: at(100)}, want: "False Disconnected",
 			message: "not been connected since 2026-01-02T03:05:40Z. In the cluster, look at the log of the Deployment cattle-cluster-agent in the namespace cattle-system, and whether its Pods reach https://hub"},
 		{name: "the hub has just started", facts: facts{was: connected, now: at(1), missedSince: at(0)}, want: "True Connected", again: startGrace - time.Second},
+		{name: "was back since the start", facts: facts{was: connected, now: at(10), missedSince: at(8), started: time.Unix(0, 0)}, want: "False Disconnected", message: "since 2026"},
 		{name: "lost at the end of that time", facts: facts{was: connected, now: at(44.5), missedSince: at(44.5)}, want: "True Connected", again: lossGrace},
 		{name: "has not come back after a start", facts: facts{was: connected, now: at(45), missedSince: at(0)}, want: "False Disconnected", message: "since 2026-01-02T03:04:00Z"},
 		{name: "was away before the hub started", facts: facts{was: gone, now: at(1), missedSince: at(0)}, want: "False Disconnected", message: "since then"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := tt.facts
-			f.started, f.cluster, f.serverURL = began, "ns/name", "https://hub"
+			if f.started.IsZero() {
+				f.started = began
+			}
+			f.cluster, f.serverURL = "ns/name", "https://hub"
 			got, again := decide(f)
 			if have := string(got.Status) + " " + got.Reason; have != tt.want {
 				t.Errorf("got %s, want %s", have, tt.want)
@@ -64,8 +68,12 @@ func TestLosses(t *testing.T) {
 			t.Errorf("after %s: missed since %s, looking since %s", step.after, since.Sub(began), started.Sub(began))
 		}
 	}
+	l.connected("c")
+	if since, started := l.of("c", began.Add(time.Minute)); since.Sub(began) != time.Minute || !started.IsZero() {
+		t.Errorf("missed since %s, to come back after %s, although it was seen in between", since.Sub(began), started)
+	}
 	l.forget("c")
-	if since, _ := l.of("c", began.Add(time.Minute)); since.Sub(began) != time.Minute {
-		t.Errorf("missed since %s although it was seen in between", since.Sub(began))
+	if _, started := l.of("c", began.Add(time.Hour)); !started.Equal(began) {
+		t.Error("a cluster that was gone in between is no new one")
 	}
 }

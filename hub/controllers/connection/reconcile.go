@@ -65,7 +65,7 @@ func (r *Reconciler) look(s *scope) (metav1.Condition, time.Duration) {
 		serverURL: r.Settings.ServerURL,
 	}
 	if f.connected {
-		r.losses.forget(s.management.Name)
+		r.losses.connected(s.management.Name)
 	} else {
 		f.missedSince, f.started = r.losses.of(s.management.Name, f.now)
 	}

@@ -128,9 +128,9 @@ func (w *watcher) run(ctx context.Context, name string, config *rest.Config) {
 	store = informer.GetStore()
 	_, err1 := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: count, DeleteFunc: count})
 	err2 := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) {
-			// An agent of another maker's: its manifest does not let the hub's controllers read Nodes. The version is known all the same.
-			log.Info("The Nodes of the cluster are not counted: the hub may not read them", "reason", err.Error())
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			// An agent of another maker, whose manifest does not let the hub read Nodes, or an API without Nodes. The version is known all the same.
+			log.Info("The Nodes of the cluster are not counted: it has none, or the hub may not read them", "reason", err.Error())
 			stop()
 			return
 		}
