@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -294,4 +295,13 @@ func (a *answer) seen(t *testing.T) seen {
 
 func pemOf(certificate *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
+}
+
+func requestInfo(t *testing.T, r *http.Request) *request.RequestInfo {
+	t.Helper()
+	info, err := requestInfos.NewRequestInfo(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
 }

@@ -107,13 +107,18 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 			"look at the pods of Deployment cattle-cluster-agent in namespace cattle-system of the cluster, and at condition %s of its management Cluster", c.cluster, "Connected"))
 	case errors.Is(err, errSlow):
 		writeError(w, r, failure(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the API of cluster %s did not begin to answer within %s", c.cluster, answerTimeout))
-	case errors.As(err, &lost) && lost.Unsent, c.kind == ordinary && (c.info.Verb == "get" || c.info.Verb == "list"), c.kind == long:
-		writeError(w, r, unavailable("the connection to cluster %s was lost: %v", c.cluster, err))
+	case errors.As(err, &lost) && lost.Unsent, harmless(r) && c.kind != upgrade:
+		writeError(w, r, unavailable("cluster %s could not be reached: %v", c.cluster, err))
 	default:
 		// What was asked for may have been done, so that nobody is told to ask again.
-		writeError(w, r, failure(http.StatusBadGateway, "", "the connection to cluster %s was lost before it answered, which may have happened after it did what was asked: %v", c.cluster, err))
+		writeError(w, r, failure(http.StatusBadGateway, "", "cluster %s was asked and did not answer, so that nobody knows whether it did what was asked: %v", c.cluster, err))
 	}
 	h.log.V(1).Info("A request got no answer", "Cluster", c.cluster, "verb", c.info.Verb, "err", err.Error())
+}
+
+// harmless tells whether a request may be sent twice.
+func harmless(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 }
 
 // proxyLog receives what the proxy of the standard library has to say: answers that ended early, which the audit log has too.
