@@ -1,6 +1,9 @@
 package clusteragent
 
 import (
+	"fmt"
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,9 +15,8 @@ import (
 const (
 	keysMount = "/etc/kube-api-auth"
 	keysFile  = "keys.json"
-	// authEndpointListen is where the API server of the same machine asks; plans write the same address into its configuration.
-	authEndpointListen = "127.0.0.1:6440"
-	authEndpointPort   = 6440
+	// AuthEndpointPort is the TCP port at which the API server of the same machine asks; plans write it into its configuration.
+	AuthEndpointPort = 6440
 )
 
 // authEndpoint is a webhook beside every API server. It has the hub's public keys and nothing else: no access to the API, and no need of the
@@ -45,7 +47,10 @@ func authEndpoint(in Input) []runtime.Object {
 }
 
 func authEndpointPod(in Input) corev1.PodSpec {
-	args := []string{"cluster", "auth-webhook", "--cluster", in.Cluster, "--keys", keysMount + "/" + keysFile, "--listen", authEndpointListen}
+	args := []string{
+		"cluster", "auth-webhook", "--cluster", in.Cluster, "--keys", keysMount + "/" + keysFile,
+		"--listen", fmt.Sprintf("%s:%d", in.AuthEndpoint.Host, AuthEndpointPort),
+	}
 	if in.AllowMasters {
 		args = append(args, "--allow-group", MastersGroup)
 	}
@@ -68,7 +73,9 @@ func authEndpointPod(in Input) corev1.PodSpec {
 			ImagePullPolicy: corev1.PullIfNotPresent,
 			Args:            args,
 			LivenessProbe: &corev1.Probe{
-				ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: "/healthz", Port: intstr.FromInt32(authEndpointPort)}},
+				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+					Host: strings.Trim(in.AuthEndpoint.Host, "[]"), Path: "/healthz", Port: intstr.FromInt32(AuthEndpointPort),
+				}},
 				PeriodSeconds: 10, TimeoutSeconds: 5,
 			},
 			Resources:       in.resources(),

@@ -64,6 +64,8 @@ type Input struct {
 
 // AuthEndpoint is what the authorized cluster endpoint checks tokens with.
 type AuthEndpoint struct {
+	// Host is the loopback address at which API servers ask, in brackets where it is one of IPv6.
+	Host string
 	// PublicKeys are the hub's, as a JSON Web Key Set.
 	PublicKeys []byte
 }
@@ -88,8 +90,8 @@ func (in Input) check() error {
 	if in.Replicas < 1 || in.Replicas > 2 {
 		return fmt.Errorf("making the manifest of the cluster-agent: Replicas is %d, it must be 1 or 2", in.Replicas)
 	}
-	if in.AuthEndpoint != nil && len(in.AuthEndpoint.PublicKeys) == 0 {
-		return errors.New("making the manifest of the cluster-agent: AuthEndpoint.PublicKeys are needed")
+	if e := in.AuthEndpoint; e != nil && (len(e.PublicKeys) == 0 || e.Host == "") {
+		return errors.New("making the manifest of the cluster-agent: AuthEndpoint needs Host and PublicKeys")
 	}
 	return nil
 }

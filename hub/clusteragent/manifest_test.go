@@ -57,7 +57,10 @@ func TestManifest(t *testing.T) {
 				},
 			}
 		},
-		"auth-endpoint": func(in *Input) { in.AuthEndpoint = &AuthEndpoint{PublicKeys: []byte(`{"keys":[]}`)} },
+		"auth-endpoint": func(in *Input) { in.AuthEndpoint = &AuthEndpoint{Host: "127.0.0.1", PublicKeys: []byte(`{"keys":[]}`)} },
+		"auth-endpoint-ipv6": func(in *Input) {
+			in.AllowMasters, in.AuthEndpoint = true, &AuthEndpoint{Host: "[::1]", PublicKeys: []byte(`{"keys":[]}`)}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Manifest(input(change))
@@ -83,13 +86,13 @@ func TestManifest(t *testing.T) {
 
 func TestManifestNeeds(t *testing.T) {
 	for want, change := range map[string]func(*Input){
-		"ServerURL is needed":                func(in *Input) { in.ServerURL = "" },
-		"Cluster is needed":                  func(in *Input) { in.Cluster = "" },
-		"Token is needed":                    func(in *Input) { in.Token = "" },
-		"Image is needed":                    func(in *Input) { in.Image = "" },
-		"Replicas is 3":                      func(in *Input) { in.Replicas = 3 },
-		"AuthEndpoint.PublicKeys are needed": func(in *Input) { in.AuthEndpoint = &AuthEndpoint{} },
-		"Replicas is 0, it must be 1 or 2":   func(in *Input) { in.Replicas = 0 },
+		"ServerURL is needed":                    func(in *Input) { in.ServerURL = "" },
+		"Cluster is needed":                      func(in *Input) { in.Cluster = "" },
+		"Token is needed":                        func(in *Input) { in.Token = "" },
+		"Image is needed":                        func(in *Input) { in.Image = "" },
+		"Replicas is 3":                          func(in *Input) { in.Replicas = 3 },
+		"AuthEndpoint needs Host and PublicKeys": func(in *Input) { in.AuthEndpoint = &AuthEndpoint{Host: "127.0.0.1"} },
+		"Replicas is 0, it must be 1 or 2":       func(in *Input) { in.Replicas = 0 },
 	} {
 		if _, err := Manifest(input(change)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -1,11 +1,9 @@
 package render
 
 import (
+	"github.com/drover-dev/drover/hub/clusteragent"
 	"github.com/drover-dev/drover/plans"
 )
-
-// authEndpointPort is the TCP port at which, on every control plane machine, credentials of the hub are looked at.
-const authEndpointPort = 6440
 
 // addAuthEndpoint has the Kubernetes API accept credentials of the hub, which a service on the same machine looks at. While that service
 // does not answer, all other credentials are accepted as ever.
@@ -21,7 +19,7 @@ func (b *builder) addAuthEndpoint() {
 	// A file of JSON, as every kubeconfig may be.
 	content, err := encode(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "hub",
-		"clusters": []any{map[string]any{"name": "hub", "cluster": map[string]any{"server": b.local("http", authEndpointPort, "/v1/authenticate")}}},
+		"clusters": []any{map[string]any{"name": "hub", "cluster": map[string]any{"server": b.local("http", clusteragent.AuthEndpointPort, "/v1/authenticate")}}},
 		"users":    []any{map[string]any{"name": "api-server"}},
 		"contexts": []any{map[string]any{"name": "hub", "context": map[string]any{"cluster": "hub", "user": "api-server"}}},
 	})

@@ -44,7 +44,7 @@ func (b *builder) addClusterAgent(dir string) {
 		ControlPlaneTaints: agent.ControlPlaneTaints, Replicas: agent.Replicas, AllowMasters: !b.Cluster.CA.Client.Empty(),
 	}
 	if b.authEndpoint {
-		in.AuthEndpoint = &clusteragent.AuthEndpoint{PublicKeys: agent.PublicKeys}
+		in.AuthEndpoint = &clusteragent.AuthEndpoint{Host: b.loopback(), PublicKeys: agent.PublicKeys}
 	}
 	for i, v := range in.Env {
 		if clusteragent.Reserved(v.Name) {
