@@ -154,8 +154,11 @@ func (s *session) serve(ctx context.Context, dial remotedialer.Dialer) error {
 func describe(err error) string {
 	if closed := (*websocket.CloseError)(nil); errors.As(err, &closed) {
 		text := registration.OneLine([]byte(closed.Text))
-		if closed.Code == websocket.CloseGoingAway {
+		switch closed.Code {
+		case websocket.CloseGoingAway:
 			return strings.TrimSuffix("the hub asks to connect again: "+text, ": ")
+		case websocket.CloseAbnormalClosure: // which nobody sends: there was no goodbye
+			return "the connection to the hub broke off"
 		}
 		return strings.TrimSuffix(fmt.Sprintf("the hub closed it (%d): %s", closed.Code, text), ": ")
 	}
