@@ -22,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/tunnel"
 )
 
 const (
@@ -183,7 +184,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	server.RegisterOnShutdown(func() { close(s.stopping) })
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(tls.NewListener(listener, server.TLSConfig)) }()
+	go func() { served <- server.Serve(tls.NewListener(tunnel.ReadAhead(listener), server.TLSConfig)) }()
 	s.log.Info("Gateway is listening", "address", listener.Addr().String(), "url", s.opts.Settings.ServerURL)
 
 	select {

@@ -5,78 +5,44 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bulkBuffer is the size of the buffer that a session reads into while it moves much.
-const bulkBuffer = 64 << 10
-
-var bulkBuffers = sync.Pool{New: func() any { return new([bulkBuffer]byte) }}
-
 // started is what moments are counted from, so that they fit into an atomic integer and do not jump with the clock.
 var started = time.Now()
 
 func sinceStart() time.Duration { return time.Since(started) }
 
-// socket is the connection below a websocket. It knows when something was last heard from the agent, and reads into a large buffer, but
-// only while that is filled: an idle session has none.
+// socket is the connection below a websocket. It knows when something was last heard from the agent.
 type socket struct {
 	net.Conn
 	// heard is when something was last read, as sinceStart tells it.
 	heard atomic.Int64
 	// received counts what was read.
 	received prometheus.Counter
+}
 
-	// What was read ahead; only the reader uses it.
-	bulk *[bulkBuffer]byte
-	r, w int
+func newSocket(conn net.Conn, received prometheus.Counter) *socket {
+	// With TLS, what matters is how much is read at once below it.
+	if _, secured := conn.(*tls.Conn); !secured {
+		conn = &readAhead{Conn: conn}
+	}
+	s := &socket{Conn: conn, received: received}
+	s.heard.Store(int64(sinceStart()))
+	return s
 }
 
 // Read implements net.Conn.
 func (s *socket) Read(p []byte) (int, error) {
-	if s.r < s.w {
-		n := copy(p, s.bulk[s.r:s.w])
-		if s.r += n; s.r == s.w && s.w < len(p) {
-			s.release()
-		}
-		return n, nil
-	}
-	if s.bulk == nil {
-		n, err := s.Conn.Read(p)
-		s.listen(n)
-		if n == len(p) {
-			s.bulk = bulkBuffers.Get().(*[bulkBuffer]byte)
-		}
-		return n, err
-	}
-	n, err := s.Conn.Read(s.bulk[:])
-	s.listen(n)
-	s.r, s.w = copy(p, s.bulk[:n]), n
-	if s.r == s.w {
-		n = s.r
-		s.release()
-		return n, err
-	}
-	return s.r, err
-}
-
-func (s *socket) listen(n int) {
+	n, err := s.Conn.Read(p)
 	if n > 0 {
 		s.heard.Store(int64(sinceStart()))
 		s.received.Add(float64(n))
 	}
-}
-
-func (s *socket) release() {
-	if s.bulk != nil {
-		bulkBuffers.Put(s.bulk)
-		s.bulk = nil
-	}
-	s.r, s.w = 0, 0
+	return n, err
 }
 
 // cut ends the connection without another word. To close a TLS connection waits for its last message to be written, for which a peer that
@@ -102,8 +68,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h.socket = &socket{Conn: conn, received: h.received}
-	h.socket.heard.Store(int64(sinceStart()))
+	h.socket = newSocket(conn, h.received)
 	if buffered.Reader.Buffered() > 0 {
 		_ = conn.Close()
 		return nil, nil, errEarly

@@ -74,7 +74,6 @@ func newSession(m *Manager, agent Agent, socket *socket, ws *websocket.Conn) *se
 func (s *session) serve() *sessionEnd {
 	err := s.read()
 	s.socket.cut()
-	s.socket.release()
 	s.stop(&sessionEnd{class: classOf(err), err: fmt.Errorf("reading from the agent: %w", err)})
 
 	s.mu.Lock()
