@@ -24,7 +24,7 @@ type planWatcher struct {
 }
 
 // watchBuffer is how many events a reader may be behind.
-const watchBuffer = 32
+const watchBuffer = 8
 
 var (
 	// errTooOld tells that a watch cannot continue from where it wants to.

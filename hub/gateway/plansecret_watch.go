@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +26,8 @@ const (
 	recheckEvery = 2 * time.Second
 	// relistWithin is the time over which machines are told that they have to list again.
 	relistWithin = 2 * time.Second
+	// eventPiece is how much of an event is written at once: no more than what net/http collects for a frame of HTTP/2.
+	eventPiece = 4 << 10
 	// aheadTimeout is how long a watch waits for this replica to see what another replica has seen.
 	aheadTimeout = 3 * time.Second
 )
@@ -188,8 +191,11 @@ func (e *eventStream) send(event planEvent) error {
 	}
 	// A machine that does not read for a minute is gone.
 	writeWithin(e.w, answerTimeout)
-	if _, err := e.w.Write(append(line, '\n')); err != nil {
-		return err
+	// In pieces, since the connection keeps a buffer of the size of the largest for as long as it lasts.
+	for piece := range slices.Chunk(append(line, '\n'), eventPiece) {
+		if _, err := e.w.Write(piece); err != nil {
+			return err
+		}
 	}
 	return e.flush()
 }

@@ -174,14 +174,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.sources.start(ctx)
 	go s.opts.Identity.run(ctx, s.log)
 
-	server := &http.Server{
-		Handler:           s.handler,
-		TLSConfig:         s.opts.Identity.config(),
-		MaxHeaderBytes:    maxHeaderBytes,
-		ReadHeaderTimeout: 15 * time.Second,
-		IdleTimeout:       3 * time.Minute,
-		ErrorLog:          log.New(errorLog{s.log}, "", 0),
-	}
+	server := s.httpServer()
 	server.RegisterOnShutdown(func() { close(s.stopping) })
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(tls.NewListener(tunnel.ReadAhead(listener), server.TLSConfig)) }()
@@ -199,6 +192,17 @@ func (s *Server) Start(ctx context.Context) error {
 		s.log.Info("Some requests were cut off when the gateway stopped", "after", shutdownGrace.String())
 	}
 	return nil
+}
+
+func (s *Server) httpServer() *http.Server {
+	return &http.Server{
+		Handler:           s.handler,
+		TLSConfig:         s.opts.Identity.config(),
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: 15 * time.Second,
+		IdleTimeout:       3 * time.Minute,
+		ErrorLog:          log.New(errorLog{s.log}, "", 0),
+	}
 }
 
 // serveHealth is ok when machines can register and get their plans.
