@@ -47,6 +47,8 @@ type Directory struct {
 	trust   *trust
 	publish publisher
 
+	// stopped is closed when Start ends.
+	stopped chan struct{}
 	// onChange is complete before the first session.
 	onChange []func(key string)
 
@@ -62,7 +64,7 @@ type Directory struct {
 func New(opts Options) *Directory {
 	d := &Directory{
 		opts: opts, log: opts.Logger, trust: newTrust(opts.Roots),
-		peers: map[string]*peer{}, owners: map[string][]*peer{},
+		peers: map[string]*peer{}, owners: map[string][]*peer{}, stopped: make(chan struct{}),
 	}
 	d.metrics = newMetrics(opts.Registerer, d)
 	opts.Local.OnChange(func(key string) {
@@ -80,8 +82,9 @@ func New(opts Options) *Directory {
 // NeedLeaderElection tells the manager that every replica follows the others.
 func (d *Directory) NeedLeaderElection() bool { return false }
 
-// Start follows the other replicas until ctx ends.
+// Start follows the other replicas until ctx ends, and tells them of this one's sessions for as long.
 func (d *Directory) Start(ctx context.Context) error {
+	defer close(d.stopped)
 	d.mu.Lock()
 	d.ctx = ctx
 	members := d.members

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -152,4 +153,24 @@ func TestAddressOfAnother(t *testing.T) {
 	if got := a.Replicas(); got != 2 {
 		t.Errorf("%d replicas are counted, want 2: one address is that of a replica that is gone", got)
 	}
+}
+
+// TestStoppedReplica stops in order: whoever follows it must not keep its server from ending.
+func TestStoppedReplica(t *testing.T) {
+	ca := newAuthority(t)
+	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Start(ctx) }()
+	go func() { _ = a.Start(t.Context()) }()
+	a.SetMembers([]Member{b.member()})
+	until(t, "the replica", func() bool { return a.Replicas() == 2 })
+	stop()
+	<-ended
+	quick, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if err := b.server.Config.Shutdown(quick); err != nil {
+		t.Errorf("the server does not end, since somebody still follows: %v", err)
+	}
+	until(t, "the replica to be let go", func() bool { return a.Replicas() == 1 })
 }

@@ -136,6 +136,8 @@ func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
+		case <-d.stopped:
+			return
 		case <-beat.C:
 		case <-s.wake:
 			if told := s.next(d.opts.Local); told != nil {
