@@ -1,0 +1,124 @@
+//go:build e2e
+
+package replicas
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestReplicas takes one replica after the other away. It is one test, since a hub of three replicas takes its time to start.
+func TestReplicas(t *testing.T) {
+	e := start(t)
+	for i := range 3 {
+		e.addCluster(t, fmt.Sprintf("far-%d", i))
+	}
+	e.awaitSessions(t)
+	t.Run("frozen", e.frozen)
+	t.Run("killed", e.killed)
+	t.Run("drained", e.drained)
+}
+
+// awaitSessions waits until every agent has tunnels to two replicas, so that every replica reaches every cluster whichever is taken away.
+func (e *env) awaitSessions(t *testing.T) {
+	t.Helper()
+	for _, a := range e.agents {
+		until(t, 30*time.Second, "two tunnels of "+a.cluster, func() error {
+			if n := a.tunnels(t); n != 2 {
+				return fmt.Errorf("%d are up, see %s", n, a.log)
+			}
+			return nil
+		})
+		for _, h := range e.hubs {
+			until(t, 10*time.Second, h.name+" to reach "+a.cluster, func() error {
+				_, err := e.newCaller(h.gateway, time.Second).call(t.Context(), http.MethodGet, a.cluster, "/api/v1/namespaces/default", nil)
+				return err
+			})
+		}
+	}
+}
+
+// leading returns the replica that leads, as its log tells.
+func (e *env) leading(t *testing.T) *hub {
+	t.Helper()
+	var leader *hub
+	until(t, 30*time.Second, "a replica to lead", func() error {
+		i := slices.IndexFunc(e.hubs, func(h *hub) bool { return h.leads(t) })
+		if i < 0 {
+			return errors.New("none does")
+		}
+		leader = e.hubs[i]
+		return nil
+	})
+	return leader
+}
+
+func (e *env) others(h *hub) []*hub {
+	return slices.DeleteFunc(slices.Clone(e.hubs), func(o *hub) bool { return o == h })
+}
+
+// frozen stops a replica as a machine does that swaps, or is suspended.
+func (e *env) frozen(t *testing.T) {
+	victim := e.others(e.leading(t))[0]
+	e.under(t, e.others(victim), func() {
+		victim.signal(t, syscall.SIGSTOP)
+		time.Sleep(8 * time.Second)
+		victim.signal(t, syscall.SIGCONT)
+		time.Sleep(time.Second)
+	})
+	e.awaitSessions(t)
+}
+
+// killed ends the replica that leads without a word.
+func (e *env) killed(t *testing.T) {
+	victim := e.leading(t)
+	former := e.leader(t)
+	e.under(t, e.others(victim), func() {
+		begin := time.Now()
+		victim.kill()
+		e.awaitAnotherLeader(t, former, begin, "it was killed", 25*time.Second)
+	})
+	victim.start(t)
+	until(t, time.Minute, "it to be ready again", func() error { return e.ready(victim) })
+	e.awaitSessions(t)
+}
+
+// drained ends the replica that leads in order.
+func (e *env) drained(t *testing.T) {
+	victim := e.leading(t)
+	former := e.leader(t)
+	e.under(t, e.others(victim), func() {
+		begin := time.Now()
+		victim.signal(t, syscall.SIGTERM)
+		e.awaitAnotherLeader(t, former, begin, "it was told to stop", drainDelay+5*time.Second)
+		victim.wait(t, drainDelay+drainTime+15*time.Second)
+		t.Logf("it was gone %s after it was told to stop", time.Since(begin).Round(time.Millisecond))
+	})
+	for _, address := range e.leases(t) {
+		if address == victim.gateway {
+			t.Errorf("%s has left its Lease behind", victim.name)
+		}
+	}
+}
+
+// awaitAnotherLeader waits until another replica leads and its controllers work, which a Cluster that is created tells.
+func (e *env) awaitAnotherLeader(t *testing.T, former string, begin time.Time, since string, limit time.Duration) {
+	t.Helper()
+	until(t, limit, "another replica to lead", func() error {
+		if holder := e.leader(t); holder == "" || holder == former {
+			return fmt.Errorf("the Lease is held by %q", holder)
+		}
+		return nil
+	})
+	elected := time.Since(begin)
+	name := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
+	e.importCluster(t, name)
+	t.Logf("another replica led %s after %s, and had taken up its work after %s",
+		elected.Round(10*time.Millisecond), since, time.Since(begin).Round(10*time.Millisecond))
+}
