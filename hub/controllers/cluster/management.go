@@ -25,7 +25,7 @@ func (r *Reconciler) reconcileName(ctx context.Context, s *scope) error {
 	}
 	name, err := ownerOf(s.cluster).FreeName(ctx, r.Client)
 	if err != nil {
-		return err
+		return s.notCreated(err)
 	}
 	return r.annotate(ctx, s, rkev1.ManagementClusterNameAnnotation, name)
 }
@@ -40,7 +40,7 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 	}
 	fault, err := owner.Check(ctx, r.Client, name)
 	if err != nil {
-		return err
+		return s.notCreated(err)
 	}
 	if fault != nil {
 		s.created = &problem{fault.Reason, fault.Message}
