@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -42,8 +41,8 @@ type Reconciler struct {
 	// Clock is the time; nil means the real one.
 	Clock clock.PassiveClock
 
-	losses losses
-	queue  queue
+	history history
+	queue   queue
 }
 
 // SetupWithManager registers the controller.
@@ -72,7 +71,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 
 // start begins the time in which agents that have lost this hub, or the replica that worked before it, come back.
 func (r *Reconciler) start(_ context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-	r.losses.start(r.Clock.Now())
+	r.history.start(r.Clock.Now())
 	r.queue.set(q)
 	return nil
 }
@@ -117,50 +116,6 @@ func (q *queue) add(key string) {
 	if to != nil && !strings.Contains(key, ":") {
 		to.Add(ctrl.Request{NamespacedName: client.ObjectKey{Name: key}})
 	}
-}
-
-// losses remember which clusters were connected since this hub began to look, and since when the others are missed.
-type losses struct {
-	mu      sync.Mutex
-	started time.Time
-	seen    map[string]bool
-	since   map[string]time.Time
-}
-
-func (l *losses) start(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.started, l.seen, l.since = now, map[string]bool{}, map[string]time.Time{}
-}
-
-// of tells since when a cluster is missed, which is now where it was not before, and since when its agent could have come back after a start
-// of the hub; zero where it was back already.
-func (l *losses) of(name string, now time.Time) (since, started time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, known := l.since[name]; !known {
-		l.since[name] = now
-	}
-	if !l.seen[name] {
-		started = l.started
-	}
-	return l.since[name], started
-}
-
-// connected notes that a cluster is.
-func (l *losses) connected(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.seen[name] = true
-	delete(l.since, name)
-}
-
-// forget is for a cluster that is gone.
-func (l *losses) forget(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.seen, name)
-	delete(l.since, name)
 }
 
 // controlPlaneOf names the RKEControlPlane of a Cluster of Cluster API; empty where it has another one.

@@ -15,6 +15,10 @@ const (
 	// lossGrace is how long a session may be away before its cluster is called disconnected: an agent that only changes its connection is
 	// back sooner.
 	lossGrace = time.Second
+	// A cluster that was lost manyLosses times within lossesFor is called connected again only when it has been for steadyFor, and disconnected
+	// only when it has not been for as long.
+	manyLosses = 3
+	steadyFor  = 30 * time.Second
 )
 
 // Reasons of the condition Connected.
@@ -22,6 +26,7 @@ const (
 	reasonConnected    = "Connected"
 	reasonWaiting      = "WaitingForAgent"
 	reasonDisconnected = "Disconnected"
+	reasonUnstable     = "Unstable"
 )
 
 // facts are what the connection of a cluster is told from.
@@ -29,9 +34,11 @@ type facts struct {
 	connected bool
 	// was is the condition as it was written last; nil before.
 	was *metav1.Condition
-	// now is the time, started when this hub began to look where it has not seen the cluster connected yet, and missedSince since when a
-	// cluster that was connected is not.
-	now, started, missedSince time.Time
+	// now is the time, started when this hub began to look where it has not seen the cluster connected yet, connectedSince since when the
+	// cluster is connected, and missedSince since when one that was connected is not.
+	now, started, connectedSince, missedSince time.Time
+	// losses is how often it was lost lately.
+	losses int
 	// imported tells that somebody else has to deploy the agent.
 	imported bool
 	// cluster is namespace and name for people, serverURL where agents connect to.
@@ -43,6 +50,10 @@ func decide(f facts) (metav1.Condition, time.Duration) {
 	condition := metav1.Condition{Type: managementv3.ConnectedCondition, Status: metav1.ConditionFalse}
 	connectedBefore := f.was != nil && f.was.Status == metav1.ConditionTrue
 	switch {
+	case f.connected && f.losses >= manyLosses && !connectedBefore && f.now.Sub(f.connectedSince) < steadyFor:
+		condition.Reason = reasonUnstable
+		condition.Message = "The cluster-agent comes and goes: it was lost several times within minutes. " + f.whereToLook()
+		return condition, steadyFor - f.now.Sub(f.connectedSince)
 	case f.connected:
 		condition.Status, condition.Reason = metav1.ConditionTrue, reasonConnected
 		return condition, 0
@@ -54,11 +65,14 @@ func decide(f facts) (metav1.Condition, time.Duration) {
 		if wait := until.Sub(f.now); wait > 0 {
 			return *f.was, wait
 		}
-		condition.Reason = reasonDisconnected
-		condition.Message = fmt.Sprintf("The cluster-agent has not been connected since %s. %s", f.missedSince.UTC().Format(time.RFC3339), f.whereToLook())
-		return condition, 0
+		return f.disconnected(condition), 0
 	case f.was != nil && f.was.Reason == reasonDisconnected:
 		return *f.was, 0
+	case f.was != nil && f.was.Reason == reasonUnstable:
+		if wait := steadyFor - f.now.Sub(f.missedSince); wait > 0 {
+			return *f.was, wait
+		}
+		return f.disconnected(condition), 0
 	case f.imported:
 		condition.Message = fmt.Sprintf("No agent of this cluster has connected yet. Deploy it there: \"hub import-command %s\" shows the command", f.cluster)
 	default:
@@ -66,6 +80,12 @@ func decide(f facts) (metav1.Condition, time.Duration) {
 	}
 	condition.Reason = reasonWaiting
 	return condition, 0
+}
+
+func (f facts) disconnected(condition metav1.Condition) metav1.Condition {
+	condition.Reason = reasonDisconnected
+	condition.Message = fmt.Sprintf("The cluster-agent has not been connected since %s. %s", f.missedSince.UTC().Format(time.RFC3339), f.whereToLook())
+	return condition
 }
 
 func (f facts) whereToLook() string {

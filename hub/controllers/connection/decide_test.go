@@ -13,6 +13,7 @@ func TestDecide(t *testing.T) {
 	at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
 	connected := &metav1.Condition{Type: "Connected", Status: metav1.ConditionTrue, Reason: "Connected"}
 	gone := &metav1.Condition{Type: "Connected", Status: metav1.ConditionFalse, Reason: "Disconnected", Message: "since then"}
+	unstable := &metav1.Condition{Type: "Connected", Status: metav1.ConditionFalse, Reason: "Unstable", Message: "comes and goes"}
 	waiting := &metav1.Condition{Type: "Connected", Status: metav1.ConditionFalse, Reason: "WaitingForAgent", Message: "old words"}
 	for _, tt := range []struct {
 		name    string
@@ -26,6 +27,12 @@ func TestDecide(t *testing.T) {
 		{name: "words for a wait are kept up to date", facts: facts{was: waiting, imported: true}, want: "False WaitingForAgent", message: "import-command"},
 		{name: "connected for the first time", facts: facts{connected: true}, want: "True Connected"},
 		{name: "connected again", facts: facts{connected: true, was: gone}, want: "True Connected"},
+		{name: "connected again after many losses", facts: facts{connected: true, was: gone, losses: 3, now: at(110), connectedSince: at(100)}, want: "False Unstable",
+			message: "comes and goes", again: 20 * time.Second},
+		{name: "steady after many losses", facts: facts{connected: true, was: gone, losses: 3, now: at(130), connectedSince: at(100)}, want: "True Connected"},
+		{name: "lost for a moment after many losses", facts: facts{connected: true, was: connected, losses: 4, now: at(110), connectedSince: at(109)}, want: "True Connected"},
+		{name: "lost while it was unstable", facts: facts{was: unstable, losses: 4, now: at(110), missedSince: at(109)}, want: "False Unstable", message: "comes and goes", again: 29 * time.Second},
+		{name: "away after it was unstable", facts: facts{was: unstable, losses: 4, now: at(139), missedSince: at(109)}, want: "False Disconnected", message: "since 2026-01-02T03:05:49Z"},
 		{name: "just lost", facts: facts{was: connected, now: at(100), missedSince: at(100)}, want: "True Connected", again: lossGrace},
 		{name: "still away", facts: facts{was: connected, now: at(101), missedSince: at(100)}, want: "False Disconnected",
 			message: "not been connected since 2026-01-02T03:05:40Z. In the cluster, look at the log of the Deployment cattle-cluster-agent in the namespace cattle-system, and whether its Pods reach https://hub"},
@@ -52,28 +59,5 @@ func TestDecide(t *testing.T) {
 				t.Errorf("looks again after %s, want %s", again, tt.again)
 			}
 		})
-	}
-}
-
-// TestLosses: a cluster is missed from the first time on that it was found missing, until it was seen again.
-func TestLosses(t *testing.T) {
-	began := time.Unix(1000, 0)
-	var l losses
-	l.start(began)
-	for _, step := range []struct {
-		after, want time.Duration
-	}{{1 * time.Second, 1 * time.Second}, {3 * time.Second, 1 * time.Second}} {
-		since, started := l.of("c", began.Add(step.after))
-		if since.Sub(began) != step.want || !started.Equal(began) {
-			t.Errorf("after %s: missed since %s, looking since %s", step.after, since.Sub(began), started.Sub(began))
-		}
-	}
-	l.connected("c")
-	if since, started := l.of("c", began.Add(time.Minute)); since.Sub(began) != time.Minute || !started.IsZero() {
-		t.Errorf("missed since %s, to come back after %s, although it was seen in between", since.Sub(began), started)
-	}
-	l.forget("c")
-	if _, started := l.of("c", began.Add(time.Hour)); !started.Equal(began) {
-		t.Error("a cluster that was gone in between is no new one")
 	}
 }

@@ -38,7 +38,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("reading the management Cluster: %w", err)
 	}
 	if err != nil || !management.DeletionTimestamp.IsZero() {
-		r.losses.forget(req.Name)
+		r.history.forget(req.Name)
 		return ctrl.Result{}, nil
 	}
 	s := &scope{management: management}
@@ -64,11 +64,7 @@ func (r *Reconciler) look(s *scope) (metav1.Condition, time.Duration) {
 		cluster:   s.management.Labels[rkev1.OwnerClusterNamespaceLabel] + "/" + s.management.Labels[rkev1.OwnerClusterNameLabel],
 		serverURL: r.Settings.ServerURL,
 	}
-	if f.connected {
-		r.losses.connected(s.management.Name)
-	} else {
-		f.missedSince, f.started = r.losses.of(s.management.Name, f.now)
-	}
+	r.history.look(s.management.Name, &f)
 	return decide(f)
 }
 
