@@ -149,7 +149,7 @@ func users(r *http.Request) (*authenticator.Response, bool, error) {
 	return nil, false, nil
 }
 
-func clusters(t *testing.T) client.Client {
+func clusters(t testing.TB) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme} {
