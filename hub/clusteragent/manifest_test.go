@@ -80,6 +80,13 @@ func TestManifest(t *testing.T) {
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
+			keys := ""
+			if input(change).AuthEndpoint != nil {
+				keys = `{"keys":[]}`
+			}
+			if token, publicKeys := Parse(got); token != "id.secret" || string(publicKeys) != keys {
+				t.Errorf("it is made with the token %q and the keys %q", token, publicKeys)
+			}
 		})
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
+// AgentManifest is the file of the cluster-agent's manifest, below the folder of the distribution's state.
+const AgentManifest = "server/manifests/rancher/cluster-agent.yaml"
+
 // Agent is what the cluster-agent needs to know beyond the cluster's specification.
 type Agent struct {
 	// Token is the registration token that it introduces itself with.
@@ -26,8 +29,8 @@ type Agent struct {
 
 // addClusterAgent adds the manifest of the cluster-agent. It asks for no restart: the deploy controller applies what has changed. While the
 // hub cannot make the manifest, the machine keeps the one that it has: without it, the deploy controller would remove the agent.
-func (b *builder) addClusterAgent(dir string) {
-	at := plans.File{Path: dir + "cluster-agent.yaml", Dynamic: true, Minor: true}
+func (b *builder) addClusterAgent() {
+	at := plans.File{Path: b.dataDir + "/" + AgentManifest, Dynamic: true, Minor: true}
 	agent := b.Cluster.Agent
 	if agent == nil {
 		i := slices.IndexFunc(b.Delivered.Files, func(f plans.File) bool { return path.Clean(f.Path) == at.Path && f.Action != plans.ActionDelete })

@@ -22,7 +22,7 @@ func (b *builder) addManifests() {
 			b.add(plans.File{Path: dir + "bootstrap-secrets.yaml", Dynamic: true}, b.bootstrapSecrets())
 			return
 		}
-		b.addClusterAgent(dir)
+		b.addClusterAgent()
 		b.addSnapshotMetadata(dir)
 		b.add(plans.File{Path: dir + "addons.yaml", Dynamic: true}, []byte(b.Cluster.Spec.AdditionalManifest))
 	}

@@ -2,8 +2,10 @@ package controlplane
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +14,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/clusteragent"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
 	"github.com/drover-dev/drover/hub/tokens"
@@ -39,7 +42,7 @@ func (r *Reconciler) findAgentToken(ctx context.Context, s *scope) error {
 			return fmt.Errorf("reading the registration token of the cluster-agent: %w", err)
 		}
 		if err == nil {
-			s.agentToken = r.agentToken(secret)
+			s.agentToken, s.agentKeys = r.agentToken(secret), r.Tokens.PublicKeys()
 		}
 	}
 	if s.agentToken == "" && !s.delivered() {
@@ -64,11 +67,11 @@ func (r *Reconciler) agentToken(secret *corev1.Secret) string {
 }
 
 // agent is what plans say of the cluster-agent; nil while that is not known.
-func (r *Reconciler) agent(s *scope) *render.Agent {
+func (s *scope) agent() *render.Agent {
 	if s.agentToken == "" {
 		return nil
 	}
-	agent := &render.Agent{Token: s.agentToken, PublicKeys: r.Tokens.PublicKeys(), Replicas: 1}
+	agent := &render.Agent{Token: s.agentToken, PublicKeys: s.agentKeys, Replicas: 1}
 	machines := 0
 	for _, m := range s.machines {
 		if m.state.Deleting {
@@ -87,6 +90,26 @@ func (r *Reconciler) agent(s *scope) *render.Agent {
 		agent.Replicas = 2
 	}
 	return agent
+}
+
+// readDeliveredAgent takes from a plan what the hub alone can make of the cluster-agent's manifest, for who only wants to see what would change.
+func readDeliveredAgent(_ context.Context, s *scope) error {
+	for _, m := range s.machines {
+		for _, f := range m.report.Delivered.Files {
+			if !strings.HasSuffix(f.Path, "/"+render.AgentManifest) {
+				continue
+			}
+			manifest, err := base64.StdEncoding.DecodeString(f.Content)
+			if err != nil {
+				continue
+			}
+			if s.agentToken, s.agentKeys = clusteragent.Parse(manifest); len(s.agentKeys) == 0 {
+				s.agentKeys = []byte("{}") // an endpoint that is only now asked for
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 // tokenToControlPlane maps the Secret of a registration token to the control plane of its cluster.

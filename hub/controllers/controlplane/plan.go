@@ -25,7 +25,7 @@ func (r *Reconciler) renderPlans(s *scope) error {
 		Prime: r.prime(s.controlPlane), SnapshotMetadata: s.controlPlane.Annotations[rkev1.ClusterSpecAnnotation],
 		Bootstrapped: s.bootstrapped(), BootstrapSecrets: s.bootstrapSecrets,
 	}
-	s.inputs.Agent = r.agent(s)
+	s.inputs.Agent = s.agent()
 	for _, m := range s.machines {
 		if m.secret == nil || m.state.Deleting {
 			continue

@@ -48,7 +48,7 @@ func (r *Reconciler) Preview(ctx context.Context, controlPlane *rkev1.RKEControl
 	if s.cluster, err = util.GetOwnerCluster(ctx, c, controlPlane.ObjectMeta); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the Cluster that owns the RKEControlPlane: %w", err)
 	}
-	for _, run := range []phase{pass.loadMachines, pass.findRelease, pass.ensureTokens, pass.ensureCA, pass.readReferences, pass.plan} {
+	for _, run := range []phase{pass.loadMachines, pass.findRelease, pass.ensureTokens, pass.ensureCA, readDeliveredAgent, pass.readReferences, pass.plan} {
 		if err := run(ctx, s); err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func (s *scope) preview() *Preview {
 
 // secrets are the values of everything that comes from a Secret.
 func (s *scope) secrets() [][]byte {
-	out := [][]byte{[]byte(s.tokens.Server), []byte(s.tokens.Agent), s.inputs.CA.Server.Key, s.inputs.CA.Client.Key}
+	out := [][]byte{[]byte(s.tokens.Server), []byte(s.tokens.Agent), s.inputs.CA.Server.Key, s.inputs.CA.Client.Key, []byte(s.agentToken)}
 	for ref, object := range s.inputs.Objects {
 		if ref.Kind == render.KindSecret {
 			for _, value := range object.Data {

@@ -40,8 +40,10 @@ type scope struct {
 	tokens             render.Tokens
 	clientCA, serverCA *authority
 
-	// agentToken is what the cluster-agent introduces itself with; empty while that is not known. Set by findAgentToken.
+	// agentToken is what the cluster-agent introduces itself with, and agentKeys the hub's public keys; empty while they are not known. Set by
+	// findAgentToken.
 	agentToken string
+	agentKeys  []byte
 
 	// election is set by electInitNode.
 	election rollout.Election

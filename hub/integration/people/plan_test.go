@@ -116,6 +116,12 @@ func TestPlanDiff(t *testing.T) {
 		t.Errorf("as a table: exit code %d\n%s%s", code, table, errs)
 	}
 
+	agent := manifest(r, func(spec map[string]any) {
+		spec["clusterAgentDeploymentCustomization"] = map[string]any{"appendTolerations": []any{map[string]any{"key": "dedicated", "operator": "Exists"}}}
+	})
+	if code, out, errs := hub(admin, "plan", "diff", "-f", agent, "--exit-code"); code != 2 || !strings.Contains(out, "cluster-agent.yaml") || !strings.Contains(out, "dedicated") {
+		t.Errorf("the agent is customized: exit code %d\n%s%s", code, out, errs)
+	}
 	misspelt := manifest(r, func(spec map[string]any) { spec["kubernetesVersoin"] = "v1.36.3+k3s1" })
 	if code, _, errs := hub(admin, "plan", "diff", "-f", misspelt); code != 1 || !strings.Contains(errs, `unknown field "spec.kubernetesVersoin"`) {
 		t.Errorf("a misspelt field: exit code %d, %s", code, errs)
