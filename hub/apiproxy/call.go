@@ -30,7 +30,7 @@ type call struct {
 	audience []string
 	// user is who it was that has been authenticated. Set by authenticate.
 	user user.Info
-	// imported is true for a cluster that was made elsewhere. Set by authorize.
+	// imported is true where the hub has not made the cluster, and so speaks for none of its administrators. Set by authorize.
 	imported bool
 	// downstream is as whom the cluster gets the request. Set by impersonate, or told by the replica that has forwarded it.
 	downstream user.Info

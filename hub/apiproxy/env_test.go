@@ -38,7 +38,8 @@ import (
 )
 
 // theCluster is the management Cluster that is connected; asleep is one that is not, plain one that only Cluster API knows.
-const theCluster, asleep, plain = "c-m-awake", "c-m-asleep", "c-m-plain"
+// imported is one that the hub has not made.
+const theCluster, asleep, plain, imported = "c-m-awake", "c-m-asleep", "c-m-plain", "c-m-imported"
 
 // world is a proxy between users and the API server of a cluster, all in this process but with real connections between them.
 type world struct {
@@ -96,7 +97,7 @@ func newWorld(t *testing.T, backend http.Handler, change ...func(*Options)) *wor
 	w := &world{t: t, rules: map[string]bool{}, audit: filepath.Join(t.TempDir(), "audit.log")}
 	w.backend = httptest.NewServer(backend)
 	t.Cleanup(w.backend.Close)
-	w.agents = &agents{backend: w.backend.Listener.Addr().String(), known: map[string]tunnel.Agent{theCluster: {Key: theCluster}, plain: {Key: plain}}}
+	w.agents = &agents{backend: w.backend.Listener.Addr().String(), known: map[string]tunnel.Agent{theCluster: {Key: theCluster}, plain: {Key: plain}, imported: {Key: imported}}}
 	w.clients = clusters(t)
 	log, err := NewAuditLog(AuditOptions{Path: w.audit})
 	if err != nil {
@@ -131,7 +132,8 @@ func newWorld(t *testing.T, backend http.Handler, change ...func(*Options)) *wor
 	return w
 }
 
-// users knows everybody by the token "is-<name>"; the token "only-<cluster>" is jane's for one cluster.
+// users knows everybody by the token "is-<name>"; the token "only-<cluster>" is jane's for one cluster, "admin" the
+// administrator's.
 func users(r *http.Request) (*authenticator.Response, bool, error) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if name, ok := strings.CutPrefix(token, "is-"); ok {
@@ -139,6 +141,9 @@ func users(r *http.Request) (*authenticator.Response, bool, error) {
 	}
 	if cluster, ok := strings.CutPrefix(token, "only-"); ok {
 		return &authenticator.Response{User: &user.DefaultInfo{Name: "jane"}, Audiences: authenticator.Audiences{cluster}}, true, nil
+	}
+	if token == "admin" {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "admin", Groups: []string{"system:masters"}}}, true, nil
 	}
 	if token == "flood" {
 		return nil, false, userauth.ErrTooMany
@@ -163,8 +168,9 @@ func clusters(t testing.TB) client.Client {
 		}}}
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		management(theCluster, "awake"), management(asleep, "asleep"), management(plain, "plain"), management("c-m-orphan", "orphan"),
-		&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "awake"}},
+		management(theCluster, "awake"), management(asleep, "asleep"), management(plain, "plain"), management(imported, "imported"), management("c-m-orphan", "orphan"),
+		&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "awake"}, Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
+		&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "imported"}},
 		&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "asleep"}},
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "plain"}},
 	).Build()

@@ -140,6 +140,18 @@ func TestImpersonation(t *testing.T) {
 	}
 }
 
+// TestAdministrator checks that the administrator of the management cluster is one of the clusters that it made, and of no others.
+func TestAdministrator(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(tell))
+	w.allow("admin get clusters/awake", "admin get clusters/imported")
+	for cluster, group := range map[string]string{theCluster: "system:masters", imported: "drover:hub:system:masters"} {
+		s := w.send(w.request("GET", "/k8s/clusters/"+cluster+"/api", "admin")).seen(t)
+		if s.Header.Get("Impersonate-User") != "admin" || !cmp.Equal(s.Header["Impersonate-Group"], []string{group}) {
+			t.Errorf("%s sees %v", cluster, s.Header)
+		}
+	}
+}
+
 func TestLocation(t *testing.T) {
 	for location, want := range map[string]string{
 		"/api/v1/x": "/k8s/clusters/" + theCluster + "/api/v1/x", "https://elsewhere/": "https://elsewhere/", "//elsewhere/": "//elsewhere/",

@@ -30,23 +30,14 @@ func (h *Handler) impersonate(next http.Handler) http.Handler {
 		case u != c.user:
 			c.downstream = u
 		default:
-			c.downstream = downstream(u, c.imported)
-			if c.downstream.GetName() != u.GetName() {
+			// The agent of a cluster that the hub has not made speaks for nobody whom no rule of the cluster can refuse anything.
+			c.downstream = userauth.Downstream(u, !c.imported)
+			if c.downstream.GetName() != u.GetName() || !slices.Equal(c.downstream.GetGroups(), u.GetGroups()) {
 				audit.LogImpersonatedUser(r.Context(), c.downstream, "")
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// downstream is as whom a cluster gets a user's request. An administrator of the hub is one of the clusters that it has made, too. In a cluster
-// that was imported he has the rights that its own rules give to his name and his other groups: its agent speaks for nobody who needs none.
-func downstream(u user.Info, imported bool) user.Info {
-	out := userauth.Downstream(u)
-	if imported {
-		out.Groups = slices.DeleteFunc(out.Groups, func(group string) bool { return group == user.SystemPrivilegedGroup })
-	}
-	return out
 }
 
 // asPeer believes what another replica says of a request.

@@ -18,13 +18,20 @@ const (
 	credentialPrefix = "authentication.kubernetes.io/"
 )
 
-// Downstream is how a user of the management cluster is known in the clusters that the hub manages: by the same name and groups, but for
-// those that belong to one cluster only. The ServiceAccount "system:serviceaccount:team:robot" of the management cluster is not the one of
-// the same name elsewhere, and so becomes the user "drover:hub:system:serviceaccount:team:robot". Administrators stay administrators.
-func Downstream(u user.Info) *user.DefaultInfo {
+// Downstream is how a user of the management cluster is known in a cluster that the hub manages: by the same name and groups, but for those
+// that belong to one cluster only. The ServiceAccount "system:serviceaccount:team:robot" of the management cluster is not the one of the same
+// name elsewhere, and so becomes the user "drover:hub:system:serviceaccount:team:robot". masters tells whether administrators of the
+// management cluster are administrators of the other one as well; where not, their group gets another name, too.
+func Downstream(u user.Info, masters bool) *user.DefaultInfo {
+	name := func(name string) string {
+		if name == user.SystemPrivilegedGroup && masters {
+			return name
+		}
+		return foreign(name)
+	}
 	out := &user.DefaultInfo{Name: foreign(u.GetName()), UID: u.GetUID()}
 	for _, group := range u.GetGroups() {
-		out.Groups = append(out.Groups, foreign(group))
+		out.Groups = append(out.Groups, name(group))
 	}
 	for key, values := range u.GetExtra() {
 		if strings.HasPrefix(key, credentialPrefix) {
@@ -39,8 +46,7 @@ func Downstream(u user.Info) *user.DefaultInfo {
 }
 
 func foreign(name string) string {
-	switch {
-	case name == HubUser, name == user.SystemPrivilegedGroup, name == user.AllAuthenticated, !strings.HasPrefix(name, reservedPrefix):
+	if name == HubUser || name == user.AllAuthenticated || !strings.HasPrefix(name, reservedPrefix) {
 		return name
 	}
 	return ForeignPrefix + name

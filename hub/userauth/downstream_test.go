@@ -8,7 +8,11 @@ import (
 )
 
 func TestDownstream(t *testing.T) {
-	for name, test := range map[string]struct{ in, want user.DefaultInfo }{
+	for name, test := range map[string]struct {
+		in, want user.DefaultInfo
+		// stranger is true in a cluster whose authority is not the hub's.
+		stranger bool
+	}{
 		"a person": {
 			in: user.DefaultInfo{Name: "jane", UID: "7", Groups: []string{"ops", "system:authenticated"}, Extra: map[string][]string{
 				"team": {"blue"}, "authentication.kubernetes.io/credential-id": {"X509SHA256=00"},
@@ -18,6 +22,11 @@ func TestDownstream(t *testing.T) {
 		"an administrator": {
 			in:   user.DefaultInfo{Name: "root", Groups: []string{"system:masters"}},
 			want: user.DefaultInfo{Name: "root", Groups: []string{"system:masters"}},
+		},
+		"an administrator in a cluster that was imported": {
+			in:       user.DefaultInfo{Name: "root", Groups: []string{"system:masters", "system:authenticated"}},
+			want:     user.DefaultInfo{Name: "root", Groups: []string{"drover:hub:system:masters", "system:authenticated"}},
+			stranger: true,
 		},
 		"a ServiceAccount of the management cluster": {
 			in: user.DefaultInfo{Name: "system:serviceaccount:team:robot", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:team", "system:authenticated"}},
@@ -34,7 +43,7 @@ func TestDownstream(t *testing.T) {
 			want: user.DefaultInfo{Name: HubUser, Groups: []string{"drover:controllers"}},
 		},
 	} {
-		if diff := cmp.Diff(&test.want, Downstream(&test.in)); diff != "" {
+		if diff := cmp.Diff(&test.want, Downstream(&test.in, !test.stranger)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
