@@ -91,8 +91,9 @@ func (a *App) Start(ctx context.Context) error {
 	go func() { ended <- a.Manager.Start(managed) }()
 	select {
 	case err := <-ended:
-		// Also a replica that is no longer the leader: its controllers may not have ended, so that the process has to at once.
-		return errors.Join(err, a.front.end())
+		// A replica that has lost the lead ends here too: its controllers may still be at work, so that nothing is waited for.
+		a.front.stop()
+		return err
 	case <-ctx.Done():
 	}
 	within := a.front.announceEnd()

@@ -102,8 +102,13 @@ func (f *front) NeedLeaderElection() bool { return false }
 func (f *front) Start(ctx context.Context) error {
 	f.started.Store(true)
 	group, life := errgroup.WithContext(f.life)
-	group.Go(func() error { return f.serve(life) })
-	group.Go(func() error { return f.directory.Start(life) })
+	// What the gateway still does when it stops may need the other replicas.
+	following, unfollow := context.WithCancel(context.WithoutCancel(life))
+	group.Go(func() error {
+		defer unfollow()
+		return f.serve(life)
+	})
+	group.Go(func() error { return f.directory.Start(following) })
 	if f.membership != nil {
 		group.Go(func() error { return f.membership.Start(life) })
 	}

@@ -176,6 +176,9 @@ func (s *Server) Start(ctx context.Context) error {
 
 	server := s.httpServer()
 	server.RegisterOnShutdown(func() { close(s.stopping) })
+	if s.opts.Peers != nil {
+		server.RegisterOnShutdown(s.opts.Peers.StopTelling)
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(tls.NewListener(tunnel.ReadAhead(listener), server.TLSConfig)) }()
 	s.log.Info("Gateway is listening", "address", listener.Addr().String(), "url", s.opts.Settings.ServerURL)

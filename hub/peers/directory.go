@@ -47,8 +47,9 @@ type Directory struct {
 	trust   *trust
 	publish publisher
 
-	// stopped is closed when Start ends.
+	// stopped is closed when the others are told nothing more.
 	stopped chan struct{}
+	stop    sync.Once
 	// onChange is complete before the first session.
 	onChange []func(key string)
 
@@ -82,9 +83,12 @@ func New(opts Options) *Directory {
 // NeedLeaderElection tells the manager that every replica follows the others.
 func (d *Directory) NeedLeaderElection() bool { return false }
 
-// Start follows the other replicas until ctx ends, and tells them of this one's sessions for as long.
+// StopTelling ends the streams that others follow. Until Start ends, requests still go to the others.
+func (d *Directory) StopTelling() { d.stop.Do(func() { close(d.stopped) }) }
+
+// Start follows the other replicas until ctx ends.
 func (d *Directory) Start(ctx context.Context) error {
-	defer close(d.stopped)
+	defer d.StopTelling()
 	d.mu.Lock()
 	d.ctx = ctx
 	members := d.members
