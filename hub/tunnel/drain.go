@@ -8,8 +8,8 @@ import (
 )
 
 // Drain refuses new sessions from now on and ends those there are at an even pace, so that their agents come back to other replicas one
-// after the other. A key that has several sessions loses its second one only after every key has lost its first. Drain returns when all have
-// been told to end, or when ctx ends, which ends the rest at once.
+// after the other. A key that has several sessions loses its second one only after every key has lost its first. The end of ctx ends the rest at
+// once. Drain returns when all agents have answered that their sessions end, or have had a moment to do so.
 func (m *Manager) Drain(ctx context.Context, over time.Duration) {
 	m.mu.Lock()
 	m.draining = true
@@ -27,6 +27,15 @@ func (m *Manager) Drain(ctx context.Context, over time.Duration) {
 		}
 		s.close(ended(endDrain, "this replica of the hub is about to stop"), websocket.CloseGoingAway)
 	}
+	patience := time.NewTimer(closeGrace)
+	defer patience.Stop()
+	for _, s := range sessions {
+		select {
+		case <-s.gone:
+		case <-patience.C:
+			return
+		}
+	}
 }
 
 // inRounds returns the first session of every key, then the second of those that have one, and so on.
@@ -34,7 +43,7 @@ func (m *Manager) inRounds() []*session {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	all := make([]*session, 0, m.total)
-	for round := 0; len(all) < m.total; round++ {
+	for round := 0; ; round++ {
 		before := len(all)
 		for _, sessions := range m.keys {
 			if round < len(sessions) {
@@ -42,8 +51,7 @@ func (m *Manager) inRounds() []*session {
 			}
 		}
 		if len(all) == before {
-			break
+			return all
 		}
 	}
-	return all
 }

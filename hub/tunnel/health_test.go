@@ -137,8 +137,8 @@ func TestLimits(t *testing.T) {
 		t.Errorf("a dial that was given up: %v", err)
 	}
 	oldest := h.of("a")[0]
-	h.connect(t, "a", nil)
-	go h.connect(t, "a", nil)
+	h.raw(t, "a")
+	h.raw(t, "a")
 	eventually(t, "the oldest session has made room", func() bool {
 		sessions := h.of("a")
 		return len(sessions) == 2 && sessions[0] != oldest

@@ -118,6 +118,7 @@ func (m *Manager) Serve(w http.ResponseWriter, r *http.Request, agent Agent) {
 	s.ping()
 	end := s.serve()
 	m.remove(s)
+	close(s.gone)
 	m.metrics.ended.WithLabelValues(string(end.class)).Inc()
 	s.log.Info("Tunnel has ended", "reason", end.Error(), "after", time.Since(s.opened).Round(time.Second).String(), "oddities", s.oddities.count)
 }

@@ -144,8 +144,23 @@ func TestDrain(t *testing.T) {
 	if len(order) != 4 || order[0].agent.Key == order[1].agent.Key || order[2].agent.Key == order[3].agent.Key {
 		t.Error("a key loses its second session before every key has lost its first")
 	}
+	ws := hub.raw(t, "c")
+	told := make(chan error, 1)
+	go func() {
+		_, _, err := ws.NextReader()
+		for err == nil {
+			_, _, err = ws.NextReader()
+		}
+		_ = ws.Close()
+		told <- err
+	}()
 	hub.Drain(t.Context(), 200*time.Millisecond)
-	eventually(t, "all are gone", func() bool { return len(hub.Keys()) == 0 })
+	if keys := hub.Keys(); len(keys) > 0 {
+		t.Errorf("%v have a session when all is drained", keys)
+	}
+	if err := <-told; !websocket.IsCloseError(err, websocket.CloseGoingAway) {
+		t.Errorf("an agent is told %v", err)
+	}
 	_, response, err := websocket.DefaultDialer.Dial(hub.url+"a", nil)
 	if err == nil || response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 		t.Errorf("while draining a new agent gets %v, %v", response, err)

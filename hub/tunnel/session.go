@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +30,8 @@ type session struct {
 	socket  *socket
 	ws      *websocket.Conn
 	opened  time.Time
+	// gone is closed when the session is not in the Manager's table any more.
+	gone chan struct{}
 
 	// number counts the messages that were sent; receivers ignore it.
 	number atomic.Int64
@@ -60,7 +64,7 @@ func newSession(m *Manager, agent Agent, socket *socket, ws *websocket.Conn) *se
 	s := &session{
 		manager: m, agent: agent, socket: socket, ws: ws, opened: time.Now(),
 		log:     m.log.WithValues("key", agent.Key, "identity", agent.Identity),
-		streams: map[int64]*stream{}, idle: make(chan struct{}),
+		streams: map[int64]*stream{}, idle: make(chan struct{}), gone: make(chan struct{}),
 	}
 	ws.SetReadLimit(m.limits.Message)
 	ws.SetPingHandler(s.handlePing)
@@ -78,12 +82,8 @@ func (s *session) serve() *sessionEnd {
 
 	s.mu.Lock()
 	end, writing := s.end, s.writing
-	streams := make([]*stream, 0, len(s.streams))
-	for _, st := range s.streams {
-		streams = append(streams, st)
-	}
 	s.mu.Unlock()
-	for _, st := range streams {
+	for _, st := range s.all() {
 		st.end(&SessionEndedError{Key: s.agent.Key, Reason: end.Error()}, false)
 	}
 	if writing {
@@ -111,13 +111,7 @@ func (s *session) fail(end *sessionEnd) {
 
 // close ends the session so that the agent learns why, and does not leak what it has paused.
 func (s *session) close(end *sessionEnd, code int) {
-	s.mu.Lock()
-	streams := make([]*stream, 0, len(s.streams))
-	for _, st := range s.streams {
-		streams = append(streams, st)
-	}
-	s.mu.Unlock()
-	for _, st := range streams {
+	for _, st := range s.all() {
 		st.end(&SessionEndedError{Key: s.agent.Key, Reason: end.Error()}, true)
 	}
 	// A reason in a control frame has 123 bytes at most.
@@ -169,6 +163,12 @@ func (s *session) forget(st *stream) {
 	if found {
 		s.manager.metrics.streams.Dec()
 	}
+}
+
+func (s *session) all() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.streams))
 }
 
 func (s *session) stream(id int64) *stream {

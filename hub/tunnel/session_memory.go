@@ -26,15 +26,9 @@ func (s *session) full() bool {
 
 // fullest is the stream that holds most.
 func (s *session) fullest() *stream {
-	s.mu.Lock()
-	streams := make([]*stream, 0, len(s.streams))
-	for _, st := range s.streams {
-		streams = append(streams, st)
-	}
-	s.mu.Unlock()
 	var fullest *stream
 	most := 0
-	for _, st := range streams {
+	for _, st := range s.all() {
 		st.mu.Lock()
 		if st.received.held > most {
 			fullest, most = st, st.received.held

@@ -84,9 +84,10 @@ func TestWriteDeadlineLeavesNothing(t *testing.T) {
 		t.Fatalf("%d bytes came back, %v", len(got), err)
 	}
 
-	stuck := hub.dial(t, "agent", target(t, func(c net.Conn) { time.Sleep(time.Second) }))
-	_ = stuck.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
-	n, err := stuck.Write(make([]byte, 64<<20))
+	stuck := hub.dial(t, "agent", target(t, func(c net.Conn) { time.Sleep(2 * time.Second) }))
+	much := make([]byte, 64<<20)
+	_ = stuck.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+	n, err := stuck.Write(much)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n == 64<<20 {
 		t.Errorf("a write that nobody reads: %d bytes, %v", n, err)
 	}
