@@ -180,7 +180,7 @@ func BenchmarkDownload64(b *testing.B) { benchmarkTransfer(b, "download", 64) }
 func BenchmarkUpload64(b *testing.B) { benchmarkTransfer(b, "upload", 64) }
 
 func benchmarkTransfer(b *testing.B, what string, streams int) {
-	const mib = 512
+	const mib = 256
 	address := target(b, source)
 	if what == "upload" {
 		address = target(b, sink(mib<<20/int64(streams)))
