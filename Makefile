@@ -104,7 +104,7 @@ lint: go ## Run golangci-lint (the first time builds it, some minutes) and shell
 
 .PHONY: bench
 bench: agent bin/conformance.test ## Run the benchmarks, and measure the agent on a real API server (root; IDLE=60s).
-	$(GO) test -run '^$$' -bench . -benchmem $$(git grep -l 'func Benchmark' -- '*_test.go' ':!e2e/distro' ':!e2e/conformance' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+	$(GO) test -timeout 30m -run '^$$' -bench . -benchmem $$(git grep -l 'func Benchmark' -- '*_test.go' ':!e2e/distro' ':!e2e/conformance' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 	cd e2e/conformance && IDLE=$(or $(IDLE),60s) ../../bin/conformance.test -test.run '^$$' -test.bench Agent -test.benchtime 1x
 
 .PHONY: fuzz
