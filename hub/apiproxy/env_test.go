@@ -62,13 +62,16 @@ type agents struct {
 	known   map[string]tunnel.Agent
 	dials   []string
 	conns   []net.Conn
+	// session and doubtful are those of all agents.
+	session  int64
+	doubtful bool
 }
 
-func (a *agents) Agent(key string) (tunnel.Agent, bool) {
+func (a *agents) Route(key string) (tunnel.Route, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	agent, ok := a.known[key]
-	return agent, ok
+	return tunnel.Route{Agent: agent, Session: a.session, Doubtful: a.doubtful}, ok
 }
 
 func (a *agents) Dial(_ context.Context, key, network, address string) (net.Conn, error) {

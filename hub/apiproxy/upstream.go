@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/hub/tunnel"
@@ -33,7 +35,7 @@ var errSlow = errors.New("no answer in time")
 // Tunnels are the sessions of this replica, as tunnel.Manager has them.
 type Tunnels interface {
 	Dial(ctx context.Context, key, network, address string) (net.Conn, error)
-	Agent(key string) (tunnel.Agent, bool)
+	Route(key string) (tunnel.Route, bool)
 }
 
 // Remote leads to the sessions of other replicas, as peers.Directory does.
@@ -41,8 +43,8 @@ type Remote interface {
 	Owner(key string) (http.RoundTripper, bool)
 }
 
-// upstream is the way to all clusters. A cluster's name is the host that connections are pooled by, so that there is nothing to keep per
-// cluster, and nothing to clean up after one.
+// upstream is the way to all clusters. Connections are pooled by a host that names cluster and session, so that there is nothing to keep per
+// cluster and nothing to clean up after one, and no request waits on a session that has been left for a better one.
 type upstream struct {
 	tunnels Tunnels
 	remote  Remote
@@ -54,10 +56,10 @@ func newUpstream(tunnels Tunnels, remote Remote) *upstream {
 	u := &upstream{tunnels: tunnels, remote: remote}
 	own, stock := newTransport(), newTransport()
 	own.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		return tunnels.Dial(ctx, hostOf(address), agentNetwork, agentAddress)
+		return tunnels.Dial(ctx, keyOf(address), agentNetwork, agentAddress)
 	}
 	stock.DialTLSContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-		return u.dialStock(ctx, hostOf(address))
+		return u.dialStock(ctx, keyOf(address))
 	}
 	u.own, u.stock = own, stock
 	return u
@@ -73,14 +75,15 @@ func newTransport() *http.Transport {
 	}
 }
 
-func hostOf(address string) string {
-	host, _, _ := net.SplitHostPort(address)
-	return host
-}
+// hostOf is what connections through a session are pooled by; keyOf is the key in an address with it.
+func hostOf(key string, session int64) string { return key + "." + strconv.FormatInt(session, 10) }
+
+func keyOf(address string) string { return address[:strings.LastIndexByte(address, '.')] }
 
 // dialStock opens a connection to the API server that an agent has told of.
 func (u *upstream) dialStock(ctx context.Context, key string) (net.Conn, error) {
-	agent, found := u.tunnels.Agent(key)
+	way, found := u.tunnels.Route(key)
+	agent := way.Agent
 	if !found || agent.Stock == nil {
 		return nil, &tunnel.NoSessionError{Key: key}
 	}
@@ -125,12 +128,19 @@ func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 // route returns how a request goes on, and what it is then.
 func (u *upstream) route(r *http.Request, c *call) (http.RoundTripper, *http.Request, error) {
 	out := r.Clone(r.Context())
-	agent, here := u.tunnels.Agent(c.cluster)
-	if !here {
-		return u.routeAway(out, c)
+	way, here := u.tunnels.Route(c.cluster)
+	if !here || way.Doubtful {
+		if owner, found := u.owner(c); found {
+			who, err := encodeIdentity(c.downstream)
+			out.Header.Set(identityHeader, who)
+			return owner, out, err
+		}
 	}
-	target := *c.url
-	target.Host = c.cluster
+	if !here {
+		return nil, nil, &tunnel.NoSessionError{Key: c.cluster}
+	}
+	target, agent := *c.url, way.Agent
+	target.Host = hostOf(c.cluster, way.Session)
 	out.URL, out.Host = &target, "kubernetes.default.svc"
 	if agent.Stock == nil {
 		target.Scheme = "http"
@@ -141,22 +151,12 @@ func (u *upstream) route(r *http.Request, c *call) (http.RoundTripper, *http.Req
 	return as(c.downstream, u.stock), out, nil
 }
 
-// routeAway leads to another replica. What one has forwarded goes no further.
-func (u *upstream) routeAway(out *http.Request, c *call) (http.RoundTripper, *http.Request, error) {
-	absent := &tunnel.NoSessionError{Key: c.cluster}
+// owner leads to another replica. What one has forwarded goes no further.
+func (u *upstream) owner(c *call) (http.RoundTripper, bool) {
 	if c.fromPeer || u.remote == nil {
-		return nil, nil, absent
+		return nil, false
 	}
-	owner, found := u.remote.Owner(c.cluster)
-	if !found {
-		return nil, nil, absent
-	}
-	who, err := encodeIdentity(c.downstream)
-	if err != nil {
-		return nil, nil, err
-	}
-	out.Header.Set(identityHeader, who)
-	return owner, out, nil
+	return u.remote.Owner(c.cluster)
 }
 
 // answerWithin bounds the time until an answer begins. How long it may go on is not bounded.

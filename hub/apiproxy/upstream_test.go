@@ -86,6 +86,43 @@ func TestOtherReplica(t *testing.T) {
 	}
 }
 
+// TestNewerSession checks that requests take the session that new streams take, and not connections that are left of another.
+func TestNewerSession(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(tell))
+	send := func() {
+		w.send(w.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")).seen(t)
+	}
+	for session, want := range []int{1, 2} {
+		w.agents.session = int64(session)
+		send()
+		send()
+		if got := len(w.agents.dials); got != want {
+			t.Errorf("%d connections after session %d, want %d", got, session, want)
+		}
+	}
+}
+
+// TestDoubtfulSession checks that the session of another replica is preferred to one whose agent does not answer, and that such a one is better
+// than none.
+func TestDoubtfulSession(t *testing.T) {
+	first, second, next, _ := newReplicas(t, http.HandlerFunc(tell))
+	first.agents.known = map[string]tunnel.Agent{theCluster: {Key: theCluster}}
+	send := func() {
+		first.send(first.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")).seen(t)
+	}
+	send()
+	if next.forwarded.Load() != 0 {
+		t.Error("a session of its own is not used")
+	}
+	first.agents.doubtful, second.agents.doubtful = true, true
+	send()
+	if next.forwarded.Load() != 1 {
+		t.Error("a doubtful session is preferred to another replica's")
+	}
+	next.url = nil
+	send()
+}
+
 func TestExecThroughOtherReplica(t *testing.T) {
 	first, _, _, _ := newReplicas(t, newClusterWithNode(t))
 	data := bytes.Repeat([]byte("0123456789"), 50_000)
