@@ -29,6 +29,7 @@ const (
 	Runtime       = "k3s"
 	HelloImage    = "docker.io/drover/hello:1"
 	installerRepo = "rancher/system-agent-installer-" + Runtime
+	agentRepo     = "drover/cluster-agent"
 
 	hubPort         = 8443
 	linePort        = 8444

@@ -26,8 +26,11 @@ func (l *Lab) Stages() []Stage {
 			}
 			return "hub at " + l.HubIP().String(), nil
 		}},
-		{"Registry with the installer image", func(ctx context.Context) (string, error) {
+		{"Registry with the images of installer and cluster-agent", func(ctx context.Context) (string, error) {
 			if err := l.StartRegistry(ctx); err != nil {
+				return "", err
+			}
+			if err := l.ReleaseClusterAgent(ctx); err != nil {
 				return "", err
 			}
 			return l.RegistryURL(), l.Release(ctx, Version)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -66,6 +67,21 @@ func (l *Lab) Release(ctx context.Context, version string) error {
 		"--push", fmt.Sprintf("%s:%d/%s", l.HubIP(), registryPort, installerRepo), "--insecure"}
 	if err := l.runInLab(ctx, argv...); err != nil {
 		return fmt.Errorf("building the installer image: %w", err)
+	}
+	return nil
+}
+
+// ReleaseClusterAgent builds the image of the cluster-agent that the hub puts into manifests, and pushes it to the registry.
+func (l *Lab) ReleaseClusterAgent(ctx context.Context) error {
+	out, err := l.Command(ctx, l.bin("hub"), "version").Output()
+	words := strings.Fields(string(out))
+	if err != nil || len(words) < 2 {
+		return fmt.Errorf("asking the hub for its version: %q, %w", out, err)
+	}
+	argv := []string{l.bin("installer"), "build", "cluster-agent", "--version", words[1], "--arch", runtime.GOARCH, "--from", filepath.Join(l.Repo, "bin/assets"),
+		"--push", fmt.Sprintf("%s:%d/%s", l.HubIP(), registryPort, agentRepo), "--insecure"}
+	if err := l.runInLab(ctx, argv...); err != nil {
+		return fmt.Errorf("building the image of the cluster-agent: %w", err)
 	}
 	return nil
 }
