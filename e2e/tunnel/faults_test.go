@@ -42,7 +42,12 @@ func TestMutualPause(t *testing.T) {
 		}
 		address := target(t, slowly)
 		for range 16 {
-			go slowly(h.open(t, "a", address))
+			// The library may freeze before all of them are open.
+			go func() {
+				if conn, err := h.dial(context.Background(), "a", "tcp", address); err == nil {
+					slowly(conn)
+				}
+			}()
 		}
 		stalled := 0
 		last := moved.Load()
@@ -130,8 +135,11 @@ func TestFrozenAgentHarmsNobody(t *testing.T) {
 	both(t, func(t *testing.T, h *hub, isLibrary bool) {
 		h.agent(t.Context(), t, "other", nil, nil)
 		ws := h.raw(t, "frozen")
+		var conns []net.Conn
 		for range 4 {
-			conn := h.open(t, "frozen", "127.0.0.1:1")
+			conns = append(conns, h.open(t, "frozen", "127.0.0.1:1"))
+		}
+		for _, conn := range conns {
 			go func() {
 				data := make([]byte, 64<<10)
 				for {
