@@ -53,7 +53,7 @@ func (q *quiet) WithGroup(name string) slog.Handler       { return &quiet{q.Hand
 type embedLogger = func(*embed.Config) error
 
 // zapToSlog makes etcd, which logs with zap, write to logger. Like the Kubernetes libraries it is chatty: what it calls a warning is
-// nearly always a slow disk, and is kept while running is set; everything else is for debugging.
+// nearly always a slow disk, and is kept while running is set; what it calls information is for debugging.
 func zapToSlog(logger *slog.Logger, running *atomic.Bool) embedLogger {
 	return embed.NewZapLoggerBuilder(zap.New(&zapCore{handler: logger.Handler(), running: running}))
 }
@@ -64,8 +64,9 @@ type zapCore struct {
 	running *atomic.Bool
 }
 
+// Enabled leaves out what etcd has for debugging itself: whole requests, and so the content of every Secret.
 func (c *zapCore) Enabled(level zapcore.Level) bool {
-	return c.handler.Enabled(context.Background(), c.level(level))
+	return level >= zapcore.InfoLevel && c.handler.Enabled(context.Background(), c.level(level))
 }
 
 func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {

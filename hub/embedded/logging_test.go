@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"go.uber.org/zap"
 	"k8s.io/klog/v2"
 )
 
@@ -38,5 +40,21 @@ func TestKubernetesLogsAreQuietWhileUnsettled(t *testing.T) {
 	klog.ErrorS(errors.New("connection refused"), "Unhandled Error")
 	if !strings.Contains(out.String(), "connection refused") {
 		t.Errorf("debugging shows everything: %q", out.String())
+	}
+}
+
+// TestEtcdTellsNoContent: what etcd logs for debugging holds whole Secrets.
+func TestEtcdTellsNoContent(t *testing.T) {
+	var out bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	for _, running := range []bool{false, true} {
+		var state atomic.Bool
+		state.Store(running)
+		etcd := zap.New(&zapCore{handler: logger.Handler(), running: &state})
+		etcd.Debug("applyEntryNormal", zap.String("raftReq", "a token"))
+		etcd.Info("ready to serve client requests")
+	}
+	if text := out.String(); strings.Contains(text, "a token") || strings.Count(text, "ready to serve") != 2 {
+		t.Errorf("got %s", text)
 	}
 }
