@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -202,4 +204,29 @@ func agentsOf(ctx context.Context, t *testing.T, management string) []management
 
 func bearer(token string) map[string]string {
 	return map[string]string{"Authorization": "Bearer " + token}
+}
+
+// patience is how long a tunnel may take to end.
+const patience = time.Minute
+
+// asEditor acts as somebody who has all rights to the kinds of the group, and no others.
+func asEditor(t *testing.T) client.Client {
+	t.Helper()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "editor-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{managementv3.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	}
+	env.Create(t, role)
+	env.Create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: role.Name}},
+	})
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: role.Name}
+	out, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
