@@ -49,6 +49,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		r.Live = mgr.GetAPIReader()
 	}
 	r.keeper = &apply.Keeper{Client: r.Client, Owner: fieldOwner}
+	r.departures.Of = plainCluster
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("management").
 		For(&rkev1.RKEControlPlane{}, builder.WithPredicates(r.departures.Note())).
@@ -76,6 +77,14 @@ func (r *Reconciler) toControlPlane(ctx context.Context, o client.Object) []ctrl
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: key.Namespace, Name: ref.Name}}}
+}
+
+// plainCluster names the cluster of a control plane that has no Cluster of provisioning.cattle.io.
+func plainCluster(o client.Object) string {
+	if controlPlane, ok := o.(*rkev1.RKEControlPlane); !ok || controlPlane.Spec.ManagementClusterName != "" {
+		return ""
+	}
+	return o.GetLabels()[clusterv1.ClusterNameLabel]
 }
 
 // Reconcile makes the management Cluster, or removes it.

@@ -24,13 +24,22 @@ func IsMovedAway(object client.Object) bool {
 
 // Departures are the clusters that were seen to leave for another hub, until what they have left behind is removed. They are not written
 // down: a hub that stops in that moment leaves a management Cluster that takes no machines, since there is no cluster behind it.
-type Departures struct{ keys sync.Map }
+type Departures struct {
+	// Of names the cluster that an object stands for, and is empty for one that stands for none. Unset, it is the object's own name.
+	Of func(client.Object) string
+
+	clusters sync.Map // names of clusters by the keys of the objects that stood for them
+}
 
 // Note is a predicate that lets everything through and notes which clusters leave.
 func (d *Departures) Note() predicate.Predicate {
 	return predicate.Funcs{DeleteFunc: func(e event.DeleteEvent) bool {
-		if IsMovedAway(e.Object) {
-			d.keys.Store(client.ObjectKeyFromObject(e.Object), nil)
+		name := e.Object.GetName()
+		if d.Of != nil {
+			name = d.Of(e.Object)
+		}
+		if IsMovedAway(e.Object) && name != "" {
+			d.clusters.Store(client.ObjectKeyFromObject(e.Object), name)
 		}
 		return true
 	}}
@@ -40,11 +49,12 @@ func (d *Departures) Note() predicate.Predicate {
 // deletion removes the management Cluster first, and one that is there before its owner may be part of a backup that is being restored. kind is
 // an empty object of the kind that departures were noted of.
 func (d *Departures) RemoveLeftovers(ctx context.Context, c client.Client, live client.Reader, key types.NamespacedName, kind client.Object) error {
-	if _, left := d.keys.Load(key); !left {
+	name, left := d.clusters.Load(key)
+	if !left {
 		return nil
 	}
 	var leftovers managementv3.ClusterList
-	if err := c.List(ctx, &leftovers, client.MatchingLabels(Owner{Namespace: key.Namespace, Name: key.Name}.Labels())); err != nil {
+	if err := c.List(ctx, &leftovers, client.MatchingLabels(Owner{Namespace: key.Namespace, Name: name.(string)}.Labels())); err != nil {
 		return fmt.Errorf("listing the management Clusters of a cluster that is gone: %w", err)
 	}
 	for i := range leftovers.Items {
@@ -61,6 +71,6 @@ func (d *Departures) RemoveLeftovers(ctx context.Context, c client.Client, live 
 			return fmt.Errorf("deleting the management Cluster %s: %w", leftover.Name, err)
 		}
 	}
-	d.keys.Delete(key)
+	d.clusters.Delete(key)
 	return nil
 }
