@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -69,4 +71,36 @@ func TestWaitStreams(t *testing.T) {
 			t.Errorf("streams ended after %s, want a minute", took)
 		}
 	})
+}
+
+// TestDrainEndsWatches has machines that watch their plans, as all do that have nothing to do.
+func TestDrainEndsWatches(t *testing.T) {
+	s, address := serveWatchers(t, 2)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	watch := func(plan string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/api/v1/namespaces/ns/secrets?watch=true&fieldSelector=metadata.name="+plan, nil)
+		must(t, err)
+		r.Header.Set("Authorization", "Bearer "+plan)
+		response, err := client.Do(r)
+		must(t, err)
+		t.Cleanup(func() { _ = response.Body.Close() })
+		return response
+	}
+	running := watch("plan-0")
+	if running.StatusCode != http.StatusOK {
+		t.Fatalf("a plan cannot be watched: %s", running.Status)
+	}
+	const within = 500 * time.Millisecond
+	begin := time.Now()
+	s.Drain(within)
+	if _, err := io.ReadAll(running.Body); err != nil {
+		t.Errorf("the watch did not end as watches do: %v", err)
+	}
+	if took := time.Since(begin); took > within+2*time.Second {
+		t.Errorf("the watch ended after %s, want %s at the latest", took, within)
+	}
+	if refused := watch("plan-1"); refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
+		t.Errorf("a new watch at a replica that drains: %s, Retry-After %q", refused.Status, refused.Header.Get("Retry-After"))
+	}
 }

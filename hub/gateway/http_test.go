@@ -28,7 +28,7 @@ import (
 var testSettings = settings.Settings{ServerURL: "https://hub.example:8443", CACerts: []byte("PEM\n")}
 
 // newTestServer has everything that needs no API.
-func newTestServer(t *testing.T, dir string) *Server {
+func newTestServer(t testing.TB, dir string) *Server {
 	t.Helper()
 	s, err := New(Options{
 		Settings: testSettings, Identity: &Identity{}, AssetsDir: dir, Client: struct{ client.Client }{}, APIReader: struct{ client.Reader }{},

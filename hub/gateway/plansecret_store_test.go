@@ -35,7 +35,7 @@ func drain(missed []planEvent, w *planWatcher) string {
 	return strings.Join(out, ", ")
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -16,10 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/pki"
@@ -158,7 +156,7 @@ func inUse() uint64 {
 }
 
 // serveWatchers serves n plans to machines whose token is the name of their plan.
-func serveWatchers(b *testing.B, n int) (s *Server, address string) {
+func serveWatchers(b testing.TB, n int) (s *Server, address string) {
 	b.Helper()
 	pair, err := pki.Issue(servingRequest([]string{"localhost"}), nil, time.Now())
 	if err != nil {
@@ -166,13 +164,8 @@ func serveWatchers(b *testing.B, n int) (s *Server, address string) {
 	}
 	identity := &Identity{}
 	identity.serving.Store(&tls.Certificate{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert})
-	s, err = New(Options{
-		Settings: testSettings, Identity: identity, Client: struct{ client.Client }{}, APIReader: anyAccount{},
-		RestConfig: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: logr.Discard(),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s = newTestServer(b, "")
+	s.opts.Identity = identity
 	s.machines.accounts, s.machines.live = anyAccount{}, anyAccount{}
 	s.machines.review = func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 		return authenticationv1.UserInfo{Username: "system:serviceaccount:" + planKey.Namespace + ":" + token, UID: token}, true, nil
