@@ -20,7 +20,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -59,7 +58,6 @@ type benchHub struct {
 // report is what an order has cost. Not every order fills every field.
 type report struct {
 	Seconds, CPU float64
-	Bytes        int64
 	P50, P99     float64
 	Requests     int
 	Sessions     int
@@ -156,7 +154,7 @@ func (h *benchHub) transfer(q url.Values, move func(conn net.Conn, bytes int64) 
 			failed = err
 		}
 	}
-	return report{Seconds: time.Since(start).Seconds(), CPU: cpuTime() - cpu, Bytes: int64(mib) << 20}, failed
+	return report{Seconds: time.Since(start).Seconds(), CPU: cpuTime() - cpu}, failed
 }
 
 func (h *benchHub) download(q url.Values) (report, error) {
@@ -216,13 +214,11 @@ func (h *benchHub) latency(q url.Values) (report, error) {
 // stalled opens downloads that nobody reads.
 func (h *benchHub) stalled(q url.Values) (report, error) {
 	before := residentSet()
-	var conns sync.Map
-	for i := range number(q, "streams") {
+	for range number(q, "streams") {
 		conn, err := h.dial(context.Background(), "a", "tcp", q.Get("address"))
 		if err != nil {
 			return report{}, err
 		}
-		conns.Store(i, conn)
 		defer conn.Close()
 	}
 	time.Sleep(3 * time.Second)

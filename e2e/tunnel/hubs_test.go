@@ -83,8 +83,6 @@ func both(t *testing.T, test func(t *testing.T, h *hub, isLibrary bool)) {
 
 func (h *hub) url() string { return "ws" + strings.TrimPrefix(h.server.URL, "http") }
 
-func (h *hub) address() string { return strings.TrimPrefix(h.server.URL, "http://") }
-
 func header(key string) http.Header { return http.Header{"X-Key": {key}} }
 
 // agent runs the library's agent until the test or ctx ends. dial is how it reaches targets, through how it reaches the hub; both may be nil.

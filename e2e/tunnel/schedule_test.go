@@ -78,7 +78,7 @@ type side struct {
 
 // outcome is what a side has seen. Where somebody leaves in the middle, how much arrived is a matter of time, on TCP too.
 type outcome struct {
-	// Read is whether all that was sent has arrived, or else whether what arrived is the beginning of it.
+	// All is whether all that was sent has arrived, Beginning whether what arrived is the beginning of it.
 	All, Beginning bool
 	// Ended is whether the side saw the connection end by itself.
 	Ended bool

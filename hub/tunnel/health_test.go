@@ -171,3 +171,25 @@ func TestNothingIsLeft(t *testing.T) {
 		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "tunnel.(*session)")
 	})
 }
+
+// TestProcessLimit: when all sessions together hold too much, the one that goes on sending loses its fullest stream, and a small one nothing.
+func TestProcessLimit(t *testing.T) {
+	h := startHub(t, Limits{Process: 1 << 20, Pause: 8 << 20})
+	large, small := h.raw(t, "large"), h.raw(t, "small")
+	fullest, other, spared := h.dial(t, "large", "10.0.0.1:80"), h.dial(t, "large", "10.0.0.1:80"), h.dial(t, "small", "10.0.0.1:80")
+	for range 50 {
+		say(t, large, 1, wire.Data, strings.Repeat("x", 32<<10))
+	}
+	say(t, large, 2, wire.Data, "other")
+	say(t, small, 1, wire.Data, "small")
+	for conn, want := range map[net.Conn]string{other: "other", spared: "small"} {
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+			t.Errorf("%q arrives as %q, %v", want, got, err)
+		}
+	}
+	if _, err := io.Copy(io.Discard, fullest); !errors.As(err, new(*LimitError)) {
+		t.Errorf("the stream that holds most answers %v", err)
+	}
+	eventually(t, "the memory is given back", func() bool { return h.used.Load() == 0 })
+}
