@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -23,9 +24,7 @@ func (h *Handler) authenticate(next http.Handler) http.Handler {
 		if ok {
 			c := callOf(r)
 			c.user, c.audience = answer.User, answer.Audiences
-			// Whatever else may be a credential must not leave the hub.
-			r.Header.Del("Authorization")
-			r.Header.Del("Cookie")
+			dropCredentials(r.Header)
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), answer.User)))
 			return
 		}
@@ -40,6 +39,26 @@ func (h *Handler) authenticate(next http.Handler) http.Handler {
 			failed.ServeHTTP(w, r)
 		}
 	})
+}
+
+// webSocketToken begins the subprotocol in which browsers send a token.
+const webSocketToken = "base64url.bearer.authorization.k8s.io."
+
+// dropCredentials takes out of a request whatever may be a credential: none leaves the hub, also of those that nobody has looked at.
+func dropCredentials(header http.Header) {
+	header.Del("Authorization")
+	header.Del("Cookie")
+	const protocols = "Sec-Websocket-Protocol"
+	var kept []string
+	for _, protocol := range strings.Split(strings.Join(header[protocols], ","), ",") {
+		if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.HasPrefix(protocol, webSocketToken) {
+			kept = append(kept, protocol)
+		}
+	}
+	header.Del(protocols)
+	if len(kept) > 0 {
+		header.Set(protocols, strings.Join(kept, ", "))
+	}
 }
 
 func reasonOf(err error) string {

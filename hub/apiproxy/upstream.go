@@ -72,6 +72,8 @@ func newTransport() *http.Transport {
 		IdleConnTimeout:     idleTimeout,
 		DisableCompression:  true,
 		WriteBufferSize:     16 << 10,
+		// What a cluster answers is not to be trusted.
+		MaxResponseHeaderBytes: 1 << 20,
 	}
 }
 

@@ -53,6 +53,7 @@ func TestComplete(t *testing.T) {
 		{name: "webhook address without port", args: []string{"--webhook-listen=h"}, err: `--webhook-listen "h" is not an address with a port`},
 		{name: "unknown way to run Cluster API", args: []string{"--capi=no"}, err: `--capi "no" is neither embedded nor external`},
 		{name: "release data from where none can be", args: []string{"--release-data=ftp://h/data.json"}, err: "--release-data: ftp:// is not supported"},
+		{name: "less than no audit log", args: []string{"--audit-log-maxage=-1"}, err: "--audit-log-maxage is -1; write 0 or more"},
 		{name: "nobody to run Cluster API", args: []string{"--capi=external"}, err: "--capi=external needs --kubeconfig"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -212,6 +213,25 @@ func TestLessChatter(t *testing.T) {
 	} {
 		if got := log(test.level, test.record, test.message) != ""; got != test.want {
 			t.Errorf("%v: logged %v", test, got)
+		}
+	}
+}
+
+func TestAuditLogPath(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for _, test := range []struct {
+		name, want string
+		args       []string
+	}{
+		{name: "alone", args: []string{"--data-dir=/data"}, want: "/data/audit/audit.log"},
+		{name: "another file", args: []string{"--data-dir=/data", "--audit-log-path=/var/log/hub/audit.log"}, want: "/var/log/hub/audit.log"},
+		{name: "turned off", args: []string{"--data-dir=/data", "--audit-log-path=none"}, want: ""},
+		{name: "another API server", args: []string{"--kubeconfig=x"}, want: ""},
+		{name: "to the standard output", args: []string{"--kubeconfig=x", "--audit-log-path=-"}, want: "-"},
+	} {
+		opts := parse(t, append(test.args, "--server-url=https://h")...)
+		if err := opts.complete(); err != nil || opts.audit.Path != test.want {
+			t.Errorf("%s: %q, want %q: %v", test.name, opts.audit.Path, test.want, err)
 		}
 	}
 }
