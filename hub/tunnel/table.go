@@ -6,7 +6,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// add takes a session in, unless the Manager drains. The oldest session of a key that has too many ends.
+// add takes a session in, unless the Manager drains. The oldest sessions of a key that has too many end.
 func (m *Manager) add(s *session) bool {
 	key := s.agent.Key
 	m.mu.Lock()
@@ -28,8 +28,9 @@ func (m *Manager) add(s *session) bool {
 	if len(others) == 0 {
 		m.notify(key)
 	}
-	if len(others) >= m.limits.Sessions {
-		others[0].close(ended(endLimit, "there are more than %d sessions of this agent's cluster or machine", m.limits.Sessions), websocket.CloseTryAgainLater)
+	// An agent may take a moment to leave, so that there can be several that are to.
+	for _, oldest := range others[:max(0, len(others)+1-m.limits.Sessions)] {
+		oldest.close(ended(endLimit, "there are more than %d sessions of this agent's cluster or machine", m.limits.Sessions), websocket.CloseTryAgainLater)
 	}
 	return true
 }
