@@ -5,8 +5,14 @@ import (
 	"sync"
 )
 
-// bulkBuffer is the size of the buffer that a connection is read into while it moves much.
-const bulkBuffer = 64 << 10
+const (
+	// bulkBuffer is the size of the buffer that a connection is read into while it moves much.
+	bulkBuffer = 64 << 10
+	// A read that was filled with so much is a sign that there is more to come, and one into the buffer that found so much that it goes on.
+	// Below that are handshakes and ordinary requests, after which a connection may be idle for long.
+	bulkBegins = 2 << 10
+	bulkGoesOn = 8 << 10
+)
 
 var bulkBuffers = sync.Pool{New: func() any { return new([bulkBuffer]byte) }}
 
@@ -33,14 +39,14 @@ type readAhead struct {
 	r, w int
 }
 
-// Read implements net.Conn. A read that could have been larger is a sign that there is much to come.
+// Read implements net.Conn.
 func (c *readAhead) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Read(p)
 	}
 	if c.bulk == nil {
 		n, err := c.Conn.Read(p)
-		if n == len(p) && err == nil {
+		if n == len(p) && n >= bulkBegins && err == nil {
 			c.bulk = bulkBuffers.Get().(*[bulkBuffer]byte)
 		}
 		return n, err
@@ -53,7 +59,7 @@ func (c *readAhead) Read(p []byte) (int, error) {
 		}
 	}
 	n := copy(p, c.bulk[c.r:c.w])
-	if c.r += n; c.r == c.w && c.w <= len(p) {
+	if c.r += n; c.r == c.w && c.w < bulkGoesOn {
 		c.release()
 	}
 	return n, nil
