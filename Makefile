@@ -109,7 +109,7 @@ bench: agent bin/conformance.test ## Run the benchmarks, and measure the agent o
 
 .PHONY: fuzz
 fuzz: go ## Fuzz every decoder of plans, agent, installer and what the hub renders, FUZZTIME=30s each.
-	@tools/fuzz.sh $(FUZZTIME) ./plans ./agent ./installer ./hub/render ./hub/release ./hub/bootdata ./hub/tokens ./hub/tunnel ./hub/peers ./hub/gateway ./hub/apiproxy
+	@tools/fuzz.sh $(FUZZTIME) ./plans ./agent ./installer ./hub/render ./hub/release ./hub/bootdata ./hub/tokens ./hub/tunnel ./hub/peers ./hub/gateway ./hub/apiproxy/target
 
 .PHONY: clean
 clean: ## Remove bin/. Caches stay: they are in the Go build cache and in $DROVER_CACHE.

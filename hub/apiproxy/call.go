@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+
+	"github.com/drover-dev/drover/hub/apiproxy/target"
 )
 
 // call is one request on its way through the proxy.
@@ -60,18 +62,13 @@ var (
 )
 
 // newCall reads what a request asks of a cluster.
-func newCall(r *http.Request, root, cluster, path string) (*call, error) {
-	plain, err := url.PathUnescape(path)
-	if err != nil {
-		return nil, fmt.Errorf("the path of the request cannot be read: %w", err)
-	}
-	target := &url.URL{Path: plain, RawPath: path, RawQuery: r.URL.RawQuery}
-	inner := &http.Request{Method: r.Method, URL: target, Header: r.Header}
+func newCall(r *http.Request, to *target.Target) (*call, error) {
+	inner := &http.Request{Method: r.Method, URL: to.API, Header: r.Header}
 	info, err := requestInfos.NewRequestInfo(inner)
 	if err != nil {
 		return nil, fmt.Errorf("the request is not one that a Kubernetes API understands: %w", err)
 	}
-	c := &call{cluster: cluster, url: target, info: info, kind: ordinary, root: root}
+	c := &call{cluster: to.Cluster, url: to.API, info: info, kind: ordinary, root: to.Root}
 	switch {
 	case httpstream.IsUpgradeRequest(r):
 		c.kind = upgrade

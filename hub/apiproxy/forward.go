@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/audit"
 
+	"github.com/drover-dev/drover/hub/apiproxy/target"
 	"github.com/drover-dev/drover/hub/peers"
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/tunnel"
@@ -79,7 +80,7 @@ func (h *Handler) answered(answer *http.Response) error {
 		answer.Header.Del(auditIDHeader) // the client has it from the hub
 	}
 	// What a cluster calls its root is not the root here.
-	if location := answer.Header.Get("Location"); strings.HasPrefix(location, "/") && !strings.HasPrefix(location, "//") && !underPrefix(location) {
+	if location := answer.Header.Get("Location"); strings.HasPrefix(location, "/") && !strings.HasPrefix(location, "//") && !target.Under(location) {
 		answer.Header.Set("Location", c.root+location)
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {

@@ -3,7 +3,6 @@ package apiproxy
 import (
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,10 +13,12 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/apiproxy/target"
 )
 
-// Prefixes are the paths under which a Handler has to be mounted. Both lead to the same place; the second is for clients that know it.
-var Prefixes = []string{"/k8s/clusters/", "/k8s/proxy/"}
+// Prefixes are the paths under which a Handler has to be mounted.
+var Prefixes = target.Prefixes
 
 // Options say whom a Handler asks and where it sends requests. All fields but Remote, FromPeer, Audit, Limits and Registerer are needed.
 type Options struct {
@@ -71,12 +72,12 @@ func New(opts Options) (*Handler, error) {
 
 // ServeHTTP passes a request on to the cluster that its path names.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	prefix, id, path, ok := split(r.URL.EscapedPath())
-	if !ok {
-		writeError(w, r, notFound("the path must be %s<id of the cluster>/<path of its API>", Prefixes[0]))
+	to, err := target.Of(r.URL)
+	if err != nil {
+		writeError(w, r, notFound("%v", err))
 		return
 	}
-	c, err := newCall(r, prefix+id, id, path)
+	c, err := newCall(r, to)
 	if err != nil {
 		writeError(w, r, badRequest("%v", err))
 		return
@@ -107,19 +108,3 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Close ends all requests, those too that have become another protocol, and returns when that has been written down. It is for after the
 // server has stopped, and before the audit log does.
 func (h *Handler) Close() { h.life.close() }
-
-// split takes the id of the cluster, and the path of its API in escaped form, out of an escaped path of the gateway.
-func split(escaped string) (prefix, id, path string, ok bool) {
-	for _, prefix := range Prefixes {
-		if rest, found := strings.CutPrefix(escaped, prefix); found {
-			id, path, _ = strings.Cut(rest, "/")
-			return prefix, id, "/" + path, id != ""
-		}
-	}
-	return "", "", "", false
-}
-
-func underPrefix(path string) bool {
-	_, _, _, ok := split(path)
-	return ok
-}
