@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/tunnel"
+)
+
+// held are the sessions of a replica, by what they are called in tests.
+type held map[string]tunnel.Agent
+
+func (held) Serve(http.ResponseWriter, *http.Request, tunnel.Agent) {}
+
+func (h held) Disconnect(match func(tunnel.Agent) bool, _ string) {
+	for name, agent := range h {
+		if match(agent) {
+			delete(h, name)
+		}
+	}
+}
+
+func sessionsOfTwoClusters() held {
+	return held{
+		"agent": {Key: "c-m-1", Identity: "c-m-1/agent-1"}, "second agent": {Key: "c-m-1", Identity: "c-m-1/agent-2"},
+		"stock": {Key: "c-m-1", Stock: &tunnel.StockCluster{}}, "aggregation": {Key: "stv-cluster-c-m-1"},
+		"machine": {Key: "c-m-1:m1"}, "second machine": {Key: "c-m-1:m11"},
+		"other agent": {Key: "c-m-11", Identity: "c-m-11/agent-1"}, "other stock": {Key: "c-m-11", Stock: &tunnel.StockCluster{}}, "other machine": {Key: "c-m-11:m1"},
+	}
+}
+
+// managementLister knows one management Cluster.
+type managementLister struct{ client.Client }
+
+func (managementLister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*managementv3.ClusterList).Items = []managementv3.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "c-m-1"}}}
+	return nil
+}
+
+// TestRevocation: what is deleted ends the sessions that it let in, and no others.
+func TestRevocation(t *testing.T) {
+	s := &Server{joins: &registrar{client: managementLister{}}}
+	meta := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: meta("fleet", "m1-machine-plan")}
+	account.Labels = map[string]string{
+		rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRolePlan, rkev1.ClusterNameLabel: "one", rkev1.MachineNameLabel: "m1",
+	}
+	for _, tt := range []struct {
+		name    string
+		deleted client.Object
+		ended   func(context.Context, client.Object) (func(tunnel.Agent) bool, string)
+		gone    []string
+	}{
+		{"an agent", &managementv3.TunnelAgent{ObjectMeta: meta("c-m-1", "agent-1")}, endAgent, []string{"agent"}},
+		{"a token", &managementv3.ClusterRegistrationToken{ObjectMeta: meta("c-m-1", "default-token")}, endStock, []string{"aggregation", "stock"}},
+		{"a cluster", &managementv3.Cluster{ObjectMeta: meta("", "c-m-1")}, endCluster,
+			[]string{"agent", "aggregation", "machine", "second agent", "second machine", "stock"}},
+		{"a machine's account", account, s.endMachine, []string{"machine"}},
+		{"another account", &corev1.ServiceAccount{ObjectMeta: meta("c-m-1", "default")}, s.endMachine, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sessions := sessionsOfTwoClusters()
+			if match, reason := tt.ended(t.Context(), tt.deleted); match != nil {
+				sessions.Disconnect(match, reason)
+			}
+			var gone []string
+			for name := range sessionsOfTwoClusters() {
+				if _, left := sessions[name]; !left {
+					gone = append(gone, name)
+				}
+			}
+			slices.Sort(gone)
+			if !slices.Equal(gone, tt.gone) {
+				t.Errorf("ended are %q, want %q", gone, tt.gone)
+			}
+		})
+	}
+}
+
+// TestRecheck: a session that began while what let it in was taken back ends; one about which nothing is known goes on.
+func TestRecheck(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		left int
+	}{
+		"good": {nil, 9}, "revoked": {errBadCredential, 8}, "the API does not answer": {errors.New("timeout"), 9}, "starting": {errStarting, 9},
+	} {
+		sessions := sessionsOfTwoClusters()
+		s := &Server{log: logr.Discard(), opts: Options{Tunnels: sessions}}
+		s.recheck(&caller{agent: sessions["stock"], valid: func(context.Context) error { return tt.err }})
+		if len(sessions) != tt.left {
+			t.Errorf("%s: %d sessions are left, want %d", name, len(sessions), tt.left)
+		}
+	}
+}
