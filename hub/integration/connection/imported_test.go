@@ -53,8 +53,8 @@ func TestImport(t *testing.T) {
 	}
 	applyDownstream(t, manifest)
 
-	credential := credential(t, token, "imported-agent-0123456789")
-	leave := connect(t, credential, agentRights(t))
+	own := credential(t, token, "imported-agent-0123456789")
+	leave := connect(t, own, agentRights(t))
 	testenv.Condition(t, env, cluster, "Ready", metav1.ConditionTrue, "")
 	testenv.Condition(t, env, cluster, "AgentDeployed", metav1.ConditionTrue, "Deployed")
 	checkRest(t, cluster, management)
@@ -76,7 +76,7 @@ func TestImport(t *testing.T) {
 	}
 	testenv.Condition(t, env, cluster, "AgentDeployed", metav1.ConditionTrue, "Deployed")
 
-	leave = connect(t, credential, agentRights(t))
+	leave = connect(t, own, agentRights(t))
 	testenv.Condition(t, env, cluster, "Ready", metav1.ConditionTrue, "")
 	env.Delete(t, cluster)
 	env.Gone(t, cluster)
@@ -88,7 +88,7 @@ func TestImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, secret := range map[string]string{"registration token": token, "credential": credential} {
+	for what, secret := range map[string]string{"registration token": token, "credential": own} {
 		if bytes.Contains(log, []byte(secret)) {
 			t.Errorf("the %s is in the hub's log", what)
 		}
