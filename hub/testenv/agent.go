@@ -1,0 +1,158 @@
+package testenv
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/rancher/remotedialer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/tokens"
+)
+
+// PlayedAgent is a cluster-agent that the test plays with the library that agents have. The cluster that it connects is the hub's own
+// Kubernetes.
+type PlayedAgent struct {
+	env        *Env
+	credential string
+	api        string
+	disconnect func()
+}
+
+// NewAgent registers an agent for a management Cluster and connects it. It is disconnected after the test.
+func (e *Env) NewAgent(t *testing.T, management string) *PlayedAgent {
+	t.Helper()
+	a := &PlayedAgent{env: e, credential: e.registerAgent(t, management), api: e.kubeAPI(t)}
+	a.Connect(t)
+	t.Cleanup(a.Disconnect)
+	return a
+}
+
+// Connect opens a session.
+func (a *PlayedAgent) Connect(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done, connected := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		header := http.Header{"Authorization": {"Bearer " + a.credential}, "X-Drover-Agent": {"cluster/test"}}
+		dialer := &websocket.Dialer{TLSClientConfig: a.env.Trust(), HandshakeTimeout: 20 * time.Second}
+		local := func(ctx context.Context, network, address string) (net.Conn, error) {
+			if network != "drover" || address != "kube-api" {
+				return nil, fmt.Errorf("nothing is at %s %s", network, address)
+			}
+			return (&net.Dialer{}).DialContext(ctx, "tcp", a.api)
+		}
+		_ = remotedialer.ConnectToProxyWithDialer(ctx, strings.Replace(a.env.ServerURL, "https://", "wss://", 1)+"/v3/connect", header,
+			func(string, string) bool { return true }, dialer, local, func(context.Context, *remotedialer.Session) error {
+				close(connected)
+				return nil
+			})
+	}()
+	a.disconnect = func() {
+		cancel()
+		<-done
+	}
+	select {
+	case <-connected:
+	case <-time.After(time.Minute):
+		t.Fatal("the agent does not connect")
+	}
+}
+
+// Disconnect ends the session.
+func (a *PlayedAgent) Disconnect() { a.disconnect() }
+
+// Trust is what agents and people trust the gateway by.
+func (e *Env) Trust() *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(e.CACerts)
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+}
+
+// registerAgent exchanges a registration token for a credential, as an agent does.
+func (e *Env) registerAgent(t *testing.T, management string) string {
+	t.Helper()
+	token, err := tokens.NewRegistrationToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management, GenerateName: "test-"}}
+	crt.Spec.ClusterName = management
+	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
+	e.Create(t, crt)
+	var answer struct{ Credential string }
+	Until(t, "the agent to be registered", func() error {
+		return e.Post(t, "/v3/connect/credential", token, map[string]string{"agent": "agent-0123456789abcdef"}, &answer)
+	})
+	return answer.Credential
+}
+
+// kubeAPI is what the agent does for the hub: it shows its own credential to the API server, which believes it who the user is.
+func (e *Env) kubeAPI(t *testing.T) string {
+	t.Helper()
+	transport, err := rest.TransportFor(e.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(e.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Impersonate-User") == "" || r.Header.Get("Authorization") != "" {
+			http.Error(w, "the agent takes requests of users without credentials only", http.StatusForbidden)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// Post sends JSON to the gateway, and reads what comes back.
+func (e *Env) Post(t *testing.T, path, token string, body, into any) error {
+	t.Helper()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.ServerURL+path, bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	transport := &http.Transport{TLSClientConfig: e.Trust()}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(request)
+	if err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return err
+	}
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	return json.Unmarshal(answer, into)
+}
