@@ -50,9 +50,13 @@ func managementName(ctx context.Context, c client.Reader, key client.ObjectKey) 
 // addDirect adds a context for each way to a cluster's control plane that does not lead through the hub, where the cluster has an authorized
 // endpoint: its name where it has one, otherwise each machine.
 func addDirect(ctx context.Context, c client.Reader, key client.ObjectKey, config *clientcmdapi.Config) error {
+	cluster := &clusterv1.Cluster{}
+	if err := c.Get(ctx, key, cluster); err != nil {
+		// Cluster API knows nothing of imported clusters.
+		return client.IgnoreNotFound(err)
+	}
 	controlPlane := &rkev1.RKEControlPlane{}
-	if err := c.Get(ctx, key, controlPlane); err != nil {
-		// Imported clusters have none.
+	if err := c.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: cluster.Spec.ControlPlaneRef.Name}, controlPlane); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	endpoint := controlPlane.Spec.LocalClusterAuthEndpoint

@@ -125,6 +125,24 @@ func TestLastingToken(t *testing.T) {
 	}
 }
 
+// TestHubsOwnUses checks that the hub's controllers, which use their tokens all the time, cost no write at all.
+func TestHubsOwnUses(t *testing.T) {
+	issuer := newIssuer(t)
+	token := userToken(t, issuer, "t-1", true)
+	object := tokenObject("t-1", token)
+	object.Spec.User.Username = HubUser
+	objects := newAuthenticator(t, newCluster()).uses.client
+	if err := objects.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	own := &ownTokens{
+		verifier: issuer, objects: objects, live: objects, used: func(*managementv3.Token) { t.Error("it is noted") }, now: time.Now,
+	}
+	if _, ok, err := own.AuthenticateToken(t.Context(), token); !ok || err != nil {
+		t.Errorf("%v, %v", ok, err)
+	}
+}
+
 // TestUses checks that a busy token costs a write every few minutes.
 func TestUses(t *testing.T) {
 	objects := newAuthenticator(t, newCluster()).uses.client
