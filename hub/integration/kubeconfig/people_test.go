@@ -204,3 +204,44 @@ func managementKubeconfig(t *testing.T, token string) string {
 	}
 	return path
 }
+
+// Where a cluster has an authorized endpoint, there are contexts that lead past the hub.
+func TestContextsPastTheHub(t *testing.T) {
+	r := env.NewCluster(t, "open", nil)
+	r.Read(r.Cluster.Name, r.Cluster)
+	testenv.Change(t, env, r.Cluster, func(c *provisioningv1.Cluster) { c.Spec.LocalClusterAuthEndpoint.Enabled = true })
+	m := r.Register("open-one", "192.0.2.20", "etcd", "control-plane", "worker")
+	m.AwaitPlan("")
+	key := r.Cluster.Namespace + "/" + r.Cluster.Name
+	var config *clientcmdapi.Config
+	contexts := func(want string) func() error {
+		return func() error {
+			code, stdout, stderr := command("", "kubeconfig", key)
+			if code != 0 || stderr != "" {
+				return fmt.Errorf("%d %s", code, stderr)
+			}
+			var err error
+			if config, err = clientcmd.Load([]byte(stdout)); err != nil {
+				return err
+			}
+			if config.Contexts[want] == nil || len(config.Contexts) != 2 {
+				return fmt.Errorf("the contexts are %v", config.Contexts)
+			}
+			return nil
+		}
+	}
+	testenv.Until(t, "a context for the machine", contexts(key+"@"+m.Name))
+	direct := config.Clusters[key+"@"+m.Name]
+	if direct.Server != "https://192.0.2.20:6443" || len(direct.CertificateAuthorityData) == 0 || bytes.Equal(direct.CertificateAuthorityData, env.CACerts) {
+		t.Errorf("it leads to %s, trusting %s", direct.Server, direct.CertificateAuthorityData)
+	}
+	if config.CurrentContext != key || config.Contexts[key+"@"+m.Name].AuthInfo != key {
+		t.Errorf("the context past the hub is %+v, the current one %s", config.Contexts[key+"@"+m.Name], config.CurrentContext)
+	}
+	r.Read(r.Cluster.Name, r.Cluster)
+	testenv.Change(t, env, r.Cluster, func(c *provisioningv1.Cluster) { c.Spec.LocalClusterAuthEndpoint.FQDN = "api.example.com" })
+	testenv.Until(t, "a context for the name", contexts(key+"@api.example.com"))
+	if server := config.Clusters[key+"@api.example.com"].Server; server != "https://api.example.com" {
+		t.Errorf("it leads to %s", server)
+	}
+}

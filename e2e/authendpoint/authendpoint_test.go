@@ -1,0 +1,86 @@
+// Package authendpoint holds hub and agent to what they have agreed on about tokens: what the hub makes is what the webhook beside a cluster's
+// API servers knows, and whoever comes past the hub is known by the same names as who comes through it.
+package authendpoint
+
+import (
+	"crypto/ed25519"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/drover-dev/drover/agent/authwebhook"
+	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/userauth"
+)
+
+// newPair makes a hub's issuer, and the webhook of a cluster of that hub whose administrators are the cluster's.
+func newPair(t *testing.T) (*tokens.Issuer, *authwebhook.Verifier) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer, err := tokens.New(key, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(file, issuer.PublicKeys(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return issuer, &authwebhook.Verifier{Cluster: "c-m-a", KeysFile: file, Administrators: true, Now: time.Now}
+}
+
+func TestSameNames(t *testing.T) {
+	issuer, webhook := newPair(t)
+	for _, u := range []user.DefaultInfo{
+		{Name: "anna", UID: "u", Groups: []string{"ops", "system:authenticated"}, Extra: map[string][]string{"team": {"blue"}}},
+		{Name: "admin", Groups: []string{"system:masters"}},
+		{Name: "system:serviceaccount:a:b", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:a"}},
+	} {
+		token, err := issuer.UserToken(tokens.User{Username: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra}, "c-m-a", time.Minute, "t", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		past, err := webhook.Verify(token)
+		if err != nil {
+			t.Fatalf("%s: %v", u.Name, err)
+		}
+		through := userauth.Downstream(&u)
+		// The API server adds this one by itself.
+		groups := slices.DeleteFunc(through.Groups, func(g string) bool { return g == user.AllAuthenticated })
+		if past.Username != through.Name || past.UID != through.UID || !slices.Equal(past.Groups, groups) || len(past.Extra) != len(through.Extra) {
+			t.Errorf("past the hub it is %+v, through it %+v", past, through)
+		}
+	}
+}
+
+func TestOtherTokens(t *testing.T) {
+	issuer, webhook := newPair(t)
+	anna := tokens.User{Username: "anna"}
+	lasting, err := issuer.UserToken(anna, "c-m-a", time.Hour, "t", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, err := issuer.UserToken(anna, "c-m-b", time.Minute, "t", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, _ := newPair(t)
+	forged, err := stranger.UserToken(anna, "c-m-a", time.Minute, "t", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]string{
+		lasting: "is one that lasts", elsewhere: "another cluster", forged: "not signed by this cluster's hub", issuer.RegistrationToken("abcdefghij"): "no user's token",
+	} {
+		if _, err := webhook.Verify(token); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
