@@ -46,6 +46,8 @@ const ControllersGroup = "drover:controllers"
 // Presence tells which sessions of agents there are.
 type Presence interface {
 	Connected(key string) bool
+	// OnChange registers what is called when the first session of a key has come or its last has gone. It must not block.
+	OnChange(changed func(key string))
 }
 
 // Access makes kubeconfigs that lead through tunnels.
@@ -62,6 +64,13 @@ type Access struct {
 // Connected tells whether the agent of a cluster has a session, on whichever replica.
 func (a *Access) Connected(management string) bool {
 	return a != nil && management != "" && a.Presence.Connected(management)
+}
+
+// OnChange registers what is called when the agent of a cluster has come or gone. It must not block.
+func (a *Access) OnChange(changed func(management string)) {
+	if a != nil {
+		a.Presence.OnChange(changed)
+	}
 }
 
 // Server is where a cluster is reached through the hub.

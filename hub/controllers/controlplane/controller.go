@@ -67,6 +67,7 @@ type Reconciler struct {
 	controller controller.Controller
 	contents   contents
 	lookout    *lookout
+	arrivals   *arrivals
 }
 
 // SetupWithManager registers the controller.
@@ -84,6 +85,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		r.Now = time.Now
 	}
 	r.lookout = newLookout(r.Access, r.Now)
+	r.arrivals = &arrivals{connected: r.Access.Connected, reader: r.Cache, now: r.Now, since: map[string]time.Time{}}
+	r.Access.OnChange(r.arrivals.changed)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&rkev1.RKEControlPlane{}).
@@ -95,6 +98,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&corev1.Secret{}, coalesced(r.secretToControlPlanes)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
 		WatchesRawSource(r.releaseData()).
+		WatchesRawSource(source.Func(r.arrivals.start)).
 		WatchesRawSource(source.Channel(r.lookout.done, &handler.EnqueueRequestForObject{})).
 		WithOptions(opts)
 	if r.ClusterCache != nil {

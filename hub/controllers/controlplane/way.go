@@ -10,10 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/secret"
 
-	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/rollout"
 )
@@ -154,7 +152,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope, found *corev1.Secret)
 	}
 	opened := movedAt(found)
 	if r.Access.Leads(found.Data[secret.KubeconfigDataName], s.controlPlane.ManagementName()) {
-		if since := r.connectedSince(ctx, s); since.After(opened) {
+		if since := r.arrivals.of(s.controlPlane.ManagementName()); since.After(opened) {
 			opened = since
 		}
 	}
@@ -162,16 +160,4 @@ func (r *Reconciler) follow(ctx context.Context, s *scope, found *corev1.Secret)
 	if !opened.IsZero() && !last.IsZero() && last.Before(opened.Add(attemptTime)) {
 		r.Reconnect(key)
 	}
-}
-
-// connectedSince is since when the cluster's agent is connected; zero where it is not.
-func (r *Reconciler) connectedSince(ctx context.Context, s *scope) time.Time {
-	management := &managementv3.Cluster{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: s.controlPlane.ManagementName()}, management); err != nil {
-		return time.Time{}
-	}
-	if c := conditions.Get(management, managementv3.ConnectedCondition); c != nil && c.Status == "True" {
-		return c.LastTransitionTime.Time
-	}
-	return time.Time{}
 }

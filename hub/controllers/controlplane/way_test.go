@@ -64,6 +64,9 @@ func (c *wayCache) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Confi
 // Connected is the presence of the agent.
 func (w *wayWorld) Connected(string) bool { return w.agent }
 
+// OnChange is not called here.
+func (w *wayWorld) OnChange(func(string)) {}
+
 func newWayWorld(t *testing.T) *wayWorld {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -293,5 +296,16 @@ func TestConnectionFollowsKubeconfig(t *testing.T) {
 	w.r.follow(t.Context(), w.scope(), secret)
 	if w.reconnects != 1 {
 		t.Error("an attempt that failed on the present way is made again at once")
+	}
+	// One that failed while the agent was away says nothing either.
+	w.r.arrivals = &arrivals{connected: w.Connected, reader: w.api, now: func() time.Time { return w.now }, since: map[string]time.Time{}}
+	w.r.arrivals.changed("c-m-a")
+	w.r.follow(t.Context(), w.scope(), secret)
+	if w.reconnects != 2 {
+		t.Errorf("%d reconnects, want 2: the agent has come back", w.reconnects)
+	}
+	w.agent = false
+	if w.r.arrivals.changed("c-m-a"); !w.r.arrivals.of("c-m-a").IsZero() {
+		t.Error("an agent that has gone counts as connected")
 	}
 }
