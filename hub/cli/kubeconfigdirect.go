@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,7 +87,7 @@ func addDirect(ctx context.Context, c client.Reader, key client.ObjectKey, confi
 		Spec: controlPlane.Spec, Release: release.Release{Runtime: release.Runtime(controlPlane.Spec.DesiredVersion())},
 	})
 	for i := range machines.Items {
-		if host := reachable(machines.Items[i].Status.Addresses); host != "" && machines.Items[i].DeletionTimestamp.IsZero() {
+		if host := reachable(&machines.Items[i]); host != "" && machines.Items[i].DeletionTimestamp.IsZero() {
 			server := &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}
 			addContext(config, key.String()+"@"+machines.Items[i].Name, server.String(), authorities)
 		}
@@ -111,14 +113,25 @@ func serverCA(ctx context.Context, c client.Reader, key client.ObjectKey) ([]byt
 	return found.Data[secret.TLSCrtDataName], nil
 }
 
-// reachable is the address that people most likely reach a machine at; empty where it has none.
-func reachable(addresses clusterv1.MachineAddresses) string {
+// reachable is the address that people most likely reach a machine at: what its owner has said, or what its infrastructure or its Node
+// says, or where it was when it registered. It is empty where nobody says anything.
+func reachable(machine *clusterv1.Machine) string {
+	if host := first(machine.Annotations[rkev1.AddressAnnotation]); host != "" {
+		return host
+	}
 	for _, kind := range []clusterv1.MachineAddressType{
 		clusterv1.MachineExternalIP, clusterv1.MachineExternalDNS, clusterv1.MachineInternalIP, clusterv1.MachineInternalDNS,
 	} {
+		addresses := machine.Status.Addresses
 		if i := slices.IndexFunc(addresses, func(a clusterv1.MachineAddress) bool { return a.Type == kind }); i >= 0 {
 			return addresses[i].Address
 		}
 	}
-	return ""
+	return cmp.Or(first(machine.Annotations[rkev1.InternalAddressAnnotation]), machine.Annotations[rkev1.DetectedAddressAnnotation])
+}
+
+// first is the first of a list that commas separate.
+func first(list string) string {
+	entry, _, _ := strings.Cut(list, ",")
+	return strings.TrimSpace(entry)
 }

@@ -27,8 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/tokens"
 )
 
-// PlayedAgent is a cluster-agent that the test plays with the library that agents have. The cluster that it connects is the hub's own
-// Kubernetes.
+// PlayedAgent is a cluster-agent that the test plays with the library that agents have.
 type PlayedAgent struct {
 	env        *Env
 	credential string
@@ -36,10 +35,17 @@ type PlayedAgent struct {
 	disconnect func()
 }
 
-// NewAgent registers an agent for a management Cluster and connects it. It is disconnected after the test.
+// NewAgent registers an agent for a management Cluster and connects it. The cluster's API is the hub's own Kubernetes. The agent is
+// disconnected after the test.
 func (e *Env) NewAgent(t *testing.T, management string) *PlayedAgent {
 	t.Helper()
-	a := &PlayedAgent{env: e, credential: e.registerAgent(t, management), api: e.kubeAPI(t)}
+	return e.NewAgentOf(t, management, e.Config)
+}
+
+// NewAgentOf is NewAgent for another API.
+func (e *Env) NewAgentOf(t *testing.T, management string, api *rest.Config) *PlayedAgent {
+	t.Helper()
+	a := &PlayedAgent{env: e, credential: e.registerAgent(t, management), api: forwarder(t, api)}
 	a.Connect(t)
 	t.Cleanup(a.Disconnect)
 	return a
@@ -105,14 +111,14 @@ func (e *Env) registerAgent(t *testing.T, management string) string {
 	return answer.Credential
 }
 
-// kubeAPI is what the agent does for the hub: it shows its own credential to the API server, which believes it who the user is.
-func (e *Env) kubeAPI(t *testing.T) string {
+// forwarder is what the agent does for the hub: it shows its own credential to the API server, which believes it who the user is.
+func forwarder(t *testing.T, api *rest.Config) string {
 	t.Helper()
-	transport, err := rest.TransportFor(e.Config)
+	transport, err := rest.TransportFor(api)
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := url.Parse(e.Config.Host)
+	target, err := url.Parse(api.Host)
 	if err != nil {
 		t.Fatal(err)
 	}

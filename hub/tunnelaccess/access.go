@@ -31,14 +31,15 @@ const (
 	// kubeconfig, as clusterctl makes them, are good for ten days at least.
 	tokenTTL    = 30 * 24 * time.Hour
 	renewBefore = 10 * 24 * time.Hour
-	// handover is how long a token that was replaced is still good: whoever reads the Secret has read the new one by then.
-	handover = 10 * time.Minute
 	// probeTTL is for a token that is used once.
 	probeTTL = time.Minute
 
 	// ownLabel marks the Tokens of the hub's own; its value is the management Cluster.
 	ownLabel = "management.cattle.io/hub-access-to"
 )
+
+// Handover is how long a token that was replaced is still good: whoever reads the Secret has read the new one by then.
+const Handover = 10 * time.Minute
 
 // ControllersGroup is the group of the hub's controllers in clusters whose authority the hub does not have.
 const ControllersGroup = "drover:controllers"
@@ -215,7 +216,7 @@ func (a *Access) Revoke(ctx context.Context, kubeconfig []byte, management strin
 			newest = made
 		}
 	}
-	if a.Now().Sub(newest) < handover {
+	if a.Now().Sub(newest) < Handover {
 		return nil
 	}
 	for i := range own {

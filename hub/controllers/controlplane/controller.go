@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,6 +69,8 @@ type Reconciler struct {
 	contents   contents
 	lookout    *lookout
 	arrivals   *arrivals
+	// asked is, by Cluster, for the opening of which way a reconnect was asked for.
+	asked sync.Map
 }
 
 // SetupWithManager registers the controller.

@@ -75,6 +75,9 @@ func (r *Reconciler) writeKubeconfig(ctx context.Context, s *scope, found *corev
 	var value []byte
 	var err error
 	if to.tunnel {
+		if stale, err := r.isStale(ctx, found, missing); err != nil || stale {
+			return err
+		}
 		value, err = r.Access.Kubeconfig(ctx, s.clusterName(), s.controlPlane.ManagementName(), s.administrator())
 	} else {
 		value, err = s.newKubeconfig(to.server)
@@ -95,6 +98,20 @@ func (r *Reconciler) writeKubeconfig(ctx context.Context, s *scope, found *corev
 		return fmt.Errorf("writing the kubeconfig Secret: %w", err)
 	}
 	return nil
+}
+
+// isStale tells whether the cache is behind with a Secret, perhaps behind what this controller has written itself. Then no token is made for
+// it: the Secret as it is brings another pass.
+func (r *Reconciler) isStale(ctx context.Context, found *corev1.Secret, missing bool) (bool, error) {
+	live := &corev1.Secret{}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(found), live)
+	if apierrors.IsNotFound(err) {
+		return !missing, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the kubeconfig Secret: %w", err)
+	}
+	return missing || live.ResourceVersion != found.ResourceVersion, nil
 }
 
 // endpoint is where the control plane is said to be reached; zero where nobody has said so. Clusters that were made by others may name

@@ -143,6 +143,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope, found *corev1.Secret)
 	}
 	key := client.ObjectKeyFromObject(s.cluster)
 	if have, err := r.ClusterCache.GetRESTConfig(ctx, key); err == nil {
+		r.asked.Delete(key)
 		// Cluster API reaches the cluster that it runs in by another address.
 		elsewhere := have.Host != want.Host && have.CAFile == ""
 		if elsewhere || have.BearerToken != want.BearerToken || !bytes.Equal(have.CertData, want.CertData) {
@@ -157,7 +158,11 @@ func (r *Reconciler) follow(ctx context.Context, s *scope, found *corev1.Secret)
 		}
 	}
 	last := r.ClusterCache.GetHealthCheckingState(ctx, key).LastProbeTime
-	if !opened.IsZero() && !last.IsZero() && last.Before(opened.Add(attemptTime)) {
+	if opened.IsZero() || last.IsZero() || last.After(opened.Add(attemptTime)) {
+		return
+	}
+	// Once is enough: what fails after that fails on the present way.
+	if asked, _ := r.asked.Swap(key, opened); asked != opened {
 		r.Reconnect(key)
 	}
 }

@@ -25,6 +25,7 @@ import (
 
 // Reconciler reconciles Clusters of provisioning.cattle.io without an rkeConfig.
 type Reconciler struct {
+	// Client reads Secrets from the API server; the manager's, where unset.
 	Client client.Client
 	// Cache reads Secrets with the content of kubeconfigs; the manager's, where unset.
 	Cache client.Reader

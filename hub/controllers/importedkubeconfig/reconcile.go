@@ -16,6 +16,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/tunnelaccess"
 )
 
 const (
@@ -46,6 +47,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case missing && !r.Access.Connected(management):
 		return ctrl.Result{}, nil
 	case missing:
+		// The cache may be behind what this controller has written itself. A token is not made for nothing.
+		if err := r.Client.Get(ctx, key, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, err
+		}
 		found = newSecret(key, cluster)
 	case !metav1.IsControlledBy(found, cluster):
 		return ctrl.Result{}, nil
@@ -67,7 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("writing the kubeconfig Secret: %w", err)
 	}
-	return ctrl.Result{RequeueAfter: renewalCheck}, nil
+	return ctrl.Result{RequeueAfter: tunnelaccess.Handover}, nil
 }
 
 // good tells whether a Secret can stay as it is, and revokes tokens that it held before.

@@ -24,6 +24,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/testenv/workload"
 	"github.com/drover-dev/drover/hub/usertokens"
 )
 
@@ -57,7 +58,9 @@ func TestClusterBehindFirewall(t *testing.T) {
 		}
 		return err
 	})
-	env.NewAgent(t, management)
+	walled := workload.Start()
+	t.Cleanup(walled.Stop)
+	env.NewAgentOf(t, management, walled.Config())
 	began := time.Now()
 	var token string
 	testenv.Until(t, "a kubeconfig that leads through the tunnel", func() error {
@@ -75,12 +78,9 @@ func TestClusterBehindFirewall(t *testing.T) {
 	testenv.Condition(t, env, capi, clusterv1.ClusterRemoteConnectionProbeCondition, metav1.ConditionTrue, "")
 	t.Logf("Cluster API is connected %s after the agent came", time.Since(began).Round(time.Millisecond))
 
-	config, secret, err := secretConfig(t, r.Cluster.Namespace, r.Cluster.Name)
+	_, secret, err := secretConfig(t, r.Cluster.Namespace, r.Cluster.Name)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if who, err := whoIs(t, config); who != "system:drover:hub" {
-		t.Errorf("it is %q (%v)", who, err)
 	}
 	own := tokensOf(t, management)
 	if len(own) != 1 || own[0].Spec.Hash != usertokens.Hash(token) {
@@ -153,6 +153,9 @@ func TestImportedCluster(t *testing.T) {
 		_, err := kubernetes.NewForConfigOrDie(config).Discovery().ServerVersion()
 		return err
 	})
+	if who, err := whoIs(t, config); who != "system:drover:hub" {
+		t.Errorf("it is %q (%v)", who, err)
+	}
 	own := tokensOf(t, management)
 	if len(own) != 1 || strings.Join(own[0].Spec.User.Groups, ",") != "drover:controllers" || own[0].Spec.User.Username != "system:drover:hub" {
 		t.Errorf("its tokens are %+v", own)

@@ -38,6 +38,7 @@ func (c *Cluster) handler() http.Handler {
 	}
 	mux.HandleFunc("GET /api/v1/pods", serveNone(metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}))
 	mux.HandleFunc("GET /apis/storage.k8s.io/v1/volumeattachments", serveNone(metav1.TypeMeta{Kind: "VolumeAttachmentList", APIVersion: "storage.k8s.io/v1"}))
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, map[string]any{}) })
 	mux.HandleFunc("GET /api/v1/nodes", c.serveNodes)
 	mux.HandleFunc("/api/v1/nodes/{name}", c.serveNode)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -62,6 +63,12 @@ func (c *Cluster) KubeconfigSecret(namespace, name string) (*corev1.Secret, erro
 		Type:       clusterv1.ClusterSecretType,
 		Data:       map[string][]byte{secret.KubeconfigDataName: raw},
 	}, nil
+}
+
+// Config is how the cluster is reached. Nobody is asked for a credential.
+func (c *Cluster) Config() *rest.Config {
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.server.Certificate().Raw})
+	return &rest.Config{Host: c.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
 }
 
 // Node returns a copy of a Node, or nil.
