@@ -111,7 +111,7 @@ func TestVerify(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			groups := []string{"ops", "drover:hub:system:serviceaccounts"}
+			groups := []string{"ops", "drover:hub:system:masters", "drover:hub:system:serviceaccounts"}
 			if tc.admins {
 				groups = []string{"ops", "system:masters", "drover:hub:system:serviceaccounts"}
 			}

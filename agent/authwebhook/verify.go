@@ -120,8 +120,8 @@ func (v *Verifier) user(said *claims) (*authenticationv1.UserInfo, error) {
 	user := &authenticationv1.UserInfo{Username: local(said.Subject), UID: said.UserID}
 	for _, group := range said.Groups {
 		switch {
-		case group == everybody, group == administrators && !v.Administrators:
-		case group == administrators:
+		case group == everybody:
+		case group == administrators && v.Administrators:
 			user.Groups = append(user.Groups, group)
 		default:
 			user.Groups = append(user.Groups, local(group))

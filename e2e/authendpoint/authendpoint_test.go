@@ -18,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/hub/userauth"
 )
 
-// newPair makes a hub's issuer, and the webhook of a cluster of that hub whose administrators are the cluster's.
+// newPair makes a hub's issuer, and the webhook of a cluster of that hub.
 func newPair(t *testing.T) (*tokens.Issuer, *authwebhook.Verifier) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
@@ -33,7 +33,7 @@ func newPair(t *testing.T) (*tokens.Issuer, *authwebhook.Verifier) {
 	if err := os.WriteFile(file, issuer.PublicKeys(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return issuer, &authwebhook.Verifier{Cluster: "c-m-a", KeysFile: file, Administrators: true, Now: time.Now}
+	return issuer, &authwebhook.Verifier{Cluster: "c-m-a", KeysFile: file, Now: time.Now}
 }
 
 func TestSameNames(t *testing.T) {
@@ -47,15 +47,18 @@ func TestSameNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		past, err := webhook.Verify(token)
-		if err != nil {
-			t.Fatalf("%s: %v", u.Name, err)
-		}
-		through := userauth.Downstream(&u)
-		// The API server adds this one by itself.
-		groups := slices.DeleteFunc(through.Groups, func(g string) bool { return g == user.AllAuthenticated })
-		if past.Username != through.Name || past.UID != through.UID || !slices.Equal(past.Groups, groups) || len(past.Extra) != len(through.Extra) {
-			t.Errorf("past the hub it is %+v, through it %+v", past, through)
+		for _, administrators := range []bool{true, false} {
+			webhook.Administrators = administrators
+			past, err := webhook.Verify(token)
+			if err != nil {
+				t.Fatalf("%s: %v", u.Name, err)
+			}
+			through := userauth.Downstream(&u, administrators)
+			// The API server adds this one by itself.
+			groups := slices.DeleteFunc(through.Groups, func(g string) bool { return g == user.AllAuthenticated })
+			if past.Username != through.Name || past.UID != through.UID || !slices.Equal(past.Groups, groups) || len(past.Extra) != len(through.Extra) {
+				t.Errorf("past the hub it is %+v, through it %+v", past, through)
+			}
 		}
 	}
 }
