@@ -20,6 +20,7 @@ func TestReplicas(t *testing.T) {
 		e.addCluster(t, fmt.Sprintf("far-%d", i))
 	}
 	e.awaitSessions(t)
+	t.Run("upgraded", e.upgraded)
 	t.Run("frozen", e.frozen)
 	t.Run("killed", e.killed)
 	t.Run("drained", e.drained)

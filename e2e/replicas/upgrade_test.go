@@ -1,0 +1,49 @@
+//go:build e2e
+
+package replicas
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// upgraded has every replica carry a watch over WebSocket to every cluster. With tunnels to two of three replicas, one of them has to pass the
+// connection on, as it does those of kubectl exec and port-forward.
+func (e *env) upgraded(t *testing.T) {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(e.authorities)
+	for _, h := range e.hubs {
+		dialer := websocket.Dialer{
+			HandshakeTimeout: 5 * time.Second, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"},
+			NetDialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "tcp", h.gateway)
+			},
+		}
+		for _, a := range e.agents {
+			url := "wss://127.0.0.1/k8s/clusters/" + a.cluster + "/api/v1/namespaces?watch=true&fieldSelector=metadata.name=default"
+			conn, response, err := dialer.DialContext(t.Context(), url, http.Header{"Authorization": {"Bearer " + e.token}})
+			if err != nil {
+				t.Errorf("through %s, %s cannot be watched over WebSocket: %v (%+v)", h.name, a.cluster, err, response)
+				continue
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+			var event struct{ Type string }
+			_, raw, err := conn.ReadMessage()
+			if err == nil {
+				err = json.Unmarshal(raw, &event)
+			}
+			if err != nil || event.Type != "ADDED" {
+				t.Errorf("through %s, the first event of %s is %q, %v", h.name, a.cluster, event.Type, err)
+			}
+			_ = conn.Close()
+		}
+	}
+}
