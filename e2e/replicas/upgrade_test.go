@@ -29,7 +29,9 @@ func (e *env) upgraded(t *testing.T) {
 		}
 		for _, a := range e.agents {
 			url := "wss://127.0.0.1/k8s/clusters/" + a.cluster + "/api/v1/namespaces?watch=true&fieldSelector=metadata.name=default"
-			conn, response, err := dialer.DialContext(t.Context(), url, http.Header{"Authorization": {"Bearer " + e.token}})
+			conn, response, err := dialer.DialContext(t.Context(), url, http.Header{
+				"Authorization": {"Bearer " + e.token}, "Origin": {"https://127.0.0.1"}, // without an origin the API server answers 403
+			})
 			if err != nil {
 				t.Errorf("through %s, %s cannot be watched over WebSocket: %v (%+v)", h.name, a.cluster, err, response)
 				continue
