@@ -3,6 +3,7 @@
 package access
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,38 +12,58 @@ import (
 
 // TestAccess does everything that kubectl can do with a cluster that nobody can connect to, and takes away what the way to it consists of.
 func TestAccess(t *testing.T) {
-	_, u := inside(t)
+	host, u := inside(t)
 	useAll(t, u, 200)
 	old := u
 	old.env = spdy
 	suite.Step(t, "exec -it works over SPDY, too", func(t *testing.T) { talk(t, old) })
 	suite.Step(t, "port-forward works over SPDY, too", func(t *testing.T) { forward(t, old) })
+	suite.Step(t, "the audit log tells who did that", checkAudit)
 	suite.Step(t, "a line that died without a word is found out, and another taken", func(t *testing.T) {
-		w := u.start(t, "get", "configmaps", "-w", "-o", "name")
-		w.waitSaid(t, "the watch has begun", 15*time.Second, saying("configmap/kube-root-ca.crt"))
+		watchAlready(t, u)
 		if n := shared.Line().Freeze(); n < 2 {
 			t.Fatalf("only %d connections were frozen: the agents' and the watch must be among them", n)
 		}
 		u.waitAnswer(t, time.Now(), 30*time.Second)
 		waitConnected(t, insideKey)
 	})
-	suite.Step(t, "a hub that was killed is back, and so is the cluster", func(t *testing.T) {
-		w := u.start(t, "get", "configmaps", "-w", "-o", "name")
-		w.waitSaid(t, "the watch has begun", 15*time.Second, saying("configmap/kube-root-ca.crt"))
+	var beside user
+	suite.Step(t, "the cluster's own API server takes a user's token, where it is reached", func(t *testing.T) { beside = besideUser(t, host) })
+	suite.Step(t, "while the hub is dead nothing hangs, and the cluster's own API server does without it", func(t *testing.T) {
+		w := watchAlready(t, u)
 		suite.Must(t, shared.KillHub(t.Context()))
 		select {
 		case <-w.done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(15 * time.Second):
 			t.Error("a watch through the killed hub does not end")
 		}
 		if out, err := u.try(t.Context(), 10*time.Second, "get", "nodes"); err == nil {
 			t.Errorf("without a hub kubectl says:\n%s", out)
 		}
+		if out := beside.run(t, "exec", "toolbox", "--", "cat", "/proc/self/comm"); !strings.Contains(out, "cat") {
+			t.Errorf("exec past the hub says %q", out)
+		}
+	})
+	suite.Step(t, "when the hub is back, so is the cluster", func(t *testing.T) {
 		suite.Must(t, shared.StartHub(t.Context()))
-		began := time.Now()
-		u.waitAnswer(t, began, 90*time.Second)
+		u.waitAnswer(t, time.Now(), longestWait)
 		waitConnected(t, insideKey)
 	})
+}
+
+// longestWait is the longest pause of an agent between two attempts, and some time for what comes after it.
+const longestWait = 6 * time.Minute
+
+// watchAlready starts a watch and returns when it shows what happens.
+func watchAlready(t *testing.T, u user) *running {
+	t.Helper()
+	const name = "already"
+	u.run(t, "delete", "configmap", name, "--ignore-not-found")
+	w := u.start(t, "get", "configmaps", "-w", "-o", "name")
+	w.waitSaid(t, "what is there", 15*time.Second, saying("configmap/kube-root-ca.crt"))
+	u.run(t, "create", "configmap", name)
+	w.waitSaid(t, "what was made", 15*time.Second, saying("configmap/"+name))
+	return w
 }
 
 // spdy makes kubectl speak as it did before it knew WebSocket, and as it still does where that is refused.

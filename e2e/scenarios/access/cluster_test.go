@@ -83,10 +83,10 @@ func closedHost(t *testing.T, name string) *hosts.Host {
 	return host
 }
 
-// waitConnected waits until the Cluster says that its agent is connected.
+// waitConnected waits until the Cluster says that its agent is connected. It does not say so at once of one that was lost several times.
 func waitConnected(t *testing.T, key client.ObjectKey) {
 	t.Helper()
-	suite.Must(t, shared.WaitFor(t.Context(), key.String()+" is connected", time.Minute, func(ctx context.Context) (bool, string) {
+	suite.Must(t, shared.WaitFor(t.Context(), key.String()+" is connected", 3*time.Minute, func(ctx context.Context) (bool, string) {
 		cluster := &provisioningv1.Cluster{}
 		if err := shared.Hub.Get(ctx, key, cluster); err != nil {
 			return false, err.Error()

@@ -44,7 +44,7 @@ func TestImported(t *testing.T) {
 		if out, err := u.try(t.Context(), 20*time.Second, "get", "nodes"); err == nil || !strings.Contains(err.Error(), `User "drover-hub-admin" cannot list resource "nodes"`) {
 			t.Errorf("kubectl get nodes says %q, %v", out, err)
 		}
-		onHost(t, host, "kubectl create clusterrolebinding hub-admin --clusterrole=cluster-admin --user=drover-hub-admin")
+		onHost(t, host, "kubectl create clusterrolebinding hub-admin --clusterrole=cluster-admin --group=drover:hub:system:masters")
 	})
 	suite.Step(t, "kubectl reaches it, and its Pods", func(t *testing.T) {
 		if out := u.run(t, "get", "nodes", "-o", "name"); !strings.Contains(out, "node/"+host.Name) {

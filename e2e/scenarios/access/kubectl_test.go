@@ -61,14 +61,13 @@ func saying(text string) func(string) bool {
 }
 
 func watch(t *testing.T, u user) {
-	const name = "seen"
-	u.run(t, "delete", "configmap", name, "--ignore-not-found")
-	w := u.start(t, "get", "configmaps", "-w", "-o", "name")
-	w.waitSaid(t, "what is there already", 15*time.Second, saying("configmap/kube-root-ca.crt"))
-	u.run(t, "create", "configmap", name)
+	w := watchAlready(t, u)
+	u.run(t, "delete", "configmap", "already")
 	began := time.Now()
-	w.waitSaid(t, "what was made", 2*time.Second, saying("configmap/"+name))
-	t.Logf("seen %s after it was made", time.Since(began).Round(time.Millisecond))
+	u.run(t, "create", "configmap", "seen-at-once")
+	w.waitSaid(t, "what was made", 2*time.Second, saying("configmap/seen-at-once"))
+	t.Logf("seen at most %s after it was made", time.Since(began).Round(time.Millisecond))
+	u.run(t, "delete", "configmap", "seen-at-once")
 }
 
 func follow(t *testing.T, u user) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
@@ -49,6 +50,7 @@ var jwtRE = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]
 // TestNoTokenIsTold runs after the others, and looks for the secrets that they have used wherever others than their owners may look.
 func TestNoTokenIsTold(t *testing.T) {
 	host, u := inside(t)
+	u.waitAnswer(t, time.Now(), longestWait)
 	plantAll(t, host, u)
 	places := map[string][]byte{
 		"the objects of the hub's API": objects(t, func(args ...string) string {
@@ -63,6 +65,7 @@ func TestNoTokenIsTold(t *testing.T) {
 		collectFiles(t, places, h.Path("/var/log/pods"))
 	}
 	collectFiles(t, places, shared.LogDir())
+	collectFiles(t, places, auditDir())
 	for secret, what := range planted.known {
 		for place, text := range places {
 			if at := bytes.Index(text, []byte(secret)); at >= 0 {

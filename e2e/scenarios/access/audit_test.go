@@ -1,0 +1,41 @@
+//go:build e2e
+
+package access
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+)
+
+// auditDir is where a hub that runs alone writes who has asked what of which cluster.
+func auditDir() string { return filepath.Join(shared.Dir, "hub", "audit") }
+
+// checkAudit looks for what was done in the toolbox over connections that became other protocols.
+func checkAudit(t *testing.T) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(auditDir(), "audit.log"))
+	suite.Must(t, err)
+	missing := map[string]string{"exec": "terminal", "attach": "", "portforward": ""} // what is run, by the subresource
+	for line := range bytes.Lines(raw) {
+		event := &auditv1.Event{}
+		suite.Must(t, json.Unmarshal(line, event))
+		if event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil || event.ObjectRef.Name != "toolbox" || event.User.Username != "drover-hub-admin" {
+			continue
+		}
+		command, ok := missing[event.ObjectRef.Subresource]
+		told := event.Annotations["proxy.drover.dev/duration"] != "" && event.Annotations["proxy.drover.dev/bytes-from-cluster"] != "0"
+		if ok && told && event.Annotations["proxy.drover.dev/command"] == command {
+			delete(missing, event.ObjectRef.Subresource)
+		}
+	}
+	for what := range missing {
+		t.Errorf("the audit log does not tell of the end of an %s, by whom, with which command and how long it was", what)
+	}
+}
