@@ -33,7 +33,7 @@ nobody and has no credential. Tokens that last are for the hub only, which knows
 			}
 			switch {
 			case v.Cluster == "":
-				return errors.New("--cluster is missing: the name that the hub has for this cluster, c-m-...")
+				return errors.New("--cluster is missing: the name that the hub has for this cluster, which begins with c-m-")
 			case v.KeysFile == "":
 				return errors.New("--keys is missing: the file with the hub's public keys")
 			}

@@ -28,10 +28,9 @@ type balancer struct {
 	net.Listener
 	backends []*backend
 	next     atomic.Uint64
-	conns    sync.WaitGroup
 }
 
-func newBalancer(t *testing.T, ctx context.Context, backends ...*backend) *balancer {
+func newBalancer(ctx context.Context, t *testing.T, backends ...*backend) *balancer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

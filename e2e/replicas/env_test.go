@@ -95,7 +95,7 @@ func start(t *testing.T) *env {
 		gateways = append(gateways, &backend{address: h.gateway, health: "https://" + h.gateway + "/healthz"})
 		webhooks = append(webhooks, &backend{address: h.webhooks, health: "http://" + h.health + "/readyz"})
 	}
-	e.gateways, e.webhooks = newBalancer(t, ctx, gateways...), newBalancer(t, ctx, webhooks...)
+	e.gateways, e.webhooks = newBalancer(ctx, t, gateways...), newBalancer(ctx, t, webhooks...)
 	for _, h := range e.hubs {
 		h.configure(e.kubeconfig, "https://"+e.gateways.Addr().String(), "https://"+e.webhooks.Addr().String())
 		h.start(t)

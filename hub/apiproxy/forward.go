@@ -45,7 +45,8 @@ func (h *Handler) forwarder() http.Handler {
 		defer func() {
 			h.metrics.inFlight.WithLabelValues(string(c.kind)).Dec()
 			h.ended(r)
-			if cause := recover(); cause == http.ErrAbortHandler {
+			cause := recover()
+			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				c.aborted = true
 			} else if cause != nil {
 				panic(cause)
@@ -92,12 +93,10 @@ func (h *Handler) answered(answer *http.Response) error {
 // failed answers a request that has got no answer from its cluster.
 func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	c := callOf(r)
-	switch context.Cause(r.Context()) {
-	case nil:
-	case errStopping:
+	if cause := context.Cause(r.Context()); errors.Is(cause, errStopping) {
 		writeError(w, r, unavailable("%v", errStopping))
 		return
-	default:
+	} else if cause != nil {
 		return // the client has gone
 	}
 	var absent *tunnel.NoSessionError

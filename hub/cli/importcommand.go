@@ -85,7 +85,7 @@ func (o *importOptions) run(ctx context.Context, c client.Client, key client.Obj
 		return "", explain(fmt.Errorf("reading Cluster %s: %w", key, err))
 	}
 	if cluster.Spec.RKEConfig != nil {
-		return "", fmt.Errorf("Cluster %s has spec.rkeConfig: the hub makes it and deploys its agent; \"hub node-command\" adds machines to it", key)
+		return "", fmt.Errorf("the Cluster %s has spec.rkeConfig: the hub makes it and deploys its agent; \"hub node-command\" adds machines to it", key)
 	}
 	crt, token, err := o.token.make(ctx, c, management, "import-command", managementv3.AgentsPurpose)
 	if err != nil {

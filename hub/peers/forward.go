@@ -61,7 +61,7 @@ func (f *forwarder) RoundTrip(r *http.Request) (response *http.Response, err err
 		}
 		tried = append(tried, p)
 		var sent bool
-		response, sent, err = f.attempt(p, heardFrom, r, body)
+		response, sent, err = f.attempt(heardFrom, p, r, body)
 		if err == nil {
 			f.d.metrics.forwarded.WithLabelValues("answered").Inc()
 			return response, nil
@@ -92,7 +92,7 @@ func (d *Directory) choose(key string, tried []*peer) (*peer, context.Context) {
 		p := owners[(i+offset)%len(owners)]
 		rank := 1
 		if !p.draining {
-			rank += 1
+			rank++
 		}
 		if p.silentFor(now) < doubt {
 			rank += 2
@@ -109,7 +109,7 @@ func (d *Directory) choose(key string, tried []*peer) (*peer, context.Context) {
 
 // attempt sends the request to one replica and waits for its answer, for as long as the replica is heard. sent tells whether the replica may
 // have seen it.
-func (f *forwarder) attempt(p *peer, heardFrom context.Context, r *http.Request, body *guardedBody) (_ *http.Response, sent bool, _ error) {
+func (f *forwarder) attempt(heardFrom context.Context, p *peer, r *http.Request, body *guardedBody) (_ *http.Response, sent bool, _ error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(heardFrom, func() { cancel(fmt.Errorf("replica %s is not heard any more", p.ID)) })
 	var connected atomic.Bool
@@ -135,7 +135,7 @@ func (f *forwarder) attempt(p *peer, heardFrom context.Context, r *http.Request,
 		}
 		return nil, connected.Load(), err
 	}
-	response.Body = watched(response.Body, heardFrom, func() { stop(); cancel(nil) })
+	response.Body = watched(heardFrom, response.Body, func() { stop(); cancel(nil) })
 	response.Request = r
 	return response, true, nil
 }
@@ -170,7 +170,7 @@ func (b *guardedBody) finish(answered bool) {
 
 // watched is the body of an answer, which ends when the replica it comes from is not heard any more. Where the answer is the beginning of
 // another protocol, it can be written to as before.
-func watched(body io.ReadCloser, heardFrom context.Context, done func()) io.ReadCloser {
+func watched(heardFrom context.Context, body io.ReadCloser, done func()) io.ReadCloser {
 	b := &watchedBody{ReadCloser: body, done: done}
 	if rw, ok := body.(io.ReadWriteCloser); ok {
 		both := &watchedConn{watchedBody: b, writer: rw}

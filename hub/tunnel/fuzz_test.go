@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -51,7 +52,7 @@ func FuzzMessages(f *testing.F) {
 			if err == nil {
 				err = s.handle(header, head[length.parsed:length.read], body)
 			}
-			if err != nil && err != io.EOF {
+			if err != nil && !errors.Is(err, io.EOF) {
 				break
 			}
 			// What comes last may add a chunk before the next message finds the session full.

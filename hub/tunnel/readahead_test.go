@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -49,7 +50,7 @@ func TestReadAhead(t *testing.T) {
 				t.Error("an idle connection keeps its buffer")
 			}
 			_ = client.Close()
-			if n, err := conn.Read(make([]byte, 10)); n != 0 || err != io.EOF {
+			if n, err := conn.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.EOF) {
 				t.Errorf("at the end: %d bytes, %v", n, err)
 			}
 		})

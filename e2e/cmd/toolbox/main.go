@@ -29,7 +29,10 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-func main() {
+func main() { os.Exit(run()) }
+
+// run is the program; what it returns is the exit code.
+func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	name, args := filepath.Base(os.Args[0]), os.Args[1:]
@@ -39,16 +42,17 @@ func main() {
 	tool, ok := tools[name]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "toolbox: there is no %q here\n", name)
-		os.Exit(127)
+		return 127
 	}
 	err := tool(ctx, args, os.Stdin, os.Stdout)
 	if code := exitCode(0); errors.As(err, &code) {
-		os.Exit(int(code))
+		return int(code)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		os.Exit(2)
+		return 2
 	}
+	return 0
 }
 
 // testTool knows "test -d <path>".

@@ -68,7 +68,7 @@ func TestTestAndSum(t *testing.T) {
 	if err := testTool(t.Context(), []string{"-d", dir}, nil, nil); err != nil {
 		t.Error(err)
 	}
-	if err := testTool(t.Context(), []string{"-d", file}, nil, nil); err != exitCode(1) {
+	if err := testTool(t.Context(), []string{"-d", file}, nil, nil); !errors.Is(err, exitCode(1)) {
 		t.Errorf("a file counts as a folder: %v", err)
 	}
 	var out strings.Builder

@@ -147,7 +147,7 @@ func TestOnlyTheHubWritesIdentities(t *testing.T) {
 	made.Spec.ClusterName, made.Spec.User.Username, made.Spec.Hash, made.Spec.ExpiresAt = management, "root", strings.Repeat("a", 64), metav1.Now()
 	testenv.Until(t, "the policy to be carried out", func() error {
 		if err := somebody.Create(t.Context(), forged.DeepCopy()); err == nil || !strings.Contains(err.Error(), "only the hub makes and changes these") {
-			return fmt.Errorf("making a TunnelAgent ended with %v", err)
+			return fmt.Errorf("making a TunnelAgent ended with: %w", err)
 		}
 		return nil
 	})

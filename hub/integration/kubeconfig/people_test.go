@@ -110,7 +110,7 @@ func TestKubeconfigForPeople(t *testing.T) {
 	mustCommand(t, "", "tokens", "revoke", name)
 	testenv.Until(t, "the revoked token to be worth nothing", func() error {
 		if who, err := whoAmI(t, static); !apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("it is %q (%v)", who, err)
+			return fmt.Errorf("it is %q: %w", who, err)
 		}
 		return nil
 	})
