@@ -149,6 +149,13 @@ func (a *machineAuthenticator) verdict(ctx context.Context, token string) (verdi
 	return v, nil
 }
 
+// forget has the API asked about a token the next time.
+func (a *machineAuthenticator) forget(token string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.reviews, sha256.Sum256([]byte(token)))
+}
+
 // sweep makes room: outdated verdicts go, and all of them where that is not enough.
 func (a *machineAuthenticator) sweep() {
 	for key, v := range a.reviews {

@@ -104,12 +104,13 @@ func endCluster(_ context.Context, deleted client.Object) (func(tunnel.Agent) bo
 	}, "the management Cluster " + cluster + " was deleted"
 }
 
-// endMachine ends the sessions of a machine whose ServiceAccount is deleted. Where the whole cluster goes, that of the cluster ends them.
+// endMachine ends the sessions of a machine whose ServiceAccount is deleted, and has the watches of its plan look again. Where the whole cluster goes, that of the cluster ends them.
 func (s *Server) endMachine(ctx context.Context, deleted client.Object) (func(tunnel.Agent) bool, string) {
 	labels := deleted.GetLabels()
 	if labels[rkev1.ServiceAccountRoleLabel] != rkev1.ServiceAccountRolePlan {
 		return nil, ""
 	}
+	s.sources.changed.notify(accountSubject(deleted.GetNamespace(), deleted.GetName()))
 	cluster := types.NamespacedName{Namespace: deleted.GetNamespace(), Name: labels[rkev1.ClusterNameLabel]}
 	management, err := s.joins.managementOf(ctx, cluster)
 	if err != nil {

@@ -49,7 +49,7 @@ func (managementLister) List(_ context.Context, list client.ObjectList, _ ...cli
 
 // TestRevocation: what is deleted ends the sessions that it let in, and no others.
 func TestRevocation(t *testing.T) {
-	s := &Server{joins: &registrar{client: managementLister{}}}
+	s := &Server{sources: &sources{changed: newNotifier()}, joins: &registrar{client: managementLister{}}}
 	meta := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}

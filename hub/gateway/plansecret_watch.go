@@ -22,8 +22,9 @@ const (
 	watchTimeout = 30 * time.Minute
 	// bookmarkEvery is how often a watch that wants bookmarks gets one.
 	bookmarkEvery = time.Minute
-	// recheckEvery is how often a watch looks whether its machine may still see what it watches.
-	recheckEvery = 2 * time.Second
+	// recheckAgain is after how long a watch looks once more whether its machine may still see what it watches, since an API server
+	// remembers for some seconds that a token was good.
+	recheckAgain = 15 * time.Second
 	// relistWithin is the time over which machines are told that they have to list again.
 	relistWithin = 2 * time.Second
 	// eventPiece is how much of an event is written at once: no more than what net/http collects for a frame of HTTP/2.
@@ -49,6 +50,12 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 		return err
 	}
 	defer s.plans.unwatch(watcher)
+	changed, unsubscribe := s.sources.changed.subscribe(accountSubject(m.account.Namespace, m.account.Name))
+	defer unsubscribe()
+	// What was taken back before the subscription is not told any more.
+	if !s.stillKnown(r.Context(), m) {
+		return errUnauthorized
+	}
 
 	stream := &eventStream{w: w, control: http.NewResponseController(w)}
 	if err := stream.begin(); err != nil {
@@ -62,10 +69,10 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 			return nil
 		}
 	}
-	bookmarks, recheck, end := time.NewTicker(bookmarkEvery), time.NewTicker(recheckEvery), time.NewTimer(asked.timeout)
+	bookmarks, end := time.NewTicker(bookmarkEvery), time.NewTimer(asked.timeout)
 	defer bookmarks.Stop()
-	defer recheck.Stop()
 	defer end.Stop()
+	var again <-chan time.Time
 	draining := s.drain.begun
 	for {
 		select {
@@ -81,11 +88,17 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 			if version, quiet := s.plans.quiet(watcher); quiet && stream.send(planEvent{Type: "BOOKMARK", Version: version}) != nil {
 				return nil
 			}
-		case <-recheck.C:
-			// The connection ends; on the next one the machine is told why.
-			if still, err := s.machines.authenticate(r.Context(), m.token); err == nil && still.plan != m.plan || errors.Is(err, errUnauthorized) {
+		case <-changed:
+			// Where the watch ends, the machine is told why on the next connection.
+			if s.machines.forget(m.token); !s.stillKnown(r.Context(), m) {
 				return nil
 			}
+			again = time.After(recheckAgain)
+		case <-again:
+			if s.machines.forget(m.token); !s.stillKnown(r.Context(), m) {
+				return nil
+			}
+			again = nil
 		case <-draining:
 			draining = nil
 			end.Reset(s.drain.someTime())
@@ -97,6 +110,12 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 			return nil
 		}
 	}
+}
+
+// stillKnown tells whether the machine may see what it watches. It may while that cannot be found out.
+func (s *Server) stillKnown(ctx context.Context, m *machine) bool {
+	still, err := s.machines.authenticate(ctx, m.token)
+	return err == nil && still.plan == m.plan || err != nil && !errors.Is(err, errUnauthorized)
 }
 
 // startWatch waits for a moment where the machine has seen more than this replica has, through another one.

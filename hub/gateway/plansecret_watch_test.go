@@ -1,10 +1,14 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // deadlineRecorder keeps the bound under which each part was written, and the one that is left.
@@ -43,5 +47,47 @@ func TestQuietStreamStaysOpen(t *testing.T) {
 	}
 	if !w.deadline.IsZero() {
 		t.Errorf("the stream would end at %v after an event", w.deadline)
+	}
+}
+
+// A watch looks at its machine's credential when that has changed, and asks the API nothing while it has not.
+func TestWatchLooksWhenTheAccountChanges(t *testing.T) {
+	s, address := serveWatchers(t, 1)
+	known := s.machines.review
+	var reviews atomic.Int64
+	var deleted atomic.Bool
+	s.machines.review = func(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+		reviews.Add(1)
+		if deleted.Load() {
+			return authenticationv1.UserInfo{}, false, nil
+		}
+		return known(ctx, token)
+	}
+	told, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() { ended <- watchPlanAt(address, 0, func() {}, func() { told <- struct{}{} }) }()
+	receive(t, told)
+	if n := reviews.Load(); n != 1 {
+		t.Fatalf("a watch that begins has its token reviewed %d times", n)
+	}
+	s.sources.changed.notify(accountSubject(planKey.Namespace, "plan-0"))
+	for deadline := time.Now().Add(10 * time.Second); reviews.Load() < 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the token is not reviewed when its account has changed")
+		}
+	}
+	deleted.Store(true)
+	s.sources.changed.notify(accountSubject(planKey.Namespace, "plan-0"))
+	receive(t, ended)
+	if n := reviews.Load(); n != 3 {
+		t.Errorf("two changes had the token reviewed %d times", n-1)
+	}
+}
+
+func receive[T any](t *testing.T, from <-chan T) {
+	t.Helper()
+	select {
+	case <-from:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing comes")
 	}
 }
