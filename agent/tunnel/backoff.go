@@ -8,6 +8,9 @@ import (
 const (
 	firstDelay = time.Second
 	longest    = 5 * time.Minute
+	// steady is how long a session must have lasted at least for its end not to count as a failure; and for longer than was waited for it,
+	// so that a hub that takes everybody in and then breaks down is not overrun.
+	steady = 10 * time.Second
 	// spread is by how much at most agents that were all told the same time to come back come later.
 	spread = 30 * time.Second
 )
@@ -29,6 +32,13 @@ func (b *backoff) tried(atLeast time.Duration) {
 	b.wait = rand.N(limit)
 	if atLeast > 0 {
 		b.wait = max(b.wait, atLeast+rand.N(min(atLeast, spread)))
+	}
+}
+
+// ended notes the end of a session that had lasted for some time.
+func (b *backoff) ended(lasted time.Duration) {
+	if lasted >= max(steady, b.wait) {
+		b.reset()
 	}
 }
 

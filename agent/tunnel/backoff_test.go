@@ -49,3 +49,23 @@ func TestBackoffForgets(t *testing.T) {
 		t.Errorf("it is %+v", b)
 	}
 }
+
+func TestSessionsThatLastedEndTheBackoff(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		wait, lasted time.Duration
+		tries        int
+	}{
+		{"a short one", time.Second, steady - 1, 8},
+		{"one that lasted", time.Second, steady, 1},
+		{"one that lasted less than was waited for it", time.Minute, time.Minute - 1, 8},
+		{"one that lasted as long as was waited for it", time.Minute, time.Minute, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := backoff{tries: 8, wait: test.wait}
+			if b.ended(test.lasted); b.tries != test.tries {
+				t.Errorf("counts as attempt %d, want %d", b.tries, test.tries)
+			}
+		})
+	}
+}

@@ -10,8 +10,6 @@ import (
 
 const (
 	forever = time.Duration(math.MaxInt64)
-	// steady is how long a session must have lasted for its end not to count as a failure.
-	steady = time.Minute
 	// lookForMore is how often a hub that has said it is alone is asked again. Nothing tells when it gets company.
 	lookForMore = 10 * time.Minute
 )
@@ -25,8 +23,8 @@ type Client struct {
 	sessions map[*session]struct{}
 	// replicas is how many the hub has said there are; 0 as long as it has not.
 	replicas int
-	// lasted is set when a session ended that had lasted.
-	lasted bool
+	// lasted is the longest time of the sessions that have ended since Run looked.
+	lasted time.Duration
 	// problem is why there is no session, since when there is none or, if there are some, when the first of them came.
 	problem string
 	since   time.Time
@@ -62,9 +60,7 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		if ended := pause(ctx, changed, delay); ended {
 			more.reset()
-			if c.takeLasted() {
-				first.reset()
-			}
+			first.ended(c.takeLasted())
 			continue
 		}
 		if ctx.Err() != nil {
@@ -111,11 +107,11 @@ func (c *Client) alone() bool {
 	return c.replicas <= 1
 }
 
-func (c *Client) takeLasted() bool {
+func (c *Client) takeLasted() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lasted := c.lasted
-	c.lasted = false
+	c.lasted = 0
 	return lasted
 }
 
@@ -139,7 +135,7 @@ func (c *Client) serve(ctx context.Context, s *session) {
 	if left == 0 {
 		c.problem, c.since = describe(err), time.Now()
 	}
-	c.lasted = c.lasted || lasted >= steady
+	c.lasted = max(c.lasted, lasted)
 	close(c.changed)
 	c.changed = make(chan struct{})
 	c.mu.Unlock()
