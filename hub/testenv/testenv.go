@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -164,7 +165,7 @@ func (e *Env) Stop(keep bool) error {
 	var err error
 	if e.cancel != nil {
 		e.cancel()
-		err = <-e.done
+		err = e.awaitEnd()
 	}
 	if e.Server != nil {
 		err = errors.Join(err, e.Server.Stop())
@@ -172,10 +173,25 @@ func (e *Env) Stop(keep bool) error {
 	if e.logFile != nil {
 		err = errors.Join(err, e.logFile.Close())
 	}
-	if keep {
+	if keep || err != nil {
 		return err
 	}
-	return errors.Join(err, os.RemoveAll(e.Dir))
+	return os.RemoveAll(e.Dir)
+}
+
+// stopsWithin is longer than any hub should take to stop, and shorter than the manager's grace period.
+const stopsWithin = 20 * time.Second
+
+// awaitEnd waits for the hub. What one that does not stop waits for is in its log.
+func (e *Env) awaitEnd() error {
+	select {
+	case err := <-e.done:
+		return err
+	case <-time.After(stopsWithin):
+	}
+	_, _ = fmt.Fprintf(e.logFile, "The hub has not stopped within %s. Its goroutines:\n", stopsWithin)
+	_ = pprof.Lookup("goroutine").WriteTo(e.logFile, 2)
+	return <-e.done
 }
 
 // freeAddress finds a free loopback port for a listener that somebody else opens.
