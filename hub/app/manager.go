@@ -62,7 +62,7 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 			UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue)),
 			CacheSyncTimeout: 5 * time.Minute,
 			// A replica that does not lead knows all that there is to be done, and begins with it at once when it does.
-			EnableWarmup: ptr.To(true),
+			EnableWarmup: ptr.To(opts.LeaderElection),
 		},
 		Cache:                         cacheOptions(opts.Settings.SystemNamespace),
 		NewCache:                      newCache,
