@@ -4,6 +4,7 @@
 package testenv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -189,8 +191,15 @@ func (e *Env) awaitEnd() error {
 		return err
 	case <-time.After(stopsWithin):
 	}
-	_, _ = fmt.Fprintf(e.logFile, "The hub has not stopped within %s. Its goroutines:\n", stopsWithin)
-	_ = pprof.Lookup("goroutine").WriteTo(e.logFile, 2)
+	var all bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
+	_, _ = fmt.Fprintf(e.logFile, "The hub has not stopped within %s. Its goroutines:\n%s", stopsWithin, all.Bytes())
+	fmt.Fprintf(os.Stderr, "the hub has not stopped within %s; what may keep it:\n", stopsWithin)
+	for goroutine := range strings.SplitSeq(all.String(), "\n\n") {
+		if strings.Contains(goroutine, ".Reconcile(") || strings.Contains(goroutine, ".Shutdown(") || strings.Contains(goroutine, ".StopAndWait(") {
+			fmt.Fprintln(os.Stderr, goroutine+"\n")
+		}
+	}
 	return <-e.done
 }
 
