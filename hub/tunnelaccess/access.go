@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/clusteragent"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/userauth"
 	"github.com/drover-dev/drover/hub/usertokens"
@@ -40,9 +41,6 @@ const (
 
 // Handover is how long a token that was replaced is still good: whoever reads the Secret has read the new one by then.
 const Handover = 10 * time.Minute
-
-// ControllersGroup is the group of the hub's controllers in clusters whose authority the hub does not have.
-const ControllersGroup = "drover:controllers"
 
 // Presence tells which sessions of agents there are.
 type Presence interface {
@@ -84,7 +82,7 @@ func hubUser(administrator bool) user.Info {
 	if administrator {
 		return &user.DefaultInfo{Name: userauth.HubUser, Groups: []string{user.SystemPrivilegedGroup}}
 	}
-	return &user.DefaultInfo{Name: userauth.HubUser, Groups: []string{ControllersGroup}}
+	return &user.DefaultInfo{Name: userauth.HubUser, Groups: []string{clusteragent.ControllersGroup}}
 }
 
 // Answers tells by a request whether the cluster's API is reached through its tunnel, exactly as a kubeconfig of this package would reach it.

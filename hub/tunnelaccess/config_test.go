@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
+	"github.com/drover-dev/drover/hub/clusteragent"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -21,7 +22,7 @@ func TestConfig(t *testing.T) {
 	access := &Access{
 		Settings: settings.Settings{ServerURL: url, CACerts: authorities}, Now: func() time.Time { return now },
 		Issue: func(u user.Info, cluster string, ttl time.Duration, _ string, lasting bool) (string, error) {
-			if lasting || ttl > 10*time.Minute || u.GetGroups()[0] != ControllersGroup {
+			if lasting || ttl > 10*time.Minute || u.GetGroups()[0] != clusteragent.ControllersGroup {
 				t.Errorf("made a token for %s of %s, lasting: %t", u, ttl, lasting)
 			}
 			made++
