@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drover-dev/drover/hub/ratelimit"
 )
@@ -59,7 +61,40 @@ func (s *Server) writeStatus(w http.ResponseWriter, r *http.Request, err error) 
 		}
 	}
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	s.logRefusal(r, &status)
 	writeJSON(w, int(status.Code), status)
+}
+
+// logRefusal tells the operator what a machine asked for and did not get. Conflicts, expired watches and answers of a hub that is busy are
+// a part of every day.
+func (s *Server) logRefusal(r *http.Request, status *metav1.Status) {
+	m, known := r.Context().Value(machineContextKey{}).(*machine)
+	if !known {
+		return
+	}
+	switch status.Code {
+	case http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
+		return
+	}
+	if status.Code >= http.StatusInternalServerError {
+		return
+	}
+	if _, ok := s.refusals.Take(m.account.String()); !ok {
+		return
+	}
+	s.log.Info("Request of a machine refused", "Machine", types.NamespacedName{Namespace: m.plan.Namespace, Name: m.name}, "Secret", m.plan,
+		"method", shortened(r.Method), "path", shortened(loggedPath(r)), "code", status.Code, "reason", shortened(status.Message),
+		"client", ratelimit.ClientAddress(r))
+}
+
+// maxLogged bounds what is logged of a text that comes from outside.
+const maxLogged = 300
+
+func shortened(text string) string {
+	if len(text) <= maxLogged {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLogged], "") + "..."
 }
 
 func (s *Server) asRefusal(r *http.Request, err error) *refusal {
@@ -106,6 +141,8 @@ func reasonOf(code int) metav1.StatusReason {
 		return metav1.StatusReasonConflict
 	case http.StatusGone:
 		return metav1.StatusReasonExpired
+	case http.StatusNotAcceptable:
+		return metav1.StatusReasonNotAcceptable
 	case http.StatusRequestEntityTooLarge:
 		return metav1.StatusReasonRequestEntityTooLarge
 	case http.StatusUnsupportedMediaType:

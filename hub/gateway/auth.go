@@ -204,9 +204,12 @@ func (s *Server) asMachine(next func(http.ResponseWriter, *http.Request, *machin
 			s.writeStatus(w, r, err)
 			return
 		}
-		next(w, r, m)
+		next(w, r.WithContext(context.WithValue(r.Context(), machineContextKey{}, m)), m)
 	}
 }
+
+// machineContextKey finds the machine in the context of its request.
+type machineContextKey struct{}
 
 // refuseAPI answers everything of the Kubernetes API that is not for machines.
 func (s *Server) refuseAPI(w http.ResponseWriter, r *http.Request, m *machine) {

@@ -82,7 +82,9 @@ type Server struct {
 	version func(context.Context) (any, error)
 	// connects limits registrations, failures limits credentials that turn out to be wrong; both by client.
 	connects, failures *ratelimit.Limiter
-	drain              drainState
+	// refusals limits by machine what is logged of its refused requests.
+	refusals *ratelimit.Limiter
+	drain    drainState
 	// stopping is closed when the server begins to stop, so that watches end.
 	stopping chan struct{}
 }
@@ -108,6 +110,7 @@ func New(opts Options) (*Server, error) {
 		plans:    newPlanStore(),
 		connects: ratelimit.New(10, 50),
 		failures: ratelimit.New(2, 30),
+		refusals: ratelimit.New(1.0/60, 5),
 		drain:    drainState{begun: make(chan struct{})},
 		stopping: make(chan struct{}),
 		version: func(context.Context) (any, error) {
@@ -139,6 +142,9 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET "+importPath+"{file}", s.serveImport)
 
 	mux.HandleFunc("GET /version", s.asMachine(s.serveVersion))
+	mux.HandleFunc("GET /api", s.serveDiscovery(apiVersions(s.opts.Settings.ServerURL)))
+	mux.HandleFunc("GET /apis", s.serveDiscovery(apiGroups()))
+	mux.HandleFunc("GET /api/v1", s.serveDiscovery(coreResources()))
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/secrets", s.asMachine(s.servePlanList))
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/secrets/{name}", s.asMachine(s.servePlanGet))
 	mux.HandleFunc("PUT /api/v1/namespaces/{namespace}/secrets/{name}", s.asMachine(s.servePlanUpdate))
