@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/audit"
 
-	"github.com/drover-dev/drover/hub/apiproxy/target"
 	"github.com/drover-dev/drover/hub/peers"
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/tunnel"
@@ -80,9 +79,8 @@ func (h *Handler) answered(answer *http.Response) error {
 	if !c.fromPeer {
 		answer.Header.Del(auditIDHeader) // the client has it from the hub
 	}
-	// What a cluster calls its root is not the root here.
-	if location := answer.Header.Get("Location"); strings.HasPrefix(location, "/") && !strings.HasPrefix(location, "//") && !target.Under(location) {
-		answer.Header.Set("Location", c.root+location)
+	if err := c.relocate(answer); err != nil {
+		return err
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return c.count(answer)
@@ -101,7 +99,11 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	var absent *tunnel.NoSessionError
 	var lost *peers.LostError
+	var redirect *redirectError
 	switch {
+	case errors.As(err, &redirect):
+		writeError(w, r, failure(http.StatusBadGateway, "", "cluster %s was asked and %v, which the hub does not pass on: "+
+			"a client would send its credential there; ask for that address directly if you trust it", c.cluster, redirect))
 	case errors.As(err, &absent), errors.Is(err, peers.ErrLoop):
 		writeError(w, r, unavailable("the agent of cluster %s is not connected to the hub; "+
 			"look at the pods of Deployment cattle-cluster-agent in namespace cattle-system of the cluster, and at condition %s of its management Cluster", c.cluster, "Connected"))

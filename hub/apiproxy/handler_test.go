@@ -152,17 +152,36 @@ func TestAdministrator(t *testing.T) {
 	}
 }
 
+// TestLocation checks that a cluster's redirect leads to that cluster, whatever it says: clients follow with their credential for the hub.
 func TestLocation(t *testing.T) {
+	const root = "/k8s/clusters/" + theCluster
 	for location, want := range map[string]string{
-		"/api/v1/x": "/k8s/clusters/" + theCluster + "/api/v1/x", "https://elsewhere/": "https://elsewhere/", "//elsewhere/": "//elsewhere/",
-		"/k8s/clusters/c-m-2/": "/k8s/clusters/c-m-2/", "relative": "relative",
+		"/api/v1/x": root + "/api/v1/x", "relative": root + "/api/relative", "?limit=1": root + "/api/pods?limit=1", "../x": root + "/x",
+		root + "/api/v1/x": root + "/api/v1/x", "/a%2Fb": root + "/a%2Fb", "/": root + "/",
+		"https://kubernetes.default.svc/x?a=b#c": root + "/x?a=b#c",
+		// Ways out, to another cluster or to the hub itself.
+		"/k8s/clusters/c-m-2/api": root + "/k8s/clusters/c-m-2/api", "/v3/tokens": root + "/v3/tokens",
+		"../../../../../c-m-2/api": root + "/c-m-2/api", root + "/../c-m-2/api": root + "/k8s/clusters/c-m-2/api",
+		root + "x/api":             root + root + "x/api",
+		root + "/%2e%2e/c-m-2/api": "", root + "/..%2fc-m-2/api": "",
+		// Ways to other hosts.
+		"https://elsewhere/": "", "http://elsewhere/": "", "//elsewhere/": "", "http://kubernetes.default.svc/": "",
+		"https://kubernetes.default.svc:444/": "", "https://me@kubernetes.default.svc/": "", "mailto:x": "", "https:///x": "", "%zz": "",
+		`/\elsewhere/`: root + "/%5Celsewhere/",
 	} {
-		w := newWorld(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set("Location", location)
-			rw.WriteHeader(http.StatusFound)
-		}))
-		if got := w.send(w.request("GET", "/k8s/clusters/"+theCluster+"/", "is-jane")).Header.Get("Location"); got != want {
-			t.Errorf("%s became %s, want %s", location, got, want)
+		for _, code := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusCreated} {
+			w := newWorld(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Location", location)
+				rw.WriteHeader(code)
+			}))
+			got := w.send(w.request("GET", root+"/api/pods", "is-jane"))
+			if l := got.Header.Get("Location"); l != want {
+				t.Errorf("%d %s became %s, want %s", code, location, l, want)
+			}
+			refused := want == "" && code != http.StatusCreated
+			if refused != (got.StatusCode == http.StatusBadGateway) || refused && !strings.Contains(got.status.Message, "it redirects to") {
+				t.Errorf("%d %s: %s %s", code, location, got.Status, got.body)
+			}
 		}
 	}
 }

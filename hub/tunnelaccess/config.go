@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/drover-dev/drover/hub/redirect"
 )
 
 // sessionTTL is how long a token is good that is kept in memory only.
@@ -15,6 +17,7 @@ const sessionTTL = 10 * time.Minute
 // Config leads through the hub to a cluster of whose authority the hub has no part, with tokens that are made as they are needed.
 func (a *Access) Config(management string) *rest.Config {
 	config := &rest.Config{Host: a.Server(management), TLSClientConfig: rest.TLSClientConfig{CAData: a.Settings.CACerts}, UserAgent: "drover-hub"}
+	redirect.Restrict(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &session{access: a, management: management, next: next}
 	})

@@ -1,8 +1,11 @@
 package tunnelaccess
 
 import (
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/drover-dev/drover/hub/clusteragent"
+	"github.com/drover-dev/drover/hub/redirect"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -46,5 +50,26 @@ func TestConfig(t *testing.T) {
 		if got := seen[i]; got != "/k8s/clusters/c-m-a/version Bearer "+want[i] {
 			t.Errorf("request %d is %s, want the token %s", i, got, want[i])
 		}
+	}
+}
+
+// A cluster that redirects to somebody else is not followed there with the hub's token.
+func TestConfigStays(t *testing.T) {
+	elsewhere, _ := answering(t, 200, func(r *http.Request) { t.Errorf("another server sees %s", r.Header.Get("Authorization")) })
+	server := httptest.NewTLSServer(http.RedirectHandler(elsewhere, http.StatusTemporaryRedirect))
+	defer server.Close()
+	access := &Access{
+		Settings: settings.Settings{ServerURL: server.URL, CACerts: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})},
+		Now:      time.Now,
+		Issue:    func(user.Info, string, time.Duration, string, bool) (string, error) { return "hush", nil },
+	}
+	client, err := rest.HTTPClientFor(access.Config("c-m-a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Get(access.Server("c-m-a") + "/version")
+	var refused *redirect.Error
+	if !errors.As(err, &refused) {
+		t.Errorf("got %v: %v", answer, err)
 	}
 }

@@ -40,13 +40,3 @@ func Of(u *url.URL) (*Target, error) {
 	}
 	return nil, fmt.Errorf("the path must be %s<id of the cluster>/<path of its API>", Prefixes[0])
 }
-
-// Under tells whether a path is one of a cluster already.
-func Under(path string) bool {
-	for _, prefix := range Prefixes {
-		if strings.HasPrefix(path, prefix) {
-			return true
-		}
-	}
-	return false
-}

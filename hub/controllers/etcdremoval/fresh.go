@@ -11,6 +11,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/redirect"
 )
 
 // freshTimeout limits a look through a connection of its own.
@@ -26,6 +28,7 @@ func (r *Reconciler) freshNodes(ctx context.Context, key client.ObjectKey) ([]co
 	config := rest.CopyConfig(kept)
 	config.Dial = (&net.Dialer{}).DialContext // who dials by himself shares no connection
 	config.Timeout = freshTimeout
+	redirect.Restrict(config)
 	connection, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing a connection to the cluster: %w", err)
