@@ -2,6 +2,7 @@ package release
 
 import (
 	"embed"
+	"math"
 	"slices"
 
 	"sigs.k8s.io/yaml"
@@ -19,11 +20,13 @@ type builtin struct {
 		First int `json:"first"`
 		Last  int `json:"last"`
 	} `json:"minors"`
-	Agent    map[ArgType][]string `json:"agent"`
-	Server   map[ArgType][]string `json:"server"`
-	Since    map[string]int       `json:"since"`
-	Until    map[string]int       `json:"until"`
-	Features map[string]span      `json:"features"`
+	Agent  map[ArgType][]string `json:"agent"`
+	Server map[ArgType][]string `json:"server"`
+	Since  map[string]int       `json:"since"`
+	Until  map[string]int       `json:"until"`
+	// SincePatch holds, by argument and minor, the first patch release that has the argument.
+	SincePatch map[string]map[int]int `json:"sincePatch"`
+	Features   map[string]span        `json:"features"`
 
 	err error
 }
@@ -55,10 +58,14 @@ func (c builtin) nearest(minor int) int {
 
 // release makes the release of a version with the arguments of a minor.
 func (c builtin) release(full string, v version, minor int) Release {
+	patch := v.patch
+	if v.minor > minor {
+		patch = math.MaxInt
+	}
 	r := Release{Version: full, Runtime: v.runtime, Minor: v.minor, AgentArgs: map[string]ArgType{}, ServerArgs: map[string]ArgType{}}
-	c.fill(r.AgentArgs, c.Agent, minor)
-	c.fill(r.ServerArgs, c.Agent, minor)
-	c.fill(r.ServerArgs, c.Server, minor)
+	c.fill(r.AgentArgs, c.Agent, minor, patch)
+	c.fill(r.ServerArgs, c.Agent, minor, patch)
+	c.fill(r.ServerArgs, c.Server, minor, patch)
 	for name, s := range c.Features {
 		if s.has(minor) {
 			r.Features = append(r.Features, name)
@@ -68,12 +75,29 @@ func (c builtin) release(full string, v version, minor int) Release {
 	return r
 }
 
-func (c builtin) fill(into map[string]ArgType, from map[ArgType][]string, minor int) {
+func (c builtin) fill(into map[string]ArgType, from map[ArgType][]string, minor, patch int) {
 	for t, names := range from {
 		for _, name := range names {
-			if (span{Since: c.Since[name], Until: c.Until[name]}).has(minor) {
+			if (span{Since: c.Since[name], Until: c.Until[name]}).has(minor) && c.hasPatch(name, minor, patch) {
 				into[name] = t
 			}
 		}
 	}
+}
+
+// hasPatch tells whether a patch release of a minor has an argument that came with a patch release; all others have been there before.
+func (c builtin) hasPatch(name string, minor, patch int) bool {
+	since, limited := c.SincePatch[name]
+	if !limited {
+		return true
+	}
+	if first, listed := since[minor]; listed {
+		return patch >= first
+	}
+	for other := range since {
+		if other < minor {
+			return true
+		}
+	}
+	return false
 }

@@ -60,18 +60,24 @@ func TestArg(t *testing.T) {
 		server        bool
 		want          ArgType
 	}{
-		"agent argument on an agent":       {"v1.36.3+k3s1", "kubelet-arg", false, List},
-		"agent argument on a server":       {"v1.36.3+k3s1", "kubelet-arg", true, List},
-		"server argument on a server":      {"v1.36.3+k3s1", "https-listen-port", true, Int},
-		"server argument on an agent":      {"v1.36.3+k3s1", "https-listen-port", false, ""},
-		"appending to a list":              {"v1.36.3+k3s1", "node-label+", false, List},
-		"appending to a string":            {"v1.36.3+k3s1", "node-name+", false, ""},
-		"argument of the other runtime":    {"v1.36.3+k3s1", "cni", true, ""},
-		"argument of rke2":                 {"v1.36.3+rke2r1", "cni", true, List},
-		"argument that comes later":        {"v1.33.3+rke2r1", "etcd-s3-retention", true, ""},
-		"argument that came":               {"v1.34.0+rke2r1", "etcd-s3-retention", true, Int},
-		"bool":                             {"v1.34.0+k3s1", "selinux", false, Bool},
-		"what no release knows is unknown": {"v1.34.0+k3s1", "clutser-cidr", true, ""},
+		"agent argument on an agent":                     {"v1.36.3+k3s1", "kubelet-arg", false, List},
+		"agent argument on a server":                     {"v1.36.3+k3s1", "kubelet-arg", true, List},
+		"server argument on a server":                    {"v1.36.3+k3s1", "https-listen-port", true, Int},
+		"server argument on an agent":                    {"v1.36.3+k3s1", "https-listen-port", false, ""},
+		"appending to a list":                            {"v1.36.3+k3s1", "node-label+", false, List},
+		"appending to a string":                          {"v1.36.3+k3s1", "node-name+", false, ""},
+		"argument of the other runtime":                  {"v1.36.3+k3s1", "cni", true, ""},
+		"argument of rke2":                               {"v1.36.3+rke2r1", "cni", true, List},
+		"argument that comes later":                      {"v1.33.3+rke2r1", "etcd-s3-retention", true, ""},
+		"argument that came":                             {"v1.34.0+rke2r1", "etcd-s3-retention", true, Int},
+		"argument that comes with a later patch release": {"v1.35.6+k3s1", "helm-controller-arg", true, ""},
+		"argument that came with a patch release":        {"v1.35.7+rke2r1", "helm-controller-arg", true, List},
+		"patch release of a minor after those listed":    {"v1.99.0+k3s1", "helm-controller-arg", true, List},
+		"interval":                              {"v1.33.0+rke2r1", "etcd-snapshot-reconcile-interval", true, String},
+		"kubeconfig name":                       {"v1.36.5+rke2r1", "write-kubeconfig-name", true, String},
+		"node name from the cloud, on an agent": {"v1.34.0+rke2r1", "node-name-from-cloud-provider-metadata", false, Bool},
+		"bool":                                  {"v1.34.0+k3s1", "selinux", false, Bool},
+		"what no release knows is unknown":      {"v1.34.0+k3s1", "clutser-cidr", true, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
