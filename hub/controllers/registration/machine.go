@@ -3,6 +3,7 @@ package registration
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,8 +19,8 @@ type machineObjects struct {
 	machine   *clusterv1.Machine
 }
 
-// newMachine makes the objects of a machine. All three share a name. Labels that the machine asked for are for its Node only; they select
-// nothing in the hub.
+// newMachine makes the objects of a machine. All three share a name. The labels that the machine asked for are on its Machine too, where
+// machineSelectorConfig and machineSelectorFiles match them.
 func newMachine(cluster *clusterv1.Cluster, name string, request machineRequest) (machineObjects, error) {
 	labels := map[string]string{
 		clusterv1.ClusterNameLabel: cluster.Name,
@@ -75,10 +76,21 @@ func newMachine(cluster *clusterv1.Cluster, name string, request machineRequest)
 			InfrastructureRef: ref("CustomMachine"),
 		}},
 	}
+	for key, value := range request.labels {
+		if _, own := labels[key]; !own && !ofClusterAPI(key) {
+			objects.machine.Labels[key] = value
+		}
+	}
 	if request.secretHash != "" {
 		metav1.SetMetaDataAnnotation(&objects.bootstrap.ObjectMeta, rkev1.MachineSecretHashAnnotation, request.secretHash)
 	}
 	return objects, nil
+}
+
+// ofClusterAPI tells of a label that means something to Cluster API's controllers; a machine may have it on its Node only.
+func ofClusterAPI(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return domain == clusterv1.GroupVersion.Group || strings.HasSuffix(domain, "."+clusterv1.GroupVersion.Group)
 }
 
 // machineAnnotations are what plans are made from. They are empty where the machine said nothing.

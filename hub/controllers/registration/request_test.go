@@ -83,7 +83,7 @@ func FuzzParseRequest(f *testing.F) {
 func TestNewMachine(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: "u"}}
 	request := machineRequest{id: "abc", etcd: true, controlPlane: true, nodeName: "n1", address: "192.0.2.1",
-		labels: map[string]string{"a": "b", "cattle.io/os": "linux"}, taints: []corev1.Taint{{Key: "k", Effect: "NoSchedule"}}, secretHash: "ff"}
+		labels: map[string]string{"a": "b", "cattle.io/os": "linux", "topology.cluster.x-k8s.io/owned": "", "node.cluster.x-k8s.io/a": "b"}, taints: []corev1.Taint{{Key: "k", Effect: "NoSchedule"}}, secretHash: "ff"}
 	got, err := newMachine(cluster, "custom-x", request)
 	if err != nil {
 		t.Fatal(err)
@@ -100,9 +100,14 @@ func TestNewMachine(t *testing.T) {
 	}
 	annotations := map[string]string{
 		rkev1.AddressAnnotation: "192.0.2.1",
-		rkev1.LabelsAnnotation:  `{"a":"b","cattle.io/os":"linux"}`,
+		rkev1.LabelsAnnotation:  `{"a":"b","cattle.io/os":"linux","node.cluster.x-k8s.io/a":"b","topology.cluster.x-k8s.io/owned":""}`,
 		rkev1.TaintsAnnotation:  `[{"key":"k","effect":"NoSchedule"}]`,
 	}
+	if diff := cmp.Diff(labels, got.bootstrap.Labels); diff != "" {
+		t.Errorf("labels of the RKEBootstrap (-want +got):\n%s", diff)
+	}
+	// Selectors match the Machine's labels. What means something to Cluster API is for the Node only.
+	labels["a"] = "b"
 	if diff := cmp.Diff(labels, got.machine.Labels); diff != "" {
 		t.Errorf("labels of the Machine (-want +got):\n%s", diff)
 	}
