@@ -3,6 +3,7 @@ package controlplane
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -13,12 +14,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
 	"github.com/drover-dev/drover/plans"
 )
-
-// failureThreshold is after how many failures a plan counts as failed.
-const failureThreshold = 1
 
 // rolloutInputs are what rollout decides on.
 func (s *scope) rolloutInputs() rollout.Inputs {
@@ -50,7 +49,7 @@ func (r *Reconciler) deliver(ctx context.Context, s *scope) error {
 		var errs []error
 		for _, m := range s.machines {
 			if m.state.Init == marked && m.secret != nil {
-				errs = append(errs, r.write(ctx, m))
+				errs = append(errs, r.write(ctx, s, m))
 			}
 		}
 		if err := kerrors.NewAggregate(errs); err != nil {
@@ -61,7 +60,7 @@ func (r *Reconciler) deliver(ctx context.Context, s *scope) error {
 }
 
 // write brings a plan Secret up to date, if it is not. The write fails if anybody has written the Secret since it was read.
-func (r *Reconciler) write(ctx context.Context, m *machine) error {
+func (r *Reconciler) write(ctx context.Context, s *scope, m *machine) error {
 	wanted := m.secret.DeepCopy()
 	setOrDelete(&wanted.Labels, rkev1.InitNodeLabel, flag(m.state.Init))
 	setOrDelete(&wanted.Annotations, rkev1.JoinURLAnnotation, m.state.JoinURL)
@@ -69,10 +68,15 @@ func (r *Reconciler) write(ctx context.Context, m *machine) error {
 		if wanted.Data == nil {
 			wanted.Data = map[string][]byte{}
 		}
-		plans.Deliver(wanted.Data, m.raw, plans.Unlimited, failureThreshold)
+		nodeLabels, err := s.nodeLabels(m)
+		if err != nil {
+			return err
+		}
+		plans.Deliver(wanted.Data, m.raw, plans.Unlimited, m.facts.FailureThreshold())
 		setOrDelete(&wanted.Annotations, rkev1.JoinedToAnnotation, m.joinURL)
 		setOrDelete(&wanted.Annotations, rkev1.InfrastructureAddressesAnnotation, m.settled.encode())
 		setOrDelete(&wanted.Annotations, rkev1.PlanProbesPassedAnnotation, "")
+		setOrDelete(&wanted.Annotations, rkev1.NodeLabelsAnnotation, nodeLabels)
 		setOrDelete(&wanted.Annotations, rkev1.PlanLastUpdatedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}
 	askForDrain(m.decision, wanted)
@@ -89,6 +93,16 @@ func (r *Reconciler) write(ctx context.Context, m *machine) error {
 		ctrl.LoggerFrom(ctx).Info("Delivered a plan", "Machine", m.machine.Namespace+"/"+m.machine.Name, "changes", plans.Diff(m.report.Delivered, m.plan).String())
 	}
 	return nil
+}
+
+// nodeLabels are the labels that the plan's configuration gives to the Node, as controllers/nodesync reads them; empty for none.
+func (s *scope) nodeLabels(m *machine) (string, error) {
+	labels, err := render.NodeLabels(s.inputs, m.plan)
+	if err != nil || len(labels) == 0 {
+		return "", err
+	}
+	raw, err := json.Marshal(labels)
+	return string(raw), err
 }
 
 // sign signs a plan that is delivered, also where the same one was before, and a delivered one whose signature is no longer good. Only

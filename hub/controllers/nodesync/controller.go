@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +30,8 @@ const fieldOwner = client.FieldOwner("drover-nodesync")
 type Reconciler struct {
 	// Client is the manager's, where unset.
 	Client client.Client
+	// Cache reads plan Secrets. The manager's, where unset.
+	Cache client.Reader
 	// ClusterCache holds the connections to the clusters.
 	ClusterCache clustercache.ClusterCache
 
@@ -42,11 +46,15 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	if r.Client == nil {
 		r.Client = mgr.GetClient()
 	}
+	if r.Cache == nil {
+		r.Cache = mgr.GetCache()
+	}
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&rkev1.RKEBootstrap{}, builder.WithPredicates(annotationsChanged)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap), builder.WithPredicates(nodeFound)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(planToBootstrap), builder.WithPredicates(nodeLabelsChanged)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToBootstraps), builder.WithPredicates(pauseChanged)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, r.clusterToBootstraps)).
 		WithOptions(opts).
@@ -79,10 +87,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case !machine.Status.NodeRef.IsDefined():
 		return ctrl.Result{}, nil
 	}
-	w := readWanted(bootstrap.Annotations)
+	plan, err := r.planSecret(ctx, bootstrap)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	w := readWanted(machine, bootstrap, plan)
 	synced, err := r.carry(ctx, client.ObjectKeyFromObject(cluster), machine.Status.NodeRef.Name, w)
 	if err != nil || !synced {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, r.report(ctx, bootstrap, w)
+}
+
+// planSecret reads the machine's plan Secret; nil as long as there is none.
+func (r *Reconciler) planSecret(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: bootstrap.Namespace, Name: rkev1.PlanSecretName(bootstrap.Name)}, secret, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the plan Secret of the machine: %w", err)
+	}
+	return secret, nil
 }

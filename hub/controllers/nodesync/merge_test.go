@@ -12,11 +12,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-func annotated(labels, taints string) map[string]string {
-	return map[string]string{rkev1.LabelsAnnotation: labels, rkev1.TaintsAnnotation: taints}
+func annotated(labels, taints string) wanted {
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{rkev1.LabelsAnnotation: labels, rkev1.TaintsAnnotation: taints}}}
+	return readWanted(&clusterv1.Machine{}, bootstrap, nil)
+}
+
+// Labels come from the role, the delivered configuration and the owner of the machine; the owner has the last word.
+func TestReadWantedFromPlan(t *testing.T) {
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{rkev1.WorkerRoleLabel: "true"}, Annotations: map[string]string{rkev1.LabelsAnnotation: `{"zone":"b"}`},
+	}}
+	plan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		rkev1.NodeLabelsAnnotation: `{"zone":"a","disk":"ssd","rke.cattle.io/machine":"uid","kubernetes.io/hostname":"x"}`,
+	}}}
+	w := readWanted(&clusterv1.Machine{}, bootstrap, plan)
+	if diff := cmp.Diff(map[string]string{"zone": "b", "disk": "ssd", "node-role.kubernetes.io/worker": "true"}, w.labels); diff != "" {
+		t.Error(diff)
+	}
+	if len(w.problems) > 0 {
+		t.Error(w.problems)
+	}
+	delete(bootstrap.Labels, rkev1.WorkerRoleLabel)
+	if w := readWanted(&clusterv1.Machine{}, bootstrap, nil); len(w.labels) != 1 {
+		t.Errorf("labels of a machine that is no worker and has no plan: %v", w.labels)
+	}
+	if w := readWanted(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{rkev1.WorkerRoleLabel: "true"}}}, bootstrap, nil); w.labels[workerRole] != "true" {
+		t.Errorf("labels of a worker of a pool: %v", w.labels)
+	}
 }
 
 func TestReadWanted(t *testing.T) {
@@ -42,7 +69,7 @@ func TestReadWanted(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := readWanted(annotated(tc.labels, tc.taints))
+			w := annotated(tc.labels, tc.taints)
 			if got := strings.Join(carriedOf(w).Labels, " "); got != tc.keys {
 				t.Errorf("labels: got %q", got)
 			}
@@ -91,7 +118,7 @@ func TestCarryTo(t *testing.T) {
 	}
 	for _, s := range steps {
 		writes = 0
-		if synced, err := carryTo(t.Context(), remote, "n", readWanted(annotated(s.labels, s.taints))); err != nil || !synced {
+		if synced, err := carryTo(t.Context(), remote, "n", annotated(s.labels, s.taints)); err != nil || !synced {
 			t.Fatalf("%s: %v, %v", s.what, synced, err)
 		}
 		got := &corev1.Node{}

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -29,9 +31,27 @@ type wanted struct {
 	unreadable bool
 }
 
-// readWanted reads the annotations of an RKEBootstrap. What is not as it should be is left out: the rest does not have to wait for it.
-func readWanted(annotations map[string]string) wanted {
+// workerRole is the label by which kubectl shows a Node's role as worker. The distributions label only servers, and a kubelet may not set it.
+const workerRole = "node-role.kubernetes.io/worker"
+
+// readWanted reads what the machine's roles, its delivered plan and its owner want of the Node, the last of which counts where they differ.
+// What is not as it should be is left out: the rest does not have to wait for it. plan is nil for a machine without a plan Secret.
+func readWanted(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, plan *corev1.Secret) wanted {
 	w := wanted{labels: map[string]string{}}
+	annotations := bootstrap.Annotations
+	if bootstrap.Labels[rkev1.WorkerRoleLabel] == "true" || machine.Labels[rkev1.WorkerRoleLabel] == "true" {
+		w.labels[workerRole] = "true"
+	}
+	if plan != nil {
+		var configured map[string]string
+		w.decode(plan.Annotations, rkev1.NodeLabelsAnnotation, &configured)
+		for key, value := range configured {
+			// The distribution would not start with a label that is malformed, and says so.
+			if checkLabel(key, value) == "" {
+				w.labels[key] = value
+			}
+		}
+	}
 	var labels map[string]string
 	w.decode(annotations, rkev1.LabelsAnnotation, &labels)
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

@@ -30,6 +30,20 @@ func machineToBootstrap(_ context.Context, object client.Object) []ctrl.Request 
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
 }
 
+// planToBootstrap maps a plan Secret to the RKEBootstrap that owns it.
+func planToBootstrap(_ context.Context, object client.Object) []ctrl.Request {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || secret.Type != rkev1.MachinePlanSecretType {
+		return nil
+	}
+	for _, ref := range secret.OwnerReferences {
+		if ref.Kind == "RKEBootstrap" {
+			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: secret.Namespace, Name: ref.Name}}}
+		}
+	}
+	return nil
+}
+
 // clusterToBootstraps maps a Cluster to all its machines, which wait for its connection or for its pause to end.
 func (r *Reconciler) clusterToBootstraps(ctx context.Context, cluster client.Object) []ctrl.Request {
 	return r.machinesOf(ctx, client.ObjectKeyFromObject(cluster), func(*clusterv1.Machine) bool { return true })
@@ -61,6 +75,15 @@ func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey, i
 var annotationsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// nodeLabelsChanged drops all that agents and hub write into plan Secrets but the labels of the delivered configuration.
+var nodeLabelsChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetAnnotations()[rkev1.NodeLabelsAnnotation] != "" },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[rkev1.NodeLabelsAnnotation] != e.ObjectNew.GetAnnotations()[rkev1.NodeLabelsAnnotation]
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }

@@ -68,6 +68,8 @@ const (
 	// LabelsAnnotation is a JSON object, TaintsAnnotation a JSON array of core/v1 taints; the Node starts with them.
 	LabelsAnnotation = "rke.cattle.io/labels"
 	TaintsAnnotation = "rke.cattle.io/taints"
+	// NodeLabelsAnnotation, on a plan Secret, is a JSON object of the labels in the distribution's configuration (node-label) of the plan.
+	NodeLabelsAnnotation = "rke.cattle.io/node-labels"
 	// CarriedAnnotation, on a Node, lists the labels and taints that were carried there from its machine, as JSON.
 	CarriedAnnotation = "rke.cattle.io/carried-from-machine"
 	// MachineSecretHashAnnotation is the hex SHA-256 of the secret by which a registered machine proves who it is when it comes again.
