@@ -60,6 +60,7 @@ type serveOptions struct {
 	capi                  string
 	systemNamespace       string
 	systemDefaultRegistry string
+	pullSecrets           []string
 	installerImage        string
 	clusterAgentImage     string
 	releaseData           string
@@ -92,6 +93,8 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.capi, "capi", capiEmbedded, "who runs Cluster API's core controllers: embedded (this hub) or external (an installation that is already there)")
 	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace for the hub's own Secrets and leases")
 	flags.StringVar(&o.systemDefaultRegistry, "system-default-registry", "", "registry to put before the names of all system images")
+	flags.StringSliceVar(&o.pullSecrets, "system-default-registry-pull-secrets", nil,
+		"names of Secrets (kubernetes.io/dockerconfigjson) in the hub's namespace with credentials for --system-default-registry; given to the machines of every cluster that uses it")
 	flags.StringVar(&o.installerImage, "installer-image", settings.DefaultInstallerImagePrefix, "prefix of installer images, completed by <runtime>:<version>")
 	flags.StringVar(&o.clusterAgentImage, "cluster-agent-image", "", "image of the cluster-agent, with its tag (default "+settings.DefaultClusterAgentImage+":<version of this hub>)")
 	flags.BoolVar(&o.rke2Prime, "rke2-prime", false, "give clusters of RKE2 the edition with long support, unless they say otherwise by the annotation "+rkev1.PrimeEnabledAnnotation)
@@ -316,6 +319,7 @@ func (o *serveOptions) app(logger *slog.Logger) app.Options {
 			InstallerImagePrefix:  o.installerImage,
 			ClusterAgentImage:     o.clusterAgentImage,
 			SystemDefaultRegistry: o.systemDefaultRegistry,
+			PullSecrets:           o.pullSecrets,
 			SystemNamespace:       o.systemNamespace,
 			RKE2Prime:             o.rke2Prime,
 		},

@@ -63,7 +63,8 @@ func (b *builder) addAddresses() {
 
 	own := func(a string) bool { return slices.Contains(ips, a) || linkLocal(a) }
 	external := slices.DeleteFunc(byFamily(m.Addresses, sixFirst), own)
-	if b.args.text("cloud-provider-name") == "" {
+	// Without an internal address the kubelet would find one by itself and might take the external one, which the Node then had twice.
+	if b.args.text("cloud-provider-name") == "" && len(ips) > 0 {
 		addresses := slices.DeleteFunc(slices.Clone(external), notIP)
 		b.args.extend("node-external-ip", missing(b.args.list("node-external-ip"), addresses)...)
 	}

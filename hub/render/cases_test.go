@@ -256,6 +256,15 @@ func registryCases() map[string]func(*Inputs) (string, string) {
 			private(in)
 			return k3s, "w"
 		},
+		"files-optional": func(in *Inputs) (string, string) {
+			in.Cluster.Objects = Objects{{Kind: KindConfigMap, Name: "map"}: {Data: map[string][]byte{"k": []byte("v\n")}, AuthorizedFor: "prod"}}
+			items := []rkev1.KeyToPath{{Key: "gone", Path: "/etc/gone"}, {Key: "k", Path: "/etc/there"}}
+			in.Cluster.Spec.MachineSelectorFiles = []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{
+				{ConfigMap: &rkev1.K8sObjectFileSource{Name: "map", Items: items, Optional: true}},
+				{Secret: &rkev1.K8sObjectFileSource{Name: "gone", Items: items, Optional: true}},
+			}}}
+			return k3s, "w"
+		},
 		"registry-private-rke2-data-dir": func(in *Inputs) (string, string) {
 			private(in)
 			in.Cluster.Spec.DataDirectories.K8sDistro = "/data"
@@ -270,6 +279,35 @@ func registryCases() map[string]func(*Inputs) (string, string) {
 		"registry-system-default": func(in *Inputs) (string, string) {
 			in.Cluster.Settings.SystemDefaultRegistry = "hub.example.com"
 			return rke2, "ec"
+		},
+		"registry-system-default-pull-secret": func(in *Inputs) (string, string) {
+			in.Cluster.Settings.SystemDefaultRegistry = "hub.example.com:5000"
+			in.Cluster.PullSecrets = []Object{
+				{Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"elsewhere.example.com":{"auth":"eDp5"}}}`)}},
+				{Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"https://hub.example.com:5000/v2/":{"username":"u","password":"p"}}}`)}},
+			}
+			return k3s, "w"
+		},
+		"registry-system-default-pull-secret-of-the-clusters-own-registry": func(in *Inputs) (string, string) {
+			in.Cluster.Settings.SystemDefaultRegistry = "hub.example.com"
+			in.Cluster.Spec.MachineGlobalConfig.Data = map[string]any{"system-default-registry": "own.example.com"}
+			in.Cluster.PullSecrets = []Object{{Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"hub.example.com":{"username":"u","password":"p"}}}`)}}}
+			return k3s, "w"
+		},
+		"registry-auth-in-plain-text": func(in *Inputs) (string, string) {
+			private(in)
+			in.Cluster.Objects[Reference{Kind: KindSecret, Name: "auth"}] = Object{Type: rkev1.AuthConfigSecretType, Data: map[string][]byte{"auth": []byte("u:p\n")}}
+			return k3s, "w"
+		},
+		"registry-auth-in-base64": func(in *Inputs) (string, string) {
+			private(in)
+			in.Cluster.Objects[Reference{Kind: KindSecret, Name: "auth"}] = Object{Type: rkev1.AuthConfigSecretType, Data: map[string][]byte{"auth": []byte("dTpw")}}
+			return k3s, "w"
+		},
+		"registry-auth-malformed": func(in *Inputs) (string, string) {
+			private(in)
+			in.Cluster.Objects[Reference{Kind: KindSecret, Name: "auth"}] = Object{Type: rkev1.AuthConfigSecretType, Data: map[string][]byte{"auth": []byte("secret")}}
+			return k3s, "w"
 		},
 		"registry-system-default-of-the-cluster": func(in *Inputs) (string, string) {
 			in.Cluster.Settings.SystemDefaultRegistry = "hub.example.com"
@@ -337,6 +375,20 @@ func argumentCases(t testing.TB) map[string]func(*Inputs) (string, string) {
 		"probes-calico-disabled": func(in *Inputs) (string, string) {
 			in.Cluster.Spec.MachineGlobalConfig = config(t, `{"disable": ["rke2-calico"]}`)
 			return rke2, "w"
+		},
+		"certificates-of-the-users-own": func(in *Inputs) (string, string) {
+			in.Cluster.Spec.MachineGlobalConfig = config(t, `{"kube-controller-manager-arg": ["tls-cert-file=/opt/certs/kcm.crt", "tls-private-key-file=/opt/keys/kcm.key"],
+				"kube-scheduler-arg": ["cert-dir=/opt/certs/scheduler"]}`)
+			return rke2, "c"
+		},
+		"certificates-of-the-users-own-mounted": func(in *Inputs) (string, string) {
+			in.Cluster.Spec.MachineGlobalConfig = config(t, `{"kube-controller-manager-arg": ["cert-dir=/opt/certs/kcm"], "kube-controller-manager-extra-mount": ["/opt/certs:/opt/certs:ro"],
+				"kube-scheduler-arg": ["cert-dir=/opt/certs/scheduler"], "kube-scheduler-extra-mount": ["/opt/certs/scheduler:/opt/certs/scheduler"]}`)
+			return rke2, "c"
+		},
+		"certificates-of-the-users-own-k3s": func(in *Inputs) (string, string) {
+			in.Cluster.Spec.MachineGlobalConfig = config(t, `{"kube-scheduler-arg": ["cert-dir=/opt/certs/scheduler"]}`)
+			return k3s, "ec"
 		},
 		"probes-other-ports": func(in *Inputs) (string, string) {
 			in.Cluster.Spec.MachineGlobalConfig = config(t, `{"kubelet-arg": ["healthz-port=20248"], "kube-scheduler-arg+": ["secure-port=20259"],

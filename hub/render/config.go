@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
+	"slices"
+	"strings"
 
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/plans"
@@ -24,8 +27,8 @@ func (b *builder) addConfig() {
 	b.addSelectorFiles()
 	b.args.prune()
 
-	// The distribution reads labels, taints and provider ID only when it registers its Node; to a Node that is there, labels and taints
-	// are carried through the cluster's API. Where a machine joins may change without its workloads having to leave.
+	// No restart for labels, which controllers/nodesync brings to the Node, nor for taints and provider ID, which a kubelet takes only when
+	// its Node registers. Where a machine joins may change without its workloads having to leave.
 	register := []string{"node-label", "node-label+", "node-taint", "node-taint+"}
 	restart := b.encodeArgs(register...)
 	drain := b.encodeArgs(append(register, "server", "cluster-init")...)
@@ -34,8 +37,10 @@ func (b *builder) addConfig() {
 	b.addStamped(file{File: plans.File{Path: b.configPath()}, restart: restart, drain: drain}, content)
 }
 
-func (b *builder) configPath() string {
-	return b.Cluster.names().ConfigDir + "/config.yaml.d/50-rancher.yaml"
+func (b *builder) configPath() string { return configPath(b.Cluster) }
+
+func configPath(c Cluster) string {
+	return c.names().ConfigDir + "/config.yaml.d/50-rancher.yaml"
 }
 
 // encodeArgs writes the configuration file, without some keys.
@@ -118,7 +123,7 @@ func (b *builder) addPrime() {
 
 // systemRegistry is the registry of the system's images: the cluster's own choice, then the hub's.
 func (b *builder) systemRegistry() string {
-	if r := b.args.text("system-default-registry"); r != "" {
+	if r, _ := b.all["system-default-registry"].(string); r != "" {
 		return r
 	}
 	return b.Cluster.Settings.SystemDefaultRegistry
@@ -149,14 +154,44 @@ func (b *builder) addComponentArgs() {
 		_, ownDir := b.args.option(c.arg, "cert-dir")
 		if !ownFile && !ownDir {
 			b.args.extend(c.arg, "cert-dir="+b.certDir(c))
-			if b.Cluster.Release.Runtime == release.RKE2 {
-				b.args.extend(c.mount, b.certDir(c)+":"+b.certDir(c))
-			}
+		}
+		if b.Cluster.Release.Runtime == release.RKE2 {
+			b.mountCertificates(c)
 		}
 		if _, own := b.args.option(c.arg, "secure-port"); !own {
 			b.args.extend(c.arg, fmt.Sprintf("secure-port=%d", c.port))
 		}
 	}
+}
+
+// mountCertificates makes the folders of a component's serving certificate visible in its static pod, which sees nothing else of the host.
+// A folder that the cluster's configuration mounts already is left alone.
+func (b *builder) mountCertificates(c component) {
+	var dirs []string
+	if file, ok := b.args.option(c.arg, "tls-cert-file"); ok {
+		dirs = append(dirs, path.Dir(file))
+		if key, ok := b.args.option(c.arg, "tls-private-key-file"); ok {
+			dirs = append(dirs, path.Dir(key))
+		}
+	} else if dir, ok := b.args.option(c.arg, "cert-dir"); ok {
+		dirs = append(dirs, path.Clean(dir))
+	}
+	for _, dir := range dirs {
+		if !path.IsAbs(dir) || b.mounted(c, dir) {
+			continue
+		}
+		b.args.extend(c.mount, dir+":"+dir)
+	}
+}
+
+// mounted tells whether a component's extra mounts (source:destination[:mode]) have a folder of the pod, or one above it.
+func (b *builder) mounted(c component, dir string) bool {
+	return slices.ContainsFunc(b.args.words(c.mount), func(mount string) bool {
+		_, destination, _ := strings.Cut(mount, ":")
+		destination, _, _ = strings.Cut(destination, ":")
+		destination = path.Clean(destination)
+		return destination == dir || strings.HasPrefix(dir, strings.TrimSuffix(destination, "/")+"/")
+	})
 }
 
 func (b *builder) addTokens() {

@@ -38,6 +38,8 @@ type Cluster struct {
 	Tokens   Tokens
 	CA       CA
 	Objects  Objects
+	// PullSecrets are the hub's credentials for its system default registry (kubernetes.io/dockerconfigjson), in the operator's order.
+	PullSecrets []Object
 	// Agent is set once the hub knows what the cluster-agent introduces itself with.
 	Agent *Agent
 	// Prime asks for the edition of RKE2 with long support, where the release has one.
@@ -113,6 +115,15 @@ func (m Machine) server() bool { return m.Etcd || m.ControlPlane }
 
 // windows tells whether the machine runs Windows.
 func (m Machine) windows() bool { return m.OS == "windows" }
+
+// FailureThreshold is after how many failures of the agent a plan of the machine counts as failed. A Windows machine may fail more often: its
+// installer does while the machine has to restart. Both figures are those of Provisioning V2.
+func (m Machine) FailureThreshold() int {
+	if m.windows() {
+		return 5
+	}
+	return 1
+}
 
 // onlyEtcd tells whether the machine runs etcd but no control plane.
 func (m Machine) onlyEtcd() bool { return m.Etcd && !m.ControlPlane }

@@ -52,7 +52,7 @@ func (b *builder) registriesPath() string {
 func (b *builder) addRegistries() {
 	spec := b.Cluster.Spec.Registries
 	if spec == nil {
-		return
+		spec = &rkev1.Registry{}
 	}
 	out := registries{Mirrors: map[string]mirror{}, Configs: map[string]registryConfig{}}
 	for host, m := range spec.Mirrors {
@@ -65,6 +65,10 @@ func (b *builder) addRegistries() {
 			Auth: b.registryAuth(field, host, config.AuthConfigSecretName),
 			TLS:  b.registryTLS(field, host, config),
 		}
+	}
+	b.addPullCredentials(out.Configs)
+	if b.Cluster.Spec.Registries == nil && len(out.Configs) == 0 {
+		return
 	}
 	content, err := encode(out)
 	if err != nil {

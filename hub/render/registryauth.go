@@ -1,7 +1,9 @@
 package render
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 
@@ -20,8 +22,12 @@ func (b *builder) registryAuth(field, host, name string) *registryAuth {
 	case rkev1.AuthConfigSecretType:
 		text := func(key string) string { return string(secret.Data[key]) }
 		auth = registryAuth{
-			Username: text("username"), Password: text("password"), Auth: text("auth"),
+			Username: text("username"), Password: text("password"),
 			IdentityToken: cmp.Or(text("identityToken"), text("identity_token")),
+		}
+		if auth.Auth, ok = encodedAuth(text("auth")); !ok {
+			b.problems.fail(field, `Secret %q: key auth must be "<username>:<password>", in plain text or base64-encoded`, name)
+			return nil
 		}
 	case "kubernetes.io/basic-auth":
 		auth = registryAuth{Username: string(secret.Data["username"]), Password: string(secret.Data["password"])}
@@ -40,6 +46,19 @@ func (b *builder) registryAuth(field, host, name string) *registryAuth {
 		return nil
 	}
 	return &auth
+}
+
+// encodedAuth returns the value of "auth" as containerd reads it from registries.yaml: "username:password" in base64. A value in plain text
+// is encoded. It returns false for a value that holds no username and password.
+func encodedAuth(value string) (string, bool) {
+	value = strings.TrimSpace(value)
+	if value == "" {
+		return "", true
+	}
+	if decoded, err := base64.StdEncoding.DecodeString(value); err == nil {
+		return value, bytes.ContainsRune(decoded, ':')
+	}
+	return base64.StdEncoding.EncodeToString([]byte(value)), strings.Contains(value, ":")
 }
 
 // dockerAuth finds a host's credentials in Docker's configuration file, whose keys may be URLs.

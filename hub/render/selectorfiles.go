@@ -44,6 +44,8 @@ func named(source *rkev1.K8sObjectFileSource) *rkev1.K8sObjectFileSource {
 func (b *builder) addSource(field, kind string, source rkev1.K8sObjectFileSource) {
 	object, ok := b.Cluster.Objects[Reference{Kind: kind, Name: source.Name}]
 	switch {
+	case !ok && source.Optional:
+		return
 	case !ok:
 		b.problems.fail(field+".name", "%s %q does not exist in namespace %s", kind, source.Name, b.Cluster.Namespace)
 		return
@@ -55,6 +57,9 @@ func (b *builder) addSource(field, kind string, source rkev1.K8sObjectFileSource
 	for k, item := range source.Items {
 		at := fmt.Sprintf("%s.items[%d]", field, k)
 		content, ok := object.Data[item.Key]
+		if !ok && source.Optional {
+			continue
+		}
 		if !ok {
 			b.problems.fail(at+".key", "%s %q has no key %q", kind, source.Name, item.Key)
 			continue

@@ -25,6 +25,9 @@ type Settings struct {
 	InstallerImagePrefix string `json:"installerImagePrefix,omitempty"`
 	// SystemDefaultRegistry is put before every system image; empty means the image's own registry.
 	SystemDefaultRegistry string `json:"systemDefaultRegistry,omitempty"`
+	// PullSecrets are the names of Secrets of type kubernetes.io/dockerconfigjson in SystemNamespace. The machines of every cluster that takes
+	// its images from SystemDefaultRegistry are given the first one's credentials for it.
+	PullSecrets []string `json:"pullSecrets,omitempty"`
 	// ClusterAgentImage is the image of the cluster-agent, with its tag.
 	ClusterAgentImage string `json:"clusterAgentImage,omitempty"`
 	// RKE2Prime asks for the edition of RKE2 with long support in clusters that do not say themselves what they want.

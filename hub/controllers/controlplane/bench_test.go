@@ -85,7 +85,7 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 	}
 	for i, m := range s.machines {
 		data := in.secrets.Items[i].Data
-		plans.Deliver(data, m.raw, plans.Unlimited, failureThreshold)
+		plans.Deliver(data, m.raw, plans.Unlimited, m.facts.FailureThreshold())
 		status := plans.Status{State: plans.StateSucceeded, Revision: 1, AppliedChecksum: plans.Checksum(m.raw), ProbeStatuses: map[string]plans.ProbeStatus{}}
 		for probe := range m.plan.Probes {
 			status.ProbeStatuses[probe] = plans.ProbeStatus{Healthy: true}

@@ -38,7 +38,7 @@ func TestOldView(t *testing.T) {
 	cached.secrets.DeepCopyInto(&live.secrets)
 	for i := range live.secrets.Items {
 		if secret := &live.secrets.Items[i]; secret.Name == first.secret.Name {
-			plans.Deliver(secret.Data, first.raw, plans.Unlimited, failureThreshold)
+			plans.Deliver(secret.Data, first.raw, plans.Unlimited, first.facts.FailureThreshold())
 		}
 	}
 	r.Live = live

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +21,9 @@ import (
 // readReferences reads what the plans are made of beside the specification.
 func (r *Reconciler) readReferences(ctx context.Context, s *scope) (err error) {
 	if s.objects, err = r.readObjects(ctx, s); err != nil {
+		return err
+	}
+	if s.pullSecrets, err = r.readPullSecrets(ctx); err != nil {
 		return err
 	}
 	s.bootstrapSecrets, err = r.readBootstrapSecrets(ctx, s)
@@ -41,6 +45,27 @@ func (r *Reconciler) readObjects(ctx context.Context, s *scope) (render.Objects,
 		objects[ref] = object
 	}
 	return objects, nil
+}
+
+// readPullSecrets reads the hub's credentials for its system default registry. What does not exist, or is of another type, is left out.
+func (r *Reconciler) readPullSecrets(ctx context.Context) ([]render.Object, error) {
+	var objects []render.Object
+	for _, name := range r.Settings.PullSecrets {
+		key := client.ObjectKey{Namespace: r.Settings.SystemNamespace, Name: name}
+		object, err := r.readObject(ctx, render.KindSecret, key)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading pull Secret %s: %w", key, err)
+		}
+		if err == nil && object.Type == string(corev1.SecretTypeDockerConfigJson) {
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
+}
+
+// isPullSecret tells of a Secret with the hub's credentials for its system default registry.
+func (r *Reconciler) isPullSecret(object client.Object) bool {
+	return object.GetNamespace() == r.Settings.SystemNamespace && slices.Contains(r.Settings.PullSecrets, object.GetName())
 }
 
 func (r *Reconciler) readObject(ctx context.Context, kind string, key client.ObjectKey) (render.Object, error) {
@@ -119,12 +144,21 @@ func (r *Reconciler) prime(controlPlane *rkev1.RKEControlPlane) bool {
 
 // referringTo lists the control planes that make something of an object: their specification names it, or it names them.
 func (r *Reconciler) referringTo(ctx context.Context, kind string, object client.Object) []ctrl.Request {
+	everywhere := kind == render.KindSecret && r.isPullSecret(object)
 	var list rkev1.RKEControlPlaneList
-	if err := r.Client.List(ctx, &list, client.InNamespace(object.GetNamespace())); err != nil {
+	in := client.InNamespace(object.GetNamespace())
+	if everywhere {
+		in = client.InNamespace(metav1.NamespaceAll)
+	}
+	if err := r.Client.List(ctx, &list, in); err != nil {
 		return nil
 	}
 	var requests []ctrl.Request
 	for i := range list.Items {
+		if everywhere {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			continue
+		}
 		refs := render.References(list.Items[i].Spec)
 		ref := render.Reference{Kind: kind, Name: object.GetName()}
 		qualified := render.Reference{Kind: kind, Name: object.GetName(), Namespace: object.GetNamespace()}

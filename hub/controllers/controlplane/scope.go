@@ -49,6 +49,8 @@ type scope struct {
 	election rollout.Election
 	// objects are the Secrets and ConfigMaps that the specification refers to; set by readReferences.
 	objects render.Objects
+	// pullSecrets are the hub's credentials for its system default registry; set by readReferences.
+	pullSecrets []render.Object
 	// bootstrapSecrets are what the cluster is to have before anything else; set by readReferences.
 	bootstrapSecrets []render.BootstrapSecret
 	// inputs are what all plans share; set by renderPlans.

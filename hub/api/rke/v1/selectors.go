@@ -53,6 +53,10 @@ type K8sObjectFileSource struct {
 	// DefaultPermissions are octal digits for items that have none of their own.
 	// +optional
 	DefaultPermissions FilePermissions `json:"defaultPermissions,omitempty"`
+	// Optional leaves out what is missing, the object or one of its keys, instead of holding back the plans of all machines that are to
+	// have it. Defaults to false.
+	// +optional
+	Optional bool `json:"optional,omitempty"`
 }
 
 // KeyToPath makes a file of a key.
