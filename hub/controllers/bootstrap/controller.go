@@ -16,11 +16,11 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -82,15 +82,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, bootstrap); err != nil || isPaused || changed {
 		return ctrl.Result{}, err
 	}
-	helper, err := patch.NewHelper(bootstrap, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch of the RKEBootstrap: %w", err)
-	}
+	helper := patch.NewHelper(r.Client, bootstrap, fieldOwner, ownedConditions...)
 	defer func() {
 		setStatus(s)
-		if err := helper.Patch(ctx, bootstrap, patch.WithOwnedConditions{Conditions: ownedConditions}); client.IgnoreNotFound(err) != nil {
-			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing the RKEBootstrap's status: %w", err)})
-		}
+		reterr = kerrors.NewAggregate([]error{reterr, helper.Patch(ctx, bootstrap)})
 	}()
 	return ctrl.Result{}, r.reconcileNormal(ctx, s)
 }

@@ -18,7 +18,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -27,6 +26,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/apply"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/controllers/management"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 )
 
 const (
@@ -125,23 +125,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, err
 	}
 
-	helper, err := patch.NewHelper(cluster, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch of the Cluster: %w", err)
-	}
+	s.patch = patch.NewHelper(r.Client, cluster, fieldOwner, ownedConditions...)
 	defer func() {
 		setStatus(s)
 		if err := r.reportManagement(ctx, s); err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, err})
 		}
-		err := helper.Patch(ctx, cluster, patch.WithOwnedConditions{Conditions: ownedConditions})
-		// A Cluster whose last finalizer was just removed may be gone.
-		if !cluster.DeletionTimestamp.IsZero() {
-			err = kerrors.FilterOut(err, apierrors.IsNotFound)
-		}
-		if err != nil {
-			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing the Cluster's status: %w", err)})
-		}
+		reterr = kerrors.NewAggregate([]error{reterr, s.patch.Patch(ctx, cluster)})
 	}()
 
 	if !cluster.DeletionTimestamp.IsZero() {

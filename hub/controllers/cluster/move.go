@@ -3,9 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
@@ -25,14 +25,13 @@ func (r *Reconciler) reconcileOrigin(ctx context.Context, s *scope) (here bool, 
 	return true, r.annotate(ctx, s, rkev1.ClusterUIDAnnotation, string(s.cluster.UID))
 }
 
-// annotate writes an annotation of the Cluster and keeps the status that the pass has made so far.
+// annotate writes an annotation of the Cluster before anything is made that it is to find again.
 func (r *Reconciler) annotate(ctx context.Context, s *scope, key, value string) error {
-	before, status := s.cluster.DeepCopy(), s.cluster.Status
+	before := maps.Clone(s.cluster.Annotations)
 	metav1.SetMetaDataAnnotation(&s.cluster.ObjectMeta, key, value)
-	if err := r.Client.Patch(ctx, s.cluster, client.MergeFrom(before), fieldOwner); err != nil {
-		s.cluster.Annotations = before.Annotations
+	if err := s.patch.PatchObject(ctx, s.cluster); err != nil {
+		s.cluster.Annotations = before
 		return fmt.Errorf("writing the annotation %s of the Cluster: %w", key, err)
 	}
-	s.cluster.Status = status
 	return nil
 }

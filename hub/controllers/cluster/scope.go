@@ -6,10 +6,13 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 )
 
 // scope is what one pass over a Cluster has read and found.
 type scope struct {
+	// patch writes cluster.
+	patch *patch.Helper
 	// cluster is set from the beginning; its metadata, spec and status are what the pass ends in.
 	cluster *provisioningv1.Cluster
 	// management is set once the management Cluster exists.

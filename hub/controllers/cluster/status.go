@@ -6,10 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -18,6 +16,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 	"github.com/drover-dev/drover/hub/release"
 )
 
@@ -173,22 +172,16 @@ func (r *Reconciler) reportManagement(ctx context.Context, s *scope) error {
 	if s.management == nil || !s.cluster.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	changed := s.management.DeepCopy()
-	runtime := release.Runtime(s.cluster.Spec.KubernetesVersion)
-	changed.Status.Driver, changed.Status.Provider = runtime, runtime
+	helper := patch.NewHelper(r.Client, s.management, fieldOwner, managementConditions...)
+	status, runtime := &s.management.Status, release.Runtime(s.cluster.Spec.KubernetesVersion)
+	status.Driver, status.Provider = runtime, runtime
 	if s.imported() {
-		changed.Status.Driver, changed.Status.Provider = "imported", importedRuntime(s.management)
+		status.Driver, status.Provider = "imported", importedRuntime(s.management)
 	}
 	for _, conditionType := range managementConditions {
-		conditions.SetMirrorCondition(s.cluster, changed, conditionType)
+		conditions.SetMirrorCondition(s.cluster, s.management, conditionType)
 	}
-	if equality.Semantic.DeepEqual(s.management.Status, changed.Status) {
-		return nil
-	}
-	if err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.management, client.MergeFromWithOptimisticLock{}), fieldOwner); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of the management Cluster: %w", err)
-	}
-	return nil
+	return helper.Patch(ctx, s.management)
 }
 
 // mirror copies a condition of the control plane under a name of the Cluster's.

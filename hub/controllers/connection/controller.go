@@ -25,6 +25,8 @@ import (
 	"github.com/drover-dev/drover/hub/settings"
 )
 
+const fieldOwner = client.FieldOwner("drover-connection")
+
 // Presence tells which sessions of agents there are, on whichever replica of the hub. The key of a cluster's agents is the name of the
 // management Cluster.
 type Presence interface {

@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +15,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 )
 
 // scope is what one pass has read.
@@ -109,25 +109,14 @@ func (r *Reconciler) readOwner(ctx context.Context, s *scope) error {
 var ours = []string{provisioningv1.ConnectedCondition, provisioningv1.AgentDeployedCondition}
 
 func (r *Reconciler) writeManagement(ctx context.Context, s *scope, condition metav1.Condition) error {
-	helper, err := patch.NewHelper(s.management, r.Client)
-	if err != nil {
-		return fmt.Errorf("preparing the patch of the management Cluster: %w", err)
-	}
-	conditions.Set(s.management, condition)
-	if err := helper.Patch(ctx, s.management, patch.WithOwnedConditions{Conditions: ours}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of the management Cluster: %w", err)
-	}
-	return nil
+	return patch.Conditions(ctx, r.Client, s.management, fieldOwner, condition)
 }
 
 func (r *Reconciler) writeCluster(ctx context.Context, s *scope, condition metav1.Condition) error {
 	if s.cluster == nil {
 		return nil
 	}
-	helper, err := patch.NewHelper(s.cluster, r.Client)
-	if err != nil {
-		return fmt.Errorf("preparing the patch of the Cluster: %w", err)
-	}
+	helper := patch.NewHelper(r.Client, s.cluster, fieldOwner, ours...)
 	conditions.Set(s.cluster, condition)
 	deployed := metav1.Condition{Type: provisioningv1.AgentDeployedCondition, Status: metav1.ConditionTrue, Reason: "Deployed"}
 	if condition.Status != metav1.ConditionTrue && !s.cluster.Status.AgentDeployed {
@@ -135,21 +124,14 @@ func (r *Reconciler) writeCluster(ctx context.Context, s *scope, condition metav
 	}
 	conditions.Set(s.cluster, deployed)
 	s.cluster.Status.AgentDeployed = deployed.Status == metav1.ConditionTrue
-	if err := helper.Patch(ctx, s.cluster, patch.WithOwnedConditions{Conditions: ours}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of the Cluster: %w", err)
-	}
-	return nil
+	return helper.Patch(ctx, s.cluster)
 }
 
 func (r *Reconciler) writeControlPlane(ctx context.Context, s *scope, condition metav1.Condition) error {
-	connected := condition.Status == metav1.ConditionTrue
-	if s.controlPlane == nil || s.controlPlane.Status.AgentConnected == connected {
+	if s.controlPlane == nil {
 		return nil
 	}
-	before := client.MergeFrom(s.controlPlane.DeepCopy())
-	s.controlPlane.Status.AgentConnected = connected
-	if err := r.Client.Status().Patch(ctx, s.controlPlane, before); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of the RKEControlPlane: %w", err)
-	}
-	return nil
+	helper := patch.NewHelper(r.Client, s.controlPlane, fieldOwner)
+	s.controlPlane.Status.AgentConnected = condition.Status == metav1.ConditionTrue
+	return helper.Patch(ctx, s.controlPlane)
 }

@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
@@ -134,10 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, controlPlane, Finalizer); err != nil || added {
 		return ctrl.Result{}, err
 	}
-	helper, err := patch.NewHelper(controlPlane, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch of the RKEControlPlane: %w", err)
-	}
+	helper := patch.NewHelper(r.Client, controlPlane, fieldOwner, ownedConditions...)
 	if !controlPlane.DeletionTimestamp.IsZero() {
 		err = r.reconcileDelete(ctx, s)
 	} else {
@@ -155,14 +152,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		err = nil
 	}
 	setStatus(s, err)
-	patchErr := helper.Patch(ctx, controlPlane, patch.WithOwnedConditions{Conditions: ownedConditions}, patch.WithStatusObservedGeneration{})
-	switch {
-	case failure.IsGone(patchErr):
-		patchErr = nil
-	case failure.IsRace(patchErr):
+	patchErr := helper.Patch(ctx, controlPlane)
+	if failure.IsRace(patchErr) {
 		patchErr, result.RequeueAfter = nil, failure.RaceDelay
-	case patchErr != nil:
-		patchErr = fmt.Errorf("writing the RKEControlPlane's status: %w", patchErr)
 	}
 	if err := kerrors.NewAggregate([]error{err, patchErr}); err != nil {
 		return ctrl.Result{}, err

@@ -3,18 +3,16 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
@@ -25,13 +23,12 @@ func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 	for _, m := range s.machines {
 		errs = append(errs, r.tellVersion(ctx, s, m.machine))
 		reconciled := reconciledCondition(m.decision)
-		errs = append(errs, r.report(ctx, m.bootstrap, reconciled))
+		errs = append(errs, patch.Conditions(ctx, r.Client, m.bootstrap, fieldOwner, reconciled))
 		own := []metav1.Condition{reconciled}
 		if !inMachineSet(m.machine) {
-			upToDate := upToDateCondition(m)
-			own = append(own, upToDate)
+			own = append(own, upToDateCondition(m))
 		}
-		errs = append(errs, r.report(ctx, m.machine, own...))
+		errs = append(errs, patch.Conditions(ctx, r.Client, m.machine, fieldOwner, own...))
 	}
 	return kerrors.NewAggregate(errs)
 }
@@ -52,40 +49,6 @@ func (r *Reconciler) tellVersion(ctx context.Context, s *scope, machine *cluster
 
 func lacksVersion(m *clusterv1.Machine, wanted string) bool {
 	return inMachineSet(m) && m.DeletionTimestamp.IsZero() && m.Spec.Version != wanted
-}
-
-// conditioned is an object with conditions.
-type conditioned interface {
-	client.Object
-	conditions.Setter
-}
-
-// report sets conditions, and writes nothing if they are as they should be. What is being deleted may be gone by then.
-func (r *Reconciler) report(ctx context.Context, object conditioned, own ...metav1.Condition) error {
-	if !slices.ContainsFunc(own, func(c metav1.Condition) bool {
-		return differs(conditions.Get(object, c.Type), c, object.GetGeneration())
-	}) {
-		return nil
-	}
-	helper, err := patch.NewHelper(object, r.Client)
-	if err != nil {
-		return fmt.Errorf("preparing the patch of %T %s: %w", object, object.GetName(), err)
-	}
-	types := make([]string, 0, len(own))
-	for _, c := range own {
-		conditions.Set(object, c)
-		types = append(types, c.Type)
-	}
-	err = helper.Patch(ctx, object, patch.WithOwnedConditions{Conditions: types})
-	if err != nil && !failure.IsGone(err) {
-		return fmt.Errorf("writing conditions of %T %s: %w", object, object.GetName(), err)
-	}
-	return nil
-}
-
-// differs tells whether a condition has to be written.
-func differs(have *metav1.Condition, want metav1.Condition, generation int64) bool {
-	return have == nil || have.Status != want.Status || have.Reason != want.Reason || have.Message != want.Message || have.ObservedGeneration != generation
 }
 
 func reconciledCondition(d rollout.Decision) metav1.Condition {

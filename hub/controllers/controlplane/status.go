@@ -32,6 +32,7 @@ var ownedConditions = []string{
 
 // setStatus makes the status of what a pass has found. err is what it failed with.
 func setStatus(s *scope, err error) {
+	s.controlPlane.Status.ObservedGeneration = s.controlPlane.Generation
 	setReplicas(s)
 	setInitialized(s)
 	setPhases(s, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -12,12 +11,14 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 )
+
+const fieldOwner = client.FieldOwner("drover-custommachine")
 
 // Reconciler reconciles CustomMachines.
 type Reconciler struct {
@@ -48,7 +49,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 
 // Reconcile writes the status once at the end. There is nothing to remove when a CustomMachine goes: the machine stays with its owner, and
 // its credentials go with the RKEBootstrap.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	custom := &rkev1.CustomMachine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, custom); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -75,15 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, custom); err != nil || isPaused || changed {
 		return ctrl.Result{}, err
 	}
-	helper, err := patch.NewHelper(custom, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch of the CustomMachine: %w", err)
-	}
-	defer func() {
-		if err := helper.Patch(ctx, custom, patch.WithOwnedConditions{Conditions: ownedConditions}); client.IgnoreNotFound(err) != nil {
-			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing the CustomMachine's status: %w", err)})
-		}
-	}()
+	helper := patch.NewHelper(r.Client, custom, fieldOwner, ownedConditions...)
 	setStatus(s)
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, helper.Patch(ctx, custom)
 }

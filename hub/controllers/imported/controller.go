@@ -21,6 +21,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 )
 
 const fieldOwner = client.FieldOwner("drover-imported")
@@ -108,17 +109,10 @@ func (r *Reconciler) isImported(ctx context.Context, management *managementv3.Cl
 }
 
 func (r *Reconciler) write(ctx context.Context, management *managementv3.Cluster, seen facts) error {
-	before := management.DeepCopy()
+	helper := patch.NewHelper(r.Client, management, fieldOwner)
 	management.Status.Version = seen.version
 	if seen.counted {
 		management.Status.NodeCount = seen.nodes
 	}
-	if reflect.DeepEqual(before.Status, management.Status) {
-		return nil
-	}
-	// Nobody else writes these fields.
-	if err := r.Client.Status().Patch(ctx, management, client.MergeFrom(before), fieldOwner); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of the management Cluster: %w", err)
-	}
-	return nil
+	return helper.Patch(ctx, management)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,15 +13,17 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 )
 
 // Finalizer holds an RKECluster until the cluster has no Machine any more.
 const Finalizer = "rke.cattle.io/rkecluster"
+
+const fieldOwner = client.FieldOwner("drover-infracluster")
 
 // Reconciler reconciles RKEClusters.
 type Reconciler struct {
@@ -67,19 +68,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, infra, Finalizer); err != nil || added {
 		return ctrl.Result{}, err
 	}
-	helper, err := patch.NewHelper(infra, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch of the RKECluster: %w", err)
-	}
+	helper := patch.NewHelper(r.Client, infra, fieldOwner, ownedConditions...)
 	defer func() {
 		setStatus(s)
-		err := helper.Patch(ctx, infra, patch.WithOwnedConditions{Conditions: ownedConditions})
-		if !infra.DeletionTimestamp.IsZero() {
-			err = kerrors.FilterOut(err, apierrors.IsNotFound)
-		}
-		if err != nil {
-			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing the RKECluster's status: %w", err)})
-		}
+		reterr = kerrors.NewAggregate([]error{reterr, helper.Patch(ctx, infra)})
 	}()
 	if !infra.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.reconcileDelete(ctx, s)

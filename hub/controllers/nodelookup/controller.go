@@ -15,13 +15,16 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/patch"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 )
 
-const controllerName = "nodelookup"
+const (
+	controllerName = "nodelookup"
+	fieldOwner     = client.FieldOwner("drover-nodelookup")
+)
 
 // Reconciler looks for the Nodes of CustomMachines.
 type Reconciler struct {
@@ -78,16 +81,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if !custom.DeletionTimestamp.IsZero() || annotations.IsPaused(cluster, custom) {
 		return ctrl.Result{}, nil
 	}
-	helper, err := patch.NewHelper(custom, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch of the CustomMachine: %w", err)
-	}
+	helper := patch.NewHelper(r.Client, custom, fieldOwner, ownedConditions...)
 	s := &scope{custom: custom, machine: machine, cluster: cluster}
 	defer func() {
 		setStatus(s)
-		if err := helper.Patch(ctx, custom, patch.WithOwnedConditions{Conditions: ownedConditions}); client.IgnoreNotFound(err) != nil {
-			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing what was found of the Node: %w", err)})
-		}
+		reterr = kerrors.NewAggregate([]error{reterr, helper.Patch(ctx, custom)})
 	}()
 	return ctrl.Result{}, r.lookUp(ctx, s)
 }

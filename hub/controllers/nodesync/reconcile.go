@@ -15,11 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/patch"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 )
 
 // carry writes to the Node if it is not as it should be, and tells whether it could be looked at. The Node is read from the cache that Cluster
@@ -62,30 +60,18 @@ func carryTo(ctx context.Context, remote client.Client, name string, w wanted) (
 		return true, nil
 	}
 	// Taints are a list that is written as a whole: a write that does not know of another's must fail.
-	patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
-	if err := remote.Patch(ctx, changed, patch, fieldOwner); err != nil {
+	locked := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
+	if err := remote.Patch(ctx, changed, locked, fieldOwner); err != nil {
 		return false, fmt.Errorf("writing labels and taints of Node %s: %w", name, err)
 	}
 	return true, nil
 }
 
-// report tells in the condition NodeSynced what could not be carried. It writes nothing if the condition is as it should be.
+// report tells in the condition NodeSynced what could not be carried.
 func (r *Reconciler) report(ctx context.Context, bootstrap *rkev1.RKEBootstrap, w wanted) error {
 	c := metav1.Condition{Type: rkev1.NodeSyncedCondition, Status: metav1.ConditionTrue, Reason: "Synced"}
 	if len(w.problems) > 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", strings.Join(w.problems, "; ")
 	}
-	if known := conditions.Get(bootstrap, c.Type); known != nil && known.Status == c.Status && known.Reason == c.Reason && known.Message == c.Message {
-		return nil
-	}
-	helper, err := patch.NewHelper(bootstrap, r.Client)
-	if err != nil {
-		return fmt.Errorf("preparing the patch of the RKEBootstrap: %w", err)
-	}
-	conditions.Set(bootstrap, c)
-	err = helper.Patch(ctx, bootstrap, patch.WithOwnedConditions{Conditions: []string{c.Type}})
-	if err != nil && !failure.IsGone(err) {
-		return fmt.Errorf("writing the condition %s: %w", c.Type, err)
-	}
-	return nil
+	return patch.Conditions(ctx, r.Client, bootstrap, fieldOwner, c)
 }

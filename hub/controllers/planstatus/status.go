@@ -10,48 +10,25 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/patch"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/rollout"
 	"github.com/drover-dev/drover/plans"
 )
-
-// conditioned is an object with conditions.
-type conditioned interface {
-	client.Object
-	conditions.Setter
-}
 
 // reportCondition writes the condition PlanApplied, and nothing if it is as it should be.
 func (r *Reconciler) reportCondition(ctx context.Context, s *scope) error {
 	c := condition(s)
 	var errs []error
 	if s.bootstrap != nil {
-		errs = append(errs, r.set(ctx, s.bootstrap, c))
+		errs = append(errs, patch.Conditions(ctx, r.Client, s.bootstrap, fieldOwner, c))
 	}
 	if s.machine != nil {
-		errs = append(errs, r.set(ctx, s.machine, c))
+		errs = append(errs, patch.Conditions(ctx, r.Client, s.machine, fieldOwner, c))
 	}
 	return kerrors.NewAggregate(errs)
-}
-
-func (r *Reconciler) set(ctx context.Context, object conditioned, c metav1.Condition) error {
-	helper, err := patch.NewHelper(object, r.Client)
-	if err != nil {
-		return fmt.Errorf("preparing the patch of %T %s: %w", object, object.GetName(), err)
-	}
-	conditions.Set(object, c)
-	err = helper.Patch(ctx, object, patch.WithOwnedConditions{Conditions: []string{c.Type}})
-	if err != nil && !failure.IsGone(err) {
-		return fmt.Errorf("writing the condition %s of %T %s: %w", c.Type, object, object.GetName(), err)
-	}
-	return nil
 }
 
 // condition tells what became of the plan.

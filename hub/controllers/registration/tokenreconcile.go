@@ -14,11 +14,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"sigs.k8s.io/cluster-api/util/patch"
-
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 	"github.com/drover-dev/drover/hub/tokens"
 )
 
@@ -51,16 +50,11 @@ func (r *tokenReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 	if !crt.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	helper, err := patch.NewHelper(crt, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch of the ClusterRegistrationToken: %w", err)
-	}
+	helper := patch.NewHelper(r.Client, crt, fieldOwner, tokenConditions...)
 	s := &tokenScope{crt: crt}
 	defer func() {
 		setTokenStatus(s, r.Settings)
-		if err := helper.Patch(ctx, crt, patch.WithOwnedConditions{Conditions: tokenConditions}); client.IgnoreNotFound(err) != nil {
-			reterr = kerrors.NewAggregate([]error{reterr, fmt.Errorf("writing the ClusterRegistrationToken's status: %w", err)})
-		}
+		reterr = kerrors.NewAggregate([]error{reterr, helper.Patch(ctx, crt)})
 	}()
 	if err := r.readCluster(ctx, s); err != nil || s.waiting != nil {
 		return ctrl.Result{}, err
