@@ -17,6 +17,11 @@ import (
 // AllRoles make a machine a whole cluster.
 var AllRoles = []string{"--etcd", "--controlplane", "--worker"}
 
+// roleOfFlag are the roles of a registration token by the flags of the command.
+var roleOfFlag = map[string]managementv3.MachineRole{
+	"--etcd": managementv3.EtcdRole, "--controlplane": managementv3.ControlPlaneRole, "--worker": managementv3.WorkerRole,
+}
+
 // NodeCommand asks the hub's command line for the command that makes a machine a node, once the hub has it.
 func (l *Lab) NodeCommand(ctx context.Context, cluster client.ObjectKey, roles ...string) (string, error) {
 	var command string
@@ -35,13 +40,17 @@ func (l *Lab) NodeCommand(ctx context.Context, cluster client.ObjectKey, roles .
 }
 
 // TokenCommand makes a registration token as somebody does who has kubectl only: the hub is told its hash. The command that the status of its
-// ClusterRegistrationToken shows is returned with the token in it.
+// ClusterRegistrationToken shows is returned with the token in it. The token is good for the roles only.
 func (l *Lab) TokenCommand(ctx context.Context, hub client.Client, cluster client.ObjectKey, roles ...string) (command, token string, err error) {
 	if token, err = tokens.NewRegistrationToken(); err != nil {
 		return "", "", err
 	}
 	crt := &managementv3.ClusterRegistrationToken{}
 	crt.GenerateName = "by-hand-"
+	crt.Spec.Purpose = managementv3.MachinesPurpose
+	for _, role := range roles {
+		crt.Spec.Roles = append(crt.Spec.Roles, roleOfFlag[role])
+	}
 	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
 	err = l.WaitFor(ctx, "a ClusterRegistrationToken of "+cluster.String()+" has a command", time.Minute, func(ctx context.Context) (bool, string) {
 		c := &provisioningv1.Cluster{}

@@ -81,7 +81,7 @@ func (e *env) registration(t *testing.T, cluster string) string {
 	e.create(t, &managementv3.ClusterRegistrationToken{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "by-hand"},
 		Spec: managementv3.ClusterRegistrationTokenSpec{
-			ClusterName: cluster, Made: &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)},
+			ClusterName: cluster, Purpose: managementv3.AgentsPurpose, Made: &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)},
 		},
 	})
 	folder := filepath.Join(e.dir, "registration-"+cluster)

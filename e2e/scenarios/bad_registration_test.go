@@ -33,6 +33,8 @@ func TestBadRegistration(t *testing.T) {
 	defer shared.DeleteCluster(t, key)
 	command, token, err := shared.TokenCommand(ctx, shared.Hub, key, lab.AllRoles...)
 	suite.Must(t, err)
+	workers, _, err := shared.TokenCommand(ctx, shared.Hub, key, "--worker")
+	suite.Must(t, err)
 	before := installed(t, host)
 
 	for _, test := range []struct {
@@ -42,6 +44,7 @@ func TestBadRegistration(t *testing.T) {
 	}{
 		{"an unknown token", func(*testing.T) string { return strings.ReplaceAll(command, token, strings.Repeat("x", len(token))) }, "HTTP 401"},
 		{"an expired token", func(t *testing.T) string { return strings.ReplaceAll(command, token, expiredToken(t, key)) }, "HTTP 401"},
+		{"the command of a worker for a server", func(*testing.T) string { return workers + " --etcd --controlplane" }, "HTTP 403"},
 		{"a CA checksum that does not match", func(*testing.T) string {
 			return regexp.MustCompile(`--ca-checksum [0-9a-f]{64}`).ReplaceAllString(command, "--ca-checksum "+strings.Repeat("0", 64))
 		}, "checksum"},

@@ -40,8 +40,9 @@ func newNodeCommand() *cobra.Command {
 		Short: "Print the command that makes a machine a node of a cluster",
 		Long: `Print the command that makes a machine a node of a cluster. It is run on that machine, as root or by somebody who may use sudo.
 
-The command holds a registration token that is made for it: whoever has it can add machines to the cluster until it expires. The token is
-kept nowhere else. Deleting its ClusterRegistrationToken, in the namespace of the management Cluster, revokes it.`,
+The command holds a registration token that is made for it: whoever has it can add machines to the cluster until it expires, with the
+roles of the command and no others. The token is kept nowhere else. Deleting its ClusterRegistrationToken, in the namespace of the management
+Cluster, revokes it.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("node-command needs one argument: <namespace>/<cluster>")
@@ -105,7 +106,7 @@ func (o *nodeOptions) run(ctx context.Context, c client.Client, cluster client.O
 	if err != nil {
 		return "", err
 	}
-	crt, token, err := o.token.make(ctx, c, management, "node-command", managementv3.MachinesPurpose)
+	crt, token, err := o.token.make(ctx, c, management, "node-command", managementv3.MachinesPurpose, o.roles()...)
 	if err != nil {
 		return "", err
 	}
@@ -157,6 +158,20 @@ func (o *nodeOptions) template(ctx context.Context, c client.Reader, crt *manage
 		return "", fmt.Errorf("the command of ClusterRegistrationToken %s is %w%s", key, errNotYet, reason)
 	}
 	return template, nil
+}
+
+// roles are what machines may register with by the command.
+func (o *nodeOptions) roles() []managementv3.MachineRole {
+	var out []managementv3.MachineRole
+	for _, role := range []struct {
+		set  bool
+		role managementv3.MachineRole
+	}{{o.etcd, managementv3.EtcdRole}, {o.controlPlane, managementv3.ControlPlaneRole}, {o.worker, managementv3.WorkerRole}} {
+		if role.set {
+			out = append(out, role.role)
+		}
+	}
+	return out
 }
 
 // words are the arguments of the install script that the flags stand for.

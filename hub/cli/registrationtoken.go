@@ -40,8 +40,10 @@ func (o *registrationOptions) check() error {
 }
 
 // make makes a registration token of its own for a management Cluster. name begins the name of its ClusterRegistrationToken, which the hub
-// removes when it has expired.
-func (o *registrationOptions) make(ctx context.Context, c client.Client, management, name string, purpose managementv3.RegistrationPurpose) (*managementv3.ClusterRegistrationToken, string, error) {
+// removes when it has expired. roles are those that a machine may register with.
+func (o *registrationOptions) make(
+	ctx context.Context, c client.Client, management, name string, purpose managementv3.RegistrationPurpose, roles ...managementv3.MachineRole,
+) (*managementv3.ClusterRegistrationToken, string, error) {
 	token, err := tokens.NewRegistrationToken()
 	if err != nil {
 		return nil, "", err
@@ -51,7 +53,7 @@ func (o *registrationOptions) make(ctx context.Context, c client.Client, managem
 			Namespace: management, GenerateName: name + "-", Annotations: map[string]string{managementv3.DeleteExpiredAnnotation: "true"},
 		},
 		Spec: managementv3.ClusterRegistrationTokenSpec{
-			ClusterName: management, Purpose: purpose, MaxUses: o.maxUses,
+			ClusterName: management, Purpose: purpose, Roles: roles, MaxUses: o.maxUses,
 			Made: &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)},
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +26,7 @@ func (g *registrar) connectCustom(ctx context.Context, token *managementv3.Clust
 	if err != nil {
 		return nil, err
 	}
-	if !registration.hasRole() {
+	if len(registration.roles()) == 0 {
 		return nil, headerError(rkev1.HeaderRoleWorker, "a machine needs at least one of the roles etcd, control-plane and worker")
 	}
 	cluster, err := g.clusterOf(ctx, token)
@@ -40,6 +41,9 @@ func (g *registrar) connectCustom(ctx context.Context, token *managementv3.Clust
 		return nil, err
 	}
 	if bootstrap == nil {
+		if err := allowsRoles(token, registration); err != nil {
+			return nil, err
+		}
 		if err := g.unpaused(ctx, client.ObjectKeyFromObject(cluster)); err != nil {
 			return nil, err
 		}
@@ -51,6 +55,24 @@ func (g *registrar) connectCustom(ctx context.Context, token *managementv3.Clust
 		}
 	}
 	return g.credentials(ctx, bootstrap)
+}
+
+// allowsRoles refuses a machine that wants more than its registration token was made for: the command for a worker makes no server.
+func allowsRoles(token *managementv3.ClusterRegistrationToken, r *registration) error {
+	excluded := token.Spec.Excluded(r.roles())
+	if len(excluded) == 0 {
+		return nil
+	}
+	return refuse(http.StatusForbidden, "the registration token does not allow the role %s: spec.roles of ClusterRegistrationToken %s/%s is %s; "+
+		"make a command for the roles of this machine with hub node-command", roleNames(excluded), token.Namespace, token.Name, roleNames(token.Spec.Roles))
+}
+
+func roleNames(roles []managementv3.MachineRole) string {
+	names := make([]string, 0, len(roles))
+	for _, role := range roles {
+		names = append(names, string(role))
+	}
+	return strings.Join(names, ", ")
 }
 
 // clusterOf returns the Cluster that a registration token is for.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubelet "k8s.io/kubelet/pkg/apis"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -90,14 +91,20 @@ func parseRegistration(headers http.Header) (*registration, error) {
 	return r, nil
 }
 
-// hasRole tells whether the machine wants any role.
-func (r *registration) hasRole() bool {
-	for _, role := range []string{rkev1.HeaderRoleEtcd, rkev1.HeaderRoleControlPlane, rkev1.HeaderRoleWorker} {
-		if strings.EqualFold(first(r.fields[role]), "true") {
-			return true
+// roles are those that the machine wants.
+func (r *registration) roles() []managementv3.MachineRole {
+	var roles []managementv3.MachineRole
+	for _, role := range []struct {
+		header string
+		role   managementv3.MachineRole
+	}{
+		{rkev1.HeaderRoleEtcd, managementv3.EtcdRole}, {rkev1.HeaderRoleControlPlane, managementv3.ControlPlaneRole}, {rkev1.HeaderRoleWorker, managementv3.WorkerRole},
+	} {
+		if strings.EqualFold(first(r.fields[role.header]), "true") {
+			roles = append(roles, role.role)
 		}
 	}
-	return false
+	return roles
 }
 
 // encode is the data of the machine request.

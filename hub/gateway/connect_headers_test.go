@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -28,7 +30,7 @@ func TestParseRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	hash := hexSHA256([]byte("0123456789abcdef"))
-	if got.ID != "abc123" || got.SecretHash != hash || !got.hasRole() {
+	if got.ID != "abc123" || got.SecretHash != hash || !slices.Equal(got.roles(), []managementv3.MachineRole{managementv3.EtcdRole}) {
 		t.Errorf("got %+v", got)
 	}
 	encoded, err := got.encode()

@@ -228,7 +228,7 @@ func (e *gatewayEnv) makeToken(namespace string) {
 		e.t.Fatal(err)
 	}
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "made"}}
-	crt.Spec.ClusterName = namespace
+	crt.Spec.ClusterName, crt.Spec.Purpose = namespace, managementv3.MachinesPurpose
 	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
 	e.create(crt)
 	eventually(e.t, "the hub to know the registration token", func() error {

@@ -101,7 +101,7 @@ func (e *Env) registerAgent(t *testing.T, management string) string {
 		t.Fatal(err)
 	}
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management, GenerateName: "test-"}}
-	crt.Spec.ClusterName = management
+	crt.Spec.ClusterName, crt.Spec.Purpose = management, managementv3.AgentsPurpose
 	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
 	e.Create(t, crt)
 	var answer struct{ Credential string }

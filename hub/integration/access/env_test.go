@@ -103,7 +103,7 @@ func register(t *testing.T, id string) string {
 		t.Fatal(err)
 	}
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: id, GenerateName: "test-"}}
-	crt.Spec.ClusterName = id
+	crt.Spec.ClusterName, crt.Spec.Purpose = id, managementv3.AgentsPurpose
 	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
 	env.Create(t, crt)
 	var answer struct{ Credential string }

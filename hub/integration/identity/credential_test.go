@@ -26,7 +26,7 @@ const (
 func TestCredential(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
-	token, crt := newToken(t, management)
+	token, crt := newToken(t, management, managementv3.AgentsPurpose)
 	first := ask(t, token, idOne)
 	if first.code != http.StatusOK || first.Cluster != management || !strings.HasPrefix(first.Agent, "agent-") {
 		t.Fatalf("%d %s", first.code, first.text)
@@ -85,7 +85,7 @@ func TestCredential(t *testing.T) {
 func TestRegistrationTokens(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
-	machines, _ := newToken(t, management, func(c *managementv3.ClusterRegistrationToken) { c.Spec.Purpose = managementv3.MachinesPurpose })
+	machines, _ := newToken(t, management, managementv3.MachinesPurpose)
 	if got := ask(t, machines, idOne); got.code != http.StatusForbidden || !strings.Contains(got.text, "for machines only") {
 		t.Errorf("a token for machines: %d %s", got.code, got.text)
 	}
@@ -97,7 +97,7 @@ func TestRegistrationTokens(t *testing.T) {
 			t.Errorf("%q: %d %s", wrong, got.code, got.text)
 		}
 	}
-	token, crt := newToken(t, management)
+	token, crt := newToken(t, management, managementv3.AgentsPurpose)
 	env.Delete(t, crt)
 	testenv.Until(t, "the token to be worth nothing", func() error {
 		if got := ask(t, token, idOne); got.code != http.StatusUnauthorized {
@@ -115,7 +115,7 @@ func TestMaxUses(t *testing.T) {
 	t.Parallel()
 	const allowed, come = 3, 8
 	_, management := newCluster(t)
-	token, crt := newToken(t, management, func(c *managementv3.ClusterRegistrationToken) { c.Spec.MaxUses = allowed })
+	token, crt := newToken(t, management, managementv3.AgentsPurpose, func(c *managementv3.ClusterRegistrationToken) { c.Spec.MaxUses = allowed })
 	answers := make([]answer, come)
 	id := func(i int) string { return fmt.Sprintf("agent-%d-0123456789", i) }
 	var all sync.WaitGroup
@@ -151,7 +151,7 @@ func TestMaxUses(t *testing.T) {
 func TestMadeToken(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
-	_, crt := newToken(t, management)
+	_, crt := newToken(t, management, managementv3.AgentsPurpose)
 	for _, tt := range []struct{ patch, err string }{
 		{`{"spec":{"made":null}}`, "spec.made cannot be added or removed"},
 		{`{"spec":{"made":{"id":"abcdefghij"}}}`, "spec.made cannot be changed"},

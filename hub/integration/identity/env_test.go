@@ -45,14 +45,14 @@ func newCluster(t *testing.T) (cluster *provisioningv1.Cluster, management strin
 }
 
 // newToken makes a registration token as its maker would, and waits until the gateway knows it.
-func newToken(t *testing.T, management string, set ...func(*managementv3.ClusterRegistrationToken)) (string, *managementv3.ClusterRegistrationToken) {
+func newToken(t *testing.T, management string, purpose managementv3.RegistrationPurpose, set ...func(*managementv3.ClusterRegistrationToken)) (string, *managementv3.ClusterRegistrationToken) {
 	t.Helper()
 	token, err := tokens.NewRegistrationToken()
 	if err != nil {
 		t.Fatal(err)
 	}
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management, GenerateName: "test-"}}
-	crt.Spec.ClusterName = management
+	crt.Spec.ClusterName, crt.Spec.Purpose = management, purpose
 	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
 	for _, f := range set {
 		f(crt)

@@ -26,8 +26,8 @@ import (
 // every object of its API. The token of a machine is in the one Secret that Kubernetes keeps it in, and nowhere else.
 func TestNothingLeaks(t *testing.T) {
 	cluster, management := newCluster(t)
-	token, crt := newToken(t, management)
-	machines, _ := newToken(t, management, func(c *managementv3.ClusterRegistrationToken) { c.Spec.Purpose = managementv3.MachinesPurpose })
+	token, crt := newToken(t, management, managementv3.AgentsPurpose)
+	machines, _ := newToken(t, management, managementv3.MachinesPurpose)
 	first := ask(t, token, idOne)
 	if first.code != http.StatusOK {
 		t.Fatalf("%d %s", first.code, first.text)
@@ -135,7 +135,7 @@ func plain(t *testing.T, object *unstructured.Unstructured) []byte {
 func TestOnlyTheHubWritesIdentities(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
-	token, _ := newToken(t, management)
+	token, _ := newToken(t, management, managementv3.AgentsPurpose)
 	first := ask(t, token, idOne)
 	if first.code != http.StatusOK {
 		t.Fatalf("%d %s", first.code, first.text)

@@ -34,7 +34,7 @@ func stockHeaders(token string) map[string]string {
 func TestStockAgent(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
-	token, crt := newToken(t, management)
+	token, crt := newToken(t, management, managementv3.AgentsPurpose)
 	for _, path := range []string{"/v3/connect/register", "/v3/connect"} {
 		header := http.Header{}
 		for name, value := range stockHeaders(token) {

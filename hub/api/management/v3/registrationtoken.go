@@ -1,6 +1,10 @@
 package v3
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // ClusterRegistrationToken lets machines and agents introduce themselves to a cluster. How to know the token is in the Secret that
 // status.tokenSecretName names; the token itself is kept nowhere. Commands of the status hold {token} in its place.
@@ -10,6 +14,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The management Cluster"
 // +kubebuilder:printcolumn:name="Purpose",type=string,JSONPath=`.spec.purpose`,description="Who may use it"
+// +kubebuilder:printcolumn:name="Roles",type=string,JSONPath=`.spec.roles`,description="The roles that a machine may register with"
 // +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.status.tokenSecretName`,description="Secret with its hash"
 // +kubebuilder:printcolumn:name="Uses",type=integer,JSONPath=`.status.uses`,description="How often it was used, where that is bounded"
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
@@ -29,6 +34,10 @@ type ClusterRegistrationToken struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.gracePeriod) || !has(self.ttl) || self.ttl == 0 || self.gracePeriod < self.ttl",message="spec.gracePeriod must be shorter than spec.ttl"
 // +kubebuilder:validation:XValidation:rule="self.clusterName == oldSelf.clusterName",message="spec.clusterName cannot be changed"
 // +kubebuilder:validation:XValidation:rule="has(self.made) == has(oldSelf.made)",message="spec.made cannot be added or removed; make another ClusterRegistrationToken"
+// +kubebuilder:validation:XValidation:rule="!has(self.made) || has(self.purpose) || (oldSelf.hasValue() && has(oldSelf.value().made) && !has(oldSelf.value().purpose))",optionalOldSelf=true,message="spec.purpose is required with spec.made: set Machines for a command that adds machines, Agents for a cluster-agent"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.purpose) || has(self.purpose) && self.purpose == oldSelf.purpose",message="spec.purpose cannot be changed once it is set; make another ClusterRegistrationToken"
+// +kubebuilder:validation:XValidation:rule="!has(self.roles) || has(self.purpose) && self.purpose == 'Machines'",message="spec.roles needs spec.purpose Machines: agents have no roles"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.roles) || has(self.roles) && self.roles.all(r, r in oldSelf.roles)",message="spec.roles can only be narrowed; make another ClusterRegistrationToken for other roles"
 type ClusterRegistrationTokenSpec struct {
 	// ClusterName is the name of the management Cluster.
 	// +kubebuilder:validation:MinLength=1
@@ -42,10 +51,17 @@ type ClusterRegistrationTokenSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="spec.gracePeriod must be 0 or at least 10 minutes"
 	GracePeriod *int64 `json:"gracePeriod,omitempty"`
-	// Purpose says who may use it: Machines that join the cluster, or Agents that connect its Kubernetes API; unset means both. Whoever has a
-	// token for agents can pose as the cluster's API, so that commands for machines come with tokens for machines only.
+	// Purpose says who may use it: Machines that join the cluster, or Agents that connect its Kubernetes API. Whoever has a token for agents
+	// can pose as the cluster's API, so that commands for machines come with tokens for machines only. Unset means both, as tokens of another
+	// hub need it; a token with spec.made has a purpose. Once set it stays.
 	// +optional
 	Purpose RegistrationPurpose `json:"purpose,omitempty"`
+	// Roles are the roles that a machine may register with; unset means any. They can only be narrowed.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	Roles []MachineRole `json:"roles,omitempty"`
 	// MaxUses is how many machines and agents may introduce themselves with it; unset or 0 means any number. One that comes again with an
 	// identity of its own is not counted again.
 	// +optional
@@ -72,6 +88,27 @@ const (
 // Serves tells whether a token may be used for a purpose.
 func (s *ClusterRegistrationTokenSpec) Serves(purpose RegistrationPurpose) bool {
 	return s.Purpose == "" || s.Purpose == purpose
+}
+
+// MachineRole is what a machine does in its cluster.
+//
+// +kubebuilder:validation:Enum=Etcd;ControlPlane;Worker
+// +kubebuilder:validation:MaxLength=16
+type MachineRole string
+
+// The roles of machines. The install script has the flags --etcd, --controlplane and --worker for them.
+const (
+	EtcdRole         MachineRole = "Etcd"
+	ControlPlaneRole MachineRole = "ControlPlane"
+	WorkerRole       MachineRole = "Worker"
+)
+
+// Excluded returns those of the roles that a machine may not register with.
+func (s *ClusterRegistrationTokenSpec) Excluded(roles []MachineRole) []MachineRole {
+	if len(s.Roles) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(roles), func(role MachineRole) bool { return slices.Contains(s.Roles, role) })
 }
 
 // MadeToken is how to know a token "<id>.<secret>" without having it.
@@ -119,7 +156,7 @@ type ClusterRegistrationTokenStatus struct {
 	// ManifestURL is where Command gets its manifest.
 	// +optional
 	ManifestURL string `json:"manifestUrl,omitempty"`
-	// NodeCommand registers a Linux machine; add --etcd, --controlplane and --worker for its roles.
+	// NodeCommand registers a Linux machine; add --etcd, --controlplane and --worker for its roles, of those that spec.roles allows.
 	// +optional
 	NodeCommand string `json:"nodeCommand,omitempty"`
 	// InsecureNodeCommand is NodeCommand for a hub whose certificate the machine does not know; the certificate is then checked by its

@@ -141,6 +141,11 @@ func (in *ClusterRegistrationTokenSpec) DeepCopyInto(out *ClusterRegistrationTok
 		*out = new(int64)
 		**out = **in
 	}
+	if in.Roles != nil {
+		in, out := &in.Roles, &out.Roles
+		*out = make([]MachineRole, len(*in))
+		copy(*out, *in)
+	}
 	if in.Made != nil {
 		in, out := &in.Made, &out.Made
 		*out = new(MadeToken)
