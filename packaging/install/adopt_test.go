@@ -67,7 +67,7 @@ func TestTakesOver(t *testing.T) {
 		"etc/rancher/agent/cattle-id":             strings.Repeat("1", 63) + "\n",
 		"srv/agent/rancher2_connection_info.json": connectionInfo,
 		"usr/local/bin/system-agent":              agentBinary,
-		"usr/local/bin/rancher-system-agent":      agentBinary,
+		"usr/local/bin/rancher-system-agent":      "#!/bin/sh\nexec " + m.path("usr/local/bin/system-agent") + " \"$@\"\n",
 	} {
 		if got := m.read(name); got != want {
 			t.Errorf("%s is %q", name, got)

@@ -166,3 +166,42 @@ func TestShellcheck(t *testing.T) {
 		t.Errorf("shellcheck: %v\n%s", err, out)
 	}
 }
+
+// TestOthersWriteTheirNames: what the script of rancher-system-agent does to its names leaves this agent able to start, also where an
+// earlier version of this script made links of them.
+func TestOthersWriteTheirNames(t *testing.T) {
+	hub, m := newTestHub(t), newMachine(t)
+	names := map[string]string{"rancher-system-agent": "system-agent", "rancher-system-agent-uninstall.sh": "system-agent-uninstall.sh"}
+	install := func() {
+		t.Helper()
+		if _, ok := m.run(hub.script(t), nil, "--token", "t", "--worker"); !ok {
+			t.Fatal("The script failed")
+		}
+	}
+	overwrite := func(when string) {
+		t.Helper()
+		for name, own := range names {
+			before := m.read("usr/local/bin/" + own)
+			m.write("usr/local/bin/"+name, "another's", 0o755) // opens what a link points to, as curl and cp do
+			if got := m.read("usr/local/bin/" + own); got != before {
+				t.Errorf("%s: writing %s changes %s to %q", when, name, own, got)
+			}
+		}
+	}
+	install()
+	overwrite("after an installation")
+	install()
+	if got, err := exec.Command(m.path("usr/local/bin/rancher-system-agent"), "--version").CombinedOutput(); string(got) != "test\n" {
+		t.Errorf("after the script ran again, rancher-system-agent --version: %q, %v", got, err)
+	}
+	for name, own := range names {
+		if err := os.Remove(m.path("usr/local/bin/" + name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(own, m.path("usr/local/bin/"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install()
+	overwrite("after links were replaced")
+}

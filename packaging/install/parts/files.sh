@@ -25,11 +25,18 @@ put() {
 	! have restorecon || restorecon -F "$3" >/dev/null 2>&1 </dev/null || :
 }
 
-# link TARGET NAME keeps the names that other tools know.
-link() {
-	[ "$(readlink "$bin_dir/$2" || :)" != "$1" ] || return 0
-	rm -f "$bin_dir/$2.new"
-	if ! ln -s "$1" "$bin_dir/$2.new" || ! mv -f "$bin_dir/$2.new" "$bin_dir/$2"; then fail "The link $bin_dir/$2 cannot be made"; fi
+# put_names puts files under the names that other tools know: the agent's is a script that runs it. They are no links, since the script of
+# rancher-system-agent writes to these names, and would write through a link into what the unit of this agent starts.
+put_names() {
+	printf '#!/bin/sh\nexec %s/system-agent "$@"\n' "$bin_dir" >"$work/named-agent"
+	put_name "$work/named-agent" "$bin_dir/rancher-system-agent"
+	put_name "$work/uninstall.sh" "$bin_dir/rancher-system-agent-uninstall.sh"
+}
+
+# put_name STAGED TARGET replaces what is there, a link of an earlier installation as well.
+put_name() {
+	[ ! -L "$2" ] || rm -f "$2" || fail "The link $2 cannot be removed"
+	put 0755 "$1" "$2"
 }
 
 # hold_agent asks a running agent to begin no further plan, and waits for the one that it is applying.
@@ -59,6 +66,7 @@ put_in_place() {
 	unit_template | sed -e "s|@BIN_DIR@|$bin_dir|g" -e "s|@UNIT_DIR@|$unit_dir|g" >"$work/unit"
 	for_each_file compare
 	if [ -z "$changed" ] && systemctl is-active --quiet "$SERVICE" </dev/null; then
+		put_names
 		info "The agent is installed and running, nothing changed"
 		return 0
 	fi
@@ -70,8 +78,7 @@ put_in_place() {
 	finished=true
 	[ -z "$odd_config" ] || cp "$odd_config" "$odd_config.before" || fail "The file $odd_config.before cannot be written"
 	for_each_file put
-	link system-agent rancher-system-agent
-	link system-agent-uninstall.sh rancher-system-agent-uninstall.sh
+	put_names
 	if [ -n "$transaction" ]; then
 		systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "The service $SERVICE cannot be enabled"
 		info "The agent is installed; it starts when the machine boots into this transaction"
