@@ -40,6 +40,8 @@ type registrar struct {
 	log        logr.Logger
 	timeout    time.Duration
 	slots      chan struct{}
+	// refusals limits by machine what is logged of those who come as a known machine.
+	refusals *ratelimit.Limiter
 }
 
 func newRegistrar(opts Options, sources *sources) *registrar {
@@ -48,7 +50,7 @@ func newRegistrar(opts Options, sources *sources) *registrar {
 		tokens: &registrationTokens{
 			secrets: sources.registrationTokens.GetIndexer(), live: opts.APIReader, client: opts.Client, now: time.Now, log: opts.Logger,
 		},
-		timeout: connectTimeout, slots: make(chan struct{}, maxConnects),
+		timeout: connectTimeout, slots: make(chan struct{}, maxConnects), refusals: ratelimit.New(1.0/60, 5),
 	}
 }
 
@@ -95,7 +97,7 @@ func admit[T any](s *Server, w http.ResponseWriter, r *http.Request, ask func(ct
 		return answer, later(comeAgain, "the hub is busy with other registrations")
 	}
 	writeWithin(w, s.joins.timeout+answerTimeout)
-	ctx, cancel := context.WithTimeout(r.Context(), s.joins.timeout)
+	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), clientContextKey{}, ratelimit.ClientAddress(r)), s.joins.timeout)
 	defer cancel()
 	answer, err = ask(ctx, token, r.Header)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {

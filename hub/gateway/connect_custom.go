@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -37,6 +38,9 @@ func (g *registrar) connectCustom(ctx context.Context, token *managementv3.Clust
 		return nil, refuse(http.StatusConflict, "the cluster %s was imported and takes no machines: add them where it was made", client.ObjectKeyFromObject(cluster))
 	}
 	bootstrap, err := g.knownMachine(ctx, cluster, registration)
+	if errors.Is(err, errUnproven) {
+		bootstrap, err = g.unprovenMachine(ctx, token, cluster, registration)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -221,7 +221,7 @@ func (e *gatewayEnv) makeCluster() {
 }
 
 // makeToken makes a registration token, and waits until the hub knows it.
-func (e *gatewayEnv) makeToken(namespace string) {
+func (e *gatewayEnv) makeToken(namespace string, roles ...managementv3.MachineRole) {
 	e.t.Helper()
 	token, err := tokens.NewRegistrationToken()
 	if err != nil {
@@ -229,6 +229,10 @@ func (e *gatewayEnv) makeToken(namespace string) {
 	}
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "made"}}
 	crt.Spec.ClusterName, crt.Spec.Purpose = namespace, managementv3.MachinesPurpose
+	crt.Spec.Roles = roles
+	for _, role := range roles {
+		crt.Name += "-" + strings.ToLower(string(role))
+	}
 	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
 	e.create(crt)
 	eventually(e.t, "the hub to know the registration token", func() error {

@@ -72,6 +72,8 @@ const (
 	NodeLabelsAnnotation = "rke.cattle.io/node-labels"
 	// CarriedAnnotation, on a Node, lists the labels and taints that were carried there from its machine, as JSON.
 	CarriedAnnotation = "rke.cattle.io/carried-from-machine"
+	// RegisterFromAnnotation, on a Machine, lets that machine register again without proof, once, from the IP address that it names.
+	RegisterFromAnnotation = "rke.cattle.io/register-from"
 	// MachineSecretHashAnnotation is the hex SHA-256 of the secret by which a registered machine proves who it is when it comes again.
 	MachineSecretHashAnnotation = "rke.cattle.io/machine-secret-hash"
 	// JoinURLAnnotation is where other nodes join this one; JoinedToAnnotation is the join URL that this node was given.
