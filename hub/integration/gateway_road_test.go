@@ -50,7 +50,7 @@ func TestGatewayRoad(t *testing.T) {
 		}
 	}
 	if machine.Labels[rkev1.EtcdRoleLabel] != "true" || bootstrap.Annotations[rkev1.DetectedAddressAnnotation] != "192.0.2.10" ||
-		bootstrap.Annotations[rkev1.LabelsAnnotation] != `{"cattle.io/os":"linux","team":"a"}` || machine.Labels["team"] != "" {
+		bootstrap.Annotations[rkev1.LabelsAnnotation] != `{"cattle.io/os":"linux","team":"a"}` || machine.Labels["team"] != "a" {
 		t.Errorf("Machine %v, RKEBootstrap %v", machine.Labels, bootstrap.Annotations)
 	}
 	if code, again := e.get("/v3/connect/agent", headers); code != http.StatusOK || again != first {
