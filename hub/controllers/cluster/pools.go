@@ -39,6 +39,7 @@ func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 	}
 	deployments, err := r.deployments(ctx, s.cluster)
 	if err != nil {
+		s.unread.pools = true
 		return err
 	}
 	var errs []error

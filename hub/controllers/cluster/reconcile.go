@@ -22,10 +22,13 @@ type phase func(context.Context, *scope) error
 // reconcileNormal runs the phases. One that needs what an earlier one could not make does nothing.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	if here, err := r.reconcileOrigin(ctx, s); err != nil || !here {
+		s.unread = unread{spec: err != nil, controlPlane: err != nil, pools: true, kubeconfig: true}
 		return err
 	}
-	return s.run(ctx, r.reconcileName, r.reconcileManagement, r.reconcileSpec, r.reconcileClusterAPI, r.checkInfrastructure, r.reconcilePools,
+	err := s.run(ctx, r.reconcileName, r.reconcileManagement, r.reconcileSpec, r.reconcileClusterAPI, r.checkInfrastructure, r.reconcilePools,
 		r.readControlPlane, r.readKubeconfig)
+	s.unread.pools = s.unread.pools || err != nil && len(s.pools) == 0
+	return err
 }
 
 // run runs phases and adds their errors up.
@@ -43,6 +46,7 @@ func (s *scope) run(ctx context.Context, phases ...phase) error {
 func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 	sources, err := r.readFileSources(ctx, s)
 	if err != nil {
+		s.unread.spec, s.unread.pools = true, true
 		return err
 	}
 	s.invalid = append(s.invalid, validate(s.cluster, sources)...)
@@ -76,7 +80,7 @@ func (r *Reconciler) readFileSources(ctx context.Context, s *scope) (map[fileSou
 // reconcileClusterAPI hands the spec on. The Cluster API Cluster comes first: it becomes the owner of the other two, so that its
 // controller takes them away in the right order.
 func (r *Reconciler) reconcileClusterAPI(ctx context.Context, s *scope) error {
-	if s.management == nil || len(s.invalid) > 0 {
+	if s.management == nil || len(s.invalid) > 0 || s.unread.spec {
 		return nil
 	}
 	desired, err := controlPlane(s.cluster)
@@ -117,6 +121,7 @@ func (r *Reconciler) readControlPlane(ctx context.Context, s *scope) error {
 	rcp := &rkev1.RKEControlPlane{}
 	found, err := r.read(ctx, client.ObjectKeyFromObject(s.cluster), rcp)
 	if err != nil {
+		s.unread.controlPlane = true
 		return err
 	}
 	if found {
@@ -145,6 +150,7 @@ func (r *Reconciler) readKubeconfig(ctx context.Context, s *scope) error {
 	name := secret.Name(s.cluster.Name, secret.Kubeconfig)
 	found, err := r.read(ctx, types.NamespacedName{Namespace: s.cluster.Namespace, Name: name}, object)
 	if err != nil {
+		s.unread.kubeconfig = true
 		return err
 	}
 	if found {

@@ -23,6 +23,9 @@ type scope struct {
 	// kubeconfigSecret is the name of the kubeconfig Secret, once it exists.
 	kubeconfigSecret string
 
+	// unread are the things of which a reconcile that failed knows nothing, so that what was known of them stays.
+	unread unread
+
 	// created tells why the management Cluster is not there yet; nil when it is.
 	created *problem
 	// invalid are the faults of the spec that keep it from being handed on.
@@ -35,6 +38,11 @@ type scope struct {
 	pools []*poolScope
 	// removal tells what a deletion waits for; nil when it waits for nothing.
 	removal *problem
+}
+
+// unread tells what could not be read or was not looked at because of an error.
+type unread struct {
+	spec, pools, controlPlane, kubeconfig bool
 }
 
 // imported tells that the cluster was made elsewhere: the hub only reaches it, through its agent.

@@ -31,10 +31,12 @@ var ownedConditions = []string{
 	provisioningv1.RemovedCondition,
 }
 
-// setStatus makes the Cluster's status of what a pass has found.
+// setStatus makes the Cluster's status of what a pass has found. What could not be read is left as it was known.
 func setStatus(s *scope) {
 	c := s.cluster
-	c.Status.ObservedGeneration = c.Generation
+	if !s.unread.spec {
+		c.Status.ObservedGeneration = c.Generation
+	}
 	if !c.DeletionTimestamp.IsZero() {
 		setRemoval(s)
 		c.Status.Ready = false
@@ -44,15 +46,25 @@ func setStatus(s *scope) {
 		c.Status.ClusterName = s.management.Name
 		c.Status.FleetWorkspaceName = c.Namespace
 	}
-	c.Status.ClientSecretName = s.kubeconfigSecret
-	for _, condition := range []metav1.Condition{createdCondition(s), specCondition(s)} {
-		conditions.Set(c, condition)
+	if !s.unread.kubeconfig {
+		c.Status.ClientSecretName = s.kubeconfigSecret
+	}
+	if s.management != nil || s.created != nil {
+		conditions.Set(c, createdCondition(s))
+	}
+	if !s.unread.spec {
+		conditions.Set(c, specCondition(s))
 	}
 	if s.imported() {
 		setImported(s)
 		return
 	}
-	setPools(s)
+	if !s.unread.pools {
+		setPools(s)
+	}
+	if s.unread.controlPlane {
+		return
+	}
 	controlPlane := readyCondition(s)
 	ready := withPools(controlPlane, s)
 	conditions.Set(c, ready)

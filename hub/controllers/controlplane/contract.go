@@ -22,8 +22,13 @@ func (s *scope) controlPlaneMachines() []*machine {
 	return slices.DeleteFunc(slices.Clone(s.machines), func(m *machine) bool { return !m.facts.ControlPlane })
 }
 
-// setReplicas counts the control plane's Machines as the contract of Cluster API asks for.
+// setReplicas counts the control plane's Machines as the contract of Cluster API asks for. A reconcile that could not read them, or did not
+// because of a deletion, leaves what was known.
 func setReplicas(s *scope) {
+	s.controlPlane.Status.Selector = clusterv1.ClusterNameLabel + "=" + s.clusterName() + "," + clusterv1.MachineControlPlaneLabel
+	if !s.loaded {
+		return
+	}
 	var replicas, ready, available, upToDate int32
 	versions := map[string]int32{}
 	for _, m := range s.controlPlaneMachines() {
@@ -42,7 +47,6 @@ func setReplicas(s *scope) {
 		}
 	}
 	status := &s.controlPlane.Status
-	status.Selector = clusterv1.ClusterNameLabel + "=" + s.clusterName() + "," + clusterv1.MachineControlPlaneLabel
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = &replicas, &ready, &available, &upToDate
 	status.Versions, status.Version = nil, ""
 	for _, v := range slices.SortedFunc(maps.Keys(versions), compareVersions) {

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -172,3 +173,32 @@ func withNode(m *machine) *machine {
 type errTest struct{}
 
 func (errTest) Error() string { return "broken" }
+
+// TestKnownReplicas: what is not read in a reconcile, because of an error or of a deletion, is still what it was.
+func TestKnownReplicas(t *testing.T) {
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, machines: []*machine{server("a", rollout.ProgressApplied, rollout.ChangeNone, "v1.36.3+k3s1")}}
+	setStatus(s, nil)
+	known := s.controlPlane.DeepCopy()
+	if known.Status.Version == "" || ptr.Deref(known.Status.Replicas, 0) != 1 {
+		t.Fatalf("the status is %+v", known.Status)
+	}
+	deleted := known.DeepCopy()
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	counts := func(c *rkev1.RKEControlPlane) []any {
+		s := c.Status
+		return []any{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpToDateReplicas, s.Versions, s.Version, s.Selector}
+	}
+	for name, test := range map[string]struct {
+		scope *scope
+		err   error
+	}{
+		"a list failed":            {&scope{controlPlane: known.DeepCopy()}, errors.New("the API server is away")},
+		"a list failed in between": {&scope{controlPlane: known.DeepCopy(), machines: s.machines[:0]}, errors.New("the API server is away")},
+		"being deleted":            {&scope{controlPlane: deleted, deleting: "Waiting for machines"}, nil},
+	} {
+		setStatus(test.scope, test.err)
+		if diff := cmp.Diff(counts(known), counts(test.scope.controlPlane)); diff != "" {
+			t.Errorf("%s (-known +reported):\n%s", name, diff)
+		}
+	}
+}

@@ -74,7 +74,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		reterr = kerrors.NewAggregate([]error{reterr, helper.Patch(ctx, infra)})
 	}()
 	if !infra.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.reconcileDelete(ctx, s)
+		s.err = r.reconcileDelete(ctx, s)
+		return ctrl.Result{}, s.err
 	}
 	return ctrl.Result{}, nil
 }

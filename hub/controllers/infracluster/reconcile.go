@@ -19,6 +19,8 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	// machines is how many Machines a deletion waits for.
 	machines int
+	// err is what a deletion failed with.
+	err error
 }
 
 // reconcileDelete waits for the cluster's Machines: without their Cluster, Cluster API could not remove them any more.

@@ -18,7 +18,9 @@ var ownedConditions = []string{rkev1.ReadyCondition, clusterv1.DeletingCondition
 func setStatus(s *scope) {
 	if !s.infra.DeletionTimestamp.IsZero() {
 		deleting := metav1.Condition{Type: clusterv1.DeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.DeletionCompletedReason}
-		if s.machines > 0 {
+		if s.err != nil {
+			deleting.Reason, deleting.Message = clusterv1.InternalErrorReason, fmt.Sprintf("The deletion failed and is tried again: %v", s.err)
+		} else if s.machines > 0 {
 			deleting.Reason = "WaitingForMachines"
 			deleting.Message = fmt.Sprintf("Waiting for %d Machines of the cluster to be removed", s.machines)
 		}

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,8 @@ func setTokenStatus(s *tokenScope, hub settings.Settings) {
 	status.ObservedGeneration = s.crt.Generation
 	ready := metav1.Condition{Type: managementv3.ReadyCondition, Status: metav1.ConditionTrue, Reason: "TokenReady"}
 	switch {
+	case s.err != nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Error", fmt.Sprintf("Writing the token failed; retrying: %v", s.err)
 	case s.waiting != nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.waiting.reason, s.waiting.message
 	case s.tokens == nil:
@@ -31,6 +34,9 @@ func setTokenStatus(s *tokenScope, hub settings.Settings) {
 		ready.Message = "No command can be shown: the hub does not know under which URL machines reach it (flag --server-url)"
 	}
 	conditions.Set(s.crt, ready)
+	if s.err != nil {
+		return
+	}
 	if s.tokens == nil {
 		*status = managementv3.ClusterRegistrationTokenStatus{Conditions: status.Conditions, ObservedGeneration: status.ObservedGeneration}
 		return

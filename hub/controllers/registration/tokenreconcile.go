@@ -34,6 +34,8 @@ type tokenScope struct {
 	expired bool
 	// waiting tells why there is no token; nil when there is one.
 	waiting *problem
+	// err is what the reconcile failed with: what was known of the token before is still true.
+	err error
 }
 
 // problem is a reason in CamelCase with the words for it.
@@ -56,12 +58,11 @@ func (r *tokenReconciler) Reconcile(ctx context.Context, req ctrl.Request) (resu
 		setTokenStatus(s, r.Settings)
 		reterr = kerrors.NewAggregate([]error{reterr, helper.Patch(ctx, crt)})
 	}()
-	if err := r.readCluster(ctx, s); err != nil || s.waiting != nil {
-		return ctrl.Result{}, err
+	if s.err = r.readCluster(ctx, s); s.err != nil || s.waiting != nil {
+		return ctrl.Result{}, s.err
 	}
-	if err := r.reconcileToken(ctx, s); err != nil {
-		s.waiting = &problem{"Error", fmt.Sprintf("The token could not be written, it is tried again: %v", err)}
-		return ctrl.Result{}, err
+	if s.err = r.reconcileToken(ctx, s); s.err != nil {
+		return ctrl.Result{}, s.err
 	}
 	if s.expired && crt.Annotations[managementv3.DeleteExpiredAnnotation] == "true" {
 		s.waiting = &problem{"Expired", "The token has expired and is being removed"}

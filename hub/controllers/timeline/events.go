@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,13 +15,12 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/message"
 )
 
 const (
 	// component is who reports.
 	component = "drover-hub"
-	// maxMessage is what the API takes of a message, in bytes.
-	maxMessage = 1024
 	// maxEvents is how many transitions are told in one pass. The rest follows in the next.
 	maxEvents = 100
 )
@@ -34,14 +32,14 @@ func (r *Reconciler) tell(ctx context.Context, s *scope, m *memory, transitions 
 		if i == maxEvents {
 			return i, nil
 		}
-		message := s.message(t.reason, t.condition.Message)
-		events := []*corev1.Event{newEvent(t, t.object, message, now)}
+		text := s.message(t.reason, t.condition.Message)
+		events := []*corev1.Event{newEvent(t, t.object, text, now)}
 		if top := s.top(); t.object.GetUID() != top.GetUID() && s.tellsUp(t) {
-			text := kindOf(t.object) + " " + t.object.GetName()
-			if message != "" {
-				text += ": " + message
+			about := kindOf(t.object) + " " + t.object.GetName()
+			if text != "" {
+				about += ": " + text
 			}
-			events = append(events, newEvent(t, top, text, now))
+			events = append(events, newEvent(t, top, about, now))
 		}
 		for _, event := range events {
 			if err := r.writeEvent(ctx, event, t.again); err != nil {
@@ -59,7 +57,7 @@ func (s *scope) tellsUp(t transition) bool {
 	return t.telling.up || controlPlane && s.provisioning == nil
 }
 
-func newEvent(t transition, object conditioned, message string, now time.Time) *corev1.Event {
+func newEvent(t transition, object conditioned, text string, now time.Time) *corev1.Event {
 	sum := sha256.Sum256(fmt.Append(nil, object.GetUID(), t.key, t.state, t.condition.LastTransitionTime.Unix()))
 	// A name may have 253 characters, which the name of an object may take whole.
 	name := object.GetName()
@@ -68,7 +66,7 @@ func newEvent(t transition, object conditioned, message string, now time.Time) *
 		ObjectMeta:     metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: name},
 		InvolvedObject: reference(object),
 		Reason:         t.reason,
-		Message:        shorten(message, maxMessage),
+		Message:        message.Bound(text, message.MaxEvent),
 		Source:         corev1.EventSource{Component: component},
 		FirstTimestamp: metav1.NewTime(t.at),
 		LastTimestamp:  metav1.NewTime(t.at),
@@ -112,17 +110,4 @@ func (r *Reconciler) repeatEvent(ctx context.Context, event *corev1.Event) error
 	found.Count++
 	found.LastTimestamp, found.Message = event.LastTimestamp, event.Message
 	return r.Client.Update(ctx, found, fieldOwner)
-}
-
-// shorten cuts a text to a number of bytes, without cutting a letter in two.
-func shorten(text string, most int) string {
-	const mark = "…"
-	if len(text) <= most {
-		return text
-	}
-	text = text[:most-len(mark)]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + mark
 }

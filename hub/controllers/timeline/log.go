@@ -16,6 +16,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/message"
 )
 
 // The ConfigMap with the provisioning log, in the namespace of the management Cluster. Existing interfaces show it.
@@ -93,7 +94,7 @@ func (s *scope) logMessage() (level, message string) {
 
 // appendLine adds a line and drops as many of the oldest as are needed to make room for it.
 func appendLine(log, line string) string {
-	log += shorten(line, maxLogBytes)
+	log += message.Bound(line, maxLogBytes)
 	for len(log) > maxLogBytes {
 		_, rest, found := strings.Cut(log, "\n")
 		if !found {

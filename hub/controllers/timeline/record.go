@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drover-dev/drover/hub/message"
 )
 
 // Bounds of a record. A ConfigMap may hold 1 MiB.
@@ -109,7 +111,7 @@ func (r *Record) subject(index map[[2]string]int, kind string, object metav1.Obj
 
 // enter puts a subject into a phase and tells whether that changed anything.
 func (s *Subject) enter(p present, now time.Time) bool {
-	p.message = shorten(p.message, maxPhaseMessage)
+	p.message = message.Bound(p.message, maxPhaseMessage)
 	if len(s.Phases) > 0 {
 		last := &s.Phases[len(s.Phases)-1]
 		if last.End == nil && last.Name == p.name {

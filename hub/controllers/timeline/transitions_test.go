@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -160,18 +161,13 @@ func TestNewEvent(t *testing.T) {
 	if a.Name != b.Name {
 		t.Errorf("the same transition is told as %s and as %s", a.Name, b.Name)
 	}
+	if long := newEvent(failed, failed.object, strings.Repeat("ä", 600), noon).Message; len(long) > 1024 || !strings.HasSuffix(long, " more bytes)") {
+		t.Errorf("an Event says %q", long)
+	}
 	if c := newEvent(waits, waits.object, "a", noon); c.Name == a.Name {
 		t.Errorf("two transitions have the name %s", a.Name)
 	}
 	if ref := a.InvolvedObject; ref.Kind != "Machine" || ref.APIVersion != clusterv1.GroupVersion.String() || ref.Name != "m" || ref.UID != "uid-m" {
 		t.Errorf("refers to %+v", ref)
-	}
-}
-
-func TestShorten(t *testing.T) {
-	for text, want := range map[string]string{"short": "short", "more than ten": "more th…", "ünïcödé läst": "ünïc…"} {
-		if got := shorten(text, 10); got != want || len(got) > 10 {
-			t.Errorf("shorten(%q) = %q (%d bytes), want %q", text, got, len(got), want)
-		}
 	}
 }
