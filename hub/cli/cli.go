@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,8 +33,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	// Ending takes a while where other replicas take over; whoever asks twice does not want to wait.
 	defer context.AfterFunc(ctx, stop)()
 
-	// The Kubernetes libraries put flags of their own into the global set, from which cobra would add them to every command.
-	pflag.CommandLine = pflag.NewFlagSet("hub", pflag.ContinueOnError)
+	forgetGlobalFlags()
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -48,6 +48,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	return 0
 }
+
+// forgetGlobalFlags empties the global set of flags: the Kubernetes libraries put some of their own into it, and cobra would add them to every
+// command.
+var forgetGlobalFlags = sync.OnceFunc(func() { pflag.CommandLine = pflag.NewFlagSet("hub", pflag.ContinueOnError) })
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{

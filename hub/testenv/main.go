@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -33,5 +34,19 @@ func Main(m *testing.M, opts Options, env **Env, prepare ...func(context.Context
 			return 1
 		}
 	}
+	runManyAtOnce()
 	return m.Run()
+}
+
+// atOnce is how many tests run side by side on a hub: most of the time each waits for some controller.
+const atOnce = "8"
+
+// runManyAtOnce is for who has not said otherwise: Go runs as many as there are processors.
+func runManyAtOnce() {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		_ = flag.Set("test.parallel", atOnce)
+	}
 }

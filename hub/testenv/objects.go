@@ -3,7 +3,6 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,9 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -40,8 +36,14 @@ func (e *Env) Namespace(t *testing.T) string {
 // Until waits until check returns nil, and ends the test with its last error otherwise.
 func Until(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	await(t, patience, what, check)
+}
+
+// await asks again and again, ever more seldom, since every question takes something away from what it asks for.
+func await(t *testing.T, within time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for pause := 20 * time.Millisecond; ; pause = min(pause*5/4, 250*time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
@@ -49,7 +51,7 @@ func Until(t *testing.T, what string, check func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waiting for %s: %v", what, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -113,49 +115,14 @@ func Condition[T interface {
 // Gone waits until an object is.
 func (e *Env) Gone(t *testing.T, object client.Object) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
-	for {
-		err := e.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if apierrors.IsNotFound(err) {
-			return
+	await(t, 2*patience, fmt.Sprintf("%T %s to go", object, object.GetName()), func() error {
+		err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
 		}
-		if ctx.Err() != nil {
-			t.Fatalf("%T %s is still there: finalizers %v, %+v", object, object.GetName(), object.GetFinalizers(), object)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-// Everything lists all objects of a namespace, but what every namespace has and Events.
-func (e *Env) Everything(t *testing.T, namespace string) []string {
-	t.Helper()
-	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(e.Config).ServerGroupsAndResources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader := metadata.NewForConfigOrDie(e.Config)
-	var found []string
-	for _, list := range lists {
-		for _, resource := range list.APIResources {
-			if !resource.Namespaced || strings.Contains(resource.Name, "/") || !strings.Contains(strings.Join(resource.Verbs, ","), "list") || resource.Kind == "Event" {
-				continue
-			}
-			gv, err := schema.ParseGroupVersion(list.GroupVersion)
-			if err != nil {
-				t.Fatal(err)
-			}
-			gvr := gv.WithResource(resource.Name)
-			objects, err := reader.Resource(gvr).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatalf("listing %v: %v", gvr, err)
-			}
-			for _, object := range objects.Items {
-				if object.Name != "kube-root-ca.crt" && (resource.Kind != "ServiceAccount" || object.Name != "default") {
-					found = append(found, resource.Kind+" "+object.Name)
-				}
-			}
-		}
-	}
-	return found
+		return fmt.Errorf("it is still there: finalizers %v, %+v", object.GetFinalizers(), object)
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,13 +48,7 @@ func (e *Env) NewCluster(t *testing.T, name string, config map[string]any) *Play
 // Wait waits for something of the test's own or of the hub.
 func (r *PlayedCluster) Wait(what string, check func() error) {
 	r.T.Helper()
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if err = check(); err == nil {
-			return
-		}
-	}
-	r.T.Fatalf("waiting for %s: %v", what, err)
+	Until(r.T, what, check)
 }
 
 // Read reads an object of the cluster's namespace.

@@ -26,7 +26,7 @@ import (
 // TestCertificate checks that the administrator of the management cluster, known by his certificate, is one of every cluster.
 func TestCertificate(t *testing.T) {
 	t.Parallel()
-	who, _ := answers(t, asAdmin(newCluster(t)), http.StatusOK)
+	who, _ := answers(t, asAdmin(newConnected(t)), http.StatusOK)
 	if who.Username != "drover-hub-admin" || !slices.Contains(who.Groups, "system:masters") {
 		t.Errorf("the cluster takes him for %+v", who)
 	}
@@ -36,7 +36,7 @@ func TestCertificate(t *testing.T) {
 // of the same name that the cluster has.
 func TestServiceAccount(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	c := newConnected(t)
 	user, token := robot(t, c, "robot")
 	client := withToken(c, token)
 	if _, message := answers(t, client, http.StatusForbidden); !strings.Contains(message, `cannot get resource "clusters/proxy"`) {
@@ -59,7 +59,7 @@ func TestServiceAccount(t *testing.T) {
 // TestOwnTokens checks the tokens of the hub's own: each opens one cluster, a lasting one until its Token is deleted.
 func TestOwnTokens(t *testing.T) {
 	t.Parallel()
-	c, other := newCluster(t), newCluster(t)
+	c, other := newConnected(t), newConnected(t)
 	user, token := robot(t, c, "robot")
 	letIn(t, c, user)
 	short := userToken(t, c, token, usertokens.Request{TTLSeconds: 600})
@@ -109,7 +109,7 @@ func TestOwnTokens(t *testing.T) {
 // TestImpersonation checks that whom somebody may be in clusters is a right in the management cluster.
 func TestImpersonation(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	c := newConnected(t)
 	user, token := robot(t, c, "robot")
 	letIn(t, c, user)
 	config := through(c)
@@ -141,7 +141,7 @@ func TestImpersonation(t *testing.T) {
 // TestWatch checks that a watch sees what others write, in order, and lasts while nothing happens.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	c := newConnected(t)
 	client := asAdmin(c)
 	answers(t, client, http.StatusOK)
 	events, err := client.CoreV1().ConfigMaps(c.Namespace).Watch(t.Context(), metav1.ListOptions{LabelSelector: "watched"})
@@ -172,13 +172,13 @@ func TestWatch(t *testing.T) {
 // TestDisconnected checks that a cluster whose agent is away is refused at once, and reached again as soon as it is back.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	c := newConnected(t)
 	client := asAdmin(c, func(config *rest.Config) {
 		config.Timeout = 20 * time.Second
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })
 	})
 	answers(t, client, http.StatusOK)
-	c.disconnect()
+	c.agent.Disconnect()
 	_, message := answers(t, client, http.StatusServiceUnavailable)
 	if !strings.Contains(message, "not connected") {
 		t.Errorf("refused with %q", message)
@@ -187,7 +187,7 @@ func TestDisconnected(t *testing.T) {
 	if _, err := whoAmI(t, client); !apierrors.IsServiceUnavailable(err) || time.Since(begun) > 2*time.Second {
 		t.Errorf("after %s: %v", time.Since(begun), err)
 	}
-	c.connect()
+	c.agent.Connect(t)
 	answers(t, client, http.StatusOK)
 }
 
@@ -208,7 +208,7 @@ func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestDeleted checks that nothing is left of a cluster that was deleted.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
+	c := newConnected(t)
 	client := asAdmin(c)
 	answers(t, client, http.StatusOK)
 	env.Delete(t, c.Cluster)

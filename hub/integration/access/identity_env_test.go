@@ -1,0 +1,226 @@
+package access
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/tokens"
+)
+
+// newCluster makes a Cluster and returns the name of its management Cluster.
+func newCluster(t *testing.T) (cluster *provisioningv1.Cluster, management string) {
+	t.Helper()
+	cluster = &provisioningv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "one"},
+		Spec:       provisioningv1.ClusterSpec{KubernetesVersion: "v1.36.3+k3s1", RKEConfig: &provisioningv1.RKEConfig{}},
+	}
+	env.Create(t, cluster)
+	testenv.Until(t, "the management Cluster", func() error {
+		env.Get(t, cluster.Namespace, cluster.Name, cluster)
+		if cluster.Status.ClusterName == "" {
+			return errors.New("it has no name")
+		}
+		return nil
+	})
+	return cluster, cluster.Status.ClusterName
+}
+
+// newToken makes a registration token as its maker would, and waits until the gateway knows it.
+func newToken(t *testing.T, management string, purpose managementv3.RegistrationPurpose, set ...func(*managementv3.ClusterRegistrationToken)) (string, *managementv3.ClusterRegistrationToken) {
+	t.Helper()
+	token, err := tokens.NewRegistrationToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management, GenerateName: "test-"}}
+	crt.Spec.ClusterName, crt.Spec.Purpose = management, purpose
+	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
+	for _, f := range set {
+		f(crt)
+	}
+	env.Create(t, crt)
+	testenv.Condition(t, env, crt, "Ready", metav1.ConditionTrue, "")
+	return token, crt
+}
+
+var browser = &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfigLater()}}
+
+// tlsConfigLater is a configuration that knows the hub's authority once there is a hub.
+func tlsConfigLater() *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error { //nolint:gosec // verified below
+		_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: env.Trust().RootCAs, DNSName: "127.0.0.1"})
+		return err
+	}}
+}
+
+// answer is what the hub says to somebody who asks for a credential.
+type answer struct {
+	Cluster, Agent, Credential string
+	ExpiresAt, RenewAfter      time.Time
+	// code, text and again are of any answer.
+	code  int
+	text  string
+	again string
+}
+
+// ask asks for a credential.
+func ask(t *testing.T, token, id string) answer {
+	t.Helper()
+	body := fmt.Sprintf(`{"agent":%q}`, id)
+	if id == "" {
+		body = ""
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env.ServerURL+"/v3/connect/credential", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := browser.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := answer{code: response.StatusCode, text: string(bytes.TrimSpace(raw)), again: response.Header.Get("Retry-After")}
+	if out.code == http.StatusOK {
+		if err := json.Unmarshal(raw, &out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// eventually asks until the hub does not say any more that it takes longer.
+func eventually(t *testing.T, token, id string) (out answer) {
+	t.Helper()
+	testenv.Until(t, "an answer that is not for later", func() error {
+		if out = ask(t, token, id); out.code == http.StatusServiceUnavailable {
+			return errors.New(out.text)
+		}
+		return nil
+	})
+	return out
+}
+
+// tunnel opens a websocket as an agent does.
+func tunnel(t *testing.T, path string, headers map[string]string) (*websocket.Conn, *http.Response, error) {
+	t.Helper()
+	header := http.Header{}
+	for name, value := range headers {
+		header.Set(name, value)
+	}
+	dialer := websocket.Dialer{TLSClientConfig: env.Trust(), HandshakeTimeout: 20 * time.Second}
+	conn, response, err := dialer.DialContext(t.Context(), strings.Replace(env.ServerURL, "https://", "wss://", 1)+path, header)
+	if conn != nil {
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	return conn, response, err
+}
+
+// refused opens a websocket that must be refused, and returns with what.
+func refused(t *testing.T, path string, headers map[string]string) (code int, text string) {
+	t.Helper()
+	_, response, err := tunnel(t, path, headers)
+	if err == nil {
+		t.Fatal("a tunnel was opened")
+	}
+	if response == nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(response.Body)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(bytes.TrimSpace(raw))
+}
+
+func opened(t *testing.T, path string, headers map[string]string) *websocket.Conn {
+	t.Helper()
+	conn, response, err := tunnel(t, path, headers)
+	if err != nil {
+		if response != nil {
+			raw, _ := io.ReadAll(response.Body)
+			t.Fatalf("%v: %d %s", err, response.StatusCode, raw)
+		}
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// ends waits until the hub has closed a tunnel.
+func ends(t *testing.T, conn *websocket.Conn, within time.Duration) error {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(within))
+	for {
+		if _, _, err := conn.ReadMessage(); err != nil {
+			return err
+		}
+	}
+}
+
+func agentObject(t *testing.T, a answer) *managementv3.TunnelAgent {
+	t.Helper()
+	agent := &managementv3.TunnelAgent{}
+	env.Get(t, a.Cluster, a.Agent, agent)
+	return agent
+}
+
+func agentsOf(ctx context.Context, t *testing.T, management string) []managementv3.TunnelAgent {
+	t.Helper()
+	var list managementv3.TunnelAgentList
+	if err := env.Client.List(ctx, &list, client.InNamespace(management)); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func bearer(token string) map[string]string {
+	return map[string]string{"Authorization": "Bearer " + token}
+}
+
+// patience is how long a tunnel may take to end.
+const patience = time.Minute
+
+// asEditor acts as somebody who has all rights to the kinds of the group, and no others.
+func asEditor(t *testing.T) client.Client {
+	t.Helper()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "editor-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{managementv3.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	}
+	env.Create(t, role)
+	env.Create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: role.Name}},
+	})
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: role.Name}
+	out, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package clusters
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/app"
+	"github.com/drover-dev/drover/hub/testenv"
+)
+
+// secondHubEnv makes the test binary run nothing but a hub, which says on its standard output how it is reached.
+const secondHubEnv = "DROVER_TEST_SECOND_HUB"
+
+func runSecondHub() (code int) {
+	hub, err := testenv.Start(testenv.Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the second hub:", err)
+		return 1
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(target{Kubeconfig: hub.Server.Kubeconfig(), ServerURL: hub.ServerURL, CACerts: hub.CACerts})
+	// The parent closes this process's standard input when it ends, however it ends.
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	if err := hub.Stop(false); err != nil {
+		fmt.Fprintln(os.Stderr, "the second hub ended with an error:", err, "its log is", hub.Log)
+		return 1
+	}
+	return 0
+}
+
+// buildClusterctl builds upstream's program from the version of Cluster API that the hub holds.
+func buildClusterctl(t *testing.T) clusterctl {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "clusterctl")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "sigs.k8s.io/cluster-api/cmd/clusterctl")
+	build.Dir = filepath.Join("..", "..", "..", "tools", "clusterctl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building clusterctl: %v\n%s", err, out)
+	}
+	return clusterctl(program)
+}
+
+// target is the hub that clusters move to, as its process tells it.
+type target struct {
+	Kubeconfig, ServerURL string
+	CACerts               []byte
+	// Client is made from the kubeconfig, which is then replaced by one for clusterctl.
+	client.Client `json:"-"`
+}
+
+// startTarget starts a second hub.
+func startTarget(t *testing.T) *target {
+	t.Helper()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), secondHubEnv+"=1")
+	child.Stderr = os.Stderr
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := child.Wait(); err != nil {
+			t.Errorf("the second hub: %v", err)
+		}
+	})
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	if !lines.Scan() {
+		t.Fatal("the second hub did not start")
+	}
+	hub := &target{}
+	if err := json.Unmarshal(lines.Bytes(), hub); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", hub.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := app.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hub.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	hub.Kubeconfig = versioned(t, config)
+	return hub
+}

@@ -1,0 +1,243 @@
+package clusters
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/timeline"
+	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/plans"
+)
+
+// leak is what a failing program of the test writes; no Event and no ConfigMap may hold it.
+const leak = "hunter2"
+
+func timelineOf(r *testenv.PlayedCluster) (*timeline.Record, *corev1.ConfigMap, error) {
+	configMap := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.TimelineName(r.Cluster.Name)}
+	if err := env.Client.Get(r.T.Context(), key, configMap); err != nil {
+		return nil, nil, err
+	}
+	record, err := timeline.Decode(configMap.Data[timeline.DataKey])
+	return record, configMap, err
+}
+
+// awaitPhase waits until a subject is in a phase, and returns the names and outcomes of all of its phases.
+func awaitPhase(r *testenv.PlayedCluster, kind, name, phase string) []string {
+	r.T.Helper()
+	var got []string
+	r.Wait(fmt.Sprintf("%s %s to be in phase %s", kind, name, phase), func() error {
+		record, _, err := timelineOf(r)
+		if err != nil {
+			return err
+		}
+		got = nil
+		for _, s := range record.Subjects {
+			for _, p := range s.Phases {
+				if s.Kind == kind && s.Name == name {
+					got = append(got, p.Name+" "+string(p.Outcome))
+				}
+			}
+		}
+		if len(got) == 0 || !strings.HasPrefix(got[len(got)-1], phase+" ") {
+			return fmt.Errorf("it went through %v", got)
+		}
+		return nil
+	})
+	return got
+}
+
+// eventsOf lists "kind: type reason" of a cluster's Events, and all of them as text.
+func eventsOf(r *testenv.PlayedCluster) (list []string, text string) {
+	r.T.Helper()
+	var events corev1.EventList
+	if err := env.Client.List(r.T.Context(), &events, client.InNamespace(r.Cluster.Namespace)); err != nil {
+		r.T.Fatal(err)
+	}
+	// Cluster API has Events of its own.
+	events.Items = slices.DeleteFunc(events.Items, func(e corev1.Event) bool { return e.Source.Component != "drover-hub" })
+	for _, e := range events.Items {
+		list = append(list, fmt.Sprintf("%s: %s %s", e.InvolvedObject.Kind, e.Type, e.Reason))
+	}
+	raw, err := json.Marshal(events.Items)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return list, string(raw)
+}
+
+func logOf(r *testenv.PlayedCluster) string {
+	r.T.Helper()
+	configMap := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: r.Cluster.Annotations[rkev1.ManagementClusterNameAnnotation], Name: timeline.LogName}
+	if err := env.Client.Get(r.T.Context(), key, configMap); client.IgnoreNotFound(err) != nil {
+		r.T.Fatal(err)
+	}
+	return configMap.Data[timeline.LogKey]
+}
+
+// TestTimeline plays the bring-up of a machine whose plan fails once.
+func TestTimeline(t *testing.T) {
+	t.Parallel()
+	r := env.NewCluster(t, "tale", nil)
+	awaitPhase(r, timeline.KindCluster, "tale", rollout.ReasonWaitingForMachines)
+	m := r.Register("one", "127.0.0.2", "etcd", "control-plane", "worker")
+	m.AwaitPlan("")
+	awaitPhase(r, timeline.KindMachine, m.Name, rollout.ReasonWaitingForAgent)
+	m.Take()
+	awaitPhase(r, timeline.KindMachine, m.Name, rollout.ReasonApplyingPlan)
+	raw := m.Secret().Data[plans.KeyPlan]
+	m.Report(func(s *plans.Status, _ plans.Plan) {
+		s.State, s.FailedChecksum, s.FailureCount = plans.StateFailed, plans.Checksum(raw), 1
+		s.FailedOutput = map[string][]byte{"install": []byte("the password is " + leak)}
+	})
+	awaitPhase(r, timeline.KindMachine, m.Name, rollout.ReasonPlanFailed)
+	m.Succeed()
+	phases := awaitPhase(r, timeline.KindMachine, m.Name, "WaitingForNode")
+	for _, want := range []string{"WaitingForAgent done", "ApplyingPlan failed", "PlanFailed failed", "WaitingForNode running"} {
+		if !slices.Contains(phases, want) {
+			t.Errorf("the machine went through %v, without %q", phases, want)
+		}
+	}
+
+	wantEvents := []string{
+		"Machine: Normal WaitingForAgent", "Machine: Normal ApplyingPlan", "Machine: Warning PlanFailed", "Machine: Normal UpToDate",
+		"RKEBootstrap: Normal IdentityReady", "RKEBootstrap: Normal PlanApplied", "RKEControlPlane: Normal KubeconfigReady",
+		"Cluster: Normal Created", "Cluster: Normal ApplyingPlan", "Cluster: Warning PlanFailed", "Cluster: Normal UpToDate", "Cluster: Normal Bootstrapped",
+	}
+	var events []string
+	var text string
+	r.Wait("the Events", func() error {
+		events, text = eventsOf(r)
+		for _, want := range wantEvents {
+			if !slices.Contains(events, want) {
+				return fmt.Errorf("no %q in\n%s", want, strings.Join(events, "\n"))
+			}
+		}
+		return nil
+	})
+	_, configMap, err := timelineOf(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logOf(r)
+	for name, where := range map[string]string{"an Event": text, "the timeline": configMap.Data[timeline.DataKey], "the log": log} {
+		if strings.Contains(where, leak) {
+			t.Errorf("%s tells what a program wrote:\n%s", name, where)
+		}
+	}
+	for _, want := range []string{"[INFO ] Waiting for machines to be registered", "[ERROR] Applying the plan has failed on " + m.Name} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %q in the log:\n%s", want, log)
+		}
+	}
+	checkRestart(r)
+	checkRemoval(r)
+}
+
+// checkRestart: a hub that is started anew tells nothing twice, and writes nothing where nothing happens.
+func checkRestart(r *testenv.PlayedCluster) {
+	r.T.Helper()
+	var before string
+	r.Wait("the timeline to rest", func() error {
+		_, configMap, err := timelineOf(r)
+		if err != nil {
+			return err
+		}
+		was := before
+		if before = configMap.ResourceVersion; was != before {
+			time.Sleep(2 * time.Second)
+			return fmt.Errorf("it was just written")
+		}
+		return nil
+	})
+	events, _ := eventsOf(r)
+	log := logOf(r)
+	again := &timeline.Reconciler{Client: env.Client, Live: env.Client, Now: time.Now}
+	for range 2 {
+		if _, err := again.Reconcile(r.T.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(r.Cluster)}); err != nil {
+			r.T.Fatal(err)
+		}
+	}
+	after, _ := eventsOf(r)
+	if len(after) != len(events) {
+		r.T.Errorf("there were %d Events, and now there are %d", len(events), len(after))
+	}
+	var repeated corev1.EventList
+	if err := env.Client.List(r.T.Context(), &repeated, client.InNamespace(r.Cluster.Namespace)); err != nil {
+		r.T.Fatal(err)
+	}
+	for _, e := range repeated.Items {
+		if e.Source.Component == "drover-hub" && e.Count > 1 {
+			r.T.Errorf("%s of %s is said to have happened %d times", e.Reason, e.InvolvedObject.Name, e.Count)
+		}
+	}
+	if logOf(r) != log {
+		r.T.Errorf("the log was written again:\n%s", logOf(r))
+	}
+}
+
+// checkRemoval: the timeline goes with its cluster.
+func checkRemoval(r *testenv.PlayedCluster) {
+	r.T.Helper()
+	if err := env.Client.Delete(r.T.Context(), r.Cluster); err != nil {
+		r.T.Fatal(err)
+	}
+	r.Wait("the Cluster to go", func() error {
+		err := env.Client.Get(r.T.Context(), client.ObjectKeyFromObject(r.Cluster), r.Cluster)
+		if err == nil {
+			return fmt.Errorf("it is still there: %+v", r.Cluster.Status.Conditions)
+		}
+		return client.IgnoreNotFound(err)
+	})
+	if _, _, err := timelineOf(r); !apierrors.IsNotFound(err) {
+		r.T.Errorf("the timeline is left (%v)", err)
+	}
+}
+
+// TestTimelineOfPlainCluster: a cluster that was written for Cluster API has a timeline too, and one of another provider has none.
+func TestTimelineOfPlainCluster(t *testing.T) {
+	t.Parallel()
+	namespace := env.Namespace(t)
+	for name, kind := range map[string]string{"ours": "RKEControlPlane", "theirs": "KubeadmControlPlane"} {
+		group := rkev1.GroupVersion.Group
+		if kind != "RKEControlPlane" {
+			group = "controlplane.cluster.x-k8s.io"
+		}
+		cluster := &clusterv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: clusterv1.ClusterSpec{
+				ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: name},
+				InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKECluster", Name: name},
+			},
+		}
+		if err := env.Client.Create(t.Context(), cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &testenv.PlayedCluster{T: t, Env: env}
+	ours := client.ObjectKey{Namespace: namespace, Name: rkev1.TimelineName("ours")}
+	configMap := &corev1.ConfigMap{}
+	r.Wait("the timeline", func() error { return env.Client.Get(t.Context(), ours, configMap) })
+	if len(configMap.OwnerReferences) != 1 || configMap.OwnerReferences[0].APIVersion != clusterv1.GroupVersion.String() {
+		t.Errorf("it belongs to %+v", configMap.OwnerReferences)
+	}
+	theirs := client.ObjectKey{Namespace: namespace, Name: rkev1.TimelineName("theirs")}
+	if err := env.Client.Get(t.Context(), theirs, configMap); !apierrors.IsNotFound(err) {
+		t.Errorf("a cluster of another provider has a timeline (%v)", err)
+	}
+}

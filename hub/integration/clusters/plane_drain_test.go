@@ -1,0 +1,152 @@
+package clusters
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/testenv/workload"
+	"github.com/drover-dev/drover/plans"
+)
+
+const hook = "example.com/ready"
+
+// kubelet makes the Node of a machine that has applied its plan.
+func kubelet(t *testing.T, api *workload.Cluster, m *testenv.PlayedMachine, voter bool) {
+	t.Helper()
+	machine := &clusterv1.Machine{}
+	m.Read(m.Name, machine)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Labels: map[string]string{rkev1.MachineUIDLabel: string(machine.UID)}}}
+	node.Spec.ProviderID = "plane:///" + m.Name
+	node.Status.NodeInfo.KubeletVersion = "v1.36.3+k3s1"
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if voter {
+		node.Labels[rollout.EtcdRoleLabel] = "true"
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: rollout.EtcdIsVoter, Status: corev1.ConditionTrue})
+	}
+	api.SetNode(node)
+}
+
+// reconciled waits until what was decided about a machine has a reason and a message that begins so.
+func reconciled(m *testenv.PlayedMachine, reason, message string) {
+	m.T.Helper()
+	m.Wait(m.Name+" to say "+reason+": "+message, func() error {
+		machine := &clusterv1.Machine{}
+		m.Read(m.Name, machine)
+		for _, c := range machine.Status.Conditions {
+			if c.Type == rkev1.ReconciledCondition {
+				if c.Reason != reason || !strings.HasPrefix(c.Message, message) {
+					return fmt.Errorf("it says %s: %s", c.Reason, c.Message)
+				}
+				return nil
+			}
+		}
+		return fmt.Errorf("it says nothing")
+	})
+}
+
+// TestDrainInTurn: before a change that workloads notice, workers are drained one after another, once their hook lets them; one whose change
+// fails holds up the next; and each Node is taken back when it has its change.
+func TestDrainInTurn(t *testing.T) {
+	t.Parallel()
+	api := workload.Start()
+	defer api.Stop()
+	c := env.NewCluster(t, "drained", nil)
+	kubeconfig, err := api.KubeconfigSecret(c.Cluster.Namespace, c.Cluster.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Create(t, kubeconfig)
+	testenv.Change(t, env, c.Cluster, func(cluster *provisioningv1.Cluster) {
+		cluster.Spec.RKEConfig.UpgradeStrategy.WorkerDrainOptions = rkev1.DrainOptions{Enabled: true, PreDrainHooks: []rkev1.DrainHook{{Annotation: hook}}}
+	})
+	server := c.Register("server", "127.0.0.2", "etcd", "control-plane")
+	workers := []*testenv.PlayedMachine{c.Register("one", "127.0.0.3", "worker"), c.Register("two", "127.0.0.4", "worker")}
+	slices.SortFunc(workers, func(a, b *testenv.PlayedMachine) int { return strings.Compare(a.Name, b.Name) })
+	last := map[string]string{}
+	for _, m := range append([]*testenv.PlayedMachine{server}, workers...) {
+		_, last[m.Name] = m.AwaitPlan("")
+		m.Take()
+		m.Succeed()
+		kubelet(t, api, m, m == server)
+	}
+	c.Says(c.ControlPlane(), rkev1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
+
+	env.Get(t, c.Cluster.Namespace, c.Cluster.Name, c.Cluster)
+	testenv.Change(t, env, c.Cluster, func(cluster *provisioningv1.Cluster) {
+		cluster.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"kubelet-arg": []any{"max-pods=200"}}
+	})
+	server.AwaitPlan(last[server.Name])
+	server.Take()
+	server.Succeed()
+
+	first, second := workers[0], workers[1]
+	reconciled(first, rollout.ReasonDraining, "Waiting for the node to be drained before a change: the pre-drain hooks "+hook+" have not answered")
+	reconciled(second, rollout.ReasonWaitingForOthers, "A change waits for "+first.Name)
+	if !api.Node(first.Name).Spec.Unschedulable || api.Node(second.Name).Spec.Unschedulable {
+		t.Error("not the one Node is cordoned that is drained")
+	}
+	answerHook(first)
+	first.AwaitPlan(last[first.Name])
+	first.Take()
+	first.Fail()
+	reconciled(first, rollout.ReasonPlanFailed, "Attempt 1 of ")
+	reconciled(second, rollout.ReasonWaitingForOthers, "A change waits for "+first.Name)
+
+	// The hub has it tried again.
+	first.Wait("another attempt", func() error {
+		if state := first.Secret().Data[plans.KeyPlanState]; string(state) != string(plans.StatePending) {
+			return fmt.Errorf("the plan is %s", state)
+		}
+		return nil
+	})
+	first.Take()
+	first.Succeed()
+	takenBack(api, first)
+	answerHook(second)
+	second.AwaitPlan(last[second.Name])
+	second.Take()
+	second.Succeed()
+	takenBack(api, second)
+	c.Says(c.ControlPlane(), rkev1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
+}
+
+// answerHook lets the drain of a machine go on, once the hook is asked.
+func answerHook(m *testenv.PlayedMachine) {
+	m.T.Helper()
+	m.Wait("the hook of "+m.Name+" to be asked", func() error {
+		secret := m.Secret()
+		asked := secret.Annotations[rkev1.PreDrainAnnotation]
+		if asked == "" || asked != secret.Annotations[rkev1.DrainOptionsAnnotation] {
+			return fmt.Errorf("the annotations are %v", secret.Annotations)
+		}
+		secret.Annotations[hook] = asked
+		return env.Client.Update(m.T.Context(), secret)
+	})
+}
+
+// takenBack waits until a Node takes Pods again and nothing of its drain is left.
+func takenBack(api *workload.Cluster, m *testenv.PlayedMachine) {
+	m.T.Helper()
+	m.Wait(m.Name+" to be taken back", func() error {
+		for key, value := range m.Secret().Annotations {
+			if strings.Contains(key, "drain") || key == hook || key == rkev1.UncordonAnnotation {
+				return fmt.Errorf("%s is %q", key, value)
+			}
+		}
+		if api.Node(m.Name).Spec.Unschedulable {
+			return fmt.Errorf("the Node is cordoned")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,188 @@
+package clusters
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/plans"
+)
+
+// world is a cluster of plain Cluster API objects.
+type world struct {
+	t         *testing.T
+	namespace string
+	cluster   *clusterv1.Cluster
+	plane     *rkev1.RKEControlPlane
+}
+
+func ref(group, kind, name string) clusterv1.ContractVersionedObjectReference {
+	return clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: name}
+}
+
+func infra(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": infraGroup + "/v1", "kind": kind, "spec": spec}}
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// newWorld makes a cluster whose infrastructure is there and has an endpoint.
+func newWorld(t *testing.T, endpoint string) *world {
+	t.Helper()
+	namespace := env.Namespace(t)
+	w := &world{t: t, namespace: namespace}
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "c"}
+	w.cluster = &clusterv1.Cluster{ObjectMeta: meta, Spec: clusterv1.ClusterSpec{
+		ControlPlaneRef: ref(rkev1.GroupVersion.Group, "RKEControlPlane", "c"), InfrastructureRef: ref(infraGroup, "PlaneCluster", "c"),
+	}}
+	w.plane = &rkev1.RKEControlPlane{ObjectMeta: meta, Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.36.3+k3s1"}}
+	infrastructure := infra("PlaneCluster", namespace, "c", map[string]any{"controlPlaneEndpoint": map[string]any{"host": endpoint, "port": int64(6443)}})
+	env.Create(t, infrastructure, w.plane, w.cluster)
+	w.provisioned(infrastructure, nil)
+	return w
+}
+
+// provisioned sets the status of an infrastructure object as its provider does.
+func (w *world) provisioned(object *unstructured.Unstructured, addresses []any) {
+	w.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := env.Client.Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		status := map[string]any{"initialization": map[string]any{"provisioned": true}}
+		if addresses != nil {
+			status["addresses"] = addresses
+		}
+		object.Object["status"] = status
+		return env.Client.Status().Update(w.t.Context(), object)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// node is a machine whose infrastructure and agent the test plays.
+type node struct {
+	*world
+	machine        *clusterv1.Machine
+	infrastructure *unstructured.Unstructured
+}
+
+// machine makes a Machine and what it refers to, as a user does by hand.
+func (w *world) machine(name string, roles ...string) *node {
+	w.t.Helper()
+	labels := map[string]string{clusterv1.ClusterNameLabel: "c", rkev1.ClusterNameLabel: "c"}
+	for _, role := range roles {
+		labels["rke.cattle.io/"+role+"-role"] = "true"
+	}
+	if slices.Contains(roles, "control-plane") {
+		labels[clusterv1.MachineControlPlaneLabel] = ""
+	}
+	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels}
+	n := &node{world: w, infrastructure: infra("PlaneMachine", w.namespace, name, map[string]any{}), machine: &clusterv1.Machine{
+		ObjectMeta: meta, Spec: clusterv1.MachineSpec{
+			ClusterName: "c", InfrastructureRef: ref(infraGroup, "PlaneMachine", name),
+			Bootstrap: clusterv1.Bootstrap{ConfigRef: ref(rkev1.GroupVersion.Group, "RKEBootstrap", name)},
+		},
+	}}
+	env.Create(w.t, n.infrastructure, &rkev1.RKEBootstrap{ObjectMeta: meta, Spec: rkev1.RKEBootstrapSpec{ClusterName: "c"}}, n.machine)
+	return n
+}
+
+// comesUp is what its provider reports when the machine's host is there.
+func (n *node) comesUp(addresses ...string) {
+	n.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := env.Client.Get(n.t.Context(), client.ObjectKeyFromObject(n.infrastructure), n.infrastructure); err != nil {
+			return err
+		}
+		n.infrastructure.Object["spec"] = map[string]any{"providerID": "plane://" + n.machine.Name}
+		return env.Client.Update(n.t.Context(), n.infrastructure)
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.reports(addresses...)
+}
+
+func (n *node) reports(addresses ...string) {
+	n.t.Helper()
+	var list []any
+	for _, a := range addresses {
+		list = append(list, map[string]any{"type": "InternalIP", "address": a})
+	}
+	n.provisioned(n.infrastructure, list)
+}
+
+func (n *node) secret() *corev1.Secret {
+	n.t.Helper()
+	secret := &corev1.Secret{}
+	env.Get(n.t, n.namespace, rkev1.PlanSecretName(n.machine.Name), secret)
+	return secret
+}
+
+// config waits for a plan that the agent has yet to take, and returns the distribution's configuration in it.
+func (n *node) config() map[string]any {
+	n.t.Helper()
+	var config map[string]any
+	testenv.Until(n.t, "a plan for "+n.machine.Name, func() error {
+		secret := &corev1.Secret{}
+		if err := env.Client.Get(n.t.Context(), client.ObjectKey{Namespace: n.namespace, Name: rkev1.PlanSecretName(n.machine.Name)}, secret); err != nil {
+			return err
+		}
+		if plans.State(secret.Data[plans.KeyPlanState]) != plans.StatePending {
+			return fmt.Errorf("its state is %q", secret.Data[plans.KeyPlanState])
+		}
+		plan, err := plans.Decode(secret.Data[plans.KeyPlan])
+		if err != nil {
+			return err
+		}
+		for _, f := range plan.Files {
+			if f.Path == "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml" {
+				raw, err := base64.StdEncoding.DecodeString(f.Content)
+				if err != nil {
+					return err
+				}
+				return json.Unmarshal(raw, &config)
+			}
+		}
+		return fmt.Errorf("no configuration among %d files", len(plan.Files))
+	})
+	return config
+}
+
+// applies is what an agent reports that has done its plan.
+func (n *node) applies() {
+	n.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		secret := n.secret()
+		plan, err := plans.Decode(secret.Data[plans.KeyPlan])
+		if err != nil {
+			return err
+		}
+		status := plans.Status{State: plans.StateSucceeded, Revision: 1, AppliedChecksum: plans.Checksum(secret.Data[plans.KeyPlan]), ProbeStatuses: map[string]plans.ProbeStatus{}}
+		for probe := range plan.Probes {
+			status.ProbeStatuses[probe] = plans.ProbeStatus{Healthy: true}
+		}
+		if err := status.WriteTo(secret.Data); err != nil {
+			return err
+		}
+		return env.Client.Update(n.t.Context(), secret)
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
