@@ -64,7 +64,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newNodeCommand(), newImportCommand(), newPlan(), newTimeline(), newStatus(), newKubeconfig(), newToken(), newTokens(), newVersion())
+	root.AddCommand(newServe(), newNodeCommand(), newImportCommand(), newPlan(), newTimeline(), newStatus(), newKubeconfig(), newToken(), newTokens(), newBackup(), newVersion())
 	return root
 }
 

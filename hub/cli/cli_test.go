@@ -54,6 +54,7 @@ func TestComplete(t *testing.T) {
 		{name: "unknown way to run Cluster API", args: []string{"--capi=no"}, err: `--capi "no" is neither embedded nor external`},
 		{name: "release data from where none can be", args: []string{"--release-data=ftp://h/data.json"}, err: "--release-data: ftp:// is not supported"},
 		{name: "less than no audit log", args: []string{"--audit-log-maxage=-1"}, err: "--audit-log-maxage is -1; write 0 or more"},
+		{name: "keys of an API server that is not embedded", args: []string{"--kubeconfig=x", "--encryption-key-dir=/keys"}, err: "--encryption-key-dir is for the embedded API server"},
 		{name: "nobody to run Cluster API", args: []string{"--capi=external"}, err: "--capi=external needs --kubeconfig"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

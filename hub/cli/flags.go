@@ -61,6 +61,9 @@ type serveOptions struct {
 	systemNamespace       string
 	systemDefaultRegistry string
 	pullSecrets           []string
+	encryptionKeyDir      string
+	apiAuditLog           string
+	apiAuditPolicy        string
 	installerImage        string
 	clusterAgentImage     string
 	releaseData           string
@@ -70,6 +73,9 @@ type serveOptions struct {
 func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "where an embedded API server keeps its data")
 	flags.IntVar(&o.apiPort, "api-port", embedded.DefaultPort, "port of the embedded API server on 127.0.0.1")
+	flags.StringVar(&o.encryptionKeyDir, "encryption-key-dir", "", "where the keys are kept that the embedded API server encrypts Secrets with (default encryption in --data-dir)")
+	flags.StringVar(&o.apiAuditLog, "api-audit-log-path", "", "file for the audit log of the embedded API server; - is the standard output, none turns it off (default audit/api.log in --data-dir)")
+	flags.StringVar(&o.apiAuditPolicy, "api-audit-policy-file", "", "Policy of audit.k8s.io/v1 for that log (default: writes, and reads of Secrets, without their content)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "use the cluster of this kubeconfig and start no API server")
 
 	flags.StringVar(&o.listen, "listen", ":8443", "where machines reach the gateway")
@@ -223,6 +229,27 @@ func (o *serveOptions) completeAudit() error {
 		o.audit.Path = ""
 	case o.audit.Path == "" && o.mode() == modeEmbedded:
 		o.audit.Path = filepath.Join(o.dataDir, "audit", "audit.log")
+	}
+	return o.completeAPIServer()
+}
+
+// completeAPIServer refuses flags of the embedded API server where there is none, and decides where its audit log goes.
+func (o *serveOptions) completeAPIServer() error {
+	if o.mode() != modeEmbedded {
+		for flag, value := range map[string]string{
+			"--encryption-key-dir": o.encryptionKeyDir, "--api-audit-log-path": o.apiAuditLog, "--api-audit-policy-file": o.apiAuditPolicy,
+		} {
+			if value != "" {
+				return fmt.Errorf("%s is for the embedded API server, and this hub uses another one; configure that API server instead", flag)
+			}
+		}
+		return nil
+	}
+	switch {
+	case o.apiAuditLog == noAudit:
+		o.apiAuditLog = ""
+	case o.apiAuditLog == "":
+		o.apiAuditLog = filepath.Join(o.dataDir, "audit", "api.log")
 	}
 	return nil
 }

@@ -113,7 +113,11 @@ func startEmbedded(ctx context.Context, opts *serveOptions, logger *slog.Logger)
 	serverCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, cancel)() // until it is up, an interrupt ends the start
 	server, err := embedded.Start(serverCtx, embedded.Options{
-		DataDir: opts.dataDir, Port: opts.apiPort, PortFlag: "--api-port", Logger: logger,
+		DataDir: opts.dataDir, Port: opts.apiPort, PortFlag: "--api-port", Logger: logger, EncryptionKeyDir: opts.encryptionKeyDir,
+		Audit: embedded.AuditOptions{
+			Path: opts.apiAuditLog, PolicyFile: opts.apiAuditPolicy,
+			MaxAge: opts.audit.MaxAge, MaxBackups: opts.audit.MaxBackups, MaxSize: opts.audit.MaxSize,
+		},
 	})
 	if err != nil {
 		cancel()

@@ -35,11 +35,15 @@ type apiServer struct {
 	ended  chan struct{}
 }
 
-func startAPIServer(ctx context.Context, opts Options, listener net.Listener, certs *certificates, etcdEndpoint string) (*apiServer, error) {
+func startAPIServer(ctx context.Context, opts Options, listener net.Listener, certs *certificates, keys *encryption, etcdEndpoint string) (*apiServer, error) {
 	if err := setFeatures(); err != nil {
 		return nil, fmt.Errorf("setting API server features: %w", err)
 	}
-	completed, err := apiServerOptions(opts, listener, certs, etcdEndpoint).Complete(ctx, nil, nil)
+	serverOptions, err := apiServerOptions(opts, listener, certs, keys, etcdEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	completed, err := serverOptions.Complete(ctx, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("completing API server options: %w", err)
 	}
@@ -81,7 +85,7 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	return s, nil
 }
 
-func apiServerOptions(opts Options, listener net.Listener, certs *certificates, etcdEndpoint string) *options.Options {
+func apiServerOptions(opts Options, listener net.Listener, certs *certificates, keys *encryption, etcdEndpoint string) (*options.Options, error) {
 	o := generic.NewOptions()
 	address := listener.Addr().(*net.TCPAddr)
 
@@ -94,6 +98,7 @@ func apiServerOptions(opts Options, listener net.Listener, certs *certificates, 
 	o.GenericServerRunOptions.ExternalHost = address.IP.String()
 
 	o.Etcd.StorageConfig.Transport.ServerList = []string{etcdEndpoint}
+	o.Etcd.EncryptionProviderConfigFilepath = keys.configFile
 
 	o.Authentication.Anonymous.Allow = false
 	o.Authentication.ClientCert.ClientCA = certs.clientCA.certFile
@@ -106,7 +111,7 @@ func apiServerOptions(opts Options, listener net.Listener, certs *certificates, 
 	o.Features.EnablePriorityAndFairness = false
 	o.Features.EnableProfiling = false
 	o.Metrics = nil // would only read a file of rules about metrics that nobody wrote
-	return o
+	return o, setAudit(o, opts.DataDir, opts.Audit)
 }
 
 // setFeatures turns off what replicas of an API server do to find each other: a write every few seconds to say that this one, which is

@@ -34,9 +34,23 @@ type Options struct {
 	// Logger receives what etcd and this package have to say. What the Kubernetes libraries log goes through klog, which belongs to the
 	// process: see RouteKubernetesLogs.
 	Logger *slog.Logger
+	// EncryptionKeyDir holds the file EncryptionConfig; empty takes the directory "encryption" in DataDir. It must not be in etcd's directory.
+	EncryptionKeyDir string
+	// Audit is the audit log of the API server.
+	Audit AuditOptions
 	// UnsafeNoFsync lets etcd skip syncing its files to disk. A test that throws its data away anyway is faster with it; data that
 	// matters must never see it.
 	UnsafeNoFsync bool
+}
+
+// etcdDir is where etcd keeps its data.
+func (o Options) etcdDir() string { return filepath.Join(o.DataDir, "etcd") }
+
+func (o Options) encryptionKeyDir() string {
+	if o.EncryptionKeyDir != "" {
+		return o.EncryptionKeyDir
+	}
+	return filepath.Join(o.DataDir, "encryption")
 }
 
 // Server is a running etcd with a running API server in front.
@@ -89,6 +103,13 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("writing %s: %w", AdminKubeconfig, err)
 	}
 
+	if err := makeEtcdDir(opts.etcdDir()); err != nil {
+		return nil, err
+	}
+	encryption, err := ensureEncryption(opts.encryptionKeyDir(), opts.etcdDir())
+	if err != nil {
+		return nil, err
+	}
 	etcd, err := startEtcd(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -97,13 +118,16 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 	runCtx, cancel := context.WithCancel(ctx)
 	undo.add(cancel)
-	api, err := startAPIServer(runCtx, opts, listener, certs, etcd.endpoint)
+	api, err := startAPIServer(runCtx, opts, listener, certs, encryption, etcd.endpoint)
 	if err != nil {
 		return nil, err
 	}
 	undo.add(api.wait)
 	undo.add(cancel)
 	if err := api.waitReady(ctx, adminConfig); err != nil {
+		return nil, err
+	}
+	if err := encryption.rewriteSecrets(ctx, adminConfig, opts.Logger); err != nil {
 		return nil, err
 	}
 

@@ -20,7 +20,13 @@ const (
 	etcdStartTimeout = 60 * time.Second
 	// maxSocketPath is what the kernel allows for the path of a unix socket (108 bytes with the final zero).
 	maxSocketPath = 107
+	// etcdName is the name of the only member, etcdSocket that of its socket in etcd's directory.
+	etcdName   = "hub"
+	etcdSocket = "client.sock"
 )
+
+// nowhere is what the member announces to others. There are none, and nothing listens there.
+var nowhere = url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 
 // etcdServer is one etcd member that nobody but this process can reach: it listens on a unix socket in a directory of mode 0700, and
 // not at all for peers, since it will never have any.
@@ -32,13 +38,7 @@ type etcdServer struct {
 }
 
 func startEtcd(ctx context.Context, opts Options) (*etcdServer, error) {
-	dir := filepath.Join(opts.DataDir, "etcd")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making etcd directory: %w", err)
-	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("protecting etcd directory: %w", err)
-	}
+	dir := opts.etcdDir()
 	socket, removeSocket, err := socketPath(dir)
 	if err != nil {
 		return nil, err
@@ -86,14 +86,22 @@ func startEtcd(ctx context.Context, opts Options) (*etcdServer, error) {
 	return s, nil
 }
 
+func makeEtcdDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making etcd directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("protecting etcd directory: %w", err)
+	}
+	return nil
+}
+
 func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config {
 	cfg := embed.NewConfig()
-	cfg.Name = "hub"
+	cfg.Name = etcdName
 	cfg.Dir = dir
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socket}}
 	cfg.ListenPeerUrls = nil
-	// Members announce addresses to each other. There is nobody to read these, and nothing listens there.
-	nowhere := url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	cfg.AdvertiseClientUrls = []url.URL{nowhere}
 	cfg.AdvertisePeerUrls = []url.URL{nowhere}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -110,7 +118,7 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 
 // socketPath chooses where etcd's socket lies: beside its data, or in a directory of its own where that path would be too long.
 func socketPath(dir string) (path string, remove func(), err error) {
-	path = filepath.Join(dir, "client.sock")
+	path = filepath.Join(dir, etcdSocket)
 	if len(path) <= maxSocketPath {
 		return path, func() { _ = os.Remove(path) }, nil
 	}

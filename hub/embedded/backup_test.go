@@ -1,0 +1,125 @@
+package embedded
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// A hub is saved while it runs and restored into an empty directory: its Secrets are there, and credentials that it gave out are good.
+func TestBackup(t *testing.T) {
+	opts := Options{DataDir: filepath.Join(t.TempDir(), "data"), EncryptionKeyDir: filepath.Join(t.TempDir(), "keys")}
+	server, client := start(t, opts)
+	createSecret(t, client, "one")
+	before, err := client.CoreV1().Secrets("default").Get(t.Context(), "one", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	data, keys := filepath.Join(out, "data.db"), filepath.Join(out, "keys.tar")
+	saved, err := SaveSnapshot(t.Context(), opts, data)
+	if err != nil || saved.Keys == 0 || saved.Bytes == 0 {
+		t.Fatalf("saving while the hub runs: %+v, %v", saved, err)
+	}
+	if err := SaveKeys(opts, keys); err != nil {
+		t.Fatal(err)
+	}
+	createSecret(t, client, "later")
+	config := server.RestConfig()
+	stop(t, server)
+
+	if found := filesWith(t, out, planted); len(found) > 0 {
+		t.Errorf("the content of a Secret is in %v", found)
+	}
+	for _, path := range []string{data, keys} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	if _, err := SaveSnapshot(t.Context(), opts, data); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Errorf("a file that exists: %v", err)
+	}
+	if saved, err := SaveSnapshot(t.Context(), opts, filepath.Join(out, "stopped.db")); err != nil || saved.Keys == 0 {
+		t.Errorf("saving while the hub does not run: %+v, %v", saved, err)
+	}
+
+	restored := Options{DataDir: filepath.Join(t.TempDir(), "data")}
+	if err := Restore(restored, data, keys); err != nil {
+		t.Fatal(err)
+	}
+	if err := Restore(restored, data, keys); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Errorf("restoring over data: %v", err)
+	}
+	server, client = start(t, restored)
+	wantSecret(t, client, "one")
+	if _, err := client.CoreV1().Secrets("default").Get(t.Context(), "later", metav1.GetOptions{}); err == nil {
+		t.Error("what was written after the snapshot is there")
+	}
+	after, err := client.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(after.ResourceVersion) <= len(before.ResourceVersion) {
+		t.Errorf("version %s of the list does not come after %s: %v", after.ResourceVersion, before.ResourceVersion, err)
+	}
+	// The administrator's certificate of the old hub is one of the new hub's authority.
+	config.Host = server.RestConfig().Host
+	old, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSecret(t, old, "one")
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	opts := Options{DataDir: filepath.Join(t.TempDir(), "data")}
+	server, client := start(t, opts)
+	createSecret(t, client, "one")
+	out := t.TempDir()
+	data, keys, others := filepath.Join(out, "data.db"), filepath.Join(out, "keys.tar"), filepath.Join(out, "others.tar")
+	if _, err := SaveSnapshot(t.Context(), opts, data); err != nil {
+		t.Fatal(err)
+	}
+	if err := SaveKeys(opts, keys); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, server)
+	if err := os.RemoveAll(opts.encryptionKeyDir()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := makeKey(opts.encryptionKeyDir(), opts.keyPath(keyFiles[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := SaveKeys(opts, others); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := filepath.Join(out, "damaged.db")
+	if err := os.WriteFile(damaged, append(bytes.Repeat([]byte{0}, 8192), raw[8192:]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct{ data, keys, want string }{
+		"keys of another hub": {data, others, "which is not among the keys"},
+		"damaged snapshot":    {damaged, keys, "is not a whole snapshot"},
+		"no snapshot":         {keys, keys, "is not a whole snapshot"},
+		"no keys":             {data, data, "is not an archive of keys"},
+		"missing":             {data, filepath.Join(out, "missing"), "no such file"},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		err := Restore(Options{DataDir: dir}, tt.data, tt.keys)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "etcd")); err == nil {
+			t.Errorf("%s: something was restored", name)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "tls")); err == nil {
+			t.Errorf("%s: keys were restored", name)
+		}
+	}
+}
