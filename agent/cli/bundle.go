@@ -52,7 +52,7 @@ are in it. With --with-logs the outputs of instructions are in it too, whatever 
 			if err != nil {
 				return err
 			}
-			if err := (host.Machine{}).WriteStream(path, bytes.NewReader(raw)); err != nil {
+			if err := (host.Machine{}).WriteStream(path, bytes.NewReader(raw), host.Private(0o600)); err != nil {
 				return fmt.Errorf("writing %s: %w", path, err)
 			}
 			if withLogs {

@@ -168,6 +168,10 @@ func (w *work) stage(ctx context.Context, i int, name string) error {
 	if err := e.pull(ctx, instruction, w.dir(i), w.progress.pulled); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	// The journal will say that the folder is ready. It must be, also after a power cut.
+	if err := e.Host.Sync(w.dir(i)); err != nil {
+		return fmt.Errorf("%s: syncing its image: %w", name, err)
+	}
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (e *Engine) former(r record, i int, file plans.File, is *host.Info, t targe
 	}
 	defer content.Close()
 	path := filepath.Join(e.StateDirectory, backups, name)
-	return was{Copy: path, Attrs: is.Attributes}, e.Host.WriteStream(path, content)
+	return was{Copy: path, Attrs: is.Attributes}, e.Host.WriteStream(path, content, host.Private(0o600))
 }
 
 // moveAside takes a folder out of the way. One that cannot be moved, as a mount point cannot, is removed at once.

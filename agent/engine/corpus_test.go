@@ -92,8 +92,19 @@ func corpus() []matrixCase {
 		state("one instruction", plans.Plan{Instructions: instructions("one")}, 1, plans.StateSucceeded, nil),
 		state("many instructions", plans.Plan{Instructions: instructions("1", "2", "3", "4", "5", "6")}, 1, plans.StateSucceeded, nil),
 		state("images", plans.Plan{Instructions: []plans.Instruction{
-			{CommonInstruction: plans.CommonInstruction{Name: "a", Image: "image:1", Command: "ok"}, SaveOutput: true}, once("b", "ok", true),
-			{CommonInstruction: plans.CommonInstruction{Name: "c", Image: "image:2", Command: "ok"}}}}, 1, plans.StateSucceeded, nil),
+			{CommonInstruction: plans.CommonInstruction{Name: "a", Image: "image:1", Command: "whole"}, SaveOutput: true}, once("b", "ok", true),
+			{CommonInstruction: plans.CommonInstruction{Name: "c", Image: "image:2"}}, once("d", "ok", true),
+			{CommonInstruction: plans.CommonInstruction{Name: "e", Image: "image:3", Script: script}}}}, 1, plans.StateSucceeded, func(p *play) {
+			// A program of an image that a power cut has left by half fails.
+			for name, image := range map[string]string{"whole": "image:1", "run.sh": "image:2", "script-" + hex.EncodeToString(sum[:]) + ".sh": "image:3"} {
+				p.host.Program(name, func(_ context.Context, c host.Command) (host.Result, error) {
+					if !(images{p.host}).whole(c.Dir, image) {
+						return host.Result{ExitCode: 9}, nil
+					}
+					return host.Result{Stdout: []byte("whole")}, nil
+				})
+			}
+		}),
 		state("an image that is missing", plans.Plan{Files: files(2), Instructions: []plans.Instruction{once("a", "ok", true),
 			{CommonInstruction: plans.CommonInstruction{Name: "b", Image: "missing:1", Command: "ok"}}}}, 2, plans.StateFailed, nil),
 		state("a script", plans.Plan{Instructions: []plans.Instruction{

@@ -86,7 +86,7 @@ func crashAt(t *testing.T, plan plans.Plan, protocol string, step int, after boo
 
 // TestFailingEffects lets each kind of effect fail once; the plan is applied all the same, and the failure is seen.
 func TestFailingEffects(t *testing.T) {
-	for _, operation := range []string{"write", "append", "mkdir", "remove"} {
+	for _, operation := range []string{"write", "append", "mkdir", "remove", "unpack", "sync"} {
 		t.Run(operation, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
@@ -101,8 +101,9 @@ func TestFailingEffects(t *testing.T) {
 					return nil
 				})
 				checksum := w.secret.deliver(plans.Plan{
-					Files:        []plans.File{file("/etc/a", "A")},
-					Instructions: []plans.Instruction{once("one", "ok", true)},
+					Files: []plans.File{file("/etc/a", "A")},
+					Instructions: []plans.Instruction{once("one", "ok", true),
+						{CommonInstruction: plans.CommonInstruction{Name: "two", Image: "image:1", Command: "ok"}}},
 				}, 3)
 				w.settle()
 				w.stop()

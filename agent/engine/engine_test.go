@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -18,14 +21,36 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// images stages nothing but the name of the image.
+// images stages some files that hold the name of the image.
 type images struct{ host *fake.Host }
 
-func (i images) Stage(_ context.Context, image, dir string, _ func(done, total int64)) error {
+var imageFiles = []string{".image", "bin/tool", "run.sh", "share/a", "share/b"}
+
+func (i images) Stage(ctx context.Context, image, dir string, _ func(done, total int64)) error {
 	if strings.Contains(image, "missing") {
 		return errors.New("no such image")
 	}
-	return i.host.WriteFile(dir+"/.image", []byte(image), host.Private(0o600))
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	for _, name := range imageFiles {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(image))}); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, image); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.Close(), i.host.Unpack(ctx, dir, &layer))
+}
+
+// whole tells whether an image is unpacked as a whole where a program runs.
+func (i images) whole(dir, image string) bool {
+	for _, name := range imageFiles {
+		if raw, err := i.host.ReadFile(dir + "/" + name); err != nil || string(raw) != image {
+			return false
+		}
+	}
+	return true
 }
 
 // world is an engine on a machine in memory.
@@ -227,7 +252,7 @@ func TestFailureStaysVisible(t *testing.T) {
 		},
 		"program not found": {
 			plan: plans.Plan{Instructions: []plans.Instruction{once("only", "absent", false)}}, max: 1, failures: 1,
-			output: map[string]string{errorOutput: "instructions[0] (only): absent is not a program of this machine"},
+			output: map[string]string{errorOutput: "instructions[0] (only): absent is not a program of this machine: executable file not found in $PATH"},
 		},
 		"image": {
 			plan: plans.Plan{Instructions: []plans.Instruction{{CommonInstruction: plans.CommonInstruction{Image: "missing:1"}}}}, max: 1, failures: 1,
@@ -235,7 +260,7 @@ func TestFailureStaysVisible(t *testing.T) {
 		},
 		"file": {
 			plan: plans.Plan{Files: []plans.File{file("/etc/a/b", ""), file("/etc/a", "")}}, max: 1, failures: 1,
-			output: map[string]string{errorOutput: "files[1]: /etc/a: /etc/a is a folder"},
+			output: map[string]string{errorOutput: "files[1]: /etc/a: write /etc/a: is a directory"},
 		},
 		"path of another system": {
 			plan: plans.Plan{Files: []plans.File{file(`C:\etc\a`, "")}}, max: 1, failures: 1,

@@ -19,8 +19,8 @@ type Machine struct {
 
 var _ Host = Machine{}
 
-// maxReadBytes bounds what ReadFile takes into memory.
-const maxReadBytes = 64 << 20
+// MaxReadBytes bounds what ReadFile takes into memory.
+const MaxReadBytes = 64 << 20
 
 // ReadFile implements Host.
 func (Machine) ReadFile(path string) ([]byte, error) {
@@ -29,9 +29,9 @@ func (Machine) ReadFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	raw, err := io.ReadAll(io.LimitReader(file, maxReadBytes+1))
-	if err == nil && len(raw) > maxReadBytes {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxReadBytes)
+	raw, err := io.ReadAll(io.LimitReader(file, MaxReadBytes+1))
+	if err == nil && len(raw) > MaxReadBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", path, MaxReadBytes)
 	}
 	return raw, err
 }
@@ -78,7 +78,7 @@ func (Machine) ReadDir(path string) ([]string, error) {
 
 // AppendFile implements Host.
 func (Machine) AppendFile(path string, content []byte) error {
-	dir, name, err := openParent(path, 0o755)
+	dir, name, err := openParent(path, parentMode)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (f *folder) forAppending(name string) (file *os.File, made bool, err error)
 
 // MakeDir implements Host.
 func (Machine) MakeDir(path string, attrs Attributes) error {
-	opened, err := openFolder(path, attrs.Mode&0o777|0o100)
+	opened, err := openFolder(path, attrs.Mode&0o777|0o100, false)
 	if err != nil {
 		return explain(err)
 	}
@@ -159,7 +159,7 @@ func (Machine) Lstat(path string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	found := Info{Size: info.Size(), Dir: info.IsDir()}
+	found := Info{Size: info.Size(), Dir: info.IsDir(), Modified: info.ModTime()}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		found.Attributes = Attributes{Mode: stat.Mode & 0o7777, UID: int(stat.Uid), GID: int(stat.Gid)}
 	}

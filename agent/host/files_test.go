@@ -103,7 +103,7 @@ func TestWriteFileOwner(t *testing.T) {
 func TestWriteStreamLeavesNothingOnFailure(t *testing.T) {
 	m, dir := Machine{}, t.TempDir()
 	broken := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("line cut")))
-	if err := m.WriteStream(filepath.Join(dir, "blob"), broken); err == nil || err.Error() != "line cut" {
+	if err := m.WriteStream(filepath.Join(dir, "blob"), broken, Private(0o600)); err == nil || err.Error() != "line cut" {
 		t.Errorf("got %v", err)
 	}
 	if names, _ := m.ReadDir(dir); len(names) != 0 {

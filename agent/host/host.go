@@ -9,17 +9,18 @@ import (
 	"time"
 )
 
-// Host is everything the agent may do to its machine. Whatever changes the disk is on the disk, synced, when the call returns.
+// Host is everything the agent may do to its machine. Whatever changes the disk is on the disk, synced, when the call returns, but for
+// Unpack. Package hosttest says in tests what each method does, of every implementation.
 type Host interface {
 	// ReadFile reads a file whole.
 	ReadFile(path string) ([]byte, error)
 	// ReadDir lists the names in a folder, sorted; a missing folder has none.
 	ReadDir(path string) ([]string, error)
-	// WriteFile replaces a file as a whole, making missing parents. A file that is so already is left alone. As in all methods that
+	// WriteFile replaces a file as a whole. Missing parents are made with mode 0755, the agent's own. A file that is so already is left alone. As in all methods that
 	// change something, a link on the way is followed only when root alone can have put it there; any other is a LinkError.
 	WriteFile(path string, content []byte, attrs Attributes) error
-	// WriteStream writes a file of mode 0600 from a reader, as a whole: when reading fails there is no file.
-	WriteStream(path string, content io.Reader) error
+	// WriteStream does so with a file of any size: when reading fails, what was there stays.
+	WriteStream(path string, content io.Reader, attrs Attributes) error
 	// AppendStream adds to the end of a file of mode 0600 from a reader, making it when it is missing, and tells how many bytes it
 	// added. What came before reading failed stays.
 	AppendStream(path string, content io.Reader) (int64, error)
@@ -27,15 +28,17 @@ type Host interface {
 	OpenFile(path string) (io.ReadCloser, error)
 	// AppendFile adds to the end of a file of mode 0600, making it when it is missing.
 	AppendFile(path string, content []byte) error
-	// MakeDir makes a folder and its missing parents; a folder that exists gets the attributes too.
+	// MakeDir makes a folder, and its missing parents as WriteFile does; a folder that exists gets the attributes too.
 	MakeDir(path string, attrs Attributes) error
 	// Remove removes a file or an empty folder; a missing one is fine.
 	Remove(path string) error
 	// RemoveAll removes a path and everything below; a missing one is fine. Where something is mounted nothing is removed.
 	RemoveAll(path string) error
 	// Unpack applies a layer of an image, an uncompressed tar stream, to a folder that exists. Nothing outside the folder is
-	// touched, whatever the stream holds.
+	// touched, whatever the stream holds. It is on the disk only after Sync, so that the layers of an image are waited for once.
 	Unpack(ctx context.Context, dir string, layer io.Reader) error
+	// Sync returns when a folder and everything in it is on the disk.
+	Sync(dir string) error
 	// Lstat tells what is at a path, without following a link there.
 	Lstat(path string) (Info, error)
 	// Rename moves a file or folder to another name on the same file system.
@@ -80,6 +83,8 @@ var ErrStillRunning = errors.New("the program could not be ended")
 type Info struct {
 	Attributes
 	Size int64
+	// Modified is when the content, or the list of a folder's entries, was changed last.
+	Modified time.Time
 	// Dir is set for a folder, Link is the target of a symbolic link, Other is set for what is neither file, folder nor link.
 	Dir   bool
 	Link  string

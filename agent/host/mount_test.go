@@ -46,7 +46,7 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	big := bytes.Repeat([]byte("x"), 64<<10)
 	for what, err := range map[string]error{
 		"write":  m.WriteFile(path, big, Private(0o600)),
-		"stream": m.WriteStream(path, bytes.NewReader(big)),
+		"stream": m.WriteStream(path, bytes.NewReader(big), Private(0o600)),
 		"append": m.AppendFile(filepath.Join(dir, "journal"), big),
 	} {
 		if !errors.Is(err, unix.ENOSPC) {

@@ -139,3 +139,22 @@ func syncDir(path string) error {
 	defer dir.Close()
 	return dir.Sync()
 }
+
+// Sync implements Host. It syncs the file system as a whole: for an image of many files that takes a tenth of the time of one fsync each, and
+// for one of few files as long. Linux tells of errors since 5.8; before, only the log of the kernel does.
+func (Machine) Sync(dir string) error {
+	opened, err := openFolder(dir, 0, false)
+	if err != nil {
+		return err
+	}
+	defer opened.close()
+	file, err := opened.file(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := unix.Syncfs(int(file.Fd())); err != nil {
+		return &os.PathError{Op: "sync", Path: dir, Err: err}
+	}
+	return nil
+}

@@ -58,3 +58,10 @@ func (o *output) Bytes() []byte {
 	all = append(all, o.tail[o.next:]...)
 	return append(all, o.tail[:o.next]...)
 }
+
+// Shorten gives what is kept of an output.
+func Shorten(all []byte) []byte {
+	var kept output
+	_, _ = kept.Write(all)
+	return kept.Bytes()
+}

@@ -18,7 +18,7 @@ import (
 // WriteFile implements Host: temporary file in the same folder, owner, mode, sync, rename, sync of the folder. A link in the file's
 // place is replaced, not followed; about links on the way see openFolder.
 func (Machine) WriteFile(path string, content []byte, attrs Attributes) error {
-	dir, name, err := openParent(path, 0o755)
+	dir, name, err := openParent(path, parentMode)
 	if err != nil {
 		return explain(err)
 	}
@@ -31,13 +31,30 @@ func (Machine) WriteFile(path string, content []byte, attrs Attributes) error {
 }
 
 // WriteStream implements Host.
-func (Machine) WriteStream(path string, content io.Reader) error {
-	dir, name, err := openParent(path, 0o755)
+func (Machine) WriteStream(path string, content io.Reader, attrs Attributes) error {
+	dir, name, err := openParent(path, parentMode)
 	if err != nil {
 		return explain(err)
 	}
 	defer dir.close()
-	return dir.replace(name, content, Private(0o600))
+	if stat, err := dir.lstat(name); err == nil {
+		attrs = owned(attrs, &stat)
+	}
+	return dir.replace(name, content, attrs)
+}
+
+// owned fills in an owner that is to stay.
+func owned(attrs Attributes, stat *unix.Stat_t) Attributes {
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		return attrs
+	}
+	if attrs.UID == -1 {
+		attrs.UID = int(stat.Uid)
+	}
+	if attrs.GID == -1 {
+		attrs.GID = int(stat.Gid)
+	}
+	return attrs
 }
 
 // compare tells whether the file is so already, and fills in an owner that is to stay.
@@ -46,12 +63,7 @@ func (f *folder) compare(name string, content []byte, attrs Attributes) (Attribu
 	if err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return attrs, false
 	}
-	if attrs.UID == -1 {
-		attrs.UID = int(stat.Uid)
-	}
-	if attrs.GID == -1 {
-		attrs.GID = int(stat.Gid)
-	}
+	attrs = owned(attrs, &stat)
 	if stat.Mode&0o7777 != attrs.Mode || int(stat.Uid) != attrs.UID || int(stat.Gid) != attrs.GID || stat.Size != int64(len(content)) {
 		return attrs, false
 	}

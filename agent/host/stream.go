@@ -4,7 +4,7 @@ import "io"
 
 // AppendStream implements Host.
 func (Machine) AppendStream(path string, content io.Reader) (int64, error) {
-	dir, name, err := openParent(path, 0o755)
+	dir, name, err := openParent(path, parentMode)
 	if err != nil {
 		return 0, err
 	}

@@ -36,6 +36,9 @@ func (e *LinkError) Error() string {
 		"name the real folder instead, or give that to root and take the write permission from group and others", e.Path, e.Because)
 }
 
+// parentMode is that of missing parents that are made on the way.
+const parentMode = 0o755
+
 // maxLinks is how many links may be on one way, as in Linux itself.
 const maxLinks = 40
 
@@ -43,22 +46,23 @@ const maxLinks = 40
 type walker struct {
 	way   []*folder
 	links int
-	// make is the mode of folders that are made where they are missing; with 0 none is made.
-	make uint32
+	// make is set when missing folders are made.
+	make bool
 }
 
 // openFolder opens a folder. Links on the way are followed where only root can have made them, as /var/run and /lib are; any other is a
-// LinkError. Missing folders are made with a mode other than 0 and synced.
-func openFolder(path string, make uint32) (*folder, error) {
+// LinkError. Where mode is not 0, missing folders are made and synced: the last with this mode, and with own as the agent's own whatever the
+// folder above hands down; those on the way are the agent's own and have parentMode.
+func openFolder(path string, mode uint32, own bool) (*folder, error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return nil, fmt.Errorf("%q is not an absolute path", path)
 	}
-	w := &walker{make: make}
+	w := &walker{make: mode != 0}
 	defer w.leave(0)
 	if err := w.root(); err != nil {
 		return nil, err
 	}
-	if err := w.follow(filepath.Clean(path)); err != nil {
+	if err := w.follow(filepath.Clean(path), mode, own); err != nil {
 		return nil, err
 	}
 	last := len(w.way) - 1
@@ -69,7 +73,7 @@ func openFolder(path string, make uint32) (*folder, error) {
 
 // makeFolder makes a folder and its parents where they are missing.
 func makeFolder(path string, mode uint32) error {
-	f, err := openFolder(path, mode)
+	f, err := openFolder(path, mode, false)
 	if err == nil {
 		f.close()
 	}
@@ -96,15 +100,20 @@ func (w *walker) root() error {
 }
 
 // follow goes on from where the walker is.
-func (w *walker) follow(path string) error {
-	for name := range strings.SplitSeq(path, "/") {
+func (w *walker) follow(path string, mode uint32, own bool) error {
+	names := strings.Split(strings.TrimRight(path, "/"), "/")
+	for i, name := range names {
 		var err error
 		switch name {
 		case "", ".":
 		case "..":
 			w.leave(max(len(w.way)-1, 1))
 		default:
-			err = w.enter(name)
+			if i == len(names)-1 {
+				err = w.enter(name, mode, own)
+			} else {
+				err = w.enter(name, parentMode, true)
+			}
 		}
 		if err != nil {
 			return err
@@ -113,18 +122,18 @@ func (w *walker) follow(path string) error {
 	return nil
 }
 
-func (w *walker) enter(name string) error {
+func (w *walker) enter(name string, mode uint32, own bool) error {
 	at := w.way[len(w.way)-1]
 	path := filepath.Join(at.path, name)
 	fd, err := unix.Openat(at.fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
-	case errors.Is(err, unix.ENOENT) && w.make != 0:
-		if err := makeBelow(at, name, w.make); err != nil {
+	case errors.Is(err, unix.ENOENT) && w.make:
+		if err := makeBelow(at, name, mode, own); err != nil {
 			return &os.PathError{Op: "mkdir", Path: path, Err: err}
 		}
 		fd, err = unix.Openat(at.fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	case errors.Is(err, unix.ENOTDIR):
-		return w.throughLink(at, name)
+		return w.throughLink(at, name, mode, own)
 	}
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
@@ -139,7 +148,7 @@ func (w *walker) enter(name string) error {
 }
 
 // throughLink follows what is no folder, if it is a link and may be followed.
-func (w *walker) throughLink(at *folder, name string) error {
+func (w *walker) throughLink(at *folder, name string, mode uint32, own bool) error {
 	path := filepath.Join(at.path, name)
 	fd, err := unix.Openat(at.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -169,7 +178,7 @@ func (w *walker) throughLink(at *folder, name string) error {
 			return err
 		}
 	}
-	return w.follow(string(target[:n]))
+	return w.follow(string(target[:n]), mode, own)
 }
 
 // weak names what others than root can change on the way to a link.
@@ -198,8 +207,9 @@ func byRoot(stat *unix.Stat_t) bool {
 	return stat.Uid == 0 || int(stat.Uid) == os.Geteuid()
 }
 
-// makeBelow makes a folder and sets its mode, whatever the umask is. Another process may have made it in the meantime.
-func makeBelow(at *folder, name string, mode uint32) error {
+// makeBelow makes a folder and sets its mode, whatever the umask is, and with own its owner, whatever the bits of the folder above say.
+// Another process may have made it in the meantime.
+func makeBelow(at *folder, name string, mode uint32, own bool) error {
 	err := unix.Mkdirat(at.fd, name, mode&0o777)
 	if errors.Is(err, unix.EEXIST) {
 		return nil
@@ -212,7 +222,11 @@ func makeBelow(at *folder, name string, mode uint32) error {
 		return err
 	}
 	defer made.Close()
-	if err := unix.Fchmod(int(made.Fd()), mode&0o777); err != nil {
+	attrs := Private(mode & 0o777)
+	if own {
+		attrs.UID, attrs.GID = os.Geteuid(), os.Getegid()
+	}
+	if err := setAttributes(int(made.Fd()), attrs); err != nil {
 		return err
 	}
 	return at.sync()
@@ -255,7 +269,7 @@ func openParent(path string, make uint32) (*folder, string, error) {
 	if path == "/" {
 		return nil, "", errors.New("the path is the root folder")
 	}
-	dir, err := openFolder(filepath.Dir(path), make)
+	dir, err := openFolder(filepath.Dir(path), make, true)
 	return dir, filepath.Base(path), err
 }
 

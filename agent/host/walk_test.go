@@ -75,7 +75,7 @@ func TestLinksOnTheWay(t *testing.T) {
 			m := Machine{}
 			for what, err := range map[string]error{
 				"write":  m.WriteFile(base+"/way/new/file", []byte("x"), Private(0o600)),
-				"stream": m.WriteStream(base+"/way/stream", strings.NewReader("x")),
+				"stream": m.WriteStream(base+"/way/stream", strings.NewReader("x"), Private(0o600)),
 				"append": m.AppendFile(base+"/way/log", []byte("x")),
 				"folder": m.MakeDir(base+"/way/folder", Private(0o700)),
 				"link":   m.Symlink("x", base+"/way/link"),

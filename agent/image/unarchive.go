@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/drover-dev/drover/agent/host"
 )
 
 // unpackArchive goes through an archive a second time and unpacks the layers as they come. One that comes before its turn is put aside.
@@ -108,7 +110,7 @@ func (u *unpacking) put(ctx context.Context, member string, content io.Reader) e
 	file := "aside-" + strconv.FormatInt(u.store.asides.Add(1), 10)
 	u.release = append(u.release, u.store.cache.pin(file))
 	u.aside[member] = u.store.cache.path(file)
-	return u.store.Host.WriteStream(u.aside[member], &contextReader{ctx: ctx, inner: content})
+	return u.store.Host.WriteStream(u.aside[member], &contextReader{ctx: ctx, inner: content}, host.Private(0o600))
 }
 
 // layer unpacks the next layer and checks its digest.

@@ -1,19 +1,17 @@
 // Package fake is a machine in memory for tests of the agent. It runs no program and touches no disk. At every durable effect a test
-// may let it fail or stop the world, as a power cut would, and start it again with what had reached the disk.
+// may let it fail or stop the world, as a power cut would, and start it again with what had reached the disk: what was written and not
+// synced is lost then, wholly or by half. Package hosttest holds it to what host.Machine does.
 package fake
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/drover-dev/drover/agent/host"
 )
@@ -24,7 +22,7 @@ var ErrStopped = errors.New("the machine has stopped")
 // Program stands for a program. It may use the Host it runs on.
 type Program func(ctx context.Context, command host.Command) (host.Result, error)
 
-// File is what the disk holds under a path.
+// File is what the machine holds under a path.
 type File struct {
 	Content []byte
 	Dir     bool
@@ -35,8 +33,11 @@ type File struct {
 
 // Host is a host.Host. Its zero value is not usable; see New.
 type Host struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	// files is what a reader sees; of those in unsynced, content or name is in memory alone.
 	files    map[string]File
+	modified map[string]time.Time
+	unsynced map[string]bool
 	programs map[string]Program
 	runs     []host.Command
 	locks    map[string]bool
@@ -51,14 +52,16 @@ type Host struct {
 	onStop  func()
 	onRun   func(host.Command)
 	fail    func(operation, path string) error
+	// hung is not nil while the disk hangs, and closed when it goes on.
+	hung chan struct{}
 }
 
 var _ host.Host = (*Host)(nil)
 
 // New makes a machine with an empty disk.
 func New() *Host {
-	return &Host{files: map[string]File{"/": {Dir: true}}, programs: map[string]Program{}, locks: map[string]bool{},
-		running: map[string]*running{}, ended: map[string]outcome{}}
+	return &Host{files: map[string]File{"/": {Dir: true, Attrs: host.Attributes{Mode: 0o755}}}, modified: map[string]time.Time{}, unsynced: map[string]bool{},
+		programs: map[string]Program{}, locks: map[string]bool{}, running: map[string]*running{}, ended: map[string]outcome{}}
 }
 
 // Program sets what runs for a command, by the base name of its path.
@@ -68,21 +71,6 @@ func (h *Host) Program(name string, program Program) {
 	h.programs[name] = program
 }
 
-// StopAt stops the world at the n-th durable effect from now, counted from 1: before it, or just after it has reached the disk. onStop
-// is called then.
-func (h *Host) StopAt(n int, after bool, onStop func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopAt, h.after, h.onStop = h.effects+n, after, onStop
-}
-
-// Restart starts a stopped world again.
-func (h *Host) Restart() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopped, h.stopAt, h.onStop = false, 0, nil
-}
-
 // FailWith asks fail before every effect; its error is the effect's. A nil function fails nothing.
 func (h *Host) FailWith(fail func(operation, path string) error) {
 	h.mu.Lock()
@@ -90,14 +78,7 @@ func (h *Host) FailWith(fail func(operation, path string) error) {
 	h.fail = fail
 }
 
-// Stopped tells whether the world has stopped.
-func (h *Host) Stopped() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.stopped
-}
-
-// Files is a copy of the disk without its folders.
+// Files is a copy of what the machine holds without its folders.
 func (h *Host) Files() map[string]File {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,6 +103,7 @@ func (h *Host) Notified() []string {
 
 // effect does something durable, unless the test wants otherwise.
 func (h *Host) effect(operation, path string, do func() error) error {
+	h.waitForDisk()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopped {
@@ -143,136 +125,6 @@ func (h *Host) effect(operation, path string, do func() error) error {
 	return ErrStopped
 }
 
-func (h *Host) look(path string) (File, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopped {
-		return File{}, ErrStopped
-	}
-	file, found := h.files[filepath.Clean(path)]
-	if !found {
-		return File{}, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
-	}
-	return file, nil
-}
-
-// ReadFile implements host.Host.
-func (h *Host) ReadFile(path string) ([]byte, error) {
-	file, err := h.look(path)
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Clone(file.Content), nil
-}
-
-// OpenFile implements host.Host.
-func (h *Host) OpenFile(path string) (io.ReadCloser, error) {
-	raw, err := h.ReadFile(path)
-	return io.NopCloser(bytes.NewReader(raw)), err
-}
-
-// ReadDir implements host.Host.
-func (h *Host) ReadDir(path string) ([]string, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopped {
-		return nil, ErrStopped
-	}
-	var names []string
-	for name := range h.files {
-		if filepath.Dir(name) == filepath.Clean(path) && name != "/" {
-			names = append(names, filepath.Base(name))
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-// WriteFile implements host.Host. Like the machine it leaves a file alone that is so already.
-func (h *Host) WriteFile(path string, content []byte, attrs host.Attributes) error {
-	if old, err := h.look(path); err == nil && !old.Dir && bytes.Equal(old.Content, content) && old.Attrs == attrs {
-		return nil
-	}
-	return h.effect("write", path, func() error {
-		return h.put(path, File{Content: bytes.Clone(content), Attrs: attrs})
-	})
-}
-
-// WriteStream implements host.Host.
-func (h *Host) WriteStream(path string, content io.Reader) error {
-	raw, err := io.ReadAll(content)
-	if err != nil {
-		return err
-	}
-	return h.WriteFile(path, raw, host.Private(0o600))
-}
-
-// AppendFile implements host.Host.
-func (h *Host) AppendFile(path string, content []byte) error {
-	return h.effect("append", path, func() error {
-		old := h.files[filepath.Clean(path)]
-		return h.put(path, File{Content: append(bytes.Clone(old.Content), content...), Attrs: host.Private(0o600)})
-	})
-}
-
-// put needs the lock.
-func (h *Host) put(path string, file File) error {
-	path = filepath.Clean(path)
-	if !filepath.IsAbs(path) {
-		return fmt.Errorf("%s is not absolute", path)
-	}
-	if h.files[path].Dir && !file.Dir {
-		return fmt.Errorf("%s is a folder", path)
-	}
-	for parent := filepath.Dir(path); ; parent = filepath.Dir(parent) {
-		if existing, found := h.files[parent]; found {
-			if !existing.Dir {
-				return fmt.Errorf("%s is not a folder", parent)
-			}
-			break
-		}
-		h.files[parent] = File{Dir: true, Attrs: host.Private(0o755)}
-	}
-	h.files[path] = file
-	return nil
-}
-
-// MakeDir implements host.Host.
-func (h *Host) MakeDir(path string, attrs host.Attributes) error {
-	return h.effect("mkdir", path, func() error { return h.put(path, File{Dir: true, Attrs: attrs}) })
-}
-
-// Remove implements host.Host.
-func (h *Host) Remove(path string) error {
-	return h.effect("remove", path, func() error {
-		delete(h.files, filepath.Clean(path))
-		return nil
-	})
-}
-
-// RemoveAll implements host.Host.
-func (h *Host) RemoveAll(path string) error {
-	return h.effect("remove", path, func() error {
-		path := filepath.Clean(path)
-		maps.DeleteFunc(h.files, func(name string, _ File) bool { return name == path || strings.HasPrefix(name, path+"/") })
-		maps.DeleteFunc(h.ended, func(name string, _ outcome) bool { return name == path || strings.HasPrefix(name, path+"/") })
-		return nil
-	})
-}
-
-// Lstat implements host.Host.
-func (h *Host) Lstat(path string) (host.Info, error) {
-	file, err := h.look(path)
-	return host.Info{Attributes: file.Attrs, Size: int64(len(file.Content)), Dir: file.Dir, Link: file.Link}, err
-}
-
-// Symlink implements host.Host.
-func (h *Host) Symlink(target, path string) error {
-	return h.effect("symlink", path, func() error {
-		return h.put(path, File{Link: target, Attrs: host.Private(0o777)})
-	})
-}
-
 // Lock implements host.Host. A lock ends with the world.
 func (h *Host) Lock(path string) (func(), error) {
 	h.mu.Lock()
@@ -280,43 +132,23 @@ func (h *Host) Lock(path string) (func(), error) {
 	if h.stopped {
 		return nil, ErrStopped
 	}
+	path = filepath.Clean(path)
 	if h.locks[path] {
 		return nil, fmt.Errorf("%s is held by another process (pid 1): %w", path, host.ErrLocked)
 	}
+	at, err := h.resolve("open", path, 0, false)
+	if err != nil {
+		return nil, err
+	}
+	if _, there := h.files[at]; !there {
+		h.files[at] = File{Content: []byte("1\n"), Attrs: host.Attributes{Mode: 0o600}}
+	}
 	h.locks[path] = true
-	return func() {
+	return sync.OnceFunc(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(h.locks, path)
-	}, nil
-}
-
-// Rename implements host.Host.
-func (h *Host) Rename(from, to string) error {
-	return h.effect("rename", from, func() error {
-		from, to := filepath.Clean(from), filepath.Clean(to)
-		moved := map[string]File{}
-		for name, file := range h.files {
-			if rest, below := strings.CutPrefix(name, from); below && (rest == "" || rest[0] == '/') {
-				moved[to+rest] = file
-				delete(h.files, name)
-			}
-		}
-		if len(moved) == 0 {
-			return fmt.Errorf("%s: %w", from, fs.ErrNotExist)
-		}
-		maps.Copy(h.files, moved)
-		return nil
-	})
-}
-
-// Unpack implements host.Host. It stores the stream under ".layer".
-func (h *Host) Unpack(_ context.Context, dir string, layer io.Reader) error {
-	raw, err := io.ReadAll(layer)
-	if err != nil {
-		return err
-	}
-	return h.effect("unpack", dir, func() error { return h.put(filepath.Join(dir, ".layer"), File{Content: raw}) })
+	}), nil
 }
 
 // Notify implements host.Host.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"os/exec"
 	"path/filepath"
 	"slices"
 
@@ -29,12 +29,16 @@ type outcome struct {
 // running programs with it.
 func (h *Host) Run(ctx context.Context, command host.Command) (host.Result, error) {
 	none := host.Result{ExitCode: -1}
+	h.waitForDisk()
 	h.mu.Lock()
 	if h.stopped {
 		h.mu.Unlock()
 		return none, ErrStopped
 	}
 	spool := filepath.Clean(command.Spool)
+	if command.Spool == "" {
+		spool = ""
+	}
 	if told, found := h.ended[spool]; found {
 		h.mu.Unlock()
 		told.result.Resumed = true
@@ -60,16 +64,13 @@ func (h *Host) Run(ctx context.Context, command host.Command) (host.Result, erro
 	}
 	if !found {
 		h.mu.Unlock()
-		return none, fmt.Errorf("%s is not a program of this machine", command.Path)
+		return none, fmt.Errorf("%s is not a program of this machine: %w", command.Path, exec.ErrNotFound)
 	}
 	if command.Spool == "" {
 		h.mu.Unlock()
 		return h.execute(ctx, command, program, here)
 	}
-	if err := h.put(spool, File{Dir: true, Attrs: host.Private(0o700)}); err != nil {
-		h.mu.Unlock()
-		return none, err
-	}
+	h.makeSpool(spool)
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	run := &running{cancel: cancel, done: make(chan struct{})}
 	h.running[spool] = run
@@ -118,8 +119,12 @@ func (h *Host) execute(ctx context.Context, command host.Command, program Progra
 		return host.Result{ExitCode: -1}, ErrStopped
 	}
 	result, err := program(inner, command)
-	if inner.Err() != nil && ctx.Err() == nil {
-		result.TimedOut, err = true, nil
+	result.Stdout, result.Stderr = host.Shorten(result.Stdout), host.Shorten(result.Stderr)
+	switch {
+	case ctx.Err() != nil:
+		result.ExitCode, err = -1, ctx.Err()
+	case inner.Err() != nil:
+		result.ExitCode, result.TimedOut, err = -1, true, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,25 +140,15 @@ func (h *Host) execute(ctx context.Context, command host.Command, program Progra
 		if ctx.Err() == nil {
 			h.ended[spool] = outcome{result, err, command.Unit != ""}
 		}
+		if command.Unit != "" {
+			h.syncSpool(spool)
+		}
 	}
 	if here {
 		h.stop()
 		return host.Result{ExitCode: -1}, ErrStopped
 	}
 	return result, err
-}
-
-// stop needs the lock.
-func (h *Host) stop() {
-	h.stopped = true
-	for spool, run := range h.running {
-		run.cancel(ErrStopped)
-		delete(h.running, spool)
-	}
-	maps.DeleteFunc(h.ended, func(_ string, o outcome) bool { return !o.synced })
-	if h.onStop != nil {
-		h.onStop()
-	}
 }
 
 // OnRun calls do each time a program has begun; the world may be stopped in it.
@@ -174,15 +169,6 @@ func (h *Host) begun(command host.Command) bool {
 	return h.Stopped()
 }
 
-// Off stops the world now, as a power cut does.
-func (h *Host) Off() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.stopped {
-		h.stop()
-	}
-}
-
 // Running are the spools of programs that have not ended, sorted.
 func (h *Host) Running() []string {
 	h.mu.Lock()
@@ -193,4 +179,18 @@ func (h *Host) Running() []string {
 	}
 	slices.Sort(spools)
 	return spools
+}
+
+// makeSpool needs the lock. Nobody syncs a spool while its program runs.
+func (h *Host) makeSpool(spool string) {
+	for at := spool; !h.files[at].Dir; at = filepath.Dir(at) {
+		h.files[at], h.unsynced[at] = File{Dir: true, Attrs: host.Attributes{Mode: 0o700}}, true
+	}
+}
+
+// syncSpool needs the lock. It is what the shim does with a result.
+func (h *Host) syncSpool(spool string) {
+	for at := spool; at != "/"; at = filepath.Dir(at) {
+		delete(h.unsynced, at)
+	}
 }
