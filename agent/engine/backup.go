@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/drover-dev/drover/agent/filestate"
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/plans"
 )
@@ -17,7 +18,7 @@ const backups = "backup"
 
 // keep keeps what is at a path and tells the journal, before the path is changed for the first time. What an earlier try, or this one
 // before a crash, has kept stays.
-func (w *work) keep(i int, file plans.File, is *host.Info, t targetState) (was, error) {
+func (w *work) keep(i int, file plans.File, is *host.Info, t filestate.Wanted) (was, error) {
 	e := w.engine
 	r := e.journal.now()
 	if kept, known := r.Kept[i]; known {
@@ -34,14 +35,14 @@ func (w *work) keep(i int, file plans.File, is *host.Info, t targetState) (was, 
 }
 
 // former makes a copy of what is at a path, or says where it will be moved.
-func (e *Engine) former(r record, i int, file plans.File, is *host.Info, t targetState) (was, error) {
+func (e *Engine) former(r record, i int, file plans.File, is *host.Info, t filestate.Wanted) (was, error) {
 	name := fmt.Sprintf("%s-%d-%d", short(r.Checksum), r.Attempt, i)
 	switch {
 	case is == nil:
 		return was{}, nil
 	case is.Link != "":
 		return was{Link: is.Link, Attrs: is.Attributes}, nil
-	case is.Dir && t.absent && t.dir:
+	case is.Dir && t.Absent && t.Dir:
 		dir, base := filepath.Split(filepath.Clean(file.Path))
 		return was{Aside: dir + "." + base + ".system-agent-" + name, Attrs: is.Attributes}, nil
 	case is.Dir:
@@ -119,11 +120,12 @@ func (e *Engine) restore(file plans.File, kept was) error {
 	case kept.Unknown:
 		return errors.New("what was there before cannot be made again")
 	case kept.Copy != "":
-		raw, err := e.Host.ReadFile(kept.Copy)
+		content, err := e.Host.OpenFile(kept.Copy)
 		if err != nil {
 			return err
 		}
-		return e.Host.WriteFile(file.Path, raw, kept.Attrs)
+		defer content.Close()
+		return e.Host.WriteStream(file.Path, content, kept.Attrs)
 	case kept.Aside != "":
 		return e.putBack(file.Path, kept.Aside)
 	case kept.Link != "":
@@ -197,9 +199,4 @@ func (j *journal) takeFormer() map[int]was {
 // runName names a run of an instruction; no other of the same engine has the same name at the same time.
 func runName(b begin, i int) string {
 	return short(b.Checksum) + "-" + strconv.Itoa(b.Attempt) + "-" + strconv.Itoa(i)
-}
-
-// isNotDir tells that a parent of the path is a file, so that there is nothing at the path.
-func isNotDir(err error) bool {
-	return errors.Is(err, syscall.ENOTDIR)
 }

@@ -1,15 +1,13 @@
 package engine
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/filestate"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -47,85 +45,27 @@ func (w *work) place(i int, file plans.File) error {
 	if !filepath.IsAbs(file.Path) {
 		return errors.New("the path is not absolute on this machine")
 	}
-	target, err := targetOf(file)
+	target, err := filestate.Of(file)
 	if err != nil {
 		return err
 	}
-	is, same, err := e.compare(file.Path, target)
-	if err != nil || same {
+	difference, err := filestate.Compare(e.Host, file.Path, target)
+	if err != nil || difference.Same() {
 		return err
 	}
-	kept, err := w.keep(i, file, is, target)
+	kept, err := w.keep(i, file, difference.Is, target)
 	if err != nil {
 		return err
 	}
 	switch {
 	case kept.Aside != "":
 		return e.moveAside(file.Path, kept.Aside)
-	case target.absent && target.dir:
+	case target.Absent && target.Dir:
 		return e.Host.RemoveAll(file.Path)
-	case target.absent:
+	case target.Absent:
 		return e.Host.Remove(file.Path)
-	case target.dir:
-		return e.Host.MakeDir(file.Path, target.attrs)
+	case target.Dir:
+		return e.Host.MakeDir(file.Path, target.Attrs)
 	}
-	return e.Host.WriteFile(file.Path, target.content, target.attrs)
-}
-
-// targetState is what a path shall be.
-type targetState struct {
-	absent, dir bool
-	content     []byte
-	attrs       host.Attributes
-}
-
-func targetOf(file plans.File) (targetState, error) {
-	t := targetState{dir: file.Directory}
-	if file.Action == plans.ActionDelete {
-		t.absent = true
-		return t, nil
-	}
-	mode, err := file.Mode()
-	if err != nil {
-		return t, err
-	}
-	t.attrs = host.Attributes{Mode: mode, UID: file.UID, GID: file.GID}
-	if t.dir {
-		return t, nil
-	}
-	if t.content, err = base64.StdEncoding.DecodeString(file.Content); err != nil {
-		return t, fmt.Errorf("decoding content: %w", err)
-	}
-	return t, nil
-}
-
-// compare tells what is at a path, nil for nothing, and whether that is what it shall be.
-func (e *Engine) compare(path string, t targetState) (*host.Info, bool, error) {
-	info, err := e.Host.Lstat(path)
-	if isNotExist(err) || isNotDir(err) {
-		return nil, t.absent, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	plain := !info.Dir && !info.Other && info.Link == ""
-	owned := info.Mode == t.attrs.Mode && fits(t.attrs.UID, info.UID) && fits(t.attrs.GID, info.GID)
-	switch {
-	case t.absent || !owned || t.dir != info.Dir:
-		return &info, false, nil
-	case t.dir:
-		return &info, true, nil
-	case !plain || info.Size != int64(len(t.content)):
-		return &info, false, nil
-	}
-	raw, err := e.Host.ReadFile(path)
-	if err != nil {
-		return nil, false, err
-	}
-	return &info, bytes.Equal(raw, t.content), nil
-}
-
-// fits tells whether an owner is the wanted one; -1 wants none.
-func fits(wanted, is int) bool {
-	return wanted == -1 || wanted == is
+	return e.Host.WriteFile(file.Path, target.Content, target.Attrs)
 }

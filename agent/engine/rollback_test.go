@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -175,4 +177,56 @@ func TestCrashWhileRollingBack(t *testing.T) {
 		}
 	}
 	t.Logf("%d points", points)
+}
+
+// TestRollbackOfALargeFile shows that a file is put back that is larger than what the agent takes into memory at once.
+func TestRollbackOfALargeFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		large := bytes.Repeat([]byte("large"), host.MaxReadBytes/5+1)
+		attrs := host.Attributes{Mode: 0o4750, UID: 7, GID: 8}
+		if err := w.host.WriteFile("/opt/large", large, attrs); err != nil {
+			t.Fatal(err)
+		}
+		w.secret.deliver(plans.Plan{Rollback: true, Files: []plans.File{file("/opt/large", "small")}, Instructions: instructionsThatFail()}, 1)
+		w.start()
+		w.settle()
+		w.stop()
+		got := w.host.Files()["/opt/large"]
+		if !bytes.Equal(got.Content, large) || got.Attrs != attrs {
+			t.Errorf("it has %d bytes and %+v: %s", len(got.Content), got.Attrs, w.secret.status().FailedOutput[errorOutput])
+		}
+	})
+}
+
+func instructionsThatFail() []plans.Instruction {
+	return []plans.Instruction{once("fails", "bad", false)}
+}
+
+// TestFolderBehindALink brings a folder into its state to which a link leads, and puts it back.
+func TestFolderBehindALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		old := host.Attributes{Mode: 0o755, UID: 7}
+		if err := errors.Join(w.host.MakeDir("/data/real", old), w.host.Symlink("/data/real", "/srv")); err != nil {
+			t.Fatal(err)
+		}
+		is := func(when string, want host.Attributes) {
+			t.Helper()
+			folder, err := w.host.Lstat("/data/real")
+			link, linkErr := w.host.Lstat("/srv")
+			if folder.Attributes != want || link.Link != "/data/real" || err != nil || linkErr != nil {
+				t.Errorf("%s the folder has %+v and the link leads to %q: %v, %v", when, folder.Attributes, link.Link, err, linkErr)
+			}
+		}
+		folder := plans.File{Path: "/srv", Directory: true, Permissions: "0700", UID: 3}
+		w.secret.deliver(plans.Plan{Rollback: true, Files: []plans.File{folder}, Instructions: instructionsThatFail()}, 1)
+		w.start()
+		w.settle()
+		is("after a failure", old)
+		w.secret.deliver(plans.Plan{Files: []plans.File{folder}}, 1)
+		w.settle()
+		w.stop()
+		is("after a success", host.Attributes{Mode: 0o700, UID: 3})
+	})
 }

@@ -4,15 +4,14 @@ package preview
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"github.com/drover-dev/drover/agent/filestate"
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/plans"
 )
@@ -61,91 +60,90 @@ func Files(h host.Host, files []plans.File) []File {
 }
 
 func (c *File) compare(h host.Host, file plans.File) error {
-	info, err := h.Lstat(file.Path)
-	missing := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !missing {
-		return err
-	}
-	if file.Action == plans.ActionDelete {
-		c.Kind = Delete
-		if missing {
-			c.Kind = Unchanged
-		}
-		return nil
-	}
-	mode, err := file.Mode()
+	want, err := filestate.Of(file)
 	if err != nil {
 		return err
 	}
-	want := host.Attributes{Mode: mode, UID: file.UID, GID: file.GID}
-	var content []byte
-	if !file.Directory {
-		if content, err = base64.StdEncoding.DecodeString(file.Content); err != nil {
-			return fmt.Errorf("decoding content: %w", err)
-		}
+	d, err := filestate.Compare(h, file.Path, want)
+	if err != nil {
+		return err
 	}
 	switch {
-	case missing:
-		c.Kind = Create
-		c.Notes = append(c.Notes, fmt.Sprintf("mode %04o, owner %d:%d", mode, max(want.UID, 0), max(want.GID, 0)))
-		c.content(nil, content)
-		return nil
-	case file.Directory:
-		return c.directory(h, info, want)
-	case info.Dir:
-		return errors.New("is a folder, where the plan has a file")
-	case info.Link != "" || info.Other:
-		c.Kind = Replace
-		c.Notes = append(c.Notes, "is no regular file and would be replaced")
-		if info.Link != "" {
-			c.Notes = []string{"is a link to " + info.Link + ", which would be replaced, not followed"}
+	case d.Same():
+		c.Kind = Unchanged
+		if d.Link != "" {
+			c.Notes = append(c.Notes, "is a link to "+d.Link)
 		}
-		c.content(nil, content)
+		return nil
+	case want.Absent:
+		c.Kind = Delete
+		return nil
+	case d.Is == nil:
+		c.Kind = Create
+		c.Notes = append(c.Notes, fmt.Sprintf("mode %04o, owner %d:%d", want.Attrs.Mode, max(want.Attrs.UID, 0), max(want.Attrs.GID, 0)))
+		c.content(nil, want.Content)
+		return nil
+	case d.Kind:
+		return c.replace(d, want)
+	}
+	c.Kind = Change
+	if d.Link != "" {
+		c.Notes = append(c.Notes, "is a link to "+d.Link+", which is followed")
+	}
+	c.attributes(d, want.Attrs)
+	if !d.Content {
+		return nil
+	}
+	if d.Is.Size > maxDiffBytes {
+		c.tooLarge(d.Is.Size, len(want.Content))
 		return nil
 	}
 	was, err := h.ReadFile(file.Path)
 	if err != nil {
 		return err
 	}
-	c.Kind = Unchanged
-	c.attributes(info.Attributes, want)
-	c.content(was, content)
+	c.content(was, want.Content)
 	return nil
 }
 
-func (c *File) directory(h host.Host, info host.Info, want host.Attributes) error {
-	c.Kind = Unchanged
-	if info.Link != "" {
-		// A link to a folder is fine; what it leads to gets owner and mode.
-		if _, err := h.ReadDir(c.Path); err != nil {
-			return fmt.Errorf("is a link to %s, which is no folder", info.Link)
-		}
-		c.Notes = append(c.Notes, "is a link to "+info.Link)
-		return nil
-	}
-	if !info.Dir {
+// replace is about a path where something else is than what the plan has there.
+func (c *File) replace(d filestate.Difference, want filestate.Wanted) error {
+	switch {
+	case want.Dir && d.Is.Link != "":
+		return fmt.Errorf("is a link to %s, which is no folder", d.Is.Link)
+	case want.Dir:
 		return errors.New("is no folder, where the plan has one")
+	case d.Is.Dir:
+		return errors.New("is a folder, where the plan has a file")
 	}
-	c.attributes(info.Attributes, want)
+	c.Kind = Replace
+	c.Notes = append(c.Notes, "is no regular file and would be replaced")
+	if d.Is.Link != "" {
+		c.Notes = []string{"is a link to " + d.Is.Link + ", which would be replaced, not followed"}
+	}
+	c.content(nil, want.Content)
 	return nil
 }
 
-func (c *File) attributes(was, want host.Attributes) {
-	if was.Mode != want.Mode {
-		c.Kind = Change
-		c.Notes = append(c.Notes, fmt.Sprintf("mode %04o becomes %04o", was.Mode, want.Mode))
+func (c *File) attributes(d filestate.Difference, want host.Attributes) {
+	if d.Mode {
+		c.Notes = append(c.Notes, fmt.Sprintf("mode %04o becomes %04o", d.Is.Mode, want.Mode))
 	}
-	uid, gid := want.UID, want.GID
-	if uid == -1 {
-		uid = was.UID
+	if d.Owner {
+		uid, gid := want.UID, want.GID
+		if uid == -1 {
+			uid = d.Is.UID
+		}
+		if gid == -1 {
+			gid = d.Is.GID
+		}
+		c.Notes = append(c.Notes, fmt.Sprintf("owner %d:%d becomes %d:%d", d.Is.UID, d.Is.GID, uid, gid))
 	}
-	if gid == -1 {
-		gid = was.GID
-	}
-	if was.UID != uid || was.GID != gid {
-		c.Kind = Change
-		c.Notes = append(c.Notes, fmt.Sprintf("owner %d:%d becomes %d:%d", was.UID, was.GID, uid, gid))
-	}
+}
+
+func (c *File) tooLarge(was int64, will int) {
+	c.ContentChanges = true
+	c.Notes = append(c.Notes, fmt.Sprintf("%d bytes become %d, too many to show", was, will))
 }
 
 // content compares what a file holds with what it would hold; was is nil where there is none.
@@ -153,13 +151,10 @@ func (c *File) content(was, will []byte) {
 	if c.Directory || bytes.Equal(was, will) {
 		return
 	}
-	if c.Kind == Unchanged {
-		c.Kind = Change
-	}
 	c.ContentChanges = true
 	switch {
 	case len(was) > maxDiffBytes || len(will) > maxDiffBytes:
-		c.Notes = append(c.Notes, fmt.Sprintf("%d bytes become %d, too many to show", len(was), len(will)))
+		c.tooLarge(int64(len(was)), len(will))
 	case !isText(was) || !isText(will):
 		c.Notes = append(c.Notes, fmt.Sprintf("%d bytes become %d, which are no text", len(was), len(will)))
 	default:

@@ -36,6 +36,9 @@ func TestFiles(t *testing.T) {
 	if err := os.Symlink("/etc/shadow", path("link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("folder", path("folder-link")); err != nil {
+		t.Fatal(err)
+	}
 	file := func(name, text string) plans.File {
 		return plans.File{Path: path(name), Content: base64.StdEncoding.EncodeToString([]byte(text)), UID: -1, GID: -1}
 	}
@@ -43,15 +46,20 @@ func TestFiles(t *testing.T) {
 		file plans.File
 		want File
 	}{
-		"same":             {file("same", "a\n"), File{Kind: Unchanged}},
-		"mode":             {file("mode", "a\n"), File{Kind: Change, Notes: []string{"mode 0644 becomes 0600"}}},
-		"text":             {file("text", "one\n2\nthree\n"), File{Kind: Change, ContentChanges: true, Diff: " one\n-two\n+2\n three\n"}},
-		"binary":           {file("binary", "b\x00c"), File{Kind: Change, ContentChanges: true, Notes: []string{"2 bytes become 3, which are no text"}}},
-		"new":              {file("new", "x\n"), File{Kind: Create, ContentChanges: true, Notes: []string{"mode 0600, owner 0:0"}, Diff: "+x\n"}},
-		"link":             {file("link", ""), File{Kind: Replace, Notes: []string{"is a link to /etc/shadow, which would be replaced, not followed"}}},
-		"gone":             {plans.File{Path: path("gone"), Action: plans.ActionDelete}, File{Kind: Delete}},
-		"long gone":        {plans.File{Path: path("none"), Action: plans.ActionDelete}, File{Kind: Unchanged}},
-		"folder":           {plans.File{Path: path("folder"), Directory: true, UID: -1, GID: -1}, File{Kind: Unchanged, Directory: true}},
+		"same":         {file("same", "a\n"), File{Kind: Unchanged}},
+		"mode":         {file("mode", "a\n"), File{Kind: Change, Notes: []string{"mode 0644 becomes 0600"}}},
+		"text":         {file("text", "one\n2\nthree\n"), File{Kind: Change, ContentChanges: true, Diff: " one\n-two\n+2\n three\n"}},
+		"binary":       {file("binary", "b\x00c"), File{Kind: Change, ContentChanges: true, Notes: []string{"2 bytes become 3, which are no text"}}},
+		"new":          {file("new", "x\n"), File{Kind: Create, ContentChanges: true, Notes: []string{"mode 0600, owner 0:0"}, Diff: "+x\n"}},
+		"link":         {file("link", ""), File{Kind: Replace, Notes: []string{"is a link to /etc/shadow, which would be replaced, not followed"}}},
+		"gone":         {plans.File{Path: path("gone"), Action: plans.ActionDelete}, File{Kind: Delete}},
+		"long gone":    {plans.File{Path: path("none"), Action: plans.ActionDelete}, File{Kind: Unchanged}},
+		"folder":       {plans.File{Path: path("folder"), Directory: true, UID: -1, GID: -1}, File{Kind: Unchanged, Directory: true}},
+		"below a file": {plans.File{Path: path("same/none"), Action: plans.ActionDelete}, File{Kind: Unchanged}},
+		"link to a folder that is so": {plans.File{Path: path("folder-link"), Directory: true, UID: -1, GID: -1},
+			File{Kind: Unchanged, Directory: true, Notes: []string{"is a link to folder"}}},
+		"link to a folder": {plans.File{Path: path("folder-link"), Directory: true, Permissions: "0700", UID: -1, GID: -1},
+			File{Kind: Change, Directory: true, Notes: []string{"is a link to folder, which is followed", "mode 0755 becomes 0700"}}},
 		"file over folder": {file("folder", "x"), File{Kind: Fail, Notes: []string{"is a folder, where the plan has a file"}}},
 		"bad content":      {plans.File{Path: path("new"), Content: "?"}, File{Kind: Fail, Notes: []string{"decoding content: illegal base64 data at input byte 0"}}},
 	}
