@@ -31,10 +31,8 @@ func serveControl(ctx context.Context, cfg config.Config, configFile string, age
 
 // agents are the engines by name.
 func (s *service) agents() map[string]control.Agent {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	out := map[string]control.Agent{}
-	for _, w := range s.workers {
+	for _, w := range s.all() {
 		if agent, ok := w.(control.Agent); ok {
 			out[agent.State().Source] = agent
 		}

@@ -42,7 +42,6 @@ type service struct {
 	workers []worker
 	news    chan struct{}
 	line    string // the last status
-	dead    bool
 }
 
 func newService(notify func(string), interval time.Duration, log *slog.Logger) *service {
@@ -103,11 +102,14 @@ func (m member) Notify(string) {
 
 // run speaks until stopped is done: the agent is then gone but for its last words.
 func (s *service) run(ctx context.Context, stopped <-chan struct{}) {
-	var watchdog <-chan time.Time
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	var again <-chan time.Time
 	if s.interval > 0 {
+		watching.Go(func() { s.watchdog(ctx, stopped) })
 		ticker := time.NewTicker(s.interval / 2)
 		defer ticker.Stop()
-		watchdog = ticker.C
+		again = ticker.C
 	}
 	ready := false
 	rest := time.NewTimer(restAfter)
@@ -117,8 +119,7 @@ func (s *service) run(ctx context.Context, stopped <-chan struct{}) {
 		case <-ctx.Done():
 		case <-stopped:
 			return
-		case now := <-watchdog:
-			s.feed(now)
+		case <-again:
 			s.tell(ready)
 		case <-rest.C:
 			s.rest()
@@ -154,27 +155,6 @@ func (s *service) all() []worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.workers)
-}
-
-// alive tells whether every engine is; one that hangs makes the machine deaf to its hub, so it is better started anew.
-func (s *service) alive(now time.Time) bool {
-	for _, w := range s.all() {
-		if !w.Alive(now) {
-			return false
-		}
-	}
-	return true
-}
-
-func (s *service) feed(now time.Time) {
-	alive := s.alive(now)
-	switch {
-	case alive:
-		s.notify("WATCHDOG=1")
-	case !s.dead:
-		s.log.Error("An executor does not answer any more, the service manager will start the agent anew")
-	}
-	s.dead = !alive
 }
 
 // tell sends the status line where it has changed.

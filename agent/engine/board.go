@@ -14,8 +14,8 @@ import (
 const (
 	// loopTime is how long the loop may be busy before it counts as stuck; disks can be slow.
 	loopTime = 10 * time.Minute
-	// stepGrace is what a step may take beyond its own limit, to be ended.
-	stepGrace = time.Minute
+	// stepGrace is what a step may take beyond its own limit: to be ended, and to be written down on a disk that hangs.
+	stepGrace = 10 * time.Minute
 )
 
 // board is where the parts of an engine write what they do, for those who ask. Its zero value may be used.

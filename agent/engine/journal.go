@@ -23,8 +23,13 @@ type journal struct {
 	host host.Host
 	path string
 
+	// disk is held while a line is on its way to the disk, which may take as long as the disk likes. Nobody who only reads waits for it.
+	disk sync.Mutex
+	// size is how much of the file there is; who holds disk may use it.
+	size int
+
+	// mu is never held while anything is read or written.
 	mu       sync.Mutex
-	size     int
 	record   record
 	attempts map[string]attempt
 	// former is what void brings back.
@@ -72,6 +77,7 @@ func (j *journal) now() record {
 	return r
 }
 
+// replay needs the lock, unless nobody else knows the journal yet.
 func (j *journal) replay(e entry) {
 	r := &j.record
 	switch e.Kind {
@@ -124,21 +130,19 @@ func (j *journal) replayBegin(e entry) {
 
 // begin begins an attempt, with what is known of it already. A journal that has become long is written anew.
 func (j *journal) begin(first entry, more ...entry) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	j.disk.Lock()
+	defer j.disk.Unlock()
 	if j.size < compactBytes {
 		return j.append(append([]entry{first}, more...))
 	}
-	kept := j.record
+	kept, attempts := j.state()
 	kept.Plan = nil
-	all := append([]entry{{Kind: kindState, Record: &kept, Attempts: j.attempts}, first}, more...)
+	all := append([]entry{{Kind: kindState, Record: &kept, Attempts: attempts}, first}, more...)
 	raw, err := encode(all)
 	if err != nil {
 		return err
 	}
-	for _, e := range all[1:] {
-		j.replay(e)
-	}
+	j.replayAll(all[1:])
 	j.size = len(raw)
 	if err := j.host.WriteFile(j.path, raw, host.Private(0o600)); err != nil {
 		j.size = compactBytes
@@ -150,19 +154,26 @@ func (j *journal) begin(first entry, more ...entry) error {
 // add writes more lines, which reach the disk together. Memory follows even when the disk does not, so that this process knows what it
 // did.
 func (j *journal) add(entries ...entry) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	j.disk.Lock()
+	defer j.disk.Unlock()
 	return j.append(entries)
 }
 
+func (j *journal) replayAll(entries []entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range entries {
+		j.replay(e)
+	}
+}
+
+// append needs the disk.
 func (j *journal) append(entries []entry) error {
 	raw, err := encode(entries)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		j.replay(e)
-	}
+	j.replayAll(entries)
 	if err := j.host.AppendFile(j.path, raw); err != nil {
 		return fmt.Errorf("writing journal: %w", err)
 	}

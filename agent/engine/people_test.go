@@ -331,7 +331,7 @@ func TestAlive(t *testing.T) {
 		for _, look := range []struct {
 			after time.Duration
 			alive bool
-		}{{30 * time.Minute, true}, {time.Hour, true}, {time.Hour + 2*time.Minute, false}, {4 * time.Hour, true}} {
+		}{{30 * time.Minute, true}, {time.Hour, true}, {time.Hour + 9*time.Minute, true}, {time.Hour + 11*time.Minute, false}, {4 * time.Hour, true}} {
 			time.Sleep(time.Until(began.Add(look.after)))
 			synctest.Wait()
 			if alive := w.engine.Alive(time.Now()); alive != look.alive {

@@ -37,7 +37,9 @@ type Plan struct {
 	said []byte
 	// fresh tells that the engine has not been given all this yet.
 	fresh bool
-	// problem is why the file cannot be used, since when.
+	// problem is why the file cannot be used, since when. It is changed with both locks, so that who only asks waits for no disk: mu is held
+	// while files are read and written.
+	told         sync.Mutex
 	problem      error
 	problemSince time.Time
 	// stuck tells that the position file could not be written.
@@ -72,12 +74,19 @@ func (p *Plan) folder() string {
 
 // Unreachable implements engine.Reachability: why the file cannot be used, and since when.
 func (p *Plan) Unreachable() (reason string, since time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.told.Lock()
+	defer p.told.Unlock()
 	if p.problem == nil {
 		return "", time.Time{}
 	}
 	return p.problem.Error(), p.problemSince
+}
+
+// found notes, with the lock, what is wrong with the files.
+func (p *Plan) found(problem error, since time.Time) {
+	p.told.Lock()
+	defer p.told.Unlock()
+	p.problem, p.problemSince = problem, since
 }
 
 // refresh reads the two files and tells whether they could be read. Content that is no plan changes nothing but the problem: it may be half of
@@ -98,10 +107,10 @@ func (p *Plan) reread() {
 	}
 	switch {
 	case err == nil:
-		p.problem, p.problemSince = nil, time.Time{}
+		p.found(nil, time.Time{})
 	case p.problem == nil || p.problem.Error() != err.Error():
 		p.directory.Log.Error("A local plan is not applied", "plan", p.name, "error", err)
-		p.problem, p.problemSince = err, time.Now()
+		p.found(err, time.Now())
 	}
 }
 
