@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/drover-dev/drover/plans"
@@ -86,13 +87,10 @@ func (e *Engine) commit(ctx context.Context, s Snapshot, d decision) (Snapshot, 
 // write writes into the journal that the attempt begins, or goes on. An attempt whose first instruction needs nothing that takes time is
 // made ready before, so that one line more says so.
 func (w *work) write(unsure bool) *failure {
-	announced := make(chan error, 1)
-	go func() { announced <- w.engine.takeInterlock() }()
-	fail := w.writeJournal(unsure)
-	if err := <-announced; err != nil && fail == nil {
-		return &failure{err: err}
+	if fail := w.writeJournal(unsure); fail != nil || w.unannounced == nil {
+		return fail
 	}
-	return fail
+	return failed(fmt.Errorf("writing the interlock %s: %w", interlockActive, w.unannounced))
 }
 
 func (w *work) writeJournal(unsure bool) *failure {

@@ -34,6 +34,8 @@ type work struct {
 	again bool
 	// carry is what the journal is told together with what comes next.
 	carry []entry
+	// unannounced is why the interlock does not say that a plan is applied.
+	unannounced error
 	// ready is set while the folder of the first instruction is.
 	ready bool
 
@@ -87,7 +89,7 @@ func (w *work) perform(ctx context.Context) {
 	}
 	w.entered = w.err == nil
 	e.board.step("making sure that nothing stands in the way", 0)
-	if w.wait, w.err = e.interlockWait(); (w.err != nil || w.wait > 0) && !w.toEnd(ctx) {
+	if w.wait, w.unannounced, w.err = e.enterInterlock(); (w.err != nil || w.wait > 0) && !w.toEnd(ctx) {
 		return
 	}
 	raw := w.snapshot.Delivery.Plan

@@ -87,10 +87,13 @@ func TestInstallsAndRegisters(t *testing.T) {
 		!strings.Contains(env, "CATTLE_AGENT_STRICT_VERIFY=\"true\"\n") {
 		t.Errorf("environment file:\n%s", env)
 	}
+	// Nothing is started before it is on the disk, and the identity is there before the hub hears of it.
 	wantCalls := `systemctl is-system-running
+sync
 systemctl is-active --quiet rancher-system-agent
 systemctl daemon-reload
 systemctl enable rancher-system-agent
+sync
 systemctl restart rancher-system-agent
 `
 	if diff := cmp.Diff(wantCalls, m.read("calls")); diff != "" {

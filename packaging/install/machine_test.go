@@ -38,6 +38,7 @@ restart) : >"$ROOT/active" ;;
 stop) rm -f "$ROOT/active" ;;
 esac`)
 	m.stub("sleep", `echo "sleep $*" >>"$ROOT/calls"`)
+	m.stub("sync", `echo sync >>"$ROOT/calls"`)
 	m.stub("curl", `echo "curl $*" >>"$ROOT/argv"; exec `+realProgram(t, "curl")+` "$@"`)
 	if os.Getuid() != 0 {
 		m.stub("id", "echo 0")

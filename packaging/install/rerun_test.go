@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -68,6 +69,19 @@ func TestRunAgain(t *testing.T) {
 			t.Error("The service was not started")
 		}
 	})
+	t.Run("an announcement that was left behind", func(t *testing.T) {
+		for what, content := range map[string]string{"nothing changed": "", "new binary": "# newer than that\n"} {
+			_ = os.Remove(m.path("active"))
+			m.write("var/lib/agent/interlock/restart-pending", "", 0o600)
+			hub.publish("system-agent-amd64", hub.files["system-agent-amd64"]+content)
+			if _, ok := m.run(hub.script(t), nil, args...); !ok {
+				t.Fatal("The script fails")
+			}
+			if _, err := os.Stat(m.path("var/lib/agent/interlock/restart-pending")); err == nil {
+				t.Errorf("%s: it is still there, and the next plan waits", what)
+			}
+		}
+	})
 	if got := m.read("etc/rancher/agent/cattle-id") + m.read("etc/rancher/agent/machine-secret"); got != id {
 		t.Error("The identity changed")
 	}
@@ -103,10 +117,15 @@ func TestWaitsForRunningPlan(t *testing.T) {
 	}
 	hub.publish("system-agent-amd64", agentBinary+"# newest\n")
 
-	m.stub("sleep", `cp "$ROOT/var/lib/agent/interlock/restart-pending" "$ROOT/active"
+	m.stub("sleep", `cp "$ROOT/var/lib/agent/interlock/restart-pending" "$ROOT/announced"
+echo "$PPID" >"$ROOT/announced-by"; sed 's/.*) //' "/proc/$PPID/stat" | cut -d ' ' -f 20 >>"$ROOT/announced-by"
 rm "$ROOT/var/lib/agent/interlock/applyinator-active"`)
 	if _, ok := m.run(hub.script(t), nil, args...); !ok {
 		t.Error("The script fails although the plan ended")
+	}
+	announcement := regexp.MustCompile(`^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \S+ \d{4}\npid=(\d+) start=(\d+) boot=[0-9a-f-]{36}\n$`).FindStringSubmatch(m.read("announced"))
+	if by := strings.Fields(m.read("announced-by")); announcement == nil || len(by) != 2 || announcement[1] != by[0] || announcement[2] != by[1] {
+		t.Errorf("the announcement %q is not of process %v", m.read("announced"), by)
 	}
 	if _, err := os.Stat(m.path("var/lib/agent/interlock/restart-pending")); err == nil {
 		t.Error("The agent is still asked to hold")

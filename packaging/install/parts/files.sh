@@ -39,14 +39,20 @@ put_name() {
 	put 0755 "$1" "$2"
 }
 
+# announce_restart says since when a restart is announced and, for an agent that knows, which process stands behind that: one that was
+# killed cannot take its word back.
+announce_restart() {
+	LC_ALL=C date '+%a %b %e %H:%M:%S %Z %Y'
+	printf 'pid=%s start=%s boot=%s\n' "$$" "$(sed 's/.*) //' "/proc/$$/stat" | cut -d ' ' -f 20)" "$(cat /proc/sys/kernel/random/boot_id)"
+}
+
 # hold_agent asks a running agent to begin no further plan, and waits for the one that it is applying.
 hold_agent() {
 	make_dir 0700 "$interlock_dir" || fail "The folder $interlock_dir cannot be made"
 	systemctl is-active --quiet "$SERVICE" </dev/null || return 0
-	interlock=$interlock_dir
-	LC_ALL=C date '+%a %b %e %H:%M:%S %Z %Y' >"$interlock/restart-pending"
+	announce_restart >"$interlock_dir/restart-pending"
 	waited=0
-	while [ -e "$interlock/applyinator-active" ]; do
+	while [ -e "$interlock_dir/applyinator-active" ]; do
 		if [ "$waited" -ge 300 ]; then
 			[ -n "$keeps_journal" ] || fail "The running agent has been applying a plan for 5 minutes; run this again later"
 			info "The running agent still applies its plan, and goes on with it after the restart"
@@ -57,6 +63,9 @@ hold_agent() {
 		waited=$((waited + 5))
 	done
 }
+
+# sync_disk comes before the service starts: a machine whose power is cut then must not come up with half an agent.
+sync_disk() { sync || fail "The installed files cannot be synced to the disk"; }
 
 put_in_place() {
 	write_config >"$work/config.yaml"
@@ -74,6 +83,8 @@ put_in_place() {
 		if ! make_dir 0700 "$folder" || ! chmod 0700 "$folder"; then fail "The folder $folder cannot be made"; fi
 	done
 	make_dir 0755 "$unit_dir" || fail "The folder $unit_dir cannot be made"
+	# Whoever has announced a restart: with the one to come it is over.
+	interlock=$interlock_dir
 	[ -z "$changed" ] || hold_agent
 	finished=true
 	[ -z "$odd_config" ] || cp "$odd_config" "$odd_config.before" || fail "The file $odd_config.before cannot be written"
@@ -81,11 +92,13 @@ put_in_place() {
 	put_names
 	if [ -n "$transaction" ]; then
 		systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "The service $SERVICE cannot be enabled"
+		sync_disk
 		info "The agent is installed; it starts when the machine boots into this transaction"
 		return 0
 	fi
 	systemctl daemon-reload </dev/null || fail "systemctl daemon-reload failed"
 	systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "The service $SERVICE cannot be enabled"
+	sync_disk
 	info "Starting the service $SERVICE"
 	systemctl restart "$SERVICE" </dev/null || fail "The service $SERVICE does not start; journalctl -u $SERVICE tells why"
 	info "The agent is running; journalctl -u $SERVICE -f shows what it does"
