@@ -110,7 +110,7 @@ func fork(path string, command Command, stdin *os.File, streams *streams) (*exec
 		if stdin != nil {
 			cmd.Stdin = stdin
 		}
-		err := cmd.Start()
+		err := withUsualOOMScore(cmd.Start)
 		if !errors.Is(err, syscall.ETXTBSY) || try == 20 {
 			return cmd, err
 		}
