@@ -49,7 +49,7 @@ func (h *Host) Remove() error {
 	return h.lab.writeHostsFiles()
 }
 
-// Kill turns the host off as a power cut does.
+// Kill turns the host off as a power cut does. Of its disks that stays which was synced.
 func (h *Host) Kill() error {
 	if err := killAll(func() []int {
 		if leader := h.leader(); leader != 0 {
@@ -59,7 +59,10 @@ func (h *Host) Kill() error {
 	}); err != nil {
 		return fmt.Errorf("killing host %s: %w", h.Name, err)
 	}
-	return h.waitOff(10 * time.Second)
+	if err := h.waitOff(10 * time.Second); err != nil {
+		return err
+	}
+	return h.loseUnsynced()
 }
 
 // Poweroff shuts the host down as its button does, and waits until it is off.

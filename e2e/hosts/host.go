@@ -38,6 +38,8 @@ type HostOptions struct {
 	Owner string
 	// Files are put onto the host before its first boot: paths from the root, and contents.
 	Files map[string]string
+	// Disks are folders that lie on a file system of their own, of which a power cut leaves what was synced.
+	Disks []string
 	// UserData is what cloud-init does at the first boot; without it the host starts without cloud-init.
 	UserData []byte
 }
@@ -121,7 +123,7 @@ func (l *Lab) claimHost(o HostOptions) (*Host, error) {
 			refused = err
 			return
 		}
-		s.Hosts[o.Name] = HostRecord{Index: index, Owner: o.Owner}
+		s.Hosts[o.Name] = HostRecord{Index: index, Owner: o.Owner, Disks: o.Disks}
 	})
 	if err := errors.Join(err, refused); err != nil {
 		return nil, err
@@ -138,12 +140,15 @@ func (h *Host) processName() string { return "host-" + h.Name }
 
 // made tells whether the host's file system and network are complete and still there.
 func (h *Host) made() bool {
-	return h.lab.State().Hosts[h.Name].Made && isMounted(h.root()) && isMounted(h.volatile()) && netnsExists(h.netns())
+	return h.lab.State().Hosts[h.Name].Made && isMounted(h.root()) && isMounted(h.volatile()) && h.disksMounted() && netnsExists(h.netns())
 }
 
 // make makes what a host is booted from: its file system and its network.
 func (h *Host) make(ctx context.Context, base string, o HostOptions) error {
 	if err := h.makeRoot(base); err != nil {
+		return err
+	}
+	if err := h.makeDisks(ctx); err != nil {
 		return err
 	}
 	for path, text := range o.Files {

@@ -17,6 +17,8 @@ var tools = map[string]string{
 	"ip":             "iproute2",
 	"nsenter":        "util-linux",
 	"mount":          "mount",
+	"losetup":        "mount",
+	"mkfs.ext4":      "e2fsprogs",
 }
 
 // ErrNotRoot is the answer to everybody who may not make namespaces and mounts.

@@ -49,6 +49,8 @@ type HostRecord struct {
 	Made bool `json:"made,omitempty"`
 	// Owner is who had the host made; empty for a user.
 	Owner string `json:"owner,omitempty"`
+	// Disks are the folders of the host that lie on file systems of their own.
+	Disks []string `json:"disks,omitempty"`
 }
 
 // State is the ledger of one lab, kept in state.json in the lab's folder.

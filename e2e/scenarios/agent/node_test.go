@@ -36,10 +36,12 @@ type node struct {
 	hub *testhub.Hub
 }
 
-func newNode(t *testing.T, name string) *node {
+// newNode makes a host, with folders that lie on disks of their own: of those a power cut leaves what was synced.
+func newNode(t *testing.T, name string, disks ...string) *node {
 	t.Helper()
-	host, err := lab.AddHost(t.Context(), name)
+	host, err := lab.MakeHost(t.Context(), hosts.HostOptions{Name: name, Disks: disks})
 	must(t, err)
+	must(t, host.Boot(t.Context()))
 	listener, err := host.Listen()
 	must(t, err)
 	n := &node{t: t, Host: host, hub: testhub.NewOn(t, listener)}
