@@ -29,8 +29,8 @@ const fieldOwner = client.FieldOwner("drover-bootstrap")
 // Reconciler reconciles RKEBootstraps. What it makes is owned by the RKEBootstrap and goes with it.
 type Reconciler struct {
 	Client client.Client
-	// Cache reads plan Secrets with their content. The manager's, where unset.
-	Cache client.Reader
+	// Cache reads plan Secrets with their content, Live reads past all caches. The manager's, where unset.
+	Cache, Live client.Reader
 	// Settings tell machines where the hub is.
 	Settings settings.Settings
 }
@@ -42,6 +42,9 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	}
 	if r.Cache == nil {
 		r.Cache = mgr.GetCache()
+	}
+	if r.Live == nil {
+		r.Live = mgr.GetAPIReader()
 	}
 	clusterToBootstraps, err := util.ClusterToTypedObjectsMapper(r.Client, &rkev1.RKEBootstrapList{}, mgr.GetScheme())
 	if err != nil {

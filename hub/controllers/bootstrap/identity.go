@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -17,35 +15,14 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/apply"
 )
 
-// planAccount is who the machine's agent is.
+// planAccount is who the machine's agent is. It has no rights in the Kubernetes API: the gateway serves the plan Secret of an account by name
+// and owner. The labels are those that other tools know.
 func planAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *corev1.ServiceAccount {
 	name := rkev1.PlanSecretName(bootstrap.Name)
 	account := &corev1.ServiceAccount{ObjectMeta: ownedMeta(bootstrap, machine, name)}
 	account.Labels[rkev1.ServiceAccountRoleLabel] = rkev1.ServiceAccountRolePlan
 	account.Labels[rkev1.PlanSecretNameLabel] = name
 	return account
-}
-
-// access returns the plan Secret and what lets the machine's agent use it. The Secret comes before the right to it.
-func access(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) []client.Object {
-	name := rkev1.PlanSecretName(bootstrap.Name)
-	return []client.Object{
-		planSecret(bootstrap, machine),
-		&rbacv1.Role{
-			ObjectMeta: ownedMeta(bootstrap, machine, name),
-			Rules: []rbacv1.PolicyRule{{
-				APIGroups:     []string{""},
-				Resources:     []string{"secrets"},
-				Verbs:         []string{"get", "list", "watch", "update"},
-				ResourceNames: []string{name},
-			}},
-		},
-		&rbacv1.RoleBinding{
-			ObjectMeta: ownedMeta(bootstrap, machine, name),
-			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: name, Namespace: bootstrap.Namespace}},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		},
-	}
 }
 
 // bootstrapAccount is who a machine that an infrastructure provider makes is until it has registered.
@@ -57,8 +34,10 @@ func bootstrapAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine)
 
 // applyToken makes a ServiceAccount and a token of it. The ServiceAccount comes first, since a token without one is thrown away, and owns
 // the token: so the token goes with it, and "clusterctl move" leaves behind what would be worth nothing elsewhere.
-func (r *Reconciler) applyToken(ctx context.Context, account *corev1.ServiceAccount, name string, annotations map[string]string) (*corev1.Secret, error) {
-	if err := apply.Object(ctx, r.Client, fieldOwner, account); err != nil {
+func (r *Reconciler) applyToken(
+	ctx context.Context, bootstrap *rkev1.RKEBootstrap, account *corev1.ServiceAccount, name string, annotations map[string]string,
+) (*corev1.Secret, error) {
+	if err := r.applyOwned(ctx, bootstrap, account); err != nil {
 		return nil, err
 	}
 	labels := maps.Clone(account.Labels)

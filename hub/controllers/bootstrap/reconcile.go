@@ -83,14 +83,21 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	return kerrors.NewAggregate(errs)
 }
 
-// reconcileIdentity makes the plan Secret and the ServiceAccount that may use it.
+// reconcileIdentity makes the plan Secret and the ServiceAccount that may use it, in this order, so that no machine is let in before its plan
+// is its own.
 func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
 	account := planAccount(s.bootstrap, s.machine)
-	_, err := r.applyToken(ctx, account, rkev1.PlanTokenSecretName(s.bootstrap.Name), nil)
-	for _, object := range access(s.bootstrap, s.machine) {
-		if err == nil {
-			err = apply.Object(ctx, r.Client, fieldOwner, object)
-		}
+	err := r.applyOwned(ctx, s.bootstrap, planSecret(s.bootstrap, s.machine))
+	if err == nil {
+		_, err = r.applyToken(ctx, s.bootstrap, account, rkev1.PlanTokenSecretName(s.bootstrap.Name), nil)
+	}
+	if err == nil {
+		err = r.removeRole(ctx, s.bootstrap)
+	}
+	var taken *nameTakenError
+	if errors.As(err, &taken) {
+		s.identity = &problem{"NameTaken", taken.Error()}
+		return err
 	}
 	if err != nil {
 		s.identity = &problem{"Error", fmt.Sprintf("The machine's identity could not be written, it is tried again: %v", err)}

@@ -22,7 +22,7 @@ import (
 // token makes the ServiceAccount by whose token a machine registers, and returns what the machine shows; empty as long as there is none.
 func (r *Reconciler) token(ctx context.Context, s *scope) (string, error) {
 	account := bootstrapAccount(s.bootstrap, s.machine)
-	secret, err := r.applyToken(ctx, account, rkev1.BootstrapTokenSecretName(s.bootstrap.Name), map[string]string{rkev1.BootstrapTokenAnnotation: "true"})
+	secret, err := r.applyToken(ctx, s.bootstrap, account, rkev1.BootstrapTokenSecretName(s.bootstrap.Name), map[string]string{rkev1.BootstrapTokenAnnotation: "true"})
 	if err != nil {
 		return "", err
 	}

@@ -29,7 +29,7 @@ func isAlphanumeric(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
 }
 
-// PlanSecretName names the plan Secret of an RKEBootstrap, and the ServiceAccount, Role and RoleBinding that give access to it.
+// PlanSecretName names the plan Secret of an RKEBootstrap, and the ServiceAccount whose tokens the gateway takes for it.
 func PlanSecretName(bootstrapName string) string {
 	return SafeConcat(bootstrapName, "machine", "plan")
 }
