@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drover-dev/drover/hub/ratelimit"
 )
@@ -82,7 +81,7 @@ func (s *Server) logRefusal(r *http.Request, status *metav1.Status) {
 	if _, ok := s.refusals.Take(m.account.String()); !ok {
 		return
 	}
-	s.log.Info("Request of a machine refused", "Machine", types.NamespacedName{Namespace: m.plan.Namespace, Name: m.name}, "Secret", m.plan,
+	s.log.Info("Request of a machine refused", "Machine", m.machineName(), "Secret", m.plan,
 		"method", shortened(r.Method), "path", shortened(loggedPath(r)), "code", status.Code, "reason", shortened(status.Message),
 		"client", ratelimit.ClientAddress(r))
 }

@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,8 +27,17 @@ type machine struct {
 	account types.NamespacedName
 	uid     types.UID
 	token   string
-	// cluster and name are the Cluster and the Machine, both in the namespace of the plan; empty where the ServiceAccount does not tell.
-	cluster, name string
+	// bootstrap is the RKEBootstrap that account and plan were made for: who it is and who owns it, and nothing else, since a watch keeps it.
+	bootstrap *rkev1.RKEBootstrap
+}
+
+// machineName is the Machine's name, and that of the RKEBootstrap until Cluster API has set its owner.
+func (m *machine) machineName() types.NamespacedName {
+	name := types.NamespacedName{Namespace: m.bootstrap.Namespace, Name: m.bootstrap.Name}
+	if owner := metav1.GetControllerOf(m.bootstrap); owner != nil && owner.Kind == "Machine" {
+		name.Name = owner.Name
+	}
+	return name
 }
 
 const (
@@ -52,9 +62,9 @@ var errUnauthorized = refuse(http.StatusUnauthorized, "the token is missing, wro
 type machineAuthenticator struct {
 	// review asks the API whose token it is; ok is false for nobody's.
 	review func(ctx context.Context, token string) (user authenticationv1.UserInfo, ok bool, err error)
-	// accounts are ServiceAccounts as of a moment ago, live as of now.
-	accounts, live client.Reader
-	now            func() time.Time
+	// cached has ServiceAccounts and RKEBootstraps as of a moment ago, live as of now.
+	cached, live client.Reader
+	now          func() time.Time
 
 	mu      sync.Mutex
 	reviews map[[sha256.Size]byte]verdict
@@ -69,7 +79,7 @@ type verdict struct {
 
 func newMachineAuthenticator(c client.Client, live client.Reader) *machineAuthenticator {
 	return &machineAuthenticator{
-		accounts: c, live: live, now: time.Now, reviews: map[[sha256.Size]byte]verdict{},
+		cached: c, live: live, now: time.Now, reviews: map[[sha256.Size]byte]verdict{},
 		review: func(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 			review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 			if err := c.Create(ctx, review); err != nil {
@@ -98,27 +108,40 @@ func (a *machineAuthenticator) authenticate(ctx context.Context, token string) (
 		return nil, errUnauthorized
 	}
 	account := &corev1.ServiceAccount{}
-	err = a.accounts.Get(ctx, v.account, account)
-	if apierrors.IsNotFound(err) || err == nil && account.UID != v.uid {
-		// A machine that has just registered may be ahead of the cache.
-		err = a.live.Get(ctx, v.account, account)
+	if err := a.read(ctx, v.account, v.uid, account); err != nil {
+		return nil, err
 	}
-	if apierrors.IsNotFound(err) {
+	owner := rkev1.BootstrapOwner(account)
+	if owner == nil || account.Name != rkev1.PlanSecretName(owner.Name) {
 		return nil, errUnauthorized
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading ServiceAccount %s: %w", v.account, err)
+	bootstrap := &rkev1.RKEBootstrap{}
+	if err := a.read(ctx, types.NamespacedName{Namespace: account.Namespace, Name: owner.Name}, owner.UID, bootstrap); err != nil {
+		return nil, err
 	}
-	name := account.Labels[rkev1.PlanSecretNameLabel]
-	if account.UID != v.uid || !account.DeletionTimestamp.IsZero() || name == "" ||
-		account.Labels[rkev1.ServiceAccountRoleLabel] != rkev1.ServiceAccountRolePlan {
+	// A machine that is on its way out reports until it is gone; its account goes first.
+	if !account.DeletionTimestamp.IsZero() {
 		return nil, errUnauthorized
 	}
-	return &machine{
-		plan:    types.NamespacedName{Namespace: account.Namespace, Name: name},
-		account: v.account, uid: v.uid, token: token,
-		cluster: account.Labels[rkev1.ClusterNameLabel], name: account.Labels[rkev1.MachineNameLabel],
-	}, nil
+	kept := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: bootstrap.Namespace, Name: bootstrap.Name, UID: bootstrap.UID, OwnerReferences: bootstrap.OwnerReferences,
+	}}
+	return &machine{plan: v.account, account: v.account, uid: v.uid, token: token, bootstrap: kept}, nil
+}
+
+// read reads an object that has to be the one of a UID. A machine that has just registered may be ahead of the cache.
+func (a *machineAuthenticator) read(ctx context.Context, key types.NamespacedName, uid types.UID, into client.Object) error {
+	err := a.cached.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) || err == nil && into.GetUID() != uid {
+		err = a.live.Get(ctx, key, into)
+	}
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && (into.GetUID() != uid || uid == ""):
+		return errUnauthorized
+	case err != nil:
+		return fmt.Errorf("reading %T %s: %w", into, key, err)
+	}
+	return nil
 }
 
 func (a *machineAuthenticator) verdict(ctx context.Context, token string) (verdict, error) {

@@ -147,7 +147,7 @@ func (g *registrar) credentials(ctx context.Context, bootstrap *rkev1.RKEBootstr
 	changed, cancel := g.sources.changed.subscribe(accountSubject(account.Namespace, account.Name))
 	defer cancel()
 	for {
-		token, err := g.planToken(ctx, account)
+		token, err := g.planToken(ctx, account, bootstrap)
 		if err != nil {
 			return nil, err
 		}
@@ -162,8 +162,8 @@ func (g *registrar) credentials(ctx context.Context, bootstrap *rkev1.RKEBootstr
 	}
 }
 
-// planToken returns the token of a plan ServiceAccount, or nil where there is none yet.
-func (g *registrar) planToken(ctx context.Context, name types.NamespacedName) ([]byte, error) {
+// planToken returns the token of the plan ServiceAccount of an RKEBootstrap, or nil where there is none yet.
+func (g *registrar) planToken(ctx context.Context, name types.NamespacedName, bootstrap *rkev1.RKEBootstrap) ([]byte, error) {
 	secrets, err := g.sources.secretsBy(byAccount, accountSubject(name.Namespace, name.Name))
 	if err != nil || len(secrets) == 0 {
 		return nil, err
@@ -175,8 +175,8 @@ func (g *registrar) planToken(ctx context.Context, name types.NamespacedName) ([
 		}
 		return nil, fmt.Errorf("reading ServiceAccount %s: %w", name, err)
 	}
-	// A token for another Secret than the machine's own would not let it in anyway.
-	if account.Labels[rkev1.ServiceAccountRoleLabel] != rkev1.ServiceAccountRolePlan || account.Labels[rkev1.PlanSecretNameLabel] != name.Name {
+	// With a token of an account that was made by somebody else the machine would not get in anyway.
+	if !bootstrap.Owns(account) {
 		return nil, nil
 	}
 	for _, secret := range secrets {

@@ -77,19 +77,20 @@ func (g *registrar) bootstrapOf(ctx context.Context, token *corev1.Secret) (*rke
 	}
 	invalidated := token.Annotations[rkev1.BootstrapTokenInvalidatedAnnotation] == "true" ||
 		account.Annotations[rkev1.BootstrapTokenInvalidatedAnnotation] == "true"
+	owner := rkev1.BootstrapOwner(account)
 	if invalidated || string(account.UID) != token.Annotations[corev1.ServiceAccountUIDKey] || !account.DeletionTimestamp.IsZero() ||
-		account.Labels[rkev1.ServiceAccountRoleLabel] != rkev1.ServiceAccountRoleBootstrap {
+		owner == nil || account.Name != rkev1.BootstrapServiceAccountName(owner.Name) {
 		return nil, errBootstrapToken
 	}
 	bootstrap := &rkev1.RKEBootstrap{}
-	name.Name = account.Labels[rkev1.BootstrapNameLabel]
+	name.Name = owner.Name
 	if err := g.live.Get(ctx, name, bootstrap); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, errBootstrapToken
 		}
 		return nil, fmt.Errorf("reading RKEBootstrap %s: %w", name, err)
 	}
-	if !bootstrap.DeletionTimestamp.IsZero() {
+	if !bootstrap.DeletionTimestamp.IsZero() || !bootstrap.Owns(account) {
 		return nil, errBootstrapToken
 	}
 	return bootstrap, nil

@@ -9,13 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/tunnel"
 )
 
@@ -104,18 +102,9 @@ func endCluster(_ context.Context, deleted client.Object) (func(tunnel.Agent) bo
 	}, "the management Cluster " + cluster + " was deleted"
 }
 
-// endMachine ends the sessions of a machine whose ServiceAccount is deleted, and has the watches of its plan look again. Where the whole cluster goes, that of the cluster ends them.
-func (s *Server) endMachine(ctx context.Context, deleted client.Object) (func(tunnel.Agent) bool, string) {
-	labels := deleted.GetLabels()
-	if labels[rkev1.ServiceAccountRoleLabel] != rkev1.ServiceAccountRolePlan {
-		return nil, ""
-	}
+// endMachine ends the sessions that were opened with a ServiceAccount that is deleted, and has the watches of its plan look again.
+func (s *Server) endMachine(_ context.Context, deleted client.Object) (func(tunnel.Agent) bool, string) {
 	s.sources.changed.notify(accountSubject(deleted.GetNamespace(), deleted.GetName()))
-	cluster := types.NamespacedName{Namespace: deleted.GetNamespace(), Name: labels[rkev1.ClusterNameLabel]}
-	management, err := s.joins.managementOf(ctx, cluster)
-	if err != nil {
-		return nil, ""
-	}
-	key := management + ":" + labels[rkev1.MachineNameLabel]
-	return func(a tunnel.Agent) bool { return a.Key == key }, "the ServiceAccount of this machine was deleted"
+	identity := accountIdentity(client.ObjectKeyFromObject(deleted))
+	return func(a tunnel.Agent) bool { return a.Identity == identity }, "the ServiceAccount of this machine was deleted"
 }

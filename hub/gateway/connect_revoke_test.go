@@ -34,27 +34,19 @@ func sessionsOfTwoClusters() held {
 	return held{
 		"agent": {Key: "c-m-1", Identity: "c-m-1/agent-1"}, "second agent": {Key: "c-m-1", Identity: "c-m-1/agent-2"},
 		"stock": {Key: "c-m-1", Stock: &tunnel.StockCluster{}}, "aggregation": {Key: "stv-cluster-c-m-1"},
-		"machine": {Key: "c-m-1:m1"}, "second machine": {Key: "c-m-1:m11"},
+		"machine": {Key: "c-m-1:m1", Identity: "serviceaccount/fleet/m1-machine-plan"}, "second machine": {Key: "c-m-1:m11", Identity: "serviceaccount/fleet/m11-machine-plan"},
 		"other agent": {Key: "c-m-11", Identity: "c-m-11/agent-1"}, "other stock": {Key: "c-m-11", Stock: &tunnel.StockCluster{}}, "other machine": {Key: "c-m-11:m1"},
 	}
 }
 
-// managementLister knows one management Cluster.
-type managementLister struct{ client.Client }
-
-func (managementLister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	list.(*managementv3.ClusterList).Items = []managementv3.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "c-m-1"}}}
-	return nil
-}
-
 // TestRevocation: what is deleted ends the sessions that it let in, and no others.
 func TestRevocation(t *testing.T) {
-	s := &Server{sources: &sources{changed: newNotifier()}, joins: &registrar{client: managementLister{}}}
+	s := &Server{sources: &sources{changed: newNotifier()}}
 	meta := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: meta("fleet", "m1-machine-plan")}
-	account.Labels = map[string]string{
+	pretender := &corev1.ServiceAccount{ObjectMeta: meta("fleet", "pretender")}
+	pretender.Labels = map[string]string{
 		rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRolePlan, rkev1.ClusterNameLabel: "one", rkev1.MachineNameLabel: "m1",
 	}
 	for _, tt := range []struct {
@@ -67,7 +59,8 @@ func TestRevocation(t *testing.T) {
 		{"a token", &managementv3.ClusterRegistrationToken{ObjectMeta: meta("c-m-1", "default-token")}, endStock, []string{"aggregation", "stock"}},
 		{"a cluster", &managementv3.Cluster{ObjectMeta: meta("", "c-m-1")}, endCluster,
 			[]string{"agent", "aggregation", "machine", "second agent", "second machine", "stock"}},
-		{"a machine's account", account, s.endMachine, []string{"machine"}},
+		{"a machine's account", &corev1.ServiceAccount{ObjectMeta: meta("fleet", "m1-machine-plan")}, s.endMachine, []string{"machine"}},
+		{"an account with the labels of a machine's", pretender, s.endMachine, nil},
 		{"another account", &corev1.ServiceAccount{ObjectMeta: meta("c-m-1", "default")}, s.endMachine, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -115,20 +117,45 @@ func (s *Server) machineCaller(r *http.Request, token string) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.cluster == "" || m.name == "" {
-		return nil, later(comeAgain, "waiting for the hub to label the ServiceAccount %s with the cluster and the Machine", m.account)
+	machine, err := s.joins.ownerMachine(r.Context(), m.bootstrap)
+	if err != nil {
+		return nil, err
 	}
-	management, err := s.joins.managementOf(r.Context(), types.NamespacedName{Namespace: m.plan.Namespace, Name: m.cluster})
+	management, err := s.joins.managementOf(r.Context(), types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
 	if err != nil {
 		return nil, err
 	}
 	return &caller{
-		agent: tunnel.Agent{Key: management + ":" + m.name},
+		agent: tunnel.Agent{Key: management + ":" + machine.Name, Identity: accountIdentity(m.account)},
 		valid: func(ctx context.Context) error {
 			_, err := s.machines.authenticate(ctx, token)
 			return err
 		},
 	}, nil
+}
+
+// accountIdentity is what the sessions of a machine are known by.
+func accountIdentity(account types.NamespacedName) string {
+	return "serviceaccount/" + account.String()
+}
+
+// ownerMachine returns the Machine that an RKEBootstrap is for. Both have to name one another: a reference alone is written by whoever may
+// write the one object.
+func (g *registrar) ownerMachine(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (*clusterv1.Machine, error) {
+	owner := metav1.GetControllerOf(bootstrap)
+	if owner == nil || owner.Kind != "Machine" {
+		return nil, later(comeAgain, "waiting for Cluster API to set the owner of RKEBootstrap %s/%s", bootstrap.Namespace, bootstrap.Name)
+	}
+	machine := &clusterv1.Machine{}
+	key := types.NamespacedName{Namespace: bootstrap.Namespace, Name: owner.Name}
+	if err := g.client.Get(ctx, key, machine); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
+	}
+	ref := machine.Spec.Bootstrap.ConfigRef
+	if machine.UID != owner.UID || ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" || ref.Name != bootstrap.Name {
+		return nil, later(comeAgain, "waiting for Machine %s and RKEBootstrap %s to name each other", key, bootstrap.Name)
+	}
+	return machine, nil
 }
 
 // byOwner finds management Clusters by the Cluster that they were made for.

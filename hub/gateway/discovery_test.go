@@ -10,11 +10,15 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 const machineToken = "the-token-of-m1"
@@ -25,12 +29,16 @@ func newMachineServer(t *testing.T) (*Server, *strings.Builder) {
 	logged := &strings.Builder{}
 	s := newTestServer(t, "")
 	s.log = funcr.New(func(_, line string) { logged.WriteString(line + "\n") }, funcr.Options{})
-	account := planAccount("m1", "uid1", "plan", "m1-plan")
-	account.Labels["rke.cattle.io/machine-name"] = "m1"
+	bootstrap := fixtureBootstrap("b1")
+	owner := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1", UID: "m"}}
+	bootstrap.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, clusterv1.GroupVersion.WithKind("Machine"))}
+	known := identityReader{
+		map[string]*corev1.ServiceAccount{"ns/b1-machine-plan": planAccount("b1-machine-plan", "uid1", bootstrap)}, map[string]*rkev1.RKEBootstrap{"ns/b1": bootstrap},
+	}
 	s.machines = &machineAuthenticator{
-		accounts: accountReader{"ns/m1": account}, live: accountReader{}, now: time.Now, reviews: map[[32]byte]verdict{},
+		cached: known, live: identityReader{}, now: time.Now, reviews: map[[32]byte]verdict{},
 		review: func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
-			return authenticationv1.UserInfo{Username: "system:serviceaccount:ns:m1", UID: "uid1"}, token == machineToken, nil
+			return authenticationv1.UserInfo{Username: "system:serviceaccount:ns:b1-machine-plan", UID: "uid1"}, token == machineToken, nil
 		},
 	}
 	return s, logged

@@ -87,7 +87,7 @@ func TestDrainEndsWatches(t *testing.T) {
 		t.Cleanup(func() { _ = response.Body.Close() })
 		return response
 	}
-	running := watch("plan-0")
+	running := watch(benchName(0))
 	if running.StatusCode != http.StatusOK {
 		t.Fatalf("a plan cannot be watched: %s", running.Status)
 	}
@@ -100,7 +100,7 @@ func TestDrainEndsWatches(t *testing.T) {
 	if took := time.Since(begin); took > within+2*time.Second {
 		t.Errorf("the watch ended after %s, want %s at the latest", took, within)
 	}
-	if refused := watch("plan-1"); refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
+	if refused := watch(benchName(1)); refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
 		t.Errorf("a new watch at a replica that drains: %s, Retry-After %q", refused.Status, refused.Header.Get("Retry-After"))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
@@ -27,6 +28,19 @@ func (m *machine) owns(namespace, name string) error {
 		return nil
 	}
 	return apierrors.NewForbidden(secretResource, name, fmt.Errorf("this machine's Secret is %s", m.plan))
+}
+
+// mayRead tells whether a Secret under the name of the machine's plan was made for the machine. Somebody else may have made one of that name
+// before the hub did; a machine that took it for its plan would run his commands.
+func (m *machine) mayRead(secret *corev1.Secret) bool { return m.bootstrap.Owns(secret) }
+
+// cachedPlan returns the machine's Secret, or nil, and the version up to which everything about it was seen.
+func (s *Server) cachedPlan(m *machine) (*corev1.Secret, uint64) {
+	secret, version := s.plans.get(m.plan)
+	if secret != nil && !m.mayRead(secret) {
+		return nil, version
+	}
+	return secret, version
 }
 
 // servePlanGet answers with the machine's Secret.
@@ -82,14 +96,14 @@ func (s *Server) readPlan(ctx context.Context, m *machine) (*corev1.Secret, uint
 	if !s.plans.synced() {
 		return nil, 0, errStarting
 	}
-	secret, version := s.plans.get(m.plan)
+	secret, version := s.cachedPlan(m)
 	if secret != nil {
 		return secret, version, nil
 	}
 	if err := s.fetchPlan(ctx, m); err != nil {
 		return nil, version, err
 	}
-	if secret, version = s.plans.get(m.plan); secret == nil {
+	if secret, version = s.cachedPlan(m); secret == nil {
 		// It was deleted in between.
 		return nil, version, apierrors.NewNotFound(secretResource, m.plan.Name)
 	}
@@ -105,6 +119,9 @@ func (s *Server) fetchPlan(ctx context.Context, m *machine) error {
 		return apierrors.NewNotFound(secretResource, m.plan.Name)
 	case err != nil:
 		return fmt.Errorf("reading plan Secret %s: %w", m.plan, err)
+	case !m.mayRead(live):
+		s.log.Info("Plan Secret refused: it was not made for this machine's RKEBootstrap", "Secret", m.plan, "RKEBootstrap", client.ObjectKeyFromObject(m.bootstrap))
+		return apierrors.NewNotFound(secretResource, m.plan.Name)
 	case live.Type != rkev1.MachinePlanSecretType:
 		return apierrors.NewForbidden(secretResource, m.plan.Name, fmt.Errorf("it is no plan Secret but of type %s", live.Type))
 	}

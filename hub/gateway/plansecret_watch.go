@@ -57,7 +57,7 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 		return errUnauthorized
 	}
 
-	stream := &eventStream{w: w, control: http.NewResponseController(w)}
+	stream := &eventStream{w: w, control: http.NewResponseController(w), mayRead: m.mayRead}
 	if err := stream.begin(); err != nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (s *Server) watchPlan(w http.ResponseWriter, r *http.Request, m *machine, q
 // stillKnown tells whether the machine may see what it watches. It may while that cannot be found out.
 func (s *Server) stillKnown(ctx context.Context, m *machine) bool {
 	still, err := s.machines.authenticate(ctx, m.token)
-	return err == nil && still.plan == m.plan || err != nil && !errors.Is(err, errUnauthorized)
+	return err == nil && still.plan == m.plan && still.bootstrap.UID == m.bootstrap.UID || err != nil && !errors.Is(err, errUnauthorized)
 }
 
 // startWatch waits for a moment where the machine has seen more than this replica has, through another one.
@@ -183,6 +183,8 @@ func parseWatch(query url.Values) (watchOptions, error) {
 type eventStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	// mayRead tells of which Secrets the machine may learn; events of others are left out.
+	mayRead func(*corev1.Secret) bool
 }
 
 func (e *eventStream) begin() error {
@@ -194,6 +196,9 @@ func (e *eventStream) begin() error {
 
 func (e *eventStream) send(event planEvent) error {
 	secret := event.Secret
+	if secret != nil && !e.mayRead(secret) {
+		return nil
+	}
 	if secret == nil {
 		secret = &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
 		secret.ResourceVersion = strconv.FormatUint(event.Version, 10)

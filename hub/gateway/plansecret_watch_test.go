@@ -9,6 +9,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // deadlineRecorder keeps the bound under which each part was written, and the one that is left.
@@ -31,7 +32,7 @@ func (r *deadlineRecorder) Write(p []byte) (int, error) {
 // A watch with nothing to say for longer than one answer may take was cut off.
 func TestQuietStreamStaysOpen(t *testing.T) {
 	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
-	stream := &eventStream{w: w, control: http.NewResponseController(w)}
+	stream := &eventStream{w: w, control: http.NewResponseController(w), mayRead: func(*corev1.Secret) bool { return true }}
 	writeWithin(w, answerTimeout) // as the server does for every request
 	if err := stream.begin(); err != nil {
 		t.Fatal(err)
@@ -69,14 +70,14 @@ func TestWatchLooksWhenTheAccountChanges(t *testing.T) {
 	if n := reviews.Load(); n != 1 {
 		t.Fatalf("a watch that begins has its token reviewed %d times", n)
 	}
-	s.sources.changed.notify(accountSubject(planKey.Namespace, "plan-0"))
+	s.sources.changed.notify(accountSubject(planKey.Namespace, benchName(0)))
 	for deadline := time.Now().Add(10 * time.Second); reviews.Load() < 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the token is not reviewed when its account has changed")
 		}
 	}
 	deleted.Store(true)
-	s.sources.changed.notify(accountSubject(planKey.Namespace, "plan-0"))
+	s.sources.changed.notify(accountSubject(planKey.Namespace, benchName(0)))
 	receive(t, ended)
 	if n := reviews.Load(); n != 3 {
 		t.Errorf("two changes had the token reviewed %d times", n-1)

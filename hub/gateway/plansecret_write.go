@@ -87,7 +87,7 @@ func (s *Server) comparable(ctx context.Context, m *machine, sent *corev1.Secret
 		if err := s.fetchPlan(ctx, m); err != nil {
 			return nil, err
 		}
-		if current, _ = s.plans.get(m.plan); current == nil {
+		if current, _ = s.cachedPlan(m); current == nil {
 			return nil, apierrors.NewNotFound(secretResource, m.plan.Name)
 		}
 	}

@@ -18,8 +18,10 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/pki"
 	"github.com/drover-dev/drover/plans"
 )
@@ -64,7 +66,7 @@ func beWatchers(of string) int {
 
 func watchPlanAt(address string, i int, opened, told func()) error {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
-	name := fmt.Sprintf("plan-%d", i)
+	name := benchName(i)
 	r, err := http.NewRequest(http.MethodGet, fmt.Sprintf("https://%s/api/v1/namespaces/%s/secrets?watch=true&fieldSelector=metadata.name=%s", address, planKey.Namespace, name), nil)
 	if err != nil {
 		return err
@@ -88,13 +90,21 @@ func watchPlanAt(address string, i int, opened, told func()) error {
 	}
 }
 
-// anyAccount knows the ServiceAccount of every machine there may be.
-type anyAccount struct{ client.Reader }
+// anyMachine knows the ServiceAccount and the RKEBootstrap of every machine there may be.
+type anyMachine struct{ client.Reader }
 
-func (anyAccount) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-	planAccount(key.Name, key.Name, "plan", key.Name).DeepCopyInto(obj.(*corev1.ServiceAccount))
+func (anyMachine) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	switch obj := obj.(type) {
+	case *corev1.ServiceAccount:
+		planAccount(key.Name, key.Name, fixtureBootstrap(strings.TrimSuffix(key.Name, "-machine-plan"))).DeepCopyInto(obj)
+	case *rkev1.RKEBootstrap:
+		fixtureBootstrap(key.Name).DeepCopyInto(obj)
+	}
 	return nil
 }
+
+// benchName is the name of the plan Secret of a machine.
+func benchName(i int) string { return fmt.Sprintf("m%d-machine-plan", i) }
 
 // BenchmarkPlanWatches is what the watch of a plan costs the hub, with its connection: memory, and time until a new plan is told. All of them
 // cost the API server one watch, so that this is the cost of a machine at rest.
@@ -142,7 +152,9 @@ func benchmarkPlanWatches(b *testing.B, n int) {
 
 func benchPlan(i, version int) *corev1.Secret {
 	secret := planAt(strconv.Itoa(version), "a")
-	secret.Name, secret.Data = fmt.Sprintf("plan-%d", i), map[string][]byte{plans.KeyPlan: make([]byte, 4<<10)}
+	owner := fixtureBootstrap(fmt.Sprintf("m%d", i))
+	secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, rkev1.GroupVersion.WithKind("RKEBootstrap"))}
+	secret.Name, secret.Data = benchName(i), map[string][]byte{plans.KeyPlan: make([]byte, 4<<10)}
 	return secret
 }
 
@@ -166,7 +178,7 @@ func serveWatchers(b testing.TB, n int) (s *Server, address string) {
 	identity.serving.Store(&tls.Certificate{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert})
 	s = newTestServer(b, "")
 	s.opts.Identity = identity
-	s.machines.accounts, s.machines.live = anyAccount{}, anyAccount{}
+	s.machines.cached, s.machines.live = anyMachine{}, anyMachine{}
 	s.machines.review = func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 		return authenticationv1.UserInfo{Username: "system:serviceaccount:" + planKey.Namespace + ":" + token, UID: token}, true, nil
 	}

@@ -283,13 +283,21 @@ func (e *gatewayEnv) makeMachine(ctx context.Context, name, hash string) *rkev1.
 	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: "rke.cattle.io", Kind: "RKEBootstrap", Name: name}
 	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "rke.cattle.io", Kind: "CustomMachine", Name: name}
 	plan := rkev1.PlanSecretName(name)
+	for _, object := range []client.Object{machine, bootstrap} {
+		if err := e.client.Create(ctx, object); err != nil && client.IgnoreAlreadyExists(err) != nil && ctx.Err() == nil {
+			e.t.Errorf("creating %T: %v", object, err)
+		}
+	}
+	if err := e.client.Get(ctx, client.ObjectKeyFromObject(bootstrap), bootstrap); err != nil && ctx.Err() == nil {
+		e.t.Errorf("reading RKEBootstrap %s: %v", name, err)
+	}
+	owners := []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))}
 	objects := []client.Object{
-		machine, bootstrap,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: plan, Labels: map[string]string{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: plan, OwnerReferences: owners, Labels: map[string]string{
 			rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRolePlan, rkev1.PlanSecretNameLabel: plan,
 		}}},
 		&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: plan, Labels: map[string]string{"kept": "yes"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: plan, OwnerReferences: owners, Labels: map[string]string{"kept": "yes"}},
 			Type:       rkev1.MachinePlanSecretType, Data: map[string][]byte{"plan": []byte(`{}`)},
 		},
 		&corev1.Secret{

@@ -232,15 +232,16 @@ func TestGatewayBootstrapToken(t *testing.T) {
 		}},
 		Type: corev1.SecretTypeServiceAccountToken,
 	}
-	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: account, Labels: map[string]string{
-		rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRoleBootstrap, rkev1.BootstrapNameLabel: "made",
-	}}}, tokenSecret)
+	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: account,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
+	}}, tokenSecret)
 	eventually(t, "the token", func() error {
 		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(tokenSecret), tokenSecret); err != nil || len(tokenSecret.Data["token"]) == 0 {
 			return http.ErrMissingFile
 		}
 		return nil
 	})
+	pretenderOfBootstrap(t, e, "made")
 	token := bootstrapToken(tokenSecret.Data["token"])
 	headers := map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Id": "made", "X-Cattle-Machine-Secret": machineSecret}
 	eventually(t, "the gateway to know the token", func() error {
@@ -269,4 +270,40 @@ func TestGatewayBootstrapToken(t *testing.T) {
 	if code, body := e.get("/v3/connect/agent", headers); code != http.StatusUnauthorized {
 		t.Errorf("after the Machine was deleted: %d %s", code, body)
 	}
+}
+
+// pretenderOfBootstrap makes an account that names an RKEBootstrap in its labels, as somebody does who wants to register in place of its machine,
+// and wants its token refused.
+func pretenderOfBootstrap(t *testing.T, e *gatewayEnv, name string) {
+	t.Helper()
+	tokenSecret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "pretender", Annotations: map[string]string{
+			corev1.ServiceAccountNameKey: "pretender", rkev1.BootstrapTokenAnnotation: "true",
+		}},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}
+	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "pretender", Labels: map[string]string{
+		rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRoleBootstrap, rkev1.BootstrapNameLabel: name,
+	}}}, tokenSecret)
+	eventually(t, "the pretender's token", func() error {
+		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(tokenSecret), tokenSecret); err != nil || len(tokenSecret.Data["token"]) == 0 {
+			return http.ErrMissingFile
+		}
+		return nil
+	})
+	headers := map[string]string{
+		"Authorization": "Bearer " + bootstrapToken(tokenSecret.Data["token"]), "X-Cattle-Id": "pretender", "X-Cattle-Machine-Secret": machineSecret + "-of-a-pretender",
+	}
+	// A token that the gateway does not know yet is refused for another reason.
+	eventually(t, "the gateway to know the pretender's token", func() error {
+		time.Sleep(200 * time.Millisecond) // wrong tokens are limited
+		code, body := e.get("/v3/connect/agent", headers)
+		if code == http.StatusOK {
+			t.Fatal("an account that only names the RKEBootstrap in a label registers as its machine")
+		}
+		if code != http.StatusUnauthorized || !strings.Contains(body, "bootstrap token of this machine is no longer valid") {
+			return &unexpected{code, body}
+		}
+		return nil
+	})
 }

@@ -40,7 +40,8 @@ type Options struct {
 type Agent struct {
 	// Key is what the session is found by: a management cluster, or one of its machines.
 	Key string
-	// Identity is the TunnelAgent, as namespace/name, or empty where the agent has none.
+	// Identity is the TunnelAgent, as namespace/name, or the ServiceAccount of a machine, as serviceaccount/namespace/name; empty where the
+	// agent has neither.
 	Identity string
 	// Stock is what an agent that is not ours says of its cluster; nil for one that is.
 	Stock *StockCluster

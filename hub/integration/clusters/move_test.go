@@ -117,7 +117,7 @@ func TestMove(t *testing.T) {
 		t.Error("the init node lost its mark")
 	}
 	testenv.Until(t, "the machine's identity to be made again", func() error {
-		if err := target.Get(t.Context(), client.ObjectKey{Namespace: movedNamespace, Name: rkev1.PlanSecretName(machine)}, &rbacv1.RoleBinding{}); err != nil {
+		if err := target.Get(t.Context(), client.ObjectKey{Namespace: movedNamespace, Name: rkev1.PlanSecretName(machine)}, &corev1.ServiceAccount{}); err != nil {
 			return err
 		}
 		if token := readSecret(t, target, rkev1.PlanTokenSecretName(machine)); len(token.Data[corev1.ServiceAccountTokenKey]) == 0 {
