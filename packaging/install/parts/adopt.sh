@@ -76,6 +76,18 @@ optional() {
 	[ -z "$value" ] || printf '%s: "%s"\n' "$1" "$value"
 }
 
+# plan_signatures prints what becomes of plans that the hub has not signed: what the caller says, what is configured, and enforce on a machine
+# that had no agent and whose hub has told the key that it signs with. An agent that was here before goes on as before: the plan that it has may
+# be one that nobody has signed.
+plan_signatures() {
+	value=${CATTLE_AGENT_PLAN_SIGNATURES:-$(config_value planSignatures)}
+	if [ -z "$value" ] && [ -z "$old_config$odd_config" ] && [ ! -e "$unit_file" ] && [ ! -e "$connection_file" ] && [ -n "$connection" ] &&
+		grep -q '"planSigningKey"[[:space:]]*:[[:space:]]*"[^"]' "$connection"; then
+		value=enforce
+	fi
+	printf '%s' "$value"
+}
+
 OWN_KEYS='workDirectory|appliedPlanDirectory|imagesDirectory|interlockDirectory|agentRegistriesFile|preserveWorkDirectory|localEnabled|localPlanDirectory|remoteEnabled|connectionInfoFile|planSignatures|metricsAddress'
 
 write_config() {
@@ -96,7 +108,7 @@ CONFIG
 		optional imagesDirectory '' ''
 		optional agentRegistriesFile '' ''
 	fi
-	optional planSignatures "${CATTLE_AGENT_PLAN_SIGNATURES:+set}" "${CATTLE_AGENT_PLAN_SIGNATURES:-}"
+	optional planSignatures set "$(plan_signatures)"
 	optional metricsAddress "${CATTLE_AGENT_METRICS_ADDRESS+set}" "${CATTLE_AGENT_METRICS_ADDRESS:-}"
 	# What else an operator has configured stays.
 	[ -z "$old_config" ] || grep -v -E "^($OWN_KEYS):" "$old_config" || :
