@@ -4,21 +4,25 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/retry"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 // TestRancherAgent has Rancher's own agent, put onto hosts by Rancher's own script, make a cluster of this hub. Then this project's agent takes
@@ -69,13 +73,31 @@ func TestRancherAgent(t *testing.T) {
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
 	})
 	suite.Step(t, "Rancher's agent, which is back, applies a change", func(t *testing.T) { changePods(t, key, 79) })
+	suite.Step(t, "a machine with a secret takes Rancher's script when an administrator runs the command in the hub's log", func(t *testing.T) {
+		machine := worker.machine(t, key)
+		approval := fmt.Sprintf("%s=%s", rkev1.RegisterFromAnnotation, worker.IP())
+		shared.RunKubectl(t, shared.HubKubeconfig(), "annotate", "-n", key.Namespace, "machines.cluster.x-k8s.io", machine, approval)
+		worker.install(t, worker.command)
+		worker.runs(t, "system-agent version")
+		worker.keepsRunning(t, func() {
+			installed := make(chan error, 1)
+			go func() { installed <- worker.tryInstall(t.Context(), rancher.command(t, worker.command)) }()
+			var command []string
+			suite.Must(t, shared.WaitFor(t.Context(), "the hub's log has a command for "+machine, time.Minute, func(context.Context) (bool, string) {
+				for _, found := range regexp.MustCompile(`command="kubectl ([^"]+ `+machine+` [^"]+)"`).FindAllStringSubmatch(hubLog(t), -1) {
+					command = strings.Fields(found[1])
+				}
+				return command != nil, "it has none"
+			}))
+			shared.RunKubectl(t, shared.HubKubeconfig(), command...)
+			suite.Must(t, <-installed)
+		})
+	})
 	suite.Step(t, "Rancher's agent never ended by itself, and asked for nothing that a machine does not get", func(t *testing.T) {
 		for _, m := range machines {
 			m.runs(t, "rancher-system-agent version")
 		}
-		log, err := os.ReadFile(filepath.Join(shared.LogDir(), "hub.log"))
-		suite.Must(t, err)
-		for line := range strings.Lines(string(log)) {
+		for line := range strings.Lines(hubLog(t)) {
 			if strings.Contains(line, "Request of a machine refused") {
 				t.Error(line)
 			}
@@ -92,12 +114,38 @@ type rancherHost struct {
 	command string
 }
 
-// install runs a command that puts an agent in place. Rancher's script tries for hours what it is refused; that is a failure here.
+// install runs a command that puts an agent in place.
 func (h *rancherHost) install(t *testing.T, command string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, fmt.Errorf("the script does not come to an end"))
+	suite.Must(t, h.tryInstall(t.Context(), command))
+}
+
+// tryInstall gives a command a few minutes: Rancher's script tries for hours what it is refused.
+func (h *rancherHost) tryInstall(ctx context.Context, command string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the script does not come to an end"))
 	defer cancel()
-	suite.Must(t, shared.Register(ctx, h.Host, command))
+	return shared.Register(ctx, h.Host, command)
+}
+
+// machine is the name of the host's Machine.
+func (h *rancherHost) machine(t *testing.T, cluster client.ObjectKey) string {
+	t.Helper()
+	machines := &clusterv1.MachineList{}
+	suite.Must(t, shared.Hub.List(t.Context(), machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}))
+	for _, m := range machines.Items {
+		if m.Status.NodeRef.Name == h.Name {
+			return m.Name
+		}
+	}
+	t.Fatalf("no Machine has the Node %s", h.Name)
+	return ""
+}
+
+func hubLog(t *testing.T) string {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(shared.LogDir(), "hub.log"))
+	suite.Must(t, err)
+	return string(log)
 }
 
 // ask runs a shell command on the host and returns what it prints.

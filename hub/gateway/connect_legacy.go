@@ -47,11 +47,11 @@ func (g *registrar) unprovenMachine(ctx context.Context, token *managementv3.Clu
 	}
 	address := clientAddress(ctx)
 	switch {
+	case sameAddress(machine.Annotations[rkev1.RegisterFromAnnotation], address):
+		return bootstrap, g.consumeApproval(ctx, machine, bootstrap, r)
 	case returnsByID(bootstrap, machine, r, address):
 		g.log.Info("Machine registers again by its ID", "Machine", name, "client", address)
 		return bootstrap, nil
-	case sameAddress(machine.Annotations[rkev1.RegisterFromAnnotation], address):
-		return bootstrap, g.consumeApproval(ctx, machine, bootstrap, r)
 	}
 	approval := fmt.Sprintf("kubectl annotate --overwrite -n %s machines.cluster.x-k8s.io %s %s=%s", name.Namespace, name.Name, rkev1.RegisterFromAnnotation, address)
 	if _, ok := g.refusals.Take(name.String()); ok {
