@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -213,7 +214,7 @@ func onlyAllowedRequests(m *machine) {
 		case r.method == http.MethodGet && r.url.Path == collection+"/"+secretName:
 		case r.method == http.MethodPut && r.url.Path == collection+"/"+secretName:
 			puts++
-		case r.method == http.MethodGet && (r.url.Path == "/version" || r.url.Path == "/cacerts"): // anybody may
+		case r.method == http.MethodGet && slices.Contains([]string{"/version", "/cacerts", "/api", "/apis", "/api/v1"}, r.url.Path): // anybody may
 		default:
 			m.Errorf("%s %s", r.method, r.url)
 		}

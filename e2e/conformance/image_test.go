@@ -89,7 +89,7 @@ func init() {
 			m.says("hello", s.host()+"/a/b")
 		}},
 		rule{name: "6/image/files", test: func(m *machine) {
-			reference, _ := newStore(m, nil).push("a:v1", m.image([]entry{
+			reference, _ := newStore(m, nil).push("a/b:v1", m.image([]entry{
 				script("run.sh", `stat -c '%a %u %n' d d/wide d/plain; readlink link; cat d/plain`),
 				{tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o777}, ""},
 				{tar.Header{Name: "d/wide", Mode: 0o777, Uid: 7}, "w"}, {tar.Header{Name: "d/plain", Mode: 0o644}, "plain\n"},
@@ -101,7 +101,7 @@ func init() {
 			}
 		}},
 		rule{name: "6/image/layers-on-top-of-each-other", test: func(m *machine) {
-			reference, _ := newStore(m, nil).push("a:v1", m.image(
+			reference, _ := newStore(m, nil).push("a/b:v1", m.image(
 				[]entry{script("run.sh", "false"), script("gone", ""), {tar.Header{Name: "d/f", Mode: 0o644}, "1"}},
 				[]entry{script("run.sh", "ls; cat d/f"), {tar.Header{Name: ".wh.gone", Mode: 0o644}, ""}, {tar.Header{Name: "d/f", Mode: 0o644}, "2\n"}},
 			))
@@ -122,7 +122,7 @@ func init() {
 		rule{name: "6/image/wrong-layer-is-refused", test: func(m *machine) {
 			s := newStore(m, nil)
 			image := m.image([]entry{script("run.sh", "echo >>$M/ran")})
-			reference, _ := s.push("a:v1", image)
+			reference, _ := s.push("a/b:v1", image)
 			layer := firstLayer(m, image)
 			s.intercept(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, layer) {
@@ -138,18 +138,18 @@ func init() {
 		}},
 		rule{name: "6/image/by-digest", better: "B12", test: func(m *machine) {
 			s := newStore(m, nil)
-			_, digest := s.push("a:v1", m.installer("hello"))
-			m.says("hello", s.host()+"/a@"+digest)
+			_, digest := s.push("a/b:v1", m.installer("hello"))
+			m.says("hello", s.host()+"/a/b@"+digest)
 		}},
 		rule{name: "6/image/by-tag-and-digest", better: "B12", test: func(m *machine) {
 			s := newStore(m, nil)
-			_, digest := s.push("a:v1", m.installer("hello"))
-			s.push("a:v1", m.installer("another"))
-			m.says("hello", s.host()+"/a:v1@"+digest)
+			_, digest := s.push("a/b:v1", m.installer("hello"))
+			s.push("a/b:v1", m.installer("another"))
+			m.says("hello", s.host()+"/a/b:v1@"+digest)
 		}},
 		rule{name: "6/image/layers-are-kept", better: "B14", test: func(m *machine) {
 			s := newStore(m, nil)
-			reference, _ := s.push("a:v1", m.installer("hello"))
+			reference, _ := s.push("a/b:v1", m.installer("hello"))
 			m.says("hello", reference)
 			before := s.fetched("/blobs/")
 			m.run(instructions(of(reference, obj{"env": []string{"A=b"}})))
@@ -238,7 +238,7 @@ func init() {
 		}},
 		rule{name: "6/registries/wrong-password", test: func(m *machine) {
 			s := newStore(m, nil)
-			reference, _ := s.push("a:v1", m.installer("hello"))
+			reference, _ := s.push("a/b:v1", m.installer("hello"))
 			s.intercept(wantsPassword)
 			m.write("registries.yaml", fmt.Sprintf("configs:\n  %q:\n    auth: {username: u, password: wrong}\n", s.host()))
 			m.fail(instructions(of(reference)))
@@ -246,7 +246,7 @@ func init() {
 		rule{name: "6/registries/credential-provider", better: "B13", test: credentialProvider},
 		rule{name: "6/registries/password-of-docker", test: func(m *machine) {
 			s := newStore(m, nil)
-			reference, _ := s.push("a:v1", m.installer("hello"))
+			reference, _ := s.push("a/b:v1", m.installer("hello"))
 			s.intercept(wantsPassword)
 			m.write(".docker/config.json", fmt.Sprintf(`{"auths":{%q:{"auth":"dTpw"}}}`, s.host()))
 			m.env = []string{"HOME=" + m.dir}
@@ -318,7 +318,7 @@ func tlsRegistry(config string) func(*machine) {
 // credentialProvider is a test of a plugin as the kubelet has them.
 func credentialProvider(m *machine) {
 	s := newStore(m, nil)
-	reference, _ := s.push("a:v1", m.installer("hello"))
+	reference, _ := s.push("a/b:v1", m.installer("hello"))
 	s.intercept(wantsPassword)
 	m.write("credentialprovider/config.yaml", fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1
 kind: CredentialProviderConfig
