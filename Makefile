@@ -69,6 +69,16 @@ e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 ## Run all scenarios, also tho
 conformance: $(if $(AGENT),go,agent) bin/conformance.test ## Judge an agent by the rules of the wire format (root): AGENT=path, RULES=pattern, STRICT=1.
 	cd e2e/conformance && AGENT="$(abspath $(AGENT))" ../../bin/conformance.test -test.timeout $(E2E_TIMEOUT) -test.parallel 32 -test.run '$(RULES)'
 
+# Rancher's agent is no part of this repository; it is expected beside it.
+RANCHER_AGENT := ../shared/peers/rancher-system-agent/rancher-system-agent-$(GOARCH_HOST).xz
+
+.PHONY: conformance-rancher
+conformance-rancher: go bin/conformance.test ## Judge Rancher's agent by the same rules (root): what it does not keep is no part of the contract.
+	@[ -f $(RANCHER_AGENT) ] || { echo "Rancher's agent is missing: $(RANCHER_AGENT)"; [ -z "$${CI:-}" ]; exit; }; \
+	tools/need.sh xz=xz-utils; xz -dc $(RANCHER_AGENT) >bin/rancher-system-agent; chmod 0755 bin/rancher-system-agent; \
+	cd e2e/conformance && AGENT="$(abspath bin/rancher-system-agent)" KNOWN=testdata/rancher-system-agent.known \
+		../../bin/conformance.test -test.timeout $(E2E_TIMEOUT) -test.parallel 32 -test.run '$(RULES)'
+
 bin/conformance.test: FORCE
 	$(GO) test -tags conformance -ldflags '-s -w' -c -o $@ ./e2e/conformance
 

@@ -31,6 +31,8 @@ type machine struct {
 	config map[string]any
 	args   []string
 	env    []string
+	// patience is for what comes at some time.
+	patience time.Duration
 
 	mu       sync.Mutex
 	versions []state
@@ -55,7 +57,7 @@ func newMachine(t testing.TB) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	m := &machine{recorder: &recorder{}, t: t, dir: dir, changed: make(chan struct{}, 1), proxy: newProxy(t), args: []string{"sentinel"}}
+	m := &machine{recorder: &recorder{}, t: t, dir: dir, changed: make(chan struct{}, 1), proxy: newProxy(t), args: []string{"sentinel"}, patience: options.patience}
 	t.Cleanup(func() {
 		m.proxy.CloseClientConnections()
 		m.proxy.Close()
@@ -248,7 +250,7 @@ func (m *machine) within(d time.Duration, what string, ready func(state) bool) s
 }
 
 func (m *machine) until(what string, ready func(state) bool) state {
-	return m.within(options.patience, what, ready)
+	return m.within(m.patience, what, ready)
 }
 
 // never fails when something becomes so after all, or when the agent did not even look at its Secret.

@@ -27,6 +27,8 @@ var options struct {
 	strict bool
 	// patience is for what comes at some time (PATIENCE). The first agent of this kind pauses for a minute after an error.
 	patience time.Duration
+	// known are the rules that the agent is known to lack (KNOWN names a file); nil where nothing is known of it.
+	known map[string]expectation
 }
 
 // api is the API server that all rules share.
@@ -64,6 +66,15 @@ func readOptions() error {
 		var err error
 		if options.patience, err = time.ParseDuration(text); err != nil {
 			return fmt.Errorf("conformance: PATIENCE: %w", err)
+		}
+	}
+	if path := os.Getenv("KNOWN"); path != "" {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			options.known, err = parseKnown(string(text))
+		}
+		if err != nil {
+			return fmt.Errorf("conformance: KNOWN: %w", err)
 		}
 	}
 	path, err := filepath.Abs(options.agent)
