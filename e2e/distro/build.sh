@@ -40,12 +40,13 @@ need() {
         { apt-get update -q >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$1" >&2; }
 }
 
-# compile OUTPUT FLAGS... PACKAGE compiles one program without a C compiler.
+# compile OUTPUT FLAGS... PACKAGE compiles one program without a C compiler, with no flag that would keep it from sharing compiled packages with
+# the hub, which holds most of Kubernetes, too.
 compile() {
     out=$1
     shift
     say "compiling ${out##*/}"
-    CGO_ENABLED=0 GOARCH=$arch go build -trimpath -o "$out" "$@"
+    CGO_ENABLED=0 GOARCH=$arch go build -o "$out" "$@"
 }
 
 # build_runtime compiles what runs below Kubernetes.
