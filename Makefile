@@ -25,11 +25,10 @@ LDFLAGS = -s -w $(foreach program,hub agent installer,-X $(MODULE)/$(program)/cl
 BUILD = GOOS=linux $(GO) build -ldflags '$(LDFLAGS)'
 LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
 
-# Packages whose tests start an API server or link all of Kubernetes; they run one after the other, but are compiled side by side first.
-HEAVY := /hub/(app|capi|cli|crds|embedded|integration|testenv)(/|$$)
-
-# Packages of the test distribution that have tests. They are compiled as e2e/distro/build.sh does, to share its cache.
+# Packages that have tests. go vet is left to make verify: for one look at our packages it goes through all of Kubernetes. A test that holds
+# Kubernetes is linked in half the time without symbols.
 TESTED := {{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}
+TEST_FLAGS := -vet=off -ldflags '-s -w' -p 2
 
 # How long the scenarios of one package may take. Those that are too long for every change have the build tag full beside e2e.
 E2E_TIMEOUT ?= 30m
@@ -50,10 +49,13 @@ build: go hub agent installer lab ## Build hub, system-agent, installer and lab 
 .PHONY: test
 test: go ## Run all unit and integration tests.
 	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash
-	packages=$$($(GO) list ./... | grep -vE '$(HEAVY)'); $(GO) test -p 2 $$packages
-	packages=$$($(GO) list ./... | grep -E '$(HEAVY)'); $(GO) list -export -deps -test $$packages >/dev/null; $(GO) test -p 1 $$packages
-	packages=$$($(GO) -C e2e/distro list -f '$(TESTED)' ./...); [ -z "$$packages" ] || $(GO) -C e2e/distro test -trimpath -p 2 $$packages
+	$(GO) test $(TEST_FLAGS) $$($(GO) list -f '$(TESTED)' ./...)
+	$(GO) -C e2e/distro test $(TEST_FLAGS) $$($(GO) -C e2e/distro list -f '$(TESTED)' ./...)
 	@echo "make test: all tests passed"
+
+.PHONY: test-stress
+test-stress: go ## Run all tests STRESS=10 times with two busy loops beside them, and print which runs passed.
+	@tools/stress.sh $(or $(STRESS),10) bin/stress
 
 .PHONY: e2e
 e2e: build bin/kubectl-1.36 ## Run the scenarios on real hosts (root; installs what it needs from Debian).
@@ -102,6 +104,7 @@ verify: generate ## Fail if generated files, formatting or go vet say that somet
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) -C e2e/distro vet ./...
+	@tools/aligned.sh e2e/distro/go.mod tools/clusterctl/go.mod tools/kubectl/go.mod
 	@git diff --exit-code || { echo "make verify: generated files differ from what is committed"; exit 1; }
 	@untracked=$$(git ls-files --others --exclude-standard); [ -z "$$untracked" ] || { echo "not committed: $$untracked"; exit 1; }
 
