@@ -166,7 +166,7 @@ func TestStopWithAnOpenConnection(t *testing.T) {
 	}
 	started := time.Now()
 	stop()
-	if took := time.Since(started); took > 2*shutdownTimeout {
+	if took := time.Since(started); took > time.Minute {
 		t.Errorf("stopping took %s", took)
 	}
 }

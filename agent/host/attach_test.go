@@ -44,7 +44,7 @@ func TestAttachEndsWithItsContext(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(started); took > 5*time.Second {
+	if took := time.Since(started); took > time.Minute {
 		t.Errorf("ending took %s", took)
 	}
 }

@@ -78,7 +78,7 @@ func TestRunTakesALineOfAnyLength(t *testing.T) {
 // TestRunDoesNotWaitForADaemon shows that B8 cannot happen: who holds the output open holds nothing up.
 func TestRunDoesNotWaitForADaemon(t *testing.T) {
 	start := time.Now()
-	got, err := Machine{}.Run(t.Context(), sh("sleep 30 & echo $!"))
+	got, err := Machine{}.Run(t.Context(), sh("sleep 300 & echo $!"))
 	if err != nil || got.ExitCode != 0 {
 		t.Fatal(got.ExitCode, err)
 	}
@@ -87,7 +87,7 @@ func TestRunDoesNotWaitForADaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Kill(pid, syscall.SIGKILL)
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("took %s", took)
 	}
 	if err := syscall.Kill(pid, 0); err != nil {

@@ -334,7 +334,7 @@ func TestDaemonKeepsItsOutput(t *testing.T) {
 	}
 	start := time.Now()
 	got, err := m.Run(t.Context(), command)
-	if err != nil || string(got.Stdout) != "early\n" || time.Since(start) > 20*time.Second {
+	if err != nil || string(got.Stdout) != "early\n" || time.Since(start) > time.Minute {
 		t.Fatalf("got %+v, %v after %s", got, err, time.Since(start))
 	}
 	if err := os.WriteFile(dir+"/gate", []byte("go\n"), 0); err != nil {

@@ -69,7 +69,7 @@ func TestStall(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		started := time.Now()
 		err := s.Stage(ctx, h.host()+"/a/b:v1", t.TempDir(), told)
-		if !errors.Is(err, context.Canceled) || time.Since(started) > 3*time.Second {
+		if !errors.Is(err, context.Canceled) || time.Since(started) > time.Minute {
 			t.Errorf("after %s: %v", time.Since(started), err)
 		}
 	})

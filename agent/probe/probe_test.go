@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
-			if took := time.Since(started); took > 5*time.Second {
+			if took := time.Since(started); took > time.Minute {
 				t.Errorf("took %s", took)
 			}
 		})

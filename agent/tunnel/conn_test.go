@@ -26,7 +26,7 @@ func TestASilentHubIsNoticed(t *testing.T) {
 			}
 			for name, do := range map[string]func([]byte) (int, error){"read": conn.Read, "write": conn.Write} {
 				start := time.Now()
-				if _, err := do(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) > 5*time.Second {
+				if _, err := do(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) > time.Minute {
 					t.Errorf("%s ends with %v after %s", name, err, time.Since(start))
 				}
 			}

@@ -106,7 +106,13 @@ func TestDelayIsOfTheLineAndNotOfTheRelay(t *testing.T) {
 		t.Errorf("an echo took %s over a line of 100 ms, %v", took, err)
 	}
 	r.SetQuality(Quality{})
-	if took, err = ask(t, conn, "hello"); err != nil || took > 90*time.Millisecond {
+	// A busy machine may hold an echo up, but not every one.
+	for range 100 {
+		if took, err = ask(t, conn, "hello"); err != nil || took < 90*time.Millisecond {
+			break
+		}
+	}
+	if err != nil || took >= 90*time.Millisecond {
 		t.Errorf("an echo took %s over a line without delay, %v", took, err)
 	}
 }

@@ -101,7 +101,7 @@ func TestStaleNewestSession(t *testing.T) {
 	frozen := time.Now()
 	for !works(h, address) {
 	}
-	if took := time.Since(frozen); took > 4*time.Second {
+	if took := time.Since(frozen); took > 20*time.Second {
 		t.Errorf("the older session was used after %s", took)
 	} else {
 		t.Logf("the older session was used after %s", took.Round(time.Millisecond))

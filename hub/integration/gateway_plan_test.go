@@ -287,7 +287,7 @@ func TestGatewayStreams(t *testing.T) {
 	if _, err := io.ReadAll(stream.Body); err != nil {
 		t.Errorf("the watch was cut off: %v", err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("stopping took %v", took)
 	}
 }

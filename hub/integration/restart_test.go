@@ -212,8 +212,8 @@ func TestStartAndStopAreQuick(t *testing.T) {
 	}
 	stopped := time.Since(begin)
 	t.Logf("ready after %s, stopped after %s", ready, stopped)
-	// The machine may be busy; alone it takes 2 s and 1 s.
-	if ready > 20*time.Second || stopped > 15*time.Second {
+	// The machine may be busy; alone it takes 2 s and 1 s. A watch that held it up would do so for a minute.
+	if ready > 90*time.Second || stopped > 40*time.Second {
 		t.Errorf("ready after %s, stopped after %s", ready, stopped)
 	}
 	if err := server.Stop(); err != nil {

@@ -139,7 +139,7 @@ func TestForwardedStreamEndsWithItsReplica(t *testing.T) {
 	if _, err := lines.ReadString('\n'); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("a stream that was cut off ended with %v, want an error", err)
 	}
-	if took := time.Since(begin); took > silence+time.Second {
+	if took := time.Since(begin); took > patience {
 		t.Errorf("a stream from a frozen replica ended after %s, want about %s", took, silence)
 	}
 	_ = response.Body.Close()
@@ -197,7 +197,7 @@ func TestForwardedUpgrade(t *testing.T) {
 	if _, err := io.ReadFull(conn, buffer); err == nil {
 		t.Error("something was read from a replica that is frozen")
 	}
-	if took := time.Since(begin); took > silence+time.Second {
+	if took := time.Since(begin); took > patience {
 		t.Errorf("a connection to a frozen replica ended after %s, want about %s", took, silence)
 	}
 	_ = conn.Close()

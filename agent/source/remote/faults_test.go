@@ -310,7 +310,7 @@ func TestHubIsRestored(t *testing.T) {
 				// ... and what comes next is seen although its version is one that the agent has seen before.
 				started := time.Now()
 				s.succeeded(s.hub.Deliver(plan("next")))
-				if took := time.Since(started); took > 10*time.Second {
+				if took := time.Since(started); took > time.Minute {
 					t.Errorf("the next plan took %s", took)
 				}
 				ran := s.ran()
