@@ -67,6 +67,12 @@ e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 ## Run all scenarios, also tho
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
 	@echo "make e2e-full: all scenarios passed"
 
+.PHONY: e2e-long
+e2e-long: LONG ?= TestUpgrade
+e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 ## Run one scenario of those, LONG=TestUpgrade.
+	$(GO) test -tags e2e,full -count=1 -v -timeout $(E2E_FULL_TIMEOUT) -run '^$(LONG)$$' ./$$(dirname "$$(git grep -l 'func $(LONG)(' -- e2e/scenarios)")
+	@echo "make e2e-long: $(LONG) passed"
+
 .PHONY: conformance
 conformance: $(if $(AGENT),go,agent) bin/conformance.test ## Judge an agent by the rules of the wire format (root): AGENT=path, RULES=pattern, STRICT=1.
 	cd e2e/conformance && AGENT="$(abspath $(AGENT))" ../../bin/conformance.test -test.timeout $(E2E_TIMEOUT) -test.parallel 32 -test.run '$(RULES)'
