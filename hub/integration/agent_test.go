@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,15 +33,27 @@ type agentProcess struct {
 	cmd *exec.Cmd
 }
 
+// buildAgent builds the agent once for all tests.
+var buildAgent = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(env.Dir, "system-agent")
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/drover-dev/drover/agent").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the agent: %w\n%s", err, out)
+	}
+	return program, nil
+})
+
 func startAgent(t *testing.T, e *gatewayEnv, id string) *agentProcess {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, as the agent does")
 	}
 	a := &agentProcess{t: t, env: e, dir: t.TempDir()}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", a.path("system-agent"), "github.com/drover-dev/drover/agent")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the agent: %v\n%s", err, out)
+	program, err := buildAgent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(program, a.path("system-agent")); err != nil {
+		t.Fatal(err)
 	}
 	code, answer := e.register(e.token, id, machineSecret)
 	if code != http.StatusOK {
@@ -151,6 +164,7 @@ func shell(name, script string) plans.Instruction {
 }
 
 func TestAgentAppliesPlansOfTheGateway(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	a := startAgent(t, e, "agent-1")
@@ -212,6 +226,7 @@ func TestAgentAppliesPlansOfTheGateway(t *testing.T) {
 }
 
 func TestAgentWithoutPlanState(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	a := startAgent(t, e, "agent-2")

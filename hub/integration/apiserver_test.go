@@ -25,6 +25,7 @@ import (
 )
 
 func TestDeletedNamespaceGoesWithItsContent(t *testing.T) {
+	t.Parallel()
 	namespace := newNamespace(t)
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}}
 	machine := &rkev1.CustomMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}}
@@ -40,6 +41,7 @@ func TestDeletedNamespaceGoesWithItsContent(t *testing.T) {
 
 // A custom resource owns a built-in kind here and the other way round, since the garbage collector learns of new kinds later.
 func TestOwnedObjectsAreCollected(t *testing.T) {
+	t.Parallel()
 	namespace := newNamespace(t)
 	owner := &rkev1.CustomMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}}
 	mustCreate(t, owner)
@@ -63,6 +65,7 @@ func TestOwnedObjectsAreCollected(t *testing.T) {
 }
 
 func TestTokenSecretIsFilledAndAuthenticates(t *testing.T) {
+	t.Parallel()
 	namespace := newNamespace(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine"}}
 	secret := &corev1.Secret{
@@ -118,6 +121,7 @@ func TestTokenSecretIsFilledAndAuthenticates(t *testing.T) {
 }
 
 func TestAnonymousIsRefused(t *testing.T) {
+	t.Parallel()
 	anonymous, err := kubernetes.NewForConfig(rest.AnonymousClientConfig(env.Config))
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +133,7 @@ func TestAnonymousIsRefused(t *testing.T) {
 
 // The older version is served through the conversion webhook, the newer one defaulted by the admission webhook.
 func TestClusterAPIWebhooksConvertAndRefuse(t *testing.T) {
+	t.Parallel()
 	namespace := newNamespace(t)
 	old := &clusterv1beta1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "old"},
@@ -172,6 +177,7 @@ func TestClusterAPIWebhooksConvertAndRefuse(t *testing.T) {
 }
 
 func TestKubectl(t *testing.T) {
+	t.Parallel()
 	info, err := os.Stat(env.Server.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)

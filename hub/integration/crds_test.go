@@ -55,6 +55,7 @@ func TestInstallingDefinitionsAgainChangesNothing(t *testing.T) {
 
 // Cluster API's manager may handle every kind of ours that it meets, where it runs by itself.
 func TestClusterAPIMayHandleOurKinds(t *testing.T) {
+	t.Parallel()
 	roles := &rbacv1.ClusterRoleList{}
 	if err := env.Client.List(t.Context(), roles, client.MatchingLabels{"cluster.x-k8s.io/aggregate-to-manager": "true"}); err != nil {
 		t.Fatal(err)

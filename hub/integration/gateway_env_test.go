@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,6 +35,7 @@ import (
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/signing"
+	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/hub/tokens"
 	"github.com/drover-dev/drover/hub/tunnel"
 )
@@ -47,7 +49,9 @@ type gatewayEnv struct {
 	settings  settings.Settings
 	http      *http.Client
 	namespace string
-	token     string
+	// management is the namespace of the management Cluster, where machines ask to be let in.
+	management string
+	token      string
 	// system is the namespace of the gateway's own Secrets, address where it listens; a free port of the loopback where empty.
 	system, address string
 	stop            context.CancelFunc
@@ -152,16 +156,9 @@ func (e *gatewayEnv) serve() {
 	})
 }
 
-// eventually waits for longer than an agent does that has lost its gateway several times in a row.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if err = check(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("waiting for %s: %v", what, err)
+	testenv.Until(t, what, check)
 }
 
 func (e *gatewayEnv) get(path string, headers map[string]string) (int, string) {
@@ -209,7 +206,7 @@ func (e *gatewayEnv) makeCluster() {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
 	management := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-m-"}}
 	e.create(ns, management)
-	e.namespace = ns.Name
+	e.namespace, e.management = ns.Name, management.Name
 	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: management.Name, Labels: map[string]string{
 		rkev1.OwnerClusterNamespaceLabel: ns.Name, rkev1.OwnerClusterNameLabel: "one",
 	}}}
@@ -243,18 +240,22 @@ func (e *gatewayEnv) makeToken(namespace string, roles ...managementv3.MachineRo
 
 // controllers makes what the registration and bootstrap controllers would, for every machine request, until the test ends.
 func (e *gatewayEnv) controllers() {
+	e.t.Helper()
+	c, err := client.NewWithWatch(e.config, client.Options{Scheme: e.client.Scheme()})
+	if err != nil {
+		e.t.Fatal(err)
+	}
 	ctx := e.t.Context()
+	events, err := c.Watch(ctx, &corev1.SecretList{}, client.InNamespace(e.management), client.MatchingFields{"type": string(rkev1.MachineRequestSecretType)})
+	if err != nil {
+		e.t.Fatal(err)
+	}
 	go func() {
-		for ctx.Err() == nil {
-			var requests corev1.SecretList
-			_ = e.client.List(ctx, &requests)
-			for i := range requests.Items {
-				request := &requests.Items[i]
-				if request.Type == rkev1.MachineRequestSecretType && request.Labels[rkev1.MachineNameLabel] == "" {
-					e.fulfil(ctx, request)
-				}
+		defer events.Stop()
+		for event := range events.ResultChan() {
+			if request, ok := event.Object.(*corev1.Secret); ok && event.Type != watch.Deleted && request.Labels[rkev1.MachineNameLabel] == "" {
+				e.fulfil(ctx, request)
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
 	}()
 }

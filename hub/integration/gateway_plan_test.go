@@ -51,6 +51,7 @@ func (e *gatewayEnv) registered(id string) (machine *kubernetes.Clientset, confi
 }
 
 func TestGatewayPlanSecret(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	machine, _, key := e.registered("m1")
@@ -189,6 +190,7 @@ func TestGatewayPlanSecret(t *testing.T) {
 // TestGatewayInformer checks that the machinery of client-go, which many agents are built on, is content with the gateway, and that the
 // end of a machine ends its watch.
 func TestGatewayInformer(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	machine, _, key := e.registered("m1")
@@ -244,6 +246,7 @@ func TestGatewayInformer(t *testing.T) {
 
 // TestGatewayStreams checks what is hidden by client-go: bookmarks that end initial events, and clients that would rather have protobuf.
 func TestGatewayStreams(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	_, config, key := e.registered("m1")
@@ -293,6 +296,7 @@ func TestGatewayStreams(t *testing.T) {
 }
 
 func TestGatewayManyMachinesOneWatch(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	const machines = 12

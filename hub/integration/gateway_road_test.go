@@ -16,6 +16,7 @@ import (
 // TestGatewayRoad registers a machine with the hub's own controllers behind the gateway, from the Cluster that a user applies to the plan
 // Secret that the machine reads, and back to nothing.
 func TestGatewayRoad(t *testing.T) {
+	t.Parallel()
 	e := newGateway(t, apiServer(t))
 	e.namespace = newNamespace(t)
 	cluster := newCluster(e.namespace, "road")

@@ -23,6 +23,7 @@ const machineSecret = "0123456789abcdef0123456789abcdef"
 // TestGatewayIdentityIsShared starts replicas at the same moment: all must end with the same authority, and a certificate that is good for
 // each.
 func TestGatewayIdentityIsShared(t *testing.T) {
+	t.Parallel()
 	config := apiServer(t)
 	c, err := client.New(config, client.Options{Scheme: gatewayScheme(t)})
 	if err != nil {
@@ -73,6 +74,7 @@ func TestGatewayIdentityIsShared(t *testing.T) {
 }
 
 func TestGatewayRegistration(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 
@@ -106,7 +108,7 @@ func TestGatewayRegistration(t *testing.T) {
 			t.Errorf("plan Secret %s/%s", namespace, name)
 		}
 		var requests corev1.SecretList
-		if err := e.client.List(t.Context(), &requests); err != nil {
+		if err := e.client.List(t.Context(), &requests, client.InNamespace(e.management)); err != nil {
 			t.Fatal(err)
 		}
 		for _, secret := range requests.Items {
@@ -158,6 +160,7 @@ func TestGatewayRegistration(t *testing.T) {
 
 // TestGatewayWaitsForControllers checks that a registration waits by itself, and what an impatient or refused machine sees.
 func TestGatewayWaitsForControllers(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	type answer struct {
 		code int
@@ -170,17 +173,7 @@ func TestGatewayWaitsForControllers(t *testing.T) {
 	}()
 	request := &corev1.Secret{}
 	find := func() error {
-		var all corev1.SecretList
-		if err := e.client.List(t.Context(), &all); err != nil {
-			return err
-		}
-		for i := range all.Items {
-			if all.Items[i].Type == rkev1.MachineRequestSecretType && all.Items[i].Name == rkev1.MachineRequestName("slow") {
-				request = &all.Items[i]
-				return nil
-			}
-		}
-		return http.ErrMissingFile
+		return e.client.Get(t.Context(), types.NamespacedName{Namespace: e.management, Name: rkev1.MachineRequestName("slow")}, request)
 	}
 	eventually(t, "the machine request", find)
 	if data := string(request.Data[rkev1.MachineRequestDataKey]); strings.Contains(data, machineSecret) || !strings.Contains(data, `"role-worker":["true"]`) {
@@ -214,6 +207,7 @@ func TestGatewayWaitsForControllers(t *testing.T) {
 
 // TestGatewayBootstrapToken registers a machine that an infrastructure provider made.
 func TestGatewayBootstrapToken(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	bootstrap := e.makeMachine(t.Context(), "made", "")
 	machine := &clusterv1.Machine{}

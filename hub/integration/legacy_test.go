@@ -17,6 +17,7 @@ import (
 // TestGatewayLegacyMachine: machines that Rancher's install script registered have no secret. They come back by their ID from where they
 // are, and by an administrator's word, once; a registration token and the ID alone open nobody's plan.
 func TestGatewayLegacyMachine(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	id := strings.Repeat("0123456789abcdef", 4)[:63]

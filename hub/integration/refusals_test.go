@@ -13,6 +13,7 @@ import (
 
 // TestRefusals applies what users might write and wants the API server to say which field is wrong.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	env, namespace := theHub(t)
 	const pool = "{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true}"
 	for _, tt := range []struct {
@@ -84,6 +85,7 @@ func TestRefusals(t *testing.T) {
 
 // TestRefusedChanges changes what must stay as it is.
 func TestRefusedChanges(t *testing.T) {
+	t.Parallel()
 	env, namespace := theHub(t)
 	for _, tt := range []struct {
 		name, before, after, want string

@@ -86,6 +86,7 @@ func startServer(t *testing.T, dataDir string) *embedded.Server {
 
 // What was written before a server was killed is there after the next start, which is not held up by what the dead one left behind.
 func TestRestartAfterKill(t *testing.T) {
+	t.Parallel()
 	dataDir := filepath.Join(t.TempDir(), "data")
 	child := startChild(t, dataDir)
 	before := clientFrom(t, filepath.Join(dataDir, embedded.AdminKubeconfig))
@@ -110,6 +111,7 @@ func TestRestartAfterKill(t *testing.T) {
 
 // Tokens stay good over a restart, and so does everything else when a certificate was lost.
 func TestRestartKeepsIdentities(t *testing.T) {
+	t.Parallel()
 	dataDir := filepath.Join(t.TempDir(), "data")
 	server := startServer(t, dataDir)
 	for path, want := range map[string]os.FileMode{
@@ -163,6 +165,7 @@ func TestRestartKeepsIdentities(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
+	t.Parallel()
 	_, err := embedded.Start(t.Context(), embedded.Options{DataDir: env.Server.DataDir()})
 	want := fmt.Sprintf("data directory %s is in use by another hub (process %d)", env.Server.DataDir(), os.Getpid())
 	if err == nil || err.Error() != want {
@@ -195,6 +198,7 @@ func TestStartRefuses(t *testing.T) {
 }
 
 func TestStartAndStopAreQuick(t *testing.T) {
+	t.Parallel()
 	// A long path makes the socket of etcd go elsewhere.
 	dataDir := filepath.Join(t.TempDir(), strings.Repeat("long/", 20), "data")
 	begin := time.Now()

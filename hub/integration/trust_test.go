@@ -67,6 +67,7 @@ func (e *gatewayEnv) known(id, secret string) (int, string) {
 
 // TestGatewayKnownMachine: a machine that the hub knows needs no token to get its connection again; nobody else gets anything.
 func TestGatewayKnownMachine(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	secret := "known-machine-" + e.namespace
@@ -167,6 +168,7 @@ func (a *agentProcess) says(text string) func() error {
 
 // TestAgentRegistersAgain takes the agent's ServiceAccount away, as a restore or a clean-up might, and then its Machine.
 func TestAgentRegistersAgain(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	id := "again-" + e.namespace
@@ -204,6 +206,7 @@ func TestAgentRegistersAgain(t *testing.T) {
 
 // TestAgentFollowsTheAuthority takes a running agent through a rotation of the gateway's authority, and one that is off during all of it.
 func TestAgentFollowsTheAuthority(t *testing.T) {
+	t.Parallel()
 	e := newGateway(t, apiServer(t))
 	e.system = newNamespace(t)
 	e.makeCluster()
@@ -269,6 +272,7 @@ func (a *agentProcess) change(do func(*corev1.Secret)) {
 
 // TestAgentEnforcesSignatures delivers plans as somebody who may write plan Secrets, with and without the hub's key.
 func TestAgentEnforcesSignatures(t *testing.T) {
+	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	e.controllers()
 	signer, err := signing.Ensure(t.Context(), e.client, e.system)
