@@ -28,6 +28,7 @@ func TestOneReplica(t *testing.T) {
 }
 
 func TestReplicasKnowEachOthersSessions(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	a, b, c := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil), newReplica(t, "c", ca, nil)
 	for i := range 2*keysPerMessage + 1 {
@@ -94,6 +95,7 @@ func TestManyChanges(t *testing.T) {
 }
 
 func TestFrozenReplica(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
 	join(t, a, b)
@@ -113,6 +115,7 @@ func TestFrozenReplica(t *testing.T) {
 }
 
 func TestKilledReplica(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
 	join(t, a, b)
@@ -129,6 +132,7 @@ func TestKilledReplica(t *testing.T) {
 
 // TestMemberWithoutLease is a Kubernetes API that is away: nobody renews a Lease, and all are heard.
 func TestMemberWithoutLease(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
 	join(t, a, b)
@@ -143,6 +147,7 @@ func TestMemberWithoutLease(t *testing.T) {
 
 // TestAddressOfAnother is an address at which another replica answers, as when a pod got the address of one before it.
 func TestAddressOfAnother(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
 	b.own.set("c-1", true)
@@ -157,6 +162,7 @@ func TestAddressOfAnother(t *testing.T) {
 
 // TestStoppedReplica stops in order: whoever follows it must not keep its server from ending.
 func TestStoppedReplica(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
 	ctx, stop := context.WithCancel(t.Context())

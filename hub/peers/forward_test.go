@@ -38,6 +38,7 @@ func send(d *Directory, key string, r *http.Request) (string, error) {
 }
 
 func TestForward(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, says("b"))
 	join(t, a, b)
@@ -60,6 +61,7 @@ func TestForward(t *testing.T) {
 
 // TestForwardsToTheNextOwner has two owners, the first of which, by choice of the test, does not answer.
 func TestForwardsToTheNextOwner(t *testing.T) {
+	t.Parallel()
 	frozen := func(_, to *replica) { to.freezer.freeze(true) }
 	gone := func(from, to *replica) {
 		_ = to.server.Listener.Close()
@@ -115,6 +117,7 @@ func TestForwardsToTheNextOwner(t *testing.T) {
 }
 
 func TestForwardedStreamEndsWithItsReplica(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	a := newReplica(t, "a", ca, nil)
 	b := newReplica(t, "b", ca, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -147,6 +150,7 @@ func TestForwardedStreamEndsWithItsReplica(t *testing.T) {
 
 // TestForwardedUpgrade sends what turns into a stream of bytes both ways, as kubectl exec does.
 func TestForwardedUpgrade(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	a := newReplica(t, "a", ca, nil)
 	b := newReplica(t, "b", ca, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -204,6 +208,7 @@ func TestForwardedUpgrade(t *testing.T) {
 }
 
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
 	var asPeer atomic.Int32
 	b := newReplica(t, "b", ca, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
