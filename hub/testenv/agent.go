@@ -59,7 +59,7 @@ func (a *PlayedAgent) Connect(t *testing.T) {
 	go func() {
 		defer close(done)
 		header := http.Header{"Authorization": {"Bearer " + a.credential}, "X-Drover-Agent": {"cluster/test"}}
-		dialer := &websocket.Dialer{TLSClientConfig: a.env.Trust(), HandshakeTimeout: 20 * time.Second}
+		dialer := &websocket.Dialer{TLSClientConfig: a.env.Trust(), HandshakeTimeout: time.Minute}
 		local := func(ctx context.Context, network, address string) (net.Conn, error) {
 			if network != "drover" || address != "kube-api" {
 				return nil, fmt.Errorf("nothing is at %s %s", network, address)

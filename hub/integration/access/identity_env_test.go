@@ -131,7 +131,7 @@ func tunnel(t *testing.T, path string, headers map[string]string) (*websocket.Co
 	for name, value := range headers {
 		header.Set(name, value)
 	}
-	dialer := websocket.Dialer{TLSClientConfig: env.Trust(), HandshakeTimeout: 20 * time.Second}
+	dialer := websocket.Dialer{TLSClientConfig: env.Trust(), HandshakeTimeout: time.Minute}
 	conn, response, err := dialer.DialContext(t.Context(), strings.Replace(env.ServerURL, "https://", "wss://", 1)+path, header)
 	if conn != nil {
 		t.Cleanup(func() { _ = conn.Close() })

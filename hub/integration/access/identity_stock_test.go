@@ -80,7 +80,7 @@ func connectLibrary(t *testing.T, path string, header http.Header, management st
 		defer cancel()
 		_ = remotedialer.ConnectToProxy(ctx, strings.Replace(env.ServerURL, "https://", "wss://", 1)+path, header,
 			func(string, string) bool { return true },
-			&websocket.Dialer{TLSClientConfig: env.Trust(), HandshakeTimeout: 20 * time.Second},
+			&websocket.Dialer{TLSClientConfig: env.Trust(), HandshakeTimeout: time.Minute},
 			func(context.Context, *remotedialer.Session) error { close(connected); return nil })
 	}()
 	select {
