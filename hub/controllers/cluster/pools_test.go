@@ -39,26 +39,32 @@ func TestQuantityPatch(t *testing.T) {
 	}
 }
 
-// TestIgnoredCredentials: a credential that has no effect is told, and is no fault.
-func TestIgnoredCredentials(t *testing.T) {
+// TestFieldsWithoutEffect: a field that nothing acts on is named, beside what is wrong with others, and is no fault.
+func TestFieldsWithoutEffect(t *testing.T) {
 	cluster := testCluster()
-	cluster.Spec.CloudCredentialSecretName = "cattle-global-data:cc-a"
-	says := func() string {
-		s := scope{cluster: cluster}
+	cluster.Spec.RKEConfig.ETCDSnapshotCreate, cluster.Spec.RKEConfig.RotateCertificates = nil, nil
+	says := func(want metav1.ConditionStatus, reason string, invalid ...problem) string {
+		t.Helper()
+		s := scope{cluster: cluster, invalid: invalid}
 		setStatus(&s)
 		condition := conditions.Get(s.cluster, provisioningv1.RKEClusterCondition)
-		if condition.Status != metav1.ConditionTrue {
+		if condition.Status != want || condition.Reason != reason {
 			t.Errorf("RKECluster is %+v", condition)
 		}
 		return condition.Message
 	}
-	if got := says(); got != "" {
-		t.Errorf("a cluster without pools is told %q", got)
+	if got := says(metav1.ConditionTrue, "Accepted"); got != "" {
+		t.Errorf("a spec without such fields is told %q", got)
 	}
+	cluster.Spec.CloudCredentialSecretName = "cattle-global-data:cc-a"
 	p := poolSpec("a")
 	p.CloudCredentialSecretName = "cc-b"
 	cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*p}
-	if got := says(); !strings.HasPrefix(got, "spec.cloudCredentialSecretName, spec.rkeConfig.machinePools[a].cloudCredentialSecretName has no effect") {
+	const warning = "spec.cloudCredentialSecretName, spec.rkeConfig.machinePools[a].cloudCredentialSecretName have no effect: "
+	if got := says(metav1.ConditionTrue, "AcceptedWithWarnings"); !strings.HasPrefix(got, warning) {
+		t.Errorf("RKECluster says %q", got)
+	}
+	if got := says(metav1.ConditionFalse, "UnknownVersion", problem{"UnknownVersion", "no"}); !strings.HasPrefix(got, "no; "+warning) {
 		t.Errorf("RKECluster says %q", got)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/fieldsupport"
 	"github.com/drover-dev/drover/hub/release"
 )
 
@@ -81,34 +81,19 @@ func createdCondition(s *scope) metav1.Condition {
 	return condition
 }
 
-// specCondition tells whether the spec could be handed on as it is.
+// specCondition tells whether the spec could be handed on as it is, and which of its fields have no effect.
 func specCondition(s *scope) metav1.Condition {
 	condition := metav1.Condition{Type: provisioningv1.RKEClusterCondition, Status: metav1.ConditionTrue, Reason: "Accepted"}
-	if ignored := ignoredCredentials(s.cluster); len(ignored) > 0 {
-		condition.Message = fmt.Sprintf("%s has no effect: machines of Cluster API providers are made with the credential that the provider itself was given", strings.Join(ignored, ", "))
+	warnings := fieldsupport.Warnings(&s.cluster.Spec)
+	if len(warnings) > 0 {
+		condition.Reason, condition.Message = "AcceptedWithWarnings", strings.Join(warnings, "; ")
 	}
 	if all := s.faults(); len(all) > 0 {
 		sum := sumUp(all)
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, sum.reason, sum.message
+		condition.Status, condition.Reason = metav1.ConditionFalse, sum.reason
+		condition.Message = strings.Join(append([]string{sum.message}, warnings...), "; ")
 	}
 	return condition
-}
-
-// ignoredCredentials are the fields that name a credential which nothing asks for.
-func ignoredCredentials(cluster *provisioningv1.Cluster) []string {
-	var fields []string
-	if cluster.Spec.RKEConfig == nil {
-		return nil
-	}
-	if cluster.Spec.CloudCredentialSecretName != "" && len(cluster.Spec.RKEConfig.MachinePools) > 0 {
-		fields = append(fields, "spec.cloudCredentialSecretName")
-	}
-	for _, p := range cluster.Spec.RKEConfig.MachinePools {
-		if p.CloudCredentialSecretName != "" {
-			fields = append(fields, pool.Field(p.Name, "cloudCredentialSecretName"))
-		}
-	}
-	return fields
 }
 
 // faults are all that is wrong with the spec.

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,5 +201,24 @@ func TestKnownReplicas(t *testing.T) {
 		if diff := cmp.Diff(counts(known), counts(test.scope.controlPlane)); diff != "" {
 			t.Errorf("%s (-known +reported):\n%s", name, diff)
 		}
+	}
+}
+
+// TestFieldsWithoutEffect: fields that nothing acts on are named in a condition, and are in no applied spec.
+func TestFieldsWithoutEffect(t *testing.T) {
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, outcome: &rollout.Outcome{}, machines: []*machine{}}
+	s.controlPlane.Spec.KubernetesVersion = "v1.36.3+k3s1"
+	s.controlPlane.Spec.RotateEncryptionKeys = &rkev1.RotateEncryptionKeys{Generation: 1}
+	setStatus(s, nil)
+	accepted := conditions.Get(s.controlPlane, ConfigurationAcceptedCondition)
+	if accepted.Status != metav1.ConditionTrue || accepted.Reason != "AcceptedWithWarnings" || !strings.HasPrefix(accepted.Message, "spec.rotateEncryptionKeys has no effect: ") {
+		t.Errorf("ConfigurationAccepted is %+v", accepted)
+	}
+	applied := s.controlPlane.Status.AppliedSpec
+	if applied == nil || applied.KubernetesVersion == "" || applied.RotateEncryptionKeys != nil {
+		t.Errorf("the applied spec is %+v", applied)
+	}
+	if s.controlPlane.Spec.RotateEncryptionKeys == nil {
+		t.Error("the spec itself was changed")
 	}
 }

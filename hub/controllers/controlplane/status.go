@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/fieldsupport"
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
@@ -43,6 +44,7 @@ func setStatus(s *scope, err error) {
 	s.controlPlane.Status.Ready = done
 	if done {
 		s.controlPlane.Status.AppliedSpec = s.controlPlane.Spec.DeepCopy()
+		fieldsupport.Clear(s.controlPlane.Status.AppliedSpec)
 	}
 }
 
@@ -157,6 +159,12 @@ func setConfiguration(s *scope) {
 			c.Reason = "AcceptedWithWarnings"
 		case !p.Kept && c.Reason != rollout.ReasonPlanInvalid:
 			c.Status, c.Reason = metav1.ConditionFalse, "ArgumentsLeftOut"
+		}
+	}
+	if warnings := fieldsupport.Warnings(&s.controlPlane.Spec); len(warnings) > 0 {
+		messages = append(messages, warnings...)
+		if c.Reason == "Accepted" {
+			c.Reason = "AcceptedWithWarnings"
 		}
 	}
 	c.Message = strings.Join(messages, "; ")
