@@ -68,6 +68,7 @@ func (s *Server) servePlanList(w http.ResponseWriter, r *http.Request, m *machin
 		s.writeStatus(w, r, err)
 		return
 	}
+	s.recordSeen(r.Context(), m)
 	if watch, _ := strconv.ParseBool(query.Get("watch")); watch {
 		if err := s.watchPlan(w, r, m, query); err != nil {
 			s.writeStatus(w, r, err)

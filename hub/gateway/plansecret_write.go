@@ -158,10 +158,11 @@ func changedKeys[V any](a, b map[string]V, equal func(V, V) bool) []string {
 
 // writeChanges writes only the changed keys, and only if the Secret is still the one that was compared.
 func (s *Server) writeChanges(ctx context.Context, current *corev1.Secret, changes map[string]*[]byte) (*corev1.Secret, error) {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": current.UID, "resourceVersion": current.ResourceVersion},
-		"data":     changes,
-	})
+	metadata := map[string]any{"uid": current.UID, "resourceVersion": current.ResourceVersion}
+	if seen := seenAnnotation(current, time.Now()); seen != nil {
+		metadata["annotations"] = seen
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "data": changes})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the changes of a plan Secret: %w", err)
 	}

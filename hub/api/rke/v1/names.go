@@ -84,6 +84,9 @@ const (
 	// at which all probes were healthy.
 	PlanLastUpdatedAnnotation  = "rke.cattle.io/plan-last-updated"
 	PlanProbesPassedAnnotation = "rke.cattle.io/plan-probes-passed"
+	// AgentLastSeenAnnotation is an RFC 3339 time: when the gateway last saw the agent of a machine with etcd, to some minutes. What the agent
+	// has reported counts only as long as the agent is there.
+	AgentLastSeenAnnotation = "rke.cattle.io/agent-last-seen"
 	// Drain annotations: what is asked for, what was done, and the hooks' hand-over.
 	DrainOptionsAnnotation = "rke.cattle.io/drain-options"
 	DrainDoneAnnotation    = "rke.cattle.io/drain-done"
