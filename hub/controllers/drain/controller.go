@@ -18,10 +18,10 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/annotations"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/pause"
 )
 
 const controllerName = "drain"
@@ -58,7 +58,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Named(controllerName).
 		For(&corev1.Secret{}, builder.WithPredicates(drainChanged)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToSecret), builder.WithPredicates(goesOrGoesOn)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToSecrets), builder.WithPredicates(pauseEnds)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToSecrets), builder.WithPredicates(pause.Ends)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, r.clusterToSecrets)).
 		WithOptions(opts).
 		Complete(failure.Requeue(r))
@@ -92,22 +92,9 @@ func asks(object client.Object) bool {
 var goesOrGoesOn = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return !e.Object.GetDeletionTimestamp().IsZero() },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero() ||
-			annotations.HasPaused(e.ObjectOld) && !annotations.HasPaused(e.ObjectNew)
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero() || pause.Ends.Update(e)
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
-}
-
-// pauseEnds lets through the moment in which a Cluster is no longer paused.
-var pauseEnds = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool { return isPaused(e.ObjectOld) && !isPaused(e.ObjectNew) },
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
-}
-
-func isPaused(object client.Object) bool {
-	cluster, ok := object.(*clusterv1.Cluster)
-	return ok && annotations.IsPaused(cluster, cluster)
 }
 
 func machineToSecret(_ context.Context, object client.Object) []ctrl.Request {

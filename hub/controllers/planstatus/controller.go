@@ -10,10 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/pause"
 )
 
 // fieldOwner names this controller as the writer of fields.
@@ -43,6 +47,9 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("planstatus").
 		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(isPlanSecret))).
+		// An attempt that falls due during a pause is made at its end.
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(pause.Ends)).
+		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(ofBootstrap), builder.WithPredicates(pause.Ends)).
 		WithOptions(opts).
 		Complete(failure.Requeue(r))
 	if err != nil {
@@ -54,6 +61,28 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 func isPlanSecret(object client.Object) bool {
 	secret, ok := object.(*corev1.Secret)
 	return ok && secret.Type == rkev1.MachinePlanSecretType
+}
+
+// ofCluster maps a Cluster to the plan Secrets of its machines.
+func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
+	var secrets corev1.SecretList
+	err := r.Cache.List(ctx, &secrets, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{rkev1.ClusterNameLabel: cluster.GetName()},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the plan Secrets of a cluster", "Cluster", client.ObjectKeyFromObject(cluster))
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range secrets.Items {
+		if isPlanSecret(&secrets.Items[i]) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&secrets.Items[i])})
+		}
+	}
+	return requests
+}
+
+func ofBootstrap(_ context.Context, bootstrap client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: bootstrap.GetNamespace(), Name: rkev1.PlanSecretName(bootstrap.GetName())}}}
 }
 
 // Reconcile looks at one plan Secret.

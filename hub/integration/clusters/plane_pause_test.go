@@ -1,0 +1,57 @@
+package clusters
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/plans"
+)
+
+// planRetryAnnotation is that of the planstatus controller.
+const planRetryAnnotation = "rke.cattle.io/plan-retry"
+
+// An attempt at a plan that falls due while the cluster is paused is made when it is not any more.
+func TestRetryAfterPause(t *testing.T) {
+	t.Parallel()
+	c := env.NewCluster(t, "paused", nil)
+	m := c.Register("server", "127.0.0.2", "etcd", "control-plane", "worker")
+	_, checksum := m.AwaitPlan("")
+	capi := &clusterv1.Cluster{}
+	env.Get(t, c.Cluster.Namespace, c.Cluster.Name, capi)
+	testenv.Change(t, env, capi, func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = ptr.To(true) })
+	m.Take()
+	m.Fail()
+	secret := m.Secret()
+	due := fmt.Sprintf(`{"checksum":%q,"attempts":1,"failedAt":%q}`, checksum, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
+	testenv.Change(t, env, secret, func(s *corev1.Secret) { s.Annotations[planRetryAnnotation] = due })
+	m.Wait("the failure to be seen during the pause", func() error {
+		bootstrap := &rkev1.RKEBootstrap{}
+		m.Read(m.Name, bootstrap)
+		if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c == nil || !strings.Contains(c.Message, "while the cluster is paused") {
+			return fmt.Errorf("it says %+v", c)
+		}
+		return nil
+	})
+	if state := m.Secret().Data[plans.KeyPlanState]; string(state) != string(plans.StateFailed) {
+		t.Fatalf("the plan of a paused cluster is %s", state)
+	}
+
+	env.Get(t, c.Cluster.Namespace, c.Cluster.Name, capi)
+	testenv.Change(t, env, capi, func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = ptr.To(false) })
+	m.Wait("another attempt", func() error {
+		if state := m.Secret().Data[plans.KeyPlanState]; string(state) != string(plans.StatePending) {
+			return fmt.Errorf("the plan is %s", state)
+		}
+		return nil
+	})
+}
