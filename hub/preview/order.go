@@ -2,6 +2,7 @@ package preview
 
 import (
 	"slices"
+	"time"
 
 	"github.com/drover-dev/drover/hub/rollout"
 )
@@ -62,10 +63,10 @@ func mended(in rollout.Inputs) rollout.Inputs {
 // succeed is a machine that works with the plan it was given.
 func succeed(m *rollout.Machine) {
 	m.Progress, m.Underway, m.CheckedIn, m.ProbesPassed = rollout.ProgressApplied, rollout.ChangeNone, true, true
-	m.Unhealthy, m.Sick = nil, nil
+	m.Unhealthy, m.Sick, m.LastSeen, m.MemberHealth = nil, nil, time.Time{}, rollout.MemberHealthUnknown
 	m.Node, m.Membership = rollout.NodeReady, rollout.MemberNone
 	if m.Etcd {
-		m.Membership = rollout.MemberVoter
+		m.Membership, m.EtcdProbe = rollout.MemberVoter, rollout.ProbeHealthy
 	}
 	if m.Server() && m.JoinURL == "" {
 		m.JoinURL = "https://" + m.Name

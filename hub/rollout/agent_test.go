@@ -49,6 +49,8 @@ func (w *world) install(h *host) bool {
 	}
 	if before != nil && h.up() {
 		w.checkRestart(h, *before)
+		w.checkEtcdRestart(h)
+		h.restarting = w.etcd[h.name] == MemberVoter
 	}
 	h.startLeft, h.ill, h.stopped = w.steps(3), false, h.work.Bad == "start"
 	if h.stopped {

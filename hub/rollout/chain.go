@@ -41,7 +41,7 @@ type link func(v *view, m Machine) (Decision, bool)
 var chain = []link{
 	isDeleting, lacksIdentity, lacksInfrastructure, hasProblem,
 	isPaused, isBlocked, isMinor, isNotItsTurn, lacksJoinURL,
-	mayStart, waitsForEtcd, waitsForOthers, waitsForQuorum, waitsForDrain, mayChange,
+	mayStart, isSilent, waitsForEtcd, waitsForOthers, waitsForQuorum, waitsForDrain, mayChange,
 	hasFailed, isHeld, hasNotCheckedIn, isPending, isApplying, isUnhealthy, hasLostNode, isDrained, hasOldKubelet,
 }
 

@@ -13,16 +13,35 @@ func mayStart(v *view, m Machine) (Decision, bool) {
 	return deliver("Delivering the machine's first plan")
 }
 
-// waitsForEtcd lets one thing happen to etcd at a time, in all tiers together: a member that joins, goes, or restarts. Where the machine is
-// down, nothing happens to etcd by changing it, and where it is at a change already, it is as unavailable with another one.
-func waitsForEtcd(v *view, m Machine) (Decision, bool) {
-	if m.Change == ChangeNone || !m.Etcd || m.Change.Disruptive() && m.joined() && (m.down() || m.changing()) {
+// isSilent keeps a change back from a member of etcd whose agent is not there to take it: nobody could tell when it will be taken, and other
+// members would have to wait for that.
+func isSilent(v *view, m Machine) (Decision, bool) {
+	if !m.Change.Disruptive() || !m.memberOfEtcd() || !m.silent(v.Now) {
 		return pass()
 	}
+	return wait(ReasonWaitingForAgent, "A change waits for the agent of the machine, which was last seen at %s; check that the machine is up and that rancher-system-agent.service runs",
+		m.LastSeen.UTC().Format("2006-01-02 15:04:05 MST"))
+}
+
+// waitsForEtcd lets one thing happen to etcd at a time, in all tiers together: a member that joins, goes, or restarts. Where the machine's etcd
+// is down, what joins or goes does not make that worse; but it is never changed together with another one: it may come back at any moment, and
+// restart at the same time. Of several that were changed already, those that are down have nothing to lose, and the others go by their names.
+func waitsForEtcd(v *view, m Machine) (Decision, bool) {
+	if m.Change == ChangeNone || !m.Etcd {
+		return pass()
+	}
+	disruptive := m.Change.Disruptive() && m.memberOfEtcd()
+	down, again := disruptive && m.etcdState(v.Now) == etcdDown, disruptive && m.disrupted(v.Now)
 	for _, other := range v.etcd {
 		what := v.etcdWhat[other]
+		changed := what == etcdChanging || what == etcdUnverified
 		switch {
 		case other == m.Name:
+			continue
+		case changed && again && (down || m.Name < other), !changed && (down || again && m.changing()):
+			continue
+		case what == etcdUnverified && !disruptive:
+			// A new member takes nobody away.
 			continue
 		case m.Name < other && (what == etcdDraining && m.draining() || what == etcdJoining && m.changing()):
 			// Of several that are drained already, or that came before anybody could tell who votes, the first goes on.

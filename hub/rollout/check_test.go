@@ -44,7 +44,13 @@ func (w *world) checkDelivery(h *host, m Machine, p *plan) {
 	if !m.Init && p.Server == "" {
 		w.fault("%s is told to join nothing", h.name)
 	}
-	if !m.Change.Disruptive() || !m.joined() || h.away() {
+	if !m.Change.Disruptive() || !m.joined() {
+		return
+	}
+	if h.has("e") && !h.agent && w.now().Sub(h.lastSeen) > 2*agentSilence {
+		w.fault("%s is given a change that nobody can take", h.name)
+	}
+	if h.away() {
 		return
 	}
 	w.checkTaken(h, m)
@@ -55,7 +61,10 @@ func (w *world) checkDelivery(h *host, m Machine, p *plan) {
 		return
 	}
 	for _, other := range w.sorted() {
-		if h.has("e") && other != h && !m.down() && !m.changing() && w.connected && other.node && other.ready && w.etcd[other.name] == MemberLearner {
+		if w.etcd[h.name] == MemberVoter && other != h && other.up() && w.etcd[other.name] == MemberVoter && w.mayRestart(other) {
+			w.fault("%s is changed while the healthy %s may restart at any moment", h.name, other.name)
+		}
+		if h.has("e") && other != h && !m.changing() && w.connected && other.node && other.power && other.ready && w.etcd[other.name] == MemberLearner {
 			w.fault("%s is changed while %s does not vote yet", h.name, other.name)
 		}
 	}
@@ -64,6 +73,12 @@ func (w *world) checkDelivery(h *host, m Machine, p *plan) {
 			w.fault("%s is changed while only %d of %d other voters are up", h.name, up, voters-1)
 		}
 	}
+}
+
+// mayRestart tells whether the hub has given a host a plan that restarts it, and it is not through with that.
+func (w *world) mayRestart(h *host) bool {
+	m := w.machine(h)
+	return !h.deleting && m.joined() && m.Progress != ProgressApplied && m.Underway.Disruptive()
 }
 
 func (w *world) staying() int {
@@ -78,7 +93,7 @@ func (w *world) staying() int {
 
 // checkTaken looks at a machine that is taken away from the others of its kind.
 func (w *world) checkTaken(h *host, m Machine) {
-	if h.drain.Asked != "" || m.changing() || m.Node == NodeNotReady || m.unavailable() && !h.has("e") {
+	if h.drain.Asked != "" || m.changing() || m.unavailable() {
 		return
 	}
 	g := groupOf(m)
@@ -109,6 +124,36 @@ func (w *world) checkRestart(h *host, before plan) {
 		}
 	}
 }
+
+// checkEtcdRestart looks at a healthy member that is restarted: no other healthy one may be away for a change at the same time, and etcd must
+// keep its quorum, unless it has too few members for that. It knows nothing of what rollout believes.
+func (w *world) checkEtcdRestart(h *host) {
+	// Before the API of the cluster answers for the first time, nobody can tell who votes.
+	if w.etcd[h.name] != MemberVoter || !reached(w.inputs().Machines) {
+		return
+	}
+	voters, up := w.voters()
+	excused := len(voters) <= 2
+	for _, name := range voters {
+		other := w.hosts[name]
+		if other == nil || other == h {
+			continue
+		}
+		// One that is being deleted is never verified again: it goes. A newcomer counts from when its first plan is applied: until then it restarts
+		// as often as it needs to join, also after the moment in which it has come to vote.
+		if other.restarting && !other.up() && other.power && !other.deleting && h.applied != nil && other.applied != nil {
+			w.fault("%s restarts while the hub has %s restart", h.name, name)
+		}
+		// What went down after the change was on its way, or a moment before, nobody could know.
+		excused = excused || !other.up() && w.seenDown(other) > h.takenAt
+	}
+	if !excused && up >= quorum(len(voters)) && up-1 < quorum(len(voters)) {
+		w.fault("%s restarts and takes etcd's quorum: %d of %d voters were up", h.name, up, len(voters))
+	}
+}
+
+// seenDown is the step from which on it can be known that a host is down.
+func (w *world) seenDown(h *host) int { return h.downSince + lag }
 
 // checkRemoval looks at a member that etcd is asked to remove.
 func (w *world) checkRemoval(h *host) {

@@ -13,16 +13,54 @@ func (w *world) kubelet(h *host) {
 	if !w.serves() {
 		return
 	}
-	if h.up() {
-		h.node, h.ready, h.silentFor, h.nodeInfo = true, true, 0, version(h.runs.Version)
+	if h.up() && !h.noKubelet {
+		h.node, h.ready, h.silentFor, h.nodeInfo = true, !h.noNetwork, 0, version(h.runs.Version)
+	} else if h.silentFor++; h.silentFor > 1 {
+		h.ready = false
+	}
+	w.leader(h)
+}
+
+// leader is etcd's leader, which asks the members and has the answers written on their Nodes.
+func (w *world) leader(h *host) {
+	membership, is := w.etcd[h.name]
+	if !h.node || !h.has("e") {
 		return
 	}
-	if h.silentFor++; h.silentFor > 1 {
-		h.ready = false
+	h.checkedAt = w.now()
+	switch {
+	case !is:
+		h.told, h.health = MemberNone, MemberHealthUnknown
+	case !h.up() && !w.asksNobody:
+		h.told, h.health = MemberUnknown, MemberUnhealthy
+	case membership == MemberVoter:
+		h.told, h.health = membership, MemberHealthy
+	default:
+		h.told, h.health = membership, MemberHealthUnknown
 	}
 }
 
+// etcdProbe is what the agent has last said of etcd. On k3s that is what it says of the whole process.
+func (w *world) etcdProbe(h *host) ProbeState {
+	probes := []string{probeEtcd, probeKubelet}
+	switch {
+	case !h.has("e") || w.k3s && !h.has("c"):
+		return ProbeNone
+	case !h.probed:
+		return ProbeUnknown
+	case w.k3s:
+		probes = probes[1:]
+	}
+	if slices.Contains(h.failing, probes[0]) {
+		return ProbeUnhealthy
+	}
+	return ProbeHealthy
+}
+
 func (w *world) probe(h *host) {
+	if h.power && h.agent {
+		h.lastSeen = w.now()
+	}
 	if !h.power || !h.agent || h.runs == nil || h.delivered == nil {
 		return
 	}

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Inputs is what a cluster's decisions are made of.
 type Inputs struct {
+	// Now is when the decision is made: what is known of etcd has an age.
+	Now time.Time
 	// Machines are all machines of the cluster.
 	Machines []Machine
 	// Strangers are the members of etcd that have no Machine.

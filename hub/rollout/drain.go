@@ -43,7 +43,7 @@ func (v *view) drainFor(m Machine) string {
 	switch {
 	case m.Change != ChangeDrain, !m.joined(), !o.Enabled && !o.Hooks, m.Node == NodeAbsent, m.Node == NodeUnknown && m.Version == "":
 		return ""
-	case v.single || m.Node == NodeNotReady:
+	case v.single || m.Node.Unready():
 		// There is nowhere to drain to, or no kubelet that would let go of Pods.
 		if o.Hooks {
 			return o.HooksOnly

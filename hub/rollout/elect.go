@@ -29,7 +29,7 @@ func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 		}
 		data := m.hasData(machines)
 		switch {
-		case m.Deleting && (!data || m.down() || !bootstrapped && m.JoinURL == ""):
+		case m.Deleting && (!data || m.Lost() || !bootstrapped && m.JoinURL == ""):
 		case m.Deleting:
 			leaving = append(leaving, m)
 		default:
@@ -37,7 +37,7 @@ func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 			if data {
 				voters = append(voters, m)
 			}
-			if data && !m.down() {
+			if data && !m.Lost() {
 				live = append(live, m)
 			}
 		}

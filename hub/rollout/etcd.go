@@ -6,14 +6,15 @@ import (
 )
 
 // votes tells whether the machine counts for etcd's quorum. Where nobody can be asked, one that others have joined does, and one that has
-// joined another and works, or did before the change that it is at: it has the cluster's data.
+// joined another and works, or did before the change that it is at: it has the cluster's data. One that does not answer etcd's leader may be a
+// learner, and counts nevertheless.
 func (m Machine) votes() bool {
 	switch m.Membership {
 	case MemberVoter:
 		return true
 	case MemberUnknown:
 		worked := m.Underway != ChangeNone && m.Underway != ChangeFirst
-		return m.Etcd && (m.JoinURL != "" || m.JoinedTo != "" && (m.Working() || worked))
+		return m.Etcd && (m.MemberHealth == MemberUnhealthy || m.JoinURL != "" || m.JoinedTo != "" && (m.Working() || worked))
 	}
 	return false
 }
@@ -23,17 +24,21 @@ const (
 	etcdRemoving = "is being removed from etcd"
 	etcdLeaving  = "is about to be removed from etcd"
 	etcdLearning = "is not a voting member of etcd yet"
-	etcdChanging = "is being changed"
-	etcdDraining = "is being drained"
-	etcdJoining  = "is joining etcd"
-	etcdUnsure   = "may not be a voting member of etcd yet, which the API of the cluster tells when it is reached"
+	// etcdUnanswered is a newcomer's of which etcd tells only that it does not answer.
+	etcdUnanswered = "has joined etcd and does not answer its leader"
+	etcdChanging   = "is being changed"
+	etcdDraining   = "is being drained"
+	// etcdUnverified is a machine's whose change has failed, or whose etcd did not come back.
+	etcdUnverified = "was changed and is not verified to run etcd since"
+	etcdJoining    = "is joining etcd"
+	etcdUnsure     = "may not be a voting member of etcd yet, which the API of the cluster tells when it is reached"
 )
 
 // etcdChange says what is going on at an etcd machine that others have to wait for; empty if nothing is. A newcomer whose Node is lost is
 // waited for by nobody, since it may never come back, unless its agent was at work when it was last heard: then that may be why. reached is
 // set where the cluster's Nodes were ever seen: from then on a machine's Node tells when it votes, and before that nobody can.
 func (m Machine) etcdChange(reached bool) string {
-	lost := m.Node == NodeNotReady && m.Progress != ProgressApplying
+	lost := m.Node == NodeLost && m.Progress != ProgressApplying
 	switch {
 	case m.Removal == RemovalAsked && m.Membership != MemberNone:
 		return etcdRemoving
@@ -47,6 +52,8 @@ func (m Machine) etcdChange(reached bool) string {
 	case m.changing():
 		return etcdChanging
 	case m.Deleting || lost:
+	case m.MemberHealth == MemberUnhealthy && m.JoinURL == "":
+		return etcdUnanswered
 	case m.draining():
 		return etcdDraining
 	case reached && m.Membership == MemberUnknown && m.JoinURL == "" && m.Progress != ProgressNone:
@@ -74,7 +81,7 @@ func quorum(voters int) int { return voters/2 + 1 }
 // electorate is who votes in etcd.
 type electorate struct {
 	voters []string
-	// down are those of them that are not known to be up.
+	// down are those of them that are not known to be up, and to go on so.
 	down []string
 }
 
@@ -83,12 +90,12 @@ func electorateOf(in Inputs, without string) electorate {
 	var e electorate
 	for _, m := range in.Machines {
 		if m.Name != without && m.votes() {
-			e.add(m.Name, m.up())
+			e.add(m.Name, m.etcdState(in.Now) == etcdUp && !m.disrupted(in.Now) && !m.changing())
 		}
 	}
 	for _, s := range in.Strangers {
-		if s.Membership == MemberVoter {
-			e.add("the Node "+s.Node, s.State == NodeReady)
+		if s.Membership == MemberVoter || s.Membership == MemberUnknown {
+			e.add("the Node "+s.Node, s.etcdState(in.Now) == etcdUp)
 		}
 	}
 	return e
@@ -106,7 +113,7 @@ func (e electorate) up() int { return len(e.voters) - len(e.down) }
 // spares says why a voter cannot be away for a while; zero if it can. etcd needs its quorum without it; one or two members have none to
 // spare, and then all others must be up, since nothing is won by waiting.
 func spares(in Inputs, m Machine) Wait {
-	if !m.votes() || m.down() {
+	if !m.votes() || m.etcdState(in.Now) == etcdDown {
 		return Wait{}
 	}
 	others := electorateOf(in, m.Name)

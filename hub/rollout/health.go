@@ -16,9 +16,9 @@ func (m Machine) changing() bool {
 }
 
 // takenAway tells whether the machine is unavailable for the sake of a change. One that was away before, and has not taken its change, is
-// not: it may never do so.
+// not: it may never do so. Of a member of etcd nobody knows whether it was away.
 func (m Machine) takenAway() bool {
-	return m.joined() && (m.changing() || m.draining()) && (m.Node != NodeNotReady || m.Progress != ProgressPending)
+	return m.joined() && (m.changing() || m.draining()) && (m.Etcd || !m.Node.Unready() || m.Progress != ProgressPending)
 }
 
 // draining tells whether the machine is set aside for a change, or was and is not taken back yet.
@@ -31,7 +31,7 @@ func (m Machine) starting() bool {
 
 // unwell tells whether something is wrong with the machine, so that a change may be what heals it.
 func (m Machine) unwell() bool {
-	return m.Progress == ProgressFailed || m.Progress == ProgressApplied && len(m.Sick) > 0 || m.joined() && m.Node == NodeNotReady
+	return m.Progress == ProgressFailed || m.Progress == ProgressApplied && len(m.Sick) > 0 || m.joined() && m.Node.Unready()
 }
 
 // broken tells whether what is wrong with the machine may be why the cluster's API does not answer. Where etcd runs alone there may be no
@@ -53,12 +53,12 @@ func (m Machine) joined() bool {
 
 // seen tells whether the cluster ever had a Node of the machine, or others have joined it.
 func (m Machine) seen() bool {
-	return m.JoinURL != "" || m.Version != "" || m.Node == NodeReady || m.Node == NodeNotReady
+	return m.JoinURL != "" || m.Version != "" || m.Node == NodeReady || m.Node.Unready()
 }
 
 // unavailable tells whether the machine may not be doing its part.
 func (m Machine) unavailable() bool {
-	return m.joined() && (m.Progress != ProgressApplied || m.draining() || m.Node == NodeNotReady || len(m.Unhealthy) > 0)
+	return m.joined() && (m.Progress != ProgressApplied || m.draining() || m.Node.Unready() || len(m.Unhealthy) > 0)
 }
 
 // settled tells whether the machine has taken its last change well: it has what is wanted, and was healthy with it.
@@ -72,23 +72,4 @@ func (m Machine) lags() bool {
 		return m.joined() && (m.Change.Disruptive() || m.changing())
 	}
 	return m.WantVersion != "" && !sameKubernetes(m.Version, m.WantVersion)
-}
-
-// down tells whether the machine is known not to run etcd.
-func (m Machine) down() bool {
-	switch m.Node {
-	case NodeNotReady:
-		return true
-	case NodeUnknown:
-		return slices.Contains(m.Sick, probeEtcd) || slices.Contains(m.Sick, probeKubelet)
-	}
-	return slices.Contains(m.Sick, probeEtcd)
-}
-
-// up tells whether the machine is known to run etcd, and to go on with it.
-func (m Machine) up() bool {
-	if m.down() || m.changing() || slices.Contains(m.Unhealthy, probeEtcd) {
-		return false
-	}
-	return m.Node == NodeReady || m.Progress == ProgressApplied && !slices.Contains(m.Unhealthy, probeKubelet)
 }

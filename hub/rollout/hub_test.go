@@ -9,7 +9,7 @@ import (
 // to the next, so that every pass is one of a hub that has just been started.
 func (w *world) inputs() Inputs {
 	in := Inputs{
-		Bootstrapped: w.bootstrapped, Paused: w.paused, ControlPlaneConcurrency: w.spec.controlPlane, WorkerConcurrency: w.spec.worker,
+		Now: w.now(), Bootstrapped: w.bootstrapped, Paused: w.paused, ControlPlaneConcurrency: w.spec.controlPlane, WorkerConcurrency: w.spec.worker,
 		ControlPlaneDrain: w.drainOptions(), WorkerDrain: w.drainOptions(),
 	}
 	for _, h := range w.sorted() {
@@ -18,9 +18,12 @@ func (w *world) inputs() Inputs {
 	if w.connected {
 		for name, membership := range w.etcd {
 			if w.hosts[name] == nil {
-				in.Strangers = append(in.Strangers, Member{Node: name, State: NodeNotReady, Membership: membership})
+				in.Strangers = append(in.Strangers, Member{Node: name, State: NodeLost, Membership: membership, Health: MemberUnhealthy, CheckedAt: w.now()})
 			}
 		}
+	}
+	if w.see != nil {
+		w.see(&in)
 	}
 	if w.rand != nil {
 		w.rand.Shuffle(len(in.Machines), func(i, j int) { in.Machines[i], in.Machines[j] = in.Machines[j], in.Machines[i] })
@@ -63,21 +66,22 @@ func (w *world) machine(h *host) Machine {
 		if !h.probed {
 			m.Unhealthy, m.Sick = []string{probeEtcd, probeKubelet}, nil
 		}
+		m.EtcdProbe = w.etcdProbe(h)
 	}
+	m.LastSeen = h.lastSeen
 	if w.connected {
 		switch {
 		case !h.node:
 			m.Node, m.Membership = NodeAbsent, MemberNone
 		case h.ready:
 			m.Node = NodeReady
+		case h.silentFor > 1:
+			m.Node = NodeLost
 		default:
 			m.Node = NodeNotReady
 		}
 		if h.node && m.Etcd {
-			m.Membership = w.etcd[h.name]
-			if m.Membership == "" {
-				m.Membership = MemberNone
-			}
+			m.Membership, m.MemberHealth, m.MemberCheckedAt = h.told, h.health, h.checkedAt
 			if h.asked {
 				m.Removal = RemovalAsked
 			}

@@ -2,6 +2,8 @@
 // values out, no client, no clock, no randomness. The message that a user reads is the return value of the function that decided.
 package rollout
 
+import "time"
+
 // Machine is what rollout knows of a machine.
 type Machine struct {
 	Name string
@@ -56,6 +58,12 @@ type Machine struct {
 	Node NodeState
 	// Membership is the machine's part in etcd, as its Node tells.
 	Membership Membership
+	// MemberHealth is what etcd's leader says of the machine's member, and MemberCheckedAt when it last said so.
+	MemberHealth    MemberHealth
+	MemberCheckedAt time.Time
+	// EtcdProbe is what the machine's agent says of etcd, and LastSeen when the agent was last seen; zero where that was never recorded.
+	EtcdProbe ProbeState
+	LastSeen  time.Time
 	// Removal is how far the machine is on its way out of etcd.
 	Removal Removal
 	// Drain is how far the machine's drain is.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Every rule matters: a world in which one is missing breaks something that somebody sees.
@@ -58,6 +59,43 @@ func TestMissingRulesAreSeen(t *testing.T) {
 				return Elect(machines, id, bootstrapped)
 			}
 		},
+		"a Node that is not ready has no etcd": seeing(func(m *Machine, now time.Time) {
+			if m.Node.Unready() {
+				m.MemberHealth, m.MemberCheckedAt, m.EtcdProbe = MemberUnhealthy, now, ProbeUnhealthy
+			}
+		}),
+		"old evidence counts": seeing(func(m *Machine, now time.Time) {
+			m.LastSeen = now
+			if m.MemberHealth != MemberHealthUnknown {
+				m.MemberCheckedAt = now
+			}
+		}),
+		"what is suspect is down": seeing(func(m *Machine, now time.Time) {
+			if m.Etcd && m.Progress != ProgressNone && m.etcdState(now) == etcdSuspect {
+				m.LastSeen, m.MemberHealth, m.MemberCheckedAt, m.EtcdProbe = now, MemberUnhealthy, now, ProbeUnhealthy
+			}
+		}),
+		"what is suspect is up": seeing(func(m *Machine, now time.Time) {
+			if m.Etcd && m.Progress != ProgressNone && m.etcdState(now) == etcdSuspect {
+				m.LastSeen, m.MemberHealth, m.MemberCheckedAt, m.EtcdProbe = now, MemberHealthy, now, ProbeHealthy
+			}
+			if m.Node == NodeLost {
+				m.Node = NodeReady
+			}
+		}),
+		"the leader of etcd is not asked": seeing(func(m *Machine, _ time.Time) {
+			m.MemberHealth = MemberHealthUnknown
+			if m.Membership == MemberUnknown && m.JoinURL == "" {
+				m.Membership = MemberLearner
+			}
+		}),
+		"the agent is not asked": seeing(func(m *Machine, _ time.Time) { m.EtcdProbe = ProbeNone }),
+		"a member whose change has failed is left to itself": seeing(func(m *Machine, _ time.Time) {
+			if m.Progress == ProgressFailed {
+				m.Underway = ChangeNone
+			}
+		}),
+		"a change goes to an agent that is not there": without("isSilent"),
 		"the hub forgets that a cluster was started": func(_ *testing.T, c *chaos) {
 			c.elect = func(machines []Machine, id string, _ bool) Election {
 				for i := range machines {
@@ -77,12 +115,23 @@ func TestMissingRulesAreSeen(t *testing.T) {
 				mutate(t, c)
 				c.live()
 				if len(c.faults) > 0 {
-					t.Logf("world %d: %s", seed, strings.SplitN(c.faults[0], "\n", 2)[0])
+					t.Logf("%s: world %d: %s", name, seed, strings.SplitN(c.faults[0], "\n", 2)[0])
 					return
 				}
 			}
 			t.Error("nobody notices")
 		})
+	}
+}
+
+// seeing changes what the hub is shown of each machine.
+func seeing(change func(*Machine, time.Time)) func(*testing.T, *chaos) {
+	return func(_ *testing.T, c *chaos) {
+		c.see = func(in *Inputs) {
+			for i := range in.Machines {
+				change(&in.Machines[i], in.Now)
+			}
+		}
 	}
 }
 

@@ -19,10 +19,10 @@ func TestReadNode(t *testing.T) {
 	}{
 		"a worker":                          {conditions: conditions{corev1.NodeReady: "True"}, state: NodeReady, membership: MemberNone},
 		"a kubelet that says it is not":     {conditions: conditions{corev1.NodeReady: "False"}, state: NodeNotReady, membership: MemberNone},
-		"a kubelet that says nothing":       {conditions: conditions{corev1.NodeReady: "Unknown"}, state: NodeNotReady, membership: MemberNone},
+		"a kubelet that says nothing":       {conditions: conditions{corev1.NodeReady: "Unknown"}, state: NodeLost, membership: MemberNone},
 		"a Node that has just come":         {state: NodeNotReady, membership: MemberNone},
 		"a voter":                           {labels: etcdRole, conditions: conditions{corev1.NodeReady: "True", EtcdIsVoter: "True"}, state: NodeReady, membership: MemberVoter},
-		"a voter that is lost":              {labels: etcdRole, conditions: conditions{corev1.NodeReady: "Unknown", EtcdIsVoter: "True"}, state: NodeNotReady, membership: MemberVoter},
+		"a voter that is lost":              {labels: etcdRole, conditions: conditions{corev1.NodeReady: "Unknown", EtcdIsVoter: "True"}, state: NodeLost, membership: MemberVoter},
 		"a voter whose label is gone":       {conditions: conditions{corev1.NodeReady: "True", EtcdIsVoter: "True"}, state: NodeReady, membership: MemberVoter},
 		"a learner":                         {labels: etcdRole, conditions: conditions{corev1.NodeReady: "True", EtcdIsVoter: "False"}, state: NodeReady, membership: MemberLearner},
 		"a member that does not tell":       {labels: etcdRole, conditions: conditions{corev1.NodeReady: "True"}, state: NodeReady, membership: MemberUnknown},

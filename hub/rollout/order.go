@@ -1,9 +1,11 @@
 package rollout
 
-// silent tells whether the machine is away and has not taken the change that waits for it: what others do can neither help nor harm it,
+import "time"
+
+// unreachable tells whether the machine is away and does not take the change that waits for it: what others do can neither help nor harm it,
 // unless they became newer than it is.
-func (m Machine) silent() bool {
-	return m.Node == NodeNotReady && m.Progress == ProgressPending && !m.lags()
+func (m Machine) unreachable(now time.Time) bool {
+	return m.Node.Unready() && (m.Progress == ProgressPending || m.silent(now)) && !m.lags()
 }
 
 // lacksInfrastructure keeps the first plan back until what the infrastructure knows of the machine can be in it, and there is a machine to

@@ -40,6 +40,37 @@ type Report struct {
 	Sick []string
 }
 
+// EtcdProbe is what the agent says of etcd. k3s has no probe of etcd's own: there it runs in the process of kubelet and API server, so that it
+// runs where one of them is healthy, and does not where all of them are unhealthy.
+func (r Report) EtcdProbe() ProbeState {
+	if _, own := r.Delivered.Probes[probeEtcd]; own {
+		return r.probe(probeEtcd)
+	}
+	states := map[ProbeState]bool{}
+	for _, name := range []string{probeKubelet, probeAPIServer} {
+		states[r.probe(name)] = true
+	}
+	for _, state := range []ProbeState{ProbeHealthy, ProbeUnknown, ProbeUnhealthy} {
+		if states[state] {
+			return state
+		}
+	}
+	return ProbeNone
+}
+
+func (r Report) probe(name string) ProbeState {
+	switch {
+	case slices.Contains(r.Sick, name):
+		return ProbeUnhealthy
+	case slices.Contains(r.Unhealthy, name):
+		return ProbeUnknown
+	}
+	if _, probed := r.Delivered.Probes[name]; probed {
+		return ProbeHealthy
+	}
+	return ProbeNone
+}
+
 // CheckedIn tells whether the agent has reported anything.
 func (r Report) CheckedIn() bool {
 	return r.Status.AppliedChecksum != "" || r.Status.FailedChecksum != "" || r.Status.Revision > 0

@@ -69,3 +69,33 @@ func TestReadReportErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestEtcdProbe(t *testing.T) {
+	probes := func(names ...string) plans.Plan {
+		p := plans.Plan{Probes: map[string]plans.Probe{}}
+		for _, name := range names {
+			p.Probes[name] = plans.Probe{}
+		}
+		return p
+	}
+	all := []string{"etcd", "kubelet", "kube-apiserver"}
+	tests := map[string]struct {
+		plan            plans.Plan
+		unhealthy, sick []string
+		want            ProbeState
+	}{
+		"healthy":                       {plan: probes(all...), unhealthy: all[1:], sick: all[1:], want: ProbeHealthy},
+		"unhealthy":                     {plan: probes(all...), unhealthy: all[:1], sick: all[:1], want: ProbeUnhealthy},
+		"not probed yet":                {plan: probes(all...), unhealthy: all, sick: all[1:], want: ProbeUnknown},
+		"k3s, healthy":                  {plan: probes(all[1:]...), want: ProbeHealthy},
+		"k3s, its API server unhealthy": {plan: probes(all[1:]...), unhealthy: all[2:], sick: all[2:], want: ProbeHealthy},
+		"k3s, not probed yet":           {plan: probes(all[1:]...), unhealthy: all[1:], sick: all[2:], want: ProbeUnknown},
+		"k3s, all unhealthy":            {plan: probes(all[1:]...), unhealthy: all[1:], sick: all[1:], want: ProbeUnhealthy},
+		"k3s with nothing but etcd":     {plan: probes(), want: ProbeNone},
+	}
+	for name, tc := range tests {
+		if got := (Report{Delivered: tc.plan, Unhealthy: tc.unhealthy, Sick: tc.sick}).EtcdProbe(); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}

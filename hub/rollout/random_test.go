@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -31,6 +34,7 @@ func newChaos(seed uint64) *chaos {
 	c := &chaos{world: newWorld(r)}
 	c.spec.drain, c.spec.hooks = r.IntN(2) == 0, r.IntN(4) == 0
 	c.spec.controlPlane, c.spec.worker = concurrency(r), concurrency(r)
+	c.k3s, c.asksNobody = r.IntN(2) == 0, r.IntN(4) == 0
 	shape := shapes[r.IntN(len(shapes))]
 	if r.IntN(3) == 0 {
 		c.add(shape...)
@@ -83,7 +87,7 @@ func (c *chaos) heal() {
 	c.spec.Restarted++
 	for _, h := range c.sorted() {
 		c.revive(h)
-		h.agent, h.provisioned, h.promoteLeft = true, true, 0
+		h.agent, h.provisioned, h.promoteLeft, h.noNetwork, h.noKubelet = true, true, 0, false, false
 		if h.deleting && h.runs != nil {
 			// Nobody sends it a plan any more: its owner puts the configuration right by hand.
 			h.delivered, h.state, h.work = h.runs, ProgressApplied, nil
@@ -165,6 +169,9 @@ var happenings = []func(*chaos){
 		}
 	},
 	func(c *chaos) { c.any((*host).server).ill = true },
+	func(c *chaos) { h := c.any(anyHost); h.noNetwork = !h.noNetwork },
+	func(c *chaos) { h := c.any(anyHost); h.noKubelet = !h.noKubelet },
+	func(c *chaos) { c.network(false) }, func(c *chaos) { c.network(true) },
 	func(c *chaos) { c.another([]string{"w", "w", "c", "ec", "e", "ecw"}[c.rand.IntN(6)]) },
 	func(c *chaos) { c.another([]string{"w", "ec"}[c.rand.IntN(2)]) },
 	func(c *chaos) {
@@ -174,6 +181,13 @@ var happenings = []func(*chaos){
 	(*chaos).kill, (*chaos).kill, func(c *chaos) { c.revive(c.any(func(h *host) bool { return !h.power })) },
 	(*chaos).shrink, (*chaos).shrink, (*chaos).replaceDead,
 	func(c *chaos) { c.bootstrapped = false }, // as after a move, which loses what is in status
+}
+
+// network breaks the network plugin on all hosts, or mends it.
+func (c *chaos) network(works bool) {
+	for _, h := range c.hosts {
+		h.noNetwork = !works
+	}
 }
 
 // kill takes the power from a host, of etcd's members only so many that their own death does not take its quorum.
@@ -224,20 +238,36 @@ func (c *chaos) drop(h *host) bool {
 // TestRandomWorlds simulates one world after another for a while. In each, the rules hold at every step and everything comes right.
 func TestRandomWorlds(t *testing.T) {
 	// What runs with every change is the same worlds each time, so that it fails only for what the change has done.
-	limit, worlds := 4*time.Second, uint64(3000)
+	worlds, until := uint64(2000), time.Time{}
 	if *simulate > 0 {
-		limit, worlds = *simulate, math.MaxUint64
+		worlds, until = math.MaxUint64, time.Now().Add(*simulate)
 	}
-	until := time.Now().Add(limit)
-	seed := uint64(0)
-	for ; seed < worlds && time.Now().Before(until); seed++ {
+	var next, broken atomic.Uint64
+	broken.Store(math.MaxUint64)
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for {
+				seed := next.Add(1) - 1
+				if seed >= min(worlds, broken.Load()) || !until.IsZero() && time.Now().After(until) {
+					return
+				}
+				c := newChaos(seed)
+				if c.live(); len(c.faults) == 0 {
+					continue
+				}
+				for first := broken.Load(); seed < first && !broken.CompareAndSwap(first, seed); first = broken.Load() {
+				}
+			}
+		})
+	}
+	all.Wait()
+	if seed := broken.Load(); seed != math.MaxUint64 {
 		c := newChaos(seed)
 		c.live()
-		if len(c.faults) > 0 {
-			t.Fatalf("world %d:\n%s\n%s", seed, strings.Join(c.faults[:min(5, len(c.faults))], "\n"), retell(seed))
-		}
+		t.Fatalf("world %d:\n%s\n%s", seed, strings.Join(c.faults[:min(5, len(c.faults))], "\n"), retell(seed))
 	}
-	t.Logf("simulated %d worlds", seed)
+	t.Logf("simulated %d worlds", min(worlds, next.Load()))
 }
 
 // retell runs a world again and tells what happens before the first fault.

@@ -46,13 +46,13 @@ func nextRemoval(in Inputs) string {
 		return ""
 	}
 	return slices.MinFunc(due, func(a, b Machine) int {
-		return cmp.Or(order(!a.down(), !b.down()), strings.Compare(a.Name, b.Name))
+		return cmp.Or(order(!a.Lost(), !b.Lost()), strings.Compare(a.Name, b.Name))
 	}).Name
 }
 
 // joinedBy tells whether servers that stay have joined the cluster at a machine. One that is down is of no use to them as an address.
 func joinedBy(in Inputs, m Machine) bool {
-	return !m.down() && m.JoinURL != "" && slices.ContainsFunc(in.Machines, func(other Machine) bool {
+	return !m.Lost() && m.JoinURL != "" && slices.ContainsFunc(in.Machines, func(other Machine) bool {
 		return other.Server() && !other.Deleting && other.Name != m.Name && other.JoinedTo == m.JoinURL
 	})
 }
@@ -74,8 +74,10 @@ func losesQuorum(in Inputs, m Machine) Wait {
 		return Wait{ReasonWaitingForConnection, "Waiting for the connection to the API of the cluster, which tells what part the machine has in etcd"}
 	}
 	all, rest := electorateOf(in, ""), electorateOf(in, m.Name)
+	// Of a newcomer that does not answer, nobody knows whether it votes; but that this was said means that there is a quorum.
+	newcomer := m.Membership == MemberUnknown && m.MemberHealth == MemberUnhealthy && m.JoinURL == ""
 	switch {
-	case all.up() < quorum(len(all.voters)):
+	case all.up() < quorum(len(all.voters)) && !newcomer:
 		return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up, or for the cluster to be restored from a snapshot: etcd cannot remove a member while %s",
 			list(all.down), ofVoters(all.up(), len(all.voters)))}
 	case !m.votes(), len(rest.voters) == 0 && m.JoinURL == "":

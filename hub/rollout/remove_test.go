@@ -20,7 +20,7 @@ func TestMayRemove(t *testing.T) {
 		}
 		return m
 	}
-	dead := func(m *Machine) { m.Node = NodeNotReady }
+	dead := func(m *Machine) { m.Node, m.MemberHealth = NodeLost, MemberUnhealthy }
 	restarting := func(m *Machine) { m.Progress, m.Underway = ProgressApplying, ChangeRestart }
 	learning := func(m *Machine) { m.Membership, m.JoinURL = MemberLearner, "" }
 	drained := func(m *Machine) { m.Drain.Asked = "{}" }
@@ -33,25 +33,30 @@ func TestMayRemove(t *testing.T) {
 		reason    string
 		message   string
 	}{
-		"one of three":                   {others: []Machine{member("b"), member("c")}},
-		"one of two":                     {others: []Machine{member("b")}},
-		"the only one":                   {reason: ReasonWaitingForQuorum, message: "a is the only voting member of etcd"},
-		"the only one of none":           {a: func(m *Machine) { m.JoinURL = "" }},
-		"one that is no member":          {a: func(m *Machine) { m.Membership = MemberNone }, others: []Machine{member("b", asked)}},
-		"one that was asked already":     {a: asked, others: []Machine{member("b", restarting)}},
-		"a learner":                      {a: learning, others: []Machine{member("b")}},
-		"one that nobody knows":          {a: func(m *Machine) { m.Node, m.Membership = NodeUnknown, MemberUnknown }, others: []Machine{member("b")}, reason: ReasonWaitingForConnection, message: "the connection to the API"},
-		"a dead one":                     {a: dead, others: []Machine{member("b"), member("c")}},
-		"beside a dead one":              {others: []Machine{member("b"), member("c", dead)}, reason: ReasonWaitingForQuorum, message: "Waiting for c to be up: without a, only 1 of etcd's 2 voting members are up, and 2 must be"},
-		"beside a dead one of five":      {others: []Machine{member("b"), member("c", dead), member("d"), member("e")}},
-		"when the quorum is lost":        {others: []Machine{member("b", dead), member("c", dead)}, reason: ReasonWaitingForQuorum, message: "Waiting for b, c to be up, or for the cluster to be restored from a snapshot"},
-		"beside one that has no Machine": {others: []Machine{member("b")}, strangers: []Member{{Node: "old", State: NodeNotReady, Membership: MemberVoter}}, reason: ReasonWaitingForQuorum, message: "the Node old"},
-		"while another restarts":         {others: []Machine{member("b", restarting), member("c")}, reason: ReasonWaitingForOthers, message: "Waiting for b, which is being changed: etcd takes one change at a time"},
-		"while another joins":            {others: []Machine{member("b"), member("c", learning)}, reason: ReasonWaitingForOthers, message: "Waiting for c, which is not a voting member of etcd yet"},
-		"while another is drained":       {others: []Machine{member("b", drained), member("c")}},
-		"while another goes":             {others: []Machine{member("b"), member("c", due, asked)}, reason: ReasonWaitingForOthers, message: "Waiting for c, which is being removed from etcd"},
-		"before another that is to go":   {others: []Machine{member("b", due), member("c")}},
-		"after a dead one that is to go": {others: []Machine{member("b", due, dead), member("c")}, reason: ReasonWaitingForQuorum},
+		"one of three":               {others: []Machine{member("b"), member("c")}},
+		"one of two":                 {others: []Machine{member("b")}},
+		"the only one":               {reason: ReasonWaitingForQuorum, message: "a is the only voting member of etcd"},
+		"the only one of none":       {a: func(m *Machine) { m.JoinURL = "" }},
+		"one that is no member":      {a: func(m *Machine) { m.Membership = MemberNone }, others: []Machine{member("b", asked)}},
+		"one that was asked already": {a: asked, others: []Machine{member("b", restarting)}},
+		"a learner":                  {a: learning, others: []Machine{member("b")}},
+		"one that nobody knows":      {a: func(m *Machine) { m.Node, m.Membership = NodeUnknown, MemberUnknown }, others: []Machine{member("b")}, reason: ReasonWaitingForConnection, message: "the connection to the API"},
+		"a dead one":                 {a: dead, others: []Machine{member("b"), member("c")}},
+		"beside a dead one":          {others: []Machine{member("b"), member("c", dead)}, reason: ReasonWaitingForQuorum, message: "Waiting for c to be up: without a, only 1 of etcd's 2 voting members are up, and 2 must be"},
+		"beside a dead one of five":  {others: []Machine{member("b"), member("c", dead), member("d"), member("e")}},
+		"a newcomer that is dead, beside one": {a: func(m *Machine) {
+			m.Membership, m.MemberHealth, m.Node, m.JoinURL, m.JoinedTo = MemberUnknown, MemberUnhealthy, NodeLost, "", "https://b"
+		}, others: []Machine{member("b")}},
+		"beside one that is silent":           {others: []Machine{member("b"), member("c", func(m *Machine) { m.Node = NodeLost })}, reason: ReasonWaitingForQuorum, message: "Waiting for c to be up"},
+		"beside one without a network plugin": {others: []Machine{member("b"), member("c", func(m *Machine) { m.Node = NodeNotReady })}},
+		"when the quorum is lost":             {others: []Machine{member("b", dead), member("c", dead)}, reason: ReasonWaitingForQuorum, message: "Waiting for b, c to be up, or for the cluster to be restored from a snapshot"},
+		"beside one that has no Machine":      {others: []Machine{member("b")}, strangers: []Member{{Node: "old", State: NodeNotReady, Membership: MemberVoter}}, reason: ReasonWaitingForQuorum, message: "the Node old"},
+		"while another restarts":              {others: []Machine{member("b", restarting), member("c")}, reason: ReasonWaitingForOthers, message: "Waiting for b, which is being changed: etcd takes one change at a time"},
+		"while another joins":                 {others: []Machine{member("b"), member("c", learning)}, reason: ReasonWaitingForOthers, message: "Waiting for c, which is not a voting member of etcd yet"},
+		"while another is drained":            {others: []Machine{member("b", drained), member("c")}},
+		"while another goes":                  {others: []Machine{member("b"), member("c", due, asked)}, reason: ReasonWaitingForOthers, message: "Waiting for c, which is being removed from etcd"},
+		"before another that is to go":        {others: []Machine{member("b", due), member("c")}},
+		"after a dead one that is to go":      {others: []Machine{member("b", due, dead), member("c")}, reason: ReasonWaitingForQuorum},
 		"after a dead one of four": {others: []Machine{member("b", due, dead), member("c"), member("d"), member("e")}, reason: ReasonWaitingForOthers,
 			message: "Waiting for b, which is about to be removed from etcd"},
 	}
@@ -78,7 +83,7 @@ func TestElectOnlyVoters(t *testing.T) {
 	learner := fresh("b", "ec")
 	learner.Change, learner.Progress, learner.Node, learner.Membership, learner.JoinedTo = ChangeNone, ProgressApplied, NodeReady, MemberLearner, "https://a"
 	dead := member("c", "ec")
-	dead.Node = NodeNotReady
+	dead.Node = NodeLost
 	old := member("d", "ec")
 	old.Membership = MemberNone
 	unseen := member("e", "ec")

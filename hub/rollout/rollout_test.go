@@ -22,7 +22,7 @@ func member(name, roles string) Machine {
 		m.JoinURL = "https://" + name
 	}
 	if m.Etcd {
-		m.Membership = MemberVoter
+		m.Membership, m.EtcdProbe = MemberVoter, ProbeHealthy
 	}
 	return m
 }

@@ -33,7 +33,7 @@ func isPending(_ *view, m Machine) (Decision, bool) {
 	if m.Progress != ProgressPending {
 		return pass()
 	}
-	if m.Node == NodeNotReady {
+	if m.Node.Unready() {
 		return wait(ReasonWaitingForAgent, "Waiting for the agent to take the plan; the machine's Node is not ready, so look whether the machine is up")
 	}
 	return wait(ReasonWaitingForAgent, "Waiting for the agent to take the plan")
@@ -58,7 +58,7 @@ func isUnhealthy(_ *view, m Machine) (Decision, bool) {
 
 // hasLostNode tells of a machine whose agent had nothing to complain of when it was last heard.
 func hasLostNode(_ *view, m Machine) (Decision, bool) {
-	if m.Node != NodeNotReady {
+	if !m.Node.Unready() {
 		return pass()
 	}
 	return wait(ReasonWaitingForNode, "Waiting for the machine's Node to be ready")

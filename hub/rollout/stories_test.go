@@ -151,6 +151,62 @@ var stories = map[string]func(*story){
 		s.at("c").power, s.at("c").startLeft = true, 1
 		s.settle("the dead one is back")
 	},
+	"no-network-plugin-on-any-node": func(s *story) {
+		s.run("a:ecw", "b:ecw", "c:ecw")
+		for _, h := range s.hosts {
+			h.noNetwork = true
+		}
+		s.settle("the network plugin is broken: no Node is ready, and etcd is well")
+		s.spec.Version = 2
+		s.settle("the version changes")
+	},
+	"a-new-cluster-without-a-network-plugin": func(s *story) {
+		s.add("a:ecw", "b:ecw", "c:ecw")
+		for _, h := range s.hosts {
+			h.noNetwork = true
+		}
+		s.settle("its user installs a network plugin when it is up")
+		s.spec.Version = 2
+		s.settle("the version changes before")
+	},
+	"kubelets-stop-and-etcd-goes-on": func(s *story) {
+		s.run("a:ec", "b:ec", "c:ec")
+		s.at("a").noKubelet, s.at("b").noKubelet = true, true
+		s.settle("two kubelets stop to report")
+		s.spec.Restarted++
+		s.settle("a change")
+		s.at("a").noKubelet, s.at("b").noKubelet = false, false
+		s.settle("they report again")
+	},
+	"the-word-of-an-agent-is-old": func(s *story) {
+		s.run("a:ec", "b:ec", "c:ec")
+		s.at("b").agent, s.at("b").failing = false, []string{probeEtcd, probeKubelet}
+		s.settle("an agent dies after it has seen etcd unhealthy, and etcd comes back")
+		s.spec.Restarted++
+		s.settle("a change")
+		s.at("b").agent = true
+		s.settle("the agent is back")
+	},
+	"one-agent-is-silent-and-no-node-has-a-network-plugin": func(s *story) {
+		s.run("a:ec", "b:ec", "c:ec")
+		s.at("c").agent = false
+		for _, h := range s.hosts {
+			h.noNetwork = true
+		}
+		s.settle("an agent dies, and the network plugin of all Nodes")
+		s.spec.Version = 2
+		s.settle("the version changes")
+		s.at("c").agent = true
+		s.settle("the agent is back")
+	},
+	"a-dead-member-does-not-keep-a-sick-one-from-a-change": func(s *story) {
+		s.run("a:ec", "b:ec", "c:ec", "d:ec", "e:ec")
+		s.at("b").power = false
+		s.settle("a member dies")
+		s.at("d").ill = true
+		s.spec.Restarted++
+		s.settle("another is unhealthy, and a change would heal it")
+	},
 	"paused": func(s *story) {
 		s.run("a:ecw").add("b:w")
 		s.spec.Minor++

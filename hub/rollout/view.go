@@ -71,6 +71,9 @@ func newView(in Inputs) *view {
 			v.serverJoinable = v.serverJoinable || m.ControlPlane && !m.Deleting
 		}
 		what := m.etcdChange(v.reached)
+		if what == "" && !m.Deleting && m.disrupted(in.Now) {
+			what = etcdUnverified
+		}
 		if what == "" && m.Name == next && MayRemove(in, next) == (Wait{}) {
 			what = etcdLeaving
 		}
@@ -101,7 +104,7 @@ func (v *view) busy(name, what string) {
 // began takes in what was decided about a machine, for those that are looked at after it.
 func (v *view) began(m Machine, d Decision) {
 	disruptive := d.Drain != "" || d.Deliver && m.Change.Disruptive()
-	if disruptive && m.Node != NodeNotReady {
+	if disruptive && (m.Etcd || !m.Node.Unready()) {
 		v.groups[groupOf(m)].take(m.Name, d.Deliver)
 	}
 	switch {
@@ -125,7 +128,7 @@ func (v *view) hold(t int, m Machine) {
 	if m.lags() || m.Init && m.JoinURL == "" || m.comes() {
 		h.first.add(m.Name)
 	}
-	if m.joined() && !m.settled() && !m.silent() {
+	if m.joined() && !m.settled() && !m.unreachable(v.Now) {
 		h.change.add(m.Name)
 	}
 	if m.Progress == ProgressFailed {
@@ -141,7 +144,7 @@ func (m Machine) comes() bool {
 	switch {
 	case m.Change == ChangeFirst:
 		return m.Unusable == "" && m.Problem == ""
-	case m.Node == NodeNotReady:
+	case m.Node == NodeLost || m.Node == NodeNotReady && !m.Etcd:
 		return false
 	}
 	return m.arriving() || m.Etcd && m.joiningEtcd()

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 )
 
 // plan is what a simulated machine is told.
@@ -49,13 +50,21 @@ type host struct {
 	removal                               Removal
 
 	// What follows is in the cluster.
-	node            bool
-	ready           bool
+	node  bool
+	ready bool
+	// told, health and checkedAt are what etcd's leader has last written on the Node.
+	told            Membership
+	health          MemberHealth
+	checkedAt       time.Time
 	cordoned, asked bool
 	silentFor       int
 
 	// What follows is true of the machine.
 	power, agent bool
+	// lastSeen is when the gateway last saw the agent.
+	lastSeen time.Time
+	// noNetwork is set where the kubelet has no network plugin, noKubelet where it has stopped; etcd is none the worse for either.
+	noNetwork, noKubelet bool
 	// work is the plan that the agent is at, for so many steps more.
 	work     *plan
 	workLeft int
@@ -71,6 +80,8 @@ type host struct {
 	// downSince is the step at which it went down by itself, takenAt that at which the hub has last begun to change it.
 	downSince, takenAt int
 	taken              bool
+	// restarting is set while etcd is away because the hub has changed the machine.
+	restarting bool
 }
 
 func (h *host) has(role string) bool { return strings.Contains(h.roles, role) }
@@ -90,6 +101,8 @@ type spec struct {
 type world struct {
 	spec  spec
 	hosts map[string]*host
+	// byName is what sorted has last returned.
+	byName []*host
 	// etcd is the membership as it is true. A member whose host is gone stays one until it is removed.
 	etcd map[string]Membership
 	// clusters counts how many clusters were started; established is set once one was seen to work.
@@ -113,8 +126,12 @@ type world struct {
 	elect    func([]Machine, string, bool) Election
 	remove   func(Inputs, string) Wait
 	joinable func(Machine) bool
-	waits    map[string]Decision
-	outcome  Outcome
+	// see changes what the hub is shown; nil for nothing.
+	see     func(*Inputs)
+	waits   map[string]Decision
+	outcome Outcome
+	// k3s has no probe of etcd's own, and old releases of both do not ask the members whether they are well.
+	k3s, asksNobody bool
 	// told is called after each step, unless it is nil.
 	told func()
 }
@@ -124,6 +141,11 @@ func newWorld(r *rand.Rand) *world {
 		spec: spec{plan: plan{Version: 1}}, hosts: map[string]*host{}, etcd: map[string]Membership{}, rand: r, limit: -1, last: map[string]string{},
 		lostAt: -100, elect: Elect, remove: MayRemove, joinable: Machine.Joinable,
 	}
+}
+
+// now is the time: a step takes three minutes.
+func (w *world) now() time.Time {
+	return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.step) * 3 * time.Minute)
 }
 
 // steps is how long something takes: one step in golden logs, up to n otherwise.
@@ -141,8 +163,12 @@ func (w *world) fault(format string, args ...any) {
 	w.faults = append(w.faults, fmt.Sprintf("step %d: ", w.step)+fmt.Sprintf(format, args...))
 }
 
+// sorted are the hosts by name. They are sorted again only where some have come or gone, since a world asks for them all the time.
 func (w *world) sorted() []*host {
-	return slices.SortedFunc(maps.Values(w.hosts), func(a, b *host) int { return strings.Compare(a.name, b.name) })
+	if len(w.byName) != len(w.hosts) || slices.ContainsFunc(w.byName, func(h *host) bool { return w.hosts[h.name] != h }) {
+		w.byName = slices.SortedFunc(maps.Values(w.hosts), func(a, b *host) int { return strings.Compare(a.name, b.name) })
+	}
+	return slices.Clone(w.byName)
 }
 
 // add registers machines: "a:ecw" has all roles.
@@ -174,6 +200,7 @@ func (w *world) run(machines ...string) *world {
 		h.checkedIn, h.probed, h.probesPassed, h.node, h.ready, h.nodeInfo = true, true, true, true, true, version(p.Version)
 		if h.has("e") {
 			w.etcd[name] = MemberVoter
+			h.told, h.health, h.checkedAt, h.lastSeen = MemberVoter, MemberHealthy, w.now(), w.now()
 		}
 	}
 	w.clusters, w.established, w.bootstrapped, w.connected = 1, true, true, true
@@ -224,6 +251,11 @@ func (w *world) tick() {
 	for _, h := range w.sorted() {
 		w.kubelet(h)
 		w.probe(h)
+	}
+	for _, h := range w.hosts {
+		if h.up() || !h.power {
+			h.restarting = false
+		}
 	}
 	w.checkQuorum()
 	w.connected = w.serves() && !w.disconnected

@@ -79,7 +79,7 @@ func (s *scope) tally() tally {
 	var t tally
 	for _, m := range s.controlPlaneMachines() {
 		name := m.machine.Name
-		if m.servesAPI() && m.state.Node != rollout.NodeNotReady {
+		if m.servesAPI() && !m.state.Node.Unready() {
 			t.serving = append(t.serving, name)
 		}
 		if conditions.IsFalse(m.machine, clusterv1.MachineOwnerRemediatedCondition) {

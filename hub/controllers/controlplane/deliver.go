@@ -20,10 +20,10 @@ import (
 )
 
 // rolloutInputs are what rollout decides on.
-func (s *scope) rolloutInputs() rollout.Inputs {
+func (s *scope) rolloutInputs(now time.Time) rollout.Inputs {
 	strategy := s.controlPlane.Spec.UpgradeStrategy
 	in := rollout.Inputs{
-		Machines: s.states(), Strangers: s.strangers, Bootstrapped: s.bootstrapped(),
+		Now: now, Machines: s.states(), Strangers: s.strangers, Bootstrapped: s.bootstrapped(),
 		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency),
 		ControlPlaneDrain: drainOptions(strategy.ControlPlaneDrainOptions), WorkerDrain: drainOptions(strategy.WorkerDrainOptions),
 	}
@@ -34,8 +34,8 @@ func (s *scope) rolloutInputs() rollout.Inputs {
 }
 
 // decide asks rollout.
-func (s *scope) decide() {
-	outcome := rollout.Decide(s.rolloutInputs())
+func (s *scope) decide(now time.Time) {
+	outcome := rollout.Decide(s.rolloutInputs(now))
 	s.outcome = &outcome
 	// Both are in the order of the machines' names.
 	for i, m := range s.machines {

@@ -29,7 +29,7 @@ func (r *Reconciler) look(ctx context.Context, s *scope) error {
 	if err := r.renderPlans(s); err != nil {
 		return err
 	}
-	s.decide()
+	s.decide(r.Now())
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/rollout"
 )
 
 const (
@@ -87,7 +86,7 @@ func (s *scope) apiServers(port int) (servers []apiServer, working bool) {
 				continue
 			}
 			working = true
-			server := apiServer{machine: m.machine.Name, down: m.state.Node == rollout.NodeNotReady}
+			server := apiServer{machine: m.machine.Name, down: m.state.Node.Unready()}
 			for _, a := range m.addresses() {
 				server.urls = append(server.urls, apiURL(a, port))
 			}

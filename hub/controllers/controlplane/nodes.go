@@ -101,7 +101,7 @@ var nodeChanged = predicate.Funcs{
 		var a, b rollout.Machine
 		a.ReadNode(before)
 		b.ReadNode(after)
-		return a.Node != b.Node || a.Membership != b.Membership || a.Removal != b.Removal || a.Version != b.Version ||
+		return a.NodeDiffers(b) || a.Version != b.Version ||
 			before.Labels[rkev1.MachineUIDLabel] != after.Labels[rkev1.MachineUIDLabel] || before.Spec.ProviderID != after.Spec.ProviderID
 	},
 }

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,16 +57,16 @@ func (r *Reconciler) Preview(ctx context.Context, controlPlane *rkev1.RKEControl
 			return &Preview{Wait: s.wait}, nil
 		}
 	}
-	return s.preview(), nil
+	return s.preview(r.Now()), nil
 }
 
-func (s *scope) preview() *Preview {
+func (s *scope) preview(now time.Time) *Preview {
 	if len(s.machines) == 0 {
 		// What is wrong with the specification can be said before there is anybody to render it for.
 		anybody := render.Machine{Name: "any", Etcd: true, ControlPlane: true, Worker: true, Init: true}
 		_, s.problems = render.Plan(render.Inputs{Cluster: s.inputs, Machine: anybody})
 	}
-	out := &Preview{Problems: s.problems, Rollout: s.rolloutInputs(), Secrets: s.secrets()}
+	out := &Preview{Problems: s.problems, Rollout: s.rolloutInputs(now), Secrets: s.secrets()}
 	for _, m := range s.machines {
 		if m.secret == nil || m.state.Deleting {
 			continue

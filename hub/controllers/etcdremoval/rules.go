@@ -174,7 +174,7 @@ func isLast(s situation, c candidate) (verdict, bool) {
 // that is down is of no use to anybody.
 func isJoined(s situation, c candidate) (verdict, bool) {
 	left := c.machine.DeletionTimestamp.Add(rejoinTimeout).Sub(s.now)
-	if left <= 0 || c.state.Node == rollout.NodeNotReady {
+	if left <= 0 || c.state.Lost() {
 		return verdict{}, false
 	}
 	var joined []string

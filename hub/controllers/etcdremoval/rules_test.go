@@ -16,7 +16,7 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // etcd is a voter that works; change says in what it differs.
 func etcd(name string, change ...func(*rollout.Machine)) rollout.Machine {
-	m := rollout.Machine{Name: name, Etcd: true, ControlPlane: true, Identity: true, JoinURL: "https://" + name + ":9345", Node: rollout.NodeReady,
+	m := rollout.Machine{Name: name, Etcd: true, ControlPlane: true, Identity: true, JoinURL: "https://" + name + ":9345", Node: rollout.NodeReady, EtcdProbe: rollout.ProbeHealthy,
 		Membership: rollout.MemberVoter, Progress: rollout.ProgressApplied, ProbesPassed: true, CheckedIn: true}
 	for _, c := range change {
 		c(&m)
@@ -68,7 +68,7 @@ func TestJudge(t *testing.T) {
 		{name: "workers join by it", others: []rollout.Machine{etcd("b"), etcd("c"), worker("w")}, change: recently, action: ask, reason: "Removing"},
 		{name: "nobody has joined anything", others: []rollout.Machine{etcd("b"), etcd("c")}, change: func(x change) { x.c.state.JoinURL = ""; recently(x) }, action: ask, reason: "Removing"},
 		{name: "servers joined by one that is down", others: []rollout.Machine{etcd("b", joined), etcd("c")},
-			change: func(x change) { x.c.state.Node = rollout.NodeNotReady; recently(x) }, action: ask, reason: "Removing"},
+			change: func(x change) { x.c.state.Node = rollout.NodeLost; recently(x) }, action: ask, reason: "Removing"},
 		{name: "servers joined by it for too long", others: []rollout.Machine{etcd("b", joined), etcd("c")}, action: ask, reason: "Removing"},
 		{name: "one of two", others: []rollout.Machine{etcd("b")}, change: func(x change) { x.s.now = now.Add(-10*time.Minute + 5*time.Second) },
 			action: keep, reason: "Settling", again: 15 * time.Second},

@@ -149,6 +149,7 @@ func readMachines(ctx context.Context, s *scope, from client.Reader) error {
 // readSituation reads what rules want to know: the plan Secrets from the one, the Nodes from the other.
 func (r *Reconciler) readSituation(ctx context.Context, s *scope, from client.Reader, read func(context.Context, client.ObjectKey) ([]corev1.Node, error)) error {
 	s.situation = situation{going: s.going(), started: s.cluster != nil && initialized(s.cluster), now: r.Now()}
+	s.situation.inputs.Now = s.situation.now
 	var secrets corev1.SecretList
 	if err := from.List(ctx, &secrets, client.InNamespace(s.key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.key.Name}); err != nil {
 		return fmt.Errorf("listing the cluster's plan Secrets: %w", err)

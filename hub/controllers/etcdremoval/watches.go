@@ -94,7 +94,7 @@ var (
 		var a, b rollout.Machine
 		a.ReadNode(before)
 		b.ReadNode(after)
-		return a.Node != b.Node || a.Membership != b.Membership || a.Removal != b.Removal ||
+		return a.NodeDiffers(b) ||
 			before.Labels[rkev1.MachineUIDLabel] != after.Labels[rkev1.MachineUIDLabel] || before.Spec.ProviderID != after.Spec.ProviderID
 	})
 )

@@ -5,6 +5,7 @@ package machinestate
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -47,10 +48,22 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 	report, err := rollout.ReadReport(secret.Data)
 	m.Progress, m.CheckedIn, m.Unhealthy, m.Sick = report.Progress, report.CheckedIn(), report.Unhealthy, report.Sick
 	m.Underway, m.Doing = underway(secret.Data, report), doing(report)
+	if m.Etcd {
+		m.EtcdProbe, m.LastSeen = report.EtcdProbe(), lastSeen(secret)
+	}
 	if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c != nil && m.Progress == rollout.ProgressFailed {
 		m.Failure = c.Message
 	}
 	return m, report, err
+}
+
+// lastSeen is when the gateway last saw the machine's agent; zero where that was never recorded.
+func lastSeen(secret *corev1.Secret) time.Time {
+	seen, err := time.Parse(time.RFC3339, secret.Annotations[rkev1.AgentLastSeenAnnotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return seen
 }
 
 // Change says what a machine goes through when it is given another plan than the one that it has. Plans that differ in nothing but how they

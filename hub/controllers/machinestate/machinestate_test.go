@@ -2,7 +2,10 @@ package machinestate
 
 import (
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -54,5 +57,19 @@ func TestDoing(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%+v: got %q, want %q", tc.progress, got, tc.want)
 		}
+	}
+}
+
+// When an agent was last seen is known of members of etcd.
+func TestLastSeen(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{rkev1.AgentLastSeenAnnotation: "2026-11-22T04:00:00Z"}}}
+	etcd := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{rkev1.EtcdRoleLabel: "true"}}}
+	m, _, err := Of(&clusterv1.Machine{}, etcd, secret)
+	if want := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC); err != nil || !m.LastSeen.Equal(want) {
+		t.Errorf("got %v, %v", m.LastSeen, err)
+	}
+	secret.Annotations[rkev1.AgentLastSeenAnnotation] = "yesterday"
+	if m, _, err = Of(&clusterv1.Machine{}, etcd, secret); err != nil || !m.LastSeen.IsZero() {
+		t.Errorf("a record that is damaged: got %v, %v", m.LastSeen, err)
 	}
 }

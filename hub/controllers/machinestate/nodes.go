@@ -62,7 +62,8 @@ func (n *Nodes) Strangers() []rollout.Member {
 			continue
 		}
 		if membership := rollout.MembershipOf(node); membership != rollout.MemberNone {
-			strangers = append(strangers, rollout.Member{Node: node.Name, State: rollout.StateOf(node), Membership: membership})
+			health, at := rollout.MemberHealthOf(node)
+			strangers = append(strangers, rollout.Member{Node: node.Name, State: rollout.StateOf(node), Membership: membership, Health: health, CheckedAt: at})
 		}
 	}
 	slices.SortFunc(strangers, func(a, b rollout.Member) int { return strings.Compare(a.Node, b.Node) })

@@ -59,7 +59,7 @@ func TestNodes(t *testing.T) {
 	}
 	want := []rollout.Member{
 		{Node: "a-stranger", State: rollout.NodeNotReady, Membership: rollout.MemberUnknown},
-		{Node: "z-stranger", State: rollout.NodeReady, Membership: rollout.MemberVoter},
+		{Node: "z-stranger", State: rollout.NodeReady, Membership: rollout.MemberVoter, Health: rollout.MemberHealthy},
 	}
 	if diff := cmp.Diff(want, nodes.Strangers()); diff != "" {
 		t.Errorf("strangers (-want +got):\n%s", diff)
