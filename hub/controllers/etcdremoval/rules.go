@@ -24,12 +24,17 @@ const (
 	reasonLastMember        = "LastMember"
 	reasonWaitingForServers = "WaitingForServers"
 	reasonSettling          = "Settling"
+	// reasonControlPlaneDeleted is that of members whose cluster has lost all machines that could take over its data, by their deletion.
+	reasonControlPlaneDeleted = "ControlPlaneDeleted"
 )
 
 const (
 	// rejoinTimeout is how long after its deletion a member is kept for servers that have joined by it, so that they need not look for
 	// another one when they restart. hub/rollout gives them another address meanwhile; after that time they go on without.
 	rejoinTimeout = 5 * time.Minute
+	// reconsiderTime is how long members are kept where every etcd and control plane machine of a cluster is being deleted. Until then a new one
+	// can still take over the data.
+	reconsiderTime = 5 * time.Minute
 	// settleTime is how long one of two members is kept, so that the other is not left alone in the middle of an election.
 	settleTime = 20 * time.Second
 	// lookInterval is how often a removal that was asked for is looked at: the connection by which Nodes are watched may be the removed
@@ -45,6 +50,8 @@ type situation struct {
 	started bool
 	// connected is set while the cluster's API can be asked.
 	connected bool
+	// deletedAt is when the last etcd or control plane machine of the cluster was deleted; zero while one of them stays.
+	deletedAt time.Time
 	// inputs are all machines of the cluster, and the members without a Machine.
 	inputs rollout.Inputs
 	now    time.Time
@@ -79,15 +86,20 @@ type verdict struct {
 
 // rules are asked from the front; the first that answers wins.
 var rules = []func(situation, candidate) (verdict, bool){
-	isForced, hasNoRole, isGoing, hasNeverStarted, isStillDrained, cannotBeAsked, hasLeft, isLeaving, isLast, isJoined, isSettling, needsQuorum,
+	isForced, hasNoRole, isGoing, hasNeverStarted, isAbandoned, isStillDrained, cannotBeAsked, hasLeft, isLeaving, isLast, isJoined, isSettling, needsQuorum,
 }
 
 // judge decides about one candidate.
 func judge(s situation, c candidate) verdict {
 	for _, rule := range rules {
-		if v, decided := rule(s, c); decided {
-			return v
+		v, decided := rule(s, c)
+		if !decided {
+			continue
 		}
+		if left := s.reconsiderFor(); v.action == keep && left > 0 && (v.again == 0 || left < v.again) {
+			v.again = left
+		}
+		return v
 	}
 	return verdict{ask, reasonRemoving, "The cluster was asked to remove the member from etcd", 0}
 }
@@ -129,6 +141,23 @@ func hasNeverStarted(s situation, _ candidate) (verdict, bool) {
 	return say(free, reasonNeverStarted, "The cluster's API was never reached, so there is no data to keep")
 }
 
+// reconsiderFor is how long the members of a cluster that nothing is left of are kept; zero for one of which something stays.
+func (s situation) reconsiderFor() time.Duration {
+	if s.deletedAt.IsZero() {
+		return 0
+	}
+	return s.deletedAt.Add(reconsiderTime).Sub(s.now)
+}
+
+// isAbandoned releases the members of a cluster whose whole control plane was deleted: there is no member left to keep the data, and soon no
+// API that could be asked to remove one.
+func isAbandoned(s situation, _ candidate) (verdict, bool) {
+	if s.deletedAt.IsZero() || s.reconsiderFor() > 0 {
+		return verdict{}, false
+	}
+	return say(free, reasonControlPlaneDeleted, "All etcd and control plane machines of the cluster are being deleted")
+}
+
 // isStillDrained leaves the machine in etcd as long as its pods are moved: it may hold the API that they are moved by.
 func isStillDrained(_ situation, c candidate) (verdict, bool) {
 	if c.state.Removal != rollout.RemovalNone {
@@ -166,6 +195,10 @@ func isLast(s situation, c candidate) (verdict, bool) {
 		if m.Etcd && !m.Deleting && m.Name != c.machine.Name {
 			return verdict{}, false
 		}
+	}
+	if !s.deletedAt.IsZero() {
+		return say(keep, reasonLastMember, "All etcd and control plane machines are being deleted, and the cluster's data with them at %s. To keep the data, add one with etcd before. %s",
+			s.deletedAt.Add(reconsiderTime).UTC().Format("15:04:05 MST"), orForce())
 	}
 	return say(keep, reasonLastMember, "No etcd machine stays that could take over the cluster's data: add one, and this one goes when it has joined; or delete the Cluster. %s", orForce())
 }

@@ -1,6 +1,7 @@
 package etcdremoval
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,24 @@ func worker(name string) rollout.Machine {
 	return rollout.Machine{Name: name, Worker: true, Identity: true, Progress: rollout.ProgressApplied, JoinedTo: "https://a:9345"}
 }
 
+// The time at which the whole control plane was deleted is that of the last deletion, and there is none while a server stays.
+func TestDeletedAt(t *testing.T) {
+	server := func(deleted time.Duration, roles ...string) *member {
+		m := &member{machine: &clusterv1.Machine{}, state: rollout.Machine{Etcd: slices.Contains(roles, "etcd"), ControlPlane: slices.Contains(roles, "control-plane")}}
+		if deleted != 0 {
+			m.machine.DeletionTimestamp = &metav1.Time{Time: now.Add(-deleted)}
+		}
+		return m
+	}
+	going := []*member{server(time.Hour, "etcd"), server(time.Minute, "control-plane"), server(2*time.Minute, "etcd"), server(0)}
+	if got := deletedAt(going); !got.Equal(now.Add(-time.Minute)) {
+		t.Errorf("got %v", got)
+	}
+	if got := deletedAt(append(going, server(0, "control-plane"))); !got.IsZero() {
+		t.Errorf("with a control plane machine that stays: %v", got)
+	}
+}
+
 // TestJudge has Machine "a" that is being deleted, in situations that differ from one in which nothing is in its way.
 func TestJudge(t *testing.T) {
 	type change struct {
@@ -62,6 +81,12 @@ func TestJudge(t *testing.T) {
 		{name: "asked already", change: func(x change) { x.c.state.Removal = rollout.RemovalAsked }, action: keep, reason: "Removing", message: "rke.cattle.io/etcd-force-remove", again: lookInterval},
 		{name: "the last one", others: []rollout.Machine{etcd("b", going)}, action: keep, reason: "LastMember", message: "add one"},
 		{name: "the last one, but no member", others: []rollout.Machine{}, change: func(x change) { x.c.state.ReadNode(nil) }, action: free, reason: "Removed"},
+		{name: "the whole control plane was deleted a moment ago", others: []rollout.Machine{etcd("b", going)},
+			change: func(x change) { x.s.deletedAt = now.Add(-time.Minute) }, action: keep, reason: "LastMember", message: "data with them at 12:04:00 UTC. To keep the data, add one", again: 4 * time.Minute},
+		{name: "the whole control plane was deleted", others: []rollout.Machine{etcd("b", going)},
+			change: func(x change) { x.s.deletedAt = now.Add(-5 * time.Minute); x.s.connected = false }, action: free, reason: "ControlPlaneDeleted"},
+		{name: "it was deleted a moment ago, and nobody can be asked", others: []rollout.Machine{etcd("b", going)},
+			change: func(x change) { x.s.deletedAt, x.s.connected = now, false }, action: keep, reason: "ClusterUnreachable", again: 5 * time.Minute},
 		{name: "servers join by it", others: []rollout.Machine{etcd("b", joined), etcd("c"), worker("w")}, change: recently,
 			action: keep, reason: "WaitingForServers", message: "another address to join: b", again: 4 * time.Minute},
 		{name: "servers that go join by it", others: []rollout.Machine{etcd("b", joined, going), etcd("c"), etcd("d")}, change: recently, action: ask, reason: "Removing"},

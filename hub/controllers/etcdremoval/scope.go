@@ -178,7 +178,25 @@ func (r *Reconciler) readSituation(ctx context.Context, s *scope, from client.Re
 		s.situation.inputs.Machines = append(s.situation.inputs.Machines, m.state)
 	}
 	s.situation.inputs.Strangers = matched.Strangers()
+	s.situation.deletedAt = deletedAt(s.machines)
 	return nil
+}
+
+// deletedAt is when the last etcd or control plane machine was deleted; zero while one stays.
+func deletedAt(members []*member) (last time.Time) {
+	for _, m := range members {
+		if !m.state.Etcd && !m.state.ControlPlane {
+			continue
+		}
+		at := m.machine.DeletionTimestamp
+		if at.IsZero() {
+			return time.Time{}
+		}
+		if at.After(last) {
+			last = at.Time
+		}
+	}
+	return last
 }
 
 // nodes reads from the cache that Cluster API keeps of a cluster's Nodes, and has changes of them reported.
