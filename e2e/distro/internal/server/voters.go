@@ -17,6 +17,13 @@ import (
 // etcdIsVoter is the condition on Nodes by which others tell whether the node's etcd member counts for the quorum.
 const etcdIsVoter corev1.NodeConditionType = "EtcdIsVoter"
 
+const (
+	// renewCondition is after how long a condition is written again that still holds.
+	renewCondition = 5 * time.Minute
+	// memberTimeout is how long a member may take to answer.
+	memberTimeout = 2 * time.Second
+)
+
 // tellMembership sets the condition EtcdIsVoter of a Node that runs, or once ran, a member of etcd.
 func (s *server) tellMembership(ctx context.Context, node *corev1.Node) error {
 	address := node.Annotations[etcdNodeAddress]
@@ -27,23 +34,47 @@ func (s *server) tellMembership(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	want := voterCondition(info, peerURL(address))
+	want := voterCondition(info, peerURL(address), func(client string) error { return s.askMember(ctx, client) })
+	want.LastHeartbeatTime = metav1.Now()
+	want.LastTransitionTime = want.LastHeartbeatTime
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == etcdIsVoter })
 	if i >= 0 && node.Status.Conditions[i].Status == want.Status && node.Status.Conditions[i].Reason == want.Reason {
-		return nil
+		last := node.Status.Conditions[i]
+		if want.LastHeartbeatTime.Sub(last.LastHeartbeatTime.Time) < renewCondition {
+			return nil
+		}
+		want.LastTransitionTime = last.LastTransitionTime
+	} else {
+		s.log.Info("The membership of a node has changed", "node", node.Name, "status", want.Status, "reason", want.Reason)
 	}
-	want.LastTransitionTime = metav1.Now()
-	want.LastHeartbeatTime = want.LastTransitionTime
-	s.log.Info("The membership of a node has changed", "node", node.Name, "status", want.Status, "reason", want.Reason)
 	return s.patchNode(ctx, node.Name, types.StrategicMergePatchType,
 		map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{want}}}, "status")
 }
 
-// voterCondition says of the member with a peer URL what k3s says.
-func voterCondition(info supervisor.Info, peer string) corev1.NodeCondition {
+// askMember asks a member of etcd whether it is well.
+func (s *server) askMember(ctx context.Context, client string) error {
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+	defer cancel()
+	c, err := s.localEtcd()
+	if err != nil {
+		return err
+	}
+	_, err = c.Status(ctx, client)
+	return err
+}
+
+// voterCondition says of the member with a peer URL what k3s says. ask asks the member at a client URL whether it is well.
+func voterCondition(info supervisor.Info, peer string, ask func(client string) error) corev1.NodeCondition {
 	for _, m := range info.Members {
+		if !slices.Contains(m.PeerURLs, peer) {
+			continue
+		}
+		if len(m.ClientURLs) > 0 {
+			if err := ask(m.ClientURLs[0]); err != nil {
+				return corev1.NodeCondition{Type: etcdIsVoter, Status: corev1.ConditionFalse, Reason: "Unhealthy", Message: err.Error()}
+			}
+		}
 		switch {
-		case !slices.Contains(m.PeerURLs, peer):
 		case m.IsLearner:
 			return corev1.NodeCondition{Type: etcdIsVoter, Status: corev1.ConditionFalse, Reason: "MemberIsLearner",
 				Message: "Node has not been promoted to voting member of the etcd cluster"}
