@@ -126,7 +126,7 @@ func (c *chaos) checkEnd() {
 }
 
 func (c *chaos) any(is func(*host) bool) *host {
-	hosts := slices.DeleteFunc(c.sorted(), func(h *host) bool { return !is(h) })
+	hosts := slices.DeleteFunc(slices.Clone(c.sorted()), func(h *host) bool { return !is(h) })
 	if len(hosts) == 0 {
 		return &host{}
 	}

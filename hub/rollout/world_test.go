@@ -163,12 +163,13 @@ func (w *world) fault(format string, args ...any) {
 	w.faults = append(w.faults, fmt.Sprintf("step %d: ", w.step)+fmt.Sprintf(format, args...))
 }
 
-// sorted are the hosts by name. They are sorted again only where some have come or gone, since a world asks for them all the time.
+// sorted are the hosts by name, which the caller leaves as they are. They are sorted again only where some have come or gone, since a world
+// asks for them all the time.
 func (w *world) sorted() []*host {
 	if len(w.byName) != len(w.hosts) || slices.ContainsFunc(w.byName, func(h *host) bool { return w.hosts[h.name] != h }) {
 		w.byName = slices.SortedFunc(maps.Values(w.hosts), func(a, b *host) int { return strings.Compare(a.name, b.name) })
 	}
-	return slices.Clone(w.byName)
+	return w.byName
 }
 
 // add registers machines: "a:ecw" has all roles.
@@ -225,9 +226,19 @@ func (w *world) voters() (voters []string, up int) {
 	return voters, up
 }
 
+// quorate is asked many times in each step.
 func (w *world) quorate() bool {
-	voters, up := w.voters()
-	return len(voters) > 0 && up >= quorum(len(voters))
+	voters, up := 0, 0
+	for name, membership := range w.etcd {
+		if membership != MemberVoter {
+			continue
+		}
+		voters++
+		if h := w.hosts[name]; h != nil && h.up() {
+			up++
+		}
+	}
+	return voters > 0 && up >= quorum(voters)
 }
 
 // serves tells whether the cluster's API answers.
