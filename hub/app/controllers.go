@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/imported"
 	"github.com/drover-dev/drover/hub/controllers/importedkubeconfig"
 	"github.com/drover-dev/drover/hub/controllers/infracluster"
+	"github.com/drover-dev/drover/hub/controllers/kubeconfigcheck"
 	"github.com/drover-dev/drover/hub/controllers/management"
 	"github.com/drover-dev/drover/hub/controllers/missingnode"
 	"github.com/drover-dev/drover/hub/controllers/nodelookup"
@@ -66,6 +67,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 		&connection.Reconciler{Presence: s.presence, Settings: s.settings},
 		&imported.Reconciler{Reach: s.access.Config},
 		&importedkubeconfig.Reconciler{Access: s.access},
+		&kubeconfigcheck.Reconciler{},
 		&etcdremoval.Reconciler{ClusterCache: s.clusterCache},
 		&drain.Reconciler{ClusterCache: s.clusterCache},
 		&planstatus.Reconciler{},

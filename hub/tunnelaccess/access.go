@@ -22,6 +22,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/clusteragent"
+	"github.com/drover-dev/drover/hub/kubeconfig"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/userauth"
 	"github.com/drover-dev/drover/hub/usertokens"
@@ -163,17 +164,17 @@ func (a *Access) Kubeconfig(ctx context.Context, name, management string, admini
 }
 
 // Leads tells whether a kubeconfig leads through the hub to a cluster.
-func (a *Access) Leads(kubeconfig []byte, management string) bool {
+func (a *Access) Leads(raw []byte, management string) bool {
 	if a == nil || management == "" {
 		return false
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	config, err := kubeconfig.RESTConfig(raw)
 	return err == nil && config.Host == a.Server(management)
 }
 
 // Good tells whether such a kubeconfig need not be replaced: the hub is known by its authorities, and the token is there and lasts.
-func (a *Access) Good(ctx context.Context, kubeconfig []byte, management string, administrator bool) (bool, error) {
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+func (a *Access) Good(ctx context.Context, raw []byte, management string, administrator bool) (bool, error) {
+	config, err := kubeconfig.RESTConfig(raw)
 	if err != nil || !bytes.Equal(config.CAData, a.Settings.CACerts) || config.BearerToken == "" {
 		return false, nil
 	}
@@ -194,9 +195,9 @@ func (a *Access) Good(ctx context.Context, kubeconfig []byte, management string,
 	return false, nil
 }
 
-// Revoke deletes the tokens for a cluster that no kubeconfig holds any more, except those that were made a moment ago. kubeconfig is the one
+// Revoke deletes the tokens for a cluster that no kubeconfig holds any more, except those that were made a moment ago. raw is the one
 // in use, which may be of any kind.
-func (a *Access) Revoke(ctx context.Context, kubeconfig []byte, management string) error {
+func (a *Access) Revoke(ctx context.Context, raw []byte, management string) error {
 	if a == nil || management == "" {
 		return nil
 	}
@@ -205,7 +206,7 @@ func (a *Access) Revoke(ctx context.Context, kubeconfig []byte, management strin
 		return err
 	}
 	inUse := ""
-	if config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig); err == nil && config.BearerToken != "" {
+	if config, err := kubeconfig.RESTConfig(raw); err == nil && config.BearerToken != "" {
 		inUse = usertokens.Hash(config.BearerToken)
 	}
 	var newest time.Time

@@ -19,10 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/kubeconfig"
+	utilkubeconfig "sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/kubeconfig"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
 )
@@ -35,10 +36,11 @@ const (
 	reasonWaitingForControlPlane = "WaitingForControlPlane"
 	reasonNoAuthority            = "NoCertificateAuthority"
 	reasonWaitingForAddress      = "WaitingForAddress"
+	reasonKubeconfigRefused      = "KubeconfigRefused"
 )
 
 // ensureKubeconfig keeps the Secret by which Cluster API, this hub and users reach the cluster. A Secret that is not the RKEControlPlane's
-// is left alone: somebody else provides for it.
+// is left alone: somebody else provides for it, and is told where the hub does not open it.
 func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 	key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: secret.Name(s.clusterName(), secret.Kubeconfig)}
 	found := &corev1.Secret{}
@@ -48,6 +50,9 @@ func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 	}
 	missing := apierrors.IsNotFound(err)
 	if !missing && !metav1.IsControlledBy(found, s.controlPlane) {
+		if err := kubeconfig.Check(found); err != nil {
+			s.kubeconfig = rollout.Wait{Reason: reasonKubeconfigRefused, Message: err.Error()}
+		}
 		return nil
 	}
 	if missing {
@@ -164,7 +169,7 @@ func apiURL(host string, port int) string {
 // current returns the server that a kubeconfig leads to, if it is one of the cluster's, the kubeconfig trusts the cluster's authority, and
 // it has a client certificate that lasts; empty otherwise.
 func (s *scope) current(found *corev1.Secret, servers []string, now time.Time) string {
-	config, err := clientcmd.Load(found.Data[secret.KubeconfigDataName])
+	config, err := kubeconfig.Load(found.Data[secret.KubeconfigDataName])
 	if err != nil {
 		return ""
 	}
@@ -191,7 +196,7 @@ func (s *scope) current(found *corev1.Secret, servers []string, now time.Time) s
 // newKubeconfig has a new client certificate of a cluster administrator.
 func (s *scope) newKubeconfig(server string) ([]byte, error) {
 	name := s.clusterName()
-	config, err := kubeconfig.New(name, server, s.clientCA.pair.Cert, s.clientCA.pair.Key)
+	config, err := utilkubeconfig.New(name, server, s.clientCA.pair.Cert, s.clientCA.pair.Key)
 	if err != nil {
 		return nil, fmt.Errorf("making a kubeconfig: %w", err)
 	}

@@ -71,7 +71,7 @@ func upToDateCondition(m *machine) metav1.Condition {
 func waitStatus(reason string) metav1.ConditionStatus {
 	switch reason {
 	case rollout.ReasonPlanFailed, rollout.ReasonDrainFailed, rollout.ReasonPlanInvalid, rollout.ReasonPlanCanceled, rollout.ReasonEtcdLost,
-		reasonVersionInvalid, reasonTokensLost, reasonCALost, reasonNoAuthority, clusterv1.InternalErrorReason, rollout.ReasonDeleting:
+		reasonVersionInvalid, reasonTokensLost, reasonCALost, reasonNoAuthority, reasonKubeconfigRefused, clusterv1.InternalErrorReason, rollout.ReasonDeleting:
 		return metav1.ConditionFalse
 	}
 	return metav1.ConditionUnknown

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -55,6 +56,12 @@ func (r *Reconciler) secretToControlPlanes(ctx context.Context, object client.Ob
 	}
 	for _, label := range []string{rkev1.ClusterNameLabel, clusterv1.ClusterNameLabel} {
 		if requests := r.ofCluster(ctx, object.GetNamespace(), labels[label]); len(requests) > 0 {
+			return requests
+		}
+	}
+	// One that somebody else has written may have no label.
+	if name, found := strings.CutSuffix(object.GetName(), "-"+string(secret.Kubeconfig)); found {
+		if requests := r.ofCluster(ctx, object.GetNamespace(), name); len(requests) > 0 {
 			return requests
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/kubeconfig"
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
@@ -137,7 +137,7 @@ func (r *Reconciler) follow(ctx context.Context, s *scope, found *corev1.Secret)
 	if r.Reconnect == nil || r.ClusterCache == nil || s.cluster == nil || !isInitialized(s.controlPlane) {
 		return
 	}
-	want, err := clientcmd.RESTConfigFromKubeConfig(found.Data[secret.KubeconfigDataName])
+	want, err := kubeconfig.RESTConfig(found.Data[secret.KubeconfigDataName])
 	if err != nil {
 		return
 	}
