@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/drover-dev/drover/hub/egress"
 )
 
 // Connections are the connections to workload clusters.
@@ -68,7 +70,8 @@ func (a *again) wanted(cluster client.ObjectKey) bool {
 }
 
 func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, error) {
-	// The manager's own client reads Secrets from the API server; this one reads the kubeconfig Secrets from the cache.
+	// The manager's own client reads Secrets from the API server; this one reads the kubeconfig Secrets from the cache. What tenants may have
+	// written into them is checked before Cluster API sees it.
 	secrets, err := client.New(mgr.GetConfig(), client.Options{
 		Scheme:     mgr.GetScheme(),
 		HTTPClient: mgr.GetHTTPClient(),
@@ -77,10 +80,18 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 	if err != nil {
 		return nil, fmt.Errorf("making client for kubeconfig Secrets: %w", err)
 	}
+	// Cluster API would follow a redirect of a cluster with the cluster's credential.
+	proxy, err := egress.Listen()
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(proxy); err != nil {
+		return nil, fmt.Errorf("adding the proxy for connections to clusters: %w", err)
+	}
 	again := &again{pending: sets.New[client.ObjectKey]()}
 	const qps, burst = 20, 30 // per workload cluster, as upstream has it
 	cache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient: secrets,
+		SecretClient: proxy.Reader(secrets),
 		Cache:        setup.ClusterCacheCacheOptions(),
 		Client:       setup.ClusterCacheClientOptions(controllerName, qps, burst),
 

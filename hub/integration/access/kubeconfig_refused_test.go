@@ -1,0 +1,97 @@
+package access
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/drover-dev/drover/hub/controllers/controlplane"
+	"github.com/drover-dev/drover/hub/controllers/kubeconfigcheck"
+	"github.com/drover-dev/drover/hub/testenv"
+)
+
+// written is a kubeconfig Secret as a tenant may write it, without any label.
+func written(t *testing.T, namespace, cluster, server string, user *clientcmdapi.AuthInfo) *corev1.Secret {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["x"] = &clientcmdapi.Cluster{Server: server}
+	config.AuthInfos["x"] = user
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "x", AuthInfo: "x"}
+	config.CurrentContext = "x"
+	raw, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster + "-kubeconfig"},
+		Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": raw},
+	}
+}
+
+// A kubeconfig that a tenant has written makes the hub read no file of its own. What is refused is said where the tenant looks.
+func TestKubeconfigOfATenant(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(thief.Close)
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("the hub's own"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const message = `kubeconfig Secret theirs-kubeconfig: users["x"].user.tokenFile names a file, which the hub would read from its own disk: put the content into token`
+
+	// A cluster that is nobody's of the hub's kinds, which Cluster API connects to as soon as its infrastructure is there.
+	namespace := env.Namespace(t)
+	cluster := &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs"},
+		Spec: clusterv1.ClusterSpec{
+			ControlPlaneRef:      clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.example.com", Kind: "OtherControlPlane", Name: "theirs"},
+			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443},
+		},
+	}
+	env.Create(t, cluster, written(t, namespace, "theirs", "https://"+thief.Listener.Addr().String(), &clientcmdapi.AuthInfo{TokenFile: file}))
+	testenv.Until(t, "Cluster API to take the infrastructure for provisioned", func() error {
+		env.Get(t, namespace, "theirs", cluster)
+		cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+		return env.Client.Status().Update(t.Context(), cluster)
+	})
+	if got := testenv.Condition(t, env, cluster, kubeconfigcheck.AcceptedCondition, metav1.ConditionFalse, kubeconfigcheck.RefusedReason); got != message {
+		t.Errorf("the Cluster says %q", got)
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("the hub has asked %d times", n)
+	}
+
+	// What is taken instead lets the condition go.
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs-kubeconfig"}}
+	testenv.Change(t, env, secret, func(s *corev1.Secret) {
+		s.Data = written(t, namespace, "theirs", "https://192.0.2.1:6443", &clientcmdapi.AuthInfo{Token: "theirs"}).Data
+	})
+	testenv.Until(t, "the condition to go", func() error {
+		env.Get(t, namespace, "theirs", cluster)
+		if c := conditions.Get(cluster, kubeconfigcheck.AcceptedCondition); c != nil {
+			return fmt.Errorf("it is %+v", *c)
+		}
+		return nil
+	})
+
+	// A Cluster of the hub's, for which somebody else has written the Secret first.
+	r := env.NewCluster(t, "ours", nil)
+	env.Create(t, written(t, r.Cluster.Namespace, "ours", "https://192.0.2.1:6443", &clientcmdapi.AuthInfo{ClientKey: file, ClientCertificate: file}))
+	r.Register("ours-one", "10.0.0.1", "etcd", "control-plane", "worker")
+	r.Says(r.ControlPlane(), controlplane.KubeconfigReadyCondition, metav1.ConditionFalse, "KubeconfigRefused",
+		`kubeconfig Secret ours-kubeconfig: users["x"].user.client-certificate names a file, which the hub would read from its own disk: put the content into client-certificate-data`)
+}
