@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -28,14 +29,11 @@ func Install(ctx context.Context, c client.Client) error {
 	if err := c.Create(ctx, self); err != nil {
 		return fmt.Errorf("asking the API server as whom the hub acts: %w", err)
 	}
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(policies), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("decoding admission policies: %w", err)
-		}
+	objects, err := all()
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
 		if err := nameHub(object, self.Status.UserInfo.Username); err != nil {
 			return err
 		}
@@ -43,6 +41,32 @@ func Install(ctx context.Context, c client.Client) error {
 			return fmt.Errorf("installing the %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
+	return nil
+}
+
+// all returns all policies and their bindings: those that are written down, and those that are made of tables.
+func all() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(policies), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("decoding admission policies: %w", err)
+		}
+		objects = append(objects, object)
+	}
+	policy, binding := credentials()
+	for _, made := range []any{policy, binding} {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(made)
+		if err != nil {
+			return nil, fmt.Errorf("encoding admission policies: %w", err)
+		}
+		delete(content, "status")
+		objects = append(objects, &unstructured.Unstructured{Object: content})
+	}
+	return objects, nil
 }
 
 // nameHub puts the hub's user into the variable of a policy that tells whether it is the hub who writes.

@@ -1,16 +1,18 @@
 package admission
 
 import (
-	"bytes"
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -19,16 +21,21 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
+
+	"github.com/drover-dev/drover/hub/references"
 )
 
-// mayRead lets a user read one Secret and nothing else, and one user do everything.
-type mayRead struct{ namespace, name string }
+// mayRead lets a user read objects that are called mine in the namespace ns, and all Secrets of the namespace open; one user may do everything.
+type mayRead struct{}
 
 func (m mayRead) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.GetUser().GetName() == "may-do-everything" && a.GetNamespace() == "" {
 		return authorizer.DecisionAllow, "", nil
 	}
-	if a.GetVerb() == "get" && a.GetResource() == "secrets" && a.GetNamespace() == m.namespace && a.GetName() == m.name {
+	if a.GetVerb() != "get" || a.GetResource() != "secrets" && a.GetResource() != "configmaps" {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	if a.GetNamespace() == "ns" && a.GetName() == "mine" || a.GetNamespace() == "open" && a.GetResource() == "secrets" {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
@@ -59,6 +66,96 @@ func TestCredentials(t *testing.T) {
 		{name: "another one", before: cluster("{s3: {cloudCredentialName: theirs}}"), after: cluster("{s3: {cloudCredentialName: others}}"), denied: "others"},
 		{name: "it is removed", before: cluster("{s3: {cloudCredentialName: theirs}}"), after: cluster("null")},
 		{name: "control plane", after: "{metadata: {namespace: ns}, spec: {etcd: {s3: {cloudCredentialName: theirs}}}}", denied: "theirs"},
+		{name: "template", after: "{metadata: {namespace: ns}, spec: {template: {spec: {etcd: {s3: {cloudCredentialName: theirs}}}}}}", denied: "theirs"},
+		{name: "elsewhere, with a slash", after: cluster(`{s3: {cloudCredentialName: "other/mine"}}`), denied: "the Secret mine in the namespace other"},
+		{name: "two separators", after: cluster(`{s3: {cloudCredentialName: "ns:mine:x"}}`), denied: "the Secret ? in"},
+		{name: "another reference in a name", after: cluster(`{s3: {cloudCredentialName: "mine x\nSecret ns mine"}}`), denied: "the Secret ? in"},
+		{name: "all rights", after: "{metadata: {namespace: open}, spec: {rkeConfig: {etcd: {s3: {cloudCredentialName: theirs}}}}}"},
+		{name: "all rights here only", after: `{metadata: {namespace: open}, spec: {rkeConfig: {etcd: {s3: {cloudCredentialName: "other:x"}}}}}`, denied: "in the namespace other"},
+		{name: "the whole credential, null", after: "{metadata: {namespace: ns}, spec: {cloudCredentialSecretName: null, rkeConfig: {registries: {configs: {a: {tlsSecretName: null}}}}}}"},
+		{name: "null in every list", after: "{metadata: {namespace: ns}, spec: {rkeConfig: {registries: {configs: null}, machineSelectorFiles: null, machineSelectorConfig: [{config: null}], machinePools: null, machineGlobalConfig: null}}}"},
+		{name: "a configuration that is no text", after: "{metadata: {namespace: ns}, spec: {rkeConfig: {machineGlobalConfig: {cloud-provider-config: {a: b}}}}}"},
+		{name: "a configuration in full", after: `{metadata: {namespace: ns}, spec: {rkeConfig: {machineGlobalConfig: {cloud-provider-config: "[Global]\na = b"}}}}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			kind := schema.GroupVersionKind{Group: "provisioning.cattle.io", Version: "v1", Kind: "Cluster"}
+			got := evaluate(t, "drover-credentials", &user.DefaultInfo{Name: "writer"}, kind, "clusters", "", tt.before, tt.after)
+			if tt.denied == "" && got != "" || !strings.Contains(got, tt.denied) {
+				t.Errorf("got %q, want %q", got, tt.denied)
+			}
+		})
+	}
+}
+
+// holding is an object that names something in the field of a rule.
+func holding(path, value string) string {
+	text := strconv.Quote(value)
+	for _, segment := range slices.Backward(strings.Split(path, ".")) {
+		name := strings.TrimRight(segment, "[]{}")
+		switch {
+		case strings.HasSuffix(segment, "[]"):
+			text = fmt.Sprintf("{%s: [{}, %s]}", name, text)
+		case strings.HasSuffix(segment, "{}"):
+			text = fmt.Sprintf("{%s: {a: {}, b: %s}}", name, text)
+		default:
+			text = fmt.Sprintf("{%s: %s}", name, text)
+		}
+	}
+	return "{metadata: {namespace: ns}, " + strings.TrimPrefix(text, "{")
+}
+
+// TestEveryReference: whatever field a user names an object in, he must be allowed to read it, or it was named before.
+func TestEveryReference(t *testing.T) {
+	for _, rule := range references.Rules {
+		for kind, path := range rule.Paths() {
+			t.Run(kind+" "+path, func(t *testing.T) {
+				name := func(to string) string {
+					if rule.Form == references.URL {
+						to = "secret://" + to
+					}
+					return holding(path, to)
+				}
+				check := func(before, after string) string {
+					return evaluate(t, "drover-credentials", &user.DefaultInfo{Name: "writer"}, schema.GroupVersionKind{Kind: kind}, "any", "", before, after)
+				}
+				if got := check("", name("mine")); got != "" {
+					t.Errorf("his own: %s", got)
+				}
+				want := rule.Field + " names the " + rule.Kind + " theirs in the namespace ns, which you may not read"
+				if got := check("", name("theirs")); !strings.HasPrefix(got, want) {
+					t.Errorf("somebody else's: %q, want %q", got, want)
+				}
+				if got := check(name("mine"), name("theirs")); !strings.HasPrefix(got, want) {
+					t.Errorf("somebody else's later: %q, want %q", got, want)
+				}
+				if got := check(name("theirs"), name("theirs")); got != "" {
+					t.Errorf("it was there: %s", got)
+				}
+				if rule.Form != references.Name {
+					if got := check("", name("other:mine")); !strings.Contains(got, "mine in the namespace other") {
+						t.Errorf("elsewhere: %q", got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestManyReferences: many objects at a time are within what the API server lets a policy cost.
+func TestManyReferences(t *testing.T) {
+	registries := func(namespace, name string, n int) string {
+		configs := make([]string, n)
+		for i := range configs {
+			configs[i] = fmt.Sprintf("h%d: {authConfigSecretName: %s}", i, strings.ReplaceAll(name, "#", strconv.Itoa(i)))
+		}
+		return fmt.Sprintf("{metadata: {namespace: %s}, spec: {rkeConfig: {registries: {configs: {%s}}}}}", namespace, strings.Join(configs, ", "))
+	}
+	for _, tt := range []struct{ name, before, after, denied string }{
+		{name: "as many as there are questions", after: registries("ns", "mine", maxNew)},
+		{name: "one more", after: registries("ns", "mine", maxNew+1), denied: "this names more than 20 Secrets and ConfigMaps at once"},
+		{name: "one that is not his among them", after: strings.Replace(registries("ns", "mine", maxNew), "h7: {authConfigSecretName: mine", "h7: {authConfigSecretName: theirs", 1), denied: "theirs"},
+		{name: "many with a right to all", after: registries("open", "s#", 300)},
+		{name: "many that were there", before: registries("ns", "s#", 300), after: registries("ns", "s#", 300)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			kind := schema.GroupVersionKind{Group: "provisioning.cattle.io", Version: "v1", Kind: "Cluster"}
@@ -166,6 +263,38 @@ func TestMachines(t *testing.T) {
 // evaluate returns why an object is refused, or "". The hub is who TestIdentities takes for it.
 func evaluate(t *testing.T, name string, who user.Info, kind schema.GroupVersionKind, resourceName, subresource, before, after string) string {
 	t.Helper()
+	validator := validatorOf(t, name)
+	resource := kind.GroupVersion().WithResource(resourceName)
+	object, old, operation := parse(t, after), parse(t, before), admission.Create
+	if before != "" {
+		operation = admission.Update
+	}
+	record := admission.NewAttributesRecord(object, old, kind, "ns", "one", resource, subresource, operation, nil, false, who)
+	result := validator.Validate(t.Context(), resource, &admission.VersionedAttributes{Attributes: record, VersionedObject: object, VersionedOldObject: old, VersionedKind: kind},
+		nil, nil, celconfig.RuntimeCELCostBudget, mayRead{})
+	for _, decision := range result.Decisions {
+		if decision.Action != validating.ActionAdmit {
+			return decision.Message
+		}
+	}
+	return ""
+}
+
+// validators are the compiled policies, by name.
+var validators sync.Map
+
+func validatorOf(t *testing.T, name string) validating.Validator {
+	t.Helper()
+	if found, ok := validators.Load(name); ok {
+		return found.(validating.Validator)
+	}
+	compiled := compile(t, name)
+	validators.Store(name, compiled)
+	return compiled
+}
+
+func compile(t *testing.T, name string) validating.Validator {
+	t.Helper()
 	policy := readPolicy(t, name)
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
@@ -180,38 +309,23 @@ func evaluate(t *testing.T, name string, who user.Info, kind schema.GroupVersion
 	var conditions, messages []plugincel.ExpressionAccessor
 	for _, v := range policy.Spec.Validations {
 		conditions = append(conditions, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+		messages = append(messages, nil)
 		if expression := v.MessageExpression; expression != "" {
-			messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: expression})
+			messages[len(messages)-1] = &validating.MessageExpressionCondition{MessageExpression: expression}
 		}
 	}
-	validator := validating.NewValidator(compiler.CompileCondition(conditions, vars, environment.StoredExpressions), nil,
+	return validating.NewValidator(compiler.CompileCondition(conditions, vars, environment.StoredExpressions), nil,
 		compiler.CompileCondition(nil, vars, environment.StoredExpressions),
 		compiler.CompileCondition(messages, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions), policy.Spec.FailurePolicy, nil)
-
-	resource := kind.GroupVersion().WithResource(resourceName)
-	object, old, operation := parse(t, after), parse(t, before), admission.Create
-	if before != "" {
-		operation = admission.Update
-	}
-	record := admission.NewAttributesRecord(object, old, kind, "ns", "one", resource, subresource, operation, nil, false, who)
-	result := validator.Validate(t.Context(), resource, &admission.VersionedAttributes{Attributes: record, VersionedObject: object, VersionedOldObject: old, VersionedKind: kind},
-		nil, nil, celconfig.RuntimeCELCostBudget, mayRead{"ns", "mine"})
-	for _, decision := range result.Decisions {
-		if decision.Action != validating.ActionAdmit {
-			return decision.Message
-		}
-	}
-	return ""
 }
 
 func readPolicy(t *testing.T, name string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(policies), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(&object.Object); err != nil {
-			t.Fatalf("looking for the policy %s: %v", name, err)
-		}
+	objects, err := all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
 		if object.GetName() != name || object.GetKind() != "ValidatingAdmissionPolicy" {
 			continue
 		}
@@ -224,6 +338,8 @@ func readPolicy(t *testing.T, name string) *admissionregistrationv1.ValidatingAd
 		}
 		return policy
 	}
+	t.Fatalf("there is no policy %s", name)
+	return nil
 }
 
 func parse(t *testing.T, text string) runtime.Object {

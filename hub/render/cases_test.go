@@ -248,7 +248,7 @@ func registryCases() map[string]func(*Inputs) (string, string) {
 		}
 		in.Cluster.Objects = Objects{
 			{Kind: KindSecret, Name: "auth"}: {Type: rkev1.AuthConfigSecretType, Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
-			{Kind: KindSecret, Name: "tls"}:  {Data: map[string][]byte{"tls.crt": []byte("crt\n"), "tls.key": []byte("key\n")}},
+			{Kind: KindSecret, Name: "tls"}:  {Type: "kubernetes.io/tls", Data: map[string][]byte{"tls.crt": []byte("crt\n"), "tls.key": []byte("key\n")}},
 		}
 	}
 	return map[string]func(*Inputs) (string, string){

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/references"
 )
 
 // The kinds of objects that a cluster's specification refers to.
 const (
-	KindSecret    = "Secret"
-	KindConfigMap = "ConfigMap"
+	KindSecret    = references.Secret
+	KindConfigMap = references.ConfigMap
 )
 
 // Reference names an object.
@@ -26,6 +27,8 @@ type Object struct {
 	// Type of a Secret.
 	Type string
 	Data map[string][]byte
+	// Forbidden says why a Secret is given to no machine; empty where it may be.
+	Forbidden string
 	// AuthorizedFor is the comma-separated list of clusters that may use the object for files on machines.
 	AuthorizedFor string
 	// GrantedTo is the comma-separated list of clusters that may use a Secret for themselves: names of clusters in the Secret's own namespace,

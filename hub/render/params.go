@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/references"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -66,8 +66,8 @@ func (b *builder) secretContent(param, value string) string {
 		return ""
 	}
 	ref, _ := secretURL(value)
-	object, ok := b.secretRef(field, ref)
-	if !ok || !b.granted(field, ref, object, true) {
+	object, ok := b.refer(references.CloudProvider, field, ref)
+	if !ok {
 		return ""
 	}
 	content, ok := object.Data["credential"]
@@ -75,33 +75,4 @@ func (b *builder) secretContent(param, value string) string {
 		b.problems.fail(field, "Secret %q has no key credential", ref.Name)
 	}
 	return string(content)
-}
-
-// secretRef finds a Secret that a field names; a missing one is a problem of that field.
-func (b *builder) secretRef(field string, ref Reference) (Object, bool) {
-	secret, ok := b.Cluster.Objects[ref]
-	if !ok {
-		namespace := ref.Namespace
-		if namespace == "" {
-			namespace = b.Cluster.Namespace
-		}
-		b.problems.fail(field, "Secret %q does not exist in namespace %s", ref.Name, namespace)
-	}
-	return secret, ok
-}
-
-// granted tells whether a Secret may be used by the cluster, and says so as a problem of a field if not. One in another namespace must
-// name the cluster with its namespace; one in the cluster's own must name it only if always is set.
-func (b *builder) granted(field string, ref Reference, secret Object, always bool) bool {
-	own := ref.Namespace == "" || ref.Namespace == b.Cluster.Namespace
-	whole := b.Cluster.Namespace + "/" + b.Cluster.Name
-	if lists(secret.GrantedTo, whole) || own && (!always || lists(secret.GrantedTo, b.Cluster.Name)) {
-		return true
-	}
-	entry := whole
-	if own {
-		entry = b.Cluster.Name
-	}
-	b.problems.fail(field, "Secret %q is not authorized for this cluster; add %q to its annotation %s", ref.Name, entry, rkev1.AuthorizedSecretAnnotation)
-	return false
 }

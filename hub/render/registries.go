@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/references"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -92,7 +93,7 @@ func (b *builder) registryTLS(field, host string, config rkev1.RegistryConfig) *
 		out.CAFile = dir + "ca.crt"
 		b.add(plans.File{Path: out.CAFile}, config.CABundle)
 	}
-	if secret, ok := b.secret(field+".tlsSecretName", config.TLSSecretName); ok {
+	if secret, ok := b.registrySecret(references.RegistryTLS, field+".tlsSecretName", config.TLSSecretName); ok {
 		cert, key := secret.Data["tls.crt"], secret.Data["tls.key"]
 		if len(cert) == 0 || len(key) == 0 {
 			b.problems.fail(field+".tlsSecretName", "Secret %q needs the keys tls.crt and tls.key", config.TLSSecretName)
@@ -108,10 +109,10 @@ func (b *builder) registryTLS(field, host string, config rkev1.RegistryConfig) *
 	return &out
 }
 
-// secret finds a Secret that a field names; a missing one is a problem of that field.
-func (b *builder) secret(field, name string) (Object, bool) {
+// registrySecret finds the Secret that a field names, if it names one.
+func (b *builder) registrySecret(rule references.Rule, field, name string) (Object, bool) {
 	if name == "" {
 		return Object{}, false
 	}
-	return b.secretRef(field, Reference{Kind: KindSecret, Name: name})
+	return b.refer(rule, field, Reference{Kind: KindSecret, Name: name})
 }

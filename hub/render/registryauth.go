@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/references"
 )
 
 // registryAuth reads the credentials for a registry from the Secret that a cluster names.
 func (b *builder) registryAuth(field, host, name string) *registryAuth {
 	field += ".authConfigSecretName"
-	secret, ok := b.secret(field, name)
+	secret, ok := b.registrySecret(references.RegistryAuth, field, name)
 	if !ok {
 		return nil
 	}
@@ -36,10 +37,6 @@ func (b *builder) registryAuth(field, host, name string) *registryAuth {
 			b.problems.fail(field, "Secret %q holds no credentials for %s", name, host)
 			return nil
 		}
-	default:
-		b.problems.fail(field, "Secret %q has type %q; it takes %s, kubernetes.io/basic-auth or kubernetes.io/dockerconfigjson",
-			name, secret.Type, rkev1.AuthConfigSecretType)
-		return nil
 	}
 	if auth == (registryAuth{}) {
 		b.problems.fail(field, "Secret %q holds no credentials", name)

@@ -137,7 +137,7 @@ func broken(t testing.TB, version string) Inputs {
 		}}},
 		ChartValues: config(t, `{"traefik": ["x"]}`),
 		Registries: &rkev1.Registry{Configs: map[string]rkev1.RegistryConfig{
-			"a": {AuthConfigSecretName: "missing"}, "b": {AuthConfigSecretName: "opaque"}, "c": {AuthConfigSecretName: "empty", TLSSecretName: "empty"},
+			"a": {AuthConfigSecretName: "missing"}, "b": {AuthConfigSecretName: "opaque"}, "c": {AuthConfigSecretName: "empty", TLSSecretName: "keyless"},
 			"d": {AuthConfigSecretName: "docker"},
 		}},
 		ETCD: &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{}},
@@ -146,6 +146,7 @@ func broken(t testing.TB, version string) Inputs {
 		{Kind: KindSecret, Name: "unauthorized"}: {AuthorizedFor: "production"},
 		{Kind: KindSecret, Name: "opaque"}:       {Type: "Opaque"},
 		{Kind: KindSecret, Name: "empty"}:        {Type: rkev1.AuthConfigSecretType},
+		{Kind: KindSecret, Name: "keyless"}:      {Type: "kubernetes.io/tls"},
 		{Kind: KindSecret, Name: "docker"}:       {Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"e":{}}}`)}},
 		{Kind: KindConfigMap, Name: "map"}:       {Data: map[string][]byte{"some": []byte("x")}, AuthorizedFor: "prod"},
 	}

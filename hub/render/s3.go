@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/references"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -53,8 +54,8 @@ func (b *builder) s3Credential(field, name string) map[string]string {
 		return nil
 	}
 	ref := parseRef(KindSecret, name)
-	secret, ok := b.secretRef(field, ref)
-	if !ok || !b.granted(field, ref, secret, false) {
+	secret, ok := b.refer(references.S3Credential, field, ref)
+	if !ok {
 		return nil
 	}
 	out := map[string]string{}

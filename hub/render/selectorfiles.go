@@ -6,11 +6,11 @@ import (
 	"fmt"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/references"
 	"github.com/drover-dev/drover/plans"
 )
 
-// addSelectorFiles adds the files that the cluster takes from Secrets and ConfigMaps. Each of those must name the cluster in its
-// authorization annotation: else whoever may edit a cluster could read any Secret of the namespace on a machine.
+// addSelectorFiles adds the files that the cluster takes from Secrets and ConfigMaps.
 func (b *builder) addSelectorFiles() {
 	for i, files := range b.Cluster.Spec.MachineSelectorFiles {
 		field := fmt.Sprintf("spec.rkeConfig.machineSelectorFiles[%d]", i)
@@ -24,10 +24,10 @@ func (b *builder) addSelectorFiles() {
 				b.problems.fail(at, "names neither a Secret nor a ConfigMap")
 			}
 			if secret != nil {
-				b.addSource(at+".secret", KindSecret, *secret)
+				b.addSource(references.FileSecret, at+".secret", *secret)
 			}
 			if configMap != nil {
-				b.addSource(at+".configMap", KindConfigMap, *configMap)
+				b.addSource(references.FileConfigMap, at+".configMap", *configMap)
 			}
 		}
 	}
@@ -41,17 +41,13 @@ func named(source *rkev1.K8sObjectFileSource) *rkev1.K8sObjectFileSource {
 	return source
 }
 
-func (b *builder) addSource(field, kind string, source rkev1.K8sObjectFileSource) {
-	object, ok := b.Cluster.Objects[Reference{Kind: kind, Name: source.Name}]
-	switch {
-	case !ok && source.Optional:
+func (b *builder) addSource(rule references.Rule, field string, source rkev1.K8sObjectFileSource) {
+	ref := Reference{Kind: rule.Kind, Name: source.Name}
+	if _, exists := b.Cluster.Objects[ref]; !exists && source.Optional {
 		return
-	case !ok:
-		b.problems.fail(field+".name", "%s %q does not exist in namespace %s", kind, source.Name, b.Cluster.Namespace)
-		return
-	case !object.authorizes(b.Cluster.Name):
-		b.problems.fail(field+".name", "%s %q is not authorized for this cluster; add %q to its annotation %s",
-			kind, source.Name, b.Cluster.Name, rkev1.AuthorizedObjectAnnotation)
+	}
+	object, ok := b.refer(rule, field+".name", ref)
+	if !ok {
 		return
 	}
 	for k, item := range source.Items {
@@ -61,7 +57,7 @@ func (b *builder) addSource(field, kind string, source rkev1.K8sObjectFileSource
 			continue
 		}
 		if !ok {
-			b.problems.fail(at+".key", "%s %q has no key %q", kind, source.Name, item.Key)
+			b.problems.fail(at+".key", "%s %q has no key %q", rule.Kind, source.Name, item.Key)
 			continue
 		}
 		if sum := sha256.Sum256(content); item.Hash != "" && item.Hash != base64.StdEncoding.EncodeToString(sum[:]) {

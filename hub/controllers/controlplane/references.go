@@ -14,7 +14,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/references"
 	"github.com/drover-dev/drover/hub/render"
 )
 
@@ -74,8 +77,12 @@ func (r *Reconciler) readObject(ctx context.Context, kind string, key client.Obj
 		if err != nil {
 			return render.Object{}, err
 		}
+		forbidden, err := r.forbidden(ctx, secret)
+		if err != nil {
+			return render.Object{}, err
+		}
 		return render.Object{
-			Type: string(secret.Type), Data: secret.Data,
+			Type: string(secret.Type), Data: secret.Data, Forbidden: forbidden,
 			AuthorizedFor: secret.Annotations[rkev1.AuthorizedObjectAnnotation], GrantedTo: secret.Annotations[rkev1.AuthorizedSecretAnnotation],
 		}, nil
 	}
@@ -91,6 +98,25 @@ func (r *Reconciler) readObject(ctx context.Context, kind string, key client.Obj
 		object.Data[k] = []byte(v)
 	}
 	return object, nil
+}
+
+// forbidden says why a Secret is given to no machine: what it is, or what its name makes of it where there is a cluster of that name.
+func (r *Reconciler) forbidden(ctx context.Context, secret *corev1.Secret) (string, error) {
+	if why := references.Forbidden(secret); why != "" {
+		return why, nil
+	}
+	name, ok := references.ClusterOf(secret.Name)
+	if !ok {
+		return "", nil
+	}
+	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: secret.Namespace, Name: name}, &clusterv1.Cluster{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading Cluster %s: %w", name, err)
+	}
+	return "its name makes it a key or kubeconfig of Cluster " + name, nil
 }
 
 // readBootstrapSecrets reads the Secrets that the cluster is to have before anything else. Once it has started there are none.
