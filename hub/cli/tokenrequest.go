@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/drover-dev/drover/hub/redirect"
 	"github.com/drover-dev/drover/hub/usertokens"
 )
 
@@ -71,6 +72,7 @@ func requestToken(ctx context.Context, config *rest.Config, server string, autho
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.Timeout = requestTimeout
+	redirect.Restrict(config)
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reaching the hub at %s: %w", server, err)
