@@ -62,8 +62,12 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}}
 		m.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 		in.machines.Items = append(in.machines.Items, m)
-		in.bootstraps.Items = append(in.bootstraps.Items, rkev1.RKEBootstrap{ObjectMeta: meta})
-		secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: rkev1.PlanSecretName(name)}, Type: rkev1.MachinePlanSecretType, Data: map[string][]byte{}}
+		bootstrap := rkev1.RKEBootstrap{ObjectMeta: meta}
+		in.bootstraps.Items = append(in.bootstraps.Items, bootstrap)
+		secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "fleet", Name: rkev1.PlanSecretName(name),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
+		}, Type: rkev1.MachinePlanSecretType, Data: map[string][]byte{}}
 		if i == 0 {
 			secret.Labels = map[string]string{rkev1.InitNodeLabel: "true"}
 		}

@@ -69,7 +69,10 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, from client.Reader)
 				continue
 			}
 		}
-		m.secret = byName[rkev1.PlanSecretName(m.bootstrap.Name)]
+		// A Secret of that name that was not made for the machine gets no plan: there are secrets of the cluster in it.
+		if secret := byName[rkev1.PlanSecretName(m.bootstrap.Name)]; secret != nil && m.bootstrap.Owns(secret) {
+			m.secret = secret
+		}
 		m.read(s)
 		s.machines = append(s.machines, m)
 	}
