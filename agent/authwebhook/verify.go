@@ -24,14 +24,16 @@ const (
 	// tokenType is what the header of a user's token calls it.
 	tokenType = "drover-user+jwt"
 
-	// reserved is what names of Kubernetes' own begin with, ServiceAccounts among them. The hub's Kubernetes means somebody else by them than
-	// this cluster's, so that foreign is put before them, as for requests that come through the hub.
-	reserved = "system:"
-	foreign  = "drover:hub:"
+	// foreign is put before names that begin with one of the reserved prefixes, as for requests that come through the hub.
+	foreign = "drover:hub:"
 	// everybody is the group that the API server adds to every user by itself, administrators the one that may do everything.
 	everybody      = "system:authenticated"
 	administrators = "system:masters"
 )
+
+// reserved begin names that a cluster gives to parts of its own: Kubernetes (ServiceAccounts among them), kubeadm and Drover. The hub's
+// Kubernetes means somebody else by them than this cluster's.
+var reserved = []string{"system:", "kubeadm:", "drover:"}
 
 // Verifier knows tokens of one hub that are meant for one cluster.
 type Verifier struct {
@@ -137,8 +139,10 @@ func (v *Verifier) user(said *claims) (*authenticationv1.UserInfo, error) {
 }
 
 func local(name string) string {
-	if strings.HasPrefix(name, reserved) {
-		return foreign + name
+	for _, prefix := range reserved {
+		if strings.HasPrefix(name, prefix) {
+			return foreign + name
+		}
 	}
 	return name
 }

@@ -130,6 +130,11 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{name: "two users", header: http.Header{"Impersonate-User": {"anna", "bert"}}, want: "must name one user"},
 		{name: "masters", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {"dev", mastersGroup}}, want: "without --allow-group system:masters"},
 		{name: "masters, with spaces", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {" " + mastersGroup + " "}}, want: "without --allow-group system:masters"},
+		{name: "a ServiceAccount of the cluster", header: http.Header{"Impersonate-User": {"system:serviceaccount:kube-system:admin"}}, want: "does not speak for the user system:serviceaccount:kube-system:admin"},
+		{name: "a node", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {"system:nodes"}}, want: "does not speak for the group system:nodes"},
+		{name: "administrators of kubeadm", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {"kubeadm:cluster-admins"}}, groups: []string{mastersGroup}, want: "does not speak for the group kubeadm:cluster-admins"},
+		{name: "the hub's controllers", header: http.Header{"Impersonate-User": {"system:drover:hub"}, "Impersonate-Group": {"drover:controllers", "system:authenticated"}}},
+		{name: "a ServiceAccount of the hub's Kubernetes", header: http.Header{"Impersonate-User": {"drover:hub:system:serviceaccount:a:b"}, "Impersonate-Group": {"drover:hub:system:serviceaccounts"}}},
 		{name: "masters where that is allowed", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {mastersGroup}}, groups: []string{mastersGroup}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -16,6 +16,12 @@ import (
 // owner has said so.
 const mastersGroup = "system:masters"
 
+// What the hub may say all the same: its own name, and the group of everybody who is known.
+const (
+	hubUser            = "system:drover:hub"
+	authenticatedGroup = "system:authenticated"
+)
+
 const (
 	userHeader  = "Impersonate-User"
 	groupHeader = "Impersonate-Group"
@@ -31,12 +37,24 @@ func (a *api) checkUser(header http.Header) error {
 	if users := header.Values(userHeader); len(users) != 1 || users[0] == "" {
 		return errors.New("a request through the cluster's agent must name one user in " + userHeader)
 	}
+	if user := header.Get(userHeader); reserved(user) && user != hubUser {
+		return fmt.Errorf("the cluster's agent does not speak for the user %s: such names belong to this cluster's own parts", user)
+	}
 	for _, group := range header.Values(groupHeader) {
-		if group == mastersGroup && !a.allowed[group] {
+		switch {
+		case group == mastersGroup && !a.allowed[group]:
 			return fmt.Errorf("the cluster's agent does not speak for the group %s; it was started without --allow-group %s", group, group)
+		case reserved(group) && group != authenticatedGroup && !a.allowed[group]:
+			return fmt.Errorf("the cluster's agent does not speak for the group %s: such names belong to this cluster's own parts", group)
 		}
 	}
 	return nil
+}
+
+// reserved tells of names that Kubernetes and kubeadm give to their own parts, ServiceAccounts and nodes among them. Whoever the hub speaks
+// for has others: it puts "drover:hub:" before those of its own Kubernetes.
+func reserved(name string) bool {
+	return strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "kubeadm:")
 }
 
 // forward makes the request that the Kubernetes API gets. The agent's own credential comes later, in the transport.

@@ -40,7 +40,8 @@ func TestSameNames(t *testing.T) {
 	issuer, webhook := newPair(t)
 	for _, u := range []user.DefaultInfo{
 		{Name: "anna", UID: "u", Groups: []string{"ops", "system:authenticated"}, Extra: map[string][]string{"team": {"blue"}}},
-		{Name: "admin", Groups: []string{"system:masters"}},
+		{Name: "admin", Groups: []string{"system:masters", "kubeadm:cluster-admins"}},
+		{Name: "drover:hub:system:serviceaccount:a:b", Groups: []string{"drover:controllers"}},
 		{Name: "system:serviceaccount:a:b", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:a"}},
 	} {
 		token, err := issuer.UserToken(tokens.User{Username: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra}, "c-m-a", time.Minute, "t", false)

@@ -119,8 +119,8 @@ func TestImpersonation(t *testing.T) {
 		s.Header.Get("Impersonate-Extra-Team") != "red" || len(s.Header["Impersonate-Extra-Team%2fx"]) != 0 {
 		t.Errorf("the cluster sees %v", s.Header)
 	}
-	// Whom she asks to be is somebody of the cluster; she herself is of the hub's.
-	if s := w.send(w.request("GET", path, "is-jane", "Impersonate-User", "system:serviceaccount:team:robot")).seen(t); s.Header.Get("Impersonate-User") != "system:serviceaccount:team:robot" {
+	// Whom she asks to be is somebody of the management cluster, as she herself is.
+	if s := w.send(w.request("GET", path, "is-jane", "Impersonate-User", "system:serviceaccount:team:robot")).seen(t); s.Header.Get("Impersonate-User") != "drover:hub:system:serviceaccount:team:robot" {
 		t.Errorf("the cluster sees %v", s.Header)
 	}
 	if s := w.send(w.request("GET", path, "is-system:serviceaccount:team:robot")).seen(t); s.Header.Get("Impersonate-User") != "drover:hub:system:serviceaccount:team:robot" {

@@ -27,11 +27,14 @@ func (h *Handler) impersonate(next http.Handler) http.Handler {
 		case !found:
 			writeError(w, r, failure(http.StatusInternalServerError, "", "the user of the request got lost"))
 			return
-		case u != c.user:
-			c.downstream = u
 		default:
-			// The agent of a cluster that the hub has not made speaks for nobody whom no rule of the cluster can refuse anything.
-			c.downstream = userauth.Downstream(u, !c.imported)
+			// The agent of a cluster that the hub has not made speaks for nobody whom no rule of the cluster can refuse anything. Whom a
+			// user asks to be is somebody of the management cluster as well, whose rules have allowed it.
+			downstream := userauth.Downstream
+			if u != c.user {
+				downstream = userauth.Impersonated
+			}
+			c.downstream = downstream(u, !c.imported)
 			if c.downstream.GetName() != u.GetName() || !slices.Equal(c.downstream.GetGroups(), u.GetGroups()) {
 				audit.LogImpersonatedUser(r.Context(), c.downstream, "")
 			}

@@ -38,12 +38,43 @@ func TestDownstream(t *testing.T) {
 			in:   user.DefaultInfo{Name: "system:node:a", Groups: []string{"system:nodes"}},
 			want: user.DefaultInfo{Name: "drover:hub:system:node:a", Groups: []string{"drover:hub:system:nodes"}},
 		},
+		"a group of kubeadm": {
+			in:   user.DefaultInfo{Name: "kubeadm:x", Groups: []string{"kubeadm:cluster-admins"}},
+			want: user.DefaultInfo{Name: "drover:hub:kubeadm:x", Groups: []string{"drover:hub:kubeadm:cluster-admins"}},
+		},
+		"somebody with names of the hub": {
+			in:   user.DefaultInfo{Name: "drover:hub:system:serviceaccount:team:robot", Groups: []string{"drover:controllers"}},
+			want: user.DefaultInfo{Name: "drover:hub:drover:hub:system:serviceaccount:team:robot", Groups: []string{"drover:hub:drover:controllers"}},
+		},
+		"the hub as administrator in a cluster that was imported": {
+			in:       user.DefaultInfo{Name: HubUser, Groups: []string{"drover:controllers", "system:masters"}},
+			want:     user.DefaultInfo{Name: HubUser, Groups: []string{"drover:controllers"}},
+			stranger: true,
+		},
 		"the hub itself": {
 			in:   user.DefaultInfo{Name: HubUser, Groups: []string{"drover:controllers"}},
 			want: user.DefaultInfo{Name: HubUser, Groups: []string{"drover:controllers"}},
 		},
 	} {
 		if diff := cmp.Diff(&test.want, Downstream(&test.in, !test.stranger)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestImpersonated(t *testing.T) {
+	for name, test := range map[string]struct{ in, want user.DefaultInfo }{
+		"the hub": {
+			in:   user.DefaultInfo{Name: HubUser, Groups: []string{"drover:controllers"}},
+			want: user.DefaultInfo{Name: "drover:hub:system:drover:hub", Groups: []string{"drover:hub:drover:controllers"}},
+		},
+		"a ServiceAccount": {
+			in:   user.DefaultInfo{Name: "system:serviceaccount:kube-system:robot", Groups: []string{"system:serviceaccounts", "system:authenticated"}},
+			want: user.DefaultInfo{Name: "drover:hub:system:serviceaccount:kube-system:robot", Groups: []string{"drover:hub:system:serviceaccounts", "system:authenticated"}},
+		},
+		"a person": {in: user.DefaultInfo{Name: "ann", Groups: []string{"devs"}}, want: user.DefaultInfo{Name: "ann", Groups: []string{"devs"}}},
+	} {
+		if diff := cmp.Diff(&test.want, Impersonated(&test.in, false)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
