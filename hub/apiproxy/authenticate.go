@@ -34,6 +34,8 @@ func (h *Handler) authenticate(next http.Handler) http.Handler {
 		case errors.Is(err, userauth.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 			h.log.Error(err, "Could not find out who a user is", "client", ratelimit.ClientAddress(r))
 			writeError(w, r, unavailable("%v", userauth.ErrUnavailable))
+		case errors.Is(err, userauth.ErrSuspended):
+			writeError(w, r, failure(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "%v", userauth.ErrSuspended))
 		default:
 			h.log.V(1).Info("Refused a user", "client", ratelimit.ClientAddress(r), "reason", reasonOf(err))
 			failed.ServeHTTP(w, r)

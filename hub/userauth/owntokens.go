@@ -38,6 +38,7 @@ type ownTokens struct {
 	verifier Verifier
 	// objects are Tokens as of a moment ago, live as of now.
 	objects, live client.Reader
+	accounts      *accounts
 	// used is told of every use of a token that lasts, and must not block.
 	used func(*managementv3.Token)
 	now  func() time.Time
@@ -52,17 +53,20 @@ func (o *ownTokens) AuthenticateToken(ctx context.Context, token string) (*authe
 	if err != nil {
 		return nil, false, fmt.Errorf("verifying a token of the hub's own: %w", err)
 	}
+	groups := claims.Groups
 	if claims.Lasting {
-		if err := o.check(ctx, token, claims); err != nil {
+		object, err := o.check(ctx, token, claims)
+		if err != nil {
 			return nil, false, err
 		}
+		groups = present(groups, object.Spec.User.Groups)
 	}
-	u := &user.DefaultInfo{Name: claims.Username, UID: claims.UID, Groups: claims.Groups, Extra: claims.Extra}
+	u := &user.DefaultInfo{Name: claims.Username, UID: claims.UID, Groups: groups, Extra: claims.Extra}
 	return &authenticator.Response{User: u, Audiences: authenticator.Audiences{claims.Cluster}}, true, nil
 }
 
-// check holds a token that lasts against its Token.
-func (o *ownTokens) check(ctx context.Context, token string, claims *tokens.UserClaims) error {
+// check holds a token that lasts against its Token, and its user against the management cluster.
+func (o *ownTokens) check(ctx context.Context, token string, claims *tokens.UserClaims) (*managementv3.Token, error) {
 	object := &managementv3.Token{}
 	key := client.ObjectKey{Name: claims.ID}
 	err := o.objects.Get(ctx, key, object)
@@ -71,20 +75,23 @@ func (o *ownTokens) check(ctx context.Context, token string, claims *tokens.User
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return errRevoked
+		return nil, errRevoked
 	case err != nil:
-		return fmt.Errorf("%w: reading Token %s: %w", ErrUnavailable, claims.ID, err)
+		return nil, fmt.Errorf("%w: reading Token %s: %w", ErrUnavailable, claims.ID, err)
 	}
 	sum := sha256.Sum256([]byte(token))
 	matches := subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(object.Spec.Hash)) == 1
 	if !matches || !object.DeletionTimestamp.IsZero() || object.Spec.ClusterName != claims.Cluster || o.now().After(object.Spec.ExpiresAt.Time) {
-		return errRevoked
+		return nil, errRevoked
+	}
+	if err := o.recheck(ctx, claims, object); err != nil {
+		return nil, err
 	}
 	// The hub's own controllers use theirs all the time, which is worth no write.
 	if object.Spec.User.Username != HubUser {
 		o.used(object)
 	}
-	return nil
+	return object, nil
 }
 
 // claimsToBeOwn tells whether a token names the hub as its issuer. It believes nothing else of it.

@@ -39,9 +39,9 @@ func userToken(t *testing.T, issuer *tokens.Issuer, id string, lasting bool) str
 func tokenObject(name, token string) *managementv3.Token {
 	sum := sha256.Sum256([]byte(token))
 	return &managementv3.Token{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Now()},
 		Spec: managementv3.TokenSpec{
-			ClusterName: "c-m-1", Hash: hex.EncodeToString(sum[:]), ExpiresAt: metav1.NewTime(time.Now().Add(time.Hour)), User: managementv3.TokenUser{Username: "jane"},
+			ClusterName: "c-m-1", Hash: hex.EncodeToString(sum[:]), ExpiresAt: metav1.NewTime(time.Now().Add(time.Hour)), User: managementv3.TokenUser{Username: "jane", Groups: []string{"ops"}},
 		},
 	}
 }

@@ -61,7 +61,7 @@ func New(opts Options) (*Authenticator, error) {
 		return nil, fmt.Errorf("making the authentication by certificate: %w", err)
 	}
 	uses := newUses(opts.Client, opts.Logger)
-	own := &ownTokens{verifier: opts.Tokens, objects: opts.Client, live: opts.APIReader, used: uses.note, now: time.Now}
+	own := &ownTokens{verifier: opts.Tokens, objects: opts.Client, live: opts.APIReader, accounts: newAccounts(opts.APIReader), used: uses.note, now: time.Now}
 	// A token that claims to be the hub's own and is not is refused here, and shown to nobody else.
 	known := tokenunion.NewFailOnError(own, newReviews(opts.Clientset.AuthenticationV1().TokenReviews()))
 	return &Authenticator{

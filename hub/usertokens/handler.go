@@ -97,6 +97,9 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 			return nil, badRequest("%s has no meaning here: a token is for who asks for it", name)
 		}
 	}
+	if r.Header.Get("Upgrade") != "" {
+		return nil, badRequest("a token is asked for by a plain request, without Upgrade")
+	}
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
@@ -107,8 +110,12 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 	if err != nil {
 		return nil, err
 	}
+	end := credentialEnd(r)
 	who, err := h.authenticate(r)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.checkEnd(request, end); err != nil {
 		return nil, err
 	}
 	cluster, err := h.cluster(r.Context(), request)
@@ -125,6 +132,17 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 		// The same words in both cases: who may not reach a cluster does not learn whether it is there.
 		return nil, &refusal{code: http.StatusForbidden, message: fmt.Sprintf("there is no cluster %s that user %q may reach; "+
 			"the right that it takes is to get clusters/proxy in API group %s", request.Cluster, who.GetName(), "provisioning.cattle.io")}
+	}
+	held, err := h.tokensOf(r.Context(), who)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.confirm(r.Context(), who, held); err != nil {
+		return nil, err
+	}
+	if request.Lasting && len(held) >= MaxPerUser {
+		return nil, &refusal{code: http.StatusForbidden, message: fmt.Sprintf("you have %d persistent tokens, which is the most that a user may have; "+
+			"revoke those that are not needed with \"hub tokens revoke\"", len(held))}
 	}
 	return h.issue(r.Context(), carried(who), cluster, request)
 }

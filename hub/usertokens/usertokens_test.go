@@ -41,7 +41,7 @@ func newWorld(t *testing.T) *world {
 	if err := managementv3.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(&managementv3.Cluster{
+	w := &world{client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&managementv3.Token{}).WithObjects(&managementv3.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "c-m-a", UID: "u", Labels: map[string]string{
 			rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: "demo",
 		}},

@@ -63,6 +63,10 @@ type TokenUser struct {
 
 // TokenStatus is what the hub has seen of it.
 type TokenStatus struct {
+	// ConfirmedAt is when the user last showed a credential of his own to the hub, exact to an hour; unset, it is when the Token was created.
+	// A person's token is suspended for as long as that is too long ago.
+	// +optional
+	ConfirmedAt *metav1.Time `json:"confirmedAt,omitempty"`
 	// LastUsedAt is when it was used last, exact to some minutes.
 	// +optional
 	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`
