@@ -245,10 +245,10 @@ func (o *serveOptions) completeAPIServer() error {
 		}
 		return nil
 	}
-	switch {
-	case o.apiAuditLog == noAudit:
+	switch o.apiAuditLog {
+	case noAudit:
 		o.apiAuditLog = ""
-	case o.apiAuditLog == "":
+	case "":
 		o.apiAuditLog = filepath.Join(o.dataDir, "audit", "api.log")
 	}
 	return nil
