@@ -20,10 +20,10 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/patch"
 	"github.com/drover-dev/drover/hub/kubeconfig"
 )
 
@@ -34,6 +34,8 @@ const (
 	RefusedReason = "KubeconfigRefused"
 
 	suffix = "-" + string(secret.Kubeconfig)
+
+	fieldOwner = client.FieldOwner("drover-kubeconfigcheck")
 )
 
 // Reconciler reconciles Clusters whose kubeconfig Secret has changed.
@@ -99,17 +101,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if refused == nil && !conditions.Has(cluster, AcceptedCondition) {
 		return ctrl.Result{}, nil
 	}
-	helper, err := patch.NewHelper(cluster, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch of the Cluster: %w", err)
-	}
+	helper := patch.NewHelper(r.Client, cluster, fieldOwner, AcceptedCondition)
 	if refused == nil {
 		conditions.Delete(cluster, AcceptedCondition)
 	} else {
 		conditions.Set(cluster, metav1.Condition{Type: AcceptedCondition, Status: metav1.ConditionFalse, Reason: RefusedReason, Message: refused.Error()})
 	}
-	if err := helper.Patch(ctx, cluster, patch.WithOwnedConditions{Conditions: []string{AcceptedCondition}}); err != nil {
-		return ctrl.Result{}, fmt.Errorf("writing the condition %s: %w", AcceptedCondition, err)
-	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, helper.Patch(ctx, cluster)
 }
