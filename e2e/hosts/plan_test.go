@@ -86,7 +86,7 @@ func TestBaseNameFollowsItsContents(t *testing.T) {
 }
 
 func TestMissingPackages(t *testing.T) {
-	have := map[string]bool{"ip": true, "nsenter": true, "mount": true}
+	have := map[string]bool{"ip": true, "nsenter": true, "mount": true, "losetup": true, "mkfs.ext4": true}
 	packages, programs := missingPackages(map[string]string{"kubectl": "kubectl"}, func(p string) bool { return have[p] })
 	if diff := cmp.Diff([]string{"debootstrap", "kubectl", "systemd-container"}, packages); diff != "" {
 		t.Error(diff)
