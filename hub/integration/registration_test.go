@@ -93,7 +93,7 @@ func TestRegistration(t *testing.T) {
 			t.Errorf("the Machine lacks the label %s", label)
 		}
 	}
-	if _, ok := machine.Labels[clusterv1.MachineControlPlaneLabel]; !ok || machine.Labels["zone"] != "" {
+	if _, ok := machine.Labels[clusterv1.MachineControlPlaneLabel]; !ok || machine.Labels["zone"] != "a" {
 		t.Errorf("the Machine has the labels %v", machine.Labels)
 	}
 	data := &corev1.Secret{}
@@ -106,7 +106,7 @@ func TestRegistration(t *testing.T) {
 	if plan.Type != rkev1.MachinePlanSecretType || plan.Annotations[rkev1.DetectedAddressAnnotation] != "192.0.2.7" || plan.Annotations[rkev1.MachineSecretHashAnnotation] != "" {
 		t.Errorf("the plan Secret has type %s and annotations %v", plan.Type, plan.Annotations)
 	}
-	env.onlyOwnPlan(t, namespace, name)
+	env.noRights(t, namespace, name)
 
 	// The machine comes again.
 	if again := env.register(t, cluster, "machine-one", allRoles); again.Labels[rkev1.MachineNameLabel] != name {
@@ -129,29 +129,31 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// onlyOwnPlan uses the machine's credential as the machine does.
-func (e *hubEnv) onlyOwnPlan(t *testing.T, namespace, name string) {
+// noRights uses the machine's credential at the API server, past the gateway: it is good for nothing there, not even for the machine's own plan.
+func (e *hubEnv) noRights(t *testing.T, namespace, name string) {
 	t.Helper()
 	token := &corev1.Secret{}
-	e.get(t, namespace, rkev1.PlanTokenSecretName(name), token)
+	until(t, "the machine's token", func() error {
+		e.get(t, namespace, rkev1.PlanTokenSecretName(name), token)
+		if len(token.Data[corev1.ServiceAccountTokenKey]) == 0 {
+			return errors.New("the Secret has none")
+		}
+		return nil
+	})
 	config := rest.AnonymousClientConfig(e.Config)
 	config.BearerToken = string(token.Data[corev1.ServiceAccountTokenKey])
 	machine, err := client.New(config, client.Options{Scheme: e.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{}
-	until(t, "the machine to read its plan", func() error {
-		return machine.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: rkev1.PlanSecretName(name)}, secret)
-	})
-	secret.Data = map[string][]byte{"probe-statuses": []byte("{}")}
-	if err := machine.Update(t.Context(), secret); err != nil && !apierrors.IsConflict(err) {
-		t.Errorf("the machine cannot write its plan Secret: %v", err)
-	}
+	plan := &corev1.Secret{}
+	e.get(t, namespace, rkev1.PlanSecretName(name), plan)
 	for what, err := range map[string]error{
+		"read its plan Secret":   machine.Get(t.Context(), client.ObjectKeyFromObject(plan), &corev1.Secret{}),
+		"write its plan Secret":  machine.Update(t.Context(), plan.DeepCopy()),
+		"delete its plan Secret": machine.Delete(t.Context(), plan.DeepCopy()),
 		"read another Secret":    machine.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: rkev1.BootstrapSecretName(name)}, &corev1.Secret{}),
 		"list Secrets":           machine.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace)),
-		"delete its plan Secret": machine.Delete(t.Context(), secret),
 		"read its Machine":       machine.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &clusterv1.Machine{}),
 	} {
 		if !apierrors.IsForbidden(err) {

@@ -76,7 +76,7 @@ func TestNothingLeaks(t *testing.T) {
 // everyObject is all that is in the API, by kind and name, with Secrets in plain.
 func everyObject(t *testing.T) map[string][]byte {
 	t.Helper()
-	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(env.Config).ServerGroupsAndResources()
+	lists, err := discovery.NewDiscoveryClientForConfigOrDie(env.Config).ServerPreferredResources()
 	if err != nil {
 		t.Fatal(err)
 	}
