@@ -14,7 +14,8 @@ import (
 type support int
 
 const (
-	unknown support = iota
+	// The zero value says nothing, and is that of a field without a line.
+	_ support = iota
 	// actedOn fields have an effect, which may be an error for a wrong value.
 	actedOn
 	// refused fields are reported as a fault wherever they are set.

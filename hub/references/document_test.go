@@ -75,10 +75,10 @@ func document() string {
 			types = names
 		}
 		consent := string(rule.Consent)
-		switch {
-		case rule.Consent == NoConsent:
+		switch rule.Consent {
+		case NoConsent:
 			consent = "no"
-		case rule.Consent == NeverRead:
+		case NeverRead:
 			types = "the hub never reads it"
 			consent = "the hub never reads it"
 		}
