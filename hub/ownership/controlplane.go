@@ -1,0 +1,57 @@
+package ownership
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// ControlPlane returns the RKEControlPlane of a Cluster. It is nil without a Refusal where the Cluster has none, or one of another provider.
+func ControlPlane(ctx context.Context, from client.Reader, cluster *clusterv1.Cluster) (*rkev1.RKEControlPlane, *Refusal, error) {
+	ref := cluster.Spec.ControlPlaneRef
+	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
+		return nil, nil, nil
+	}
+	controlPlane := &rkev1.RKEControlPlane{}
+	err := from.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, controlPlane)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading RKEControlPlane %s: %w", ref.Name, err)
+	}
+	if refusal := OfCluster(controlPlane, cluster); refusal != nil {
+		return nil, refusal, nil
+	}
+	return controlPlane, nil, nil
+}
+
+// PlanOwners returns the RKEBootstrap that a plan Secret belongs to, and the Machine that this belongs to; nil as far as there are none. The
+// labels of a plan Secret are for finding it, and prove nothing.
+func PlanOwners(ctx context.Context, from client.Reader, plan *corev1.Secret) (*rkev1.RKEBootstrap, *clusterv1.Machine, error) {
+	ref := metav1.GetControllerOf(plan)
+	if ref == nil || ref.Kind != "RKEBootstrap" {
+		return nil, nil, nil
+	}
+	bootstrap := &rkev1.RKEBootstrap{}
+	err := from.Get(ctx, client.ObjectKey{Namespace: plan.Namespace, Name: ref.Name}, bootstrap)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading RKEBootstrap %s: %w", ref.Name, err)
+	}
+	if !Owns(bootstrap, plan) || plan.Name != rkev1.PlanSecretName(bootstrap.Name) {
+		return nil, nil, nil
+	}
+	machine, _, err := Machine(ctx, from, bootstrap)
+	return bootstrap, machine, err
+}
