@@ -260,6 +260,53 @@ func TestMachines(t *testing.T) {
 	}
 }
 
+// TestManagementNames: the name of a management Cluster is the hub's to write, and that of whoever may change the management Cluster.
+func TestManagementNames(t *testing.T) {
+	hub := &user.DefaultInfo{Name: `system:serviceaccount:cattle-system:"drover"`}
+	tenant, mover := &user.DefaultInfo{Name: "tenant", Groups: []string{"system:authenticated"}}, &user.DefaultInfo{Name: "may-do-everything"}
+	annotated := func(name string) string {
+		return "{metadata: {namespace: ns, annotations: {provisioning.cattle.io/management-cluster-name: " + name + "}}, spec: {}}"
+	}
+	specified := func(name string) string {
+		return "{metadata: {namespace: ns}, spec: {managementClusterName: " + name + "}}"
+	}
+	const bare, labelled = "{metadata: {namespace: ns}}", "{metadata: {namespace: ns, labels: {a: b}, annotations: {b: c}}, spec: {kubernetesVersion: v1}}"
+	for _, tt := range []struct {
+		name, before, after string
+		who                 user.Info
+		denied              bool
+	}{
+		{name: "no name", who: tenant, after: bare},
+		{name: "no name, changed", who: tenant, before: bare, after: labelled},
+		{name: "empty names", who: tenant, before: annotated(`""`), after: specified(`""`)},
+		{name: "null", who: tenant, before: bare, after: specified("null")},
+		{name: "a tenant makes one with the annotation", who: tenant, after: annotated("c-m-a"), denied: true},
+		{name: "a tenant makes one with the field", who: tenant, after: specified("c-m-a"), denied: true},
+		{name: "a tenant sets the annotation", who: tenant, before: labelled, after: annotated("c-m-a"), denied: true},
+		{name: "a tenant sets the field", who: tenant, before: bare, after: specified("c-m-a"), denied: true},
+		{name: "a tenant changes the annotation", who: tenant, before: annotated("c-m-b"), after: annotated("c-m-a"), denied: true},
+		{name: "a tenant changes the field", who: tenant, before: specified("c-m-b"), after: specified("c-m-a"), denied: true},
+		{name: "a tenant removes the annotation", who: tenant, before: annotated("c-m-b"), after: bare, denied: true},
+		{name: "a tenant removes the field", who: tenant, before: specified("c-m-b"), after: bare, denied: true},
+		{name: "a tenant moves the name from one to the other", who: tenant, before: specified("c-m-b"), after: annotated("c-m-b"), denied: true},
+		{name: "a tenant keeps the annotation", who: tenant, before: annotated("c-m-b"), after: annotated("c-m-b")},
+		{name: "a tenant keeps the field", who: tenant, before: specified("c-m-b"), after: specified("c-m-b")},
+		{name: "nobody in particular", who: &user.DefaultInfo{Name: user.Anonymous}, after: annotated("c-m-a"), denied: true},
+		{name: "the hub makes one", who: hub, after: specified("c-m-a")},
+		{name: "the hub changes one", who: hub, before: bare, after: annotated("c-m-a")},
+		{name: "clusterctl moves one", who: mover, after: annotated("c-m-a")},
+		{name: "an administrator removes one", who: mover, before: specified("c-m-a"), after: bare},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			kind := schema.GroupVersionKind{Group: "rke.cattle.io", Version: "v1", Kind: "RKEControlPlane"}
+			got := evaluate(t, "drover-management-names", tt.who, kind, "rkecontrolplanes", "", tt.before, tt.after)
+			if (got != "") != tt.denied || tt.denied && !strings.HasPrefix(got, "only the hub sets the annotation") {
+				t.Errorf("got %q, denied is to be %v", got, tt.denied)
+			}
+		})
+	}
+}
+
 // evaluate returns why an object is refused, or "". The hub is who TestIdentities takes for it.
 func evaluate(t *testing.T, name string, who user.Info, kind schema.GroupVersionKind, resourceName, subresource, before, after string) string {
 	t.Helper()
