@@ -8,15 +8,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // authorize lets through who may "get" the subresource "proxy" of the Cluster, by the management cluster's own rules.
@@ -58,23 +55,17 @@ func (h *Handler) attributes(ctx context.Context, c *call) (authorizer.Attribute
 	if err := h.opts.Clusters.Get(ctx, client.ObjectKey{Name: c.cluster}, management); err != nil {
 		return authorizer.AttributesRecord{}, lookedFor(err, "the hub has no cluster %q", c.cluster)
 	}
-	owner := client.ObjectKey{Namespace: management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: management.Labels[rkev1.OwnerClusterNameLabel]}
-	var gv schema.GroupVersion
-	provisioned := &provisioningv1.Cluster{}
-	switch err := h.opts.Clusters.Get(ctx, owner, provisioned); {
-	case err == nil:
-		gv, c.imported = provisioningv1.GroupVersion, provisioned.Spec.RKEConfig == nil
-	case !apierrors.IsNotFound(err):
+	owned, err := ownership.ClusterOf(ctx, h.opts.Clusters, management)
+	if err != nil {
 		return authorizer.AttributesRecord{}, lookedFor(err, "")
-	default:
-		// One that people made of Cluster API's kinds alone.
-		if err := h.opts.Clusters.Get(ctx, owner, &clusterv1.Cluster{}); err != nil {
-			return authorizer.AttributesRecord{}, lookedFor(err, "the Cluster %s behind %q is gone", owner, c.cluster)
-		}
-		gv = clusterv1.GroupVersion
 	}
+	if owned == nil {
+		return authorizer.AttributesRecord{}, notFound("the Cluster %s behind %q is gone", ownership.Key(management), c.cluster)
+	}
+	c.imported = owned.Imported()
+	gv := owned.GroupVersion()
 	return authorizer.AttributesRecord{
-		User: c.user, Verb: "get", Namespace: owner.Namespace, Name: owner.Name,
+		User: c.user, Verb: "get", Namespace: owned.Namespace, Name: owned.Name,
 		APIGroup: gv.Group, APIVersion: gv.Version, Resource: "clusters", Subresource: "proxy", ResourceRequest: true,
 	}, nil
 }

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/tunnel"
 )
@@ -122,6 +123,9 @@ type cached struct{ client.Reader }
 func (cached) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	if management, ok := into.(*managementv3.Cluster); ok {
 		management.Labels = map[string]string{rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: "awake"}
+	}
+	if _, ok := into.(*provisioningv1.Cluster); ok {
+		into.SetAnnotations(map[string]string{rkev1.ManagementClusterNameAnnotation: theCluster})
 	}
 	into.SetName(key.Name)
 	return nil

@@ -29,8 +29,8 @@ import (
 )
 
 // theCluster is the management Cluster that is connected; asleep is one that is not, plain one that only Cluster API knows.
-// imported is one that the hub has not made.
-const theCluster, asleep, plain, imported = "c-m-awake", "c-m-asleep", "c-m-plain", "c-m-imported"
+// imported is one that the hub has not made, left what an earlier cluster of the first one's name has left behind.
+const theCluster, asleep, plain, imported, left = "c-m-awake", "c-m-asleep", "c-m-plain", "c-m-imported", "c-m-left"
 
 // world is a proxy between users and the API server of a cluster, all in this process but with real connections between them.
 type world struct {
@@ -151,7 +151,7 @@ func users(r *http.Request) (*authenticator.Response, bool, error) {
 func clusters(t testing.TB) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -161,12 +161,20 @@ func clusters(t testing.TB) client.Client {
 			rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: owner,
 		}}}
 	}
+	named := func(name, management string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "fleet", Name: name, Annotations: map[string]string{rkev1.ManagementClusterNameAnnotation: management}}
+	}
+	capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "plain", UID: "plain"}}
+	capi.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane", Name: "plain"}
+	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: named("plain", plain)}
+	controlPlane.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(capi, clusterv1.GroupVersion.WithKind("Cluster"))}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		management(theCluster, "awake"), management(asleep, "asleep"), management(plain, "plain"), management(imported, "imported"), management("c-m-orphan", "orphan"),
-		&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "awake"}, Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
-		&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "imported"}},
-		&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "asleep"}},
-		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "plain"}},
+		management(left, "awake"),
+		&provisioningv1.Cluster{ObjectMeta: named("awake", theCluster), Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
+		&provisioningv1.Cluster{ObjectMeta: named("imported", imported)},
+		&provisioningv1.Cluster{ObjectMeta: named("asleep", asleep)},
+		capi, controlPlane,
 	).Build()
 }
 

@@ -67,6 +67,7 @@ func TestRefusals(t *testing.T) {
 		"a token for another":        {path: theCluster + "/api", token: "only-" + asleep, code: 403, reason: "Forbidden", message: "for another cluster"},
 		"no such cluster":            {path: "c-m-none/api", token: "is-jane", code: 404, reason: "NotFound", message: `no cluster "c-m-none"`},
 		"one that is being removed":  {path: "c-m-orphan/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/orphan"},
+		"one that was left behind":   {path: left + "/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/awake"},
 		"one that is not connected":  {path: asleep + "/api", token: "is-jane", code: 503, reason: "ServiceUnavailable", message: "not connected to the hub", retry: true},
 		"Cluster API's, not allowed": {path: plain + "/api", token: "is-jane", code: 403, reason: "Forbidden", message: `API group "cluster.x-k8s.io"`},
 		"no cluster at all":          {path: "", token: "is-jane", code: 404, reason: "NotFound", message: "/k8s/clusters/<id of the cluster>"},

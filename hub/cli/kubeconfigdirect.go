@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/render"
 )
@@ -31,7 +33,7 @@ func managementName(ctx context.Context, c client.Reader, key client.ObjectKey) 
 	err := c.Get(ctx, key, cluster)
 	if err == nil {
 		if name := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]; name != "" {
-			return name, nil
+			return name, checkOwned(ctx, c, key, name)
 		}
 		return "", fmt.Errorf("the hub has not taken Cluster %s on yet; its conditions say why", key)
 	}
@@ -39,7 +41,7 @@ func managementName(ctx context.Context, c client.Reader, key client.ObjectKey) 
 		return "", fmt.Errorf("reading Cluster %s: %w", key, err)
 	}
 	var found managementv3.ClusterList
-	err = c.List(ctx, &found, client.MatchingLabels{rkev1.OwnerClusterNamespaceLabel: key.Namespace, rkev1.OwnerClusterNameLabel: key.Name})
+	err = c.List(ctx, &found, client.MatchingLabels(ownership.Labels(key)))
 	if err != nil {
 		return "", fmt.Errorf("looking for the management Cluster of %s: %w", key, err)
 	}
@@ -47,6 +49,21 @@ func managementName(ctx context.Context, c client.Reader, key client.ObjectKey) 
 		return "", fmt.Errorf("there is no Cluster %s", key)
 	}
 	return found.Items[0].Name, nil
+}
+
+// checkOwned refuses the name of a management Cluster that was made for another Cluster than the one that it is written on. Who may not read
+// management Clusters cannot check that here; the hub does whenever the name is used.
+func checkOwned(ctx context.Context, c client.Reader, key client.ObjectKey, name string) error {
+	_, refusal, err := ownership.ManagementCluster(ctx, c, key, name)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return explain(err)
+	case refusal != nil:
+		return errors.New(refusal.Message)
+	}
+	return nil
 }
 
 // addDirect adds a context for each way to a cluster's control plane that does not lead through the hub, where the cluster has an authorized

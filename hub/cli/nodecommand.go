@@ -131,10 +131,11 @@ func managementCluster(ctx context.Context, c client.Reader, key client.ObjectKe
 		return "", explain(fmt.Errorf("reading Cluster %s: %w", key, err))
 	}
 	// The annotation is written before there is a namespace for the token, the status afterwards.
-	if cluster.Annotations[rkev1.ManagementClusterNameAnnotation] == "" || cluster.Status.ClusterName == "" {
+	name := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
+	if name == "" || cluster.Status.ClusterName != name {
 		return "", fmt.Errorf("the management Cluster of Cluster %s is %w; its conditions say why", key, errNotYet)
 	}
-	return cluster.Status.ClusterName, nil
+	return name, checkOwned(ctx, c, key, name)
 }
 
 // template is the command that the hub shows for a token.

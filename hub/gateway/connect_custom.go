@@ -18,6 +18,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // connectCustom connects a machine that somebody adds to a cluster by its registration command. The gateway asks for the Machine by a
@@ -83,20 +84,19 @@ func roleNames(roles []managementv3.MachineRole) string {
 func (g *registrar) clusterOf(ctx context.Context, token *managementv3.ClusterRegistrationToken) (*provisioningv1.Cluster, error) {
 	management := &managementv3.Cluster{}
 	err := g.client.Get(ctx, types.NamespacedName{Name: token.Spec.ClusterName}, management)
-	cluster := &provisioningv1.Cluster{}
-	name := types.NamespacedName{Namespace: management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: management.Labels[rkev1.OwnerClusterNameLabel]}
-	if err == nil && name.Name != "" {
-		err = g.client.Get(ctx, name, cluster)
+	var owned *ownership.OwnedCluster
+	if err == nil {
+		owned, err = ownership.ClusterOf(ctx, g.client, management)
 	}
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && name.Name == "":
+	case apierrors.IsNotFound(err) || err == nil && (owned == nil || owned.Provisioning == nil):
 		return nil, refuse(http.StatusConflict, "the cluster %s of this registration token does not take machines: there is no Cluster behind it", token.Spec.ClusterName)
 	case err != nil:
 		return nil, fmt.Errorf("reading the Cluster of %s: %w", token.Spec.ClusterName, err)
-	case !cluster.DeletionTimestamp.IsZero():
-		return nil, refuse(http.StatusConflict, "the cluster %s is being deleted", name)
+	case !owned.Provisioning.DeletionTimestamp.IsZero():
+		return nil, refuse(http.StatusConflict, "the cluster %s is being deleted", owned.ObjectKey)
 	}
-	return cluster, nil
+	return owned.Provisioning, nil
 }
 
 // knownMachine returns the RKEBootstrap of a machine that is back, once it has proven that it is that machine, and nil for a new one.

@@ -14,6 +14,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -118,12 +119,13 @@ func (g *registrar) clusterInfo(ctx context.Context, token string, headers http.
 	if err != nil {
 		return nil, err
 	}
-	owner, controlPlane := &clusterv1.Cluster{}, &rkev1.RKEControlPlane{}
+	owner := &clusterv1.Cluster{}
+	var controlPlane *rkev1.RKEControlPlane
 	err = g.client.Get(ctx, cluster, owner)
 	if err == nil {
-		err = g.client.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: owner.Spec.ControlPlaneRef.Name}, controlPlane)
+		controlPlane, _, err = ownership.ControlPlane(ctx, g.client, owner)
 	}
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || err == nil && controlPlane == nil {
 		return nil, later(comeAgain, "waiting for the control plane of the Cluster %s", cluster)
 	}
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/tokens"
 	"github.com/drover-dev/drover/hub/tunnel"
 )
@@ -142,18 +142,14 @@ func accountIdentity(account types.NamespacedName) string {
 // ownerMachine returns the Machine that an RKEBootstrap is for. Both have to name one another: a reference alone is written by whoever may
 // write the one object.
 func (g *registrar) ownerMachine(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (*clusterv1.Machine, error) {
-	owner := metav1.GetControllerOf(bootstrap)
-	if owner == nil || owner.Kind != "Machine" {
+	machine, refusal, err := ownership.Machine(ctx, g.client, bootstrap)
+	switch {
+	case err != nil:
+		return nil, err
+	case refusal != nil:
+		return nil, later(comeAgain, "%s", refusal.Message)
+	case machine == nil:
 		return nil, later(comeAgain, "waiting for Cluster API to set the owner of RKEBootstrap %s/%s", bootstrap.Namespace, bootstrap.Name)
-	}
-	machine := &clusterv1.Machine{}
-	key := types.NamespacedName{Namespace: bootstrap.Namespace, Name: owner.Name}
-	if err := g.client.Get(ctx, key, machine); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading Machine %s: %w", key, err)
-	}
-	ref := machine.Spec.Bootstrap.ConfigRef
-	if machine.UID != owner.UID || ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" || ref.Name != bootstrap.Name {
-		return nil, later(comeAgain, "waiting for Machine %s and RKEBootstrap %s to name each other", key, bootstrap.Name)
 	}
 	return machine, nil
 }
@@ -164,12 +160,11 @@ const byOwner = "owner"
 func ownerKey(name types.NamespacedName) string { return name.String() }
 
 func indexOwner(object client.Object) []string {
-	labels := object.GetLabels()
-	name := types.NamespacedName{Namespace: labels[rkev1.OwnerClusterNamespaceLabel], Name: labels[rkev1.OwnerClusterNameLabel]}
-	if name.Name == "" {
+	key := ownership.Key(object)
+	if key.Name == "" {
 		return nil
 	}
-	return []string{ownerKey(name)}
+	return []string{ownerKey(key)}
 }
 
 // managementOf names the management Cluster of a Cluster.
@@ -179,7 +174,15 @@ func (g *registrar) managementOf(ctx context.Context, cluster types.NamespacedNa
 		return "", fmt.Errorf("looking up the management Cluster of %s: %w", cluster, err)
 	}
 	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp.IsZero() {
+		if !list.Items[i].DeletionTimestamp.IsZero() {
+			continue
+		}
+		// One that was left behind has the same labels.
+		owned, err := ownership.ClusterOf(ctx, g.client, &list.Items[i])
+		if err != nil {
+			return "", err
+		}
+		if owned != nil {
 			return list.Items[i].Name, nil
 		}
 	}

@@ -210,7 +210,9 @@ func (e *gatewayEnv) makeCluster() {
 	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: management.Name, Labels: map[string]string{
 		rkev1.OwnerClusterNamespaceLabel: ns.Name, rkev1.OwnerClusterNameLabel: "one",
 	}}}
-	prov := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "one", Annotations: map[string]string{clusterv1.PausedAnnotation: ""}}}
+	prov := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "one", Annotations: map[string]string{
+		clusterv1.PausedAnnotation: "", rkev1.ManagementClusterNameAnnotation: management.Name,
+	}}}
 	prov.Spec.KubernetesVersion = "v1.36.3+k3s1"
 	prov.Spec.RKEConfig = &provisioningv1.RKEConfig{}
 	e.create(cluster, prov)

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -37,8 +36,8 @@ func ControlPlane(ctx context.Context, from client.Reader, cluster *clusterv1.Cl
 // PlanOwners returns the RKEBootstrap that a plan Secret belongs to, and the Machine that this belongs to; nil as far as there are none. The
 // labels of a plan Secret are for finding it, and prove nothing.
 func PlanOwners(ctx context.Context, from client.Reader, plan *corev1.Secret) (*rkev1.RKEBootstrap, *clusterv1.Machine, error) {
-	ref := metav1.GetControllerOf(plan)
-	if ref == nil || ref.Kind != "RKEBootstrap" {
+	ref := rkev1.BootstrapOwner(plan)
+	if ref == nil {
 		return nil, nil, nil
 	}
 	bootstrap := &rkev1.RKEBootstrap{}
@@ -49,7 +48,7 @@ func PlanOwners(ctx context.Context, from client.Reader, plan *corev1.Secret) (*
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading RKEBootstrap %s: %w", ref.Name, err)
 	}
-	if !Owns(bootstrap, plan) || plan.Name != rkev1.PlanSecretName(bootstrap.Name) {
+	if !bootstrap.Owns(plan) || plan.Name != rkev1.PlanSecretName(bootstrap.Name) {
 		return nil, nil, nil
 	}
 	machine, _, err := Machine(ctx, from, bootstrap)

@@ -11,8 +11,6 @@ type Refusal struct{ Reason, Message string }
 const (
 	// ReasonOwnerMismatch: an owner reference names an object that does not name this one, or another UID than the object has.
 	ReasonOwnerMismatch = "OwnerMismatch"
-	// ReasonNotOwner: an object that would be written or used belongs to somebody else, or to nobody.
-	ReasonNotOwner = "NotOwner"
 	// ReasonManagementClusterNotOwned: the management Cluster was made for another cluster.
 	ReasonManagementClusterNotOwned = "ManagementClusterNotOwned"
 	// ReasonWaitingForManagementCluster: the management Cluster is not there yet.

@@ -119,13 +119,3 @@ func compare(object, owner client.Object, l link) *Refusal {
 func unknown(object client.Object) *Refusal {
 	return &Refusal{ReasonOwnerMismatch, fmt.Sprintf("%T is not owned by objects of Cluster API", object)}
 }
-
-// Owns tells whether an object has an owner reference to another one, UID included. References to it by name alone are anybody's.
-func Owns(owner, object client.Object) bool {
-	for _, ref := range object.GetOwnerReferences() {
-		if ref.UID != "" && ref.UID == owner.GetUID() {
-			return true
-		}
-	}
-	return false
-}

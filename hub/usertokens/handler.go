@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/userauth"
 )
 
@@ -203,11 +203,16 @@ func (h *Handler) cluster(ctx context.Context, request *Request) (*managementv3.
 		}
 	}
 	var clusters managementv3.ClusterList
-	err := h.Client.List(ctx, &clusters, client.MatchingLabels{rkev1.OwnerClusterNamespaceLabel: key.Namespace, rkev1.OwnerClusterNameLabel: key.Name})
-	if err != nil || len(clusters.Items) == 0 {
+	err := h.Client.List(ctx, &clusters, client.MatchingLabels(ownership.Labels(key)))
+	if err != nil {
 		return nil, err
 	}
-	return &clusters.Items[0], nil
+	for i := range clusters.Items {
+		if owned, err := ownership.ClusterOf(ctx, h.Client, &clusters.Items[i]); err != nil || owned != nil {
+			return &clusters.Items[i], err
+		}
+	}
+	return nil, nil
 }
 
 // carried is what of a user goes into a token.

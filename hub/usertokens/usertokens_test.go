@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/userauth"
 )
@@ -38,14 +39,18 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := managementv3.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{managementv3.AddToScheme, provisioningv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w := &world{client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&managementv3.Token{}).WithObjects(&managementv3.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "c-m-a", UID: "u", Labels: map[string]string{
 			rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: "demo",
 		}},
-	}).Build()}
+	}, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "fleet", Name: "demo", Annotations: map[string]string{rkev1.ManagementClusterNameAnnotation: "c-m-a"},
+	}}).Build()}
 	w.Handler = NewHandler(Handler{
 		// Whoever sends a name is known by it.
 		Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {

@@ -7,14 +7,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/bootdata"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/packaging/install"
 )
 
@@ -100,19 +99,19 @@ func (r *Reconciler) scriptVars(ctx context.Context, s *scope) ([]install.Var, e
 	return append(vars, install.Var{Name: install.VarToken, Value: token}), nil
 }
 
+// refusedError is a Refusal that waits for somebody to act.
+type refusedError struct{ ownership.Refusal }
+
+func (e *refusedError) Error() string { return e.Message }
+
 // clusterVars are what the cluster's configuration says about the agent. A name that no shell can hold is left out.
 func (r *Reconciler) clusterVars(ctx context.Context, s *scope) ([]install.Var, error) {
-	ref := s.cluster.Spec.ControlPlaneRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
-		return nil, nil
+	controlPlane, refusal, err := ownership.ControlPlane(ctx, r.Client, s.cluster)
+	if refusal != nil {
+		return nil, &refusedError{*refusal}
 	}
-	controlPlane := &rkev1.RKEControlPlane{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.cluster.Namespace, Name: ref.Name}, controlPlane)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the RKEControlPlane: %w", err)
+	if err != nil || controlPlane == nil {
+		return nil, err
 	}
 	var vars []install.Var
 	for _, env := range controlPlane.Spec.AgentEnvVars {

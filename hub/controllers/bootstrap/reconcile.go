@@ -19,6 +19,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/bootdata"
 	"github.com/drover-dev/drover/hub/controllers/apply"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/packaging/install"
 )
 
@@ -28,6 +29,8 @@ type scope struct {
 	// machine is nil as long as Cluster API has not taken the RKEBootstrap over, cluster as long as there is none.
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
+	// refused says why the Machine that the RKEBootstrap names as its owner does not count.
+	refused *ownership.Refusal
 	// registered is set by reconcileData once the machine needs no bootstrap data any more.
 	registered bool
 	// identity and data tell what each waits for; nil when it is there.
@@ -40,12 +43,9 @@ type problem struct {
 }
 
 func (r *Reconciler) readOwners(ctx context.Context, s *scope) error {
-	machine, err := util.GetOwnerMachine(ctx, r.Client, s.bootstrap.ObjectMeta)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the Machine that owns the RKEBootstrap: %w", err)
-	}
-	if machine == nil {
-		return nil
+	machine, refusal, err := ownership.Machine(ctx, r.Client, s.bootstrap)
+	if s.refused = refusal; err != nil || machine == nil {
+		return err
 	}
 	s.machine = machine
 	cluster, err := util.GetClusterByName(ctx, r.Client, machine.Namespace, machine.Spec.ClusterName)
@@ -63,6 +63,8 @@ func (r *Reconciler) readOwners(ctx context.Context, s *scope) error {
 // bootstrap data once Cluster API wants it.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	switch {
+	case s.refused != nil:
+		s.identity = &problem{s.refused.Reason, s.refused.Message}
 	case s.machine == nil:
 		s.identity = &problem{"WaitingForMachine", "Waiting for a Machine of cluster.x-k8s.io to refer to this RKEBootstrap"}
 	case s.cluster == nil:
@@ -143,6 +145,12 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 	var vars []install.Var
 	if err == nil {
 		vars, err = r.scriptVars(ctx, s)
+	}
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		// The RKEControlPlane's next owner brings the next pass.
+		s.data = &problem{refused.Reason, refused.Message}
+		return nil
 	}
 	if err != nil {
 		s.data = &problem{"Error", fmt.Sprintf("The bootstrap data could not be made, it is tried again: %v", err)}

@@ -18,6 +18,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/contract"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // Indexes of Clusters by the names of the objects that their machineSelectorFiles take files from.
@@ -91,8 +92,8 @@ func fileSources(cluster *provisioningv1.Cluster, pick func(rkev1.ProvisioningFi
 
 // ownerFromLabels maps what was made in or as a management Cluster to the Cluster it was made for.
 func ownerFromLabels(_ context.Context, o client.Object) []ctrl.Request {
-	labels := o.GetLabels()
-	return request(labels[rkev1.OwnerClusterNamespaceLabel], labels[rkev1.OwnerClusterNameLabel])
+	key := ownership.Key(o)
+	return request(key.Namespace, key.Name)
 }
 
 // deletedMachineToCluster lets a deletion go on, and tell how far it is, when a Machine goes.

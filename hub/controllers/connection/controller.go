@@ -16,12 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/settings"
 )
 
@@ -61,7 +60,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Named("connection").
 		For(&managementv3.Cluster{}, labels).
 		Watches(&provisioningv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(annotatedName), labels).
-		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToManagement), labels).
+		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToManagement),
+			builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, ownership.Changed))).
 		WatchesRawSource(source.Func(r.start)).
 		WithOptions(opts).
 		Complete(failure.Requeue(r))
@@ -118,13 +118,4 @@ func (q *queue) add(key string) {
 	if to != nil && !strings.Contains(key, ":") {
 		to.Add(ctrl.Request{NamespacedName: client.ObjectKey{Name: key}})
 	}
-}
-
-// controlPlaneOf names the RKEControlPlane of a Cluster of Cluster API; empty where it has another one.
-func controlPlaneOf(cluster *clusterv1.Cluster) string {
-	ref := cluster.Spec.ControlPlaneRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
-		return ""
-	}
-	return ref.Name
 }

@@ -16,6 +16,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // scope is what one pass has read.
@@ -61,7 +62,7 @@ func (r *Reconciler) look(s *scope) (metav1.Condition, time.Duration) {
 		was:       conditions.Get(s.management, managementv3.ConnectedCondition),
 		now:       r.Clock.Now(),
 		imported:  s.imported(),
-		cluster:   s.management.Labels[rkev1.OwnerClusterNamespaceLabel] + "/" + s.management.Labels[rkev1.OwnerClusterNameLabel],
+		cluster:   ownership.Key(s.management).String(),
 		serverURL: r.Settings.ServerURL,
 	}
 	r.history.look(s.management.Name, &f)
@@ -70,39 +71,23 @@ func (r *Reconciler) look(s *scope) (metav1.Condition, time.Duration) {
 
 // readOwner finds what the management Cluster was made for.
 func (r *Reconciler) readOwner(ctx context.Context, s *scope) error {
-	key := client.ObjectKey{Namespace: s.management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: s.management.Labels[rkev1.OwnerClusterNameLabel]}
-	if key.Namespace == "" || key.Name == "" {
+	owned, err := ownership.ClusterOf(ctx, r.Client, s.management)
+	if err != nil || owned == nil {
+		return err
+	}
+	s.cluster, s.controlPlane = owned.Provisioning, owned.ControlPlane
+	if s.cluster == nil || s.imported() {
 		return nil
-	}
-	cluster := &provisioningv1.Cluster{}
-	err := r.Client.Get(ctx, key, cluster)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the Cluster %s: %w", key, err)
-	}
-	if err == nil {
-		s.cluster = cluster
-		if s.imported() {
-			return nil
-		}
 	}
 	capi := &clusterv1.Cluster{}
-	err = r.Client.Get(ctx, key, capi)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the Cluster %s of Cluster API: %w", key, err)
-	}
-	name := controlPlaneOf(capi)
-	if err != nil || name == "" {
+	if err := r.Client.Get(ctx, owned.ObjectKey, capi); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the Cluster %s of Cluster API: %w", owned.ObjectKey, err)
+		}
 		return nil
 	}
-	controlPlane := &rkev1.RKEControlPlane{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, controlPlane)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the RKEControlPlane %s of the Cluster %s: %w", name, key, err)
-	}
-	if err == nil {
-		s.controlPlane = controlPlane
-	}
-	return nil
+	s.controlPlane, _, err = ownership.ControlPlane(ctx, r.Client, capi)
+	return err
 }
 
 // ours are the conditions that nobody else writes.

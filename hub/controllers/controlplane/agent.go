@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/clusteragent"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
@@ -34,7 +33,7 @@ func (r *Reconciler) findAgentToken(ctx context.Context, s *scope) error {
 	if r.Tokens == nil || s.controlPlane.Spec.UnmanagedConfig {
 		return nil
 	}
-	namespace := s.controlPlane.ManagementName()
+	namespace := s.management
 	if namespace != "" {
 		key := client.ObjectKey{Namespace: namespace, Name: managementv3.TokenSecretPrefix + managementv3.AgentTokenName}
 		secret, err := r.contents.secret(ctx, r.Cache, r.Client, key)
@@ -118,5 +117,5 @@ func (r *Reconciler) tokenToControlPlane(ctx context.Context, object client.Obje
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, management); err != nil {
 		return nil
 	}
-	return r.ofCluster(ctx, management.Labels[rkev1.OwnerClusterNamespaceLabel], management.Labels[rkev1.OwnerClusterNameLabel])
+	return r.managementToControlPlane(ctx, management)
 }

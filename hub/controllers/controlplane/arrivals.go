@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // arrivals remember since when agents are connected, as this process has seen it. The condition Connected says less: it stays true while a
@@ -72,8 +72,7 @@ func (a *arrivals) controlPlane(management string) (ctrl.Request, bool) {
 		return ctrl.Request{}, false
 	}
 	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: object.Labels[rkev1.OwnerClusterNamespaceLabel], Name: object.Labels[rkev1.OwnerClusterNameLabel]}
-	if err := a.reader.Get(ctx, key, cluster); err != nil {
+	if err := a.reader.Get(ctx, ownership.Key(object), cluster); err != nil {
 		return ctrl.Request{}, false
 	}
 	requests := clusterToControlPlane(ctx, cluster)

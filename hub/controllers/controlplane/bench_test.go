@@ -56,6 +56,7 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 			meta.Labels = map[string]string{rkev1.EtcdRoleLabel: "true", rkev1.ControlPlaneRoleLabel: "true"}
 		}
 		m := clusterv1.Machine{ObjectMeta: meta}
+		m.Spec.ClusterName = "c"
 		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap", Name: name}
 		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "LabMachine", Name: name}
 		m.Spec.ProviderID = "lab://" + name
@@ -63,6 +64,7 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 		m.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 		in.machines.Items = append(in.machines.Items, m)
 		bootstrap := rkev1.RKEBootstrap{ObjectMeta: meta}
+		bootstrap.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&m, clusterv1.GroupVersion.WithKind("Machine"))}
 		in.bootstraps.Items = append(in.bootstraps.Items, bootstrap)
 		secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "fleet", Name: rkev1.PlanSecretName(name),

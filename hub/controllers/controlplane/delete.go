@@ -19,6 +19,10 @@ import (
 // reconcileDelete removes the control plane's Machines, and what the cluster was reached with when none is left. Cluster API deletes an
 // RKEControlPlane after all workers and leaves control plane Machines to it, but those of MachineDeployments, which go with them.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
+	// Without its Cluster there are no Machines that it could delete: the name of one, which anybody may write, is not enough.
+	if s.cluster == nil {
+		return r.finishDelete(ctx, s)
+	}
 	var list clusterv1.MachineList
 	err := r.Live.List(ctx, &list, client.InNamespace(s.controlPlane.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName()})
 	if err != nil {
@@ -43,6 +47,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 		s.deleting = "Waiting for control plane machines to be deleted: " + few(left)
 		return nil
 	}
+	return r.finishDelete(ctx, s)
+}
+
+// finishDelete lets the RKEControlPlane go.
+func (r *Reconciler) finishDelete(ctx context.Context, s *scope) error {
 	if err := r.deleteSecrets(ctx, s); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
 	if to == (way{}) {
 		if !missing {
 			r.follow(ctx, s, found)
-			return r.Access.Revoke(ctx, found.Data[secret.KubeconfigDataName], s.controlPlane.ManagementName())
+			return r.Access.Revoke(ctx, found.Data[secret.KubeconfigDataName], s.management)
 		}
 		return nil
 	}
@@ -83,7 +83,7 @@ func (r *Reconciler) writeKubeconfig(ctx context.Context, s *scope, found *corev
 		if stale, err := r.isStale(ctx, found, missing); err != nil || stale {
 			return err
 		}
-		value, err = r.Access.Kubeconfig(ctx, s.clusterName(), s.controlPlane.ManagementName(), s.administrator())
+		value, err = r.Access.Kubeconfig(ctx, s.clusterName(), s.management, s.administrator())
 	} else {
 		value, err = s.newKubeconfig(to.server)
 	}

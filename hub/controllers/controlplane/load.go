@@ -15,6 +15,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/machinestate"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // loadMachines reads the cluster's Machines and what belongs to them, all from the cache.
@@ -60,6 +61,10 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, from client.Reader)
 		if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
 			continue
 		}
+		if m.machine.Spec.ClusterName != name {
+			// Cluster API corrects the label.
+			continue
+		}
 		if m.bootstrap = labelled[ref.Name]; m.bootstrap == nil {
 			var err error
 			if m.bootstrap, err = getBootstrap(ctx, from, m.machine); err != nil {
@@ -68,6 +73,10 @@ func (r *Reconciler) loadFrom(ctx context.Context, s *scope, from client.Reader)
 			if m.bootstrap == nil {
 				continue
 			}
+		}
+		// A Machine may name the RKEBootstrap of another one, whose plans are none of this cluster's.
+		if ownership.OfMachine(m.bootstrap, m.machine) != nil {
+			continue
 		}
 		// A Secret of that name that was not made for the machine gets no plan: there are secrets of the cluster in it.
 		if secret := byName[rkev1.PlanSecretName(m.bootstrap.Name)]; secret != nil && m.bootstrap.Owns(secret) {

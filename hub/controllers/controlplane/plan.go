@@ -19,7 +19,7 @@ const maxPlanBytes = 480 << 10
 func (r *Reconciler) renderPlans(s *scope) error {
 	s.problems = nil
 	s.inputs = render.Cluster{
-		Namespace: s.controlPlane.Namespace, Name: s.clusterName(), ManagementName: s.controlPlane.ManagementName(),
+		Namespace: s.controlPlane.Namespace, Name: s.clusterName(), ManagementName: s.management,
 		Spec: s.controlPlane.Spec, Release: s.release, Settings: r.Settings, ConfigGeneration: s.controlPlane.Status.ConfigGeneration,
 		Endpoint: s.endpoint().Host, Tokens: s.tokens, CA: render.CA{Server: s.serverCA.keyPair(), Client: s.clientCA.keyPair()}, Objects: s.objects, PullSecrets: s.pullSecrets,
 		Prime: r.prime(s.controlPlane), SnapshotMetadata: s.controlPlane.Annotations[rkev1.ClusterSpecAnnotation],

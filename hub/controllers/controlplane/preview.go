@@ -2,16 +2,14 @@ package controlplane
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"sigs.k8s.io/cluster-api/util"
-
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
 	"github.com/drover-dev/drover/plans"
@@ -44,10 +42,14 @@ type PreviewedMachine struct {
 func (r *Reconciler) Preview(ctx context.Context, controlPlane *rkev1.RKEControlPlane, edit func(client.Object)) (*Preview, error) {
 	c := &onlooker{Client: r.Client, edit: edit}
 	pass := &Reconciler{Client: c, Cache: c, Live: c, Settings: r.Settings, Releases: r.Releases, Now: r.Now}
-	s := &scope{controlPlane: controlPlane.DeepCopy()}
+	// Whoever asks may not be allowed to read management Clusters; of its name alone, nothing is opened here.
+	s := &scope{controlPlane: controlPlane.DeepCopy(), management: controlPlane.ManagementName()}
 	var err error
-	if s.cluster, err = util.GetOwnerCluster(ctx, c, controlPlane.ObjectMeta); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading the Cluster that owns the RKEControlPlane: %w", err)
+	if s.cluster, s.refused, err = ownership.Cluster(ctx, c, controlPlane); err != nil {
+		return nil, err
+	}
+	if s.refused != nil {
+		return &Preview{Wait: rollout.Wait{Reason: s.refused.Reason, Message: s.refused.Message}}, nil
 	}
 	for _, run := range []phase{pass.loadMachines, pass.findRelease, pass.ensureTokens, pass.ensureCA, readDeliveredAgent, pass.readReferences, pass.plan} {
 		if err := run(ctx, s); err != nil {

@@ -13,6 +13,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/rollout"
 )
 
@@ -71,7 +72,7 @@ func upToDateCondition(m *machine) metav1.Condition {
 func waitStatus(reason string) metav1.ConditionStatus {
 	switch reason {
 	case rollout.ReasonPlanFailed, rollout.ReasonDrainFailed, rollout.ReasonPlanInvalid, rollout.ReasonPlanCanceled, rollout.ReasonEtcdLost,
-		reasonVersionInvalid, reasonTokensLost, reasonCALost, reasonNoAuthority, reasonKubeconfigRefused, clusterv1.InternalErrorReason, rollout.ReasonDeleting:
+		ownership.ReasonOwnerMismatch, ownership.ReasonManagementClusterNotOwned, reasonVersionInvalid, reasonTokensLost, reasonCALost, reasonNoAuthority, reasonKubeconfigRefused, clusterv1.InternalErrorReason, rollout.ReasonDeleting:
 		return metav1.ConditionFalse
 	}
 	return metav1.ConditionUnknown

@@ -9,6 +9,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/machinestate"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
@@ -18,8 +19,13 @@ import (
 // scope is what one pass has read and found.
 type scope struct {
 	controlPlane *rkev1.RKEControlPlane
-	// cluster is nil until Cluster API has made the RKEControlPlane its own.
+	// cluster is nil until Cluster API has made the RKEControlPlane its own. The Cluster names the RKEControlPlane, too.
 	cluster *clusterv1.Cluster
+	// refused says why a Cluster that the RKEControlPlane names as its owner does not count; nil where one does or none is named.
+	refused *ownership.Refusal
+	// management is the name of the cluster's management Cluster, set by findManagement once that was seen to be the cluster's; empty where the
+	// RKEControlPlane names none.
+	management string
 	// release is set by findRelease.
 	release release.Release
 	// machines are all Machines of the cluster that have an RKEBootstrap, by name; set by loadMachines.

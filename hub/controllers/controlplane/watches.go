@@ -14,6 +14,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/render"
 )
 
@@ -46,6 +47,12 @@ func (r *Reconciler) ofCluster(ctx context.Context, namespace, name string) []ct
 		return nil
 	}
 	return clusterToControlPlane(ctx, cluster)
+}
+
+// managementToControlPlane maps a management Cluster to the control plane of the cluster that it was made for.
+func (r *Reconciler) managementToControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
+	key := ownership.Key(object)
+	return r.ofCluster(ctx, key.Namespace, key.Name)
 }
 
 // secretToControlPlanes maps plan Secrets and a cluster's own Secrets by their label, and all others by who refers to them.

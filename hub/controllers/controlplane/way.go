@@ -42,7 +42,7 @@ func (s *scope) administrator() bool { return s.clientCA != nil }
 // reaches directly come first. The tunnel is for clusters of which none answers, and is only taken where the API does answer through it.
 func (r *Reconciler) chooseWay(ctx context.Context, s *scope, found *corev1.Secret) (way, error) {
 	servers, wait := s.servers()
-	management := s.controlPlane.ManagementName()
+	management := s.management
 	switch {
 	case found == nil && len(servers) > 0:
 		return way{server: servers[0].urls[0]}, nil
@@ -82,7 +82,7 @@ func (r *Reconciler) chooseWay(ctx context.Context, s *scope, found *corev1.Secr
 // fromTunnel is chooseWay where the kubeconfig leads through the tunnel. It goes back to a server that answers when the tunnel does not, and
 // otherwise looks for one only now and then.
 func (r *Reconciler) fromTunnel(ctx context.Context, s *scope, found *corev1.Secret, servers []apiServer) (way, error) {
-	management := s.controlPlane.ManagementName()
+	management := s.management
 	if len(servers) > 0 {
 		every, doubtful := directAgain, r.doubtful(ctx, s)
 		if doubtful {
@@ -115,7 +115,7 @@ func (r *Reconciler) doubtful(ctx context.Context, s *scope) bool {
 
 // lookAt is what to look at where there is doubt.
 func (s *scope) lookAt(servers []apiServer) look {
-	what := look{servers: urlsOf(servers), management: s.controlPlane.ManagementName(), administrator: s.administrator()}
+	what := look{servers: urlsOf(servers), management: s.management, administrator: s.administrator()}
 	if s.serverCA != nil {
 		what.authorities = s.serverCA.pair.CertPEM()
 	}
@@ -152,8 +152,8 @@ func (r *Reconciler) follow(ctx context.Context, s *scope, found *corev1.Secret)
 		return
 	}
 	opened := movedAt(found)
-	if r.Access.Leads(found.Data[secret.KubeconfigDataName], s.controlPlane.ManagementName()) {
-		if since := r.arrivals.of(s.controlPlane.ManagementName()); since.After(opened) {
+	if r.Access.Leads(found.Data[secret.KubeconfigDataName], s.management) {
+		if since := r.arrivals.of(s.management); since.After(opened) {
 			opened = since
 		}
 	}

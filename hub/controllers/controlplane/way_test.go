@@ -143,7 +143,7 @@ func (w *wayWorld) scope() *scope {
 		cluster:      &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}},
 		serverCA:     wayAuthority, clientCA: wayAuthority,
 	}
-	s.controlPlane.Spec.ManagementClusterName = "c-m-a"
+	s.management = "c-m-a"
 	s.controlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
 	m := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")
 	m.reported, m.state.Init = addressSet{Internal: []string{"10.0.0.1"}}, true

@@ -16,6 +16,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 const fieldOwner = client.FieldOwner("drover-custommachine")
@@ -59,12 +60,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := &scope{custom: custom}
 	var cluster *clusterv1.Cluster
-	machine, err := util.GetOwnerMachine(ctx, r.Client, custom.ObjectMeta)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading the Machine that owns the CustomMachine: %w", err)
+	machine, refusal, err := ownership.Machine(ctx, r.Client, custom)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
+	s.machine, s.refused = machine, refusal
 	if machine != nil {
-		s.machine = machine
 		cluster, err = util.GetClusterByName(ctx, r.Client, machine.Namespace, machine.Spec.ClusterName)
 		if client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, fmt.Errorf("reading the Cluster of the CustomMachine: %w", err)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // scope is what one pass has read.
@@ -17,6 +18,8 @@ type scope struct {
 	custom *rkev1.CustomMachine
 	// machine is nil as long as Cluster API has not taken the CustomMachine over.
 	machine *clusterv1.Machine
+	// refused says why the Machine that the CustomMachine names as its owner does not count.
+	refused *ownership.Refusal
 }
 
 var ownedConditions = []string{rkev1.ReadyCondition}
@@ -35,6 +38,8 @@ func readyCondition(s *scope) metav1.Condition {
 	ready := metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse}
 	found := conditions.Get(s.custom, rkev1.NodeFoundCondition)
 	switch {
+	case s.refused != nil:
+		ready.Reason, ready.Message = s.refused.Reason, s.refused.Message
 	case s.custom.Spec.ProviderID != "":
 		ready.Status, ready.Reason = metav1.ConditionTrue, "NodeFound"
 	case s.machine == nil:

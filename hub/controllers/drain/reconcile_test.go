@@ -47,11 +47,19 @@ func newWorld(t *testing.T, pods ...*corev1.Pod) *world {
 	}
 	w := &world{t: t, now: time.Unix(1000, 0), budget: "none"}
 	meta := metav1.ObjectMeta{Namespace: "fleet", Name: "c"}
-	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "a"}, Spec: clusterv1.MachineSpec{ClusterName: "c"}}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "a", UID: "machine"}, Spec: clusterv1.MachineSpec{ClusterName: "c"}}
+	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap", Name: "a"}
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "fleet", Name: "a", UID: "bootstrap",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))},
+	}}
 	machine.Status.NodeRef.Name = "node-a"
-	w.hub = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&clusterv1.Cluster{ObjectMeta: meta}, machine, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "a-machine-plan", Labels: map[string]string{rkev1.MachineNameLabel: "a"}},
-		Type:       rkev1.MachinePlanSecretType,
+	w.hub = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&clusterv1.Cluster{ObjectMeta: meta}, machine, bootstrap, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "fleet", Name: "a-machine-plan", Labels: map[string]string{rkev1.MachineNameLabel: "a"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
+		},
+		Type: rkev1.MachinePlanSecretType,
 	}).Build()
 	remote := fake.NewClientBuilder().WithScheme(scheme).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // scope is what one pass has read and found.
@@ -36,21 +37,16 @@ type scope struct {
 }
 
 func (r *Reconciler) readOwners(ctx context.Context, s *scope) error {
-	machine := &clusterv1.Machine{}
-	name := s.secret.Labels[rkev1.MachineNameLabel]
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.secret.Namespace, Name: name}, machine)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading Machine %s: %w", name, err)
+	_, machine, err := ownership.PlanOwners(ctx, r.Client, s.secret)
+	if err != nil || machine == nil {
+		return err
 	}
 	cluster, err := util.GetClusterByName(ctx, r.Client, machine.Namespace, machine.Spec.ClusterName)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the Cluster of Machine %s: %w", name, err)
+		return fmt.Errorf("reading the Cluster of Machine %s: %w", machine.Name, err)
 	}
 	s.machine, s.cluster, s.paused = machine, client.ObjectKeyFromObject(cluster), annotations.IsPaused(cluster, machine)
 	return nil

@@ -20,6 +20,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/machinestate"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/rollout"
 )
@@ -100,19 +101,9 @@ func readCluster(ctx context.Context, s *scope, from client.Reader) error {
 		return nil
 	}
 	s.cluster = cluster
-	ref := cluster.Spec.ControlPlaneRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
-		return nil
-	}
-	controlPlane := &rkev1.RKEControlPlane{}
-	if err := from.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, controlPlane); err != nil {
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the RKEControlPlane: %w", err)
-		}
-		return nil
-	}
-	s.controlPlane = controlPlane
-	return nil
+	var err error
+	s.controlPlane, _, err = ownership.ControlPlane(ctx, from, cluster)
+	return err
 }
 
 // readMachines reads the cluster's Machines and their RKEBootstraps. Either may say that there is etcd.
@@ -137,7 +128,7 @@ func readMachines(ctx context.Context, s *scope, from client.Reader) error {
 			continue
 		}
 		m := &member{machine: machine, bootstrap: byName[ref.Name]}
-		if m.bootstrap == nil {
+		if m.bootstrap == nil || ownership.OfMachine(m.bootstrap, machine) != nil {
 			m.bootstrap = &rkev1.RKEBootstrap{}
 		}
 		m.etcd = machine.Labels[rkev1.EtcdRoleLabel] == "true" || m.bootstrap.Labels[rkev1.EtcdRoleLabel] == "true"

@@ -18,10 +18,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 const fieldOwner = client.FieldOwner("drover-imported")
@@ -96,16 +95,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // isImported tells whether the management Cluster was made for a Cluster without rkeConfig.
 func (r *Reconciler) isImported(ctx context.Context, management *managementv3.Cluster) (bool, error) {
-	key := client.ObjectKey{Namespace: management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: management.Labels[rkev1.OwnerClusterNameLabel]}
-	if key.Namespace == "" || key.Name == "" {
-		return false, nil
-	}
-	cluster := &provisioningv1.Cluster{}
-	err := r.Client.Get(ctx, key, cluster)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading the Cluster %s: %w", key, err)
-	}
-	return err == nil && cluster.Spec.RKEConfig == nil, nil
+	cluster, err := ownership.ClusterOf(ctx, r.Client, management)
+	return cluster != nil && cluster.Imported(), err
 }
 
 func (r *Reconciler) write(ctx context.Context, management *managementv3.Cluster, seen facts) error {

@@ -18,8 +18,8 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/tunnelaccess"
 )
 
@@ -72,7 +72,5 @@ func (r *Reconciler) tokenToCluster(ctx context.Context, o client.Object) []ctrl
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, management); err != nil {
 		return nil
 	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{
-		Namespace: management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: management.Labels[rkev1.OwnerClusterNameLabel],
-	}}}
+	return []ctrl.Request{{NamespacedName: ownership.Key(management)}}
 }

@@ -16,6 +16,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/tunnelaccess"
 )
 
@@ -35,6 +36,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	management := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
 	if cluster.Spec.RKEConfig != nil || !cluster.DeletionTimestamp.IsZero() || management == "" {
 		return ctrl.Result{}, nil
+	}
+	// The controller of Clusters says in the condition Created why it is refused; an agent that connects later brings another reconcile.
+	if _, refusal, err := ownership.ManagementCluster(ctx, r.Client, req.NamespacedName, management); err != nil || refusal != nil {
+		return ctrl.Result{}, err
 	}
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
 	found := &corev1.Secret{}

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // Finalizer holds an RKECluster until the cluster has no Machine any more.
@@ -55,12 +55,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	s := &scope{infra: infra}
-	owner, err := util.GetOwnerCluster(ctx, r.Client, infra.ObjectMeta)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading the Cluster that owns the RKECluster: %w", err)
-	}
-	if err == nil {
-		s.cluster = owner
+	var err error
+	if s.cluster, s.refused, err = ownership.Cluster(ctx, r.Client, infra); err != nil {
+		return ctrl.Result{}, err
 	}
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, infra); err != nil || isPaused || changed {
 		return ctrl.Result{}, err

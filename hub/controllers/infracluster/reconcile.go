@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // scope is what one pass has read.
@@ -17,6 +18,8 @@ type scope struct {
 	infra *rkev1.RKECluster
 	// cluster is nil as long as Cluster API has not taken the RKECluster over.
 	cluster *clusterv1.Cluster
+	// refused says why the Cluster that the RKECluster names as its owner does not count.
+	refused *ownership.Refusal
 	// machines is how many Machines a deletion waits for.
 	machines int
 	// err is what a deletion failed with.

@@ -32,7 +32,10 @@ func setStatus(s *scope) {
 	s.infra.Status.Initialization.Provisioned = ptr.To(true)
 	s.infra.Status.Ready = true
 	ready := metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Provisioned"}
-	if s.cluster == nil {
+	switch {
+	case s.refused != nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.refused.Reason, s.refused.Message
+	case s.cluster == nil:
 		ready.Status, ready.Reason = metav1.ConditionFalse, "WaitingForCluster"
 		ready.Message = "Waiting for a Cluster of cluster.x-k8s.io to refer to this RKECluster"
 	}

@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/apply"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 const (
@@ -66,9 +66,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 
 // toControlPlane maps what was made for a cluster of Cluster API to the cluster's control plane.
 func (r *Reconciler) toControlPlane(ctx context.Context, o client.Object) []ctrl.Request {
-	labels := o.GetLabels()
-	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: labels[rkev1.OwnerClusterNamespaceLabel], Name: labels[rkev1.OwnerClusterNameLabel]}
+	cluster, key := &clusterv1.Cluster{}, ownership.Key(o)
 	if key.Name == "" || r.Client.Get(ctx, key, cluster) != nil {
 		return nil
 	}
@@ -99,14 +97,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if controlPlane.Spec.ManagementClusterName != "" || IsMovedAway(controlPlane) {
 		return ctrl.Result{}, nil
 	}
-	cluster, err := util.GetOwnerCluster(ctx, r.Client, controlPlane.ObjectMeta)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading the Cluster that owns the RKEControlPlane: %w", err)
+	cluster, _, err := ownership.Cluster(ctx, r.Client, controlPlane)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	if !controlPlane.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.reconcileDelete(ctx, controlPlane)
 	}
-	if err != nil || cluster == nil || annotations.IsPaused(cluster, controlPlane) {
+	if cluster == nil || annotations.IsPaused(cluster, controlPlane) {
 		return ctrl.Result{}, nil
 	}
 	if !controllerutil.ContainsFinalizer(controlPlane, Finalizer) {
@@ -158,12 +156,37 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, controlPlane *rkev1.RK
 	name := controlPlane.Annotations[rkev1.ManagementClusterNameAnnotation]
 	// Its Cluster may be gone already, so that the label is compared with what the RKEControlPlane knows of itself.
 	owner := Owner{Namespace: controlPlane.Namespace, Name: controlPlane.Labels[clusterv1.ClusterNameLabel]}
+	foreign, err := r.isForeign(ctx, controlPlane, name)
+	if err != nil {
+		return err
+	}
+	if foreign {
+		name = ""
+	}
 	for _, object := range []client.Object{&corev1.Namespace{}, &managementv3.Cluster{}} {
 		if err := r.remove(ctx, owner, name, object); err != nil {
 			return err
 		}
 	}
 	return client.IgnoreNotFound(r.patch(ctx, controlPlane, func() { controllerutil.RemoveFinalizer(controlPlane, Finalizer) }))
+}
+
+// isForeign tells whether the management Cluster that an RKEControlPlane names is that of a cluster with another control plane, or without one:
+// then it goes with that, whatever the labels of this RKEControlPlane say.
+func (r *Reconciler) isForeign(ctx context.Context, controlPlane *rkev1.RKEControlPlane, name string) (bool, error) {
+	management := &managementv3.Cluster{}
+	if name == "" {
+		return false, nil
+	}
+	found, err := read(ctx, r.Live, name, management)
+	if err != nil || !found {
+		return false, err
+	}
+	owned, err := ownership.ClusterOf(ctx, r.Live, management)
+	if err != nil || owned == nil {
+		return false, err
+	}
+	return owned.ControlPlane == nil || owned.ControlPlane.UID != controlPlane.UID, nil
 }
 
 // remove deletes what was made for the owner.

@@ -16,6 +16,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // maxNameAttempts bounds the search for a name that no other cluster has.
@@ -31,14 +32,13 @@ type Owner struct {
 
 // Labels tie what is made to the owner.
 func (o Owner) Labels() map[string]string {
-	return map[string]string{rkev1.OwnerClusterNamespaceLabel: o.Namespace, rkev1.OwnerClusterNameLabel: o.Name}
+	return ownership.Labels(o.key())
 }
 
 // Owns tells whether an object was made for the owner.
-func (o Owner) Owns(object client.Object) bool {
-	labels := object.GetLabels()
-	return labels[rkev1.OwnerClusterNamespaceLabel] == o.Namespace && labels[rkev1.OwnerClusterNameLabel] == o.Name
-}
+func (o Owner) Owns(object client.Object) bool { return ownership.IsOf(object, o.key()) }
+
+func (o Owner) key() client.ObjectKey { return client.ObjectKey{Namespace: o.Namespace, Name: o.Name} }
 
 // name derives the name of a management Cluster from what tells its owner from all others; attempt is for names that are taken already.
 func (o Owner) name(attempt int) string {
@@ -69,7 +69,7 @@ type Problem struct{ Reason, Message string }
 // not get at another cluster's tokens, or at a namespace of somebody else's, through it.
 func (o Owner) Check(ctx context.Context, from client.Reader, name string) (*Problem, error) {
 	if !namePattern.MatchString(name) {
-		return &Problem{"InvalidName", fmt.Sprintf("The annotation %s holds %q: it must look like c-m-abcdefgh; remove it to get a new name",
+		return &Problem{"InvalidName", fmt.Sprintf("The annotation %s holds %q: it must look like c-m-abcdefgh; have an administrator remove it to get a new name",
 			rkev1.ManagementClusterNameAnnotation, name)}, nil
 	}
 	for _, object := range []client.Object{&managementv3.Cluster{}, &corev1.Namespace{}} {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/rollout"
 	"github.com/drover-dev/drover/plans"
 )
@@ -54,30 +54,15 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 
 // readOwners finds the machine of the plan Secret.
 func (r *Reconciler) readOwners(ctx context.Context, s *scope) error {
-	owner := metav1.GetControllerOf(s.secret)
-	if owner == nil || owner.Kind != "RKEBootstrap" {
-		return nil
-	}
-	bootstrap := &rkev1.RKEBootstrap{}
-	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: s.secret.Namespace, Name: owner.Name}, bootstrap)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading RKEBootstrap %s: %w", owner.Name, err)
-	}
-	s.bootstrap = bootstrap
-	if s.machine, err = util.GetOwnerMachine(ctx, r.Client, bootstrap.ObjectMeta); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the Machine that owns RKEBootstrap %s: %w", owner.Name, err)
-	}
-	if s.machine == nil {
-		return nil
+	var err error
+	if s.bootstrap, s.machine, err = ownership.PlanOwners(ctx, r.Cache, s.secret); err != nil || s.machine == nil {
+		return err
 	}
 	cluster, err := util.GetClusterByName(ctx, r.Client, s.machine.Namespace, s.machine.Spec.ClusterName)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the Cluster of Machine %s: %w", s.machine.Name, err)
 	}
-	s.paused = err == nil && annotations.IsPaused(cluster, bootstrap)
+	s.paused = err == nil && annotations.IsPaused(cluster, s.bootstrap)
 	return nil
 }
 

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/apply"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // refusal is an error that trying again does not cure; its text is for the owner of the machine.
@@ -139,16 +139,16 @@ func (r *requestReconciler) clusterOf(ctx context.Context, namespace string) (*c
 		}
 		return nil, fmt.Errorf("reading the management Cluster %s: %w", namespace, err)
 	}
-	key := client.ObjectKey{Namespace: management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: management.Labels[rkev1.OwnerClusterNameLabel]}
-	cluster := &provisioningv1.Cluster{}
-	if err := r.Client.Get(ctx, key, cluster); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, refuse("there is no Cluster behind %s", namespace)
-		}
-		return nil, fmt.Errorf("reading the Cluster of %s: %w", namespace, err)
+	owned, err := ownership.ClusterOf(ctx, r.Client, management)
+	if err != nil {
+		return nil, err
 	}
+	if owned == nil || owned.Provisioning == nil {
+		return nil, refuse("there is no Cluster behind %s", namespace)
+	}
+	key, cluster := owned.ObjectKey, owned.Provisioning
 	capi := &clusterv1.Cluster{}
-	err := r.Client.Get(ctx, key, capi)
+	err = r.Client.Get(ctx, key, capi)
 	switch {
 	case !cluster.DeletionTimestamp.IsZero() || err == nil && !capi.DeletionTimestamp.IsZero():
 		return nil, refuse("the cluster %s is being deleted", key)
@@ -184,6 +184,9 @@ func (r *requestReconciler) knownMachine(ctx context.Context, cluster *clusterv1
 	bootstrap := &rkev1.RKEBootstrap{}
 	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}, bootstrap); err != nil {
 		return nil, fmt.Errorf("reading the RKEBootstrap of the Machine %s: %w", machine.Name, err)
+	}
+	if refusal := ownership.OfMachine(bootstrap, machine); refusal != nil {
+		return nil, refuse("%s", refusal.Message)
 	}
 	return machine, proven(bootstrap, request)
 }

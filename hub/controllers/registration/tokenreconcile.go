@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/tokens"
 )
 
@@ -91,12 +91,11 @@ func (r *tokenReconciler) readCluster(ctx context.Context, s *tokenScope) error 
 	if err != nil {
 		return fmt.Errorf("reading the management Cluster %s: %w", name, err)
 	}
-	cluster := &provisioningv1.Cluster{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: management.Labels[rkev1.OwnerClusterNamespaceLabel], Name: management.Labels[rkev1.OwnerClusterNameLabel]}, cluster)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the Cluster of the management Cluster %s: %w", name, err)
+	cluster, err := ownership.ClusterOf(ctx, r.Client, management)
+	if err != nil || cluster == nil || cluster.Provisioning == nil {
+		return err
 	}
-	s.env, s.imported = cluster.Spec.AgentEnvVars, err == nil && cluster.Spec.RKEConfig == nil
+	s.env, s.imported = cluster.Provisioning.Spec.AgentEnvVars, cluster.Imported()
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // scope is a cluster with everything that belongs to it, as the cache has it.
@@ -50,12 +51,8 @@ func (r *Reconciler) load(ctx context.Context, key client.ObjectKey) (*scope, er
 	ref := capi.Spec.ControlPlaneRef
 	if found && ref.APIGroup == rkev1.GroupVersion.Group && ref.Kind == "RKEControlPlane" {
 		s.capi = capi
-		controlPlane := &rkev1.RKEControlPlane{}
-		if found, err = r.get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: ref.Name}, controlPlane); err != nil {
+		if s.controlPlane, _, err = ownership.ControlPlane(ctx, r.Client, capi); err != nil {
 			return nil, err
-		}
-		if found {
-			s.controlPlane = controlPlane
 		}
 	}
 	if s.provisioning == nil && s.capi == nil {

@@ -17,6 +17,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/message"
+	"github.com/drover-dev/drover/hub/ownership"
 )
 
 // The ConfigMap with the provisioning log, in the namespace of the management Cluster. Existing interfaces show it.
@@ -43,8 +44,12 @@ func (r *Reconciler) log(ctx context.Context, s *scope, m *memory, now time.Time
 	if namespace == "" || message == "" || m.logged != nil && *m.logged == message {
 		return nil
 	}
+	_, refusal, err := ownership.ManagementCluster(ctx, r.Client, client.ObjectKeyFromObject(s.provisioning), namespace)
+	if err != nil || refusal != nil {
+		return err
+	}
 	configMap := &corev1.ConfigMap{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LogName}, configMap)
+	err = r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LogName}, configMap)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the provisioning log: %w", err)
 	}

@@ -39,8 +39,8 @@ func infra(kind, namespace, name string, spec map[string]any) *unstructured.Unst
 	return u
 }
 
-// newWorld makes a cluster whose infrastructure is there and has an endpoint.
-func newWorld(t *testing.T, endpoint string) *world {
+// newWorld makes a cluster whose infrastructure is there and has an endpoint. edit changes its RKEControlPlane.
+func newWorld(t *testing.T, endpoint string, edit ...func(*rkev1.RKEControlPlane)) *world {
 	t.Helper()
 	namespace := env.Namespace(t)
 	w := &world{t: t, namespace: namespace}
@@ -49,6 +49,9 @@ func newWorld(t *testing.T, endpoint string) *world {
 		ControlPlaneRef: ref(rkev1.GroupVersion.Group, "RKEControlPlane", "c"), InfrastructureRef: ref(infraGroup, "PlaneCluster", "c"),
 	}}
 	w.plane = &rkev1.RKEControlPlane{ObjectMeta: meta, Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.36.3+k3s1"}}
+	for _, f := range edit {
+		f(w.plane)
+	}
 	infrastructure := infra("PlaneCluster", namespace, "c", map[string]any{"controlPlaneEndpoint": map[string]any{"host": endpoint, "port": int64(6443)}})
 	env.Create(t, infrastructure, w.plane, w.cluster)
 	w.provisioned(infrastructure, nil)
@@ -125,6 +128,10 @@ func (n *node) reports(addresses ...string) {
 		list = append(list, map[string]any{"type": "InternalIP", "address": a})
 	}
 	n.provisioned(n.infrastructure, list)
+}
+
+func (n *node) bootstrap() *rkev1.RKEBootstrap {
+	return &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: n.machine.Name}}
 }
 
 func (n *node) secret() *corev1.Secret {
