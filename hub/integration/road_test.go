@@ -178,7 +178,7 @@ func TestRoadWorkerJoins(t *testing.T) {
 	w := r.Register("w", "127.0.0.3", "worker")
 	a.AwaitPlan("")
 	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: w.Name}}
-	r.Says(bootstrap, "Reconciled", metav1.ConditionUnknown, "WaitingForTurn", "Waiting for the first etcd node "+a.Name+" to be ready first")
+	r.Says(bootstrap, "Reconciled", metav1.ConditionUnknown, "WaitingForTurn", "Waiting for the etcd and control plane nodes to be ready first")
 	a.Take()
 	a.Succeed()
 	plan, _ := w.AwaitPlan("")

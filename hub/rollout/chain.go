@@ -1,6 +1,9 @@
 package rollout
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // The reasons of decisions, for conditions.
 const (
@@ -49,6 +52,11 @@ func wait(reason, format string, args ...any) (Decision, bool) {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}, true
 }
 
+// waitForOthers is wait for what other machines have to do. message says so without their names and numbers, the format with them.
+func waitForOthers(reason, message, format string, args ...any) (Decision, bool) {
+	return Decision{Reason: reason, Message: message, Detail: fmt.Sprintf(format, args...)}, true
+}
+
 func deliver(message string) (Decision, bool) {
 	return Decision{Deliver: true, Reason: ReasonDelivering, Message: message}, true
 }
@@ -83,11 +91,17 @@ func isPaused(v *view, m Machine) (Decision, bool) {
 	return wait(ReasonPaused, "A change waits until the cluster is no longer paused")
 }
 
+// blocked are the messages of machines where that of the cluster holds names of machines, or changes with each one that is registered.
+var blocked = map[string]string{
+	ReasonWaitingForMachines: "Waiting for machines of each role to be registered",
+	ReasonWaitingForInitNode: "Waiting for an etcd machine that can start the cluster",
+}
+
 func isBlocked(v *view, m Machine) (Decision, bool) {
 	if m.Change == ChangeNone || v.Blocked == (Wait{}) {
 		return pass()
 	}
-	return wait(v.Blocked.Reason, "%s", v.Blocked.Message)
+	return waitForOthers(v.Blocked.Reason, cmp.Or(blocked[v.Blocked.Reason], v.Blocked.Message), "%s", v.Blocked.Message)
 }
 
 // isMinor lets a change pass at any time that restarts nothing.

@@ -50,7 +50,7 @@ func waitsForEtcd(v *view, m Machine) (Decision, bool) {
 			// The API may be away for the very reason that this change removes, and a restart does a learner no harm.
 			continue
 		}
-		return wait(ReasonWaitingForOthers, "Waiting for %s, which %s: etcd takes one change at a time", other, what)
+		return waitForOthers(ReasonWaitingForOthers, etcdGroup.busy(), "Waiting for %s, which %s: etcd takes one change at a time", other, what)
 	}
 	return pass()
 }
@@ -75,7 +75,7 @@ func waitsForOthers(v *view, m Machine) (Decision, bool) {
 	if count < limit {
 		return pass()
 	}
-	return wait(ReasonWaitingForOthers, "A change waits for %s: at most %d of %d %ss may be unavailable at a time", names, limit, g.stay, kind.title())
+	return waitForOthers(ReasonWaitingForOthers, kind.busy(), "Waiting for %s: at most %d of %d %ss may be unavailable at a time", names, limit, g.stay, kind.title())
 }
 
 // waitsForQuorum keeps etcd's quorum. What agents have said is old where their machines have died since, so that the Nodes are asked too,
@@ -88,7 +88,7 @@ func waitsForQuorum(v *view, m Machine) (Decision, bool) {
 		return wait(ReasonWaitingForConnection, "A change waits for the connection to the API of the cluster, which tells whether the other members of etcd are up")
 	}
 	if w := spares(v.Inputs, m); w != (Wait{}) {
-		return wait(w.Reason, "%s", w.Message)
+		return waitForOthers(w.Reason, "Waiting for more voting members of etcd to be up: without this machine, etcd would lose its quorum", "%s", w.Message)
 	}
 	return pass()
 }

@@ -31,6 +31,21 @@ func (w *world) othersUp(h *host) (up, voters int) {
 	return up, len(names)
 }
 
+// checkMessage looks at what a machine says while it waits for others: the same at all times, so that it is written once for each time that it
+// waits, however many others come and go meanwhile.
+func (w *world) checkMessage(m Machine, d Decision) {
+	switch d.Reason {
+	case ReasonWaitingForOthers, ReasonWaitingForTurn, ReasonWaitingForQuorum, ReasonWaitingForMachines, ReasonWaitingForInitNode:
+	default:
+		return
+	}
+	key := fmt.Sprint(d.Machine, " ", tiers[tierOf(m)].title, " ", d.Reason)
+	if said, ok := w.said[key]; ok && said != d.Message {
+		w.fault("%s waits for the same, and its message changes from %q to %q", d.Machine, said, d.Message)
+	}
+	w.said[key] = d.Message
+}
+
 // checkDelivery looks at a plan that is delivered.
 func (w *world) checkDelivery(h *host, m Machine, p *plan) {
 	// Before the API of the cluster answers for the first time, nobody can tell who votes.

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,8 +45,11 @@ type Decision struct {
 	Uncordon bool
 	// Done is set when the machine has what is wanted and works.
 	Done bool
-	// Reason and Message say what is done or waited for.
+	// Reason and Message say what is done or waited for. They speak of this machine only, and stay the same while it waits for the same thing:
+	// each change of a message is written to the API server, and a thousand machines may wait for one.
 	Reason, Message string
+	// Detail is Message with the names and numbers of other machines, which the condition of the cluster shows; empty where Message says all.
+	Detail string
 }
 
 // Outcome is what happens to a cluster now.
@@ -115,7 +119,7 @@ func summary(t int, undone []int, decisions []Decision) Wait {
 		first = undone[0]
 	}
 	d := decisions[first]
-	detail := d.Message
+	detail := cmp.Or(d.Detail, d.Message)
 	if len(names) > 1 {
 		title += "s"
 		detail = d.Machine + ": " + detail

@@ -121,7 +121,7 @@ func spares(in Inputs, m Machine) Wait {
 	if others.up() >= min(quorum(voters), voters-1) {
 		return Wait{}
 	}
-	return Wait{ReasonWaitingForQuorum, fmt.Sprintf("A change waits for %s to be up: while %s changes, %s", list(others.down), m.Name, ofVoters(others.up(), voters))}
+	return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up: while %s changes, %s", list(others.down), m.Name, ofVoters(others.up(), voters))}
 }
 
 // ofVoters puts a number of members that are up against what is needed.

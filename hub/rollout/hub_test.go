@@ -133,14 +133,17 @@ func (w *world) started() bool {
 
 // write carries the decisions out, machine by machine, and may be killed at any point.
 func (w *world) write(in Inputs, wanted map[string]*plan) {
-	writes := 0
+	writes, byName := 0, make(map[string]Machine, len(in.Machines))
+	for _, m := range in.Machines {
+		byName[m.Name] = m
+	}
 	killed := func() bool {
 		writes++
 		return w.limit >= 0 && writes > w.limit
 	}
 	for _, marked := range []bool{false, true} {
 		for _, d := range w.outcome.Decisions {
-			m := in.Machines[slices.IndexFunc(in.Machines, func(m Machine) bool { return m.Name == d.Machine })]
+			m := byName[d.Machine]
 			h := w.hosts[d.Machine]
 			if m.Init != marked || h.init == m.Init && h.joinURL == m.JoinURL && !d.Deliver && d.Drain == "" && !d.Uncordon {
 				continue
@@ -161,6 +164,7 @@ func (w *world) write(in Inputs, wanted map[string]*plan) {
 		if d.Reason == "" || d.Message == "" {
 			w.fault("%s has no reason", d.Machine)
 		}
+		w.checkMessage(byName[d.Machine], d)
 	}
 }
 

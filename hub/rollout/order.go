@@ -45,7 +45,7 @@ func isNotItsTurn(v *view, m Machine) (Decision, bool) {
 		if failed := h.failedOf(names); failed != "" {
 			which = "; " + failed
 		}
-		return wait(ReasonWaitingForTurn, "Waiting for the %s %s to be ready first%s", title, list(names), which)
+		return waitForOthers(ReasonWaitingForTurn, tiers[tierOf(m)].turn, "Waiting for the %s %s to be ready first%s", title, list(names), which)
 	}
 	return pass()
 }

@@ -11,6 +11,8 @@ import (
 type tier struct {
 	// title names the machines of the tier in messages.
 	title string
+	// turn is what a machine of the tier says while those before it have to come first.
+	turn  string
 	has   func(Machine) bool
 	group group
 }
@@ -26,10 +28,10 @@ const (
 )
 
 var tiers = []tier{
-	{"first etcd node", func(m Machine) bool { return m.Etcd && m.Init }, etcdGroup},
-	{"etcd node", func(m Machine) bool { return m.Etcd && !m.Init }, etcdGroup},
-	{"control plane node", func(m Machine) bool { return m.ControlPlane && !m.Etcd }, controlPlaneGroup},
-	{"worker node", func(m Machine) bool { return !m.Server() }, workerGroup},
+	{"first etcd node", "", func(m Machine) bool { return m.Etcd && m.Init }, etcdGroup},
+	{"etcd node", "Waiting for the first etcd node to be ready first", func(m Machine) bool { return m.Etcd && !m.Init }, etcdGroup},
+	{"control plane node", "Waiting for the etcd nodes to be ready first", func(m Machine) bool { return m.ControlPlane && !m.Etcd }, controlPlaneGroup},
+	{"worker node", "Waiting for the etcd and control plane nodes to be ready first", func(m Machine) bool { return !m.Server() }, workerGroup},
 }
 
 // tierOf returns the index of a machine's tier. Every machine is in exactly one.
@@ -42,6 +44,15 @@ func groupOf(m Machine) group { return tiers[tierOf(m)].group }
 // title names the machines of a group in messages.
 func (g group) title() string {
 	return [groups]string{"etcd node", "control plane node", "worker node"}[g]
+}
+
+// busy is what a machine of a group says while others of the group keep it from changing.
+func (g group) busy() string {
+	return [groups]string{
+		"Waiting for other etcd nodes: etcd takes one change at a time",
+		"Waiting for other control plane nodes: upgradeStrategy.controlPlaneConcurrency limits how many may be unavailable at a time",
+		"Waiting for other worker nodes: upgradeStrategy.workerConcurrency limits how many may be unavailable at a time",
+	}[g]
 }
 
 // limit is how many of a group's machines may be unavailable at a time. No number is ever right for etcd but one.

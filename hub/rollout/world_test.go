@@ -119,8 +119,9 @@ type world struct {
 	step                  int
 	rand                  *rand.Rand
 	events                []string
-	last                  map[string]string
-	faults                []string
+	// last is what was noted last, said what machines have said while they waited for others.
+	last, said map[string]string
+	faults     []string
 	// limit cuts a pass of the hub short after so many writes, as SIGKILL does; negative for never.
 	limit    int
 	elect    func([]Machine, string, bool) Election
@@ -138,7 +139,7 @@ type world struct {
 
 func newWorld(r *rand.Rand) *world {
 	return &world{
-		spec: spec{plan: plan{Version: 1}}, hosts: map[string]*host{}, etcd: map[string]Membership{}, rand: r, limit: -1, last: map[string]string{},
+		spec: spec{plan: plan{Version: 1}}, hosts: map[string]*host{}, etcd: map[string]Membership{}, rand: r, limit: -1, last: map[string]string{}, said: map[string]string{},
 		lostAt: -100, elect: Elect, remove: MayRemove, joinable: Machine.Joinable,
 	}
 }

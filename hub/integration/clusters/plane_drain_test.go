@@ -92,7 +92,7 @@ func TestDrainInTurn(t *testing.T) {
 
 	first, second := workers[0], workers[1]
 	reconciled(first, rollout.ReasonDraining, "Waiting for the node to be drained before a change: the pre-drain hooks "+hook+" have not answered")
-	reconciled(second, rollout.ReasonWaitingForOthers, "A change waits for "+first.Name)
+	reconciled(second, rollout.ReasonWaitingForOthers, "Waiting for other worker nodes: ")
 	if !api.Node(first.Name).Spec.Unschedulable || api.Node(second.Name).Spec.Unschedulable {
 		t.Error("not the one Node is cordoned that is drained")
 	}
@@ -101,7 +101,7 @@ func TestDrainInTurn(t *testing.T) {
 	first.Take()
 	first.Fail()
 	reconciled(first, rollout.ReasonPlanFailed, "Attempt 1 of ")
-	reconciled(second, rollout.ReasonWaitingForOthers, "A change waits for "+first.Name)
+	reconciled(second, rollout.ReasonWaitingForOthers, "Waiting for other worker nodes: ")
 
 	// The hub has it tried again.
 	first.Wait("another attempt", func() error {
