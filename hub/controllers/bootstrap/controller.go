@@ -21,6 +21,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/controllers/predicates"
 	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/settings"
 )
@@ -60,7 +61,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Owns(&rbacv1.Role{}, builder.OnlyMetadata, owned).
 		Owns(&rbacv1.RoleBinding{}, builder.OnlyMetadata, owned).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap), builder.WithPredicates(machineChanged)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToBootstraps), builder.WithPredicates(clusterChanged)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToBootstraps), builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToBootstraps),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownership.Changed))).
 		WithOptions(opts).

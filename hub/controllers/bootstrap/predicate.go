@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/predicates"
 )
 
 // metadataChanged drops updates of owned objects that are none of this controller's business: agents write their plan Secrets all the time.
@@ -40,25 +40,15 @@ func on[T client.Object](changed func(before, after T) bool) predicate.Funcs {
 // Status changes all the time, and little of it matters here.
 var (
 	bootstrapChanged = on(func(before, after *rkev1.RKEBootstrap) bool {
-		return metaChanged(before, after) || conditions.GetReason(before, rkev1.PlanAppliedCondition) != conditions.GetReason(after, rkev1.PlanAppliedCondition) ||
+		return predicates.MetadataChanged(before, after) || conditions.GetReason(before, rkev1.PlanAppliedCondition) != conditions.GetReason(after, rkev1.PlanAppliedCondition) ||
 			conditions.IsTrue(before, clusterv1.PausedCondition) != conditions.IsTrue(after, clusterv1.PausedCondition) || !ready(after)
 	})
 	machineChanged = on(func(before, after *clusterv1.Machine) bool {
-		return metaChanged(before, after) || before.Status.NodeRef.IsDefined() != after.Status.NodeRef.IsDefined()
-	})
-	clusterChanged = on(func(before, after *clusterv1.Cluster) bool {
-		return metaChanged(before, after) ||
-			ptr.Deref(before.Status.Initialization.InfrastructureProvisioned, false) != ptr.Deref(after.Status.Initialization.InfrastructureProvisioned, false)
+		return predicates.MetadataChanged(before, after) || before.Status.NodeRef.IsDefined() != after.Status.NodeRef.IsDefined()
 	})
 )
 
 // ready tells whether the status is as it should be; if somebody lost it, it is made again.
 func ready(bootstrap *rkev1.RKEBootstrap) bool {
 	return bootstrap.Status.DataSecretName != nil && conditions.IsTrue(bootstrap, rkev1.ReadyCondition)
-}
-
-func metaChanged(before, after client.Object) bool {
-	return before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetLabels(), after.GetLabels()) ||
-		!maps.Equal(before.GetAnnotations(), after.GetAnnotations()) || before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
-		!slices.EqualFunc(before.GetOwnerReferences(), after.GetOwnerReferences(), func(a, b metav1.OwnerReference) bool { return a.UID == b.UID })
 }

@@ -25,6 +25,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/controllers/predicates"
 	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/settings"
@@ -94,7 +95,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&rkev1.RKEControlPlane{}).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToControlPlane)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToControlPlane), builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToControlPlane), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&clusterv1.Machine{}, coalesced(r.byCluster(clusterv1.ClusterNameLabel))).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(clusterv1.ClusterNameLabel)),

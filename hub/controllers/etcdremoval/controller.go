@@ -19,6 +19,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/predicates"
 )
 
 const controllerName = "etcdremoval"
@@ -38,7 +39,8 @@ type Reconciler struct {
 	Now func() time.Time
 
 	controller controller.Controller
-	// removing are the clusters in which a Machine waits for its member to be removed. Only those look at every report of an agent.
+	// removing are the clusters in which a Machine waits for its member to be removed, with the time at which they were last looked at through
+	// another connection; zero for never. Only those look at every report of an agent.
 	removing sync.Map
 }
 
@@ -62,7 +64,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
-		For(&clusterv1.Cluster{}, builder.WithPredicates(clusterChanged)).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(byLabel(clusterv1.ClusterNameLabel)), builder.WithPredicates(machineChanged)).
 		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(byLabel(clusterv1.ClusterNameLabel)), builder.WithPredicates(bootstrapChanged)).
 		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(ofControlPlane), builder.WithPredicates(controlPlaneChanged)).

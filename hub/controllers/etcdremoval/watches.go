@@ -74,10 +74,6 @@ func on[T client.Object](changed func(before, after T) bool) predicate.Funcs {
 }
 
 var (
-	clusterChanged = on(func(before, after *clusterv1.Cluster) bool {
-		return before.Generation != after.Generation || !maps.Equal(before.Annotations, after.Annotations) ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || initialized(before) != initialized(after)
-	})
 	machineChanged = on(func(before, after *clusterv1.Machine) bool {
 		return before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||

@@ -6,6 +6,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -17,6 +18,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/controllers/predicates"
 	"github.com/drover-dev/drover/hub/ownership"
 )
 
@@ -38,7 +40,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("infracluster").
 		For(&rkev1.RKECluster{}).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToInfraCluster)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToInfraCluster), builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.machineToInfraCluster)).
 		WithOptions(opts).
 		Complete(failure.Requeue(r))

@@ -23,6 +23,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/controllers/predicates"
 	"github.com/drover-dev/drover/hub/settings"
 	"github.com/drover-dev/drover/hub/tokens"
 )
@@ -134,7 +135,7 @@ func (r *requestReconciler) setup(mgr ctrl.Manager, opts controller.Options) err
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machinerequest").
 		WatchesRawSource(source.Kind(requests, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToRequests)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToRequests), builder.WithPredicates(predicates.ClusterChanged)).
 		WithOptions(opts).
 		Complete(failure.Requeue(r))
 }
