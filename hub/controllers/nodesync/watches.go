@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/index"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
@@ -46,27 +47,27 @@ func planToBootstrap(_ context.Context, object client.Object) []ctrl.Request {
 
 // clusterToBootstraps maps a Cluster to all its machines, which wait for its connection or for its pause to end.
 func (r *Reconciler) clusterToBootstraps(ctx context.Context, cluster client.Object) []ctrl.Request {
-	return r.machinesOf(ctx, client.ObjectKeyFromObject(cluster), func(*clusterv1.Machine) bool { return true })
+	return r.machinesOf(ctx, client.ObjectKeyFromObject(cluster))
 }
 
-// nodeToBootstraps maps Nodes of a cluster to their machine.
+// nodeToBootstraps maps Nodes of a cluster to their machine, by the index that Cluster API keeps: there are a thousand Nodes where there are a
+// thousand Machines, and each reports.
 func (r *Reconciler) nodeToBootstraps(cluster client.ObjectKey) handler.MapFunc {
 	return func(ctx context.Context, node client.Object) []ctrl.Request {
-		return r.machinesOf(ctx, cluster, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name == node.GetName() })
+		return r.machinesOf(ctx, cluster, client.MatchingFields{index.MachineNodeNameField: node.GetName()})
 	}
 }
 
-func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey, is func(*clusterv1.Machine) bool) []ctrl.Request {
+func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey, of ...client.ListOption) []ctrl.Request {
 	var machines clusterv1.MachineList
-	if err := r.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+	of = append(of, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy)
+	if err := r.Client.List(ctx, &machines, of...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the Machines of a cluster", "Cluster", cluster)
 		return nil
 	}
 	var requests []ctrl.Request
 	for i := range machines.Items {
-		if is(&machines.Items[i]) {
-			requests = append(requests, machineToBootstrap(ctx, &machines.Items[i])...)
-		}
+		requests = append(requests, machineToBootstrap(ctx, &machines.Items[i])...)
 	}
 	return requests
 }
