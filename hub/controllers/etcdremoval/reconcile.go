@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,7 +36,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.removing.Delete(s.key)
 	} else {
 		// Before anything is read, so that no change of it is missed from here on.
-		r.removing.Store(s.key, true)
+		r.removing.LoadOrStore(s.key, time.Time{})
 		errs = append(errs, r.letGo(ctx, s, held))
 	}
 	for _, m := range s.machines {
@@ -78,6 +79,7 @@ func (r *Reconciler) letGo(ctx context.Context, s *scope, held []*member) error 
 	if err := r.readSituation(ctx, s, r.Cache, r.nodes); err != nil {
 		return err
 	}
+	left := r.lookIn(s.key)
 	var errs []error
 	for _, m := range held {
 		v := judge(s.situation, m.candidate())
@@ -89,7 +91,12 @@ func (r *Reconciler) letGo(ctx context.Context, s *scope, held []*member) error 
 			}
 		}
 		if v.action == keep && v.reason == reasonRemoving {
-			v = r.lookAnew(ctx, s.key, m, v)
+			if left > 0 {
+				v.again = min(v.again, left)
+			} else {
+				r.removing.Store(s.key, r.Now())
+				v = r.lookAnew(ctx, s.key, m, v)
+			}
 		}
 		if v.again > 0 && (s.requeueAfter == 0 || v.again < s.requeueAfter) {
 			s.requeueAfter = v.again
@@ -100,6 +107,14 @@ func (r *Reconciler) letGo(ctx context.Context, s *scope, held []*member) error 
 		}
 	}
 	return kerrors.NewAggregate(errs)
+}
+
+// lookIn is how long to wait before the cluster is looked at through another connection again. Agents report all the time, and each look reads all
+// that there is past the caches.
+func (r *Reconciler) lookIn(key client.ObjectKey) time.Duration {
+	last, _ := r.removing.Load(key)
+	at, _ := last.(time.Time)
+	return at.Add(lookInterval).Sub(r.Now())
 }
 
 // lookAnew decides once more about a member that the cluster was asked to remove, by what another connection shows. Where that shows nothing,

@@ -114,7 +114,7 @@ func readMachines(ctx context.Context, s *scope, from client.Reader) error {
 		return fmt.Errorf("listing the cluster's Machines: %w", err)
 	}
 	var bootstraps rkev1.RKEBootstrapList
-	if err := from.List(ctx, &bootstraps, in, of); err != nil {
+	if err := from.List(ctx, &bootstraps, in, of, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the cluster's RKEBootstraps: %w", err)
 	}
 	byName := make(map[string]*rkev1.RKEBootstrap, len(bootstraps.Items))
@@ -142,7 +142,7 @@ func (r *Reconciler) readSituation(ctx context.Context, s *scope, from client.Re
 	s.situation = situation{going: s.going(), started: s.cluster != nil && initialized(s.cluster), now: r.Now()}
 	s.situation.inputs.Now = s.situation.now
 	var secrets corev1.SecretList
-	if err := from.List(ctx, &secrets, client.InNamespace(s.key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.key.Name}); err != nil {
+	if err := from.List(ctx, &secrets, client.InNamespace(s.key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the cluster's plan Secrets: %w", err)
 	}
 	plans := map[string]*corev1.Secret{}
@@ -220,6 +220,6 @@ func (r *Reconciler) liveNodes(ctx context.Context, key client.ObjectKey) ([]cor
 
 func list(ctx context.Context, reader client.Reader) ([]corev1.Node, error) {
 	var nodes corev1.NodeList
-	err := reader.List(ctx, &nodes)
+	err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy)
 	return nodes.Items, err
 }
