@@ -71,7 +71,7 @@ func (r *Reconciler) listNodes(ctx context.Context, s *scope) ([]corev1.Node, er
 		return nil, err
 	}
 	var nodes corev1.NodeList
-	if err := reader.List(ctx, &nodes); err != nil {
+	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	return nodes.Items, nil

@@ -125,7 +125,8 @@ func (r *Reconciler) readBootstrapSecrets(ctx context.Context, s *scope) ([]rend
 		return nil, nil
 	}
 	var list corev1.SecretList
-	if err := r.Cache.List(ctx, &list, client.InNamespace(s.controlPlane.Namespace)); err != nil {
+	// Only metadata is read of them, and each change of any machine comes here until the cluster has started.
+	if err := r.Cache.List(ctx, &list, client.InNamespace(s.controlPlane.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Secrets: %w", err)
 	}
 	var out []render.BootstrapSecret

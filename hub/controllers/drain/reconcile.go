@@ -130,7 +130,7 @@ func (r *Reconciler) node(ctx context.Context, s *scope) (*corev1.Node, error) {
 		return nil, err
 	}
 	var nodes corev1.NodeList
-	if err := reader.List(ctx, &nodes); err != nil {
+	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("reading the Nodes of the cluster: %w", err)
 	}
 	found := machinestate.NewNodes(nodes.Items).Of(s.machine)
