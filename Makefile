@@ -34,6 +34,10 @@ TEST_FLAGS := -vet=off -ldflags '-s -w' -p 2 -parallel 8
 E2E_TIMEOUT ?= 30m
 E2E_FULL_TIMEOUT ?= 60m
 
+# Where the integration tests write what their hubs have asked the API server for, to be compared with the hub's ClusterRole. It is outside of
+# the repository, so that cached results of these tests stay good.
+API_USAGE := $(or $(DROVER_CACHE),$(HOME)/.cache/drover)/api-usage$(subst /,-,$(CURDIR))
+
 # How long each decoder is fuzzed.
 FUZZTIME ?= 30s
 
@@ -49,7 +53,8 @@ build: go hub agent installer lab ## Build hub, system-agent, installer and lab 
 .PHONY: test
 test: go ## Run all unit and integration tests.
 	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash
-	$(GO) test $(TEST_FLAGS) $$($(GO) list -f '$(TESTED)' ./...)
+	DROVER_API_USAGE='$(API_USAGE)' $(GO) test $(TEST_FLAGS) $$($(GO) list -f '$(TESTED)' ./...)
+	DROVER_API_USED='$(API_USAGE)' $(GO) test -count=1 -run TestNothingUnused ./packaging/rbac
 	$(GO) -C e2e/distro test $(TEST_FLAGS) $$($(GO) -C e2e/distro list -f '$(TESTED)' ./...)
 	@echo "make test: all tests passed"
 

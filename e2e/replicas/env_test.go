@@ -62,6 +62,7 @@ func start(t *testing.T) *env {
 		cancel()
 		if e.api != nil {
 			_ = e.api.Stop()
+			e.checkDenied(t)
 		}
 		if t.Failed() {
 			t.Log("logs are in", dir)
@@ -76,11 +77,10 @@ func start(t *testing.T) *env {
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	embedded.RouteKubernetesLogs(logger)
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	e.api, err = embedded.Start(context.Background(), embedded.Options{DataDir: filepath.Join(dir, "data"), UnsafeNoFsync: true, Logger: logger})
+	e.api, err = embedded.Start(context.Background(), embedded.Options{DataDir: filepath.Join(dir, "data"), UnsafeNoFsync: true, Logger: logger, Audit: auditOptions(t, dir)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.kubeconfig = e.api.Kubeconfig()
 	scheme, err := app.NewScheme()
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +88,7 @@ func start(t *testing.T) *env {
 	if e.client, err = client.New(e.api.RestConfig(), client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
+	e.kubeconfig = e.makeAccount(t, filepath.Join(dir, "hub.kubeconfig"))
 	var gateways, webhooks []*backend
 	for i := range 3 {
 		h := newHub(t, dir, fmt.Sprintf("hub-%d", i))

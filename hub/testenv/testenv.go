@@ -32,6 +32,8 @@ const (
 	readyTimeout = 2 * time.Minute
 	// gcPercent spends memory, of which a test's hub needs little, on a fifth of the time.
 	gcPercent = 400
+	// apiAudit is the name of the API server's audit log.
+	apiAudit = "api-audit.log"
 )
 
 // Options say in what the hub differs from one that is just started.
@@ -91,8 +93,13 @@ func Start(opts Options) (env *Env, err error) {
 	embedded.RouteKubernetesLogs(logger)
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
 
+	policy := filepath.Join(dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return nil, fmt.Errorf("writing the audit policy: %w", err)
+	}
 	env.Server, err = embedded.Start(context.Background(), embedded.Options{
 		DataDir: filepath.Join(dir, "data"), Logger: logger, UnsafeNoFsync: true,
+		Audit: embedded.AuditOptions{Path: filepath.Join(dir, apiAudit), PolicyFile: policy},
 	})
 	if err != nil {
 		return nil, err
@@ -130,7 +137,9 @@ func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) e
 
 	runCtx, cancel := context.WithCancel(context.Background())
 	e.cancel, e.done = cancel, make(chan error, 1)
-	hub, err := app.New(runCtx, e.Config, app.Options{
+	hubConfig := rest.CopyConfig(e.Config)
+	hubConfig.UserAgent = userAgent
+	hub, err := app.New(runCtx, hubConfig, app.Options{
 		Settings:        settings.Settings{ServerURL: e.ServerURL, SystemNamespace: settings.DefaultSystemNamespace},
 		Logger:          logger,
 		GatewayListener: gateway,
@@ -182,6 +191,9 @@ func (e *Env) Stop(keep bool) error {
 	}
 	if e.logFile != nil {
 		err = errors.Join(err, e.logFile.Close())
+	}
+	if err == nil && e.cancel != nil {
+		err = e.checkRights()
 	}
 	if keep || err != nil {
 		return err

@@ -1,0 +1,110 @@
+package rbac
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// usageVariable names the directory into which the integration tests write what their hubs have asked the API server for.
+const usageVariable = "DROVER_API_USED"
+
+// unseen are rights that no integration test uses, each with what uses it.
+var unseen = map[string]string{
+	"leases.coordination.k8s.io":                            "a hub with an embedded API server elects no leader; e2e/replicas does",
+	"patch tokens.management.cattle.io":                     "a user has left a group (hub/usertokens)",
+	"delete clusterregistrationtokens.management.cattle.io": "a token of \"hub node-command\" has ended (controllers/registration)",
+	"delete rkebootstraptemplates.rke.cattle.io":            "a pool has got another template (controllers/cluster)",
+	"bind clusterroles.rbac.authorization.k8s.io":           "asked for by the API server itself where a binding is written; e2e/replicas",
+	"escalate clusterroles.rbac.authorization.k8s.io":       "asked for by the API server itself where a role is written; e2e/replicas",
+}
+
+// implied are verbs that another one needs: an informer lists where the API server cannot stream a list, and server-side apply creates.
+var implied = map[string]string{"list": "watch", "create": "patch"}
+
+type right struct{ verb, group, resource string }
+
+func (r right) String() string { return r.verb + " " + strings.TrimSuffix(r.resource+"."+r.group, ".") }
+
+// Nothing is granted that no hub of the tests has used. make test runs this after the integration tests, with what they have written.
+func TestNothingUnused(t *testing.T) {
+	dir := os.Getenv(usageVariable)
+	if dir == "" {
+		t.Skipf("%s does not name the directory that the integration tests have written to; make test does", usageVariable)
+	}
+	used := readUsage(t, dir)
+	rules, err := HubRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					r := right{verb, group, resource}
+					if !uses(used, r) {
+						t.Errorf("hub.yaml grants %q, which no integration test uses; remove it, or say in unseen what does", r)
+					}
+				}
+			}
+		}
+	}
+}
+
+func uses(used map[right]bool, r right) bool {
+	by := func(verb string) bool {
+		if r.resource != "*" {
+			return used[right{verb, r.group, r.resource}]
+		}
+		for u := range used {
+			if u.verb == verb && u.group == r.group {
+				return true
+			}
+		}
+		return false
+	}
+	_, known := unseen[r.String()]
+	_, all := unseen[strings.TrimPrefix(r.String(), r.verb+" ")]
+	return by(r.verb) || implied[r.verb] != "" && by(implied[r.verb]) || known || all
+}
+
+func readUsage(t *testing.T, dir string) map[right]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.tsv"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no integration test has written to %s (%v); run them again with go test -count=1 and DROVER_API_USAGE=%s", dir, err, dir)
+	}
+	used := map[right]bool{}
+	for _, path := range files {
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		for lines := bufio.NewScanner(file); lines.Scan(); {
+			if fields := strings.Split(lines.Text(), "\t"); len(fields) == 4 {
+				used[right{fields[0], fields[1], fields[2]}] = true
+			}
+		}
+	}
+	return used
+}
+
+// Wildcards would grant what nobody has thought of.
+func TestNoWildcards(t *testing.T) {
+	rules, err := HubRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rules {
+		if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") || len(rule.NonResourceURLs) > 0 {
+			t.Errorf("%v", rule)
+		}
+		if slices.Contains(rule.Resources, "*") && !slices.Equal(rule.APIGroups, []string{"infrastructure.cluster.x-k8s.io"}) {
+			t.Errorf("all resources of %v", rule.APIGroups)
+		}
+	}
+}
