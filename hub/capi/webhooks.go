@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/contract"
 )
@@ -17,8 +19,7 @@ import (
 // are registered too: with the gate off their work is to refuse.
 func setupWebhooks(mgr ctrl.Manager, cache clustercache.ClusterCache) error {
 	conversion.SetAPIVersionGetter(func(ctx context.Context, kind schema.GroupKind) (string, error) {
-		// References in v1beta2 hold no version; conversion to v1beta1 asks for it.
-		return contract.APIVersion(ctx, mgr.GetClient(), kind)
+		return referenceVersion(ctx, mgr.GetClient(), kind)
 	})
 	c := mgr.GetClient()
 	for _, hook := range []interface{ SetupWebhookWithManager(ctrl.Manager) error }{
@@ -41,4 +42,20 @@ func setupWebhooks(mgr ctrl.Manager, cache clustercache.ClusterCache) error {
 		}
 	}
 	return nil
+}
+
+// unknownVersion stands in a v1beta1 reference for the version of a kind that is not installed. Nothing reads it: a reference counts by its
+// group and kind.
+const unknownVersion = "unknown"
+
+// referenceVersion is the apiVersion of references to a kind, which v1beta1 holds and v1beta2 does not. A kind that is not installed has one
+// too: a conversion that fails fails the list of all objects, of whatever namespace, because of a name in one of them.
+func referenceVersion(ctx context.Context, c client.Reader, kind schema.GroupKind) (string, error) {
+	version, err := contract.APIVersion(ctx, c, kind)
+	var notInstalled *contract.NotInstalledError
+	var notKept *contract.NotKeptError
+	if errors.As(err, &notInstalled) || errors.As(err, &notKept) {
+		return schema.GroupVersion{Group: kind.Group, Version: unknownVersion}.String(), nil
+	}
+	return version, err
 }
