@@ -51,7 +51,7 @@ func (e *env) addCluster(t *testing.T, name string) {
 	e.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	a.program = program{name: "the agent of " + name, log: filepath.Join(e.dir, name+".log")}
 	a.command = []string{
-		binary("system-agent"), "cluster", "--kubeconfig", e.kubeconfig, "--namespace", name,
+		binary("system-agent"), "cluster", "--kubeconfig", e.api.Kubeconfig(), "--namespace", name,
 		"--credentials", e.registration(t, a.cluster), "--health-address", "",
 	}
 	a.env = []string{"CATTLE_CLUSTER=" + a.cluster}
