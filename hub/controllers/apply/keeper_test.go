@@ -4,8 +4,10 @@ import (
 	"context"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -76,6 +78,74 @@ func TestKeeper(t *testing.T) {
 			}
 			if object.ResourceVersion == "" || object.ResourceVersion != stored().ResourceVersion || stored().Spec.ClusterName != step.want {
 				t.Errorf("the object is %+v, the API server has %+v", object, stored())
+			}
+		})
+	}
+}
+
+// TestKeeperOfMetadata: where only metadata is read, what others write into an object costs a request only where content of it is wanted.
+func TestKeeperOfMetadata(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	requests := 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			requests++
+			return c.Apply(ctx, obj, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*metav1.PartialObjectMetadata); !ok {
+				t.Errorf("the content of %s is read", key)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}).Build()
+	keeper := &Keeper{Client: c, Owner: "test", Metadata: c}
+	patch := func(body string) func() {
+		return func() {
+			t.Helper()
+			object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}
+			if err := c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	data := map[string][]byte{"mine": []byte("1")}
+	for _, step := range []struct {
+		name   string
+		before func()
+		want   map[string][]byte
+		asks   bool
+	}{
+		{name: "it is new", asks: true},
+		{name: "nothing has changed"},
+		{name: "somebody has written data", before: patch(`{"data":{"plan":"MQ=="}}`)},
+		{name: "somebody has written a label", asks: true, before: patch(`{"metadata":{"labels":{"a":"b"}}}`)},
+		{name: "data is wanted", want: data, asks: true},
+		{name: "the data is there", want: data},
+		{name: "somebody has written data beside it", want: data, asks: true, before: patch(`{"data":{"plan":"Mg=="}}`)},
+		{name: "it is forgotten", want: data, asks: true, before: func() {
+			if err := keeper.Forget(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			if step.before != nil {
+				step.before()
+			}
+			requests = 0
+			object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}, Data: step.want}
+			if err := keeper.Object(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			if (requests > 0) != step.asks || requests > 1 {
+				t.Errorf("%d requests were made", requests)
+			}
+			if object.ResourceVersion == "" {
+				t.Error("the metadata is not returned")
 			}
 		})
 	}

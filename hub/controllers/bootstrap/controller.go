@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/apply"
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/controllers/patch"
 	"github.com/drover-dev/drover/hub/controllers/predicates"
@@ -31,10 +33,13 @@ const fieldOwner = client.FieldOwner("drover-bootstrap")
 // Reconciler reconciles RKEBootstraps. What it makes is owned by the RKEBootstrap and goes with it.
 type Reconciler struct {
 	Client client.Client
-	// Cache reads plan Secrets with their content, Live reads past all caches. The manager's, where unset.
+	// Cache reads plan Secrets with their content, and of all Secrets and ServiceAccounts the metadata. Live reads past all caches. The manager's,
+	// where unset.
 	Cache, Live client.Reader
 	// Settings tell machines where the hub is.
 	Settings settings.Settings
+
+	keeper *apply.Keeper
 }
 
 // SetupWithManager registers the controller.
@@ -48,6 +53,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	if r.Live == nil {
 		r.Live = mgr.GetAPIReader()
 	}
+	r.keeper = &apply.Keeper{Client: r.Client, Owner: fieldOwner, Metadata: r.Cache}
 	clusterToBootstraps, err := util.ClusterToTypedObjectsMapper(r.Client, &rkev1.RKEBootstrapList{}, mgr.GetScheme())
 	if err != nil {
 		return fmt.Errorf("mapping Clusters to RKEBootstraps: %w", err)
@@ -76,7 +82,10 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	bootstrap := &rkev1.RKEBootstrap{}
 	if err := r.Client.Get(ctx, req.NamespacedName, bootstrap); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, r.forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, err
 	}
 	if !bootstrap.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil

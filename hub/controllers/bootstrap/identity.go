@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/apply"
 )
 
 // planAccount is who the machine's agent is. It has no rights in the Kubernetes API: the gateway serves the plan Secret of an account by name
@@ -51,7 +50,7 @@ func (r *Reconciler) applyToken(
 		Type: corev1.SecretTypeServiceAccountToken,
 	}
 	metav1.SetMetaDataAnnotation(&token.ObjectMeta, corev1.ServiceAccountNameKey, account.Name)
-	return token, apply.Object(ctx, r.Client, fieldOwner, token)
+	return token, r.keeper.Object(ctx, token)
 }
 
 // planSecret is the plan Secret without a plan: labels and annotations by which the control plane's controller finds it and knows the

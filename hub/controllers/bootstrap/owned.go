@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/apply"
 )
 
 // nameTakenError says that an object of the machine's identity exists and is somebody else's. It is not taken over: whoever made it could have
@@ -47,7 +47,20 @@ func (r *Reconciler) applyOwned(ctx context.Context, bootstrap *rkev1.RKEBootstr
 		return &nameTakenError{kind.Kind, client.ObjectKeyFromObject(object)}
 	}
 	object.SetUID(found.GetUID())
-	return apply.Object(ctx, r.Client, fieldOwner, object)
+	return r.keeper.Object(ctx, object)
+}
+
+// forget drops what is remembered of the objects of an RKEBootstrap that is gone.
+func (r *Reconciler) forget(bootstrap client.ObjectKey) error {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: bootstrap.Namespace, Name: name}
+	}
+	plan, join := rkev1.PlanSecretName(bootstrap.Name), rkev1.BootstrapServiceAccountName(bootstrap.Name)
+	return r.keeper.Forget(
+		&corev1.Secret{ObjectMeta: meta(plan)}, &corev1.Secret{ObjectMeta: meta(rkev1.PlanTokenSecretName(bootstrap.Name))}, &corev1.ServiceAccount{ObjectMeta: meta(plan)},
+		&corev1.Secret{ObjectMeta: meta(rkev1.BootstrapSecretName(bootstrap.Name))}, &corev1.Secret{ObjectMeta: meta(rkev1.BootstrapTokenSecretName(bootstrap.Name))},
+		&corev1.ServiceAccount{ObjectMeta: meta(join)},
+	)
 }
 
 // createBare creates an object without its labels and annotations, which are applied afterwards: what a request sets that creates, no apply
@@ -78,7 +91,7 @@ func (r *Reconciler) createBare(ctx context.Context, kind schema.GroupVersionKin
 func (r *Reconciler) metadata(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(kind)
-	err := r.Client.Get(ctx, key, found)
+	err := r.Cache.Get(ctx, key, found)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -18,7 +18,6 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/bootdata"
-	"github.com/drover-dev/drover/hub/controllers/apply"
 	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/packaging/install"
 )
@@ -121,7 +120,7 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
 func (r *Reconciler) tokenReady(ctx context.Context, namespace, name string, account types.UID) (bool, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -168,7 +167,7 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err == nil {
-		err = apply.Object(ctx, r.Client, fieldOwner, object)
+		err = r.keeper.Object(ctx, object)
 	}
 	if err != nil {
 		s.data = &problem{"Error", fmt.Sprintf("The bootstrap data could not be written, it is tried again: %v", err)}
@@ -190,11 +189,15 @@ func (r *Reconciler) finishData(ctx context.Context, s *scope) (bool, error) {
 	return r.exists(ctx, s.bootstrap.Namespace, rkev1.BootstrapSecretName(s.bootstrap.Name))
 }
 
-// exists tells whether there is a Secret.
+// exists tells whether there is a Secret. One that the cache does not know yet must not be made again.
 func (r *Reconciler) exists(ctx context.Context, namespace, name string) (bool, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	err := r.Cache.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, object)
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading Secret %s: %w", name, err)
 	}

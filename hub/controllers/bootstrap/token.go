@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,19 @@ func (r *Reconciler) token(ctx context.Context, s *scope) (string, error) {
 		return "", err
 	}
 	// A token that came along from another hub is of another ServiceAccount, and is replaced soon.
+	if secret.Annotations[corev1.ServiceAccountUIDKey] != string(account.UID) {
+		return "", nil
+	}
+	// Where nothing had to be written, only the metadata is known.
+	if len(secret.Data) == 0 {
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading the token Secret %s: %w", secret.Name, err)
+		}
+	}
 	token := secret.Data[corev1.ServiceAccountTokenKey]
 	if len(token) == 0 || secret.Annotations[corev1.ServiceAccountUIDKey] != string(account.UID) {
 		return "", nil
