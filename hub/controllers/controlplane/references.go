@@ -177,7 +177,7 @@ func (r *Reconciler) referringTo(ctx context.Context, kind string, object client
 	if everywhere {
 		in = client.InNamespace(metav1.NamespaceAll)
 	}
-	if err := r.Client.List(ctx, &list, in); err != nil {
+	if err := r.Client.List(ctx, &list, in, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var requests []ctrl.Request

@@ -30,7 +30,7 @@ type scope struct {
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	if s.cluster != nil {
 		var machines clusterv1.MachineList
-		err := r.Client.List(ctx, &machines, client.InNamespace(s.infra.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name})
+		err := r.Client.List(ctx, &machines, client.InNamespace(s.infra.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return fmt.Errorf("listing the Machines of the Cluster %s: %w", s.cluster.Name, err)
 		}

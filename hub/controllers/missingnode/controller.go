@@ -63,7 +63,7 @@ func (r *Reconciler) clusterToMachines(ctx context.Context, object client.Object
 		name = object.GetName()
 	}
 	var machines clusterv1.MachineList
-	if err := r.Client.List(ctx, &machines, client.InNamespace(object.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+	if err := r.Client.List(ctx, &machines, client.InNamespace(object.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: name}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the Machines of a cluster", "Cluster", object.GetNamespace()+"/"+name)
 		return nil
 	}
