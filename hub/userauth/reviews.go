@@ -3,8 +3,11 @@ package userauth
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -27,8 +30,9 @@ const (
 	failureBurst      = 30
 	// maxTokenLength is far beyond any token of a ServiceAccount or of an identity provider.
 	maxTokenLength = 16 << 10
-	// maxKnown is how many good tokens are remembered past the failures of others at the same address.
+	// maxKnown is how many good tokens are remembered past the failures of others at the same address, and knownTTL for how long.
 	maxKnown = 10000
+	knownTTL = 24 * time.Hour
 )
 
 var (
@@ -44,7 +48,7 @@ var (
 type reviews struct {
 	next     authenticator.Token
 	failures *ratelimit.Limiter
-	// known are hashes of tokens that were good a moment ago.
+	// known are hashes of tokens that were good when they were looked at last, and the subjects that good tokens have named.
 	known *utilcache.LRUExpireCache
 }
 
@@ -61,18 +65,52 @@ func (r *reviews) AuthenticateToken(ctx context.Context, token string) (*authent
 		return nil, false, errUnknownToken
 	}
 	client, hash := clientKey(ctx), sha256.Sum256([]byte(token))
+	named := subjectOf(client, token)
+	if _, known := r.known.Get(named); named != (subject{}) && known {
+		// Whoever renews his token is not limited by what others at his address do, only by what they do in his name.
+		client = named.key()
+	}
 	if _, known := r.known.Get(hash); !known && r.failures.Empty(client) {
 		return nil, false, ErrTooMany
 	}
 	response, ok, err := r.next.AuthenticateToken(ctx, token)
 	switch {
 	case ok:
-		r.known.Add(hash, nil, 10*reviewTTL)
+		r.known.Add(hash, nil, knownTTL)
+		if named != (subject{}) {
+			r.known.Add(named, nil, knownTTL)
+		}
 	case err == nil:
+		r.known.Remove(hash)
 		r.failures.Take(client)
 		err = errUnknownToken
 	}
 	return response, ok, err
+}
+
+// subject is whom a token claims to be of, and from where it came.
+type subject struct{ client, issuer, name string }
+
+func (s subject) key() string { return s.client + " " + s.issuer + " " + s.name }
+
+// subjectOf reads a JSON Web Token without believing it. Of other tokens there is no subject.
+func subjectOf(client, token string) subject {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return subject{}
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return subject{}
+	}
+	var claims struct {
+		Issuer  string `json:"iss"`
+		Subject string `json:"sub"`
+	}
+	if json.Unmarshal(payload, &claims) != nil || claims.Subject == "" {
+		return subject{}
+	}
+	return subject{client, claims.Issuer, claims.Subject}
 }
 
 // review asks the management cluster whose a token is.

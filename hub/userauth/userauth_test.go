@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/pki"
 )
 
-// cluster plays the management cluster: it knows the token "good", and counts how often it is asked.
+// cluster plays the management cluster: it knows the token "good" and all that end with ".good", and counts how often it is asked.
 type cluster struct {
 	*fake.Clientset
 	reviews int
@@ -40,7 +42,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 			return true, nil, c.err
 		}
 		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
-		if review.Spec.Token == "good" {
+		if review.Spec.Token == "good" || strings.HasSuffix(review.Spec.Token, ".good") {
 			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{
 				Username: "jane", UID: "7", Groups: []string{"ops"}, Extra: map[string]authenticationv1.ExtraValue{"team": {"blue"}},
 			}}
@@ -109,12 +111,20 @@ func TestWebSocketToken(t *testing.T) {
 	}
 }
 
+// tokenOf is a JSON Web Token as far as it is read before it is believed.
+func tokenOf(subject, id, signature string) string {
+	payload := fmt.Sprintf(`{"iss":"https://issuer","sub":%q,"jti":%q}`, subject, id)
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + "." + signature
+}
+
 // TestWrongTokens checks that a client that guesses costs the management cluster little, and keeps nobody else at its address out for long.
 func TestWrongTokens(t *testing.T) {
 	c := newCluster()
 	a := newAuthenticator(t, c)
-	if _, ok, _ := a.AuthenticateRequest(request("Bearer good")); !ok {
-		t.Fatal("the good token is refused")
+	for _, token := range []string{"good", tokenOf("jane", "1", "good")} {
+		if _, ok, _ := a.AuthenticateRequest(request("Bearer " + token)); !ok {
+			t.Fatal("the good token is refused")
+		}
 	}
 	tooMany := 0
 	for i := range 200 {
@@ -126,11 +136,26 @@ func TestWrongTokens(t *testing.T) {
 			tooMany++
 		}
 	}
-	if c.reviews > 1+failureBurst+10 || tooMany < 150 {
+	if c.reviews > 2+failureBurst+10 || tooMany < 150 {
 		t.Errorf("%d reviews, %d answers that say too many", c.reviews, tooMany)
 	}
 	if _, ok, err := a.AuthenticateRequest(request("Bearer good")); !ok {
 		t.Errorf("a token that is known to be good: %v", err)
+	}
+	if _, ok, err := a.AuthenticateRequest(request("Bearer " + tokenOf("jane", "2", "good"))); !ok {
+		t.Errorf("the next token of somebody who is known: %v", err)
+	}
+	if _, _, err := a.AuthenticateRequest(request("Bearer " + tokenOf("joe", "1", "good"))); !errors.Is(err, ErrTooMany) {
+		t.Errorf("a token of somebody who is not known: %v", err)
+	}
+	for i := range failureBurst + 10 {
+		_, _, _ = a.AuthenticateRequest(request("Bearer " + tokenOf("jane", fmt.Sprint(i), "bad")))
+	}
+	if _, _, err := a.AuthenticateRequest(request("Bearer " + tokenOf("jane", "3", "good"))); !errors.Is(err, ErrTooMany) {
+		t.Errorf("a new token after many wrong ones in the same name: %v", err)
+	}
+	if _, ok, err := a.AuthenticateRequest(request("Bearer " + tokenOf("jane", "2", "good"))); !ok {
+		t.Errorf("a token that is known, after many wrong ones in the same name: %v", err)
 	}
 	other := request("Bearer bad")
 	other.RemoteAddr = "198.51.100.7:1"
