@@ -110,5 +110,5 @@ func (h *Handler) auditedFailure(next http.Handler) http.Handler {
 	if h.opts.Audit == nil {
 		return next
 	}
-	return filters.WithFailedAuthenticationAudit(next, h.opts.Audit, everything)
+	return filters.WithFailedAuthenticationAudit(next, newStrangersAudit(h.opts.Audit, h.metrics.omitted), everything)
 }

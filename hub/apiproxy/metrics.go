@@ -18,6 +18,7 @@ type metrics struct {
 	duration prometheus.Histogram
 	inFlight *prometheus.GaugeVec
 	bytes    *prometheus.CounterVec
+	omitted  prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -35,6 +36,9 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		bytes: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "drover_proxy_upgrade_bytes_total", Help: "Bytes carried by exec, attach and port-forward, counted when they end.",
 		}, []string{"direction"}),
+		omitted: factory.NewCounter(prometheus.CounterOpts{
+			Name: "drover_proxy_audit_events_omitted_total", Help: "Requests without good credentials that are not in the audit log, since there were too many of them.",
+		}),
 	}
 }
 
