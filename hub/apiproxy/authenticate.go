@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/drover-dev/drover/hub/connlimit"
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/userauth"
 )
@@ -24,6 +25,7 @@ func (h *Handler) authenticate(next http.Handler) http.Handler {
 		if ok {
 			c := callOf(r)
 			c.user, c.audience = answer.User, answer.Audiences
+			connlimit.Trust(r.Context())
 			dropCredentials(r.Header)
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), answer.User)))
 			return

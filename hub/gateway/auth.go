@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/connlimit"
 	"github.com/drover-dev/drover/hub/ratelimit"
 )
 
@@ -64,7 +65,9 @@ type machineAuthenticator struct {
 	review func(ctx context.Context, token string) (user authenticationv1.UserInfo, ok bool, err error)
 	// cached has ServiceAccounts and RKEBootstraps as of a moment ago, live as of now.
 	cached, live client.Reader
-	now          func() time.Time
+	// issued tells whether the hub itself has made a token, and it was not revoked; nil for never.
+	issued func(token string) bool
+	now    func() time.Time
 
 	mu      sync.Mutex
 	reviews map[[sha256.Size]byte]verdict
@@ -90,8 +93,14 @@ func newMachineAuthenticator(c client.Client, live client.Reader) *machineAuthen
 	}
 }
 
-// known tells whether a verdict on the token is at hand, so that looking at it costs nothing.
+// known tells whether a token is good for somebody without asking the API: it was made by the hub, or was good a moment ago.
 func (a *machineAuthenticator) known(token string) bool {
+	if token == "" || len(token) > maxTokenLength {
+		return false
+	}
+	if a.issued != nil && a.issued(token) {
+		return true
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v, found := a.reviews[sha256.Sum256([]byte(token))]
@@ -214,7 +223,7 @@ func (s *Server) asMachine(next func(http.ResponseWriter, *http.Request, *machin
 			w.Header().Set(caChecksumHeader, checksum)
 		}
 		token := bearerToken(r)
-		// A client that keeps coming with wrong credentials has to wait before they are looked at again.
+		// A client that keeps coming with wrong credentials has to wait before they are looked at again; its neighbours behind the same address do not.
 		if !s.machines.known(token) && s.failures.Empty(ratelimit.ClientKey(r)) {
 			s.writeStatus(w, r, &refusal{http.StatusTooManyRequests, "too many requests with wrong credentials", 5 * time.Second})
 			return
@@ -227,6 +236,7 @@ func (s *Server) asMachine(next func(http.ResponseWriter, *http.Request, *machin
 			s.writeStatus(w, r, err)
 			return
 		}
+		connlimit.Trust(r.Context())
 		next(w, r.WithContext(context.WithValue(r.Context(), machineContextKey{}, m)), m)
 	}
 }

@@ -174,4 +174,11 @@ func TestWrongCredentialsWait(t *testing.T) {
 	if codes[0] != 401 || codes[2] != 401 || codes[4] != 429 || reviews != 3 {
 		t.Errorf("answers %v after %d reviews", codes, reviews)
 	}
+	// The token of a neighbour behind the same address that the hub has made is looked at all the same, also for the first time.
+	s.machines.issued = func(token string) bool { return token == "of a machine" }
+	r := httptest.NewRequest("GET", "/version", nil)
+	r.Header.Set("Authorization", "Bearer of a machine")
+	if handler(httptest.NewRecorder(), r); reviews != 4 {
+		t.Errorf("%d reviews, want the fourth to be that of the neighbour's token", reviews)
+	}
 }

@@ -16,8 +16,10 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/connlimit"
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/tokens"
 )
 
 const (
@@ -67,20 +69,20 @@ func (s *Server) serveConnect(w http.ResponseWriter, r *http.Request) {
 
 // admit lets a machine ask that shows a token or its stored identity, and bounds how often and for how long.
 func admit[T any](s *Server, w http.ResponseWriter, r *http.Request, ask func(ctx context.Context, token string, headers http.Header) (T, error)) (answer T, err error) {
-	key := ratelimit.ClientKey(r)
-	if wait, ok := s.connects.Take(key); !ok {
-		return answer, &refusal{http.StatusTooManyRequests, "too many registrations from this address", max(wait, time.Second)}
-	}
-	if s.failures.Empty(key) {
-		return answer, &refusal{http.StatusTooManyRequests, "too many registrations with wrong tokens from this address", comeAgain}
+	token := bearerToken(r)
+	recognized := token == "" && s.joins.recognizesStored(r.Context(), r.Header) || s.joins.recognizes(token)
+	if err := s.mayRegister(r, token, recognized); err != nil {
+		return answer, err
 	}
 	defer func() {
 		var refused *refusal
 		if errors.As(err, &refused) && refused.code == http.StatusUnauthorized {
-			s.failures.Take(key)
+			s.failures.Take(ratelimit.ClientKey(r))
+		}
+		if err == nil {
+			connlimit.Trust(r.Context())
 		}
 	}()
-	token := bearerToken(r)
 	if token == "" {
 		w.Header().Set(storedIdentityHeader, "accepted")
 	}
@@ -105,6 +107,25 @@ func admit[T any](s *Server, w http.ResponseWriter, r *http.Request, ask func(ct
 		return answer, later(comeAgain, "the hub took too long to answer")
 	}
 	return answer, err
+}
+
+// mayRegister limits registrations. Those with something that the hub has given out count for that and their address, so that nothing that
+// strangers do at the same address counts for them.
+func (s *Server) mayRegister(r *http.Request, token string, recognized bool) error {
+	key := ratelimit.ClientKey(r)
+	if recognized {
+		if token == "" {
+			token = r.Header.Get(machineSecretHeader)
+		}
+		key += " " + tokens.Hash(token)
+	}
+	if wait, ok := s.connects.Take(key); !ok {
+		return &refusal{http.StatusTooManyRequests, "too many registrations from this address", max(wait, time.Second)}
+	}
+	if !recognized && s.failures.Empty(key) {
+		return &refusal{http.StatusTooManyRequests, "too many registrations with wrong tokens from this address", comeAgain}
+	}
+	return nil
 }
 
 // connect tells by the token in which of three ways the machine comes: as one that is known and has none, as one that the hub had made and

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/connlimit"
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/tokens"
 )
@@ -38,16 +39,12 @@ func (s *Server) serveCredential(w http.ResponseWriter, r *http.Request) {
 		s.writePlain(w, r, err)
 		return
 	}
+	connlimit.Trust(r.Context())
 	writeJSON(w, http.StatusOK, answer)
 }
 
 func (s *Server) credential(w http.ResponseWriter, r *http.Request) (*credentialAnswer, error) {
 	token := bearerToken(r)
-	leave, err := s.gate.enter(r, token)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	if token == "" || len(token) > maxTokenLength {
 		return nil, refuse(http.StatusUnauthorized, "the registration token or credential is missing: it belongs into the header Authorization, after Bearer")
 	}
@@ -55,6 +52,11 @@ func (s *Server) credential(w http.ResponseWriter, r *http.Request) (*credential
 	if err != nil {
 		return nil, err
 	}
+	leave, err := s.gate.enter(r, token, s.recognizes(token))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	if !s.sources.synced() {
 		return nil, errStarting
 	}
@@ -76,7 +78,7 @@ func (s *Server) credential(w http.ResponseWriter, r *http.Request) (*credential
 
 // exchange takes a registration token. A client that keeps coming with wrong ones has to wait.
 func (s *Server) exchange(r *http.Request, token, id string) (*managementv3.TunnelAgent, error) {
-	if err := s.mayGuess(r); err != nil {
+	if err := s.mayGuess(r, token); err != nil {
 		return nil, err
 	}
 	if id == "" {

@@ -18,12 +18,12 @@ const maxTunnelParams = 32 << 10
 
 // stockCaller is an agent of another hub: it shows the registration token of its cluster each time.
 func (s *Server) stockCaller(r *http.Request) (*caller, error) {
-	if err := s.mayGuess(r); err != nil {
-		return nil, err
-	}
 	token, prefix := r.Header.Get(tunnelTokenHeader), ""
 	if bearer := bearerToken(r); bearer != "" {
 		token, prefix = strings.TrimPrefix(bearer, stockAPIPrefix), stockAPIPrefix
+	}
+	if err := s.mayGuess(r, token); err != nil {
+		return nil, err
 	}
 	registration, err := s.joins.tokens.find(r.Context(), token, managementv3.AgentsPurpose)
 	if err != nil {

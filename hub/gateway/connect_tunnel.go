@@ -15,6 +15,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/connlimit"
 	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/tokens"
 	"github.com/drover-dev/drover/hub/tunnel"
@@ -46,6 +47,7 @@ func (s *Server) serveTunnel(w http.ResponseWriter, r *http.Request) {
 		s.writePlain(w, r, err)
 		return
 	}
+	connlimit.Trust(r.Context())
 	// What the caller was let in with may have been taken back while it was looked at, before there was a session to end.
 	again := time.AfterFunc(recheckAfter, func() { s.recheck(caller) })
 	defer again.Stop()
@@ -64,7 +66,7 @@ func (s *Server) tunnelCaller(r *http.Request) (*caller, error) {
 	if token == "" {
 		token = r.Header.Get(tunnelTokenHeader)
 	}
-	leave, err := s.gate.enter(r, token)
+	leave, err := s.gate.enter(r, token, s.recognizes(token))
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +110,8 @@ func (s *Server) agentCaller(ctx context.Context, credential string) (*caller, e
 
 // machineCaller is a machine, which shows the token that it reads its plan with.
 func (s *Server) machineCaller(r *http.Request, token string) (*caller, error) {
-	if !s.machines.known(token) {
-		if err := s.mayGuess(r); err != nil {
-			return nil, err
-		}
+	if err := s.mayGuess(r, token); err != nil {
+		return nil, err
 	}
 	m, err := s.machines.authenticate(r.Context(), token)
 	if err != nil {

@@ -90,7 +90,7 @@ func from(address, path string) *http.Request {
 }
 
 func TestGate(t *testing.T) {
-	_, err := newGate().enter(from("192.0.2.1", "/"), "x")
+	_, err := newGate().enter(from("192.0.2.1", "/"), "x", false)
 	must(t, err)
 	code := func(err error) int {
 		var refused *refusal
@@ -102,33 +102,45 @@ func TestGate(t *testing.T) {
 		}
 		return refused.code
 	}
-	g := &gate{clients: ratelimit.New(1, 2), tokens: ratelimit.New(1, 100), slots: make(chan struct{}, 100)}
+	g := &gate{clients: ratelimit.New(1, 2), tokens: ratelimit.New(1, 100), slots: make(chan struct{}, 100), strangers: make(chan struct{}, 100)}
 	for i, want := range []int{200, 200, 429} {
-		if _, err := g.enter(from("192.0.2.1", "/"), "x"); code(err) != want {
+		if _, err := g.enter(from("192.0.2.1", "/"), "x", false); code(err) != want {
 			t.Errorf("request %d of an address: %v", i, err)
 		}
 	}
-	if _, err := g.enter(from("192.0.2.2", "/"), "x"); err != nil {
+	if _, err := g.enter(from("192.0.2.2", "/"), "x", false); err != nil {
 		t.Errorf("another address: %v", err)
 	}
+	if _, err := g.enter(from("192.0.2.1", "/"), "known", true); err != nil {
+		t.Errorf("a token that is recognized, from the address of strangers: %v", err)
+	}
 
-	issuer := ratelimit.New(1, 2)
-	g = &gate{clients: ratelimit.New(1, 100), tokens: issuer, slots: make(chan struct{}, 100)}
+	g = &gate{clients: ratelimit.New(1, 100), tokens: ratelimit.New(1, 2), slots: make(chan struct{}, 100), strangers: make(chan struct{}, 100)}
+	token := "aaaaaaaaaa." + tokens.Hash("a")
+	for i := range 10 {
+		if _, err := g.enter(from("192.0.2.1", "/"), "aaaaaaaaaa."+tokens.Hash(string(rune('b'+i))), false); err != nil {
+			t.Errorf("a stranger who knows the public part of a token: %v", err)
+		}
+	}
 	for i, want := range []int{200, 200, 429} {
-		// Other secrets do not help: what is counted is the token that they pretend to be.
-		if _, err := g.enter(from("192.0.2.1", "/"), "aaaaaaaaaa."+tokens.Hash(string(rune('a'+i)))); code(err) != want {
+		if _, err := g.enter(from("192.0.2.1", "/"), token, true); code(err) != want {
 			t.Errorf("request %d with a token: %v", i, err)
 		}
 	}
 
-	g = &gate{clients: ratelimit.New(1, 100), tokens: ratelimit.New(1, 100), slots: make(chan struct{}, 1)}
-	leave, err := g.enter(from("192.0.2.1", "/"), "x")
-	must(t, err)
-	if _, err := g.enter(from("192.0.2.1", "/"), "x"); code(err) != http.StatusServiceUnavailable {
-		t.Errorf("too many at once: %v", err)
-	}
-	leave()
-	if _, err := g.enter(from("192.0.2.1", "/"), "x"); err != nil {
-		t.Errorf("after one has left: %v", err)
+	for _, recognized := range []bool{false, true} {
+		g = &gate{clients: ratelimit.New(1, 100), tokens: ratelimit.New(1, 100), slots: make(chan struct{}, 1), strangers: make(chan struct{}, 1)}
+		leave, err := g.enter(from("192.0.2.1", "/"), "x", recognized)
+		must(t, err)
+		if _, err := g.enter(from("192.0.2.1", "/"), "x", recognized); code(err) != http.StatusServiceUnavailable {
+			t.Errorf("too many at once: %v", err)
+		}
+		if _, err := g.enter(from("192.0.2.1", "/"), "y", !recognized); err != nil {
+			t.Errorf("strangers and others share slots: %v", err)
+		}
+		leave()
+		if _, err := g.enter(from("192.0.2.1", "/"), "x", recognized); err != nil {
+			t.Errorf("after one has left: %v", err)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,14 +40,10 @@ func (s *Server) serveImport(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) importManifest(r *http.Request) ([]byte, error) {
-	key := ratelimit.ClientKey(r)
-	if wait, ok := s.connects.Take(key); !ok {
-		return nil, &refusal{http.StatusTooManyRequests, "too many registrations from this address", max(wait, time.Second)}
-	}
-	if s.failures.Empty(key) {
-		return nil, &refusal{http.StatusTooManyRequests, "too many registrations with wrong tokens from this address", comeAgain}
-	}
 	token, name, ok := parseImport(r.PathValue("file"))
+	if err := s.mayRegister(r, token, s.joins.recognizes(token)); err != nil {
+		return nil, err
+	}
 	if !ok {
 		return nil, refuse(http.StatusNotFound, "the path must be %s<registration token>_<management cluster>%s", importPath, importSuffix)
 	}

@@ -60,13 +60,37 @@ func indexRegistration(obj any) ([]string, error) {
 // find returns the ClusterRegistrationToken that the token was made for, if that serves the purpose. A token that was good once is told apart
 // from one that never was, since its holder is no stranger.
 func (t *registrationTokens) find(ctx context.Context, token string, purpose managementv3.RegistrationPurpose) (*managementv3.ClusterRegistrationToken, error) {
-	given := tokens.Known{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
+	match := t.match(tokens.Known{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)})
+	if match == nil {
+		return nil, errUnknownToken
+	}
+	found, err := t.object(ctx, match.secret)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.expired(match.secret, match.registration, match.current); err != nil {
+		return nil, err
+	}
+	if !found.Spec.Serves(purpose) {
+		return nil, refuse(http.StatusForbidden, "this registration token is for %s only", strings.ToLower(string(found.Spec.Purpose)))
+	}
+	return found, nil
+}
+
+// registrationMatch is the Secret that a token is in, as the current or the previous one.
+type registrationMatch struct {
+	secret       *corev1.Secret
+	registration tokens.Registration
+	current      bool
+}
+
+// match finds the Secret of a token, or nil.
+func (t *registrationTokens) match(given tokens.Known) *registrationMatch {
 	candidates, err := t.secrets.ByIndex(byRegistration, registrationKey(given))
 	if err != nil {
-		return nil, fmt.Errorf("looking up a registration token: %w", err)
+		return nil // there is no such index, and so no token
 	}
-	var match *corev1.Secret
-	var refusal error
+	var match *registrationMatch
 	for _, obj := range candidates {
 		secret, ok := obj.(*corev1.Secret)
 		if !ok {
@@ -75,23 +99,10 @@ func (t *registrationTokens) find(ctx context.Context, token string, purpose man
 		registration := tokens.DecodeSecret(secret.Data)
 		current, previous := tokens.SameHash(registration.Current.Hash, given.Hash), tokens.SameHash(registration.Previous.Hash, given.Hash)
 		if current || previous {
-			match, refusal = secret, t.expired(secret, registration, current)
+			match = &registrationMatch{secret, registration, current}
 		}
 	}
-	if match == nil {
-		return nil, errUnknownToken
-	}
-	found, err := t.object(ctx, match)
-	if err != nil {
-		return nil, err
-	}
-	if refusal != nil {
-		return nil, refusal
-	}
-	if !found.Spec.Serves(purpose) {
-		return nil, refuse(http.StatusForbidden, "this registration token is for %s only", strings.ToLower(string(found.Spec.Purpose)))
-	}
-	return found, nil
+	return match
 }
 
 // object is the ClusterRegistrationToken of a token Secret. It is only ever for the cluster whose namespace it is in: whoever may make

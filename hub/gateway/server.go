@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/connlimit"
 	"github.com/drover-dev/drover/hub/peers"
 	"github.com/drover-dev/drover/hub/ratelimit"
 	"github.com/drover-dev/drover/hub/settings"
@@ -28,6 +29,8 @@ import (
 const (
 	// maxHeaderBytes bounds a request's headers; a registration with all its labels is far below.
 	maxHeaderBytes = 48 << 10
+	// headerTimeout is how long a TLS handshake may take, and then the headers of a request.
+	headerTimeout = 15 * time.Second
 	// shutdownGrace is how long requests that are being answered may take when the hub stops.
 	shutdownGrace = 10 * time.Second
 	// answerTimeout is how long an answer of ordinary size may take to be read by the machine, downloadTimeout one of the size of a binary.
@@ -119,6 +122,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s.sources = newSources(clientset, s.plans, s.log)
 	s.machines = newMachineAuthenticator(opts.Client, opts.APIReader)
+	s.machines.issued = s.sources.issued
 	s.joins = newRegistrar(opts, s.sources)
 	s.agents = &agents{issuer: opts.Issuer, tokens: s.joins.tokens, client: opts.Client, live: opts.APIReader, now: time.Now}
 	s.gate = newGate()
@@ -159,10 +163,20 @@ func (s *Server) routes() http.Handler {
 		outer.Handle(pattern, s.drain.count(handler))
 	}
 	if s.opts.Peers == nil {
-		return s.drain.sendAway(outer)
+		return connlimit.Handler(s.drain.sendAway(outer))
 	}
 	outer.Handle("GET "+peers.SessionsPath, s.opts.Peers)
-	return s.opts.Peers.Handler(s.drain.sendAway(outer))
+	return connlimit.Handler(s.opts.Peers.Handler(trustPeers(s.drain.sendAway(outer))))
+}
+
+// trustPeers tells the other replicas from strangers.
+func trustPeers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if peers.FromPeer(r) {
+			connlimit.Trust(r.Context())
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Start serves until ctx ends, then lets requests that are being answered finish.
@@ -186,7 +200,8 @@ func (s *Server) Start(ctx context.Context) error {
 		server.RegisterOnShutdown(s.opts.Peers.StopTelling)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(tls.NewListener(tunnel.ReadAhead(listener), server.TLSConfig)) }()
+	limited := connlimit.Listen(tunnel.ReadAhead(listener), connlimit.Defaults)
+	go func() { served <- server.Serve(tls.NewListener(limited, server.TLSConfig)) }()
 	s.log.Info("Gateway is listening", "address", listener.Addr().String(), "url", s.opts.Settings.ServerURL)
 
 	select {
@@ -208,7 +223,8 @@ func (s *Server) httpServer() *http.Server {
 		Handler:           s.handler,
 		TLSConfig:         s.opts.Identity.config(),
 		MaxHeaderBytes:    maxHeaderBytes,
-		ReadHeaderTimeout: 15 * time.Second,
+		ConnContext:       connlimit.ConnContext,
+		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       3 * time.Minute,
 		ErrorLog:          log.New(errorLog{s.log}, "", 0),
 	}
@@ -237,7 +253,7 @@ func (s *Server) serveCACerts(w http.ResponseWriter, r *http.Request) {
 }
 
 // withTimeout bounds how long a machine may take to read the answer. Handlers of long answers put their own bound in its place.
-// A bound for reading the request would end requests that are being answered, so that only the handler of updates sets one.
+// How long the request may take to be sent is bounded by connlimit.
 func withTimeout(limit time.Duration, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		writeWithin(w, limit)

@@ -135,6 +135,12 @@ func indexAccount(obj any) ([]string, error) {
 	return []string{accountOf(secret)}, nil
 }
 
+// issued tells whether a token is one of those that the hub's Kubernetes keeps in a Secret, as those of machines are.
+func (s *sources) issued(token string) bool {
+	keys, err := s.accountTokens.GetIndexer().IndexKeys(byTokenHash, bootstrapTokenIndex(bootstrapToken([]byte(token))))
+	return err == nil && len(keys) > 0
+}
+
 // secretsBy returns the ServiceAccount tokens that an index has under a value.
 func (s *sources) secretsBy(index, value string) ([]*corev1.Secret, error) {
 	found, err := s.accountTokens.GetIndexer().ByIndex(index, value)

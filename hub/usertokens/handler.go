@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/connlimit"
 	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/userauth"
 )
@@ -36,7 +37,7 @@ const (
 	ofCredential = "authentication.kubernetes.io/"
 )
 
-// Handler answers POST at Path.
+// Handler answers POST at Path. How long a request may take to be sent is bounded by who mounts it.
 type Handler struct {
 	// Authenticator knows users. Those whose credential is for one audience, as the hub's own tokens are, get no token: it could renew itself
 	// for ever.
@@ -75,7 +76,6 @@ func badRequest(format string, args ...any) error {
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetReadDeadline(h.Now().Add(answerTimeout))
 	_ = http.NewResponseController(w).SetWriteDeadline(h.Now().Add(answerTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
@@ -100,12 +100,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 	if r.Header.Get("Upgrade") != "" {
 		return nil, badRequest("a token is asked for by a plain request, without Upgrade")
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		return nil, &refusal{code: http.StatusTooManyRequests, message: "too many tokens are asked for at the moment", retryAfter: time.Second}
-	}
+	// What strangers send, and whether they send it, holds no slot.
 	request, err := read(w, r)
 	if err != nil {
 		return nil, err
@@ -114,6 +109,13 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 	who, err := h.authenticate(r)
 	if err != nil {
 		return nil, err
+	}
+	connlimit.Trust(r.Context())
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	default:
+		return nil, &refusal{code: http.StatusTooManyRequests, message: "too many tokens are asked for at the moment", retryAfter: time.Second}
 	}
 	if err := h.checkEnd(request, end); err != nil {
 		return nil, err

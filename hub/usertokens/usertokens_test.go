@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -252,5 +254,27 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	}
 	if got := w.ask("anna", `{"cluster":"c-m-a"}`); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "1" {
 		t.Errorf("got %d %s", got.Code, got.Body)
+	}
+}
+
+// TestBodyThatNeverArrives checks that strangers who never send what they began to send keep nobody out.
+func TestBodyThatNeverArrives(t *testing.T) {
+	w := newWorld(t)
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	for range 2 * maxConcurrent {
+		body, begin := io.Pipe()
+		t.Cleanup(func() { _ = begin.Close() })
+		all.Go(func() {
+			request := httptest.NewRequest(http.MethodPost, Path, body)
+			request.Header.Set("Content-Type", "application/json")
+			w.ServeHTTP(httptest.NewRecorder(), request)
+		})
+		if _, err := begin.Write([]byte("{")); err != nil { // returns when the Handler waits for more
+			t.Fatal(err)
+		}
+	}
+	if answer := w.ask("anna", `{"cluster":"c-m-a"}`); answer.Code != http.StatusOK {
+		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
 }

@@ -1,0 +1,239 @@
+package access
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/usertokens"
+	"github.com/drover-dev/drover/plans"
+)
+
+// strangers is how many connections lead nowhere while agents and users work.
+const strangers = 1000
+
+// stranger opens a connection from an address, sends what it wants, and returns when the hub has reacted, where that can be seen. The
+// connection is never used again.
+type stranger func(ctx context.Context, source string) (net.Conn, error)
+
+// dialFrom connects to the gateway from one of the addresses of the loopback.
+func dialFrom(ctx context.Context, source string) (net.Conn, error) {
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).DialContext(ctx, "tcp", env.Gateway)
+}
+
+// halfHandshake begins a TLS handshake.
+func halfHandshake(ctx context.Context, source string) (net.Conn, error) {
+	conn, err := dialFrom(ctx, source)
+	if err == nil {
+		_, err = conn.Write([]byte{0x16, 3, 1})
+	}
+	return conn, err
+}
+
+// request sends the beginning of a request, and waits for the hub to say something where the request asks for that.
+func request(head string) stranger {
+	return func(ctx context.Context, source string) (net.Conn, error) {
+		raw, err := dialFrom(ctx, source)
+		if err != nil {
+			return nil, err
+		}
+		config := env.Trust()
+		config.ServerName = "127.0.0.1"
+		conn := tls.Client(raw, config)
+		if _, err = conn.Write([]byte(strings.ReplaceAll(head, "\n", "\r\n"))); err == nil && strings.Contains(head, "Expect:") {
+			_, err = bufio.NewReader(conn).ReadByte()
+		}
+		return conn, err
+	}
+}
+
+// kinds of strangers. "Expect" has the hub answer as soon as it waits for the body.
+var kinds = []stranger{
+	halfHandshake,
+	request("GET /v3/connect/agent HTTP/1.1\nHost: hub\nX-Never: "),
+	request("POST /v3/connect/credential HTTP/1.1\nHost: hub\nAuthorization: Bearer nobody\nContent-Length: 100\nExpect: 100-continue\n\n"),
+	request("POST /v3/tokens HTTP/1.1\nHost: hub\nAuthorization: Bearer nobody\nContent-Type: application/json\nContent-Length: 100\nExpect: 100-continue\n\n"),
+}
+
+// besiege keeps connections of strangers open until the test ends, each of which is made again when the hub has closed it. It returns when
+// all were open.
+func besiege(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all, first sync.WaitGroup
+	t.Cleanup(func() { cancel(); all.Wait() })
+	for i := range strangers {
+		kind, source := kinds[i%len(kinds)], fmt.Sprintf("127.0.0.%d", 2+i/len(kinds)%20)
+		first.Add(1)
+		all.Go(func() {
+			open := sync.OnceFunc(first.Done)
+			defer open()
+			for ctx.Err() == nil {
+				conn, err := kind(ctx, source)
+				open()
+				hold(ctx, conn, err)
+			}
+		})
+	}
+	first.Wait()
+}
+
+// hold keeps a connection until the hub closes it. What is refused at once comes back, but not in a loop that is busy.
+func hold(ctx context.Context, conn net.Conn, err error) {
+	if conn != nil {
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		defer func() { _ = conn.Close() }()
+	}
+	for buffer := make([]byte, 512); err == nil; {
+		_, err = conn.Read(buffer)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// guess keeps showing wrong credentials from the address at which the agents and users of the test are, until the test ends. It returns when
+// each kind of credential has been refused often enough that the address is limited.
+func guess(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all, limited sync.WaitGroup
+	t.Cleanup(func() { cancel(); all.Wait() })
+	var wrong atomic.Int64
+	for _, path := range []string{"/version", "/k8s/clusters/c-m-none/api", "/v3/connect/agent", "/v3/connect"} {
+		limited.Add(1)
+		all.Go(func() {
+			full := sync.OnceFunc(limited.Done)
+			defer full()
+			for ctx.Err() == nil {
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, env.ServerURL+path, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				token := fmt.Sprintf("wrong-%d", wrong.Add(1))
+				r.Header.Set("Authorization", "Bearer "+token)
+				if path == "/v3/connect" {
+					for name, value := range map[string]string{
+						"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg==",
+					} {
+						r.Header.Set(name, value)
+					}
+				}
+				response, err := browser.Do(r)
+				if err != nil {
+					continue
+				}
+				_ = response.Body.Close()
+				if response.StatusCode == http.StatusTooManyRequests {
+					full()
+				}
+			}
+		})
+	}
+	limited.Wait()
+}
+
+// TestStrangersDisturbNobody holds connections of strangers, and shows wrong credentials from the address at which everybody else is, while
+// agents, machines and users work. None of them may be refused.
+func TestStrangersDisturbNobody(t *testing.T) { //nolint:paralleltest // it is about what one hub does under load
+	c := newConnected(t)
+	user, robotToken := robot(t, c, "robot")
+	letIn(t, c, user)
+	human := withToken(c, robotToken)
+	answers(t, human, http.StatusOK)
+	_, other := newCluster(t)
+	agentToken, _ := newToken(t, other, managementv3.AgentsPurpose)
+	machineToken, _ := newToken(t, c.id, managementv3.MachinesPurpose)
+	planToken := register(t, machineToken, "before")
+	secrets := kubernetes.NewForConfigOrDie(&rest.Config{
+		Host: env.ServerURL, BearerToken: planToken, TLSClientConfig: rest.TLSClientConfig{CAData: env.CACerts}, QPS: -1,
+	}).CoreV1().Secrets(c.Namespace)
+	secret := rkev1.PlanSecretName(rkev1.MachineRequestName("before"))
+
+	besiege(t)
+	for round := range 5 {
+		if round == 2 {
+			guess(t)
+		}
+		// A machine reads, watches and writes its plan.
+		got, err := secrets.Get(t.Context(), secret, metav1.GetOptions{})
+		if err != nil {
+			t.Fatalf("round %d: reading the plan: %v", round, err)
+		}
+		watched, err := secrets.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + secret, ResourceVersion: got.ResourceVersion})
+		if err != nil {
+			t.Fatalf("round %d: watching the plan: %v", round, err)
+		}
+		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the hub writes into it, too
+			if got, err = secrets.Get(t.Context(), secret, metav1.GetOptions{}); err != nil {
+				return err
+			}
+			if got.Data == nil {
+				got.Data = map[string][]byte{}
+			}
+			got.Data[plans.KeyProbeStatuses] = fmt.Appendf(nil, `{"round-%d":{}}`, round)
+			_, err = secrets.Update(t.Context(), got, metav1.UpdateOptions{})
+			return err
+		})
+		if err != nil {
+			t.Fatalf("round %d: writing into the plan: %v", round, err)
+		}
+		select {
+		case <-watched.ResultChan():
+		case <-t.Context().Done():
+		}
+		watched.Stop()
+
+		// An agent gets a credential, renews it and opens its tunnel.
+		first := ask(t, agentToken, fmt.Sprintf("agent-0123456789abcdef-%d", round))
+		if first.code != http.StatusOK {
+			t.Fatalf("round %d: a credential for an agent: %d %s", round, first.code, first.text)
+		}
+		if again := ask(t, first.Credential, ""); again.code != http.StatusOK {
+			t.Fatalf("round %d: a renewed credential: %d %s", round, again.code, again.text)
+		}
+		_ = opened(t, "/v3/connect", bearer(first.Credential)).Close()
+
+		// A new machine registers.
+		testenv.Until(t, "a machine to be registered", func() error {
+			code, text := get(t, "/v3/connect/agent", machineHeaders(machineToken, fmt.Sprintf("new-%d", round), machineSecret))
+			if code == http.StatusTooManyRequests {
+				t.Fatalf("round %d: registering a machine: %d %s", round, code, text)
+			}
+			if code != http.StatusOK {
+				return fmt.Errorf("%d %s", code, text)
+			}
+			return nil
+		})
+
+		// A user reaches the cluster, and gets a token for it that works.
+		if _, err := whoAmI(t, human); err != nil {
+			t.Fatalf("round %d: a request of a user: %v", round, err)
+		}
+		var token usertokens.Answer
+		if err := env.Post(t, usertokens.Path, robotToken, usertokens.Request{Cluster: c.id}, &token); err != nil {
+			t.Fatalf("round %d: a token of a user: %v", round, err)
+		}
+		if _, err := whoAmI(t, withToken(c, token.Token)); err != nil {
+			t.Fatalf("round %d: a request with a new token: %v", round, err)
+		}
+	}
+}
