@@ -41,13 +41,13 @@ var controlPlane = all(
 	acted("kubernetesVersion version clusterName managementClusterName agentEnvVars[].name agentEnvVars[].value"),
 	under("clusterAgentDeploymentCustomization", agentCustomization),
 	under("localClusterAuthEndpoint", authEndpoint),
+	under("controlPlaneEndpoint", endpoint),
 	configuration, operations,
 	lines{
-		"unmanagedConfig":      {warned, "this hub always writes the configuration of machines"},
-		"replicas":             {warned, noMachines},
-		"machineTemplate":      {warned, noMachines},
-		"rollout":              {warned, noMachines},
-		"controlPlaneEndpoint": {warned, "the endpoint is taken from the infrastructure cluster, or from a machine"},
+		"unmanagedConfig": {warned, "this hub always writes the configuration of machines"},
+		"replicas":        {warned, noMachines},
+		"machineTemplate": {warned, noMachines},
+		"rollout":         {warned, noMachines},
 	},
 )
 

@@ -97,6 +97,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		For(&rkev1.RKEControlPlane{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToControlPlane), builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToControlPlane), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&rkev1.RKECluster{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(clusterv1.ClusterNameLabel)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Machine{}, coalesced(r.byCluster(clusterv1.ClusterNameLabel))).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.byCluster(clusterv1.ClusterNameLabel)),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -23,7 +23,9 @@ const (
 type apiServer struct {
 	// machine is the control plane machine; empty for the control plane's endpoint.
 	machine string
-	urls    []string
+	// addresses are those that urls are made of; empty for the control plane's endpoint.
+	addresses []string
+	urls      []string
 	// down is set where the machine is known not to work.
 	down bool
 }
@@ -86,8 +88,8 @@ func (s *scope) apiServers(port int) (servers []apiServer, working bool) {
 				continue
 			}
 			working = true
-			server := apiServer{machine: m.machine.Name, down: m.state.Node.Unready()}
-			for _, a := range m.addresses() {
+			server := apiServer{machine: m.machine.Name, addresses: m.addresses(), down: m.state.Node.Unready()}
+			for _, a := range server.addresses {
 				server.urls = append(server.urls, apiURL(a, port))
 			}
 			if len(server.urls) > 0 {

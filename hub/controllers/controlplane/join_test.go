@@ -8,6 +8,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/release"
 	"github.com/drover-dev/drover/hub/render"
 	"github.com/drover-dev/drover/hub/rollout"
@@ -71,7 +72,9 @@ func TestCompareVersions(t *testing.T) {
 }
 
 func TestKubeconfigServers(t *testing.T) {
-	s := &scope{machines: []*machine{server("a", rollout.ProgressApplied, rollout.ChangeNone, "")}, cluster: &clusterv1.Cluster{}}
+	s := &scope{
+		controlPlane: &rkev1.RKEControlPlane{}, cluster: &clusterv1.Cluster{}, machines: []*machine{server("a", rollout.ProgressApplied, rollout.ChangeNone, "")},
+	}
 	if _, wait := s.servers(); wait.Reason != reasonNoAuthority {
 		t.Errorf("without authorities: %+v", wait)
 	}

@@ -119,19 +119,6 @@ func (r *Reconciler) isStale(ctx context.Context, found *corev1.Secret, missing 
 	return missing || live.ResourceVersion != found.ResourceVersion, nil
 }
 
-// endpoint is where the control plane is said to be reached; zero where nobody has said so. Clusters that were made by others may name
-// the loopback address, which says nothing.
-func (s *scope) endpoint() clusterv1.APIEndpoint {
-	if s.cluster == nil {
-		return clusterv1.APIEndpoint{}
-	}
-	e := s.cluster.Spec.ControlPlaneEndpoint
-	if ip := net.ParseIP(e.Host); e.Host == "" || e.Host == "localhost" || ip != nil && ip.IsLoopback() {
-		return clusterv1.APIEndpoint{}
-	}
-	return e
-}
-
 // servers are where the cluster's API may be reached, best first, or why there is none.
 func (s *scope) servers() ([]apiServer, rollout.Wait) {
 	if s.clientCA == nil || s.serverCA == nil {

@@ -51,7 +51,7 @@ func (r *Reconciler) Preview(ctx context.Context, controlPlane *rkev1.RKEControl
 	if s.refused != nil {
 		return &Preview{Wait: rollout.Wait{Reason: s.refused.Reason, Message: s.refused.Message}}, nil
 	}
-	for _, run := range []phase{pass.loadMachines, pass.findRelease, pass.ensureTokens, pass.ensureCA, readDeliveredAgent, pass.readReferences, pass.plan} {
+	for _, run := range []phase{pass.findInfraCluster, pass.loadMachines, pass.findRelease, pass.ensureTokens, pass.ensureCA, readDeliveredAgent, pass.readReferences, pass.plan} {
 		if err := run(ctx, s); err != nil {
 			return nil, err
 		}

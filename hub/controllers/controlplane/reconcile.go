@@ -28,6 +28,7 @@ type phase func(context.Context, *scope) error
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	for _, run := range []phase{
 		findCluster,
+		r.findInfraCluster,
 		r.loadMachines,
 		waitForInfrastructure,
 		r.findManagement,
@@ -40,6 +41,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		r.deliver,
 		r.ensureKubeconfig,
 		r.reportMachines,
+		r.ensureEndpoint,
 	} {
 		if err := run(ctx, s); err != nil {
 			return err

@@ -21,6 +21,8 @@ type scope struct {
 	controlPlane *rkev1.RKEControlPlane
 	// cluster is nil until Cluster API has made the RKEControlPlane its own. The Cluster names the RKEControlPlane, too.
 	cluster *clusterv1.Cluster
+	// infraCluster is nil where the cluster's infrastructure is another provider's; set by findInfraCluster.
+	infraCluster *rkev1.RKECluster
 	// refused says why a Cluster that the RKEControlPlane names as its owner does not count; nil where one does or none is named.
 	refused *ownership.Refusal
 	// management is the name of the cluster's management Cluster, set by findManagement once that was seen to be the cluster's; empty where the

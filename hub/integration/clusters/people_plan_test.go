@@ -228,7 +228,7 @@ var rights = []rbacv1.PolicyRule{
 	{APIGroups: []string{"provisioning.cattle.io"}, Resources: []string{"clusters"}, Verbs: []string{"get", "create", "update", "patch"}},
 	{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"get"}},
 	{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"machines", "machinedeployments"}, Verbs: []string{"list"}},
-	{APIGroups: []string{"rke.cattle.io"}, Resources: []string{"rkecontrolplanes"}, Verbs: []string{"get"}},
+	{APIGroups: []string{"rke.cattle.io"}, Resources: []string{"rkecontrolplanes", "rkeclusters"}, Verbs: []string{"get"}},
 	{APIGroups: []string{"rke.cattle.io"}, Resources: []string{"rkebootstraps"}, Verbs: []string{"get", "list"}},
 	{Resources: []string{"configmaps"}, APIGroups: []string{""}, Verbs: []string{"get"}},
 	{Resources: []string{"secrets"}, APIGroups: []string{""}, Verbs: []string{"get", "list"}},

@@ -109,6 +109,9 @@ const (
 const (
 	// ClusterSpecAnnotation, on an RKEControlPlane, is base64(gzip(JSON)) of the Cluster's spec; snapshots carry it.
 	ClusterSpecAnnotation = "rke.cattle.io/cluster-spec"
+	// ChosenEndpointsAnnotation, on an RKEControlPlane, lists the control plane endpoints (host:port, comma separated, newest first) that the hub
+	// has chosen among machines for Cluster API. They count as none for kubeconfigs, certificates and plans.
+	ChosenEndpointsAnnotation = "rke.cattle.io/chosen-endpoints"
 	// AuthorizedObjectAnnotation, on a Secret or ConfigMap, lists the Clusters (comma separated) that may use it as a file source.
 	AuthorizedObjectAnnotation = "rke.cattle.io/object-authorized-for-clusters"
 	// DeleteMissingCustomMachinesAfterAnnotation is a duration, copied from the Cluster to the RKECluster.

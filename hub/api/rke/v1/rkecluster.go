@@ -29,8 +29,8 @@ type RKECluster struct {
 
 // RKEClusterSpec is what a user may decide.
 type RKEClusterSpec struct {
-	// ControlPlaneEndpoint is where the cluster's API is reached: a load balancer or a name of the user's. Unset, the hub uses a machine
-	// of the control plane.
+	// ControlPlaneEndpoint is where the cluster's API is reached: a load balancer or a name of the user's. Unset, the hub sets
+	// it to a machine of the control plane, which Cluster API copies into the Cluster.
 	// +optional
 	ControlPlaneEndpoint APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 }

@@ -24,7 +24,8 @@ type RKEControlPlaneContractSpec struct {
 	// Rollout is how Machines are changed.
 	// +optional
 	Rollout RKEControlPlaneRollout `json:"rollout,omitempty,omitzero"`
-	// ControlPlaneEndpoint is where the cluster's API is reached, where the infrastructure does not say; the hub fills it in.
+	// ControlPlaneEndpoint is where the cluster's API is reached, where the infrastructure is another provider's and does not say. Unset, the hub
+	// sets it to a machine of the control plane, which Cluster API copies into the Cluster.
 	// +optional
 	ControlPlaneEndpoint APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 }
