@@ -25,6 +25,9 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
+// guesses counts wrong credentials, so that no two are the same.
+var guesses atomic.Int64
+
 // strangers is how many connections lead nowhere while agents and users work.
 const strangers = 1000
 
@@ -56,7 +59,8 @@ func request(head string) stranger {
 		config := env.Trust()
 		config.ServerName = "127.0.0.1"
 		conn := tls.Client(raw, config)
-		if _, err = conn.Write([]byte(strings.ReplaceAll(head, "\n", "\r\n"))); err == nil && strings.Contains(head, "Expect:") {
+		text := strings.NewReplacer("\n", "\r\n", "nobody", fmt.Sprintf("nobody-%d", guesses.Add(1))).Replace(head)
+		if _, err = conn.Write([]byte(text)); err == nil && strings.Contains(head, "Expect:") {
 			_, err = bufio.NewReader(conn).ReadByte()
 		}
 		return conn, err
@@ -116,7 +120,6 @@ func guess(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all, limited sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
-	var wrong atomic.Int64
 	for _, path := range []string{"/version", "/k8s/clusters/c-m-none/api", "/v3/connect/agent", "/v3/connect"} {
 		limited.Add(1)
 		all.Go(func() {
@@ -128,7 +131,7 @@ func guess(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				token := fmt.Sprintf("wrong-%d", wrong.Add(1))
+				token := fmt.Sprintf("wrong-%d", guesses.Add(1))
 				r.Header.Set("Authorization", "Bearer "+token)
 				if path == "/v3/connect" {
 					for name, value := range map[string]string{
