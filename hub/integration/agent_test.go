@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -182,7 +183,7 @@ func TestAgentAppliesPlansOfTheGateway(t *testing.T) {
 	// The hub notes in the Secret that the plan is applied and its probes have passed; all else has to be the agent's.
 	var after *corev1.Secret
 	eventually(t, "the hub to take note", func() error {
-		if after = a.secret(); after.Annotations[rkev1.PlanProbesPassedAnnotation] == "" || len(after.Data["appliedPlan"]) == 0 {
+		if after = a.secret(); after.Annotations[rkev1.PlanProbesPassedAnnotation] == "" || !bytes.Equal(after.Data[plans.KeyAppliedPlan], after.Data[plans.KeyPlan]) {
 			return errors.New("it has not yet")
 		}
 		return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/failure"
 	"github.com/drover-dev/drover/hub/message"
 	"github.com/drover-dev/drover/hub/ownership"
+	"github.com/drover-dev/drover/hub/rollout"
 )
 
 // The ConfigMap with the provisioning log, in the namespace of the management Cluster. Existing interfaces show it.
@@ -89,6 +90,10 @@ func (s *scope) logMessage() (level, message string) {
 		return "", ""
 	case c.Status == metav1.ConditionTrue:
 		return "INFO", logDone
+	}
+	if c.Reason == rollout.ReasonPlanFailed && len(s.failedMachines()) == 0 {
+		// The cache does not have the Machine yet as the cluster has seen it; that brings another pass.
+		return "", ""
 	}
 	message = s.message(c.Reason, c.Message)
 	if calmed(stuck(trouble, "")).outcome == OutcomeFailed {

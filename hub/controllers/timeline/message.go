@@ -17,7 +17,15 @@ func (s *scope) message(reason, message string) string {
 	if reason != rollout.ReasonPlanFailed {
 		return message
 	}
-	var failed []string
+	failed, on := s.failedMachines(), ""
+	if len(failed) > 0 {
+		on = " on " + strings.Join(failed[:min(len(failed), 3)], ", ")
+	}
+	return "Applying the plan has failed" + on + "; the condition " + rkev1.PlanAppliedCondition + " of the Machine says what came out"
+}
+
+// failedMachines are the names of the machines whose plan has failed, as far as the cache knows.
+func (s *scope) failedMachines() (failed []string) {
 	for i := range s.machines {
 		m := &s.machines[i]
 		c := conditions.Get(m, rkev1.PlanAppliedCondition)
@@ -25,9 +33,5 @@ func (s *scope) message(reason, message string) string {
 			failed = append(failed, m.Name)
 		}
 	}
-	on := ""
-	if len(failed) > 0 {
-		on = " on " + strings.Join(failed[:min(len(failed), 3)], ", ")
-	}
-	return "Applying the plan has failed" + on + "; the condition " + rkev1.PlanAppliedCondition + " of the Machine says what came out"
+	return failed
 }
