@@ -88,6 +88,17 @@ func (d *detached) clear(string) {
 	}
 }
 
+// process is the shim. What it runs may be seen before start has noted the shim itself.
+func (d *detached) process() *os.Process {
+	for range 6000 {
+		if shim := d.shim.Load(); shim != nil {
+			return shim
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	panic("no shim was started")
+}
+
 func (d *detached) stopping() bool { return d.down }
 
 func inUnit(t *testing.T, script string) (Machine, *detached, Command) {
@@ -189,7 +200,7 @@ func TestAgentLeaves(t *testing.T) {
 
 // awaitFile waits until a file is there and not empty.
 func awaitFile(t *testing.T, path string) {
-	for range 500 {
+	for range 6000 { // a minute: a busy machine may be long about starting a program
 		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 			return
 		}
@@ -256,7 +267,7 @@ func TestShimDies(t *testing.T) {
 	m, units, command := inUnit(t, "echo $$ >"+mark+"; sleep 60")
 	go func() {
 		awaitFile(t, mark)
-		units.shim.Load().Kill()
+		units.process().Kill()
 	}()
 	if _, err := m.Run(t.Context(), command); err == nil || !strings.Contains(err.Error(), "ended without a result: it was killed") {
 		t.Errorf("got %v", err)
@@ -282,9 +293,11 @@ func TestShimIsStopped(t *testing.T) {
 			ctx, leave := context.WithCancelCause(t.Context())
 			go func() {
 				awaitFile(t, mark)
-				_ = units.shim.Load().Signal(syscall.SIGTERM)
-				awaitFile(t, filepath.Join(command.Spool, spoolStopped))
-				leave(ErrLeave)
+				_ = units.process().Signal(syscall.SIGTERM)
+				if down { // else the agent takes the file away at once
+					awaitFile(t, filepath.Join(command.Spool, spoolStopped))
+					leave(ErrLeave)
+				}
 			}()
 			if !down {
 				ctx = t.Context()
