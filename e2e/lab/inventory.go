@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,9 +46,36 @@ func (l *Lab) Inventory(ctx context.Context) (map[string]string, error) {
 				return nil, fmt.Errorf("listing %s of %s: %w", resource.Name, gv, err)
 			}
 			for _, o := range found.Items {
-				out[fmt.Sprintf("%s.%s %s/%s", resource.Name, gv.Group, o.Namespace, o.Name)] = o.ResourceVersion
+				out[fmt.Sprintf("%s.%s %s/%s", resource.Name, gv.Group, o.Namespace, o.Name)] = o.ResourceVersion + seenMark + o.Annotations[agentLastSeen]
 			}
 		}
 	}
 	return out, nil
+}
+
+// agentLastSeen is the annotation by which the hub records, every few minutes, that the agent of a member of etcd is there: a heartbeat, as
+// Leases are.
+const agentLastSeen = "rke.cattle.io/agent-last-seen"
+
+// seenMark is between the version of an object and that record.
+const seenMark = " seen "
+
+// Written lists what was written between two inventories, without records of agents, sorted. What is gone is marked as deleted.
+func Written(before, after map[string]string) []string {
+	var out []string
+	for name, now := range after {
+		was, known := before[name]
+		_, seenBefore, _ := strings.Cut(was, seenMark)
+		_, seenNow, _ := strings.Cut(now, seenMark)
+		if was != now && (!known || seenBefore == seenNow) {
+			out = append(out, name)
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			out = append(out, name+" (deleted)")
+		}
+	}
+	slices.Sort(out)
+	return out
 }

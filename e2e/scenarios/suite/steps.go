@@ -3,8 +3,6 @@ package suite
 import (
 	"bytes"
 	"context"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/lab"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 )
 
@@ -88,16 +87,18 @@ func (s *Suite) WaitQuiet(t *testing.T, d, limit time.Duration) {
 	t.Helper()
 	var last map[string]string
 	var since time.Time
+	var what string
 	Must(t, s.WaitFor(t.Context(), "nothing has changed for "+d.String(), limit, func(ctx context.Context) (bool, string) {
 		now, err := s.Inventory(ctx)
 		if err != nil {
 			return false, err.Error()
 		}
-		if !maps.Equal(last, now) {
-			last, since = now, time.Now()
+		if written := lab.Written(last, now); last == nil || len(written) > 0 {
+			since, what = time.Now(), strings.Join(written[:min(len(written), 3)], ", ")
 		}
+		last = now
 		time.Sleep(time.Second) // a look costs the hub a list of each kind
-		return time.Since(since) >= d, "something changes"
+		return time.Since(since) >= d, "written last: " + what
 	}))
 }
 
@@ -113,18 +114,7 @@ func (s *Suite) NoWrites(t *testing.T, d time.Duration) {
 	}
 	after, err := s.Inventory(t.Context())
 	Must(t, err)
-	var changed []string
-	for name, version := range after {
-		if before[name] != version {
-			changed = append(changed, name)
-		}
-	}
-	for name := range before {
-		if _, ok := after[name]; !ok {
-			changed = append(changed, name+" (deleted)")
-		}
-	}
-	slices.Sort(changed)
+	changed := lab.Written(before, after)
 	if len(changed) > 0 {
 		t.Errorf("written within %s although nothing was to do:\n%s", d, strings.Join(changed, "\n"))
 	}
