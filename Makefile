@@ -38,7 +38,7 @@ E2E_FULL_TIMEOUT ?= 60m
 # the repository, so that cached results of these tests stay good.
 API_USAGE := $(or $(DROVER_CACHE),$(HOME)/.cache/drover)/api-usage$(subst /,-,$(CURDIR))
 
-# How long each decoder is fuzzed.
+# How long each fuzz target runs.
 FUZZTIME ?= 30s
 
 ##@ Work
@@ -107,11 +107,11 @@ demo-down: go ## Remove the demo and whatever an interrupted one left.
 ##@ Before a commit
 
 .PHONY: generate
-generate: go ## Write deep copies and custom resource definitions anew.
+generate: go ## Write deep copies, custom resource definitions and manual pages again.
 	$(GO) generate ./...
 
 .PHONY: verify
-verify: generate ## Fail if generated files, formatting or go vet say that something was forgotten.
+verify: generate words ## Fail if generated files, formatting or go vet say that something was forgotten.
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) -C e2e/distro vet ./...
@@ -119,10 +119,18 @@ verify: generate ## Fail if generated files, formatting or go vet say that somet
 	@git diff --exit-code || { echo "make verify: generated files differ from what is committed"; exit 1; }
 	@untracked=$$(git ls-files --others --exclude-standard); [ -z "$$untracked" ] || { echo "not committed: $$untracked"; exit 1; }
 
+# Names, comments, messages and pages keep to the field's terms; tools/words/words.txt lists what to say instead of what.
+.PHONY: words
+words: go ## Refuse words that this project does not use, in names, comments, messages and pages.
+	@$(GO) -C tools build -o $(CURDIR)/bin/words ./words
+	@git ls-files -z | bin/words tools/words/words.txt
+
 # The install script is put together from parts; its own test checks it as a whole.
 .PHONY: lint
-lint: go ## Run golangci-lint (the first time builds it, some minutes) and shellcheck.
+lint: go words ## Run golangci-lint (the first time builds it, some minutes), shellcheck, and the checks of words, comments and links.
 	@tools/need.sh shellcheck=shellcheck
+	tools/links.sh
+	$(GO) -C tools run ./style -documented plans,hub/api,hub/plan,hub/gateway,agent/engine,agent/host ..
 	git ls-files -z '*.sh' .ci/run ':!packaging/install/parts' ':!packaging/install/system-agent-install.sh' | xargs -0 shellcheck -x -P SCRIPTDIR
 	$(LINTER) run ./...
 
@@ -132,8 +140,8 @@ bench: agent bin/conformance.test ## Run the benchmarks, and measure the agent o
 	cd e2e/conformance && IDLE=$(or $(IDLE),60s) ../../bin/conformance.test -test.run '^$$' -test.bench Agent -test.benchtime 1x
 
 .PHONY: fuzz
-fuzz: go ## Fuzz every decoder of plans, agent, installer and what the hub renders, FUZZTIME=30s each.
-	@tools/fuzz.sh $(FUZZTIME) ./plans ./agent ./installer ./hub/render ./hub/release ./hub/bootdata ./hub/tokens ./hub/tunnel ./hub/peers ./hub/gateway ./hub/apiproxy/target
+fuzz: go ## Run every fuzz target of the repository, FUZZTIME=30s each.
+	@tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: clean
 clean: ## Remove bin/. Caches stay: they are in the Go build cache and in $DROVER_CACHE.

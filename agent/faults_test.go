@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-const faultsPage = "../docs/agent-faults.md"
+const faultsPage = "../docs/agent-compatibility.md"
 
 var (
 	testName = regexp.MustCompile("`([a-z]+)\\.(Test[A-Za-z0-9]+)`")

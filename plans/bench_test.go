@@ -12,11 +12,13 @@ func fullPlan() Plan {
 	p := Plan{Probes: map[string]Probe{}}
 	for i := range 20 {
 		content := strings.Repeat(fmt.Sprintf("line of file %d\n", i), 200)
-		p.Files = append(p.Files, File{Path: fmt.Sprintf("/etc/rancher/k3s/%d.yaml", i), Content: base64.StdEncoding.EncodeToString([]byte(content))})
+		p.Files = append(p.Files, File{Path: fmt.Sprintf("/etc/rancher/k3s/%d.yaml", i),
+			Content: base64.StdEncoding.EncodeToString([]byte(content))})
 	}
 	for i := range 5 {
 		p.Instructions = append(p.Instructions, Instruction{CommonInstruction: CommonInstruction{
-			Name: fmt.Sprintf("step-%d", i), Command: "sh", Args: []string{"-c", "run.sh"}, Env: []string{"RESTART_STAMP=" + strings.Repeat("a", 64)}}})
+			Name: fmt.Sprintf("step-%d", i), Command: "sh", Args: []string{"-c",
+				"run.sh"}, Env: []string{"RESTART_STAMP=" + strings.Repeat("a", 64)}}})
 		p.Probes[fmt.Sprintf("probe-%d", i)] = Probe{HTTPGet: HTTPGetAction{URL: "https://127.0.0.1:6443/readyz"}}
 	}
 	return p
@@ -58,7 +60,8 @@ func BenchmarkChecksum(b *testing.B) {
 }
 
 func BenchmarkStatus(b *testing.B) {
-	status := Status{AppliedChecksum: strings.Repeat("a", 64), AppliedOutput: map[string][]byte{"etcd-name": []byte(strings.Repeat("x", 4096))},
+	status := Status{AppliedChecksum: strings.Repeat("a", 64), AppliedOutput: map[string][]byte{"etcd-name": []byte(strings.Repeat("x",
+		4096))},
 		ProbeStatuses: map[string]ProbeStatus{"etcd": {Healthy: true, SuccessCount: 3}}}
 	data := SecretData{}
 	b.ReportAllocs()

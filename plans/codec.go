@@ -9,11 +9,11 @@ import (
 	"fmt"
 )
 
-// Decode reads a plan from the value of the key "plan". Unknown fields are ignored. The result may still be one that cannot be
-// applied; Validate tells.
+// Decode reads a plan from the value of the key "plan". Unknown fields are ignored; what is empty or no JSON is an error. Whether the plan
+// can be applied is Validate's to say.
 func Decode(raw []byte) (Plan, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
-		return Plan{}, errors.New("decoding plan: it is empty")
+		return Plan{}, errors.New("decoding plan: empty")
 	}
 	var plan Plan
 	if err := json.Unmarshal(raw, &plan); err != nil {
@@ -22,7 +22,7 @@ func Decode(raw []byte) (Plan, error) {
 	return plan, nil
 }
 
-// Encode writes a plan as the value of the key "plan". Equal plans give equal bytes, so their checksums are equal too.
+// Encode writes a plan as the value of the key "plan". Equal plans have equal bytes, so their checksums are equal too.
 func (p Plan) Encode() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -37,4 +37,9 @@ func (p Plan) Encode() ([]byte, error) {
 func Checksum(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
+}
+
+// ShortChecksum is the beginning of a checksum, for names and messages.
+func ShortChecksum(checksum string) string {
+	return checksum[:min(len(checksum), 12)]
 }

@@ -30,7 +30,7 @@ func TestDecode(t *testing.T) {
 			},
 		},
 		"keys in any case": {raw: `{"Files":[{"PATH":"/a"}]}`, want: Plan{Files: []File{{Path: "/a"}}}},
-		"empty":            {raw: " \n", err: "decoding plan: it is empty"},
+		"empty":            {raw: " \n", err: "decoding plan: empty"},
 		"not JSON":         {raw: "files: []", err: "decoding plan: invalid character"},
 		"trailing":         {raw: "{} {}", err: "decoding plan: invalid character"},
 		"wrong type":       {raw: `{"files":{}}`, err: "decoding plan: json: cannot unmarshal object"},
@@ -75,7 +75,8 @@ func TestChecksumCountsWhiteSpace(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"files":[{"path":"/a","content":"YQ=="}],"instructions":[{"name":"a","env":["A=b"]}],"probes":{"x":{"httpGet":{"url":"http://a"}}}}`))
+	f.Add([]byte(`{"files":[{"path":"/a","content":"YQ=="}],"instructions":[{"name":"a","env":["A=b"]}],` +
+		`"probes":{"x":{"httpGet":{"url":"http://a"}}}}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		plan, err := Decode(raw)

@@ -11,13 +11,13 @@ const Unlimited = -1
 // DefaultProbePeriod is how often probes run where the Secret does not say.
 const DefaultProbePeriod = 5 * time.Second
 
-// agentKeys are in the order of spec and documentation.
+// agentKeys are in the order of the documentation.
 var agentKeys = []string{
 	KeyAppliedChecksum, KeyFailedChecksum, KeyFailureCount, KeySuccessCount, KeyLastApplyTime, KeyAppliedOutput, KeyFailedOutput,
 	KeyAppliedPeriodicOutput, KeyProbeStatuses, KeyPlanState, KeyPlanRevision, KeyPlanCheckpoint, KeyPlanProgress,
 }
 
-// AgentKeys are the keys of the plan Secret's data that an agent may write. All others are the hub's.
+// AgentKeys returns the keys of the plan Secret's data that an agent may write. All others are the hub's.
 func AgentKeys() []string {
 	return append([]string(nil), agentKeys...)
 }
@@ -26,9 +26,10 @@ func AgentKeys() []string {
 type Delivery struct {
 	// Plan is the plan's raw bytes; empty when none was delivered yet.
 	Plan []byte
-	// MaxFailures is how often the agent may try; Unlimited without a bound.
+	// MaxFailures is how often the agent may try; Unlimited where the Secret does not say. With plan-state, 0 and Unlimited mean the
+	// agent's default.
 	MaxFailures int
-	// ProbePeriod is the time between two rounds of probes.
+	// ProbePeriod is the pause between two checks of a probe.
 	ProbePeriod time.Duration
 	// Signature is the raw value of KeyPlanSignature; empty for a plan that nobody signed.
 	Signature []byte
@@ -42,8 +43,8 @@ func (d Delivery) Checksum() string {
 	return Checksum(d.Plan)
 }
 
-// DecodeDelivery reads the hub's keys. It never fails: a limit that cannot be read is no limit, a period that cannot be read is the
-// default, as agents have always taken them.
+// DecodeDelivery reads the hub's keys. It never fails: a limit that cannot be parsed is Unlimited, a period that cannot be parsed is
+// DefaultProbePeriod, as in legacy agents.
 func DecodeDelivery(data SecretData) Delivery {
 	d := Delivery{Plan: data[KeyPlan], MaxFailures: Unlimited, ProbePeriod: DefaultProbePeriod,
 		Signature: data[KeyPlanSignature]}
@@ -56,7 +57,7 @@ func DecodeDelivery(data SecretData) Delivery {
 	return d
 }
 
-// FailureThreshold is after how many failures the hub takes a plan for failed: 1 where the Secret does not say, Unlimited for never.
+// FailureThreshold is after how many failures the hub treats a plan as failed: 1 where the Secret does not say, Unlimited for never.
 func FailureThreshold(data SecretData) int {
 	if n, err := strconv.Atoi(string(data[KeyFailureThreshold])); err == nil && n != 0 {
 		return max(n, Unlimited)
@@ -64,8 +65,8 @@ func FailureThreshold(data SecretData) int {
 	return 1
 }
 
-// Deliver puts a new plan into data and sets it pending. A limit of 0 is left out, which agents and hub take for their default. What
-// the probes of the former plan said is forgotten.
+// Deliver puts a new plan, as raw bytes, into data and sets it pending. A limit of 0 removes the key, which means the default of agent
+// and hub. The probe statuses of the previous plan are removed.
 func Deliver(data SecretData, plan []byte, maxFailures, failureThreshold int) {
 	data[KeyPlan] = plan
 	data[KeyPlanState] = []byte(StatePending)

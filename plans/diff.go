@@ -10,42 +10,47 @@ import (
 	"strings"
 )
 
-// Changes tell what differs between two plans. They name things and hold no content, so they may be logged and shown.
+// Changes are the differences between two plans. They name things and hold no content, so they may be logged and shown.
 type Changes struct {
 	// Files are by path.
 	Files Delta
-	// Instructions and PeriodicInstructions are by name, or by "#<index>" where they have none.
-	Instructions         Delta
+	// Instructions are by name, or by "#<index>" where they have none.
+	Instructions Delta
+	// PeriodicInstructions are by name, or by "#<index>" where they have none.
 	PeriodicInstructions Delta
 	// Probes are by name.
 	Probes Delta
 	// Reordered is set when the same files or instructions come in another order.
 	Reordered bool
 
-	weighty bool
+	// notMinor is set when a file that is not marked as minor differs.
+	notMinor bool
 }
 
-// Delta is how one list differs. Each part is sorted.
+// Delta is how one list differs, by name. Each part is sorted.
 type Delta struct {
-	Added   []string
+	// Added are only in the newer list.
+	Added []string
+	// Changed are in both and differ.
 	Changed []string
+	// Removed are only in the older list.
 	Removed []string
 }
 
-// Empty tells whether nothing differs.
+// Empty reports whether nothing differs.
 func (d Delta) Empty() bool {
 	return len(d.Added) == 0 && len(d.Changed) == 0 && len(d.Removed) == 0
 }
 
-// Empty tells whether the plans ask for the same.
+// Empty reports whether the plans have the same effect.
 func (c Changes) Empty() bool {
 	return c.Files.Empty() && c.Instructions.Empty() && c.PeriodicInstructions.Empty() && c.Probes.Empty() && !c.Reordered
 }
 
-// Minor tells whether the plans differ in nothing but files that are marked as minor, so that the change may be delivered at any
-// time. Equal plans have no change and so no minor one.
+// Minor reports whether the plans differ in nothing but files that are marked as minor, so that the change may be delivered at any time. It
+// is false for equal plans.
 func (c Changes) Minor() bool {
-	return !c.Files.Empty() && !c.weighty && c.Instructions.Empty() && c.PeriodicInstructions.Empty() && c.Probes.Empty() && !c.Reordered
+	return !c.Files.Empty() && !c.notMinor && c.Instructions.Empty() && c.PeriodicInstructions.Empty() && c.Probes.Empty() && !c.Reordered
 }
 
 // String is one line for people: "files: +/etc/a ~/etc/b; instructions: ~install".
@@ -85,7 +90,7 @@ func (d Delta) String() string {
 	return strings.Join(names, " ")
 }
 
-// Diff compares two plans.
+// Diff compares two plans, the older one first.
 func Diff(before, after Plan) Changes {
 	oldFiles, oldPaths := index(before.Files, func(f File) string { return f.Path })
 	newFiles, newPaths := index(after.Files, func(f File) string { return f.Path })
@@ -101,16 +106,16 @@ func Diff(before, after Plan) Changes {
 	}
 	c.Reordered = reordered(oldPaths, newPaths) || reordered(oldNames, newNames)
 	for _, name := range slices.Concat(c.Files.Added, c.Files.Changed, c.Files.Removed) {
-		was, existed := oldFiles[name]
-		is, exists := newFiles[name]
-		if existed && !was.Minor || exists && !is.Minor {
-			c.weighty = true
+		before, existed := oldFiles[name]
+		after, exists := newFiles[name]
+		if existed && !before.Minor || exists && !after.Minor {
+			c.notMinor = true
 		}
 	}
 	return c
 }
 
-// index keys a list by name, making a name of the place where there is none or where it is taken, and gives the keys in order.
+// index keys a list by name, or by "#<index>" where there is no name or it is not unique, and returns the keys in order.
 func index[T any](list []T, name func(T) string) (map[string]T, []string) {
 	byName := make(map[string]T, len(list))
 	keys := make([]string, 0, len(list))
@@ -128,11 +133,11 @@ func index[T any](list []T, name func(T) string) (map[string]T, []string) {
 func delta[T any](before, after map[string]T) Delta {
 	var d Delta
 	for _, name := range slices.Sorted(maps.Keys(after)) {
-		was, existed := before[name]
+		old, existed := before[name]
 		switch {
 		case !existed:
 			d.Added = append(d.Added, name)
-		case !same(was, after[name]):
+		case !same(old, after[name]):
 			d.Changed = append(d.Changed, name)
 		}
 	}
@@ -144,14 +149,14 @@ func delta[T any](before, after map[string]T) Delta {
 	return d
 }
 
-// same compares what would be written, so that an empty list and none are the same.
+// same compares the JSON, so that an empty list and none are the same.
 func same[T any](a, b T) bool {
 	rawA, errA := json.Marshal(a)
 	rawB, errB := json.Marshal(b)
 	return errA == nil && errB == nil && bytes.Equal(rawA, rawB)
 }
 
-// reordered tells whether what both lists hold comes in different orders.
+// reordered reports whether the common elements of two lists are in different orders.
 func reordered(before, after []string) bool {
 	common := func(list, other []string) []string {
 		return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return !slices.Contains(other, name) })

@@ -11,7 +11,8 @@ func TestDiff(t *testing.T) {
 		want          string
 		minor         bool
 	}{
-		"nothing": {before: Plan{Instructions: []Instruction{once("a")}}, after: Plan{Instructions: []Instruction{once("a", []string{}...)}}, want: "no change"},
+		"nothing": {before: Plan{Instructions: []Instruction{once("a")}}, after: Plan{Instructions: []Instruction{once("a", []string{}...)}},
+			want: "no change"},
 		"files": {
 			before: Plan{Files: []File{{Path: "/a"}, {Path: "/b"}, {Path: "/c"}}},
 			after:  Plan{Files: []File{{Path: "/a"}, {Path: "/b", Content: "YQ=="}, {Path: "/d"}}},

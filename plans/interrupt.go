@@ -2,12 +2,14 @@ package plans
 
 import "fmt"
 
-// Interrupt is whether the hub asks that a plan waits, or ends. A cancellation wins over a pause.
+// Interrupt reports whether a plan is paused or canceled. A cancellation wins over a pause. The zero value is neither.
 type Interrupt struct {
-	Paused   bool
+	// Paused is AnnotationPaused.
+	Paused bool
+	// Canceled is AnnotationCanceled.
 	Canceled bool
-	// Invalid names an annotation that is neither "true" nor "false". Nothing is executed and nothing reported then, unless a
-	// valid cancellation stands beside an invalid pause.
+	// Invalid names an annotation that is neither "true" nor "false"; nil when both are valid, or a valid cancellation wins over an
+	// invalid pause. While it is set, nothing is executed and nothing reported.
 	Invalid error
 }
 
@@ -20,7 +22,7 @@ func DecodeInterrupt(annotations map[string]string) Interrupt {
 		case value == "true":
 			*into = true
 		default:
-			i.Invalid = fmt.Errorf("annotation %s: %q is neither \"true\" nor \"false\"", name, value)
+			i.Invalid = fmt.Errorf("annotation %s: must be \"true\" or \"false\", got %q", name, value)
 		}
 	}
 	read(AnnotationPaused, &i.Paused)

@@ -3,6 +3,7 @@ package plans
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,44 +17,52 @@ type Status struct {
 	AppliedChecksum string
 	// FailedChecksum is the checksum of the last plan that failed; empty after a success.
 	FailedChecksum string
-	// FailureCount counts failures in a row, SuccessCount successes in a row.
+	// FailureCount counts attempts in a row that failed.
 	FailureCount int
+	// SuccessCount counts plans in a row that were applied.
 	SuccessCount int
-	// LastApplyTime is when the last apply started, to the second; zero means never.
+	// LastApplyTime is when the last attempt began, to the second; zero means never.
 	LastApplyTime time.Time
-	// AppliedOutput and FailedOutput are the saved outputs by instruction name; nil means none was reported.
+	// AppliedOutput is the saved outputs of the last plan that was applied, by instruction name; nil means none was reported.
 	AppliedOutput map[string][]byte
-	FailedOutput  map[string][]byte
+	// FailedOutput is the same of the last attempt that failed, with the error; nil after a success.
+	FailedOutput map[string][]byte
 	// PeriodicOutput is the last outcome of each periodic instruction by name.
 	PeriodicOutput map[string]PeriodicOutput
-	// ProbeStatuses are by probe name. The hub takes a machine for healthy when all of them are; nil means not probed yet.
+	// ProbeStatuses are by probe name. A machine is healthy when all of them are; nil means not probed yet.
 	ProbeStatuses map[string]ProbeStatus
 	// State is where the plan stands; empty where only checksums decide.
 	State State
-	// Revision counts the executions that were started.
+	// Revision counts how often the execution of a plan was started.
 	Revision int
-	// Checkpoint is how far a paused plan came; nil without one.
+	// Checkpoint is how far an interrupted plan came; nil when none is interrupted.
 	Checkpoint *Checkpoint
-	// Progress is what the agent is doing; nil when it does nothing, or never told.
+	// Progress is what the agent is doing; nil when no step takes long.
 	Progress *Progress
 }
 
 // Progress is the value of the key "plan-progress": what the agent is doing for the plan at the moment. It holds no output and no
 // content, so it may be shown to anyone who may see the machine.
 type Progress struct {
+	// Checksum is that of the plan.
 	Checksum string `json:"checksum,omitempty"`
-	Attempt  int    `json:"attempt,omitempty"`
+	// Attempt is the attempt number that instructions see.
+	Attempt int `json:"attempt,omitempty"`
 	// Phase is what is being done.
 	Phase ProgressPhase `json:"phase,omitempty"`
-	// Index and Name are of the instruction, counted from 0; Total is how many there are.
-	Index int    `json:"index"`
-	Total int    `json:"total,omitempty"`
-	Name  string `json:"name,omitempty"`
-	// Since is when the phase began.
+	// Index is the instruction's, from 0; 0 in PhaseFiles.
+	Index int `json:"index"`
+	// Total is how many instructions the plan has, or how many files in PhaseFiles.
+	Total int `json:"total,omitempty"`
+	// Name is the instruction's; empty where it has none, and in PhaseFiles.
+	Name string `json:"name,omitempty"`
+	// Since is when the phase began, in UTC.
 	Since time.Time `json:"since,omitzero"`
-	// PulledBytes of TotalBytes of the image have come; OutputBytes is what the program has written so far.
+	// PulledBytes is how much of the image is downloaded.
 	PulledBytes int64 `json:"pulledBytes,omitempty"`
-	TotalBytes  int64 `json:"totalBytes,omitempty"`
+	// TotalBytes is the size of the image; 0 while it is not known.
+	TotalBytes int64 `json:"totalBytes,omitempty"`
+	// OutputBytes is how much the program has written.
 	OutputBytes int64 `json:"outputBytes,omitempty"`
 }
 
@@ -61,38 +70,37 @@ type Progress struct {
 type ProgressPhase string
 
 const (
-	PhaseFiles   ProgressPhase = "files"
+	// PhaseFiles is writing and deleting files.
+	PhaseFiles ProgressPhase = "files"
+	// PhasePulling is pulling and unpacking the image of an instruction.
 	PhasePulling ProgressPhase = "pulling"
+	// PhaseRunning is running an instruction.
 	PhaseRunning ProgressPhase = "running"
 )
 
-// Checkpoint is the value of the key "plan-checkpoint".
+// Checkpoint is the value of the key "plan-checkpoint": how far a plan came before it was paused or canceled.
 type Checkpoint struct {
-	Checksum              string `json:"checksum,omitempty"`
-	CompletedInstructions int    `json:"completedInstructions,omitempty"`
-	TotalInstructions     int    `json:"totalInstructions,omitempty"`
-	ResumeState           State  `json:"resumeState,omitempty"`
-	Paused                bool   `json:"paused,omitempty"`
-	TerminationIncomplete bool   `json:"terminationIncomplete,omitempty"`
+	// Checksum is that of the plan.
+	Checksum string `json:"checksum,omitempty"`
+	// CompletedInstructions is how many instructions have succeeded in the current attempt.
+	CompletedInstructions int `json:"completedInstructions,omitempty"`
+	// TotalInstructions is how many instructions the plan has.
+	TotalInstructions int `json:"totalInstructions,omitempty"`
+	// ResumeState is the state that the plan had before the pause, and returns to.
+	ResumeState State `json:"resumeState,omitempty"`
+	// Paused is set for a pause, and not for a cancellation.
+	Paused bool `json:"paused,omitempty"`
+	// TerminationIncomplete is set when processes of a canceled plan could not be stopped.
+	TerminationIncomplete bool `json:"terminationIncomplete,omitempty"`
 }
 
-// Failed tells whether the plan of this checksum is one that has failed at least threshold times; -1 means never.
+// Failed reports whether the plan of this checksum has failed at least threshold times; Unlimited means never.
 func (s Status) Failed(checksum string, threshold int) bool {
 	return threshold >= 0 && s.FailedChecksum == checksum && s.FailureCount > 0 && s.FailureCount >= threshold
 }
 
-// Healthy tells whether every reported probe is healthy. It is true when none is reported.
-func (s Status) Healthy() bool {
-	for _, probe := range s.ProbeStatuses {
-		if !probe.Healthy {
-			return false
-		}
-	}
-	return true
-}
-
-// DecodeStatus reads every key that an agent writes. Absent and empty values mean the zero value; a value of the wrong form is an
-// error that names its key.
+// DecodeStatus reads every key that an agent writes. Absent and empty values mean the zero value. So do values of the wrong form: the error
+// names their keys, and the status holds the other values.
 func DecodeStatus(data SecretData) (Status, error) {
 	s := Status{
 		AppliedChecksum: string(data[KeyAppliedChecksum]),
@@ -107,9 +115,9 @@ func DecodeStatus(data SecretData) (Status, error) {
 		{KeySuccessCount, decimal(&s.SuccessCount)},
 		{KeyPlanRevision, decimal(&s.Revision)},
 		{KeyLastApplyTime, func(raw []byte) (err error) { s.LastApplyTime, err = ParseTime(string(raw)); return err }},
-		{KeyAppliedOutput, zippedInto(&s.AppliedOutput)},
-		{KeyFailedOutput, zippedInto(&s.FailedOutput)},
-		{KeyAppliedPeriodicOutput, zippedInto(&s.PeriodicOutput)},
+		{KeyAppliedOutput, compressedJSON(&s.AppliedOutput)},
+		{KeyFailedOutput, compressedJSON(&s.FailedOutput)},
+		{KeyAppliedPeriodicOutput, compressedJSON(&s.PeriodicOutput)},
 		{KeyProbeStatuses, func(raw []byte) error { return json.Unmarshal(raw, &s.ProbeStatuses) }},
 		{KeyPlanCheckpoint, func(raw []byte) error { return json.Unmarshal(raw, &s.Checkpoint) }},
 		{KeyPlanProgress, func(raw []byte) error { return json.Unmarshal(raw, &s.Progress) }},
@@ -119,7 +127,10 @@ func DecodeStatus(data SecretData) (Status, error) {
 			continue
 		}
 		if err := field.decode(raw); err != nil {
-			return Status{}, fmt.Errorf("decoding %s: %w", field.key, err)
+			others := maps.Clone(data)
+			delete(others, field.key)
+			s, more := DecodeStatus(others)
+			return s, errors.Join(fmt.Errorf("decoding %s: %w", field.key, err), more)
 		}
 	}
 	return s, nil
@@ -142,7 +153,7 @@ func (s Status) WriteTo(data SecretData) error {
 	return nil
 }
 
-// encode puts into out what differs from old; nil means that the key goes away.
+// encode puts into out what differs from old; nil means that the key is deleted.
 func (s Status) encode(old, out SecretData) error {
 	text := func(key, value string) {
 		if string(old[key]) != value {
@@ -164,42 +175,32 @@ func (s Status) encode(old, out SecretData) error {
 	if s.State != "" || s.Revision != 0 {
 		count(KeyPlanRevision, s.Revision)
 	}
-	if err := zip(old, out, KeyAppliedOutput, s.AppliedOutput, slices.Equal[[]byte]); err != nil {
-		return err
-	}
-	if err := zip(old, out, KeyFailedOutput, s.FailedOutput, slices.Equal[[]byte]); err != nil {
-		return err
-	}
-	if err := zip(old, out, KeyAppliedPeriodicOutput, s.PeriodicOutput, PeriodicOutput.equal); err != nil {
-		return err
-	}
-	return s.encodeJSON(old, out)
+	return errors.Join(
+		putCompressed(old, out, KeyAppliedOutput, s.AppliedOutput, slices.Equal[[]byte]),
+		putCompressed(old, out, KeyFailedOutput, s.FailedOutput, slices.Equal[[]byte]),
+		putCompressed(old, out, KeyAppliedPeriodicOutput, s.PeriodicOutput, PeriodicOutput.equal),
+		putJSON(old, out, KeyProbeStatuses, s.ProbeStatuses == nil, s.ProbeStatuses),
+		putJSON(old, out, KeyPlanCheckpoint, s.Checkpoint == nil, s.Checkpoint),
+		putJSON(old, out, KeyPlanProgress, s.Progress == nil, s.Progress),
+	)
 }
 
-func (s Status) encodeJSON(old, out SecretData) error {
-	put := func(key string, absent bool, value any) error {
-		if absent {
-			if _, exists := old[key]; exists {
-				out[key] = nil
-			}
-			return nil
-		}
-		raw, err := json.Marshal(value)
-		if err != nil {
-			return fmt.Errorf("encoding %s: %w", key, err)
-		}
-		if !bytes.Equal(old[key], raw) {
-			out[key] = raw
+// putJSON writes value under key as JSON; an absent one deletes the key.
+func putJSON(old, out SecretData, key string, absent bool, value any) error {
+	if absent {
+		if _, exists := old[key]; exists {
+			out[key] = nil
 		}
 		return nil
 	}
-	if err := put(KeyProbeStatuses, s.ProbeStatuses == nil, s.ProbeStatuses); err != nil {
-		return err
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", key, err)
 	}
-	if err := put(KeyPlanCheckpoint, s.Checkpoint == nil, s.Checkpoint); err != nil {
-		return err
+	if !bytes.Equal(old[key], raw) {
+		out[key] = raw
 	}
-	return put(KeyPlanProgress, s.Progress == nil, s.Progress)
+	return nil
 }
 
 func (o PeriodicOutput) equal(other PeriodicOutput) bool {
@@ -208,31 +209,32 @@ func (o PeriodicOutput) equal(other PeriodicOutput) bool {
 		o.LastSuccessfulRunTime == other.LastSuccessfulRunTime && o.LastFailedRunTime == other.LastFailedRunTime
 }
 
-// zip compresses value under key, unless the old bytes mean the same already. A nil map is an empty value.
-func zip[V any](old, out SecretData, key string, value map[string]V, equal func(a, b V) bool) error {
+// putCompressed writes value under key as compressed JSON, unless the old bytes mean the same already. A nil map is an empty value.
+func putCompressed[V any](old, out SecretData, key string, value map[string]V, equal func(a, b V) bool) error {
 	if value == nil {
 		if len(old[key]) != 0 {
 			out[key] = []byte{}
 		}
 		return nil
 	}
-	var was map[string]V
-	if err := zippedInto(&was)(old[key]); err == nil && was != nil && maps.EqualFunc(was, value, equal) {
+	var before map[string]V
+	if err := compressedJSON(&before)(old[key]); err == nil && before != nil && maps.EqualFunc(before, value, equal) {
 		return nil
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", key, err)
 	}
-	zipped, err := compress(raw)
+	compressed, err := compress(raw)
 	if err != nil {
 		return fmt.Errorf("compressing %s: %w", key, err)
 	}
-	out[key] = zipped
+	out[key] = compressed
 	return nil
 }
 
-func zippedInto(into any) func([]byte) error {
+// compressedJSON decodes a compressed value.
+func compressedJSON(into any) func([]byte) error {
 	return func(raw []byte) error {
 		plain, err := decompress(raw)
 		if err != nil {
@@ -242,6 +244,7 @@ func zippedInto(into any) func([]byte) error {
 	}
 }
 
+// decimal decodes a number.
 func decimal(into *int) func([]byte) error {
 	return func(raw []byte) error {
 		value, err := strconv.Atoi(string(raw))

@@ -9,10 +9,10 @@ import (
 	"fmt"
 )
 
-// Signature is the value of the key "plan-signature". It says that the owner of a key made this plan for this machine, after all
-// plans with a lower sequence.
+// Signature is the value of the key "plan-signature". It proves that the owner of a key made this plan for this machine, after all plans
+// with a lower sequence.
 type Signature struct {
-	// KeyID is KeyID of the public key.
+	// KeyID is the result of KeyID for the public key.
 	KeyID string `json:"keyID"`
 	// Sequence grows with every plan that is signed for a machine; an agent refuses one that is lower than the last it accepted.
 	Sequence int64 `json:"sequence"`
@@ -20,8 +20,8 @@ type Signature struct {
 	Signature []byte `json:"signature"`
 }
 
-// ErrSignature is wrapped by every error of Verify that is about the signature itself and not about its form.
-var ErrSignature = errors.New("the signature does not fit")
+// ErrSignature is wrapped by Verify's error when the signature is missing or does not match, as opposed to one that cannot be decoded.
+var ErrSignature = errors.New("invalid signature")
 
 // KeyID names a public key: the first 16 hexadecimal digits of its SHA-256.
 func KeyID(key ed25519.PublicKey) string {
@@ -29,7 +29,7 @@ func KeyID(key ed25519.PublicKey) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Sign signs the plan of a checksum for a machine, which is "namespace/name" of its plan Secret, and gives the value of the key.
+// Sign signs the plan of a checksum for a machine, which is "namespace/name" of its plan Secret, and returns the value of the key.
 func Sign(key ed25519.PrivateKey, checksum, machine string, sequence int64) ([]byte, error) {
 	return json.Marshal(Signature{
 		KeyID:     KeyID(key.Public().(ed25519.PublicKey)),
@@ -38,8 +38,8 @@ func Sign(key ed25519.PrivateKey, checksum, machine string, sequence int64) ([]b
 	})
 }
 
-// Verify checks the value of the key against a public key and gives what it holds. Whether the sequence is fresh is the caller's to
-// say.
+// Verify checks the value of the key "plan-signature" against a public key and returns it decoded. The error wraps ErrSignature unless raw
+// or key have the wrong form. Whether the sequence is newer than the last is for the caller to check.
 func Verify(key ed25519.PublicKey, raw []byte, checksum, machine string) (Signature, error) {
 	if len(raw) == 0 {
 		return Signature{}, fmt.Errorf("%w: the plan is not signed", ErrSignature)
@@ -49,18 +49,18 @@ func Verify(key ed25519.PublicKey, raw []byte, checksum, machine string) (Signat
 		return Signature{}, fmt.Errorf("decoding %s: %w", KeyPlanSignature, err)
 	}
 	if len(key) != ed25519.PublicKeySize {
-		return Signature{}, fmt.Errorf("the public key has %d bytes and not %d", len(key), ed25519.PublicKeySize)
+		return Signature{}, fmt.Errorf("the public key has %d bytes, want %d", len(key), ed25519.PublicKeySize)
 	}
 	if id := KeyID(key); s.KeyID != id {
-		return Signature{}, fmt.Errorf("%w: it was made with key %q and this machine trusts %q", ErrSignature, s.KeyID, id)
+		return Signature{}, fmt.Errorf("%w: signed with key %q, this machine trusts %q", ErrSignature, s.KeyID, id)
 	}
 	if !ed25519.Verify(key, signed(checksum, machine, s.Sequence), s.Signature) {
-		return Signature{}, fmt.Errorf("%w: plan, machine or sequence are others than those that were signed", ErrSignature)
+		return Signature{}, fmt.Errorf("%w: plan, machine or sequence differ from those that were signed", ErrSignature)
 	}
 	return s, nil
 }
 
-// signed is what is signed. The first line keeps it apart from anything else that a key may ever sign.
+// signed is what is signed. The first line distinguishes it from anything else that a key may ever sign.
 func signed(checksum, machine string, sequence int64) []byte {
 	return fmt.Appendf(nil, "drover plan v1\n%s\n%s\n%d\n", checksum, machine, sequence)
 }

@@ -12,12 +12,14 @@ import (
 	"strings"
 )
 
-// Validate reports everything in the plan that no agent could carry out, as one error that joins a line per field, each starting
-// with the field's place in the plan: `files[2].permissions: ...`.
+const mustNotBeNegative = "must not be negative, got %d"
+
+// Validate returns everything in the plan that no agent can apply, as one error that joins a line per field, each starting with the
+// field's path in the plan: `files[2].permissions: ...`. It never quotes the value of an environment variable or a URL.
 func (p Plan) Validate() error {
 	var errs fieldErrors
 	if p.Error != "" {
-		errs.add("error", "the plan is not complete: %s", p.Error)
+		errs.add("error", "the plan is incomplete: %s", p.Error)
 	}
 	for i, file := range p.Files {
 		file.validate(&errs, fmt.Sprintf("files[%d]", i))
@@ -26,7 +28,7 @@ func (p Plan) Validate() error {
 		at := fmt.Sprintf("instructions[%d]", i)
 		instruction.validate(&errs, at)
 		if instruction.SaveOutput && instruction.Name == "" {
-			errs.add(at+".name", "is empty; saveOutput needs a name to report the output under")
+			errs.add(at+".name", "must not be empty: saveOutput reports the output under it")
 		}
 	}
 	names := map[string]int{}
@@ -34,14 +36,14 @@ func (p Plan) Validate() error {
 		at := fmt.Sprintf("periodicInstructions[%d]", i)
 		instruction.validate(&errs, at)
 		if instruction.PeriodSeconds < 0 {
-			errs.add(at+".periodSeconds", "%d is negative", instruction.PeriodSeconds)
+			errs.add(at+".periodSeconds", mustNotBeNegative, instruction.PeriodSeconds)
 		}
 		if instruction.Name == "" {
-			errs.add(at+".name", "is empty; a periodic instruction needs a name to report under")
+			errs.add(at+".name", "must not be empty: the outcome is reported under it")
 			continue
 		}
 		if first, taken := names[instruction.Name]; taken {
-			errs.add(at+".name", "%q is the name of periodicInstructions[%d] already", instruction.Name, first)
+			errs.add(at+".name", "must be unique, periodicInstructions[%d] is named %q too", first, instruction.Name)
 			continue
 		}
 		names[instruction.Name] = i
@@ -52,7 +54,7 @@ func (p Plan) Validate() error {
 	return errors.Join(errs...)
 }
 
-// fieldErrors collects errors that start with the place of a field.
+// fieldErrors collects errors that start with the path of a field.
 type fieldErrors []error
 
 func (e *fieldErrors) add(at, format string, args ...any) {
@@ -62,19 +64,19 @@ func (e *fieldErrors) add(at, format string, args ...any) {
 func (f File) validate(errs *fieldErrors, at string) {
 	switch {
 	case f.Path == "":
-		errs.add(at+".path", "is empty")
+		errs.add(at+".path", "must not be empty")
 	case strings.ContainsRune(f.Path, 0):
-		errs.add(at+".path", "%q holds a zero byte", f.Path)
+		errs.add(at+".path", "must not contain a NUL byte, got %q", f.Path)
 	case !path.IsAbs(f.Path) && !isWindowsPath(f.Path):
-		errs.add(at+".path", "%q is not absolute", f.Path)
+		errs.add(at+".path", "must be absolute, got %q", f.Path)
 	case path.Clean(f.Path) == "/":
-		errs.add(at+".path", "%q is the root of the file system", f.Path)
+		errs.add(at+".path", "must not be the root of the file system, got %q", f.Path)
 	}
 	if f.UID < -1 {
-		errs.add(at+".uid", "%d is less than -1", f.UID)
+		errs.add(at+".uid", "must be at least -1, got %d", f.UID)
 	}
 	if f.GID < -1 {
-		errs.add(at+".gid", "%d is less than -1", f.GID)
+		errs.add(at+".gid", "must be at least -1, got %d", f.GID)
 	}
 	if f.Action == ActionDelete {
 		return
@@ -84,7 +86,7 @@ func (f File) validate(errs *fieldErrors, at string) {
 	}
 	if !f.Directory {
 		if _, err := base64.StdEncoding.DecodeString(f.Content); err != nil {
-			errs.add(at+".content", "is not standard base64 with padding: %s", err)
+			errs.add(at+".content", "must be standard base64 with padding: %s", err)
 		}
 	}
 }
@@ -93,8 +95,8 @@ func isWindowsPath(p string) bool {
 	return len(p) >= 3 && p[1] == ':' && (p[2] == '\\' || p[2] == '/')
 }
 
-// Mode is the mode that Permissions ask for, as the twelve bits of chmod(2), with the default of files or directories where they are
-// empty.
+// Mode is Permissions as the twelve bits of chmod(2): 0600 for a file and 0755 for a directory where they are empty. It fails when they are
+// no octal digits.
 func (f File) Mode() (uint32, error) {
 	if f.Permissions == "" {
 		if f.Directory {
@@ -105,38 +107,38 @@ func (f File) Mode() (uint32, error) {
 	mode, err := strconv.ParseUint(f.Permissions, 8, 32)
 	if err != nil {
 		if digits := strings.TrimPrefix(strings.ToLower(f.Permissions), "0o"); digits != strings.ToLower(f.Permissions) {
-			return 0, fmt.Errorf("%q is not octal digits; write 0%s", f.Permissions, digits)
+			return 0, fmt.Errorf("must be octal digits, got %q: write 0%s", f.Permissions, digits)
 		}
-		return 0, fmt.Errorf("%q is not octal digits; write it like 0644", f.Permissions)
+		return 0, fmt.Errorf("must be octal digits such as 0644, got %q", f.Permissions)
 	}
 	if mode > 0o7777 {
-		return 0, fmt.Errorf("%q has bits beyond 07777", f.Permissions)
+		return 0, fmt.Errorf("must be at most 07777, got %q", f.Permissions)
 	}
 	return uint32(mode), nil
 }
 
 func (c CommonInstruction) validate(errs *fieldErrors, at string) {
 	if strings.ContainsAny(c.Image, " \t\r\n") {
-		errs.add(at+".image", "%q holds white space", c.Image)
+		errs.add(at+".image", "must not contain white space, got %q", c.Image)
 	}
 	for i, env := range c.Env {
 		// The value may be a secret and is left out of the message.
 		if name, _, found := strings.Cut(env, "="); !found || name == "" {
-			errs.add(fmt.Sprintf("%s.env[%d]", at, i), "is not of the form NAME=value")
+			errs.add(fmt.Sprintf("%s.env[%d]", at, i), "must have the form NAME=value")
 		} else if strings.ContainsRune(env, 0) {
-			errs.add(fmt.Sprintf("%s.env[%d]", at, i), "holds a zero byte")
+			errs.add(fmt.Sprintf("%s.env[%d]", at, i), "must not contain a NUL byte")
 		}
 	}
 	for i, arg := range c.Args {
 		if strings.ContainsRune(arg, 0) {
-			errs.add(fmt.Sprintf("%s.args[%d]", at, i), "holds a zero byte")
+			errs.add(fmt.Sprintf("%s.args[%d]", at, i), "must not contain a NUL byte")
 		}
 	}
 	if c.TimeoutSeconds < 0 {
-		errs.add(at+".timeoutSeconds", "%d is negative; write the seconds after which it is ended, or 0 for the agent's own limit", c.TimeoutSeconds)
+		errs.add(at+".timeoutSeconds", mustNotBeNegative, c.TimeoutSeconds)
 	}
 	if strings.ContainsRune(c.Command, 0) {
-		errs.add(at+".command", "holds a zero byte")
+		errs.add(at+".command", "must not contain a NUL byte")
 	}
 }
 
@@ -151,21 +153,21 @@ func (p Probe) validate(errs *fieldErrors, at string) {
 		{"failureThreshold", p.FailureThreshold},
 	} {
 		if number.value < 0 {
-			errs.add(at+"."+number.field, "%d is negative", number.value)
+			errs.add(at+"."+number.field, mustNotBeNegative, number.value)
 		}
 	}
 	get := at + ".httpGet"
 	target, err := url.Parse(p.HTTPGet.URL)
 	switch {
 	case err != nil:
-		// What is wrong with it would quote it, and a URL may hold a password.
-		errs.add(get+".url", "is not a URL")
+		// The error would quote the URL, which may hold a password.
+		errs.add(get+".url", "must be a URL")
 	case target.Scheme != "http" && target.Scheme != "https":
-		errs.add(get+".url", "starts with neither http:// nor https://")
+		errs.add(get+".url", "must start with http:// or https://")
 	case target.Host == "":
-		errs.add(get+".url", "names no host")
+		errs.add(get+".url", "must have a host")
 	}
 	if (p.HTTPGet.ClientCert == "") != (p.HTTPGet.ClientKey == "") {
-		errs.add(get, "clientCert and clientKey go together")
+		errs.add(get, "clientCert and clientKey must be set together")
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// MaxOutputBytes bounds what a compressed value of the plan Secret may unpack to. A Secret holds 1 MiB at most; text that shrinks to
-// a sixteenth still passes, a bomb does not.
-const MaxOutputBytes = 16 << 20
+// MaxValueBytes limits what a compressed value of the plan Secret may decompress to. A Secret holds 1 MiB at most; text that shrinks to a
+// sixteenth still passes, a decompression bomb does not.
+const MaxValueBytes = 16 << 20
 
-// writers are used again, since each holds most of a mebibyte. Those that nobody uses go away with the next collection of garbage.
+// writers are reused, since each holds most of a mebibyte.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// compress gives the same bytes for the same input: default level, no time, no name.
+// compress returns the same bytes for the same input: default level, no time, no name.
 func compress(plain []byte) ([]byte, error) {
 	var buf bytes.Buffer
 	w := writers.Get().(*gzip.Writer)
@@ -36,18 +36,18 @@ func decompress(raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decompressing: %w", err)
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, MaxOutputBytes+1))
+	plain, err := io.ReadAll(io.LimitReader(r, MaxValueBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("decompressing: %w", err)
 	}
-	if len(plain) > MaxOutputBytes {
-		return nil, fmt.Errorf("decompressing: more than %d bytes come out", MaxOutputBytes)
+	if len(plain) > MaxValueBytes {
+		return nil, fmt.Errorf("decompressing: result exceeds %d bytes", MaxValueBytes)
 	}
 	return plain, nil
 }
 
-// FormatTime writes a time as the Secret holds it, in time.UnixDate and in the time's own zone; the zero time is empty. Write times in
-// UTC: the form has no offset, and another machine may not know the name of a zone.
+// FormatTime writes a time as the Secret holds it, in time.UnixDate and in the time's own zone; the zero time is empty. Pass times in UTC:
+// the form has no offset, and another machine may not know the name of a zone.
 func FormatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -55,14 +55,14 @@ func FormatTime(t time.Time) string {
 	return t.Format(time.UnixDate)
 }
 
-// ParseTime reads what FormatTime writes.
+// ParseTime reads what FormatTime writes. Anything else is an error.
 func ParseTime(s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
 	t, err := time.Parse(time.UnixDate, s)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is not a time like %q", s, time.UnixDate)
+		return time.Time{}, fmt.Errorf("%q is not a time in the form %q", s, time.UnixDate)
 	}
 	return t, nil
 }

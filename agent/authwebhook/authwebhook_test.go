@@ -31,7 +31,8 @@ func newKey(t *testing.T) (ed25519.PrivateKey, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "k", Algorithm: string(jose.EdDSA), Use: "sig"}}})
+	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "k", Algorithm: string(jose.EdDSA),
+		Use: "sig"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func newKey(t *testing.T) (ed25519.PrivateKey, string) {
 
 func sign(t *testing.T, key ed25519.PrivateKey, said claims) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithType("drover-user+jwt").WithHeader("kid", "k"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
+		(&jose.SignerOptions{}).WithType("drover-user+jwt").WithHeader("kid", "k"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,13 +64,14 @@ func anna() claims {
 			Issuer: "drover", Subject: "anna", Audience: jwt.Audience{"c-m-a"}, ID: "t",
 			IssuedAt: jwt.NewNumericDate(now.Add(-time.Minute)), Expiry: jwt.NewNumericDate(now.Add(time.Minute)),
 		},
-		UserID: "u", Groups: []string{"ops", "system:authenticated", "system:masters", "system:serviceaccounts"}, Extra: map[string][]string{"team": {"blue"}},
+		UserID: "u", Groups: []string{"ops", "system:authenticated", "system:masters",
+			"system:serviceaccounts"}, Extra: map[string][]string{"team": {"blue"}},
 	}
 }
 
 func TestVerify(t *testing.T) {
 	key, file := newKey(t)
-	stranger, _ := newKey(t)
+	otherKey, _ := newKey(t)
 	for _, tc := range []struct {
 		name   string
 		change func(*claims)
@@ -79,16 +82,19 @@ func TestVerify(t *testing.T) {
 	}{
 		{name: "a short token"},
 		{name: "an administrator", admins: true},
-		{name: "a ServiceAccount of the hub's Kubernetes", change: func(c *claims) { c.Subject = "system:serviceaccount:a:b" }, user: "drover:hub:system:serviceaccount:a:b"},
+		{name: "a ServiceAccount of the hub's Kubernetes", change: func(c *claims) { c.Subject = "system:serviceaccount:a:b" },
+			user: "drover:hub:system:serviceaccount:a:b"},
 		{name: "another cluster", change: func(c *claims) { c.Audience = jwt.Audience{"c-m-b"} }, want: "another cluster than c-m-a"},
-		{name: "expired", change: func(c *claims) { c.Expiry = jwt.NewNumericDate(now.Add(-time.Minute)) }, want: "has expired at 2027-01-15T07:59:00Z"},
+		{name: "expired", change: func(c *claims) { c.Expiry = jwt.NewNumericDate(now.Add(-time.Minute)) },
+			want: "expired at 2027-01-15T07:59:00Z"},
 		{name: "a clock that is a little slow", change: func(c *claims) { c.Expiry = jwt.NewNumericDate(now.Add(-10 * time.Second)) }},
-		{name: "without an end", change: func(c *claims) { c.Expiry = nil }, want: "has no end"},
-		{name: "not yet issued", change: func(c *claims) { c.IssuedAt = jwt.NewNumericDate(now.Add(time.Hour)) }, want: "not valid"},
-		{name: "of another purpose", change: func(c *claims) { c.Issuer = "somebody" }, want: "not valid"},
-		{name: "one that lasts", change: func(c *claims) { c.Lasting = true }, want: "only the hub knows whether it was revoked"},
-		{name: "another key", key: stranger, want: "not signed by this cluster's hub"},
-		{name: "nobody", change: func(c *claims) { c.Subject = "" }, want: "names no user"},
+		{name: "without an end", change: func(c *claims) { c.Expiry = nil }, want: "has no expiry"},
+		{name: "not yet issued", change: func(c *claims) { c.IssuedAt = jwt.NewNumericDate(now.Add(time.Hour)) },
+			want: "invalid: wrong issuer, or not valid yet"},
+		{name: "of another purpose", change: func(c *claims) { c.Issuer = "somebody" }, want: "invalid: wrong issuer, or not valid yet"},
+		{name: "one that lasts", change: func(c *claims) { c.Persistent = true }, want: "only the hub knows if it was revoked"},
+		{name: "another key", key: otherKey, want: "not signed by this cluster's hub"},
+		{name: "nobody", change: func(c *claims) { c.Subject = "" }, want: "no subject"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v := &Verifier{Cluster: "c-m-a", KeysFile: file, Administrators: tc.admins, Now: func() time.Time { return now }}
@@ -115,7 +121,8 @@ func TestVerify(t *testing.T) {
 			if tc.admins {
 				groups = []string{"ops", "system:masters", "drover:hub:system:serviceaccounts"}
 			}
-			want := &authenticationv1.UserInfo{Username: cmp.Or(tc.user, "anna"), UID: "u", Groups: groups, Extra: map[string]authenticationv1.ExtraValue{"team": {"blue"}}}
+			want := &authenticationv1.UserInfo{Username: cmp.Or(tc.user, "anna"), UID: "u", Groups: groups,
+				Extra: map[string]authenticationv1.ExtraValue{"team": {"blue"}}}
 			if diff := gocmp.Diff(want, user); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -127,7 +134,8 @@ func TestVerify(t *testing.T) {
 func TestVerifyGarbage(t *testing.T) {
 	key, file := newKey(t)
 	v := &Verifier{Cluster: "c-m-a", KeysFile: file, Now: func() time.Time { return now }}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: bytes.Repeat([]byte("k"), 32)}, (&jose.SignerOptions{}).WithType("drover-user+jwt"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: bytes.Repeat([]byte("k"), 32)},
+		(&jose.SignerOptions{}).WithType("drover-user+jwt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +144,8 @@ func TestVerifyGarbage(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := sign(t, key, anna())
-	if signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithType("drover-agent+jwt")); err != nil {
+	if signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
+		(&jose.SignerOptions{}).WithType("drover-agent+jwt")); err != nil {
 		t.Fatal(err)
 	}
 	agents, err := jwt.Signed(signer).Claims(anna()).Serialize()
@@ -161,7 +170,7 @@ func TestPrivateKeyIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := &Verifier{Cluster: "c-m-a", KeysFile: file, Now: func() time.Time { return now }}
-	if _, err := v.Verify(sign(t, key, anna())); err == nil || !strings.Contains(err.Error(), "not public") {
+	if _, err := v.Verify(sign(t, key, anna())); err == nil || !strings.Contains(err.Error(), "contains a private key") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -172,7 +181,7 @@ func TestServe(t *testing.T) {
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	v := &Verifier{Cluster: "c-m-a", KeysFile: file, Now: func() time.Time { return now }}
-	server := httptest.NewServer(Handler(v, log))
+	server := httptest.NewServer(handler(v, log))
 	defer server.Close()
 	good := sign(t, key, anna())
 	expired := anna()
@@ -192,7 +201,7 @@ func TestServe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw := post(t, server.URL+Path, body, http.StatusOK)
+		raw := post(t, server.URL+reviewPath, body, http.StatusOK)
 		var got authenticationv1.TokenReview
 		if err := json.Unmarshal(raw, &got); err != nil {
 			t.Fatal(err)
@@ -205,8 +214,8 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: answer or log say the token again", tc.version)
 		}
 	}
-	post(t, server.URL+Path, []byte(`{"kind":"Pod"}`), http.StatusBadRequest)
-	post(t, server.URL+Path, bytes.Repeat([]byte(" "), maxReview+1), http.StatusBadRequest)
+	post(t, server.URL+reviewPath, []byte(`{"kind":"Pod"}`), http.StatusBadRequest)
+	post(t, server.URL+reviewPath, bytes.Repeat([]byte(" "), maxReviewBytes+1), http.StatusBadRequest)
 }
 
 func post(t *testing.T, url string, body []byte, code int) []byte {

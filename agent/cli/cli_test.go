@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 func run1(args ...string) (int, string, string) {
@@ -35,27 +37,29 @@ func TestCommands(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		"version":               {args: []string{"version"}, stdout: "system-agent dev linux/"},
-		"--version":             {args: []string{"--version"}, stdout: "system-agent version dev\n"},
-		"--help":                {args: []string{"--help"}, stdout: "validate-connection"},
-		"config":                {args: []string{"validate-config", config}},
-		"empty config":          {args: []string{"validate-config", empty}, code: 1, stderr: "neither is true"},
-		"enforce without key":   {args: []string{"validate-config", enforced}, code: 1, stderr: "holds no planSigningKey"},
-		"connection":            {args: []string{"validate-connection", connection}},
-		"partial connection":    {args: []string{"validate-connection", partial}, code: 1, stderr: "namespace: is empty; secretName: is empty"},
-		"no such command":       {args: []string{"fly"}, code: 2, stderr: `unknown command "fly"`},
-		"missing argument":      {args: []string{"validate-connection"}, code: 2, stderr: "accepts 1 arg(s), received 0"},
-		"run, no config":        {args: []string{"run", "--config", dir + "/none.yaml"}, code: 1, stderr: "no such file"},
-		"run, no connection":    {args: []string{"run", "--config", config}, code: 1, stderr: "missing.json: no such file"},
-		"sentinel is an alias":  {args: []string{"sentinel", "--config", empty}, code: 1, stderr: "neither is true"},
-		"no such plan command":  {args: []string{"plan", "burn"}, code: 2, stderr: `unknown command "burn" for "system-agent plan"`},
-		"no such flag":          {args: []string{"status", "--loud"}, code: 2, stderr: "unknown flag: --loud"},
-		"no such format":        {args: []string{"status", "-o", "xml"}, code: 2, stderr: `"xml" is none of text, json and yaml`},
-		"two tokens":            {args: []string{"join", "--token", "a", "--token-file", "b"}, code: 2, stderr: "--token and --token-file exclude each other"},
+		"version":             {args: []string{"version"}, stdout: "system-agent dev linux/"},
+		"--version":           {args: []string{"--version"}, stdout: "system-agent version dev\n"},
+		"--help":              {args: []string{"--help"}, stdout: "validate-connection"},
+		"config":              {args: []string{"validate-config", config}},
+		"empty config":        {args: []string{"validate-config", empty}, code: 1, stderr: "at least one must be true"},
+		"enforce without key": {args: []string{"validate-config", enforced}, code: 1, stderr: "enforce needs a planSigningKey"},
+		"connection":          {args: []string{"validate-connection", connection}},
+		"partial connection": {args: []string{"validate-connection", partial}, code: 1,
+			stderr: "namespace: is required; secretName: is required"},
+		"no such command":      {args: []string{"fly"}, code: 2, stderr: `unknown command "fly"`},
+		"missing argument":     {args: []string{"validate-connection"}, code: 2, stderr: "accepts 1 arg(s), received 0"},
+		"run, no config":       {args: []string{"run", "--config", dir + "/none.yaml"}, code: 1, stderr: "no such file"},
+		"run, no connection":   {args: []string{"run", "--config", config}, code: 1, stderr: "missing.json: no such file"},
+		"sentinel is an alias": {args: []string{"sentinel", "--config", empty}, code: 1, stderr: "at least one must be true"},
+		"no such plan command": {args: []string{"plan", "burn"}, code: 2, stderr: `unknown command "burn" for "system-agent plan"`},
+		"no such flag":         {args: []string{"status", "--loud"}, code: 2, stderr: "unknown flag: --loud"},
+		"no such format":       {args: []string{"status", "-o", "xml"}, code: 2, stderr: `unknown format "xml": use text, json or yaml`},
+		"two tokens": {args: []string{"join", "--token", "a", "--token-file", "b"}, code: 2,
+			stderr: "--token and --token-file are mutually exclusive"},
 		"completion":            {args: []string{"completion", "bash"}, stdout: "__start_system-agent"},
-		"what config checked":   {args: []string{"validate-config", config}, stdout: "missing.json, which is not there yet"},
-		"what was connected":    {args: []string{"validate-connection", connection}, stdout: "the plan is n/s"},
-		"only plans from files": {args: []string{"validate-config", local}, stdout: "/plans, which is not there yet and is made when the agent starts"},
+		"what config checked":   {args: []string{"validate-config", config}, stdout: "missing.json (missing)"},
+		"what was connected":    {args: []string{"validate-connection", connection}, stdout: "plan Secret n/s"},
+		"only plans from files": {args: []string{"validate-config", local}, stdout: "/plans (missing, created when the agent starts)"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,6 +75,21 @@ func TestCommands(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestShorts checks that every Short is an imperative of three to eight words, as in kubectl.
+func TestShorts(t *testing.T) {
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		words := strings.Fields(cmd.Short)
+		if len(words) < 3 || len(words) > 8 || strings.HasSuffix(cmd.Short, ".") || strings.HasSuffix(words[0], "s") {
+			t.Errorf("%s: %q", cmd.CommandPath(), cmd.Short)
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check(Root())
 }
 
 func TestLogLevels(t *testing.T) {
@@ -92,7 +111,8 @@ func TestLogLevels(t *testing.T) {
 			t.Errorf("%q logs %q", level, got)
 		}
 	}
-	if _, err := newLog(&bytes.Buffer{}, "loud"); err == nil || fmt.Sprint(err) != `CATTLE_LOGLEVEL: "loud" is none of debug, info, warn and error` {
+	if _, err := newLog(&bytes.Buffer{}, "loud"); err == nil ||
+		fmt.Sprint(err) != `CATTLE_LOGLEVEL: unknown level "loud": use debug, info, warn or error` {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,31 +14,31 @@ import (
 	"github.com/drover-dev/drover/agent/clusteragent"
 )
 
-// What the cluster-agent reads of its environment, as its manifest sets it.
+// The environment variables of the cluster agent, which its manifest sets.
 const (
 	envServer     = "CATTLE_SERVER"
 	envCAChecksum = "CATTLE_CA_CHECKSUM"
 	envCluster    = "CATTLE_CLUSTER"
 )
 
-// podNamespace is where a pod finds the namespace that it is in.
-const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+// namespaceFile contains the namespace of a pod.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-const clusterLong = `Connects the cluster that it runs in to its hub, and forwards what users ask of the cluster through the hub to the cluster's Kubernetes
-API. It opens no connection but to the hub and to that API. It is started by the manifest that the hub makes for the cluster.
+const clusterLong = `Run the cluster agent: connect the cluster to its hub and forward requests of the hub's users to the Kubernetes API.
+The agent connects only to the hub and to that API. The manifest that the hub renders for the cluster starts it.
 
-The registration Secret of the manifest is a folder with the files url, token and ca.crt. The agent exchanges the token for a credential
-of its own once, and keeps that in the Secret cattle-cluster-agent-identity.`
+--credentials is the directory of the mounted registration Secret with the files url, token and ca.crt. The agent exchanges the token once
+for its own credential and stores that in the Secret cattle-cluster-agent-identity.`
 
-const clusterExample = `  # by hand, for a cluster that a kubeconfig leads to
+const clusterExample = `  # outside of the cluster, with a kubeconfig
   system-agent cluster --kubeconfig ~/.kube/config --credentials ./registration --health-address ""`
 
 func newCluster() *cobra.Command {
-	o := clusteragent.Options{Server: os.Getenv(envServer), CAChecksum: os.Getenv(envCAChecksum), Cluster: os.Getenv(envCluster), Version: Version}
+	o := clusteragent.Options{Version: Version, Cluster: os.Getenv(envCluster)}
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:     "cluster",
-		Short:   "Connect the cluster that it runs in to its hub, until stopped",
+		Short:   "Run the cluster agent",
 		Long:    clusterLong,
 		Example: clusterExample,
 		Args:    cobra.NoArgs,
@@ -51,24 +51,27 @@ func newCluster() *cobra.Command {
 				return err
 			}
 			if o.Namespace == "" {
-				o.Namespace = ownNamespace()
+				o.Namespace = podNamespace()
 			}
 			return clusteragent.Run(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the service account of the pod)")
-	flags.StringVar(&o.Namespace, "namespace", "", "namespace in which the agent keeps its credential (default: that of the pod, or cattle-system)")
-	flags.StringVar(&o.Credentials, "credentials", "/cattle-credentials", "folder of the registration Secret")
-	flags.StringVar(&o.Server, "server", o.Server, "URL of the hub (also "+envServer+"; default: the file url of the folder)")
-	flags.StringVar(&o.CAChecksum, "ca-checksum", o.CAChecksum, "SHA-256 of <server>/cacerts, for a folder without ca.crt (also "+envCAChecksum+")")
-	flags.StringArrayVar(&o.AllowGroups, "allow-group", nil, "system:masters lets the hub do everything in the cluster (default: only what its users may)")
-	flags.StringVar(&o.HealthAddress, "health-address", ":9440", "where /healthz, /readyz and /metrics are answered; empty for nowhere")
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: service account of the pod)")
+	flags.StringVar(&o.Namespace, "namespace", "",
+		"namespace of the Secret with the agent's credential (default: the namespace of the pod, or cattle-system)")
+	flags.StringVar(&o.Credentials, "credentials", "/cattle-credentials", "directory of the mounted registration Secret")
+	flags.StringVar(&o.Server, "server", os.Getenv(envServer), "URL of the hub (also $"+envServer+"; default: the file url in --credentials)")
+	flags.StringVar(&o.CAChecksum, "ca-checksum", os.Getenv(envCAChecksum),
+		"SHA-256 of <server>/cacerts, if --credentials has no ca.crt (also $"+envCAChecksum+")")
+	flags.StringArrayVar(&o.AllowGroups, "allow-group", nil,
+		"group that the hub may impersonate in addition: only system:masters, which may do everything")
+	flags.StringVar(&o.HealthAddress, "health-address", ":9440", "listen address of /healthz, /readyz and /metrics; empty disables them")
 	cmd.AddCommand(newAuthWebhook())
 	return cmd
 }
 
-// clusterConfig leads to the Kubernetes API: by a kubeconfig, or by the service account of the pod.
+// clusterConfig returns the client configuration of a kubeconfig, or that of the pod's service account.
 func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	var cfg *rest.Config
 	var err error
@@ -80,17 +83,17 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	} else {
 		cfg, err = rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("this is no pod of a cluster (%w): use --kubeconfig", err)
+			return nil, fmt.Errorf("not running in a pod (%w): set --kubeconfig", err)
 		}
-		// A proxy of the environment leads out of the cluster, to the hub; the API is within.
+		// The proxy of the environment is for the hub; the Kubernetes API is inside the cluster.
 		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	cfg.UserAgent = "drover-cluster-agent/" + Version
 	return cfg, nil
 }
 
-func ownNamespace() string {
-	raw, err := os.ReadFile(podNamespace)
+func podNamespace() string {
+	raw, err := os.ReadFile(namespaceFile)
 	if err != nil {
 		return "cattle-system"
 	}

@@ -10,7 +10,8 @@ import (
 func TestClusterSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(`{"current-context":"a","clusters":[{"name":"a","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"a","context":{"cluster":"a"}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(kubeconfig,
+		[]byte(`{"current-context":"a","clusters":[{"name":"a","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"a","context":{"cluster":"a"}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -18,10 +19,12 @@ func TestClusterSaysWhatIsMissing(t *testing.T) {
 		args         []string
 		want         string
 	}{
-		{name: "no cluster", want: "system-agent: this is no pod of a cluster ("},
+		{name: "no cluster", want: "system-agent: not running in a pod ("},
 		{name: "no such kubeconfig", args: []string{"--kubeconfig", "/does/not/exist"}, want: "system-agent: --kubeconfig: "},
-		{name: "a server of the environment", server: "hub", args: []string{"--kubeconfig", kubeconfig}, want: `system-agent: --server (CATTLE_SERVER): "hub" is not of the form https://hub.example.com`},
-		{name: "a port that is taken", args: []string{"--kubeconfig", kubeconfig, "--health-address", "192.0.2.1:1"}, want: "system-agent: --health-address: "},
+		{name: "a server of the environment", server: "hub", args: []string{"--kubeconfig", kubeconfig},
+			want: `system-agent: --server (CATTLE_SERVER): must be such as https://hub.example.com, got "hub"`},
+		{name: "a port that is taken", args: []string{"--kubeconfig", kubeconfig, "--health-address", "192.0.2.1:1"},
+			want: "system-agent: --health-address: "},
 		{name: "a word too much", args: []string{"now"}, want: "system-agent: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,40 +13,41 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/agent/metrics"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
 // memorySource is a plan Secret in memory.
 type memorySource struct {
 	mu       sync.Mutex
-	snapshot engine.Snapshot
-	updates  chan engine.Snapshot
+	snapshot source.Snapshot
+	updates  chan source.Snapshot
 }
 
-func (s *memorySource) Updates() <-chan engine.Snapshot { return s.updates }
+func (s *memorySource) Updates() <-chan source.Snapshot { return s.updates }
 
-func (s *memorySource) Get(context.Context) (engine.Snapshot, error) {
+func (s *memorySource) Get(context.Context) (source.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.snapshot, nil
 }
 
-func (s *memorySource) Update(_ context.Context, _, _ string, change func(*plans.Status)) (engine.Snapshot, error) {
+func (s *memorySource) Update(_ context.Context, _, _ string, change func(*plans.Status)) (source.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.snapshot.Status)
 	return s.snapshot, nil
 }
 
-// TestDiskHangs lets the disk hang for five minutes while the journal is written: whoever asks is answered, and the watchdog is told that the
-// agent lives. Then the plan goes on.
+// TestDiskHangs lets the disk hang for five minutes while the journal is written: status and metrics are served, and the watchdog is
+// notified. Then the plan continues.
 func TestDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machine := fake.New()
-		machine.Program("ok", func(context.Context, host.Command) (host.Result, error) { return host.Result{}, nil })
+		machine.Program("ok", func(context.Context, run.Command) (run.Result, error) { return run.Result{}, nil })
 		var mu sync.Mutex
 		var heard []string
 		s := newService(func(state string) {
@@ -54,8 +55,8 @@ func TestDiskHangs(t *testing.T) {
 			defer mu.Unlock()
 			heard = append(heard, state)
 		}, time.Minute, slog.New(slog.DiscardHandler))
-		source := &memorySource{updates: make(chan engine.Snapshot, 1)}
-		agent := engine.New(engine.Options{Source: source, Host: s.host(machine, "hub"), Log: slog.New(slog.DiscardHandler),
+		memory := &memorySource{updates: make(chan source.Snapshot, 1)}
+		agent := engine.New(engine.Options{Source: memory, Host: s.host(machine, "hub"), Log: slog.New(slog.DiscardHandler),
 			WorkDirectory: "/work", StateDirectory: "/state"})
 		s.add(agent)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -75,18 +76,18 @@ func TestDiskHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		source.snapshot = engine.Snapshot{UID: "1", Delivery: plans.Delivery{Plan: raw}, Status: plans.Status{State: plans.StatePending}}
+		memory.snapshot = source.Snapshot{UID: "1", Delivery: plans.Delivery{Plan: raw}, Status: plans.Status{State: plans.StatePending}}
 		goOn := machine.Hang()
-		source.updates <- source.snapshot
+		memory.updates <- memory.snapshot
 		time.Sleep(5 * time.Minute)
 
-		if state := agent.State(); state.Doing != engine.DoingApply || state.Checksum != plans.Checksum(raw) {
+		if state := agent.State(); state.Phase != engine.PhaseApplying || state.Checksum != plans.Checksum(raw) {
 			t.Errorf("its state is %+v", state)
 		}
 		if got := s.agents()["hub"]; got == nil || string(got.Plan()) != string(raw) {
 			t.Error("the commands get no answer")
 		}
-		handler := metrics.Handler(metrics.Options{Engines: s.engines})
+		handler := metrics.Handler(metrics.Options{Engines: s.list})
 		for _, path := range []string{"/metrics", "/healthz"} {
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, http.NoBody))
@@ -103,8 +104,8 @@ func TestDiskHangs(t *testing.T) {
 
 		goOn()
 		time.Sleep(time.Minute)
-		if now, _ := source.Get(ctx); now.Status.State != plans.StateSucceeded {
-			t.Errorf("in the end it says %+v", now.Status)
+		if now, _ := memory.Get(ctx); now.Status.State != plans.StateSucceeded {
+			t.Errorf("the status is %+v", now.Status)
 		}
 		cancel()
 		close(stopped)

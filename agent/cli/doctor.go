@@ -3,171 +3,158 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/agent/doctor"
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/plans"
 )
 
-// doctorAnswer is what `doctor -o json` prints.
-type doctorAnswer struct {
+const (
+	// unitName is the systemd unit of the agent.
+	unitName = doctor.UnitName
+	// unitEnvironment is the environment file of the unit, which the install script writes.
+	unitEnvironment = "/etc/systemd/system/" + unitName + ".env"
+	// programTimeout bounds systemctl and journalctl.
+	programTimeout = 10 * time.Second
+)
+
+// doctorOutput is the output of `doctor -o json`.
+type doctorOutput struct {
 	Worst   doctor.Verdict  `json:"worst"`
 	Results []doctor.Result `json:"results"`
 }
 
+func newDoctorOutput(results []doctor.Result) doctorOutput {
+	return doctorOutput{Worst: doctor.Worst(results), Results: results}
+}
+
 func newDoctor() *cobra.Command {
-	var where place
+	var t target
 	var out format
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what keeps the agent from working, and say what to do",
-		Long: `Look for what keeps the agent, or what it installs, from working on this machine: the service, configuration, the hub with its
-certificates and clock, proxy, DNS, disk, ports, cgroups, kernel. Nothing is changed; only the hub and the name server are asked.
+		Short: "Diagnose problems of the agent",
+		Long: `Diagnose problems of the agent: service, configuration, connection to the hub, its certificates and clock, proxy, DNS, disk space
+and ports. Nothing is changed; only the hub and the name server are contacted.
 
-Exit codes: 0 no problem was found, warnings may be; 1 there is a problem.`,
+The kernel, cgroups and swap are not checked: k3s check-config does that, and the kubelet reports what it cannot use.
+
+Exit codes: 0 no problem found, possibly warnings; 1 a problem was found.`,
 		Example: "  system-agent doctor\n  system-agent doctor -o json | jq '.results[] | select(.verdict == \"problem\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if os.Getuid() != 0 {
-				return errors.New("must be run as root, since the agent's files are root's")
-			}
-			results := doctor.Examine(cmd.Context(), where.patient(cmd.Context()))
-			answer := doctorAnswer{Worst: doctor.Worst(results), Results: results}
-			if err := out.print(cmd.OutOrStdout(), answer, func(w io.Writer) { writeDoctor(w, answer, all) }); err != nil {
+			if err := requireRoot(readsAgentFiles); err != nil {
 				return err
 			}
-			if answer.Worst == doctor.Problem {
-				return exit(exitError)
+			output := newDoctorOutput(doctor.Run(cmd.Context(), t.doctorMachine(cmd.Context())))
+			if err := out.print(cmd.OutOrStdout(), output, func(w io.Writer) { writeDoctor(w, output, all) }); err != nil {
+				return err
+			}
+			if output.Worst == doctor.Problem {
+				return exitCode(exitError)
 			}
 			return nil
 		},
 	}
-	where.flags(cmd)
+	t.flags(cmd)
 	out.flags(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "show the checks that do not apply to this machine too")
+	cmd.Flags().BoolVar(&all, "all", false, "also show checks that do not apply to this machine")
 	return cmd
 }
 
-// patient collects what the doctor looks at. What cannot be had is told as such, never an error.
-func (p *place) patient(ctx context.Context) doctor.Machine {
-	m := doctor.Machine{Run: output}
-	m.Config, m.ConfigErr = p.load()
-	m.ConfigFile = p.configFile
-	m.Environment, m.EnvironmentFrom = serviceEnvironment()
+// doctorMachine collects the input of the checks. What is not available is part of it and never an error.
+func (t *target) doctorMachine(ctx context.Context) doctor.Machine {
+	m := doctor.Machine{Output: programOutput}
+	m.Config, m.ConfigErr = t.load()
+	m.ConfigFile = t.configFile
+	m.Environment, m.EnvironmentFrom = unitEnvironments()
 	if m.ConfigErr != nil {
 		return m
 	}
-	v, err := p.look(ctx)
+	v, err := t.inspect(ctx)
 	if err != nil {
 		m.AgentErr = err
 		return m
 	}
-	if m.AgentErr = v.Down; v.Down == nil {
-		m.Agent = &v.Status
-		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", v.Status.PID)); err == nil {
+	if m.AgentErr = v.notRunning; v.notRunning == nil {
+		m.Agent = &v.status
+		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", v.status.PID)); err == nil {
 			m.Environment, m.EnvironmentFrom = strings.Split(string(env), "\x00"), "the running agent"
 		}
 	}
-	for _, state := range v.Status.Sources {
+	for _, state := range v.status.Sources {
 		raw, err := v.plan(ctx, state)
 		if err != nil {
 			continue
 		}
 		if plan, err := plans.Decode(raw); err == nil {
-			m.Images, m.Role = append(m.Images, images(plan)...), roleOf(plan, m.Role)
+			m.AddPlan(plan)
 		}
 	}
 	return m
 }
 
-func images(plan plans.Plan) []string {
+// unitEnvironments returns the environment that systemd gives to the agent, and the files from which it comes.
+func unitEnvironments() (env []string, from string) {
 	var found []string
-	for _, one := range plan.Instructions {
-		if one.Image != "" {
-			found = append(found, one.Image)
+	for _, path := range []string{"/etc/default/" + unitName, "/etc/sysconfig/" + unitName, unitEnvironment} {
+		if variables := readEnvironmentFile(path); variables != nil {
+			env, found = append(env, variables...), append(found, path)
 		}
 	}
-	for _, one := range plan.PeriodicInstructions {
-		if one.Image != "" {
-			found = append(found, one.Image)
-		}
+	if len(found) == 0 {
+		return os.Environ(), "this shell"
 	}
-	return found
+	return env, strings.Join(found, " and ")
 }
 
-// roleOf reads from the installation's environment what the machine becomes.
-func roleOf(plan plans.Plan, known doctor.Role) doctor.Role {
-	for _, one := range plan.Instructions {
-		if one.Image == "" {
-			continue
-		}
-		for _, pair := range one.Env {
-			switch name, value, _ := strings.Cut(pair, "="); {
-			case name != "INSTALL_RKE2_EXEC" && name != "INSTALL_K3S_EXEC":
-			case strings.HasPrefix(value, "agent"):
-				return doctor.RoleWorker
-			case strings.HasPrefix(value, "server"):
-				return doctor.RoleServer
-			}
+// readEnvironmentFile reads an environment file of systemd as NAME=value; nil if it cannot be read.
+func readEnvironmentFile(path string) []string {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	env := []string{}
+	for line := range strings.Lines(string(raw)) {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), "="); found && !strings.HasPrefix(name, "#") {
+			env = append(env, name+"="+strings.Trim(value, `"'`))
 		}
 	}
-	return known
+	return env
 }
 
-// serviceEnvironment is what systemd would give the agent.
-func serviceEnvironment() ([]string, string) {
-	var env, from []string
-	for _, path := range []string{"/etc/default/" + serviceName, "/etc/sysconfig/" + serviceName, unitEnvironment} {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		from = append(from, path)
-		for line := range strings.Lines(string(raw)) {
-			if name, value, found := strings.Cut(strings.TrimSpace(line), "="); found && !strings.HasPrefix(name, "#") {
-				env = append(env, name+"="+strings.Trim(value, `"'`))
-			}
-		}
-	}
-	if len(from) == 0 {
-		return os.Environ(), "this shell's environment"
-	}
-	return env, strings.Join(from, " and ")
-}
-
-// output runs a program for its standard output.
-func output(ctx context.Context, name string, args ...string) (string, error) {
+// programOutput runs a program and returns its standard output. An exit code other than 0 is an error.
+func programOutput(ctx context.Context, name string, args ...string) (string, error) {
 	var stdout bytes.Buffer
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
-	code, err := host.Machine{}.Attach(ctx, host.Command{Path: name, Args: args, Env: os.Environ()}, &stdout, io.Discard)
+	code, err := run.Attach(ctx, run.Command{Path: name, Args: args, Env: os.Environ()}, &stdout, io.Discard)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%s: exit code %d", name, code)
 	}
 	return stdout.String(), err
 }
 
-var doctorWords = map[doctor.Verdict]string{doctor.OK: "ok", doctor.Skipped: "-", doctor.Warning: "WARNING", doctor.Problem: "PROBLEM"}
+// verdictTexts are the verdicts in the text output.
+var verdictTexts = map[doctor.Verdict]string{doctor.OK: "ok", doctor.Skipped: "-", doctor.Warning: "WARNING", doctor.Problem: "PROBLEM"}
 
-func writeDoctor(w io.Writer, answer doctorAnswer, all bool) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+func writeDoctor(w io.Writer, output doctorOutput, all bool) {
+	table := newTable(w)
 	count := map[doctor.Verdict]int{}
-	for _, r := range answer.Results {
+	for _, r := range output.Results {
 		count[r.Verdict]++
 		if r.Verdict == doctor.Skipped && !all {
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", doctorWords[r.Verdict], r.Check, firstLine(r.Seen))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", verdictTexts[r.Verdict], r.Check, firstLine(r.Message))
 		if r.Advice != "" {
 			fmt.Fprintf(table, "\t\t-> %s\n", r.Advice)
 		}

@@ -5,32 +5,31 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/plans"
 )
 
 func newHistory() *cobra.Command {
-	var where place
+	var t target
 	var out format
-	var source string
 	limit := 20
 	cmd := &cobra.Command{
 		Use:   "history",
-		Short: "List the attempts at plans",
-		Long:  "List the attempts at plans, the newest last.",
+		Short: "List attempts to apply plans",
+		Long:  "List attempts to apply plans, newest last.",
 		Example: "  system-agent history\n  system-agent history --limit 0 -o json | jq '.[] | select(.succeeded | not)'\n" +
 			"  system-agent logs --attempt 3",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, err := where.look(cmd.Context())
+			v, err := t.inspect(cmd.Context())
 			if err != nil {
 				return err
 			}
-			attempts, err := v.allHistory(cmd.Context(), source)
+			attempts, err := v.allHistory(cmd.Context(), t.source)
 			if err != nil {
 				return err
 			}
@@ -40,22 +39,22 @@ func newHistory() *cobra.Command {
 			return out.print(cmd.OutOrStdout(), attempts, func(w io.Writer) { writeHistory(w, attempts, time.Now()) })
 		},
 	}
-	where.flags(cmd)
+	t.flags(cmd)
 	out.flags(cmd)
-	cmd.Flags().StringVar(&source, "source", "", "only attempts of this source: hub, or the name of a local plan")
-	cmd.Flags().IntVar(&limit, "limit", limit, "how many at most, 0 for all")
+	cmd.Flags().StringVar(&t.source, "source", "", "only attempts of this plan source: hub or local/<name>")
+	cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of attempts, 0 for all")
 	return cmd
 }
 
-// allHistory merges the attempts of all sources, the oldest first.
-func (v *view) allHistory(ctx context.Context, source string) ([]engine.Attempt, error) {
-	attempts := []engine.Attempt{}
+// allHistory merges the attempts of all sources, or of the named one, oldest first.
+func (v *view) allHistory(ctx context.Context, source string) ([]journal.Attempt, error) {
+	attempts := []journal.Attempt{}
 	if source != "" {
 		if _, err := v.source(source); err != nil {
 			return nil, err
 		}
 	}
-	for _, state := range v.Status.Sources {
+	for _, state := range v.status.Sources {
 		if source != "" && state.Source != source {
 			continue
 		}
@@ -65,21 +64,21 @@ func (v *view) allHistory(ctx context.Context, source string) ([]engine.Attempt,
 		}
 		attempts = append(attempts, some...)
 	}
-	slices.SortStableFunc(attempts, func(a, b engine.Attempt) int { return a.Started.Compare(b.Started) })
+	slices.SortStableFunc(attempts, func(a, b journal.Attempt) int { return a.Started.Compare(b.Started) })
 	return attempts, nil
 }
 
-func writeHistory(w io.Writer, attempts []engine.Attempt, now time.Time) {
+func writeHistory(w io.Writer, attempts []journal.Attempt, now time.Time) {
 	if len(attempts) == 0 {
-		fmt.Fprintln(w, "No plan has been tried on this machine yet.")
+		fmt.Fprintln(w, "No attempts yet.")
 		return
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := newTable(w)
 	fmt.Fprintln(table, "STARTED\tSOURCE\tPLAN\tREVISION\tATTEMPT\tTRY\tRESULT\tTOOK\tSTEPS\tMESSAGE")
 	for _, a := range attempts {
-		result, took := "going on", now.Sub(a.Started)
+		result, end := "running", now
 		if !a.Ended.IsZero() {
-			result, took = "FAILED", a.Ended.Sub(a.Started)
+			result, end = "FAILED", a.Ended
 			if a.Succeeded {
 				result = "succeeded"
 			}
@@ -87,8 +86,8 @@ func writeHistory(w io.Writer, attempts []engine.Attempt, now time.Time) {
 				result += ", rolled back"
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%s\n", a.Started.In(now.Location()).Format(time.DateTime), a.Source, shortSum(a.Checksum),
-			a.Revision, a.Number, a.Try, result, span(took), len(a.Instructions), firstLine(a.Message))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%s\n", a.Started.In(now.Location()).Format(time.DateTime), a.Source,
+			plans.ShortChecksum(a.Checksum), a.Revision, a.Number, a.Try, result, age(a.Started, end), len(a.Instructions), firstLine(a.Message))
 	}
 	_ = table.Flush()
 }

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// installable is a folder that stands for a machine on which join and leave work: the scripts take their folders from variables, and
-// systemctl is a small program that writes down how it was called.
+// installable is a directory in which join and leave install: the scripts take their directories from variables, and systemctl is a
+// program that records its arguments.
 type installable struct {
 	t    *testing.T
 	root string
@@ -32,7 +32,7 @@ func newInstallable(t *testing.T) *installable {
 			t.Fatalf("%s is missing: install it, make test does", program)
 		}
 	}
-	if found := findScripts(distributionScripts, append(filepath.SplitList(os.Getenv("PATH")), distributionFolders...)); len(found) > 0 {
+	if found := findScripts(uninstallScripts, append(filepath.SplitList(os.Getenv("PATH")), uninstallDirectories...)); len(found) > 0 {
 		t.Skipf("this machine has a distribution that must not be removed: %s", found)
 	}
 	m := &installable{t: t, root: t.TempDir()}
@@ -40,8 +40,11 @@ func newInstallable(t *testing.T) *installable {
 case $1 in is-system-running) echo running ;; is-active) exit 3 ;; esac`)
 	for name, value := range map[string]string{
 		"PATH": m.path("stubs") + ":" + os.Getenv("PATH"), envAgent: "1", "CATTLE_AGENT_CONFIG_DIR": m.path("etc/rancher/agent"),
-		"CATTLE_AGENT_VAR_DIR": m.path("var/lib/agent"), "CATTLE_AGENT_BIN_PREFIX": m.path("usr/local"), "CATTLE_AGENT_UNIT_DIR": m.path("etc/systemd"),
-		"ARCH": "amd64", "CATTLE_AGENT_RETRY_COUNT": "1", "HTTP_PROXY": "", "HTTPS_PROXY": "", "http_proxy": "", "https_proxy": "", "CATTLE_TOKEN": "",
+		"CATTLE_AGENT_VAR_DIR": m.path("var/lib/agent"), "CATTLE_AGENT_BIN_PREFIX": m.path("usr/local"),
+		"CATTLE_AGENT_UNIT_DIR": m.path("etc/systemd"),
+		"ARCH":                  "amd64", "CATTLE_AGENT_RETRY_COUNT": "1", "HTTP_PROXY": "", "HTTPS_PROXY": "", "http_proxy": "",
+		"https_proxy":  "",
+		"CATTLE_TOKEN": "",
 	} {
 		t.Setenv(name, value)
 	}
@@ -118,29 +121,33 @@ func TestJoinAndLeave(t *testing.T) {
 	if err != nil || string(installed) != "system-agent version dev\n" {
 		t.Errorf("got %q, %v", installed, err)
 	}
-	if !strings.Contains(m.read("etc/rancher/agent/config.yaml"), "remoteEnabled: true") || m.read("var/lib/agent/rancher2_connection_info.json") == "" {
+	if !strings.Contains(m.read("etc/rancher/agent/config.yaml"), "remoteEnabled: true") ||
+		m.read("var/lib/agent/rancher2_connection_info.json") == "" {
 		t.Error("it is not configured")
 	}
 	if left, _ := filepath.Glob("/run/rancher-system-agent-join-*"); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
 
-	if code, out := m.run("no\n", "leave"); code != 1 || !strings.Contains(out, "Type yes to go on: system-agent: nothing was removed") {
+	if code, out := m.run("no\n", "leave"); code != 1 || !strings.Contains(out,
+		"Type yes to continue: system-agent: canceled: nothing was removed") {
 		t.Errorf("got %d\n%s", code, out)
 	}
 	if m.read("etc/rancher/agent/config.yaml") == "" {
-		t.Fatal("the agent was removed although nobody said yes")
+		t.Fatal("the agent was removed without confirmation")
 	}
 	m.program("stubs/k3s-uninstall.sh", "echo k3s is gone; echo purged >>"+m.path("calls"))
-	if code, out := m.run("yes\n", "leave", "--purge-distribution"); code != 0 || !strings.Contains(out, "k3s is gone") || !strings.Contains(out, "Removed "+m.path("var/lib/agent")) {
+	if code, out := m.run("yes\n", "leave", "--purge-distribution"); code != 0 || !strings.Contains(out, "k3s is gone") ||
+		!strings.Contains(out, "Removed "+m.path("var/lib/agent")) {
 		t.Errorf("got %d\n%s", code, out)
 	}
-	// The agent is stopped before the distribution goes, or it would bring it back.
+	// The agent is stopped before the distribution is removed, so that it does not install it again.
 	before, _, purged := strings.Cut(m.read("calls"), "purged")
 	if !purged || !strings.Contains(before, "systemctl stop rancher-system-agent") {
 		t.Errorf("got\n%s", m.read("calls"))
 	}
-	for _, gone := range []string{"etc/rancher/agent", "var/lib/agent", "usr/local/bin/system-agent", "etc/systemd/rancher-system-agent.service"} {
+	for _, gone := range []string{"etc/rancher/agent", "var/lib/agent", "usr/local/bin/system-agent",
+		"etc/systemd/rancher-system-agent.service"} {
 		if _, err := os.Lstat(m.path(gone)); !os.IsNotExist(err) {
 			t.Errorf("%s is still there", gone)
 		}
@@ -150,15 +157,18 @@ func TestJoinAndLeave(t *testing.T) {
 func TestJoinFailures(t *testing.T) {
 	m := newInstallable(t)
 	hub, seen := joinHub(t)
-	if code, out := m.run("", "join", "--server", hub.URL, "--token-file", "-", "--worker"); code != 1 || !strings.Contains(out, "--token-file -: it holds no token") {
+	if code, out := m.run("", "join", "--server", hub.URL, "--token-file", "-", "--worker"); code != 1 || !strings.Contains(out,
+		"--token-file -: contains no token") {
 		t.Errorf("got %d\n%s", code, out)
 	}
-	if code, out := m.run("", "join", "--server", hub.URL, "--token-file", m.path("none"), "--worker"); code != 1 || !strings.Contains(out, "reading the token: open") {
+	if code, out := m.run("", "join", "--server", hub.URL, "--token-file", m.path("none"), "--worker"); code != 1 || !strings.Contains(out,
+		"reading the registration token: open") {
 		t.Errorf("got %d\n%s", code, out)
 	}
-	// S3: a hub that another CA vouches for gets no token, and nothing is installed.
+	// S3: a hub with a certificate of another CA gets no token, and nothing is installed.
 	code, out := m.run("", "join", "--server", hub.URL, "--token", "t", "--ca-checksum", strings.Repeat("0", 64), "--worker")
-	if code != 1 || !strings.Contains(out, "Warning: a token among the arguments") || !strings.Contains(out, "nothing was installed") || len(*seen) != 0 {
+	if code != 1 || !strings.Contains(out, "Warning: --token is visible to every user") || !strings.Contains(out, "nothing was installed") ||
+		len(*seen) != 0 {
 		t.Errorf("got %d\n%s", code, out)
 	}
 	if _, err := os.Lstat(m.path("usr/local/bin/system-agent")); !os.IsNotExist(err) {
@@ -166,7 +176,8 @@ func TestJoinFailures(t *testing.T) {
 	}
 	// A distribution that cannot be removed keeps the agent where it is.
 	m.program("stubs/rke2-uninstall.sh", "exit 5")
-	if code, out := m.run("", "leave", "--yes", "--purge-distribution"); code != 1 || !strings.Contains(out, "rke2-uninstall.sh: exit code 5; the agent is stopped and still installed") {
+	if code, out := m.run("", "leave", "--yes", "--purge-distribution"); code != 1 || !strings.Contains(out,
+		"rke2-uninstall.sh: exit code 5; the agent is stopped and still installed") {
 		t.Errorf("got %d\n%s", code, out)
 	}
 }

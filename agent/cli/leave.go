@@ -12,17 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/packaging/install"
 )
 
-// serviceName is the unit of the agent.
-const serviceName = "rancher-system-agent"
-
-// distributionScripts remove a distribution; distributionFolders are where its own installer puts them when they are not in the PATH.
+// uninstallScripts remove a distribution; uninstallDirectories are where its installer puts them, whatever the PATH.
 var (
-	distributionScripts = []string{"rke2-uninstall.sh", "k3s-uninstall.sh", "k3s-agent-uninstall.sh"}
-	distributionFolders = []string{"/usr/local/bin", "/opt/rke2/bin", "/usr/bin", "/opt/bin"}
+	uninstallScripts     = []string{"rke2-uninstall.sh", "k3s-uninstall.sh", "k3s-agent-uninstall.sh"}
+	uninstallDirectories = []string{"/usr/local/bin", "/opt/rke2/bin", "/usr/bin", "/opt/bin"}
 )
 
 func newLeave() *cobra.Command {
@@ -30,26 +27,26 @@ func newLeave() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Remove the agent from this machine",
-		Long: `Remove the agent from this machine: the service, instructions that still run, the programs, configuration, identity and data. What
-plans have installed stays, and is listed; --purge-distribution removes RKE2 and k3s with their own uninstall scripts first.
+		Long: `Remove the agent from this machine: service, running instructions, programs, configuration, identity and data. Software that plans
+have installed is kept and listed; --purge-distribution first removes RKE2 and k3s with their uninstall scripts.
 
-The hub still knows the machine afterwards, until its Machine is deleted there.
+The hub keeps the machine until its Machine object is deleted.
 
 The exit code is that of the uninstall script.`,
 		Example: "  system-agent leave\n  system-agent leave --purge-distribution --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if os.Getuid() != 0 {
-				return errors.New("must be run as root, since it removes a service")
+			if err := requireRoot("leave removes a service"); err != nil {
+				return err
 			}
-			scripts := findScripts(distributionScripts, append(filepath.SplitList(os.Getenv("PATH")), distributionFolders...))
+			scripts := findScripts(uninstallScripts, append(filepath.SplitList(os.Getenv("PATH")), uninstallDirectories...))
 			if !yes {
-				agreed, err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), purge, scripts)
+				confirmed, err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), purge, scripts)
 				if err != nil {
 					return err
 				}
-				if !agreed {
-					return errors.New("nothing was removed")
+				if !confirmed {
+					return errors.New("canceled: nothing was removed")
 				}
 			}
 			if !purge {
@@ -58,18 +55,19 @@ The exit code is that of the uninstall script.`,
 			return leave(cmd.Context(), scripts, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&purge, "purge-distribution", false, "also run rke2-uninstall.sh, k3s-uninstall.sh and k3s-agent-uninstall.sh where they are")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&purge, "purge-distribution", false,
+		"first run rke2-uninstall.sh, k3s-uninstall.sh and k3s-agent-uninstall.sh if they are installed")
 	return cmd
 }
 
-// findScripts looks programs up; each is found once.
-func findScripts(names, folders []string) []string {
+// findScripts returns the paths of the named executables in the directories; for each name the first one found.
+func findScripts(names, directories []string) []string {
 	var found []string
 	for _, name := range names {
-		for _, folder := range folders {
-			path := filepath.Join(folder, name)
-			if info, err := os.Stat(path); err == nil && filepath.IsAbs(folder) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		for _, directory := range directories {
+			path := filepath.Join(directory, name)
+			if info, err := os.Stat(path); err == nil && filepath.IsAbs(directory) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 				found = append(found, path)
 				break
 			}
@@ -78,17 +76,18 @@ func findScripts(names, folders []string) []string {
 	return found
 }
 
+// confirm asks on out whether to go on; true only for the answer "yes".
 func confirm(in io.Reader, out io.Writer, purge bool, scripts []string) (bool, error) {
-	fmt.Fprintln(out, "This removes the agent, its configuration, the machine's identity and the agent's data.")
+	fmt.Fprintln(out, "This removes the agent with its configuration, identity and data.")
 	switch {
 	case purge && len(scripts) > 0:
-		fmt.Fprintf(out, "It also runs %s, which remove Kubernetes and its data.\n", strings.Join(scripts, ", "))
+		fmt.Fprintf(out, "It also runs %s, which removes Kubernetes and its data.\n", strings.Join(scripts, ", "))
 	case purge:
-		fmt.Fprintln(out, "No distribution was found to remove.")
+		fmt.Fprintln(out, "No distribution is installed.")
 	case len(scripts) > 0:
-		fmt.Fprintln(out, "Kubernetes stays on the machine.")
+		fmt.Fprintln(out, "Kubernetes stays installed.")
 	}
-	fmt.Fprint(out, "Type yes to go on: ")
+	fmt.Fprint(out, "Type yes to continue: ")
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, fmt.Errorf("reading the answer: %w", err)
@@ -96,16 +95,16 @@ func confirm(in io.Reader, out io.Writer, purge bool, scripts []string) (bool, e
 	return strings.TrimSpace(answer) == "yes", nil
 }
 
-// leave removes distributions first, while the agent is stopped so that no plan installs them again, and then the agent.
+// leave runs the uninstall scripts of distributions and then that of the agent. The agent is stopped first, so that no plan installs the
+// distribution again.
 func leave(ctx context.Context, scripts []string, stdout, stderr io.Writer) error {
-	machine := host.Machine{}
 	if len(scripts) > 0 {
-		// A machine without the service, or without systemd, has nothing to stop.
-		_, _ = machine.Attach(ctx, host.Command{Path: "systemctl", Args: []string{"stop", serviceName}, Env: os.Environ()}, io.Discard, io.Discard)
+		// Without the service, or without systemd, there is nothing to stop.
+		_, _ = run.Attach(ctx, run.Command{Path: "systemctl", Args: []string{"stop", unitName}, Env: os.Environ()}, io.Discard, io.Discard)
 	}
 	for _, script := range scripts {
 		fmt.Fprintf(stdout, "[INFO]  Running %s\n", script)
-		code, err := machine.Attach(ctx, host.Command{Path: script, Env: os.Environ()}, stdout, stderr)
+		code, err := run.Attach(ctx, run.Command{Path: script, Env: os.Environ()}, stdout, stderr)
 		if err != nil {
 			return err
 		}

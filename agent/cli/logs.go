@@ -12,170 +12,175 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/engine/journal"
 )
 
-// logsQuery is which output is asked for.
-type logsQuery struct {
-	source      string
+// logOptions select the output to print.
+type logOptions struct {
+	// instruction is a name or an index; empty is every instruction.
 	instruction string
-	attempt     int
-	stdout      bool
-	stderr      bool
-	follow      bool
+	// attempt is the number of an attempt; 0 is the last one.
+	attempt int
+	// stdout and stderr select a stream; both or neither is both.
+	stdout bool
+	stderr bool
+	follow bool
 }
 
-// logsAnswer is what `logs -o json` prints: where the output is.
-type logsAnswer struct {
-	Source   string                `json:"source"`
-	Checksum string                `json:"checksum"`
-	Attempt  int                   `json:"attempt"`
-	Run      engine.InstructionRun `json:"run"`
-	Stdout   []string              `json:"stdout"`
-	Stderr   []string              `json:"stderr"`
+// logFiles is an element of the output of `logs -o json`: the files with the output of an instruction.
+type logFiles struct {
+	Source   string                 `json:"source"`
+	Checksum string                 `json:"checksum"`
+	Attempt  int                    `json:"attempt"`
+	Run      journal.InstructionRun `json:"run"`
+	Stdout   []string               `json:"stdout"`
+	Stderr   []string               `json:"stderr"`
 }
 
 func newLogs() *cobra.Command {
-	var where place
+	var t target
 	var out format
-	var query logsQuery
+	var options logOptions
 	cmd := &cobra.Command{
 		Use:   "logs",
-		Short: "Show what instructions have written",
-		Long: `Show what the instructions of an attempt have written: the whole output as it is kept on disk, of the last attempt where none is
-named. Of an output that is too large for the disk's share the middle is missing, which is said in its place.
+		Short: "Show the output of instructions",
+		Long: `Show the output of the instructions of an attempt, by default of the last one. The output is read from disk; the middle of a very
+large output is truncated, and the place is marked.
 
-With -f it goes on until the attempt has ended. With -o json it tells where the files are.
+With -f, follow the output until the attempt ends. With -o json, print the paths of the files.
 
-What the agent itself does is in the journal: journalctl -u rancher-system-agent.`,
-		Example: "  system-agent logs\n  system-agent logs -f\n  system-agent logs --instruction install --stderr\n  system-agent logs --attempt 2 --instruction 0",
-		Args:    cobra.NoArgs,
+The log of the agent itself is in the journal: journalctl -u ` + unitName + `.`,
+		Example: "  system-agent logs\n  system-agent logs -f\n  system-agent logs --instruction install --stderr\n" +
+			"  system-agent logs --attempt 2 --instruction 0",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, err := where.look(cmd.Context())
+			v, state, err := t.inspectSource(cmd.Context())
 			if err != nil {
 				return err
 			}
-			attempt, err := v.findAttempt(cmd.Context(), query)
+			attempt, err := v.findAttempt(cmd.Context(), state, options.attempt)
 			if err != nil {
 				return err
 			}
 			if out != formatText {
-				return out.print(cmd.OutOrStdout(), logFiles(attempt, query), nil)
+				return out.print(cmd.OutOrStdout(), options.files(attempt), nil)
 			}
-			printer := newLogPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), query)
+			printer := newLogPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), options)
 			defer printer.close()
-			if query.follow && attempt.Ended.IsZero() && v.Down == nil {
+			if options.follow && attempt.Ended.IsZero() && v.notRunning == nil {
 				return v.follow(cmd.Context(), attempt, printer)
 			}
 			return printer.print(attempt)
 		},
 	}
-	where.flags(cmd)
+	t.flags(cmd)
+	t.sourceFlag(cmd)
 	out.flags(cmd)
-	cmd.Flags().StringVar(&query.source, "source", "", "source of the plan: hub, or the name of a local plan (default: hub, or the only one)")
-	cmd.Flags().StringVar(&query.instruction, "instruction", "", "only this instruction: its name, or its number, counted from 0")
-	cmd.Flags().IntVar(&query.attempt, "attempt", 0, "the last attempt of this number (default: the last attempt)")
-	cmd.Flags().BoolVar(&query.stdout, "stdout", false, "only the standard output")
-	cmd.Flags().BoolVar(&query.stderr, "stderr", false, "only the standard error")
-	cmd.Flags().BoolVarP(&query.follow, "follow", "f", false, "go on until the attempt has ended")
+	cmd.Flags().StringVar(&options.instruction, "instruction", "", "only this instruction: its name, or its index from 0")
+	cmd.Flags().IntVar(&options.attempt, "attempt", 0, "number of the attempt (default: the last attempt)")
+	cmd.Flags().BoolVar(&options.stdout, "stdout", false, "only standard output")
+	cmd.Flags().BoolVar(&options.stderr, "stderr", false, "only standard error")
+	cmd.Flags().BoolVarP(&options.follow, "follow", "f", false, "follow the output until the attempt ends")
 	return cmd
 }
 
-// findAttempt gives the newest attempt that is asked for.
-func (v *view) findAttempt(ctx context.Context, query logsQuery) (engine.Attempt, error) {
-	state, err := v.source(query.source)
-	if err != nil {
-		return engine.Attempt{}, err
-	}
+// findAttempt returns the newest attempt of a source with a number; number 0 is the last attempt.
+func (v *view) findAttempt(ctx context.Context, state engine.State, number int) (journal.Attempt, error) {
 	attempts, err := v.history(ctx, state)
 	if err != nil {
-		return engine.Attempt{}, err
+		return journal.Attempt{}, err
 	}
 	for _, attempt := range slices.Backward(attempts) {
-		if query.attempt == 0 || attempt.Number == query.attempt {
+		if number == 0 || attempt.Number == number {
 			return attempt, nil
 		}
 	}
-	if query.attempt != 0 {
-		return engine.Attempt{}, fmt.Errorf("there was no attempt %d, system-agent history lists them", query.attempt)
+	if number != 0 {
+		return journal.Attempt{}, fmt.Errorf("attempt %d not found: system-agent history lists the attempts", number)
 	}
-	return engine.Attempt{}, errors.New("there was no attempt yet")
+	return journal.Attempt{}, errors.New("no attempt yet")
 }
 
-// wants tells whether a run is asked for.
-func (q logsQuery) wants(run engine.InstructionRun) bool {
-	return q.instruction == "" || q.instruction == run.Name || q.instruction == strconv.Itoa(run.Index)
+// selects is true for the runs of the selected instruction.
+func (o logOptions) selects(run journal.InstructionRun) bool {
+	return o.instruction == "" || o.instruction == run.Name || o.instruction == strconv.Itoa(run.Index)
 }
 
-// streams are those that are asked for.
-func (q logsQuery) streams() []string {
+// streams are the selected streams.
+func (o logOptions) streams() []string {
 	switch {
-	case q.stdout && !q.stderr:
+	case o.stdout && !o.stderr:
 		return []string{streamStdout}
-	case q.stderr && !q.stdout:
+	case o.stderr && !o.stdout:
 		return []string{streamStderr}
 	}
 	return []string{streamStdout, streamStderr}
 }
 
-func logFiles(attempt engine.Attempt, query logsQuery) []logsAnswer {
-	answers := []logsAnswer{}
+// files lists the output files of the selected instructions. An output that was removed has none.
+func (o logOptions) files(attempt journal.Attempt) []logFiles {
+	all := []logFiles{}
 	for _, run := range attempt.Instructions {
-		if !query.wants(run) {
+		if !o.selects(run) {
 			continue
 		}
-		answer := logsAnswer{Source: attempt.Source, Checksum: attempt.Checksum, Attempt: attempt.Number, Run: run, Stdout: []string{}, Stderr: []string{}}
-		for stream, paths := range map[string]*[]string{streamStdout: &answer.Stdout, streamStderr: &answer.Stderr} {
-			found, _ := parts(run.Spool, stream) // a folder that is gone has none
-			for _, part := range found {
-				*paths = append(*paths, partPath(run.Spool, stream, part))
+		files := logFiles{Source: attempt.Source, Checksum: attempt.Checksum, Attempt: attempt.Number, Run: run,
+			Stdout: []string{}, Stderr: []string{}}
+		for stream, paths := range map[string]*[]string{streamStdout: &files.Stdout, streamStderr: &files.Stderr} {
+			parts, _ := outputParts(run.RunDir, stream)
+			for _, part := range parts {
+				*paths = append(*paths, partPath(run.RunDir, stream, part))
 			}
 		}
-		answers = append(answers, answer)
+		all = append(all, files)
 	}
-	return answers
+	return all
 }
 
-// logPrinter prints the outputs of an attempt's runs, each once.
+// logPrinter prints the output of an attempt, every part once.
 type logPrinter struct {
-	query    logsQuery
+	options  logOptions
 	out, err io.Writer
-	// headers says whose output follows; not needed where only one can come.
+	// headers is true if output of more than one stream may be printed.
 	headers bool
-	section string
-	tails   map[string]*tail
-	gone    map[string]bool
+	// title is that of the last header.
+	title   string
+	readers map[string]*outputReader
+	// removed holds the run directories that are gone, so that each is reported once.
+	removed map[string]bool
+	// matched is true once a run was selected.
 	matched bool
 }
 
-func newLogPrinter(out, err io.Writer, query logsQuery) *logPrinter {
-	return &logPrinter{query: query, out: out, err: err, headers: query.instruction == "" || len(query.streams()) > 1,
-		tails: map[string]*tail{}, gone: map[string]bool{}}
+func newLogPrinter(out, err io.Writer, options logOptions) *logPrinter {
+	return &logPrinter{options: options, out: out, err: err, headers: options.instruction == "" || len(options.streams()) > 1,
+		readers: map[string]*outputReader{}, removed: map[string]bool{}}
 }
 
-// print prints what is there now; it ends with an error when nothing was found.
-func (p *logPrinter) print(attempt engine.Attempt) error {
-	if err := p.more(attempt); err != nil {
+// print prints the output of an attempt. The error says that the selected instruction did not run.
+func (p *logPrinter) print(attempt journal.Attempt) error {
+	if err := p.printNew(attempt); err != nil {
 		return err
 	}
 	if p.matched {
 		return nil
 	}
-	if p.query.instruction != "" {
-		return fmt.Errorf("attempt %d has run no instruction %q", attempt.Number, p.query.instruction)
+	if p.options.instruction != "" {
+		return fmt.Errorf("attempt %d did not run instruction %q", attempt.Number, p.options.instruction)
 	}
-	fmt.Fprintf(p.err, "Attempt %d has run no instruction.\n", attempt.Number)
+	fmt.Fprintf(p.err, "Attempt %d did not run any instruction.\n", attempt.Number)
 	return nil
 }
 
-// more prints what was added since the last time.
-func (p *logPrinter) more(attempt engine.Attempt) error {
+// printNew prints the output since the last call.
+func (p *logPrinter) printNew(attempt journal.Attempt) error {
 	for _, run := range attempt.Instructions {
-		if !p.query.wants(run) {
+		if !p.options.selects(run) {
 			continue
 		}
 		p.matched = true
-		for _, stream := range p.query.streams() {
-			if err := p.stream(run, stream); err != nil {
+		for _, stream := range p.options.streams() {
+			if err := p.printStream(run, stream); err != nil {
 				return err
 			}
 		}
@@ -183,32 +188,32 @@ func (p *logPrinter) more(attempt engine.Attempt) error {
 	return nil
 }
 
-func (p *logPrinter) stream(run engine.InstructionRun, stream string) error {
-	if run.Spool == "" || p.gone[run.Spool] {
+func (p *logPrinter) printStream(run journal.InstructionRun, stream string) error {
+	if run.RunDir == "" || p.removed[run.RunDir] {
 		return nil
 	}
-	key := run.Spool + "/" + stream
-	if p.tails[key] == nil {
-		p.tails[key] = newTail(run.Spool, stream)
+	key := run.RunDir + "/" + stream
+	if p.readers[key] == nil {
+		p.readers[key] = newOutputReader(run.RunDir, stream)
 	}
-	err := p.tails[key].copy(&sectionWriter{printer: p, title: runName(run) + ", " + stream})
+	err := p.readers[key].copy(&sectionWriter{printer: p, title: runName(run) + ", " + stream})
 	if errors.Is(err, os.ErrNotExist) {
 		if !run.Ended.IsZero() {
-			p.gone[run.Spool] = true
-			fmt.Fprintf(p.err, "The output of %s is not kept any more.\n", runName(run))
+			p.removed[run.RunDir] = true
+			fmt.Fprintf(p.err, "The output of %s was removed.\n", runName(run))
 		}
-		return nil // it has not begun yet
+		return nil // otherwise the instruction is about to start
 	}
 	return err
 }
 
 func (p *logPrinter) close() {
-	for _, t := range p.tails {
-		t.close()
+	for _, reader := range p.readers {
+		reader.close()
 	}
 }
 
-// sectionWriter puts a header before what comes from another place than what came before.
+// sectionWriter prints a header before output of another stream than that of the last write.
 type sectionWriter struct {
 	printer *logPrinter
 	title   string
@@ -217,11 +222,11 @@ type sectionWriter struct {
 // Write implements io.Writer.
 func (w *sectionWriter) Write(raw []byte) (int, error) {
 	p := w.printer
-	if p.headers && p.section != w.title {
+	if p.headers && p.title != w.title {
 		if _, err := fmt.Fprintf(p.out, "==> %s <==\n", w.title); err != nil {
 			return 0, err
 		}
 	}
-	p.section = w.title
+	p.title = w.title
 	return p.out.Write(raw)
 }

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// machine is a folder in which an agent runs as a process of its own.
+// machine is a directory in which an agent runs as a separate process.
 type machine struct {
 	t   *testing.T
 	dir string
@@ -53,8 +53,9 @@ func newMachine(t *testing.T) *machine {
 		t.Skip("needs root, as the agent does")
 	}
 	m := &machine{t: t, dir: t.TempDir(), hub: testhub.New(t)}
-	m.write("config.yaml", fmt.Sprintf("workDirectory: %[1]s/var/work\nremoteEnabled: true\nconnectionInfoFile: %[1]s/rancher2_connection_info.json\n"+
-		"agentRegistriesFile: %[1]s/registries.yaml\nimagesDirectory: %[1]s/images\nsocket: %[1]s/agent.sock\n", m.dir))
+	m.write("config.yaml",
+		fmt.Sprintf("workDirectory: %[1]s/var/work\nremoteEnabled: true\nconnectionInfoFile: %[1]s/rancher2_connection_info.json\n"+
+			"agentRegistriesFile: %[1]s/registries.yaml\nimagesDirectory: %[1]s/images\nsocket: %[1]s/agent.sock\n", m.dir))
 	m.hub.Connection(t, m.dir, "token")
 	return m
 }
@@ -119,7 +120,7 @@ func (m *machine) status() plans.Status {
 	return status
 }
 
-// until waits for something to become true.
+// until waits for a condition.
 func (m *machine) until(what string, ready func() bool) {
 	m.t.Helper()
 	for range 1000 {
@@ -128,11 +129,12 @@ func (m *machine) until(what string, ready func() bool) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	m.t.Fatalf("%s does not come; the agent says:\n%s", what, m.read("log"))
+	m.t.Fatalf("timed out waiting for %s; log of the agent:\n%s", what, m.read("log"))
 }
 
 func shell(name, script string) plans.Instruction {
-	return plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: "sh", Args: []string{"-c", script}}, SaveOutput: true}
+	return plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: "sh", Args: []string{"-c", script}},
+		SaveOutput: true}
 }
 
 func TestKilledInTheMiddle(t *testing.T) {
@@ -208,7 +210,8 @@ func TestImageOverPlainHTTPMirror(t *testing.T) {
 	}}})
 	m.start()
 	m.until("success", func() bool { return m.status().State == plans.StateSucceeded })
-	if got := string(m.status().AppliedOutput["install"]); !strings.HasPrefix(got, "installed k3s from "+m.path("var/work/")) || !strings.HasSuffix(got, " by stamp\n") {
+	if got := string(m.status().AppliedOutput["install"]); !strings.HasPrefix(got, "installed k3s from "+m.path("var/work/")) ||
+		!strings.HasSuffix(got, " by stamp\n") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -262,7 +265,7 @@ func TestReadyWithoutTheHub(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(buf[:n]), "READY=1") {
 		t.Fatalf("got %q, %v", buf[:n], err)
 	}
-	m.until("a word about the hub", func() bool { return strings.Contains(m.read("log"), "cannot be watched") })
+	m.until("a log line about the hub", func() bool { return strings.Contains(m.read("log"), "Watching the plan Secret failed") })
 	started := time.Now()
 	if err := m.end(syscall.SIGTERM); err != nil || time.Since(started) > time.Minute {
 		t.Errorf("ended with %v after %s", err, time.Since(started))

@@ -7,36 +7,35 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/drover-dev/drover/agent/doctor"
 	"github.com/drover-dev/drover/plans"
 )
 
-// redaction puts short marks in the place of what may be secret. Equal values have equal marks within one answer, so that they can be
-// compared; the key is thrown away with the process, so that nobody can find a value by trying.
-type redaction struct{ key []byte }
+// redactor replaces possible secrets by short marks. Equal values get equal marks within one output, so that they can be compared; the key
+// ends with the process, so that a value cannot be found by trying.
+type redactor struct{ key []byte }
 
-func newRedaction() redaction {
-	return redaction{key: []byte(rand.Text())}
+func newRedactor() redactor {
+	return redactor{key: []byte(rand.Text())}
 }
 
-func (r redaction) mark(value string) string {
+func (r redactor) mark(value string) string {
 	sum := hmac.New(sha256.New, r.key)
 	sum.Write([]byte(value))
 	return fmt.Sprintf("(hidden, %d bytes, %s)", len(value), hex.EncodeToString(sum.Sum(nil))[:8])
 }
 
-// shown is what of a plan is shown as it is.
-type shown struct{ content, env, args bool }
+// visibleFields are the fields of a plan that are not redacted: contents of files and scripts, values of variables, arguments.
+type visibleFields struct{ content, env, args bool }
 
-// plan is a copy of a plan in which what may be secret is hidden. The result is for reading and cannot be applied: a hidden content is
-// no base64.
-func (r redaction) plan(p plans.Plan, show shown) plans.Plan {
+// plan returns a copy of a plan without possible secrets. The copy cannot be applied: a mark is not base64.
+func (r redactor) plan(p plans.Plan, visible visibleFields) plans.Plan {
 	p.Files = slices.Clone(p.Files)
 	for i, file := range p.Files {
-		if !show.content && file.Content != "" {
+		if !visible.content && file.Content != "" {
 			content, err := base64.StdEncoding.DecodeString(file.Content)
 			if err != nil {
 				content = []byte(file.Content)
@@ -46,15 +45,15 @@ func (r redaction) plan(p plans.Plan, show shown) plans.Plan {
 	}
 	p.Instructions = slices.Clone(p.Instructions)
 	for i := range p.Instructions {
-		r.instruction(&p.Instructions[i].CommonInstruction, show)
+		r.instruction(&p.Instructions[i].CommonInstruction, visible)
 	}
 	p.PeriodicInstructions = slices.Clone(p.PeriodicInstructions)
 	for i := range p.PeriodicInstructions {
-		r.instruction(&p.PeriodicInstructions[i].CommonInstruction, show)
+		r.instruction(&p.PeriodicInstructions[i].CommonInstruction, visible)
 	}
 	probes := make(map[string]plans.Probe, len(p.Probes))
 	for name, probe := range p.Probes {
-		probe.HTTPGet.URL = withoutUser(probe.HTTPGet.URL)
+		probe.HTTPGet.URL = doctor.RedactURL(probe.HTTPGet.URL)
 		probes[name] = probe
 	}
 	if p.Probes != nil {
@@ -63,11 +62,11 @@ func (r redaction) plan(p plans.Plan, show shown) plans.Plan {
 	return p
 }
 
-func (r redaction) instruction(i *plans.CommonInstruction, show shown) {
-	if !show.env {
+func (r redactor) instruction(i *plans.CommonInstruction, visible visibleFields) {
+	if !visible.env {
 		i.Env = slices.Clone(i.Env)
 		for n, pair := range i.Env {
-			// A line without "=" is hidden whole: nobody knows what it is.
+			// A line without "=" is hidden whole.
 			if name, value, found := strings.Cut(pair, "="); found {
 				i.Env[n] = name + "=" + r.mark(value)
 			} else {
@@ -75,26 +74,13 @@ func (r redaction) instruction(i *plans.CommonInstruction, show shown) {
 			}
 		}
 	}
-	if !show.args {
+	if !visible.args {
 		i.Args = slices.Clone(i.Args)
 		for n, arg := range i.Args {
 			i.Args[n] = r.mark(arg)
 		}
 	}
-	if !show.content && i.Script != "" {
+	if !visible.content && i.Script != "" {
 		i.Script = r.mark(i.Script)
 	}
-}
-
-// withoutUser hides a name and a password in a URL.
-func withoutUser(text string) string {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil && strings.Contains(text, "@"):
-		return "(hidden, it is no URL and may hold a password)"
-	case err != nil || u.User == nil:
-		return text
-	}
-	u.User = url.User("hidden")
-	return u.String()
 }

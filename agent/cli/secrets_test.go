@@ -17,7 +17,7 @@ import (
 )
 
 // TestSecretsStayOutOfLogAndStatus puts a secret of its own into every place of a plan that can hold one, in plans that succeed, fail,
-// and cannot even be read, and looks for each of them in everything that the agent says at the most talkative level. S4.
+// and cannot even be read, and looks for each of them in all logs and notifications, at level trace. S4.
 func TestSecretsStayOutOfLogAndStatus(t *testing.T) {
 	m := newMachine(t)
 	t.Setenv("CATTLE_LOGLEVEL", "trace")
@@ -36,7 +36,7 @@ func TestSecretsStayOutOfLogAndStatus(t *testing.T) {
 	said := listenToNotify(t, m)
 
 	encoded := func() string { return base64.StdEncoding.EncodeToString([]byte(secret())) }
-	// What a command is called is no secret, nor are paths and names; everything else is.
+	// Commands, paths and names are not secret; everything else is.
 	deliveries := map[string]string{
 		"everything, and it succeeds": fmt.Sprintf(`{"files":[{"path":%q,"content":%q}],
 			"instructions":[{"name":"a","command":"sh","args":["-c","echo $X; echo $X >&2",%q],"env":["X=%s"],"saveOutput":true},
@@ -44,13 +44,17 @@ func TestSecretsStayOutOfLogAndStatus(t *testing.T) {
 			"periodicInstructions":[{"name":"p","command":"sh","args":["-c","echo %s; echo %s >&2"],"env":["Y=%s"],"saveStderrOutput":true}],
 			"probes":{"x":{"httpGet":{"url":"http://u:%s@127.0.0.1:1/p?token=%s"}}}}`,
 			m.path("f"), encoded(), secret(), secret(), secret(), secret(), secret(), secret(), secret(), secret()),
-		"an instruction fails":  fmt.Sprintf(`{"instructions":[{"name":"a","command":"sh","args":["-c","echo %s >&2; exit 3"],"env":["X=%s"]}]}`, secret(), secret()),
-		"no such command":       fmt.Sprintf(`{"instructions":[{"name":"a","command":"no-such-command","args":[%q],"env":["X=%s"]}]}`, secret(), secret()),
-		"no such image":         fmt.Sprintf(`{"instructions":[{"name":"a","image":"%s/a:1","args":[%q],"env":["X=%s"]}]}`, address, secret(), secret()),
-		"content is no base64":  fmt.Sprintf(`{"files":[{"path":%q,"content":"%s!"}]}`, m.path("g"), secret()),
-		"mode is none":          fmt.Sprintf(`{"files":[{"path":%q,"content":%q,"permissions":"rw"}]}`, m.path("g"), encoded()),
-		"variable has no name":  fmt.Sprintf(`{"instructions":[{"name":"a","command":"true","env":[%q]}]}`, secret()),
-		"variable with a zero":  fmt.Sprintf(`{"instructions":[{"name":"a","command":"true","env":["X=%s\u0000"],"args":["%s\u0000"]}]}`, secret(), secret()),
+		"an instruction fails": fmt.Sprintf(`{"instructions":[{"name":"a","command":"sh","args":["-c","echo %s >&2; exit 3"],"env":["X=%s"]}]}`,
+			secret(), secret()),
+		"no such command": fmt.Sprintf(`{"instructions":[{"name":"a","command":"no-such-command","args":[%q],"env":["X=%s"]}]}`, secret(),
+			secret()),
+		"no such image": fmt.Sprintf(`{"instructions":[{"name":"a","image":"%s/a:1","args":[%q],"env":["X=%s"]}]}`, address, secret(),
+			secret()),
+		"content is no base64": fmt.Sprintf(`{"files":[{"path":%q,"content":"%s!"}]}`, m.path("g"), secret()),
+		"mode is none":         fmt.Sprintf(`{"files":[{"path":%q,"content":%q,"permissions":"rw"}]}`, m.path("g"), encoded()),
+		"variable has no name": fmt.Sprintf(`{"instructions":[{"name":"a","command":"true","env":[%q]}]}`, secret()),
+		"variable with a zero": fmt.Sprintf(`{"instructions":[{"name":"a","command":"true","env":["X=%s\u0000"],"args":["%s\u0000"]}]}`,
+			secret(), secret()),
 		"wrong type":            fmt.Sprintf(`{"files":[{"path":%q,"content":{"a":%q}}]}`, m.path("g"), secret()),
 		"string for a number":   fmt.Sprintf(`{"files":[{"path":%q,"uid":%q}]}`, m.path("g"), secret()),
 		"no JSON":               fmt.Sprintf(`{"instructions":[{"env":["X=%s"`, secret()),
@@ -80,7 +84,7 @@ func TestSecretsStayOutOfLogAndStatus(t *testing.T) {
 	log := m.read("log")
 	all := log + said()
 	if !strings.Contains(all, "STATUS=") || strings.Count(log, "Plan ended") < 8 {
-		t.Errorf("too little was said to prove anything:\n%s", all)
+		t.Errorf("too little output to prove anything:\n%s", all)
 	}
 	for _, found := range regexp.MustCompile(`hunter\d+hunter`).FindAllString(all, -1) {
 		for line := range strings.Lines(all) {
@@ -97,7 +101,7 @@ func TestSecretsStayOutOfLogAndStatus(t *testing.T) {
 	}
 }
 
-// listenToNotify takes what the agent tells the service manager.
+// listenToNotify records the notifications for the service manager.
 func listenToNotify(t *testing.T, m *machine) func() string {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.path("notify"), Net: "unixgram"})

@@ -3,18 +3,18 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/run"
 )
 
-// newShim is the command by which the agent runs an instruction in a unit of its own; people have no use for it.
+// newShim is the main process of the transient unit in which the agent runs an instruction.
 func newShim() *cobra.Command {
 	return &cobra.Command{
-		Use:    host.ShimCommand + " <spool>",
-		Short:  "Run the instruction that a spool describes",
+		Use:    run.ShimCommand + " <run directory>",
+		Short:  "Run the instruction of a run directory",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return host.RunInstruction(args[0])
+			return run.Shim(args[0])
 		},
 	}
 }

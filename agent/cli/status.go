@@ -14,91 +14,89 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// statusAnswer is what `status -o json` prints.
-type statusAnswer struct {
+// statusOutput is the output of `status -o json`.
+type statusOutput struct {
 	Running bool `json:"running"`
-	// NotRunning is why the rest comes from the state directory.
+	// NotRunning is why the rest was read from the state directory; empty while the agent runs.
 	NotRunning string `json:"notRunning,omitempty"`
 	control.Status
-	// Attention lists what somebody should look at; the exit code is 3 when it is not empty.
+	// Attention lists what needs attention; the exit code is 3 if it is not empty.
 	Attention []string `json:"attention"`
 }
 
 func newStatus() *cobra.Command {
-	var where place
+	var t target
 	var out format
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what the agent does and why",
-		Long: `Show what the agent does and why: its plan, the last attempt and where the output of what failed is, probes, periodic
-instructions, and whether the hub can be reached.
+		Short: "Show the status of the agent",
+		Long: `Show the status of the agent: its plan, the last attempt, where to find the output of a failed instruction, probes, periodic
+instructions, and the connection to the hub. If no agent runs, the status is read from the state directory.
 
-When no agent runs, it shows what the state directory tells.
-
-Exit codes: 0 all is well; 3 somebody should look at the machine: no agent runs, the plan has failed or is refused, a probe is
-unhealthy, or the hub cannot be reached; 1 the question could not be answered.`,
+Exit codes: 0 healthy; 3 the machine needs attention: no agent runs, the plan failed or was refused, a probe is unhealthy, or the hub is
+unreachable; 1 the status is not available.`,
 		Example: "  system-agent status\n  system-agent status -o json | jq -r '.attention[]'\n  watch system-agent status",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, err := where.look(cmd.Context())
+			v, err := t.inspect(cmd.Context())
 			if err != nil {
 				return err
 			}
-			answer := v.answer()
-			if err := out.print(cmd.OutOrStdout(), answer, func(w io.Writer) { writeStatus(w, answer, time.Now()) }); err != nil {
+			output := v.statusOutput()
+			if err := out.print(cmd.OutOrStdout(), output, func(w io.Writer) { writeStatus(w, output, time.Now()) }); err != nil {
 				return err
 			}
-			if len(answer.Attention) > 0 {
-				return exit(exitAttention)
+			if len(output.Attention) > 0 {
+				return exitCode(exitAttention)
 			}
 			return nil
 		},
 	}
-	where.flags(cmd)
+	t.flags(cmd)
 	out.flags(cmd)
 	return cmd
 }
 
-func (v *view) answer() statusAnswer {
-	answer := statusAnswer{Running: v.Down == nil, Status: v.Status, Attention: []string{}}
-	if v.Down != nil {
-		answer.NotRunning = v.Down.Error()
-		answer.ConfigFile = ""
-		answer.Attention = append(answer.Attention, v.Down.Error())
+func (v *view) statusOutput() statusOutput {
+	output := statusOutput{Running: v.notRunning == nil, Status: v.status, Attention: []string{}}
+	if v.notRunning != nil {
+		output.NotRunning = v.notRunning.Error()
+		output.ConfigFile = ""
+		output.Attention = append(output.Attention, v.notRunning.Error())
 	}
-	for _, state := range v.Status.Sources {
-		answer.Attention = append(answer.Attention, attention(state)...)
+	for _, state := range v.status.Sources {
+		output.Attention = append(output.Attention, attention(state)...)
 	}
-	return answer
+	return output
 }
 
-// attention says what somebody should look at.
+// attention lists what needs attention about a source.
 func attention(s engine.State) []string {
 	var out []string
-	say := func(format string, args ...any) { out = append(out, s.Source+": "+fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) { out = append(out, s.Source+": "+fmt.Sprintf(format, args...)) }
 	switch {
-	case s.Doing == engine.DoingRefuse:
-		say("the plan is refused: %s", s.Reason)
+	case s.Phase == engine.PhaseRefusing:
+		add("plan refused: %s", s.Reason)
 	case failed(s):
-		say("the plan has failed: %s", firstLine(s.Last.Message))
+		add("plan failed: %s", firstLine(s.Last.Message))
 	case s.PlanState == plans.StateFailed:
-		say("the plan has failed")
+		add("plan failed")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Probes)) {
 		if !s.Probes[name].Healthy {
-			say("the probe %s is unhealthy", name)
+			add("probe %s is unhealthy", name)
 		}
 	}
 	switch {
 	case s.SourceError != "" && s.Source == hubName:
-		say("the hub cannot be reached: %s", s.SourceError)
+		add("hub unreachable: %s", s.SourceError)
 	case s.SourceError != "":
-		say("the plan file cannot be used: %s", s.SourceError)
+		add("plan file invalid: %s", s.SourceError)
 	}
 	return out
 }
 
-// failed tells whether the attempt that ended last is one of the present plan, and failed.
+// failed is true if the last attempt is one of the current plan, has ended and failed.
 func failed(s engine.State) bool {
 	return s.Last != nil && !s.Last.Ended.IsZero() && !s.Last.Succeeded && (s.Checksum == "" || s.Last.Checksum == s.Checksum)
 }

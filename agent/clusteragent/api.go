@@ -18,31 +18,32 @@ import (
 
 const (
 	headerTimeout = 30 * time.Second
-	// idleTimeout is above that of any hub, which is the one to close connections that it keeps for later.
-	idleTimeout    = 10 * time.Minute
-	maxHeaderBytes = 256 << 10
-	copyBytes      = 32 << 10
+	// idleTimeout is longer than that of the hub, so that the hub closes idle connections.
+	idleTimeout     = 10 * time.Minute
+	maxHeaderBytes  = 256 << 10
+	copyBufferBytes = 32 << 10
 )
 
-// api answers what the hub dials for the Kubernetes API: a server that forwards to it with the agent's own credential, in the name of a
-// user. What is added there is in impersonate.go.
+// api is the server that the hub dials: it forwards requests to the Kubernetes API with the agent's own credential, impersonating a user
+// (impersonate.go).
 type api struct {
-	pipes   *pipes
-	server  *http.Server
-	proxy   *httputil.ReverseProxy
-	allowed map[string]bool
-	log     *slog.Logger
+	listener *pipeListener
+	server   *http.Server
+	proxy    *httputil.ReverseProxy
+	// allowedGroups are reserved groups that the hub may impersonate.
+	allowedGroups []string
+	log           *slog.Logger
 
 	mu sync.Mutex
-	// short is how many requests are being answered that have an end; idle is closed when that comes to 0, if somebody waits.
+	// short is the number of active requests that are not long-running; idle, if it is set, is closed when that becomes 0.
 	short int
 	idle  chan struct{}
 
 	requests, refused, failed, long atomic.Int64
 }
 
-// newAPI makes the server; serve runs it.
-func newAPI(kubernetes *rest.Config, allowed []string, log *slog.Logger) (*api, error) {
+// newAPI returns the server; serve runs it.
+func newAPI(kubernetes *rest.Config, allowedGroups []string, log *slog.Logger) (*api, error) {
 	target, _, err := rest.DefaultServerUrlFor(kubernetes)
 	if err != nil {
 		return nil, err
@@ -51,28 +52,26 @@ func newAPI(kubernetes *rest.Config, allowed []string, log *slog.Logger) (*api, 
 	if err != nil {
 		return nil, err
 	}
-	a := &api{pipes: newPipes(), allowed: map[string]bool{}, log: log}
-	for _, group := range allowed {
-		a.allowed[group] = true
-	}
-	toLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	a := &api{listener: newPipeListener(), allowedGroups: allowedGroups, log: log}
+	debugLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	a.proxy = &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1, BufferPool: buffers{}, ErrorLog: toLog, ErrorHandler: a.unreachable,
+		Transport: transport, FlushInterval: -1, BufferPool: bufferPool{}, ErrorLog: debugLog, ErrorHandler: a.unreachable,
 		Rewrite: func(r *httputil.ProxyRequest) { forward(r, target) },
 	}
-	a.server = &http.Server{Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: toLog}
+	a.server = &http.Server{Handler: a, ErrorLog: debugLog,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}
 	return a, nil
 }
 
 // dial implements tunnel.Dial.
 func (a *api) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if network != Network || address != Address {
-		return nil, fmt.Errorf("%s %s is nothing that this agent dials; it answers %s %s", network, address, Network, Address)
+		return nil, fmt.Errorf("%s %s is not allowed by this agent, only %s %s", network, address, Network, Address)
 	}
-	return a.pipes.dial(ctx)
+	return a.listener.dial(ctx)
 }
 
-func (a *api) serve() { _ = a.server.Serve(a.pipes) }
+func (a *api) serve() { _ = a.server.Serve(a.listener) }
 
 func (a *api) close() { _ = a.server.Close() }
 
@@ -81,11 +80,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.requests.Add(1)
 	if err := a.checkUser(r.Header); err != nil {
 		a.refused.Add(1)
-		a.log.Warn("A request of the hub was refused", "reason", err)
+		a.log.Warn("Request of the hub refused", "error", err)
 		writeStatus(w, http.StatusForbidden, err.Error())
 		return
 	}
-	if r.Header.Get("Upgrade") != "" || isLong(r.URL) {
+	if r.Header.Get("Upgrade") != "" || isLongRunning(r.URL) {
 		a.long.Add(1)
 		defer a.long.Add(-1)
 	} else {
@@ -95,8 +94,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.proxy.ServeHTTP(w, r)
 }
 
-// isLong tells requests that go on until somebody ends them.
-func isLong(u *url.URL) bool {
+// isLongRunning is true for requests that last until somebody ends them: watches, and logs that are followed.
+func isLongRunning(u *url.URL) bool {
 	query := u.Query()
 	return query.Has("watch") || query.Has("follow")
 }
@@ -116,8 +115,8 @@ func (a *api) end() {
 	}
 }
 
-// quiet returns at a moment when no request with an end is being answered, or when the time is over.
-func (a *api) quiet(within time.Duration) {
+// drain waits until no request is active that is not long-running, or until the timeout.
+func (a *api) drain(timeout time.Duration) {
 	a.mu.Lock()
 	if a.short == 0 {
 		a.mu.Unlock()
@@ -128,27 +127,27 @@ func (a *api) quiet(within time.Duration) {
 	}
 	idle := a.idle
 	a.mu.Unlock()
-	timer := time.NewTimer(within)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-idle:
 	case <-timer.C:
-		a.log.Warn("Requests of the hub are broken off, since the agent stops", "after", within)
+		a.log.Warn("Aborting requests of the hub, since the agent stops", "after", timeout)
 	}
 }
 
-// unreachable answers in place of a Kubernetes API that does not.
+// unreachable responds if the Kubernetes API does not.
 func (a *api) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil || errors.Is(err, context.Canceled) {
-		return // there is nobody left to answer
+		return // the client has gone
 	}
 	a.failed.Add(1)
-	a.log.Warn("The Kubernetes API cannot be reached", "error", err)
+	a.log.Warn("Kubernetes API is unreachable", "error", err)
 	w.Header().Set("Retry-After", "1")
-	writeStatus(w, http.StatusServiceUnavailable, "the cluster's agent cannot reach its Kubernetes API: "+err.Error())
+	writeStatus(w, http.StatusServiceUnavailable, "the cluster agent cannot reach the Kubernetes API: "+err.Error())
 }
 
-// transports are the ways to the Kubernetes API: HTTP/2 for requests, and HTTP/1.1 for connections that are upgraded, which HTTP/2 cannot do.
+// transports uses HTTP/2 for requests to the Kubernetes API, and HTTP/1.1 for upgrades, which HTTP/2 does not support.
 type transports struct{ requests, upgrades http.RoundTripper }
 
 func newTransports(kubernetes *rest.Config) (transports, error) {
@@ -171,16 +170,18 @@ func (t transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.requests.RoundTrip(r)
 }
 
-// buffers are what answers are copied with.
-type buffers struct{}
+// bufferPool is the pool of the reverse proxy's copy buffers.
+type bufferPool struct{}
 
-var bufferPool = sync.Pool{New: func() any { return new([copyBytes]byte) }}
+var buffers = sync.Pool{New: func() any { return new([copyBufferBytes]byte) }}
 
-func (buffers) Get() []byte { return bufferPool.Get().(*[copyBytes]byte)[:] }
+// Get implements httputil.BufferPool.
+func (bufferPool) Get() []byte { return buffers.Get().(*[copyBufferBytes]byte)[:] }
 
-func (buffers) Put(b []byte) { bufferPool.Put((*[copyBytes]byte)(b)) }
+// Put implements httputil.BufferPool.
+func (bufferPool) Put(b []byte) { buffers.Put((*[copyBufferBytes]byte)(b)) }
 
-// apiStatus is how requests go, for metrics.
+// apiStatus are the counters of requests, for the metrics: all, refused and failed ones since the start, and the active ones.
 type apiStatus struct{ Requests, Refused, Failed, Short, Long int64 }
 
 func (a *api) status() apiStatus {

@@ -30,7 +30,7 @@ const (
 	planted  = "credential-of-a-user"
 )
 
-// kubernetes is a TLS server that speaks HTTP/2 and upgrades, as a Kubernetes API does. It tells what it got.
+// kubernetes is a TLS server that speaks HTTP/2 and upgrades, as a Kubernetes API does.
 func kubernetes(t *testing.T, handler http.HandlerFunc) *rest.Config {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
@@ -66,7 +66,10 @@ func serveAPI(t *testing.T, cfg *rest.Config, groups ...string) *api {
 // client is the hub's side: plain HTTP/1.1 over what it dials.
 func client(t *testing.T, a *api) *http.Client {
 	t.Helper()
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, Network, Address) }}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return a.dial(ctx, Network,
+			Address)
+	}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
@@ -89,9 +92,10 @@ func TestRequestsAreMadeInTheNameOfAUser(t *testing.T) {
 	}))
 	response, err := client(t, a).Do(request(t, "/api/v1/pods/a%2Fb?limit=5", http.Header{
 		"Impersonate-User": {"anna"}, "Impersonate-Group": {"dev", "ops"}, "Impersonate-Uid": {"7"}, "Impersonate-Extra-Scope": {"x"},
-		"Authorization": {"Bearer " + planted}, "Cookie": {"session=" + planted}, "Proxy-Authorization": {planted}, "X-Remote-User": {"root"}, "X-Remote-Group": {mastersGroup},
+		"Authorization": {"Bearer " + planted}, "Cookie": {"session=" + planted}, "Proxy-Authorization": {planted}, "X-Remote-User": {"root"},
+		"X-Remote-Group":  {mastersGroup},
 		"X-Forwarded-For": {"192.0.2.7"}, "Audit-Id": {"4711"}, "User-Agent": {"kubectl"},
-		// A header that is named here is dropped by every proxy on the way.
+		// Proxies drop headers that are named here.
 		"Connection": {"Impersonate-User, Impersonate-Group"},
 	}))
 	if err != nil {
@@ -124,18 +128,26 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		groups []string
 		want   string
 	}{
-		{name: "no user", header: http.Header{}, want: "must name one user"},
-		{name: "no user, but a group", header: http.Header{"Impersonate-Group": {"dev"}}, want: "must name one user"},
-		{name: "an empty user", header: http.Header{"Impersonate-User": {""}}, want: "must name one user"},
-		{name: "two users", header: http.Header{"Impersonate-User": {"anna", "bert"}}, want: "must name one user"},
-		{name: "masters", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {"dev", mastersGroup}}, want: "without --allow-group system:masters"},
-		{name: "masters, with spaces", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {" " + mastersGroup + " "}}, want: "without --allow-group system:masters"},
-		{name: "a ServiceAccount of the cluster", header: http.Header{"Impersonate-User": {"system:serviceaccount:kube-system:admin"}}, want: "does not speak for the user system:serviceaccount:kube-system:admin"},
-		{name: "a node", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {"system:nodes"}}, want: "does not speak for the group system:nodes"},
-		{name: "administrators of kubeadm", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {"kubeadm:cluster-admins"}}, groups: []string{mastersGroup}, want: "does not speak for the group kubeadm:cluster-admins"},
-		{name: "the hub's controllers", header: http.Header{"Impersonate-User": {"system:drover:hub"}, "Impersonate-Group": {"drover:controllers", "system:authenticated"}}},
-		{name: "a ServiceAccount of the hub's Kubernetes", header: http.Header{"Impersonate-User": {"drover:hub:system:serviceaccount:a:b"}, "Impersonate-Group": {"drover:hub:system:serviceaccounts"}}},
-		{name: "masters where that is allowed", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {mastersGroup}}, groups: []string{mastersGroup}},
+		{name: "no user", header: http.Header{}, want: "need exactly one user"},
+		{name: "no user, but a group", header: http.Header{"Impersonate-Group": {"dev"}}, want: "need exactly one user"},
+		{name: "an empty user", header: http.Header{"Impersonate-User": {""}}, want: "need exactly one user"},
+		{name: "two users", header: http.Header{"Impersonate-User": {"anna", "bert"}}, want: "need exactly one user"},
+		{name: "masters", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {"dev", mastersGroup}},
+			want: "without --allow-group system:masters"},
+		{name: "masters, with spaces", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {" " + mastersGroup + " "}},
+			want: "without --allow-group system:masters"},
+		{name: "a ServiceAccount of the cluster", header: http.Header{"Impersonate-User": {"system:serviceaccount:kube-system:admin"}},
+			want: "does not impersonate user system:serviceaccount:kube-system:admin"},
+		{name: "a node", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {"system:nodes"}},
+			want: "does not impersonate group system:nodes"},
+		{name: "administrators of kubeadm", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {"kubeadm:cluster-admins"}},
+			groups: []string{mastersGroup}, want: "does not impersonate group kubeadm:cluster-admins"},
+		{name: "the hub's controllers", header: http.Header{"Impersonate-User": {"system:drover:hub"},
+			"Impersonate-Group": {"drover:controllers", "system:authenticated"}}},
+		{name: "a ServiceAccount of the hub's Kubernetes", header: http.Header{"Impersonate-User": {"drover:hub:system:serviceaccount:a:b"},
+			"Impersonate-Group": {"drover:hub:system:serviceaccounts"}}},
+		{name: "masters where that is allowed", header: http.Header{"Impersonate-User": {"anna"}, "Impersonate-Group": {mastersGroup}},
+			groups: []string{mastersGroup}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			served.Store(0)
@@ -152,7 +164,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 				return
 			}
 			var status metav1.Status
-			if err := json.NewDecoder(response.Body).Decode(&status); err != nil || response.StatusCode != 403 || status.Reason != metav1.StatusReasonForbidden || !strings.Contains(status.Message, test.want) {
+			if err := json.NewDecoder(response.Body).Decode(&status); err != nil || response.StatusCode != 403 ||
+				status.Reason != metav1.StatusReasonForbidden || !strings.Contains(status.Message, test.want) {
 				t.Errorf("%d %+v, %v", response.StatusCode, status, err)
 			}
 			if served.Load() != 0 || a.status().Refused != 1 {
@@ -165,7 +178,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 func TestOnlyTheKubernetesAPIIsDialed(t *testing.T) {
 	a := serveAPI(t, kubernetes(t, nil))
 	for _, target := range [][2]string{{"tcp", "127.0.0.1:10250"}, {"tcp", Address}, {Network, "kubelet"}, {"unix", "/run/containerd.sock"}} {
-		if conn, err := a.dial(t.Context(), target[0], target[1]); err == nil || !strings.Contains(err.Error(), "is nothing that this agent dials") {
+		if conn, err := a.dial(t.Context(), target[0], target[1]); err == nil || !strings.Contains(err.Error(), "is not allowed by this agent") {
 			t.Errorf("%v: %v, %v", target, conn, err)
 		}
 	}
@@ -203,7 +216,8 @@ func TestWebSocket(t *testing.T) {
 			http.Error(w, "wrong", 400)
 			return
 		}
-		ws, err := (&websocket.Upgrader{Subprotocols: []string{"v5.channel.k8s.io"}}).Upgrade(w, r, http.Header{"X-Offered": {strings.Join(r.Header[protocols], "|")}})
+		ws, err := (&websocket.Upgrader{Subprotocols: []string{"v5.channel.k8s.io"}}).Upgrade(w, r,
+			http.Header{"X-Offered": {strings.Join(r.Header[protocolHeader], "|")}})
 		if err != nil {
 			return
 		}
@@ -215,9 +229,13 @@ func TestWebSocket(t *testing.T) {
 			}
 		}
 	}))
-	dialer := websocket.Dialer{NetDialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, Network, Address) },
+	dialer := websocket.Dialer{NetDialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return a.dial(ctx, Network,
+			Address)
+	},
 		Subprotocols: []string{"v5.channel.k8s.io", tokenProtocol + planted, "v4.channel.k8s.io"}}
-	ws, response, err := dialer.DialContext(t.Context(), "ws://kube-api/api/v1/namespaces/x/pods/y/exec", http.Header{"Impersonate-User": {"anna"}})
+	ws, response, err := dialer.DialContext(t.Context(), "ws://kube-api/api/v1/namespaces/x/pods/y/exec",
+		http.Header{"Impersonate-User": {"anna"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +253,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// Clients older than WebSockets upgrade to SPDY, of which a proxy sees bytes only. Both ends see when the other one goes.
+// Old clients upgrade to SPDY, which the proxy does not decode. Each end notices when the other one closes the connection.
 func TestSPDY(t *testing.T) {
 	ended := make(chan error, 1)
 	a := serveAPI(t, kubernetes(t, func(w http.ResponseWriter, r *http.Request) {
@@ -248,7 +266,8 @@ func TestSPDY(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n")
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"+
+			"X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n")
 		_, err = io.Copy(conn, buffered)
 		ended <- err
 	}))
@@ -258,7 +277,8 @@ func TestSPDY(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprint(conn, "POST /api/v1/namespaces/x/pods/y/exec HTTP/1.1\r\nHost: kube-api\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\nImpersonate-User: anna\r\n\r\n")
+	fmt.Fprint(conn, "POST /api/v1/namespaces/x/pods/y/exec HTTP/1.1\r\nHost: kube-api\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"+
+		"X-Stream-Protocol-Version: v4.channel.k8s.io\r\nImpersonate-User: anna\r\n\r\n")
 	lines := bufio.NewReader(conn)
 	response, err := http.ReadResponse(lines, nil)
 	if err != nil || response.StatusCode != 101 || response.Header.Get("Upgrade") != "SPDY/3.1" {
@@ -277,14 +297,15 @@ func TestSPDY(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the API does not see that the user has gone")
 	}
-	for deadline := time.Now().Add(5 * time.Second); a.status().Long != 0 || runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); a.status().Long != 0 ||
+		runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%+v, and %d goroutines where there were %d", a.status(), runtime.NumGoroutine(), before)
 		}
 	}
 }
 
-func TestAnAPIThatIsAway(t *testing.T) {
+func TestUnreachableAPI(t *testing.T) {
 	a := serveAPI(t, &rest.Config{Host: "https://127.0.0.1:1"})
 	response, err := client(t, a).Do(request(t, "/api", http.Header{"Impersonate-User": {"anna"}}))
 	if err != nil {
@@ -292,8 +313,9 @@ func TestAnAPIThatIsAway(t *testing.T) {
 	}
 	defer response.Body.Close()
 	var status metav1.Status
-	if err := json.NewDecoder(response.Body).Decode(&status); err != nil || response.StatusCode != 503 || response.Header.Get("Retry-After") == "" ||
-		!strings.Contains(status.Message, "the cluster's agent cannot reach its Kubernetes API: ") {
+	if err := json.NewDecoder(response.Body).Decode(&status); err != nil || response.StatusCode != 503 ||
+		response.Header.Get("Retry-After") == "" ||
+		!strings.Contains(status.Message, "the cluster agent cannot reach the Kubernetes API: ") {
 		t.Errorf("%d %+v, %v", response.StatusCode, status, err)
 	}
 	if s := a.status(); s.Failed != 1 || s.Short != 0 {
@@ -307,7 +329,7 @@ func TestStopWaitsForRequests(t *testing.T) {
 		close(arrived)
 		<-finish
 	}))
-	a.quiet(time.Hour) // nothing is asked yet
+	a.drain(time.Hour) // nothing is asked yet
 	done := make(chan error, 1)
 	r, hub := request(t, "/api", http.Header{"Impersonate-User": {"anna"}}), client(t, a)
 	go func() {
@@ -319,12 +341,12 @@ func TestStopWaitsForRequests(t *testing.T) {
 	}()
 	<-arrived
 	start := time.Now()
-	if a.quiet(20 * time.Millisecond); time.Since(start) > time.Minute || a.status().Short != 1 {
+	if a.drain(20 * time.Millisecond); time.Since(start) > time.Minute || a.status().Short != 1 {
 		t.Errorf("it waited for %s", time.Since(start))
 	}
 	quiet := make(chan struct{})
 	go func() {
-		a.quiet(time.Hour)
+		a.drain(time.Hour)
 		close(quiet)
 	}()
 	close(finish)

@@ -1,8 +1,9 @@
-// Package clusteragent connects a whole cluster to its hub: it exchanges the registration token for a credential of its own, keeps the
-// tunnel up, and forwards what comes through it to the cluster's Kubernetes API in the name of the user whom the hub has authenticated.
+// Package clusteragent connects a cluster to its hub: it exchanges the registration token for its own credential, keeps the tunnel
+// connected, and forwards requests from the tunnel to the cluster's Kubernetes API, with impersonation of the user whom the hub has
+// authenticated.
 //
-// It runs as a pod of the cluster or by hand with a kubeconfig. It opens nothing but what the hub may ask for: the Kubernetes API. No
-// credential of the cluster leaves it.
+// It runs as a Pod of the cluster, or outside with a kubeconfig. The hub can reach nothing but the Kubernetes API, and gets no credential
+// of the cluster.
 package clusteragent
 
 import (
@@ -22,119 +23,124 @@ import (
 )
 
 const (
-	// Network and Address are what the hub dials for the Kubernetes API; nothing else is answered.
+	// Network is the network that the hub dials for the Kubernetes API; dials of others are refused.
 	Network = "drover"
+	// Address is the address that the hub dials for the Kubernetes API.
 	Address = "kube-api"
 
-	// sessions is to how many replicas of the hub the cluster is connected.
+	// sessions is the number of replicas of the hub to which the agent connects.
 	sessions = 2
-	// grace is for how long requests may go on when the agent is told to stop. Watches and the like end at once: they have no end to wait for.
-	grace = 10 * time.Second
+	// drainTimeout bounds how long the agent waits for requests when it stops. Long-running requests such as watches are not waited for.
+	drainTimeout = 10 * time.Second
 )
 
 // Options of the agent. Kubernetes, Namespace, Credentials and Log must be set.
 type Options struct {
-	// Kubernetes leads to the cluster's API.
+	// Kubernetes is the client configuration of the cluster's Kubernetes API.
 	Kubernetes *rest.Config
-	// Namespace is where the agent keeps its credential.
+	// Namespace is that of the Secret with the agent's credential.
 	Namespace string
-	// Credentials is the folder of the registration Secret: files url, token and ca.crt. They are read when they are needed.
+	// Credentials is the directory of the mounted registration Secret, with the files url, token and ca.crt. They are read for every use.
 	Credentials string
-	// Server is the hub's URL; empty means what the folder says.
+	// Server is the hub's URL; empty is that of the file url.
 	Server string
-	// CAChecksum is the SHA-256 of what the hub shows as its authorities at /cacerts, which counts where the folder has no ca.crt.
+	// CAChecksum is the SHA-256 of <server>/cacerts in hexadecimal; it is used if there is no ca.crt.
 	CAChecksum string
-	// Cluster is the management Cluster, if known. It is compared with what the hub says and not used otherwise.
+	// Cluster is the name of the management Cluster, or empty. If it differs from that of the hub, a warning is logged.
 	Cluster string
-	// AllowGroups are groups that the hub may speak for though they may do everything: system:masters.
+	// AllowGroups are groups that the hub may impersonate although they are reserved: only system:masters.
 	AllowGroups []string
-	// HealthAddress is where probes and metrics are answered; empty answers them nowhere.
+	// HealthAddress is the listen address of health and metrics, [address]:port; empty disables them.
 	HealthAddress string
-	Version       string
-	Log           *slog.Logger
+	// Version is the version of the agent.
+	Version string
+	// Log must be set.
+	Log *slog.Logger
 }
 
 var checksumPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Validate names what does not fit by the name of the command's flag.
+// Validate returns an error that lists the invalid options by the names of their flags.
 func (o Options) Validate() error {
 	var errs []error
 	if o.Server != "" {
-		if u, err := url.Parse(o.Server); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			errs = append(errs, fmt.Errorf("--server (CATTLE_SERVER): %q is not of the form https://hub.example.com", o.Server))
+		u, err := url.Parse(o.Server)
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			errs = append(errs, fmt.Errorf("--server (CATTLE_SERVER): must be such as https://hub.example.com, got %q", o.Server))
 		}
 	}
 	if o.CAChecksum != "" && !checksumPattern.MatchString(o.CAChecksum) {
-		errs = append(errs, fmt.Errorf("--ca-checksum (CATTLE_CA_CHECKSUM): %q is not the 64 hexadecimal digits that sha256sum prints for <server>/cacerts", o.CAChecksum))
+		errs = append(errs, fmt.Errorf(
+			"--ca-checksum (CATTLE_CA_CHECKSUM): must be the sha256sum of <server>/cacerts, 64 hexadecimal digits, got %q", o.CAChecksum))
 	}
 	if o.Namespace == "" {
-		errs = append(errs, errors.New("--namespace: is empty; name the namespace in which the agent may keep a Secret"))
+		errs = append(errs, errors.New("--namespace: is required"))
 	}
 	for _, group := range o.AllowGroups {
 		if group != mastersGroup {
-			errs = append(errs, fmt.Errorf("--allow-group: %q needs no permission here; only %s can be allowed", group, mastersGroup))
+			errs = append(errs, fmt.Errorf("--allow-group: must be %s, got %q", mastersGroup, group))
 		}
 	}
 	if _, port, err := net.SplitHostPort(o.HealthAddress); o.HealthAddress != "" && (err != nil || port == "") {
-		errs = append(errs, fmt.Errorf("--health-address: %q is not of the form [address]:port; write :9440, or nothing for none", o.HealthAddress))
+		errs = append(errs, fmt.Errorf("--health-address: must be [address]:port such as :9440, or empty, got %q", o.HealthAddress))
 	}
 	return errors.Join(errs...)
 }
 
-// Run connects the cluster until ctx is done. It fails only where it cannot begin.
+// Run connects the cluster until ctx is done. It returns an error only if it cannot start.
 func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
 	api, err := newAPI(o.Kubernetes, o.AllowGroups, o.Log)
 	if err != nil {
-		return fmt.Errorf("preparing the way to the Kubernetes API: %w", err)
+		return fmt.Errorf("creating the client of the Kubernetes API: %w", err)
 	}
-	secret, err := newStore(o.Kubernetes, o.Namespace)
+	store, err := newSecretStore(o.Kubernetes, o.Namespace)
 	if err != nil {
-		return fmt.Errorf("preparing the way to the Kubernetes API: %w", err)
+		return fmt.Errorf("creating the client of the Kubernetes API: %w", err)
 	}
-	hub := &hub{folder: o.Credentials, server: o.Server, checksum: o.CAChecksum}
-	keeper := &keeper{store: secret, hub: hub, cluster: o.Cluster, log: o.Log, turn: make(chan struct{}, 1)}
+	hub := &hubClient{directory: o.Credentials, server: o.Server, checksum: o.CAChecksum}
+	credentials := newCredentialManager(store, hub, o.Cluster, o.Log)
 	client := tunnel.New(tunnel.Options{
-		Agent: "cluster/" + o.Version, Sessions: sessions, Log: o.Log, Refused: keeper.refuse, Dial: api.dial,
+		Agent: "cluster/" + o.Version, Sessions: sessions, Log: o.Log, Unauthorized: credentials.setRefused, Dial: api.dial,
 		Access: func(ctx context.Context) (tunnel.Access, error) {
-			credential, err := keeper.credential(ctx)
+			credential, err := credentials.credential(ctx)
 			if err != nil {
 				return tunnel.Access{}, err
 			}
 			return hub.access(ctx, credential)
 		},
 	})
-	return o.serve(ctx, api, keeper, client)
+	return o.serve(ctx, api, credentials, client)
 }
 
-// serve runs the parts, and stops them in order: first the tunnel, once requests have come to their end, then what answers them.
-func (o Options) serve(ctx context.Context, api *api, keeper *keeper, client *tunnel.Client) error {
+// serve runs the components and stops them in order: the tunnel when no request is active, then the server behind it.
+func (o Options) serve(ctx context.Context, api *api, credentials *credentialManager, client *tunnel.Client) error {
 	health, err := listenHealth(ctx, o.HealthAddress)
 	if err != nil {
 		return err
 	}
-	o.Log.Info("Cluster-agent started", "version", o.Version, "kubernetes", o.Kubernetes.Host, "namespace", o.Namespace)
+	o.Log.Info("Cluster agent started", "version", o.Version, "kubernetes", o.Kubernetes.Host, "namespace", o.Namespace)
 	var background sync.WaitGroup
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer background.Wait()
 	defer stop()
 	background.Go(api.serve)
-	background.Go(func() { keeper.run(inner) })
+	background.Go(func() { credentials.run(inner) })
 	background.Go(func() {
-		serveHealth(inner, health, healthHandler(o.Version, client.Status, api.status, keeper.expires), o.Log)
+		serveHealth(inner, health, healthHandler(o.Version, client.Status, api.status, credentials.expiresAt), o.Log)
 	})
 	connected, disconnect := context.WithCancel(inner)
 	defer disconnect()
 	var tunnels sync.WaitGroup
 	tunnels.Go(func() { client.Run(connected) })
 	<-ctx.Done()
-	o.Log.Info("Cluster-agent stops")
-	api.quiet(grace)
+	o.Log.Info("Cluster agent stopping")
+	api.drain(drainTimeout)
 	disconnect()
 	tunnels.Wait()
 	api.close()
-	o.Log.Info("Cluster-agent stopped")
+	o.Log.Info("Cluster agent stopped")
 	return nil
 }

@@ -8,12 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Whatever is in the Secret, what comes out can be sent.
+// Whatever the Secret contains, the decoded credential is valid in a header.
 func FuzzDecodeIdentity(f *testing.F) {
 	f.Add([]byte(agentID), []byte("credential"), []byte("2026-11-22T21:37:19Z"), []byte("2026-11-22T13:37:19Z"))
 	f.Add([]byte("?"), []byte("a\nb"), []byte("soon"), []byte(""))
 	f.Fuzz(func(t *testing.T, agent, credential, expires, renew []byte) {
-		i := decodeIdentity(&corev1.Secret{Data: map[string][]byte{agentKey: agent, credentialKey: credential, expiresKey: expires, renewKey: renew}})
+		i := decodeIdentity(&corev1.Secret{Data: map[string][]byte{agentKey: agent, credentialKey: credential, expiresKey: expires,
+			renewKey: renew}})
 		if !agentPattern.MatchString(i.Agent) || strings.ContainsFunc(i.Credential, notPrintable) {
 			t.Errorf("it is %+v", i)
 		}
@@ -25,9 +26,9 @@ func FuzzDropTokenProtocol(f *testing.F) {
 	f.Add("v5.channel.k8s.io, "+tokenProtocol+"abc", "v4.channel.k8s.io")
 	f.Add(",,", " ")
 	f.Fuzz(func(t *testing.T, first, second string) {
-		header := http.Header{protocols: {first, second}}
+		header := http.Header{protocolHeader: {first, second}}
 		dropTokenProtocol(header)
-		got := strings.Join(header[protocols], ",")
+		got := strings.Join(header[protocolHeader], ",")
 		kept := 0
 		for protocol := range strings.SplitSeq(first+","+second, ",") {
 			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.HasPrefix(protocol, tokenProtocol) {

@@ -25,59 +25,67 @@ import (
 )
 
 const (
-	// maxFile and maxAnswer bound what is read of files and of the hub.
-	maxFile   = 256 << 10
-	maxAnswer = 256 << 10
-	// callTimeout ends a request to the hub that gets no answer.
-	callTimeout = 30 * time.Second
-	// fetchedFor is how long authorities are good that were fetched and compared with the checksum.
-	fetchedFor = 10 * time.Minute
+	// maxFileBytes and maxResponseBytes bound a file of the registration Secret and a response of the hub.
+	maxFileBytes     = 256 << 10
+	maxResponseBytes = 256 << 10
+	// requestTimeout bounds a request to the hub.
+	requestTimeout = 30 * time.Second
+	// cacheTime is how long CAs of /cacerts are used before they are fetched again.
+	cacheTime = 10 * time.Minute
 )
 
-// hub is where the agent connects to, and how it knows that it is the one.
-type hub struct {
-	folder, server, checksum string
+// hubClient knows the hub's URL and its CAs, and requests credentials.
+type hubClient struct {
+	// directory is that of the registration Secret; server and checksum are Options.Server and Options.CAChecksum.
+	directory, server, checksum string
 
 	mu sync.Mutex
-	// config belongs to the authorities known, which were read at the time read. It is kept so that TLS sessions are resumed.
-	config *tls.Config
-	known  string
-	read   time.Time
+	// tlsConfig is for the CAs of bundle, which were read at readAt. It is reused so that TLS sessions are resumed.
+	tlsConfig *tls.Config
+	bundle    string
+	readAt    time.Time
 }
 
-// access is what the tunnel connects with.
-func (h *hub) access(ctx context.Context, credential string) (tunnel.Access, error) {
-	server, err := h.address()
+// access returns what the tunnel needs to connect.
+func (h *hubClient) access(ctx context.Context, credential string) (tunnel.Access, error) {
+	server, tlsConfig, err := h.connection(ctx)
 	if err != nil {
 		return tunnel.Access{}, err
 	}
-	config, err := h.tls(ctx, server)
-	if err != nil {
-		return tunnel.Access{}, err
-	}
-	return tunnel.Access{Server: server, Token: credential, TLS: config}, nil
+	return tunnel.Access{Server: server, Token: credential, TLS: tlsConfig}, nil
 }
 
-func (h *hub) address() (string, error) {
+// connection returns the URL of the hub and the TLS configuration for it.
+func (h *hubClient) connection(ctx context.Context) (string, *tls.Config, error) {
+	server, err := h.url()
+	if err != nil {
+		return "", nil, err
+	}
+	tlsConfig, err := h.tls(ctx, server)
+	return server, tlsConfig, err
+}
+
+func (h *hubClient) url() (string, error) {
 	if h.server != "" {
 		return h.server, nil
 	}
-	server, err := h.file("url")
+	server, err := h.readFile("url")
 	if err != nil {
 		return "", err
 	}
 	if u, err := url.Parse(server); err != nil || u.Scheme != "https" || u.Host == "" {
-		return "", fmt.Errorf("nothing says where the hub is: set --server (CATTLE_SERVER) to https://hub.example.com, or put that into %s", filepath.Join(h.folder, "url"))
+		return "", fmt.Errorf("no URL of the hub: set --server (CATTLE_SERVER) or %s to https://hub.example.com",
+			filepath.Join(h.directory, "url"))
 	}
 	return server, nil
 }
 
-// registrationToken is empty where there is none.
-func (h *hub) registrationToken() (string, error) { return h.file("token") }
+// registrationToken returns the token of the registration Secret; empty if it has none.
+func (h *hubClient) registrationToken() (string, error) { return h.readFile("token") }
 
-// file reads a file of the registration Secret; it is empty where there is none.
-func (h *hub) file(name string) (string, error) {
-	file, err := os.Open(filepath.Join(h.folder, name))
+// readFile reads a file of the registration Secret; empty if it does not exist.
+func (h *hubClient) readFile(name string) (string, error) {
+	file, err := os.Open(filepath.Join(h.directory, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
@@ -85,78 +93,80 @@ func (h *hub) file(name string) (string, error) {
 		return "", fmt.Errorf("reading the registration Secret: %w", err)
 	}
 	defer file.Close()
-	raw, err := io.ReadAll(io.LimitReader(file, maxFile))
+	raw, err := io.ReadAll(io.LimitReader(file, maxFileBytes))
 	if err != nil {
 		return "", fmt.Errorf("reading the registration Secret: %w", err)
 	}
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// tls trusts the authorities of the registration Secret; without them those that the hub shows, if they have the checksum; without that
-// those of the machine.
-func (h *hub) tls(ctx context.Context, server string) (*tls.Config, error) {
-	bundle, err := h.file("ca.crt")
+// tls trusts the CAs of the registration Secret; without them those of /cacerts if they match the checksum; without a checksum those of the
+// machine.
+func (h *hubClient) tls(ctx context.Context, server string) (*tls.Config, error) {
+	bundle, err := h.readFile("ca.crt")
 	if err != nil {
 		return nil, err
 	}
 	if bundle == "" && h.checksum != "" {
-		if config := h.fetched(); config != nil {
-			return config, nil
+		if cached := h.cached(); cached != nil {
+			return cached, nil
 		}
-		if bundle, err = h.fetchAuthorities(ctx, server); err != nil {
+		if bundle, err = h.fetchCAs(ctx, server); err != nil {
 			return nil, err
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.config != nil && h.known == bundle {
-		h.read = time.Now()
-		return h.config, nil
+	if h.tlsConfig != nil && h.bundle == bundle {
+		h.readAt = time.Now()
+		return h.tlsConfig, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, ClientSessionCache: tls.NewLRUClientSessionCache(2 * sessions)}
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		ClientSessionCache: tls.NewLRUClientSessionCache(2 * sessions)}
 	if bundle != "" {
 		certs, err := trust.ParseBundle([]byte(bundle))
 		if err != nil {
-			return nil, fmt.Errorf("reading the hub's certificate authorities: %w", err)
+			return nil, fmt.Errorf("reading the hub's CA certificates: %w", err)
 		}
-		config.RootCAs = x509.NewCertPool()
+		tlsConfig.RootCAs = x509.NewCertPool()
 		for _, cert := range certs {
-			config.RootCAs.AddCert(cert)
+			tlsConfig.RootCAs.AddCert(cert)
 		}
 	}
-	h.config, h.known, h.read = config, bundle, time.Now()
-	return config, nil
+	h.tlsConfig, h.bundle, h.readAt = tlsConfig, bundle, time.Now()
+	return tlsConfig, nil
 }
 
-func (h *hub) fetched() *tls.Config {
+// cached returns the configuration for CAs that were fetched recently, or nil.
+func (h *hubClient) cached() *tls.Config {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.config == nil || h.known == "" || time.Since(h.read) > fetchedFor {
+	if h.tlsConfig == nil || h.bundle == "" || time.Since(h.readAt) > cacheTime {
 		return nil
 	}
-	return h.config
+	return h.tlsConfig
 }
 
-// fetchAuthorities reads /cacerts from whoever answers; the checksum tells whether it was the hub.
-func (h *hub) fetchAuthorities(ctx context.Context, server string) (string, error) {
-	client := newHTTPClient(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true})
-	defer client.CloseIdleConnections()
-	code, raw, _, err := call(ctx, client, http.MethodGet, server, "/cacerts", "", nil)
+// fetchCAs reads /cacerts without verification of the server and compares the checksum.
+func (h *hubClient) fetchCAs(ctx context.Context, server string) (string, error) {
+	unverified := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
+	code, _, raw, err := doRequest(ctx, unverified, http.MethodGet, server, "/cacerts", "", nil)
 	if err != nil {
-		return "", fmt.Errorf("asking for the hub's certificate authorities: %w", err)
+		return "", fmt.Errorf("fetching the hub's CA certificates: %w", err)
 	}
 	if code != http.StatusOK {
-		return "", fmt.Errorf("asking for the hub's certificate authorities: %s/cacerts answers %d", server, code)
+		return "", fmt.Errorf("fetching the hub's CA certificates: %s/cacerts returned HTTP %d", server, code)
 	}
 	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != h.checksum {
-		return "", fmt.Errorf("the hub's certificate authorities have the checksum %x and not that of --ca-checksum (CATTLE_CA_CHECKSUM): "+
-			"if they were replaced, apply the cluster's manifest anew; if not, something else answers at %s", sum, server)
+		return "", fmt.Errorf("the hub's CA certificates have checksum %x, which is not that of --ca-checksum (CATTLE_CA_CHECKSUM): "+
+			"if they were replaced, apply the cluster's manifest again; otherwise another server answers at %s", sum, server)
 	}
 	return string(raw), nil
 }
 
-// answer is a credential.
-type answer struct {
+// credentialResponse is the response to a request for a credential.
+type credentialResponse struct {
+	// Cluster is the name of the management Cluster, Agent that of the agent's object in the hub.
 	Cluster    string    `json:"cluster"`
 	Agent      string    `json:"agent"`
 	Credential string    `json:"credential"`
@@ -164,54 +174,44 @@ type answer struct {
 	RenewAfter time.Time `json:"renewAfter"`
 }
 
-// exchange gets a credential for a bearer token, which is the registration token or a credential from before. An answer that is none is a
-// *tunnel.Refusal.
-func (h *hub) exchange(ctx context.Context, bearer, agent string) (answer, error) {
-	server, err := h.address()
+// exchange exchanges a bearer token, the registration token or the current credential, for a new credential. A response without one is a
+// *registration.StatusError.
+func (h *hubClient) exchange(ctx context.Context, bearer, agent string) (credentialResponse, error) {
+	server, tlsConfig, err := h.connection(ctx)
 	if err != nil {
-		return answer{}, err
-	}
-	config, err := h.tls(ctx, server)
-	if err != nil {
-		return answer{}, err
+		return credentialResponse{}, err
 	}
 	body, err := json.Marshal(map[string]string{"agent": agent})
 	if err != nil {
-		return answer{}, err
+		return credentialResponse{}, err
 	}
-	client := newHTTPClient(config)
-	defer client.CloseIdleConnections()
-	code, raw, header, err := call(ctx, client, http.MethodPost, server, "/v3/connect/credential", bearer, body)
+	code, header, raw, err := doRequest(ctx, tlsConfig, http.MethodPost, server, "/v3/connect/credential", bearer, body)
 	if err != nil {
-		return answer{}, fmt.Errorf("asking the hub for a credential: %w", err)
+		return credentialResponse{}, fmt.Errorf("requesting a credential from the hub: %w", err)
 	}
 	if code != http.StatusOK {
-		message := registration.OneLine(raw)
-		if message == "" {
-			message = http.StatusText(code)
-		}
-		return answer{}, &tunnel.Refusal{Code: code, Message: message, RetryAfter: registration.RetryAfter(header, time.Now())}
+		return credentialResponse{}, registration.NewStatusError(code, header, raw)
 	}
-	var a answer
-	if json.Unmarshal(raw, &a) != nil || a.Credential == "" || strings.ContainsFunc(a.Credential, notPrintable) || !a.ExpiresAt.After(a.RenewAfter) || a.RenewAfter.IsZero() {
-		return answer{}, errors.New("asking the hub for a credential: what it answers is none") // the cause could quote it
+	var r credentialResponse
+	if json.Unmarshal(raw, &r) != nil || r.Credential == "" || strings.ContainsFunc(r.Credential, notPrintable) ||
+		!r.ExpiresAt.After(r.RenewAfter) || r.RenewAfter.IsZero() {
+		return credentialResponse{}, errors.New("requesting a credential from the hub: invalid response") // the cause could quote it
 	}
-	return a, nil
+	return r, nil
 }
 
 func notPrintable(c rune) bool { return c <= ' ' || c > '~' }
 
-func newHTTPClient(config *tls.Config) *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, TLSHandshakeTimeout: callTimeout / 2},
-		Timeout:   callTimeout,
-		// The token would be sent along to wherever a redirect leads.
+// doRequest makes one request to the hub and returns status, header and body of the response.
+func doRequest(ctx context.Context, tlsConfig *tls.Config, method, server, path, bearer string, body []byte,
+) (int, http.Header, []byte, error) {
+	client := &http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, TLSHandshakeTimeout: requestTimeout / 2},
+		Timeout:   requestTimeout,
+		// A redirect would send the token to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-// call makes one request and reads the answer.
-func call(ctx context.Context, client *http.Client, method, server, path, bearer string, body []byte) (int, []byte, http.Header, error) {
+	defer client.CloseIdleConnections()
 	address, err := url.JoinPath(server, path)
 	if err != nil {
 		return 0, nil, nil, err
@@ -229,9 +229,9 @@ func call(ctx context.Context, client *http.Client, method, server, path, bearer
 		return 0, nil, nil, err
 	}
 	defer response.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err == nil && len(raw) > maxAnswer {
-		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes+1))
+	if err == nil && len(raw) > maxResponseBytes {
+		err = fmt.Errorf("the response is larger than %d bytes", maxResponseBytes)
 	}
-	return response.StatusCode, raw, response.Header, err
+	return response.StatusCode, response.Header, raw, err
 }

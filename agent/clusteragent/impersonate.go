@@ -7,16 +7,16 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mastersGroup may do everything, and no rule of the cluster can take that from it. The hub may speak for it only where the cluster's
-// owner has said so.
+// mastersGroup bypasses authorization. The hub may impersonate it only if the owner of the cluster has allowed that.
 const mastersGroup = "system:masters"
 
-// What the hub may say all the same: its own name, and the group of everybody who is known.
+// Reserved names that the hub may impersonate: its own user, and the group of all authenticated users.
 const (
 	hubUser            = "system:drover:hub"
 	authenticatedGroup = "system:authenticated"
@@ -25,89 +25,88 @@ const (
 const (
 	userHeader  = "Impersonate-User"
 	groupHeader = "Impersonate-Group"
-	// impersonation is what the names of those headers begin with.
-	impersonation = "Impersonate-"
-	// tokenProtocol is how browsers hand over a token, for they cannot set headers of a WebSocket.
-	tokenProtocol = "base64url.bearer.authorization.k8s.io."
-	protocols     = "Sec-Websocket-Protocol"
+	// impersonatePrefix is the prefix of all headers of impersonation.
+	impersonatePrefix = "Impersonate-"
+	// tokenProtocol is the prefix of the WebSocket subprotocol with a bearer token, which browsers send since they cannot set headers.
+	tokenProtocol  = "base64url.bearer.authorization.k8s.io."
+	protocolHeader = "Sec-Websocket-Protocol"
 )
 
-// checkUser tells why a request cannot be made in the name that it gives.
+// checkUser returns an error if the agent does not impersonate the user or a group of a request.
 func (a *api) checkUser(header http.Header) error {
 	if users := header.Values(userHeader); len(users) != 1 || users[0] == "" {
-		return errors.New("a request through the cluster's agent must name one user in " + userHeader)
+		return errors.New("requests through the cluster agent need exactly one user in " + userHeader)
 	}
 	if user := header.Get(userHeader); reserved(user) && user != hubUser {
-		return fmt.Errorf("the cluster's agent does not speak for the user %s: such names belong to this cluster's own parts", user)
+		return fmt.Errorf("the cluster agent does not impersonate user %s: the prefix is reserved for this cluster", user)
 	}
 	for _, group := range header.Values(groupHeader) {
 		switch {
-		case group == mastersGroup && !a.allowed[group]:
-			return fmt.Errorf("the cluster's agent does not speak for the group %s; it was started without --allow-group %s", group, group)
-		case reserved(group) && group != authenticatedGroup && !a.allowed[group]:
-			return fmt.Errorf("the cluster's agent does not speak for the group %s: such names belong to this cluster's own parts", group)
+		case group == mastersGroup && !slices.Contains(a.allowedGroups, group):
+			return fmt.Errorf("the cluster agent does not impersonate group %s without --allow-group %s", group, group)
+		case reserved(group) && group != authenticatedGroup && !slices.Contains(a.allowedGroups, group):
+			return fmt.Errorf("the cluster agent does not impersonate group %s: the prefix is reserved for this cluster", group)
 		}
 	}
 	return nil
 }
 
-// reserved tells of names that Kubernetes and kubeadm give to their own parts, ServiceAccounts and nodes among them. Whoever the hub speaks
-// for has others: it puts "drover:hub:" before those of its own Kubernetes.
+// reserved is true for names of Kubernetes (ServiceAccounts and Nodes among them) and kubeadm. The hub adds the prefix "drover:hub:" to
+// such names of its own Kubernetes.
 func reserved(name string) bool {
 	return strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "kubeadm:")
 }
 
-// forward makes the request that the Kubernetes API gets. The agent's own credential comes later, in the transport.
+// forward rewrites a request for the Kubernetes API. The transport adds the agent's own credential.
 func forward(r *httputil.ProxyRequest, target *url.URL) {
 	r.SetURL(target)
 	out := r.Out.Header
 	for name := range out {
-		// X-Remote- is how a trusted front proxy names the user. The agent is none, and it must not look like one.
+		// X-Remote- headers are those of an authenticating front proxy, which the agent is not.
 		if name == "Authorization" || name == "Cookie" || name == "Proxy-Authorization" || strings.HasPrefix(name, "X-Remote-") {
 			delete(out, name)
 		}
 	}
-	// Whoever has the name of a header put into Connection has it dropped on the way. The user must arrive, or the request would be made in the
-	// name of the agent itself.
+	// ReverseProxy drops headers that are named in Connection. Without the headers of impersonation, the request would be made as the agent.
 	for name, values := range r.In.Header {
-		if strings.HasPrefix(name, impersonation) {
+		if strings.HasPrefix(name, impersonatePrefix) {
 			out[name] = values
 		}
 	}
-	// The API server's audit log tells where a user is.
+	// The API server writes it into the audit log.
 	if from := r.In.Header["X-Forwarded-For"]; from != nil {
 		out["X-Forwarded-For"] = from
 	}
 	dropTokenProtocol(out)
 }
 
-// dropTokenProtocol removes credentials from among the protocols that a WebSocket offers.
+// dropTokenProtocol removes bearer tokens from the subprotocols of a WebSocket.
 func dropTokenProtocol(header http.Header) {
-	if len(header[protocols]) == 0 {
+	if len(header[protocolHeader]) == 0 {
 		return
 	}
 	var kept []string
-	for _, value := range header[protocols] {
+	for _, value := range header[protocolHeader] {
 		for protocol := range strings.SplitSeq(value, ",") {
 			if protocol = strings.TrimSpace(protocol); protocol != "" && !strings.HasPrefix(protocol, tokenProtocol) {
 				kept = append(kept, protocol)
 			}
 		}
 	}
-	delete(header, protocols)
+	delete(header, protocolHeader)
 	if len(kept) > 0 {
-		header.Set(protocols, strings.Join(kept, ", "))
+		header.Set(protocolHeader, strings.Join(kept, ", "))
 	}
 }
 
-// writeStatus answers as the Kubernetes API does, so that its clients show the message.
+// writeStatus responds with a Status, as the Kubernetes API does, so that its clients show the message.
 func writeStatus(w http.ResponseWriter, code int, message string) {
 	reason := metav1.StatusReasonForbidden
 	if code == http.StatusServiceUnavailable {
 		reason = metav1.StatusReasonServiceUnavailable
 	}
 	raw, _ := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status: metav1.StatusFailure, Message: message, Reason: reason, Code: int32(code)}) // plain fields can always be encoded
+		Status: metav1.StatusFailure, Message: message, Reason: reason, Code: int32(code)}) // cannot fail
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(raw)

@@ -11,27 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes is a listener without an address: what connects to it is a pair of sockets that nobody else can get hold of.
-type pipes struct {
+// pipeListener is a net.Listener without an address: dial connects to it with a pair of sockets that no other process can use.
+type pipeListener struct {
 	incoming chan net.Conn
 	closed   chan struct{}
 	once     sync.Once
 }
 
-func newPipes() *pipes {
-	return &pipes{incoming: make(chan net.Conn), closed: make(chan struct{})}
+func newPipeListener() *pipeListener {
+	return &pipeListener{incoming: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// dial makes a pair and hands the far end to Accept.
-func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
+// dial creates a pair of sockets and passes the far end to Accept.
+func (l *pipeListener) dial(ctx context.Context) (net.Conn, error) {
 	near, far, err := socketPair()
 	if err != nil {
-		return nil, fmt.Errorf("making a pair of sockets: %w", err)
+		return nil, fmt.Errorf("creating a pair of sockets: %w", err)
 	}
 	select {
-	case p.incoming <- far:
+	case l.incoming <- far:
 		return near, nil
-	case <-p.closed:
+	case <-l.closed:
 		err = net.ErrClosed
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -40,23 +40,23 @@ func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // Accept implements net.Listener.
-func (p *pipes) Accept() (net.Conn, error) {
+func (l *pipeListener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-p.incoming:
+	case conn := <-l.incoming:
 		return conn, nil
-	case <-p.closed:
+	case <-l.closed:
 		return nil, net.ErrClosed
 	}
 }
 
 // Close implements net.Listener.
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
 // Addr implements net.Listener.
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: Address, Net: Network} }
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: Address, Net: Network} }
 
 func socketPair() (near, far net.Conn, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -74,7 +74,7 @@ func socketPair() (near, far net.Conn, err error) {
 	return near, far, nil
 }
 
-// connOf takes over a descriptor.
+// connOf returns a connection that owns the descriptor.
 func connOf(fd int) (net.Conn, error) {
 	file := os.NewFile(uintptr(fd), Address)
 	defer file.Close() // the connection has a copy

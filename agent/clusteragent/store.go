@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// identitySecret is where the pods of a cluster keep what they are to the hub, and its keys. They share one identity, so that a pod that
-// comes needs no registration token.
+// identitySecret is the Secret with the agent's identity; the other constants are its keys. All pods of the agent share it, so that a new
+// pod does not need the registration token.
 const (
 	identitySecret = "cattle-cluster-agent-identity"
 	agentKey       = "agent"
@@ -25,18 +25,18 @@ const (
 	renewKey       = "renewAfter"
 )
 
-// identity is what the Secret holds.
+// identity is the content of the Secret: the ID of the agent, its credential, and when that expires and should be renewed.
 type identity struct {
 	Agent, Credential     string
 	ExpiresAt, RenewAfter time.Time
 }
 
-// store reads and writes the Secret.
-type store interface {
-	// read gives what is stored; where that is nothing, it stores an identity with the id agent, or with a new one if that is empty.
+// identityStore reads and writes the Secret.
+type identityStore interface {
+	// read returns the Secret. If it does not exist, read creates it with the ID agent, or with a new ID if that is empty.
 	read(ctx context.Context, agent string) (*corev1.Secret, error)
-	// write stores an identity over what was read. The error is a conflict if that is not what is there any more.
-	write(ctx context.Context, over *corev1.Secret, next identity) error
+	// write updates the Secret as it was read. The error is a conflict if it has changed since.
+	write(ctx context.Context, current *corev1.Secret, next identity) error
 }
 
 type secretStore struct {
@@ -44,7 +44,7 @@ type secretStore struct {
 	namespace string
 }
 
-func newStore(kubernetes *rest.Config, namespace string) (store, error) {
+func newSecretStore(kubernetes *rest.Config, namespace string) (*secretStore, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Secret{})
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
@@ -53,7 +53,7 @@ func newStore(kubernetes *rest.Config, namespace string) (store, error) {
 	cfg.GroupVersion = &corev1.SchemeGroupVersion
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.ContentType = runtime.ContentTypeJSON
-	cfg.Timeout = callTimeout
+	cfg.Timeout = requestTimeout
 	client, err := rest.RESTClientFor(cfg)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,8 @@ func (s *secretStore) read(ctx context.Context, agent string) (*corev1.Secret, e
 	if agent == "" {
 		agent = newAgentID()
 	}
-	secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: identitySecret, Namespace: s.namespace}, Data: map[string][]byte{agentKey: []byte(agent)}}
+	secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: identitySecret, Namespace: s.namespace},
+		Data: map[string][]byte{agentKey: []byte(agent)}}
 	created := &corev1.Secret{}
 	err = s.rest.Post().Namespace(s.namespace).Resource("secrets").Body(secret).Do(ctx).Into(created)
 	if apierrors.IsAlreadyExists(err) {
@@ -79,8 +80,8 @@ func (s *secretStore) read(ctx context.Context, agent string) (*corev1.Secret, e
 	return created, err
 }
 
-func (s *secretStore) write(ctx context.Context, over *corev1.Secret, next identity) error {
-	secret := over.DeepCopy()
+func (s *secretStore) write(ctx context.Context, current *corev1.Secret, next identity) error {
+	secret := current.DeepCopy()
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
@@ -95,7 +96,7 @@ func (s *secretStore) write(ctx context.Context, over *corev1.Secret, next ident
 
 var agentPattern = regexp.MustCompile(`^[a-z0-9-]{16,64}$`)
 
-// decodeIdentity reads the Secret. What cannot be used is taken for missing: a new one is to be had.
+// decodeIdentity decodes the Secret. Invalid values are ignored, since the agent can get new ones.
 func decodeIdentity(secret *corev1.Secret) identity {
 	i := identity{Agent: string(secret.Data[agentKey]), Credential: string(secret.Data[credentialKey])}
 	if !agentPattern.MatchString(i.Agent) {

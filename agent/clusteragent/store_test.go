@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// secretAPI is a Kubernetes API with one Secret, as far as versions are concerned.
+// secretAPI is a Kubernetes API with one Secret that has resource versions.
 type secretAPI struct {
 	mu      sync.Mutex
 	secret  *corev1.Secret
@@ -62,11 +62,11 @@ func (a *secretAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.secret)
 }
 
-func TestStore(t *testing.T) {
+func TestSecretStore(t *testing.T) {
 	api := &secretAPI{}
 	server := httptest.NewServer(api)
 	defer server.Close()
-	s, err := newStore(&rest.Config{Host: server.URL}, "cattle-system")
+	s, err := newSecretStore(&rest.Config{Host: server.URL}, "cattle-system")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +86,12 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.write(t.Context(), first, next); !apierrors.IsConflict(err) {
-		t.Errorf("writing over what is not there any more: %v", err)
+		t.Errorf("a conflict was not detected: %v", err)
 	}
 	if stored, err := s.read(t.Context(), ""); err != nil || decodeIdentity(stored) != next {
 		t.Errorf("%+v, %v", stored, err)
 	}
-	// Somebody deletes the Secret: the agent stays who it is.
+	// The Secret was deleted: the agent keeps its ID.
 	api.mu.Lock()
 	api.secret = nil
 	api.mu.Unlock()

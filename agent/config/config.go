@@ -1,5 +1,5 @@
-// Package config reads the agent's two files: its configuration and the connection info that names the plan Secret. It only reads; it
-// never contacts the hub and never changes anything on the machine.
+// Package config reads and validates the agent's two files: its configuration, and the connection info with the kubeconfig for the plan
+// Secret. It only reads: it never contacts the hub and never changes anything on the machine.
 package config
 
 import (
@@ -10,77 +10,83 @@ import (
 	"time"
 )
 
-// Defaults of a Config.
+// DefaultPath is where the install script writes the configuration.
+const DefaultPath = "/etc/rancher/agent/config.yaml"
+
+// The defaults of Config.
 const (
-	DefaultPath             = "/etc/rancher/agent/config.yaml"
-	DefaultImagesDirectory  = "/var/lib/rancher/agent/images"
-	DefaultRegistriesFile   = "/etc/rancher/agent/registries.yaml"
-	DefaultWorkDirectory    = "/var/lib/rancher/agent/work"
-	DefaultStateName        = "state"
-	DefaultInstructionTime  = time.Hour
-	DefaultPeriodicTime     = 15 * time.Minute
-	defaultProviderConfig   = "/var/lib/rancher/credentialprovider/config.yaml"
-	defaultProviderBinaries = "/var/lib/rancher/credentialprovider/bin"
+	defaultImagesDirectory    = "/var/lib/rancher/agent/images"
+	defaultRegistriesFile     = "/etc/rancher/agent/registries.yaml"
+	defaultWorkDirectory      = "/var/lib/rancher/agent/work"
+	defaultStateName          = "state"
+	defaultInstructionTimeout = time.Hour
+	defaultPeriodicTimeout    = 15 * time.Minute
+	defaultProviderConfig     = "/var/lib/rancher/credentialprovider/config.yaml"
+	defaultProviderBinaries   = "/var/lib/rancher/credentialprovider/bin"
 )
 
 // Config is the agent's configuration file. Unknown keys are ignored.
 type Config struct {
-	// WorkDirectory is where instructions run. Whatever an earlier run left there is removed.
+	// WorkDirectory is the absolute path below which instructions run. What a previous run has left there is removed.
 	WorkDirectory string `json:"workDirectory"`
-	// PreserveWorkDirectory keeps what instructions left, for a look at it.
+	// PreserveWorkDirectory keeps what instructions have left in WorkDirectory, for debugging.
 	PreserveWorkDirectory bool `json:"preserveWorkDirectory"`
-	// LocalEnabled takes plans from files of LocalPlanDirectory.
-	LocalEnabled       bool   `json:"localEnabled"`
+	// LocalEnabled applies the plan files in LocalPlanDirectory.
+	LocalEnabled bool `json:"localEnabled"`
+	// LocalPlanDirectory is an absolute path, required if LocalEnabled is true. The agent creates the directory.
 	LocalPlanDirectory string `json:"localPlanDirectory"`
-	// RemoteEnabled takes the plan from the Secret that ConnectionInfoFile names.
-	RemoteEnabled      bool   `json:"remoteEnabled"`
+	// RemoteEnabled applies the plan of the Secret that ConnectionInfoFile names.
+	RemoteEnabled bool `json:"remoteEnabled"`
+	// ConnectionInfoFile is the absolute path of a Connection, required if RemoteEnabled is true.
 	ConnectionInfoFile string `json:"connectionInfoFile"`
-	// Tunnel lets the hub reach addresses through this machine. Off where it is not set.
+	// Tunnel lets the hub connect to addresses through this machine. It is disabled by default.
 	Tunnel Tunnel `json:"tunnel"`
-	// PlanSignatures says what becomes of plans that the hub's key has not signed.
+	// PlanSignatures is the policy for plans that are not signed with the hub's key.
 	PlanSignatures PlanSignatures `json:"planSignatures"`
-	// AppliedPlanDirectory keeps the last plans that were applied; empty keeps none.
+	// AppliedPlanDirectory stores the last applied plans; empty stores none.
 	AppliedPlanDirectory string `json:"appliedPlanDirectory"`
-	// ImagesDirectory holds image archives that are looked at before any registry.
+	// ImagesDirectory contains image archives, which are searched before any registry.
 	ImagesDirectory string `json:"imagesDirectory"`
-	// AgentRegistriesFile tells mirrors, credentials and certificates of registries.
+	// AgentRegistriesFile configures mirrors, credentials and certificates of registries, in the format of RKE2's registries.yaml.
 	AgentRegistriesFile string `json:"agentRegistriesFile"`
-	// ImageCredentialProviderConfig and ImageCredentialProviderBinDirectory are those of the kubelet.
-	ImageCredentialProviderConfig       string `json:"imageCredentialProviderConfig"`
+	// ImageCredentialProviderConfig is a path as in the kubelet's flag --image-credential-provider-config.
+	ImageCredentialProviderConfig string `json:"imageCredentialProviderConfig"`
+	// ImageCredentialProviderBinDirectory is a path as in the kubelet's flag --image-credential-provider-bin-dir.
 	ImageCredentialProviderBinDirectory string `json:"imageCredentialProviderBinDirectory"`
-	// ImageCacheBytes bounds the layers that are kept of images that were used; 0 means 8 GiB.
+	// ImageCacheBytes bounds the cache of image layers; 0 is 8 GiB.
 	ImageCacheBytes int64 `json:"imageCacheBytes"`
-	// InterlockDirectory holds the files by which install script and agent wait for each other; empty means they do not.
+	// InterlockDirectory contains the files with which install script and agent wait for each other; empty disables that.
 	InterlockDirectory string `json:"interlockDirectory"`
-	// MetricsAddress is where metrics and health are told; empty tells them nowhere. See ParseMetricsAddress.
+	// MetricsAddress is the listen address of metrics and health, see ParseMetricsAddress; empty disables them.
 	MetricsAddress string `json:"metricsAddress"`
-	// StateDirectory holds the journal and the image cache. Default: "state" beside WorkDirectory.
+	// StateDirectory contains the journal and the image cache. Default: "state" beside WorkDirectory.
 	StateDirectory string `json:"stateDirectory"`
-	// Socket is where the running agent answers the commands; SocketOff turns that off.
+	// Socket is the path of the unix socket on which the agent serves the commands; socketOff disables it.
 	Socket string `json:"socket"`
-	// InstructionTimeout and PeriodicTimeout end an instruction that runs longer.
+	// InstructionTimeout bounds an instruction without timeoutSeconds. Default: 1h.
 	InstructionTimeout Duration `json:"instructionTimeout"`
-	PeriodicTimeout    Duration `json:"periodicTimeout"`
+	// PeriodicTimeout bounds a periodic instruction without timeoutSeconds. Default: 15m.
+	PeriodicTimeout Duration `json:"periodicTimeout"`
 }
 
-// Duration is written like "90s" or "1h30m".
+// Duration is a positive duration such as "90s" or "1h30m".
 type Duration time.Duration
 
-// UnmarshalJSON reads the text form; a bare number is refused, since nobody could tell its unit.
+// UnmarshalJSON decodes the text form. A number is refused, since it has no unit.
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return fmt.Errorf("%s is not a duration like \"90s\"", raw)
+		return fmt.Errorf("%s is not a duration such as \"90s\"", raw)
 	}
 	value, err := time.ParseDuration(text)
 	if err != nil || value <= 0 {
-		return fmt.Errorf("%q is not a duration like \"90s\"", text)
+		return fmt.Errorf("%q is not a duration such as \"90s\"", text)
 	}
 	*d = Duration(value)
 	return nil
 }
 
-// Load reads, completes and validates a configuration file. The file must be the caller's own and of mode 0600.
+// Load reads a configuration file, sets defaults and validates it. The file must belong to the user of the process and have mode 0600.
 func Load(path string) (Config, error) {
 	var c Config
 	if err := decodeFile(path, &c); err != nil {
@@ -98,39 +104,44 @@ func (c *Config) setDefaults() {
 		field *string
 		value string
 	}{
-		{&c.WorkDirectory, DefaultWorkDirectory},
-		{&c.ImagesDirectory, DefaultImagesDirectory},
-		{&c.AgentRegistriesFile, DefaultRegistriesFile},
+		{&c.WorkDirectory, defaultWorkDirectory},
+		{&c.ImagesDirectory, defaultImagesDirectory},
+		{&c.AgentRegistriesFile, defaultRegistriesFile},
 		{&c.ImageCredentialProviderConfig, defaultProviderConfig},
 		{&c.ImageCredentialProviderBinDirectory, defaultProviderBinaries},
-		{&c.Socket, DefaultSocket},
+		{&c.Socket, defaultSocket},
 	} {
 		if *d.field == "" {
 			*d.field = d.value
 		}
 	}
 	if c.StateDirectory == "" {
-		c.StateDirectory = filepath.Join(filepath.Dir(filepath.Clean(c.WorkDirectory)), DefaultStateName)
+		c.StateDirectory = filepath.Join(filepath.Dir(filepath.Clean(c.WorkDirectory)), defaultStateName)
 	}
 	if c.InstructionTimeout == 0 {
-		c.InstructionTimeout = Duration(DefaultInstructionTime)
+		c.InstructionTimeout = Duration(defaultInstructionTimeout)
 	}
 	if c.PeriodicTimeout == 0 {
-		c.PeriodicTimeout = Duration(DefaultPeriodicTime)
+		c.PeriodicTimeout = Duration(defaultPeriodicTimeout)
 	}
 }
 
-// Validate names every key that does not fit.
+// RegistriesFiles are the paths of registries.yaml: that of the agent, then those of the distributions. The first that exists counts.
+func (c Config) RegistriesFiles() []string {
+	return []string{c.AgentRegistriesFile, "/etc/rancher/rke2/registries.yaml", "/etc/rancher/k3s/registries.yaml"}
+}
+
+// Validate returns an error that lists every invalid key.
 func (c Config) Validate() error {
 	var errs []error
 	if !c.LocalEnabled && !c.RemoteEnabled {
-		errs = append(errs, errors.New("remoteEnabled, localEnabled: neither is true, so there is no source of plans"))
+		errs = append(errs, errors.New("remoteEnabled, localEnabled: at least one must be true"))
 	}
 	if c.RemoteEnabled && c.ConnectionInfoFile == "" {
-		errs = append(errs, errors.New("connectionInfoFile: is empty, and remoteEnabled is true"))
+		errs = append(errs, errors.New("connectionInfoFile: is required if remoteEnabled is true"))
 	}
 	if c.LocalEnabled && c.LocalPlanDirectory == "" {
-		errs = append(errs, errors.New("localPlanDirectory: is empty, and localEnabled is true"))
+		errs = append(errs, errors.New("localPlanDirectory: is required if localEnabled is true"))
 	}
 	if _, err := ParseMetricsAddress(c.MetricsAddress); err != nil {
 		errs = append(errs, err)
@@ -139,7 +150,7 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if c.ImageCacheBytes < 0 {
-		errs = append(errs, fmt.Errorf("imageCacheBytes: %d is less than nothing", c.ImageCacheBytes))
+		errs = append(errs, fmt.Errorf("imageCacheBytes: must not be negative, got %d", c.ImageCacheBytes))
 	}
 	for _, dir := range []struct{ key, value string }{
 		{"workDirectory", c.WorkDirectory}, {"stateDirectory", c.StateDirectory},
@@ -149,10 +160,10 @@ func (c Config) Validate() error {
 		switch {
 		case dir.value == "":
 		case !filepath.IsAbs(dir.value):
-			errs = append(errs, fmt.Errorf("%s: %q is not absolute", dir.key, dir.value))
+			errs = append(errs, fmt.Errorf("%s: must be an absolute path, got %q", dir.key, dir.value))
 		case filepath.Dir(filepath.Clean(dir.value)) == "/":
-			// What is in these folders gets removed; a whole /etc or /usr must not.
-			errs = append(errs, fmt.Errorf("%s: %q lies too near to the root of the file system", dir.key, dir.value))
+			// The agent removes content of these directories, which must not be that of /etc or /usr.
+			errs = append(errs, fmt.Errorf("%s: must not be a top-level directory, got %q", dir.key, dir.value))
 		}
 	}
 	if err := c.validateSocket(); err != nil {

@@ -31,7 +31,7 @@ func TestLoad(t *testing.T) {
 		"json": {
 			name: "config.json",
 			text: `{"remoteEnabled":true,"connectionInfoFile":"/a/b.json","stateDirectory":"/s/t","instructionTimeout":"90s"} trailing`,
-			want: Config{RemoteEnabled: true, ConnectionInfoFile: "/a/b.json", WorkDirectory: DefaultWorkDirectory, StateDirectory: "/s/t",
+			want: Config{RemoteEnabled: true, ConnectionInfoFile: "/a/b.json", WorkDirectory: defaultWorkDirectory, StateDirectory: "/s/t",
 				InstructionTimeout: Duration(90 * time.Second)},
 		},
 		"yml": {
@@ -40,22 +40,24 @@ func TestLoad(t *testing.T) {
 		},
 		"no socket": {
 			name: "c.yaml", text: "localEnabled: true\nlocalPlanDirectory: /a/plans\nworkDirectory: /a/work\nsocket: none\n",
-			want: Config{LocalEnabled: true, LocalPlanDirectory: "/a/plans", WorkDirectory: "/a/work", StateDirectory: "/a/state", Socket: SocketOff},
+			want: Config{LocalEnabled: true, LocalPlanDirectory: "/a/plans", WorkDirectory: "/a/work", StateDirectory: "/a/state",
+				Socket: socketOff},
 		},
-		"relative socket": {name: "c.yaml", text: "socket: agent.sock", err: `socket: "agent.sock" is neither an absolute path nor "none"`},
-		"long socket":     {name: "c.yaml", text: "socket: /" + strings.Repeat("s", 107), err: "longer than the 107 bytes"},
-		"world-readable":  {name: "c.yaml", mode: 0o644, text: "remoteEnabled: true", err: "has mode 0644 and must have 0600"},
-		"too strict":      {name: "c.yaml", mode: 0o400, text: "remoteEnabled: true", err: "has mode 0400 and must have 0600"},
-		"other ending":    {name: "c.toml", text: "a", err: "the name has none of .json, .yaml and .yml"},
+		"relative socket": {name: "c.yaml", text: "socket: agent.sock", err: `socket: must be an absolute path or "none", got "agent.sock"`},
+		"long socket":     {name: "c.yaml", text: "socket: /" + strings.Repeat("s", 107), err: "socket: must have at most 107 bytes, got 108"},
+		"world-readable":  {name: "c.yaml", mode: 0o644, text: "remoteEnabled: true", err: "mode must be 0600, got 0644"},
+		"too strict":      {name: "c.yaml", mode: 0o400, text: "remoteEnabled: true", err: "mode must be 0600, got 0400"},
+		"other ending":    {name: "c.toml", text: "a", err: "the file name must contain .json, .yaml or .yml"},
 		"not YAML":        {name: "c.yaml", text: "a: [", err: "decoding "},
-		"nothing enabled": {name: "c.yaml", text: "{}", err: "remoteEnabled, localEnabled: neither is true"},
-		"no connection":   {name: "c.yaml", text: "remoteEnabled: true", err: "connectionInfoFile: is empty, and remoteEnabled is true"},
-		"no plans":        {name: "c.yaml", text: "localEnabled: true", err: "localPlanDirectory: is empty, and localEnabled is true"},
-		"relative":        {name: "c.yaml", text: "workDirectory: work", err: `workDirectory: "work" is not absolute`},
-		"root":            {name: "c.yaml", text: "workDirectory: /usr/", err: `workDirectory: "/usr/" lies too near to the root`},
-		"metrics for all": {name: "c.yaml", text: "metricsAddress: 0.0.0.0:9099", err: `metricsAddress: "0.0.0.0:9099" is not of the loopback device`},
-		"number as time":  {name: "c.yaml", text: "periodicTimeout: 3", err: `3 is not a duration like "90s"`},
-		"negative time":   {name: "c.yaml", text: "periodicTimeout: -3s", err: `"-3s" is not a duration like "90s"`},
+		"nothing enabled": {name: "c.yaml", text: "{}", err: "remoteEnabled, localEnabled: at least one must be true"},
+		"no connection":   {name: "c.yaml", text: "remoteEnabled: true", err: "connectionInfoFile: is required if remoteEnabled is true"},
+		"no plans":        {name: "c.yaml", text: "localEnabled: true", err: "localPlanDirectory: is required if localEnabled is true"},
+		"relative":        {name: "c.yaml", text: "workDirectory: work", err: `workDirectory: must be an absolute path, got "work"`},
+		"root":            {name: "c.yaml", text: "workDirectory: /usr/", err: `workDirectory: must not be a top-level directory, got "/usr/"`},
+		"metrics for all": {name: "c.yaml", text: "metricsAddress: 0.0.0.0:9099",
+			err: `metricsAddress: "0.0.0.0:9099" must be a loopback address`},
+		"number as time": {name: "c.yaml", text: "periodicTimeout: 3", err: `3 is not a duration such as "90s"`},
+		"negative time":  {name: "c.yaml", text: "periodicTimeout: -3s", err: `"-3s" is not a duration such as "90s"`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,15 +65,15 @@ func TestLoad(t *testing.T) {
 			if !checkError(t, err, test.err) {
 				return
 			}
-			test.want.ImagesDirectory, test.want.AgentRegistriesFile = DefaultImagesDirectory, DefaultRegistriesFile
+			test.want.ImagesDirectory, test.want.AgentRegistriesFile = defaultImagesDirectory, defaultRegistriesFile
 			test.want.ImageCredentialProviderConfig = defaultProviderConfig
 			test.want.ImageCredentialProviderBinDirectory = defaultProviderBinaries
 			if test.want.InstructionTimeout == 0 {
-				test.want.InstructionTimeout = Duration(DefaultInstructionTime)
+				test.want.InstructionTimeout = Duration(defaultInstructionTimeout)
 			}
-			test.want.PeriodicTimeout = Duration(DefaultPeriodicTime)
+			test.want.PeriodicTimeout = Duration(defaultPeriodicTimeout)
 			if test.want.Socket == "" {
-				test.want.Socket = DefaultSocket
+				test.want.Socket = defaultSocket
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
@@ -86,8 +88,9 @@ func TestLoadConnection(t *testing.T) {
 	}{
 		"complete":       {name: "rancher2_connection_info.json", text: `{"kubeConfig":"k","namespace":"n","secretName":"s"}`},
 		"while checking": {name: "rancher2_connection_info.json.tmp", text: `{"kubeConfig":"k","namespace":"n","secretName":"s"}`},
-		"an error page":  {name: "c.json", text: `{"message":"401"}`, err: "kubeConfig: is empty\nnamespace: is empty\nsecretName: is empty"},
-		"empty":          {name: "c.json", text: ``, err: "EOF"},
+		"an error page": {name: "c.json", text: `{"message":"401"}`,
+			err: "kubeConfig: is required\nnamespace: is required\nsecretName: is required"},
+		"empty": {name: "c.json", text: ``, err: "EOF"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +106,7 @@ func TestLoadConnection(t *testing.T) {
 
 func TestLoadRefusesForeignAndIrregularFiles(t *testing.T) {
 	_, err := Load("")
-	checkError(t, err, "no file is named")
+	checkError(t, err, "the path is empty")
 	_, err = Load(filepath.Join(t.TempDir(), "missing.yaml"))
 	checkError(t, err, "no such file")
 	dir := filepath.Join(t.TempDir(), "dir.yaml")
@@ -111,17 +114,17 @@ func TestLoadRefusesForeignAndIrregularFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Load(dir)
-	checkError(t, err, "is not a regular file")
+	checkError(t, err, "not a regular file")
 	large := write(t, "large.yaml", strings.Repeat("#", maxFileBytes+1), 0)
 	_, err = Load(large)
-	checkError(t, err, "is larger than")
+	checkError(t, err, "larger than")
 	if os.Getuid() == 0 {
 		foreign := write(t, "foreign.yaml", "remoteEnabled: true", 0)
 		if err := os.Chown(foreign, 1, 1); err != nil {
 			t.Fatal(err)
 		}
 		_, err = Load(foreign)
-		checkError(t, err, "belongs to 1:1 and must belong to 0:0")
+		checkError(t, err, "owner must be 0:0, got 1:1")
 	}
 }
 
@@ -140,7 +143,7 @@ func write(t *testing.T, name, text string, mode os.FileMode) string {
 	return path
 }
 
-// checkError fails unless err holds want, and tells whether there is a result to look at.
+// checkError fails unless err contains want; it returns true if no error is expected.
 func checkError(t *testing.T, err error, want string) bool {
 	t.Helper()
 	switch {

@@ -12,29 +12,30 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Connection is the connection info that a machine gets when it registers.
+// Connection is the connection info, which the hub returns when a machine registers.
 type Connection struct {
-	// KubeConfig is the text of a kubeconfig.
+	// KubeConfig is a kubeconfig, JSON or YAML, for the plan Secret.
 	KubeConfig string `json:"kubeConfig"`
-	// Namespace and SecretName name the plan Secret.
-	Namespace  string `json:"namespace"`
+	// Namespace is that of the plan Secret.
+	Namespace string `json:"namespace"`
+	// SecretName is the name of the plan Secret.
 	SecretName string `json:"secretName"`
-	// PlanSigningKey is the public key, in base64, that the hub signs plans with. Hubs that sign none leave it out.
+	// PlanSigningKey is the public key of plan signatures, ed25519 in base64; empty if the hub does not sign plans.
 	PlanSigningKey string `json:"planSigningKey,omitempty"`
 }
 
-// connectionFields are the names of Connection's fields in a file.
+// connectionFields are the JSON names of the fields of Connection.
 var connectionFields = []string{"kubeConfig", "namespace", "secretName", "planSigningKey"}
 
-// LoadConnection reads and validates a connection info file, under the rules of Load.
+// LoadConnection reads and validates a connection info file. Owner and mode must be as for Load.
 func LoadConnection(path string) (Connection, error) {
 	c, _, err := ReadConnection(path)
 	return c, err
 }
 
-// ReadConnection is LoadConnection for a caller that will replace the file: it also returns the content.
+// ReadConnection is LoadConnection for callers that replace the file: it also returns the content.
 func ReadConnection(path string) (Connection, []byte, error) {
-	raw, err := readPrivate(path)
+	raw, err := ReadSecret(path)
 	if err != nil {
 		return Connection{}, nil, fmt.Errorf("reading connection info: %w", err)
 	}
@@ -48,17 +49,17 @@ func ReadConnection(path string) (Connection, []byte, error) {
 	return c, raw, nil
 }
 
-// Encode is the content of a connection info file. Keys of former that this package does not know are kept, since a newer hub may have
-// put them there; former may be empty.
-func (c Connection) Encode(former []byte) ([]byte, error) {
+// Encode returns the content of a connection info file. Unknown keys of previous, the current content or nil, are kept: a newer hub may
+// have written them.
+func (c Connection) Encode(previous []byte) ([]byte, error) {
 	keys := map[string]any{}
-	// As in decode, what follows the first value of JSON is left alone.
-	if len(former) > 0 && json.NewDecoder(bytes.NewReader(former)).Decode(&keys) != nil {
-		if err := yaml.Unmarshal(former, &keys); err != nil {
-			return nil, fmt.Errorf("decoding the former connection info: %w", err)
+	// As in decode, content after the first JSON value is ignored.
+	if len(previous) > 0 && json.NewDecoder(bytes.NewReader(previous)).Decode(&keys) != nil {
+		if err := yaml.Unmarshal(previous, &keys); err != nil {
+			return nil, fmt.Errorf("decoding the previous connection info: %w", err)
 		}
 	}
-	// Decoding takes a field's name in any case, so that a former "Namespace" would compete with the new "namespace".
+	// Decoding ignores the case of keys, so a previous "Namespace" would compete with the new "namespace".
 	maps.DeleteFunc(keys, func(key string, _ any) bool {
 		return slices.ContainsFunc(connectionFields, func(field string) bool { return strings.EqualFold(key, field) })
 	})
@@ -73,14 +74,14 @@ func (c Connection) Encode(former []byte) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// Validate names every field that is missing.
+// Validate returns an error that lists every missing or invalid field.
 func (c Connection) Validate() error {
 	var errs []error
 	for _, field := range []struct{ name, value string }{
 		{"kubeConfig", c.KubeConfig}, {"namespace", c.Namespace}, {"secretName", c.SecretName},
 	} {
 		if field.value == "" {
-			errs = append(errs, fmt.Errorf("%s: is empty", field.name))
+			errs = append(errs, fmt.Errorf("%s: is required", field.name))
 		}
 	}
 	if _, err := c.SigningKey(); err != nil {

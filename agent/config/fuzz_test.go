@@ -7,7 +7,8 @@ import (
 )
 
 func FuzzConfig(f *testing.F) {
-	f.Add("config.yaml", []byte("remoteEnabled: true\nconnectionInfoFile: /var/lib/rancher/agent/c.json\nworkDirectory: /a/work\ninstructionTimeout: 90s\n"))
+	f.Add("config.yaml", []byte("remoteEnabled: true\nconnectionInfoFile: /var/lib/rancher/agent/c.json\nworkDirectory: /a/work\n"+
+		"instructionTimeout: 90s\n"))
 	f.Add("config.json", []byte(`{"localEnabled":true,"localPlanDirectory":"/a/plans","metricsAddress":"127.0.0.1:1"}`))
 	f.Fuzz(func(t *testing.T, name string, raw []byte) {
 		var c Config
@@ -21,7 +22,7 @@ func FuzzConfig(f *testing.F) {
 		// What a plan's leftovers are removed from is never the root, nor right below it.
 		for _, dir := range []string{c.WorkDirectory, c.StateDirectory} {
 			if clean := filepath.Clean(dir); !filepath.IsAbs(clean) || filepath.Dir(clean) == "/" {
-				t.Errorf("%q is accepted as a folder to work in", dir)
+				t.Errorf("%q is accepted as work directory", dir)
 			}
 		}
 	})

@@ -12,7 +12,7 @@ func TestImageCacheBytes(t *testing.T) {
 		t.Error(err)
 	}
 	c.ImageCacheBytes = -1
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "imageCacheBytes: -1 is less than nothing") {
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "imageCacheBytes: must not be negative, got -1") {
 		t.Errorf("got %v", err)
 	}
 }

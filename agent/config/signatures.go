@@ -7,21 +7,21 @@ import (
 	"fmt"
 )
 
-// PlanSignatures says what becomes of a plan that is not signed by the key that the machine got when it registered.
+// PlanSignatures is the policy for plans that are not signed with the key of the connection info.
 type PlanSignatures string
 
-// The values of PlanSignatures. The empty one means warn where there is a key, and off where there is none.
+// The values of PlanSignatures. The empty value is warn if there is a key, otherwise off.
 const (
-	// SignaturesOff does not look at signatures.
+	// SignaturesOff ignores signatures.
 	SignaturesOff PlanSignatures = "off"
-	// SignaturesWarn says in the log what is wrong, and executes the plan.
+	// SignaturesWarn logs an invalid signature and applies the plan.
 	SignaturesWarn PlanSignatures = "warn"
-	// SignaturesEnforce executes nothing of a plan whose signature is missing, wrong, or older than one that was accepted.
+	// SignaturesEnforce refuses a plan whose signature is missing, invalid, or older than an accepted one.
 	SignaturesEnforce PlanSignatures = "enforce"
 )
 
-// UnmarshalJSON refuses every other value: a typing error must not turn the check off. YAML reads a bare off as a boolean, so that false
-// means off as well.
+// UnmarshalJSON refuses unknown values: a typing error must not disable the check. YAML decodes an unquoted off as a boolean, so false is
+// off, too.
 func (p *PlanSignatures) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
@@ -34,17 +34,17 @@ func (p *PlanSignatures) UnmarshalJSON(raw []byte) error {
 		*p = value
 		return nil
 	}
-	return fmt.Errorf("planSignatures: %q is none of off, warn and enforce", text)
+	return fmt.Errorf("planSignatures: must be off, warn or enforce, got %q", text)
 }
 
-// SigningKey is the key that the hub signs plans with, or nil where the connection info names none.
+// SigningKey is the public key of plan signatures; nil if the connection info has none.
 func (c Connection) SigningKey() (ed25519.PublicKey, error) {
 	if c.PlanSigningKey == "" {
 		return nil, nil
 	}
 	key, err := base64.StdEncoding.DecodeString(c.PlanSigningKey)
 	if err != nil || len(key) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("planSigningKey: is not an ed25519 public key of %d bytes in base64", ed25519.PublicKeySize)
+		return nil, fmt.Errorf("planSigningKey: must be an ed25519 public key of %d bytes in base64", ed25519.PublicKeySize)
 	}
 	return key, nil
 }

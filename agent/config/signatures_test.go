@@ -24,7 +24,7 @@ func TestPlanSignatures(t *testing.T) {
 	}
 	for _, text := range []string{"enforced", "true", "3", "[]"} {
 		_, err := Load(write(t, "config.yaml", base+"planSignatures: "+text+"\n", 0))
-		checkError(t, err, "is none of off, warn and enforce")
+		checkError(t, err, "must be off, warn or enforce")
 	}
 }
 
@@ -42,7 +42,8 @@ func TestConnectionEncode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.TrimSpace(string(raw)); got != `{"kubeConfig":"k2","later":{"a":[1]},"namespace":"n","planSigningKey":"`+key+`","secretName":"s"}` {
+	if got := strings.TrimSpace(string(raw)); got != `{"kubeConfig":"k2","later":{"a":[1]},"namespace":"n","planSigningKey":"`+key+
+		`","secretName":"s"}` {
 		t.Errorf("got %s", got)
 	}
 	for _, bad := range []string{"AAEC", "no base64"} {
@@ -51,7 +52,7 @@ func TestConnectionEncode(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = LoadConnection(write(t, "c.json", string(raw), 0))
-		checkError(t, err, "planSigningKey: is not an ed25519 public key")
+		checkError(t, err, "planSigningKey: must be an ed25519 public key")
 	}
 }
 
@@ -66,9 +67,9 @@ func TestIrregularConnectionFiles(t *testing.T) {
 	go func() { _, err := LoadConnection(pipe); done <- err }()
 	select {
 	case err := <-done:
-		checkError(t, err, "is not a regular file")
+		checkError(t, err, "not a regular file")
 	case <-time.After(10 * time.Second):
-		t.Fatal("a pipe keeps the agent waiting")
+		t.Fatal("opening a named pipe blocks")
 	}
 	// A link is followed, and what it leads to has to follow the rules.
 	target := write(t, "open.json", `{"kubeConfig":"k","namespace":"n","secretName":"s"}`, 0o640)
@@ -77,5 +78,5 @@ func TestIrregularConnectionFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := LoadConnection(link)
-	checkError(t, err, "has mode 0640 and must have 0600")
+	checkError(t, err, "mode must be 0600, got 0640")
 }

@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// DefaultSocket is where a running agent answers the commands.
-	DefaultSocket = "/run/rancher-system-agent/agent.sock"
-	// SocketOff turns that off.
-	SocketOff = "none"
-	// maxSocketPath is what fits into an address of the kernel's, its closing zero left out.
+	// defaultSocket is the default of Config.Socket.
+	defaultSocket = "/run/rancher-system-agent/agent.sock"
+	// socketOff is the value of Config.Socket that disables it.
+	socketOff = "none"
+	// maxSocketPath is the size of sun_path (unix(7)) without the final zero.
 	maxSocketPath = 107
 )
 
-// SocketPath is where a running agent answers; empty when it does not.
+// SocketPath is the path of the socket; empty if it is disabled.
 func (c Config) SocketPath() string {
-	if c.Socket == SocketOff {
+	if c.Socket == socketOff {
 		return ""
 	}
 	return c.Socket
@@ -27,9 +27,9 @@ func (c Config) validateSocket() error {
 	case path == "":
 		return nil
 	case !filepath.IsAbs(path):
-		return fmt.Errorf("socket: %q is neither an absolute path nor %q", path, SocketOff)
+		return fmt.Errorf("socket: must be an absolute path or %q, got %q", socketOff, path)
 	case len(path) > maxSocketPath:
-		return fmt.Errorf("socket: %q is longer than the %d bytes that a socket's path may have", path, maxSocketPath)
+		return fmt.Errorf("socket: must have at most %d bytes, got %d", maxSocketPath, len(path))
 	}
 	return nil
 }

@@ -1,6 +1,12 @@
-// Package control is how people and programs on the machine ask a running agent what it does: HTTP with JSON over a unix socket that
-// only root may use. It shows what the engines tell and passes on a wish to try again; it reads no plan and touches nothing on the
-// machine but its socket.
+// Package control is the local API of a running agent: JSON over HTTP on a unix socket for root. It shows the state of the engines, and
+// triggers retries.
+//
+//	GET  /v1/status                   Status
+//	GET  /v1/sources/{name}/plan      the plan as delivered, byte for byte
+//	GET  /v1/sources/{name}/history   a list of journal.Attempt, the oldest first
+//	POST /v1/sources/{name}/retry     {}
+//
+// Errors have a status other than 200 and an errorResponse.
 package control
 
 import (
@@ -8,36 +14,37 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/engine/journal"
 )
 
-// Agent is one engine, which applies the plans of one source. *engine.Engine is one.
-type Agent interface {
-	// State tells what it does and why.
+// Engine is what is used of an *engine.Engine, which documents the methods.
+type Engine interface {
 	State() engine.State
-	// History lists the attempts, the oldest first.
-	History() ([]engine.Attempt, error)
-	// Plan is the plan as it was delivered last, byte for byte; empty before the first.
+	History() ([]journal.Attempt, error)
 	Plan() []byte
-	// Retry lets it try again at once what it would try later or not at all, and says why it cannot.
 	Retry() error
 }
 
-// Status is the answer about the whole process.
+// Status is the state of the process and of its engines.
 type Status struct {
-	Version string    `json:"version"`
-	PID     int       `json:"pid"`
+	// Version is that of the agent.
+	Version string `json:"version"`
+	// PID is the process id.
+	PID int `json:"pid"`
+	// Started is when the process started.
 	Started time.Time `json:"started"`
-	// ConfigFile is the configuration that the process has read, StateDirectory where it keeps its journal.
-	ConfigFile     string `json:"configFile"`
+	// ConfigFile is the configuration file that the process has read.
+	ConfigFile string `json:"configFile"`
+	// StateDirectory is where the process keeps its journals.
 	StateDirectory string `json:"stateDirectory"`
-	// Sources are the engines, the hub's first, then by name.
+	// Sources are the states of the engines: the hub's first, then by name.
 	Sources []engine.State `json:"sources"`
 }
 
-// ErrNotRunning is returned by a Client whose socket nobody answers.
-var ErrNotRunning = errors.New("no agent answers")
+// ErrNotRunning is wrapped by a Client's errors if nothing listens on the socket.
+var ErrNotRunning = errors.New("no agent is listening")
 
-// failure is the body of an answer that is no success.
-type failure struct {
+// errorResponse is the body of a response with another status than 200.
+type errorResponse struct {
 	Error string `json:"error"`
 }

@@ -14,28 +14,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/host/fs"
 )
 
-// fakeAgent is an engine that says what a test tells it to.
-type fakeAgent struct {
+// fakeEngine is an Engine with fixed results.
+type fakeEngine struct {
 	state    engine.State
-	attempts []engine.Attempt
+	attempts []journal.Attempt
 	plan     string
 	err      error
 	retried  int
 }
 
-func (f *fakeAgent) State() engine.State                { return f.state }
-func (f *fakeAgent) History() ([]engine.Attempt, error) { return f.attempts, f.err }
-func (f *fakeAgent) Plan() []byte                       { return []byte(f.plan) }
-func (f *fakeAgent) Retry() error                       { f.retried++; return f.err }
+func (f *fakeEngine) State() engine.State                 { return f.state }
+func (f *fakeEngine) History() ([]journal.Attempt, error) { return f.attempts, f.err }
+func (f *fakeEngine) Plan() []byte                        { return []byte(f.plan) }
+func (f *fakeEngine) Retry() error                        { f.retried++; return f.err }
 
 // serve starts a server on a socket of its own and returns the socket's path and what ends it.
 func serve(t *testing.T, s *Server) (string, func()) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run", "agent.sock")
-	listener, err := host.Machine{}.Listen(path)
+	listener, err := fs.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,17 +56,19 @@ func serve(t *testing.T, s *Server) (string, func()) {
 }
 
 func TestQuestions(t *testing.T) {
-	hub := &fakeAgent{state: engine.State{Source: "hub", Checksum: "abc", Doing: engine.DoingWait, Reason: "the hub is away"}, plan: `{ "files":[] }`,
-		attempts: []engine.Attempt{{Source: "hub", Checksum: "abc", Number: 1}, {Source: "hub", Checksum: "abc", Number: 2, Succeeded: true}}}
-	local := &fakeAgent{state: engine.State{Doing: engine.DoingNothing}, err: errors.New("there is nothing to try again")}
-	path, stop := serve(t, &Server{Status: Status{Version: "v1", PID: 7}, Agents: func() map[string]Agent {
-		return map[string]Agent{"a/b.plan": local, "hub": hub}
+	hub := &fakeEngine{state: engine.State{Source: "hub", Checksum: "abc", Phase: engine.PhaseWaiting, Reason: "hub unreachable"},
+		plan: `{ "files":[] }`,
+		attempts: []journal.Attempt{{Source: "hub", Checksum: "abc", Number: 1},
+			{Source: "hub", Checksum: "abc", Number: 2, Succeeded: true}}}
+	local := &fakeEngine{state: engine.State{Phase: engine.PhaseIdle}, err: errors.New("there is nothing to try again")}
+	path, stop := serve(t, &Server{Status: Status{Version: "v1", PID: 7}, Engines: func() map[string]Engine {
+		return map[string]Engine{"a/b.plan": local, "hub": hub}
 	}})
 	defer stop()
 	client := NewClient(path)
 
 	status, err := client.Status(t.Context())
-	want := Status{Version: "v1", PID: 7, Sources: []engine.State{hub.state, {Source: "a/b.plan", Doing: engine.DoingNothing}}}
+	want := Status{Version: "v1", PID: 7, Sources: []engine.State{hub.state, {Source: "a/b.plan", Phase: engine.PhaseIdle}}}
 	if diff := cmp.Diff(want, status); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
@@ -82,13 +85,14 @@ func TestQuestions(t *testing.T) {
 	if err := client.Retry(t.Context(), "a/b.plan"); err == nil || err.Error() != "there is nothing to try again" {
 		t.Errorf("got %v", err)
 	}
-	if _, err := client.History(t.Context(), "moon"); err == nil || !strings.Contains(err.Error(), `no source of plans named "moon", only ["a/b.plan" "hub"]`) {
+	if _, err := client.History(t.Context(), "moon"); err == nil ||
+		!strings.Contains(err.Error(), `no plan source "moon": this agent has ["a/b.plan" "hub"]`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestSocketIsPrivate(t *testing.T) {
-	path, stop := serve(t, &Server{Agents: func() map[string]Agent { return nil }})
+	path, stop := serve(t, &Server{Engines: func() map[string]Engine { return nil }})
 	for name, mode := range map[string]os.FileMode{path: 0o600 | os.ModeSocket, filepath.Dir(path): 0o700 | os.ModeDir} {
 		if info, err := os.Lstat(name); err != nil || info.Mode() != mode {
 			t.Errorf("%s is %v, %v", name, info.Mode(), err)
@@ -105,16 +109,16 @@ func TestSocketIsPrivate(t *testing.T) {
 
 // Whoever gets at the socket in spite of its mode is still asked who he is.
 func TestForeignUserIsRefused(t *testing.T) {
-	path, stop := serve(t, &Server{Agents: func() map[string]Agent { return nil }, allowed: []uint32{uint32(os.Getuid()) + 1}})
+	path, stop := serve(t, &Server{Engines: func() map[string]Engine { return nil }, allowed: []uint32{uint32(os.Getuid()) + 1}})
 	defer stop()
-	if _, err := NewClient(path).Status(t.Context()); err == nil || err.Error() != "only root may ask the agent" {
+	if _, err := NewClient(path).Status(t.Context()); err == nil || err.Error() != "permission denied: must be run as root" {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestSocketOfAnotherAgent(t *testing.T) {
-	path, stop := serve(t, &Server{Agents: func() map[string]Agent { return nil }})
-	if _, err := (host.Machine{}).Listen(path); !errors.Is(err, host.ErrLocked) {
+	path, stop := serve(t, &Server{Engines: func() map[string]Engine { return nil }})
+	if _, err := fs.Listen(path); !errors.Is(err, fs.ErrLocked) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := NewClient(path).Status(t.Context()); err != nil {
@@ -127,13 +131,13 @@ func TestSocketOfAnotherAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (host.Machine{}).Listen(path); !errors.Is(err, host.ErrLocked) {
+	if _, err := fs.Listen(path); !errors.Is(err, fs.ErrLocked) {
 		t.Errorf("got %v", err)
 	}
 	// One who was killed leaves the socket behind.
 	foreign.(*net.UnixListener).SetUnlinkOnClose(false)
 	foreign.Close()
-	listener, err := host.Machine{}.Listen(path)
+	listener, err := fs.Listen(path)
 	if err != nil {
 		t.Fatalf("a dead socket is not replaced: %v", err)
 	}
@@ -142,20 +146,20 @@ func TestSocketOfAnotherAgent(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (host.Machine{}).Listen(path); err == nil || !strings.Contains(err.Error(), "is no socket") {
+	if _, err := fs.Listen(path); err == nil || !strings.Contains(err.Error(), "is not a socket") {
 		t.Errorf("got %v", err)
 	}
 	if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (host.Machine{}).Listen(path); err == nil || !strings.Contains(err.Error(), "writable by nobody else") {
+	if _, err := fs.Listen(path); err == nil || !strings.Contains(err.Error(), "writable by nobody else") {
 		t.Errorf("got %v", err)
 	}
 }
 
 // An agent that hangs keeps nobody waiting for ever, and one that stops does not wait for a client that does not read.
 func TestStopWithAnOpenConnection(t *testing.T) {
-	path, stop := serve(t, &Server{Agents: func() map[string]Agent { return nil }})
+	path, stop := serve(t, &Server{Engines: func() map[string]Engine { return nil }})
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)

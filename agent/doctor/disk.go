@@ -7,42 +7,46 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 )
 
-// What a file system should have free. An installer image with its unpacked copy takes about a gigabyte; a distribution brings several.
+// Free space of a file system below which there is a warning or a problem. An installer image with its unpacked copy takes about a
+// gigabyte, a distribution several.
 const (
-	fewBytes    = 5 << 30
-	tooFewBytes = 512 << 20
-	// fewInodes and tooFewInodes are in percent.
-	fewInodes    = 5
-	tooFewInodes = 1
+	warnBytes    = 5 << 30
+	problemBytes = 512 << 20
+	// warnInodes and problemInodes are in percent.
+	warnInodes    = 5
+	problemInodes = 1
 )
 
-// checkDisk looks at every file system on which the agent keeps something, each once.
+// checkDisk checks every file system on which the agent or the distribution stores data, each once.
 func checkDisk(_ context.Context, m Machine) []Result {
 	paths := []string{m.Config.WorkDirectory, m.Config.StateDirectory, m.Config.ImagesDirectory, "/var/lib/rancher", "/etc/rancher", "/"}
 	var results []Result
-	seen := map[uint64]bool{}
+	checked := map[uint64]bool{}
 	for _, path := range paths {
 		if path == "" {
 			continue
 		}
-		existing, device, err := m.existing(path)
+		existing, device, err := m.nearestExisting(path)
 		if err != nil {
-			results = append(results, Result{"disk " + path, Problem, err.Error(), "repair or remount the file system"})
+			results = append(results, problem("disk "+path, err.Error(), repairDisk))
 			continue
 		}
-		if !seen[device] {
-			seen[device] = true
-			results = append(results, m.fileSystem(path, existing))
+		if !checked[device] {
+			checked[device] = true
+			results = append(results, m.checkFileSystem(path, existing))
 		}
 	}
 	return results
 }
 
-// existing is the path, or the nearest folder above it that is there, and its file system.
-func (m Machine) existing(path string) (string, uint64, error) {
+const repairDisk = "repair or remount the file system"
+
+// nearestExisting returns the path, or its nearest parent that exists, and the device of that.
+func (m Machine) nearestExisting(path string) (string, uint64, error) {
 	for {
 		var stat unix.Stat_t
 		err := unix.Stat(m.path(path), &stat)
@@ -50,38 +54,35 @@ func (m Machine) existing(path string) (string, uint64, error) {
 		case err == nil:
 			return m.path(path), stat.Dev, nil
 		case !errors.Is(err, os.ErrNotExist) || path == "/":
-			return "", 0, fmt.Errorf("%s cannot be looked at: %w", path, err)
+			return "", 0, fmt.Errorf("reading %s: %w", path, err)
 		}
 		path = filepath.Dir(path)
 	}
 }
 
-func (m Machine) fileSystem(path, existing string) Result {
-	r := Result{Check: "disk " + path, Verdict: OK}
+func (m Machine) checkFileSystem(path, existing string) Result {
+	name := "disk " + path
 	var stat unix.Statfs_t
 	if err := m.Statfs(existing, &stat); err != nil {
-		return Result{r.Check, Problem, err.Error(), "repair or remount the file system"}
+		return problem(name, err.Error(), repairDisk)
 	}
 	free := stat.Bavail * uint64(stat.Bsize)
-	r.Seen = fmt.Sprintf("%.1f of %.1f GiB free", gib(free), gib(stat.Blocks*uint64(stat.Bsize)))
+	message := fmt.Sprintf("%s of %s free", humanize.IBytes(free), humanize.IBytes(stat.Blocks*uint64(stat.Bsize)))
 	inodes := uint64(100)
 	if stat.Files > 0 { // some file systems have no fixed number
 		inodes = stat.Ffree * 100 / stat.Files
-		r.Seen += fmt.Sprintf(", %d%% of inodes free", inodes)
+		message += fmt.Sprintf(", %d%% of inodes free", inodes)
 	}
+	findUsage := "; find what uses it with du -xh --max-depth=2 " + path
 	switch {
+	case stat.Flags&unix.ST_RDONLY != 0 && (path == "/" || path == "/etc/rancher"):
+		return warning(name, message+", read-only", "plans that write there will fail; this is expected on a transactional system")
 	case stat.Flags&unix.ST_RDONLY != 0:
-		r.Verdict, r.Seen = Problem, r.Seen+", read-only"
-		r.Advice = "remount it writable, or move workDirectory and stateDirectory to a file system that is"
-		if path == "/" || path == "/etc/rancher" {
-			r.Verdict, r.Advice = Warning, "plans that write there will fail; on a transactional system that is as it should be"
-		}
-	case free < tooFewBytes || inodes < tooFewInodes:
-		r.Verdict, r.Advice = Problem, "free some space; du -xh --max-depth=2 "+path+" tells what takes it"
-	case free < fewBytes || inodes < fewInodes:
-		r.Verdict, r.Advice = Warning, "an installation or upgrade may need more; du -xh --max-depth=2 "+path+" tells what takes it"
+		return problem(name, message+", read-only", "remount it read-write, or move workDirectory and stateDirectory to a writable file system")
+	case free < problemBytes || inodes < problemInodes:
+		return problem(name, message, "free some space"+findUsage)
+	case free < warnBytes || inodes < warnInodes:
+		return warning(name, message, "an installation or upgrade may need more space"+findUsage)
 	}
-	return r
+	return ok(name, message)
 }
-
-func gib(n uint64) float64 { return float64(n) / (1 << 30) }

@@ -1,5 +1,8 @@
-// Package doctor looks for what keeps an agent, or what it installs, from working on this machine, and says what to do about it. It only
-// looks: it changes nothing, starts no program but through Machine.Run, and talks to nobody but the hub and the machine's resolver.
+// Package doctor finds the problems that keep an agent from working on this machine and says how to solve them. It checks what the agent
+// knows: its service, configuration, connection, certificates, clock, disk space and the ports of the distribution. It does not check the
+// kernel, cgroups and swap, which are the business of the distribution (k3s check-config, the kubelet's own errors).
+//
+// It only reads: it changes nothing, runs programs only through Machine.Output, and connects only to the hub and the name server.
 package doctor
 
 import (
@@ -16,78 +19,129 @@ import (
 
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/control"
+	"github.com/drover-dev/drover/plans"
 )
 
-// Verdict is what a check comes to.
+// UnitName is the systemd unit of the agent.
+const UnitName = "rancher-system-agent"
+
+// Verdict is the result of a check.
 type Verdict string
 
-// The verdicts, from good to bad. Skipped means that the question does not arise on this machine, or cannot be answered.
+// The verdicts, from good to bad.
 const (
-	OK      Verdict = "ok"
+	// OK means that nothing is wrong.
+	OK Verdict = "ok"
+	// Skipped means that the check does not apply to this machine, or that its input is not available.
 	Skipped Verdict = "skipped"
+	// Warning means that the agent works, but that something may become a problem.
 	Warning Verdict = "warning"
+	// Problem means that the agent, or what it installs, does not work. doctor exits with code 1.
 	Problem Verdict = "problem"
 )
 
-// Result is one answer.
+// Result is what a check has found about one thing.
 type Result struct {
-	// Check is what was looked at.
-	Check   string  `json:"check"`
+	// Check names what was checked.
+	Check string `json:"check"`
+	// Verdict is one of the constants.
 	Verdict Verdict `json:"verdict"`
-	// Seen is what was found, Advice what to do about it; Advice is empty where nothing is to be done.
-	Seen   string `json:"seen"`
+	// Message is what was found. The JSON key is that of the first version, for scripts.
+	Message string `json:"seen"`
+	// Advice is what to do; empty if there is nothing to do.
 	Advice string `json:"advice,omitempty"`
 }
 
-// Role is what the machine does in its cluster, as far as its plan tells.
-type Role string
+func ok(check, message string) Result { return Result{Check: check, Verdict: OK, Message: message} }
+func skipped(check, message string) Result {
+	return Result{Check: check, Verdict: Skipped, Message: message}
+}
+func warning(check, message, advice string) Result {
+	return Result{Check: check, Verdict: Warning, Message: message, Advice: advice}
+}
+func problem(check, message, advice string) Result {
+	return Result{Check: check, Verdict: Problem, Message: message, Advice: advice}
+}
 
-// The roles.
+// role is what the current plan makes of the machine.
+type role string
+
+// The roles; roleUnknown means that no plan says.
 const (
-	RoleUnknown Role = ""
-	RoleServer  Role = "server"
-	RoleWorker  Role = "worker"
+	roleUnknown role = ""
+	roleServer  role = "server"
+	roleWorker  role = "worker"
 )
 
-// Machine is what is looked at. What is empty is skipped.
+// Machine is the input of the checks. A check whose input is missing is skipped.
 type Machine struct {
-	// Root stands before every path of the machine's own, such as /proc; empty is the machine itself.
+	// Root is put before every path, such as /proc; empty is the real root directory. Tests set it.
 	Root string
-	// ConfigFile, Config and ConfigErr are the configuration of the agent, and why it cannot be used.
+	// ConfigFile is the path of the agent's configuration.
 	ConfigFile string
-	Config     config.Config
-	ConfigErr  error
-	// Agent is what a running agent answers, AgentErr why none does.
-	Agent    *control.Status
+	// Config is the content of ConfigFile; the zero value if ConfigErr is set.
+	Config config.Config
+	// ConfigErr is why the configuration is invalid.
+	ConfigErr error
+	// Agent is the status of the running agent; nil if there is none.
+	Agent *control.Status
+	// AgentErr is why Agent is nil.
 	AgentErr error
-	// Images are those of the present plan; Role is what the plan makes of the machine.
-	Images []string
-	Role   Role
-	// Environment is that of the agent, as NAME=value; EnvironmentFrom says where it was found.
-	Environment     []string
+	// images are the images of the current plans, role is the machine's role in them; AddPlan sets both.
+	images []string
+	role   role
+	// Environment is that of the agent, as NAME=value.
+	Environment []string
+	// EnvironmentFrom names the source of Environment in messages.
 	EnvironmentFrom string
-	// Run runs a program and gives what it wrote.
-	Run func(ctx context.Context, name string, args ...string) (string, error)
-	// LookupHost resolves a name.
+	// Output runs a program and returns its standard output.
+	Output func(ctx context.Context, name string, args ...string) (string, error)
+	// LookupHost resolves a name; nil is the machine's resolver.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
-	// Statfs is statfs(2).
+	// Statfs is statfs(2) unless it is set.
 	Statfs func(path string, stat *unix.Statfs_t) error
-	Now    func() time.Time
+	// Now is the clock; nil is that of the machine.
+	Now func() time.Time
 }
 
-// timeout is for each check.
-const timeout = 15 * time.Second
+// AddPlan adds the images of a plan, and the role that its installation gives to the machine.
+func (m *Machine) AddPlan(plan plans.Plan) {
+	for _, one := range plan.PeriodicInstructions {
+		m.addImage(one.Image)
+	}
+	for _, one := range plan.Instructions {
+		m.addImage(one.Image)
+		for _, pair := range one.Env {
+			switch name, value, _ := strings.Cut(pair, "="); {
+			case one.Image == "", name != "INSTALL_RKE2_EXEC" && name != "INSTALL_K3S_EXEC":
+			case strings.HasPrefix(value, "agent"):
+				m.role = roleWorker
+			case strings.HasPrefix(value, "server"):
+				m.role = roleServer
+			}
+		}
+	}
+}
 
-// check looks at one thing; its results come in the order of the list.
+func (m *Machine) addImage(image string) {
+	if image != "" {
+		m.images = append(m.images, image)
+	}
+}
+
+// checkTimeout bounds each check.
+const checkTimeout = 15 * time.Second
+
 type check struct {
 	name string
-	look func(ctx context.Context, m Machine) []Result
+	run  func(ctx context.Context, m Machine) []Result
 }
 
+// checks are all checks, in the order of their results.
 var checks = []check{
 	{"agent", checkAgent},
 	{"service", checkService},
-	{"other agents", checkOthers},
+	{"other agents", checkOtherAgents},
 	{"configuration", checkConfig},
 	{"interlocks", checkInterlocks},
 	{"hub contact", checkContact},
@@ -96,44 +150,39 @@ var checks = []check{
 	{"DNS", checkDNS},
 	{"disk", checkDisk},
 	{"ports", checkPorts},
-	{"cgroups", checkCgroups},
-	{"kernel modules", checkModules},
-	{"forwarding", checkForwarding},
-	{"swap", checkSwap},
-	{"security modules", checkSecurity},
 }
 
-// Examine runs all checks side by side. A check that takes too long is a result like any other.
-func Examine(ctx context.Context, m Machine) []Result {
-	m.defaults()
+// Run runs all checks concurrently. A check that exceeds its time is a result like any other.
+func Run(ctx context.Context, m Machine) []Result {
+	m.setDefaults()
 	found := make([][]Result, len(checks))
 	var wg sync.WaitGroup
 	for i, c := range checks {
-		wg.Go(func() { found[i] = c.within(ctx, m, timeout) })
+		wg.Go(func() { found[i] = c.runWithTimeout(ctx, m, checkTimeout) })
 	}
 	wg.Wait()
 	var all []Result
-	for _, some := range found {
-		all = append(all, some...)
+	for _, results := range found {
+		all = append(all, results...)
 	}
 	return all
 }
 
-// within gives up on a check that does not come back: a file system that hangs must not keep the other answers.
-func (c check) within(ctx context.Context, m Machine, most time.Duration) []Result {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// runWithTimeout abandons a check that does not return in time: a file system that hangs must not hide the other results.
+func (c check) runWithTimeout(ctx context.Context, m Machine, timeout time.Duration) []Result {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	done := make(chan []Result, 1)
-	go func() { done <- c.look(ctx, m) }()
+	go func() { done <- c.run(ctx, m) }()
 	select {
 	case results := <-done:
 		return results
-	case <-time.After(most + most/4):
-		return []Result{{c.name, Warning, fmt.Sprintf("no answer within %s", most), "look whether a file system or the network hangs"}}
+	case <-time.After(timeout + timeout/4):
+		return []Result{warning(c.name, fmt.Sprintf("no result within %s", timeout), "check whether a file system or the network hangs")}
 	}
 }
 
-func (m *Machine) defaults() {
+func (m *Machine) setDefaults() {
 	if m.Now == nil {
 		m.Now = time.Now
 	}
@@ -145,12 +194,12 @@ func (m *Machine) defaults() {
 	}
 }
 
-// path is a path of the machine's own.
+// path is an absolute path below Root.
 func (m Machine) path(parts ...string) string {
 	return filepath.Join(append([]string{"/", m.Root}, parts...)...)
 }
 
-// read reads a small file of the machine's own; empty where there is none.
+// read returns the content of a small file without surrounding white space; empty if it cannot be read.
 func (m Machine) read(parts ...string) string {
 	raw, err := os.ReadFile(m.path(parts...))
 	if err != nil {
@@ -164,22 +213,24 @@ func (m Machine) exists(parts ...string) bool {
 	return err == nil
 }
 
-func (m Machine) variable(names ...string) string {
+// Variable returns the value of the first of the named variables that is set and not empty. env is a list of NAME=value, of which the last
+// one counts.
+func Variable(env []string, names ...string) string {
 	value := ""
 	for _, name := range names {
-		for _, pair := range m.Environment {
+		for _, pair := range env {
 			if v, found := strings.CutPrefix(pair, name+"="); found && v != "" {
-				value = v // the last one wins
+				value = v
 			}
 		}
 		if value != "" {
-			return value
+			break
 		}
 	}
-	return ""
+	return value
 }
 
-// Worst is the worst verdict of all.
+// Worst returns Problem, Warning or OK.
 func Worst(results []Result) Verdict {
 	worst := OK
 	for _, r := range results {

@@ -25,7 +25,7 @@ import (
 	"github.com/drover-dev/drover/agent/config"
 )
 
-// hubMachine is a machine that is registered with a hub.
+// hubMachine returns a machine that is registered with a hub.
 func hubMachine(t *testing.T, server *httptest.Server, ca []byte) Machine {
 	t.Helper()
 	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"agent","clusters":[{"name":"agent","cluster":{"server":%q,"certificate-authority-data":%q}}],
@@ -39,8 +39,9 @@ func hubMachine(t *testing.T, server *httptest.Server, ca []byte) Machine {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := Machine{Config: config.Config{RemoteEnabled: true, ConnectionInfoFile: path}, ConfigFile: "/etc/rancher/agent/config.yaml", EnvironmentFrom: "a test"}
-	m.defaults()
+	m := Machine{Config: config.Config{RemoteEnabled: true, ConnectionInfoFile: path}, ConfigFile: "/etc/rancher/agent/config.yaml",
+		EnvironmentFrom: "a test"}
+	m.setDefaults()
 	return m
 }
 
@@ -48,7 +49,7 @@ func pemOf(server *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-// quietServer says nothing about handshakes that fail.
+// quietServer does not log failed handshakes.
 func quietServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
@@ -71,7 +72,7 @@ func TestHub(t *testing.T) {
 	server := quietServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {
 			if r.Header.Get("Authorization") != "" {
-				t.Error("the token goes to /healthz")
+				t.Error("the token is sent to /healthz")
 			}
 			return
 		}
@@ -87,10 +88,10 @@ func TestHub(t *testing.T) {
 		results := checkHub(t.Context(), m)
 		got := verdicts(results)
 		if got["hub"] != OK || got["clock"] != OK || got["pinned CA"] != OK || got["hub certificate"] != OK || got["hub credentials"] != want {
-			t.Errorf("HTTP %d: got\n%s", answer, see(results))
+			t.Errorf("HTTP %d: got\n%s", answer, render(results))
 		}
-		if strings.Contains(see(results), "hunter2") {
-			t.Errorf("the token is shown:\n%s", see(results))
+		if strings.Contains(render(results), "hunter2") {
+			t.Errorf("the token is shown:\n%s", render(results))
 		}
 	}
 
@@ -101,29 +102,31 @@ func TestHub(t *testing.T) {
 	m.Now = time.Now
 	server.Close()
 	results := checkHub(t.Context(), m)
-	if got := see(results); !strings.Contains(got, "problem hub: "+server.URL) || !strings.Contains(got, "connection refused") {
+	if got := render(results); !strings.Contains(got, "problem hub: "+server.URL) || !strings.Contains(got, "connection refused") {
 		t.Errorf("got %s", got)
 	}
 }
 
-// A hub that another CA vouches for is not talked to, and the advice is not to trust more.
+// The token is not sent to a server of another CA, and the advice is not to trust that CA.
 func TestHubOfAnotherCA(t *testing.T) {
 	asked := false
 	server := quietServer(t, func(http.ResponseWriter, *http.Request) { asked = true })
 	results := checkHub(t.Context(), hubMachine(t, server, otherCA(t)))
-	if got := see(results); asked || !strings.Contains(got, "problem hub: ") || !strings.Contains(results[len(results)-1].Advice, "not signed by the CA that this machine has pinned") {
+	if got := render(results); asked || !strings.Contains(got, "problem hub: ") || !strings.Contains(results[len(results)-1].Advice,
+		"not signed by the CA that this machine has pinned") {
 		t.Errorf("asked %v, got %s", asked, got)
 	}
 }
 
-// otherCA is a CA that no hub here knows.
+// otherCA returns the certificate of another CA.
 func otherCA(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(365 * 24 * time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(365 * 24 * time.Hour)}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -135,16 +138,18 @@ func TestExpiry(t *testing.T) {
 	server := quietServer(t, func(http.ResponseWriter, *http.Request) {})
 	certificate := server.Certificate()
 	for want, now := range map[Verdict]time.Time{
-		OK: certificate.NotAfter.Add(-60 * 24 * time.Hour), Warning: certificate.NotAfter.Add(-24 * time.Hour), Problem: certificate.NotAfter.Add(time.Hour),
+		OK: certificate.NotAfter.Add(-60 * 24 * time.Hour), Warning: certificate.NotAfter.Add(-24 * time.Hour),
+		Problem: certificate.NotAfter.Add(time.Hour),
 	} {
 		if got := expiry("x", certificate, now, "y"); got.Verdict != want {
 			t.Errorf("at %s: %+v", now, got)
 		}
 	}
-	if got := expiry("x", certificate, certificate.NotBefore.Add(-time.Hour), "y"); got.Verdict != Problem || !strings.Contains(got.Advice, "clock") {
+	if got := expiry("x", certificate, certificate.NotBefore.Add(-time.Hour), "y"); got.Verdict != Problem || !strings.Contains(got.Advice,
+		"clock") {
 		t.Errorf("got %+v", got)
 	}
-	if got := see(authority(nil, time.Now())); !strings.HasPrefix(got, "warning pinned CA: none") {
+	if got := render([]Result{pinnedCA(nil, time.Now())}); !strings.HasPrefix(got, "warning pinned CA: none") {
 		t.Error(got)
 	}
 }
@@ -152,41 +157,46 @@ func TestExpiry(t *testing.T) {
 func TestSkew(t *testing.T) {
 	started := time.Date(2026, 11, 21, 3, 0, 0, 500, time.UTC)
 	for offset, want := range map[time.Duration]string{
-		0:                 "ok clock: within 1s of the hub's",
-		20 * time.Second:  "ok clock: within 20s of the hub's",
+		0:                 "ok clock: within 1s of the hub's clock",
+		20 * time.Second:  "ok clock: within 20s of the hub's clock",
 		time.Hour:         "problem clock: 1h0m0s behind the hub's clock",
 		-10 * time.Minute: "problem clock: 9m59s ahead of the hub's clock",
 	} {
-		told := started.Add(offset).UTC().Format(http.TimeFormat)
-		if got := see([]Result{skew(told, started, started.Add(time.Millisecond))}); got != want {
+		date := started.Add(offset).UTC().Format(http.TimeFormat)
+		if got := render([]Result{clockSkew(date, started, started.Add(time.Millisecond))}); got != want {
 			t.Errorf("%s: got %s", offset, got)
 		}
 	}
-	if got := skew("yesterday", started, started); got.Verdict != Skipped {
+	if got := clockSkew("yesterday", started, started); got.Verdict != Skipped {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestProxy(t *testing.T) {
 	tests := map[string]struct{ env, want string }{
-		"none":      {"PATH=/bin", "ok proxy: none is set (a test)"},
-		"fine":      {"HTTPS_PROXY=http://user:hunter2@proxy:3128 NO_PROXY=127.0.0.0/8,.svc,10.0.0.1", "ok proxy HTTPS_PROXY: http://hidden@proxy:3128"},
-		"bad proxy": {"HTTP_PROXY=hunter2@proxy:x", "problem proxy HTTP_PROXY: is no URL like http://proxy.example.com:3128"},
-		"bad range": {"https_proxy=http://proxy:3128 no_proxy=10.0.0.0/33", "ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: the entry \"10.0.0.0/33\" is no network like 10.0.0.0/8"},
-		"URL":       {"https_proxy=http://proxy:3128 no_proxy=https://hub", "ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: the entry \"https://hub\" is a URL; only names, addresses and networks count"},
-		"star":      {"https_proxy=http://proxy:3128 no_proxy=10.*,*.svc,*", "ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: the entry \"10.*\" has a * in the middle; .example.com stands for all names below"},
+		"none": {"PATH=/bin", "ok proxy: none configured (a test)"},
+		"fine": {"HTTPS_PROXY=http://user:hunter2@proxy:3128 NO_PROXY=127.0.0.0/8,.svc,10.0.0.1",
+			"ok proxy HTTPS_PROXY: http://hidden@proxy:3128"},
+		"bad proxy": {"HTTP_PROXY=hunter2@proxy:x", "problem proxy HTTP_PROXY: not a URL such as http://proxy.example.com:3128"},
+		"bad range": {"https_proxy=http://proxy:3128 no_proxy=10.0.0.0/33",
+			"ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: entry \"10.0.0.0/33\" is not a network such as 10.0.0.0/8"},
+		"URL": {"https_proxy=http://proxy:3128 no_proxy=https://hub",
+			"ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: entry \"https://hub\" is a URL; use a name, an address or a network"},
+		"star": {"https_proxy=http://proxy:3128 no_proxy=10.*,*.svc,*",
+			"ok proxy HTTPS_PROXY: http://proxy:3128\nproblem proxy NO_PROXY: entry \"10.*\" has a * in the middle; .example.com matches all " +
+				"subdomains"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := Machine{Environment: strings.Fields(test.env), EnvironmentFrom: "a test"}
-			if got := see(checkProxy(t.Context(), m)); got != test.want {
+			if got := render(checkProxy(t.Context(), m)); got != test.want {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})
 	}
 }
 
-// The hub is asked through the agent's proxy, and not through that of whoever asks the doctor.
+// The hub is contacted through the agent's proxy, not through that of the shell.
 func TestHubThroughProxy(t *testing.T) {
 	server := quietServer(t, func(http.ResponseWriter, *http.Request) {})
 	tunnels := make(chan string, 4)
@@ -212,15 +222,15 @@ func TestHubThroughProxy(t *testing.T) {
 	if got := <-tunnels; got != "CONNECT hub.example.com:"+u.Port() {
 		t.Errorf("got %s", got)
 	}
-	if got := see(checkProxy(t.Context(), m)); !strings.Contains(got, "ok proxy for the hub: the hub is reached through 127.0.0.1:") {
+	if got := render(checkProxy(t.Context(), m)); !strings.Contains(got, "ok proxy for the hub: through 127.0.0.1:") {
 		t.Errorf("got %s", got)
 	}
-	// A name that only the proxy knows is no problem.
-	if got := see(checkDNS(t.Context(), m)); got != "warning DNS hub.example.com: hub: no such host" {
+	// A name that only the proxy resolves is not a problem.
+	if got := render(checkDNS(t.Context(), m)); got != "warning DNS hub.example.com: hub: no such host" {
 		t.Errorf("got %s", got)
 	}
 	m.Environment = nil
-	if got := see(checkDNS(t.Context(), m)); got != "problem DNS hub.example.com: hub: no such host" {
+	if got := render(checkDNS(t.Context(), m)); got != "problem DNS hub.example.com: hub: no such host" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -235,14 +245,16 @@ func readFile(t *testing.T, path string) string {
 }
 
 func TestRegistries(t *testing.T) {
-	m := Machine{Images: []string{"rancher/system-agent-installer-k3s:v1", "registry.example.com:5000/a@sha256:" + strings.Repeat("0", 64), "bad image"},
-		Root: tree(t, map[string]string{"etc/rancher/k3s/registries.yaml": "mirrors:\n  docker.io:\n    endpoint: [https://mirror.example.com/v2]\n"})}
+	m := Machine{images: []string{"rancher/system-agent-installer-k3s:v1", "registry.example.com:5000/a@sha256:" + strings.Repeat("0", 64),
+		"bad image"},
+		Root: tree(t, map[string]string{"etc/rancher/k3s/registries.yaml": "mirrors:\n  docker.io:\n" +
+			"    endpoint: [https://mirror.example.com/v2]\n"})}
 	if got := strings.Join(m.registries(), " "); got != "index.docker.io mirror.example.com registry.example.com:5000" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// Real listeners of this very process, found through the real /proc.
+// A listener of this process is found in /proc.
 func TestPorts(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -251,31 +263,31 @@ func TestPorts(t *testing.T) {
 	defer listener.Close()
 	number := listener.Addr().(*net.TCPAddr).Port
 	comm := strings.TrimSpace(readFile(t, "/proc/self/comm"))
-	was := ports
-	defer func() { ports = was }()
+	previous := ports
+	defer func() { ports = previous }()
 	ports = []port{{number, "test", true}}
 
-	m := Machine{Role: RoleServer}
-	if got := see(checkPorts(t.Context(), m)); got != fmt.Sprintf("problem port %d (test): held by %s, process %d", number, comm, os.Getpid()) {
+	m := Machine{role: roleServer}
+	if got := render(checkPorts(t.Context(), m)); got != fmt.Sprintf("problem port %d (test): used by %s, PID %d", number, comm, os.Getpid()) {
 		t.Errorf("got %s", got)
 	}
-	m.Role = RoleUnknown
+	m.role = roleUnknown
 	if got := checkPorts(t.Context(), m)[0]; got.Verdict != Warning {
 		t.Errorf("got %+v", got)
 	}
-	m.Role = RoleWorker
+	m.role = roleWorker
 	if got := checkPorts(t.Context(), m); len(got) != 0 {
-		t.Errorf("a worker needs no port of servers: %+v", got)
+		t.Errorf("ports of servers are checked on a worker: %+v", got)
 	}
-	wasHolders := holders
-	defer func() { holders = wasHolders }()
-	holders = []string{comm}
-	m.Role = RoleServer
+	previousPrograms := distributionPrograms
+	defer func() { distributionPrograms = previousPrograms }()
+	distributionPrograms = []string{comm}
+	m.role = roleServer
 	if got := checkPorts(t.Context(), m)[0]; got.Verdict != OK {
 		t.Errorf("got %+v", got)
 	}
 	listener.Close()
-	if got := see(checkPorts(t.Context(), m)); got != fmt.Sprintf("ok ports: free: %d", number) {
+	if got := render(checkPorts(t.Context(), m)); got != fmt.Sprintf("ok ports: free: %d", number) {
 		t.Errorf("got %s", got)
 	}
 }

@@ -6,128 +6,104 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
-// begin agrees with the source on the attempt and writes it into the journal. Nothing is executed unless both have been done. It tells why
-// the attempt has failed already, and whether it may be made at all.
+// begin agrees with the source on the attempt and then writes it into the journal. Nothing is executed unless both have been done. It
+// returns why the attempt has failed already, and whether it may be made at all.
 //
-// Where the source must be written to anyway, to set a plan in progress, that is what tells whether the plan is still the one to apply:
-// the write fails when anyone has changed the source since it was read. It runs side by side with the journal.
-func (w *work) begin(ctx context.Context) (*failure, bool) {
-	e, d := w.engine, w.decision
-	e.board.step("making sure that the plan is still the one to apply", 0)
+// Where the source must be written to anyway, to set a plan in progress, that write also reports whether the plan is still the one to
+// apply: it fails when anybody has changed the source since it was read. A crash between the two steps leaves a plan in progress that the
+// journal does not know, which begins as this attempt would have.
+func (a *attempt) begin(ctx context.Context) (fail *failure, agreed bool) {
+	e, d := a.engine, a.decision
+	e.status.beginStep(PhaseApplying, "confirming the plan with the source", 0)
 	switch {
 	case d.commit:
-		journaled := make(chan *failure, 1)
-		go func() { journaled <- w.write(true) }()
-		agreed := w.agree(e.commit(ctx, w.snapshot, d))
-		fail := <-journaled
-		if !agreed && w.err == nil && !d.resume && !w.mine() {
-			// Somebody else's word about the same attempt keeps it; any other makes it undone.
-			if err := e.journal.add(entry{Kind: kindVoid}); err != nil {
-				e.Log.Error("The journal cannot be written", "error", err)
-			}
-		}
-		return fail, agreed
+		agreed = a.agree(e.commit(ctx, a.snapshot, d))
 	case d.resume:
-		return w.write(false), true
+		agreed = true
+	default:
+		agreed = a.agree(e.Source.Get(ctx))
 	}
-	if !w.agree(e.Source.Get(ctx)) {
+	if !agreed {
 		return nil, false
 	}
-	return w.write(false), true
+	if fail := a.journalBegin(); fail != nil || a.interlockErr == nil {
+		return fail, true
+	}
+	return failed(fmt.Errorf("writing the interlock %s: %w", interlockActive, a.interlockErr)), true
 }
 
-// agree looks at what the source says now.
-func (w *work) agree(live Snapshot, err error) bool {
+// agree compares the attempt with what the source says now.
+func (a *attempt) agree(live source.Snapshot, err error) bool {
 	if err != nil {
-		w.err = err
+		a.err = err
 		return false
 	}
-	e := w.engine
-	e.board.sourceAnswered()
-	w.live = &live
-	if w.decision.commit {
-		return w.mine() && live.Interrupt == (plans.Interrupt{})
+	e, d := a.engine, a.decision
+	e.status.sourceAnswered()
+	a.live = &live
+	if d.commit {
+		return live.PlanID() == d.attempt.PlanID() && live.Status.State == plans.StateInProgress && live.Status.Revision == d.attempt.Revision &&
+			live.Interrupt == (plans.Interrupt{})
 	}
-	r, attempts := e.journal.state()
-	after := e.adopt(live, r, decide(live, r, attempts, time.Now(), w.asked))
-	return after.action == apply && !after.commit && after.begin.delivery() == w.decision.begin.delivery()
+	r, attempts := e.journal.State()
+	after := e.decideFrom(live, r, attempts, a.retryRequested)
+	return after.action == actionApply && !after.commit && after.attempt.Delivery() == d.attempt.Delivery()
 }
 
-// mine tells whether the source holds this attempt as the one in progress.
-func (w *work) mine() bool {
-	return w.live != nil && w.live.target() == w.decision.begin.target() && w.live.Status.State == plans.StateInProgress &&
-		w.live.Status.Revision == w.decision.begin.Revision
-}
-
-// commit tells the source that the plan is in progress, before anything is done for it.
-func (e *Engine) commit(ctx context.Context, s Snapshot, d decision) (Snapshot, error) {
-	from := d.from
+// commit sets the plan in progress at the source, before anything is done for it, and returns what the source holds then.
+func (e *Engine) commit(ctx context.Context, s source.Snapshot, d decision) (source.Snapshot, error) {
+	from := d.commitFrom
 	if from == "" {
 		from = plans.StatePending
 	}
-	committed, err := e.Source.Update(ctx, s.UID, d.begin.Checksum, func(s *plans.Status) {
+	committed, err := e.Source.Update(ctx, s.UID, d.attempt.Checksum, func(s *plans.Status) {
 		if s.State != from {
 			return
 		}
-		s.State, s.Revision, s.Checkpoint, s.Progress = plans.StateInProgress, d.begin.Revision, nil, nil
-		if s.FailedChecksum != d.begin.Checksum {
-			// What a former plan failed with tells nothing about this one.
+		s.State, s.Revision, s.Checkpoint, s.Progress = plans.StateInProgress, d.attempt.Revision, nil, nil
+		if s.FailedChecksum != d.attempt.Checksum {
+			// The failures of the previous plan say nothing about this one.
 			s.FailedChecksum, s.FailureCount, s.FailedOutput = "", 0, nil
 		}
 	})
-	if errors.Is(err, ErrSuperseded) {
+	if errors.Is(err, source.ErrSuperseded) {
 		return e.Source.Get(ctx)
 	}
 	return committed, err
 }
 
-// write writes into the journal that the attempt begins, or goes on. An attempt whose first instruction needs nothing that takes time is
-// made ready before, so that one line more says so.
-func (w *work) write(unsure bool) *failure {
-	if fail := w.writeJournal(unsure); fail != nil || w.unannounced == nil {
-		return fail
-	}
-	return failed(fmt.Errorf("writing the interlock %s: %w", interlockActive, w.unannounced))
-}
-
-func (w *work) writeJournal(unsure bool) *failure {
-	e, d := w.engine, w.decision
+// journalBegin writes into the journal that the attempt begins, or goes on. Where the first instruction can run at once, its folder is
+// made before, so that one write records both.
+func (a *attempt) journalBegin() *failure {
+	e, d := a.engine, a.decision
+	last := e.journal.Record()
 	if d.resume {
-		r := e.journal.now()
-		w.stamp = e.workStamp(r.Started)
-		if !e.adopted || unsure {
+		a.workName = e.workName(last.Started)
+		if !e.inherited {
 			return nil
 		}
-		e.adopted = false
-		return failed(e.journal.add(entry{Kind: kindResume}))
+		e.inherited = false
+		return failed(e.journal.Append(journal.Entry{Kind: journal.KindResume}))
 	}
-	former := e.journal.now()
 	started := time.Now()
-	w.stamp = e.workStamp(started)
-	w.again = former.is(d.begin.target()) && !former.Succeeded
-	b := d.begin
-	first := entry{Kind: kindBegin, Time: started, Begin: &b, Unsure: unsure, delivered: delivered{
-		Plan: w.snapshot.Delivery.Plan, MaxFailures: w.snapshot.Delivery.MaxFailures, ProbePeriod: w.snapshot.Delivery.ProbePeriod}}
-	var more []entry
+	a.workName = e.workName(started)
+	a.repeated = last.Is(d.attempt.PlanID()) && !last.Succeeded
+	entries := []journal.Entry{{Kind: journal.KindBegin, Time: started, Begin: &d.attempt, DeliveredPlan: journal.DeliveredPlan{
+		Plan: a.snapshot.Delivery.Plan, MaxFailures: a.snapshot.Delivery.MaxFailures, ProbePeriod: a.snapshot.Delivery.ProbePeriod}}}
 	var fail *failure
-	if w.invalid == nil && len(w.plan.Files) == 0 && len(w.plan.Instructions) > 0 && w.plan.Instructions[0].Image == "" {
-		if fail = failed(w.prepare(context.Background(), 0)); fail == nil {
-			w.ready = true
-			more = append(more, w.startEntry(0))
+	if a.invalid == nil && len(a.plan.Files) == 0 && len(a.plan.Instructions) > 0 && a.plan.Instructions[0].Image == "" {
+		if fail = failed(a.prepare(0)); fail == nil {
+			a.prepared = true
+			entries = append(entries, a.startEntry(0))
 		}
 	}
-	if err := e.journal.begin(first, more...); err != nil {
-		return &failure{err: err}
+	if err := e.journal.Append(entries...); err != nil {
+		return failed(err)
 	}
 	return fail
-}
-
-func failed(err error) *failure {
-	if err == nil {
-		return nil
-	}
-	return &failure{err: err}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -65,7 +65,7 @@ func clockAndPeriodic(t *testing.T, w *world, noted time.Time) {
 
 func clockAndInterlock(t *testing.T, w *world, noted time.Time) {
 	w.options.InterlockDirectory = "/agent/lock"
-	if err := w.host.WriteFile("/agent/lock/restart-pending", []byte(plans.FormatTime(noted)), host.Private(0o600)); err != nil {
+	if err := w.host.WriteFile("/agent/lock/restart-pending", []byte(plans.FormatTime(noted)), fs.WithMode(0o600)); err != nil {
 		t.Fatal(err)
 	}
 	w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", false)}}, 1)
@@ -86,7 +86,8 @@ func TestTimesAreInUTC(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		periodic := plans.PeriodicInstruction{CommonInstruction: plans.CommonInstruction{Name: "p", Command: "ok"}}
-		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", false)}, PeriodicInstructions: []plans.PeriodicInstruction{periodic}}, 1)
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", false)},
+			PeriodicInstructions: []plans.PeriodicInstruction{periodic}}, 1)
 		begun := time.Now()
 		w.start()
 		w.settle()

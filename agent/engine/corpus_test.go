@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -29,7 +29,8 @@ type matrixCase struct {
 func files(n int) []plans.File {
 	var all []plans.File
 	for i := range n {
-		all = append(all, plans.File{Path: fmt.Sprintf("/etc/many/%d/file", i), Content: "QQ==", UID: i, Permissions: []string{"0600", "4755", "0444"}[i%3]})
+		all = append(all, plans.File{Path: fmt.Sprintf("/etc/many/%d/file", i), Content: "QQ==", UID: i,
+			Permissions: []string{"0600", "4755", "0444"}[i%3]})
 	}
 	return all
 }
@@ -50,12 +51,12 @@ func state(name string, plan plans.Plan, maxFailures int, want plans.State, setu
 // upTo adds a program that fails until the attempt has this number.
 func upTo(success string) func(*play) {
 	return func(p *play) {
-		p.host.Program("flaky", func(_ context.Context, c host.Command) (host.Result, error) {
+		p.host.Program("flaky", func(_ context.Context, c run.Command) (run.Result, error) {
 			attempt := env(c, envAttempt)
 			if attempt < success {
-				return host.Result{ExitCode: 7, Stdout: []byte("failed " + attempt)}, nil
+				return run.Result{ExitCode: 7, Stdout: []byte("failed " + attempt)}, nil
 			}
-			return host.Result{Stdout: []byte("done " + attempt)}, nil
+			return run.Result{Stdout: []byte("done " + attempt)}, nil
 		})
 	}
 }
@@ -64,13 +65,13 @@ func upTo(success string) func(*play) {
 func during(do func(p *play)) func(*play) {
 	return func(p *play) {
 		do := sync.OnceFunc(func() { do(p) })
-		p.host.Program("slow", func(ctx context.Context, c host.Command) (host.Result, error) {
+		p.host.Program("slow", func(ctx context.Context, c run.Command) (run.Result, error) {
 			do()
 			select {
 			case <-ctx.Done():
-				return host.Result{ExitCode: -1}, ctx.Err()
+				return run.Result{ExitCode: -1}, ctx.Err()
 			case <-time.After(time.Minute):
-				return host.Result{Stdout: []byte("slow " + env(c, envAttempt))}, nil
+				return run.Result{Stdout: []byte("slow " + env(c, envAttempt))}, nil
 			}
 		})
 	}
@@ -87,7 +88,8 @@ func corpus() []matrixCase {
 		state("files of every kind", changes(false), 1, plans.StateSucceeded, before),
 		state("files and instructions", changes(false, "ok", "ok"), 1, plans.StateSucceeded, before),
 		state("a folder in which the plan writes", plans.Plan{Files: []plans.File{
-			{Path: "/srv", Directory: true, Permissions: "0700"}, file("/srv/x", "x"), {Path: "/srv", Directory: true, Permissions: "1777", UID: 3}}},
+			{Path: "/srv", Directory: true, Permissions: "0700"}, file("/srv/x", "x"),
+			{Path: "/srv", Directory: true, Permissions: "1777", UID: 3}}},
 			1, plans.StateSucceeded, nil),
 		state("one instruction", plans.Plan{Instructions: instructions("one")}, 1, plans.StateSucceeded, nil),
 		state("many instructions", plans.Plan{Instructions: instructions("1", "2", "3", "4", "5", "6")}, 1, plans.StateSucceeded, nil),
@@ -96,35 +98,42 @@ func corpus() []matrixCase {
 			{CommonInstruction: plans.CommonInstruction{Name: "c", Image: "image:2"}}, once("d", "ok", true),
 			{CommonInstruction: plans.CommonInstruction{Name: "e", Image: "image:3", Script: script}}}}, 1, plans.StateSucceeded, func(p *play) {
 			// A program of an image that a power cut has left by half fails.
-			for name, image := range map[string]string{"whole": "image:1", "run.sh": "image:2", "script-" + hex.EncodeToString(sum[:]) + ".sh": "image:3"} {
-				p.host.Program(name, func(_ context.Context, c host.Command) (host.Result, error) {
+			for name, image := range map[string]string{"whole": "image:1", "run.sh": "image:2",
+				"script-" + hex.EncodeToString(sum[:]) + ".sh": "image:3"} {
+				p.host.Program(name, func(_ context.Context, c run.Command) (run.Result, error) {
 					if !(images{p.host}).whole(c.Dir, image) {
-						return host.Result{ExitCode: 9}, nil
+						return run.Result{ExitCode: 9}, nil
 					}
-					return host.Result{Stdout: []byte("whole")}, nil
+					return run.Result{Stdout: []byte("whole")}, nil
 				})
 			}
 		}),
 		state("an image that is missing", plans.Plan{Files: files(2), Instructions: []plans.Instruction{once("a", "ok", true),
 			{CommonInstruction: plans.CommonInstruction{Name: "b", Image: "missing:1", Command: "ok"}}}}, 2, plans.StateFailed, nil),
 		state("a script", plans.Plan{Instructions: []plans.Instruction{
-			{CommonInstruction: plans.CommonInstruction{Name: "s", Script: script}, SaveOutput: true}, once("b", "ok", true)}}, 1, plans.StateSucceeded,
+			{CommonInstruction: plans.CommonInstruction{Name: "s", Script: script}, SaveOutput: true},
+			once("b", "ok", true)}}, 1, plans.StateSucceeded,
 			func(p *play) { p.program("script-"+hex.EncodeToString(sum[:])+".sh", 0) }),
-		state("the first instruction fails", plans.Plan{Files: files(2), Instructions: []plans.Instruction{once("a", "bad", true), once("b", "ok", true)}},
+		state("the first instruction fails", plans.Plan{Files: files(2),
+			Instructions: []plans.Instruction{once("a", "bad", true), once("b", "ok", true)}},
 			1, plans.StateFailed, nil),
-		state("the last instruction fails", plans.Plan{Files: files(2), Instructions: []plans.Instruction{once("a", "ok", true), once("b", "bad", true)}},
+		state("the last instruction fails", plans.Plan{Files: files(2),
+			Instructions: []plans.Instruction{once("a", "ok", true), once("b", "bad", true)}},
 			1, plans.StateFailed, nil),
 		state("it fails as often as it may", plans.Plan{Instructions: []plans.Instruction{once("a", "ok", true), once("b", "bad", true)}},
 			3, plans.StateFailed, nil),
-		state("a try that succeeds", plans.Plan{Files: files(1), Instructions: []plans.Instruction{once("a", "ok", true), once("b", "flaky", true)}},
+		state("a try that succeeds", plans.Plan{Files: files(1), Instructions: []plans.Instruction{once("a", "ok", true),
+			once("b", "flaky", true)}},
 			3, plans.StateSucceeded, upTo("3")),
-		state("a file that cannot be", plans.Plan{Files: []plans.File{file("/etc/a/b", "B")}, Instructions: instructions("one")}, 2, plans.StateFailed, before),
+		state("a file that cannot be", plans.Plan{Files: []plans.File{file("/etc/a/b", "B")}, Instructions: instructions("one")}, 2,
+			plans.StateFailed, before),
 		state("a plan that is none", plans.Plan{Files: []plans.File{{Path: "relative"}}}, 3, plans.StateFailed, nil),
 		state("put back", changes(true, "ok", "bad"), 2, plans.StateFailed, before),
 		state("put back in the middle of the files", plans.Plan{Rollback: true, Files: append(changes(true).Files, file("/etc/a/below", "no"))},
 			1, plans.StateFailed, before),
 		state("nothing to put back", changes(true, "ok"), 1, plans.StateSucceeded, before),
-		state("it takes too long", plans.Plan{Instructions: []plans.Instruction{once("a", "ok", true), long}}, 1, plans.StateFailed, during(func(*play) {})),
+		state("it takes too long", plans.Plan{Instructions: []plans.Instruction{once("a", "ok", true), long}}, 1, plans.StateFailed,
+			during(func(*play) {})),
 		{name: "with interlock and history", script: func(p *play) { p.deliver(changes(false, "ok"), 1, plans.StateSucceeded) },
 			setup: func(p *play) {
 				p.before()
@@ -173,7 +182,8 @@ func protocols() []matrixCase {
 
 // courses are cases in which more than one thing happens.
 func courses() []matrixCase {
-	three := plans.Plan{Files: files(1), Instructions: []plans.Instruction{once("a", "ok", true), once("b", "slow", true), once("c", "ok", true)}}
+	three := plans.Plan{Files: files(1), Instructions: []plans.Instruction{once("a", "ok", true), once("b", "slow", true),
+		once("c", "ok", true)}}
 	pause := func(on bool) func(*play) {
 		return func(p *play) { p.secret.hub(func(plans.SecretData) { p.secret.interrupt.Paused = on }) }
 	}
@@ -221,13 +231,14 @@ func courses() []matrixCase {
 			p.secret.deliver(three, 1)
 			p.until("the new plan", func(s plans.Status) bool { return len(s.AppliedOutput["new"]) > 0 && s.State == plans.StateSucceeded })
 		}},
-		{name: "the outcome cannot be reported", setup: during(func(p *play) { p.secret.setDown(errors.New("no route to host")) }), script: func(p *play) {
-			p.secret.deliver(three, 1)
-			time.Sleep(20 * time.Minute)
-			p.secret.setDown(nil)
-			p.state(plans.StateSucceeded)
-		}},
-		{name: "the hub is away from the first", script: func(p *play) {
+		{name: "the outcome cannot be reported", setup: during(func(p *play) { p.secret.setDown(errors.New("no route to host")) }),
+			script: func(p *play) {
+				p.secret.deliver(three, 1)
+				time.Sleep(20 * time.Minute)
+				p.secret.setDown(nil)
+				p.state(plans.StateSucceeded)
+			}},
+		{name: "the hub is unreachable from the beginning", script: func(p *play) {
 			p.secret.setDown(errors.New("no route to host"))
 			p.secret.deliver(plans.Plan{Files: files(1), Instructions: instructions("one", "two")}, 1)
 			time.Sleep(20 * time.Minute)

@@ -9,7 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/engine/report"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/retry"
 	"github.com/drover-dev/drover/plans"
 	"github.com/google/go-cmp/cmp"
 )
@@ -42,7 +46,7 @@ func TestRestartAtEveryStep(t *testing.T) {
 	}
 }
 
-// crashAt tells whether the plan was over before that effect.
+// crashAt reports whether the plan was over before that effect.
 func crashAt(t *testing.T, plan plans.Plan, protocol string, step int, after bool) bool {
 	w := newWorld(t)
 	checksum := ""
@@ -125,7 +129,8 @@ func TestFullDiskIsReported(t *testing.T) {
 		w.settle()
 		w.stop()
 		got := w.secret.status()
-		if got.State != plans.StateFailed || string(got.FailedOutput[errorOutput]) != "writing journal: append /agent/state/journal: no space left on device" {
+		const want = "writing journal: append /agent/state/journal: no space left on device"
+		if got.State != plans.StateFailed || string(got.FailedOutput[report.ErrorOutput]) != want {
 			t.Errorf("got %s %q", got.State, got.FailedOutput)
 		}
 	})
@@ -146,7 +151,7 @@ func TestDamagedJournal(t *testing.T) {
 				w.settle()
 				w.stop()
 				const path = "/agent/state/journal"
-				if err := w.host.WriteFile(path, damage(w.host.Files()[path].Content), host.Private(0o600)); err != nil {
+				if err := w.host.WriteFile(path, damage(w.host.Files()[path].Content), fs.WithMode(0o600)); err != nil {
 					t.Fatal(err)
 				}
 				w.start()
@@ -158,34 +163,12 @@ func TestDamagedJournal(t *testing.T) {
 					t.Errorf("got %+v", got)
 				}
 				raw := w.host.Files()[path].Content
-				if j, err := openJournal(w.host, path, raw); err != nil || !j.record.Succeeded {
+				if r, err := journal.Read(raw); err != nil || !r.Succeeded {
 					t.Errorf("the journal is %s: %v", raw, err)
 				}
 			})
 		})
 	}
-}
-
-func FuzzJournal(f *testing.F) {
-	f.Add([]byte(`{"kind":"begin","begin":{"checksum":"a","attempt":1},"attempts":{"a":{"number":1}}}` + "\n" +
-		`{"kind":"files"}` + "\n" + `{"kind":"done","name":"x","saved":true,"output":"YQ=="}` + "\n" + `{"kind":"end","succeeded":true}` + "\n{"))
-	f.Add([]byte(`{"kind":"state","record":{"checksum":"a","kept":{"0":{"copy":"/x"}}},"attempts":{"a":{"number":1}}}` + "\n" +
-		`{"kind":"begin","begin":{"checksum":"c","revision":2},"plan":"e30=","unsure":true}` + "\n" + `{"kind":"file","index":3,"was":{"link":"x"}}` + "\n" +
-		`{"kind":"start","index":-1}` + "\n" + `{"kind":"undo","message":"m"}` + "\n" + `{"kind":"undone"}` + "\n" + `{"kind":"void"}` + "\n" + `{"kind":"reported"}` + "\n"))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		h := newWorld(t).host
-		j, _ := openJournal(h, "/journal", raw)
-		if err := j.begin(entry{Kind: kindBegin, Begin: &begin{Checksum: "b", Attempt: 1}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := j.add(entry{Kind: kindDone, Name: "x", Saved: true}); err != nil {
-			t.Fatal(err)
-		}
-		again, err := openJournal(h, "/journal", h.Files()["/journal"].Content)
-		if err != nil || again.record.Done != 1 || again.record.Checksum != "b" {
-			t.Fatalf("%+v, %v", again.record, err)
-		}
-	})
 }
 
 // TestAgentStopsInTheMiddleOfAnInstruction shows that what runs in a unit of its own goes on while no agent is there, and is not run
@@ -196,27 +179,27 @@ func TestAgentStopsInTheMiddleOfAnInstruction(t *testing.T) {
 		away   time.Duration
 		began  int
 	}{
-		"it still runs when the agent is back":   {away: time.Minute, began: 1},
-		"it has ended when the agent is back":    {away: time.Hour, began: 1},
-		"the machine went down, so it runs anew": {reboot: true, away: time.Minute, began: 2},
+		"it still runs when the agent is back":    {away: time.Minute, began: 1},
+		"it has ended when the agent is back":     {away: time.Hour, began: 1},
+		"the machine went down, so it runs again": {reboot: true, away: time.Minute, began: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				began := 0
-				w.host.Program("long", func(ctx context.Context, c host.Command) (host.Result, error) {
+				w.host.Program("long", func(ctx context.Context, c run.Command) (run.Result, error) {
 					began++
-					if !sleep(ctx, 10*time.Minute) {
-						return host.Result{ExitCode: -1}, ctx.Err()
+					if retry.Sleep(ctx, 10*time.Minute) != nil {
+						return run.Result{ExitCode: -1}, ctx.Err()
 					}
-					return host.Result{Stdout: []byte("long " + env(c, envAttempt))}, nil
+					return run.Result{Stdout: []byte("long " + env(c, envAttempt))}, nil
 				})
 				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("first", "ok", false), once("only", "long", true)}}, 1)
 				w.start()
 				w.settle()
 				w.stop()
 				if test.reboot {
-					w.host.Off()
+					w.host.PowerOff()
 					w.host.Restart()
 				}
 				time.Sleep(test.away)

@@ -1,68 +1,79 @@
-// Package engine applies plans to the machine: files, instructions, periodic instructions and probes, each under the rules of both
-// protocols of the plan Secret. It owns the journal, by which it goes on after a crash where it stopped. It talks to the hub only through
-// a Source, touches the machine only through a host.Host, and never ends because either of them fails.
+// Package engine applies plans to the machine: files, instructions and periodic instructions, and probes what they made, each under the
+// rules of both protocols of the plan Secret. It decides and applies; package journal remembers what was done, by which the engine goes on
+// after a crash where it stopped, and package report writes to the source. It talks to the hub only through a source.Source, touches the
+// machine only through a host.Host, and never ends because either of them fails.
 package engine
 
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
+	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/engine/report"
 	"github.com/drover-dev/drover/agent/probe"
+	"github.com/drover-dev/drover/agent/retry"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
-// firstLook is how long the source is given, after a start, to say that an interrupted plan is not to go on.
-const firstLook = 2 * time.Second
+const (
+	// firstContact is how long the source is given after a start to interrupt or replace an unfinished plan before that goes on.
+	firstContact = 2 * time.Second
+	// refusalRetry is how often a plan that may not be executed is checked again.
+	refusalRetry = time.Minute
 
-// Engine applies the plans of one Source, one at a time.
+	firstRetry, longestRetry = time.Second, time.Minute
+)
+
+// Engine applies the plans of one source, one at a time.
 type Engine struct {
 	Options
-	journal  *journal
-	reporter *reporter
-	board    board
+	journal  *journal.Journal
+	reporter *report.Reporter
+	status   statusTracker
 	check    func(context.Context, plans.Probe) error
 	requests chan chan error
-
-	// The rest is used by Run's loop alone.
-	runner *runner
-	work   *work
-	// current is the newest snapshot. Until seen is set nothing has come, and it is what the journal remembers.
-	current Snapshot
-	seen    bool
-	// newer is set when a snapshot has come since the work began.
-	newer bool
-	// failures counts what went wrong in a row while talking to the source; nothing is begun before notBefore.
-	failures  int
-	notBefore time.Time
-	waitsFor  string
-	// asked is the plan that someone wants to be tried again.
-	asked target
-	// adopted is set while an attempt of an earlier process has not gone on yet.
-	adopted bool
-	// tidy is what an attempt left to be done when its outcome has been handed over.
-	tidy func()
-	// spent, written and kept are of the history: the spools, how many lines it has, and which attempt is its last.
-	spent   spent
-	written int
-	kept    string
 	// finished is closed when Run has returned.
 	finished chan struct{}
+
+	// The rest is used by Run's loop alone.
+
+	runner  *runner
+	attempt *attempt // nil while none is going on
+	// current is the newest snapshot. Until seen is set none was received, and it is what the journal remembers.
+	current source.Snapshot
+	seen    bool
+	// changed is set when a snapshot was received since the attempt began.
+	changed bool
+	// failures counts failures in a row to agree on an attempt with the source; none begins before notBefore, for waitReason.
+	failures   int
+	notBefore  time.Time
+	waitReason string
+	// retryPlan is the plan of which somebody at the machine has requested a retry.
+	retryPlan source.PlanID
+	// inherited is set while an attempt of an earlier process has not gone on yet.
+	inherited bool
+	// cleanup is what an attempt left to be done once its outcome has been handed over; nil for nothing.
+	cleanup func()
 }
 
 // New makes an Engine; Run starts it.
 func New(options Options) *Engine {
 	if options.Name == "" {
-		options.Name = "hub"
+		options.Name = hubName
+	}
+	if options.Gate == nil {
+		options.Gate = semaphore.NewWeighted(1)
 	}
 	e := &Engine{Options: options, check: probe.Check, requests: make(chan chan error), finished: make(chan struct{})}
-	e.reporter = newReporter(options.Source, options.Log)
-	e.reporter.board = &e.board
+	e.reporter = report.New(options.Source, options.Log, &e.status)
 	return e
 }
 
-// Run works until ctx is done; an Engine runs once. It returns ctx's error, or that the state directory cannot be used.
+// Run applies plans until ctx is done; an Engine runs once. It returns ctx's error, or why the state directory cannot be used.
 func (e *Engine) Run(ctx context.Context) error {
 	unlock, err := e.open()
 	if err != nil {
@@ -73,82 +84,82 @@ func (e *Engine) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		e.reporter.run(ctx)
+		e.reporter.Run(ctx)
 	}()
 	defer func() {
-		e.leave(ctx)
+		e.shutDown(ctx)
 		<-done
 	}()
 	e.Host.Notify("STATUS=Watching for plans")
-	var again <-chan time.Time
+	var timer <-chan time.Time
 	if e.current.UID != "" {
-		again = time.After(firstLook)
+		timer = time.After(firstContact)
 	}
 	for {
-		e.board.idle()
+		e.status.loopBusy(time.Time{})
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case e.current = <-e.Source.Updates():
-			e.seen, e.newer, e.notBefore = true, true, time.Time{}
-			e.reporter.saw(e.current)
-			e.board.sourceAnswered()
-		case <-e.reporter.news:
-			e.reported(e.reporter.delivered())
-		case <-e.work.ended():
+			e.seen, e.changed, e.notBefore = true, true, time.Time{}
+			e.reporter.Observe(e.current)
+			e.status.sourceAnswered()
+		case <-e.reporter.Delivered():
+			e.confirm(e.reporter.LastDelivered())
+		case <-e.attempt.ended():
 			e.finish()
 		case answer := <-e.requests:
-			answer <- e.ask()
-		case <-again:
+			answer <- e.requestRetry()
+		case <-timer:
 			e.seen = e.seen || e.current.UID != ""
 		}
-		e.board.busy(time.Now())
-		again = nil
+		e.status.loopBusy(time.Now())
+		timer = nil
 		if !e.seen {
 			continue
 		}
 		if wait := e.step(ctx); wait > 0 {
-			again = time.After(wait)
-			e.board.next(time.Now().Add(wait))
+			timer = time.After(wait)
+			e.status.update(func(s *State) { s.NextTry = time.Now().Add(wait).UTC() })
 		}
 	}
 }
 
-// step does what is to be done now and tells after what time to look again; 0 means not before something changes.
+// step does what is to be done now and returns after what time to decide again; 0 means not before something changes.
 func (e *Engine) step(ctx context.Context) time.Duration {
-	if e.work != nil {
-		e.work.interrupt(e.current.Interrupt)
-		e.board.follow(e.current)
+	if e.attempt != nil {
+		e.attempt.interrupt(e.current.Interrupt)
+		e.status.setSnapshot(e.current)
 		return 0
 	}
 	d := e.decide()
 	if err := e.refusal(d); err != nil {
-		e.tidyUp()
-		e.board.show(e.current, DoingRefuse, err.Error())
-		return time.Minute
+		e.runCleanup()
+		e.status.setPhase(e.current, PhaseRefusing, err.Error())
+		return refusalRetry
 	}
-	e.board.show(e.current, d.doing(e.current), d.reason)
+	e.status.setPhase(e.current, d.phase(e.current), d.reason)
 	switch d.action {
-	case block:
-		e.watchRunner()
-	case report:
+	case actionRefuse:
+		e.updateRunner()
+	case actionReport:
 		e.run(true)
-		e.report(d.final, d.again)
-	case pause:
+		e.report(d.final, d.resend)
+	case actionPause:
 		e.run(false)
 		e.pause()
-	case cancel:
+	case actionCancel:
 		if again := e.cancel(ctx); again {
 			return time.Nanosecond
 		}
-		if e.work != nil {
+		if e.attempt != nil {
 			return 0
 		}
 		e.run(false)
-	case apply:
-		e.tidyUp()
+	case actionApply:
+		e.runCleanup()
 		if wait := time.Until(e.notBefore); wait > 0 {
-			e.board.show(e.current, DoingWait, e.waitsFor)
+			e.status.setPhase(e.current, PhaseWaiting, e.waitReason)
 			return wait
 		}
 		e.start(ctx, d)
@@ -156,91 +167,104 @@ func (e *Engine) step(ctx context.Context) time.Duration {
 	default:
 		e.run(false)
 	}
-	e.tidyUp()
+	e.runCleanup()
 	return d.wait
 }
 
+// decide decides about the newest snapshot. An unfinished attempt of an earlier process comes first.
 func (e *Engine) decide() decision {
-	r, attempts := e.journal.state()
-	if e.comesFirst(r) {
-		return decision{action: apply, begin: r.begin, resume: true, reason: "the plan was interrupted, and comes before the one that is new"}
+	r, attempts := e.journal.State()
+	if e.unfinishedComesFirst(r) {
+		return decision{action: actionApply, attempt: r.AttemptID, resume: true, reason: "the plan was interrupted, before the new plan came"}
 	}
-	return e.adopt(e.current, r, decide(e.current, r, attempts, time.Now(), e.asked == e.current.target()))
+	return e.decideFrom(e.current, r, attempts, e.retryPlan == e.current.PlanID())
 }
 
-// refusal is why the plan may not be executed. An attempt that was begun was verified before.
+// decideFrom decides about a snapshot, with regard to what a legacy agent has applied.
+func (e *Engine) decideFrom(s source.Snapshot, r journal.Record, attempts map[string]journal.LastAttempt, retryRequested bool) decision {
+	d := decider{Snapshot: s, last: r, attempts: attempts, now: time.Now(), retryRequested: retryRequested}.decide()
+	if d.action == actionApply && !d.resume && e.appliedByLegacyAgent(s, r) {
+		return decision{reason: "the plan was applied by the previous agent"}
+	}
+	return d
+}
+
+// refusal is why the plan may not be executed; nil when it may. An attempt that has begun was verified before.
 func (e *Engine) refusal(d decision) error {
 	if e.Verify == nil || len(e.current.Delivery.Plan) == 0 {
 		return nil
 	}
-	r := e.journal.now()
-	if begun := r.begin == d.begin || r.is(e.current.target()); begun && !r.Unsure && (d.resume || d.action == report) {
+	r := e.journal.Record()
+	if begun := r.AttemptID == d.attempt || r.Is(e.current.PlanID()); begun && (d.resume || d.action == actionReport) {
 		return nil
 	}
 	return e.Verify(e.current)
 }
 
-// finish takes over what came of the work that has ended.
+// finish takes over the result of the attempt that has ended, or could not begin.
 func (e *Engine) finish() {
-	w := e.work
-	e.work = nil
-	e.tidy = w.close
-	e.board.over()
-	if !w.begun {
-		e.runner = w.runner // nothing was done to the machine, so its probes go on
+	a := e.attempt
+	e.attempt = nil
+	e.cleanup = a.close
+	e.status.update(func(s *State) { e.status.applying, e.status.deadline, s.Progress = false, time.Time{}, nil })
+	if !a.begun {
+		e.runner = a.runner // nothing was done to the machine, so its probes go on
 	}
-	if w.live != nil && !e.newer {
-		e.current = *w.live
+	if a.live != nil && !e.changed {
+		e.current = *a.live
 	}
-	if w.begun {
-		e.asked = target{}
-		e.reporter.resumed()
+	if a.begun {
+		e.retryPlan = source.PlanID{}
+		e.reporter.ResetInterruption()
 	}
-	if w.err == nil || errors.Is(w.err, errCanceled) || errors.Is(w.err, context.Canceled) {
-		e.failures, e.notBefore, e.waitsFor = 0, time.Now().Add(w.wait), "waiting for the announced restart of the agent"
+	if a.err == nil || errors.Is(a.err, errCanceled) || errors.Is(a.err, context.Canceled) {
+		e.failures, e.notBefore, e.waitReason = 0, time.Now().Add(a.wait), "waiting for the announced restart of the agent"
 		return
 	}
 	e.failures++
-	wait := jitter(min(time.Second<<min(e.failures-1, 6), time.Minute))
-	e.notBefore, e.waitsFor = time.Now().Add(wait), "the plan cannot be started yet: "+w.err.Error()
-	e.board.sourceFailed(w.err)
-	e.Log.Warn("The plan cannot be started yet", "error", w.err, "retryIn", wait.Round(time.Millisecond))
+	delay := retry.Delay(e.failures, firstRetry, longestRetry)
+	e.notBefore, e.waitReason = time.Now().Add(delay), "starting the plan failed: "+a.err.Error()
+	e.status.sourceFailed(a.err)
+	e.Log.Warn("Starting the plan failed, retrying", "error", a.err, "retryIn", delay.Round(time.Millisecond))
 }
 
-// tidyUp does what an attempt left to be done.
-func (e *Engine) tidyUp() {
-	if e.tidy != nil {
-		e.tidy()
-		e.tidy = nil
+// runCleanup does what an attempt left to be done.
+func (e *Engine) runCleanup() {
+	if e.cleanup != nil {
+		e.cleanup()
+		e.cleanup = nil
 	}
 }
 
-// report hands the outcome to the reporter. A success waits for the first answers of the probes: until then nobody could tell a
-// healthy machine from one that was never probed.
-func (e *Engine) report(final, again bool) {
-	var hold <-chan struct{}
-	r := e.journal.now()
+// report hands the outcome to the reporter. A success waits for the first results of the probes: until then a healthy machine could not be
+// distinguished from one that was never probed.
+func (e *Engine) report(final, resend bool) {
+	var ready <-chan struct{}
+	r := e.journal.Record()
 	if r.Succeeded && e.runner != nil {
-		hold = e.runner.first
+		ready = e.runner.firstResults
 	}
-	e.reporter.report(outcome{record: r, byState: e.current.Status.State != "", final: final}, hold, again)
+	e.reporter.Outcome(report.Outcome{Record: r, ByState: e.current.Status.State != "", Final: final}, ready, resend)
 }
 
-// reported takes note that the source knows the outcome of an attempt.
-func (e *Engine) reported(o outcome) {
-	r := e.journal.now()
-	if r.Checksum != "" && o.same(r) && (r.Reported.IsZero() || time.Since(r.Reported) >= settle) {
-		if err := e.journal.add(entry{Kind: kindReported}); err != nil {
-			e.Log.Error("The journal cannot be written", "error", err)
-		}
+// confirm journals that the source knows the outcome of the last attempt.
+func (e *Engine) confirm(o report.Outcome) {
+	r := e.journal.Record()
+	if r.Checksum != "" && o.Record.Same(r) && (r.Reported.IsZero() || time.Since(r.Reported) >= reportGrace) {
+		e.append(journal.Entry{Kind: journal.KindReported})
 	}
 }
 
-// jitter spreads a pause by a quarter, so that a thousand agents do not come back at once.
-func jitter(d time.Duration) time.Duration {
-	return d - d/4 + rand.N(d/2)
+// append writes an entry whose loss does no harm but that a step is repeated after a crash.
+func (e *Engine) append(entry journal.Entry) {
+	if err := e.journal.Append(entry); err != nil {
+		e.Log.Error("Writing the journal failed", "error", err)
+	}
 }
 
-func short(checksum string) string {
-	return checksum[:min(len(checksum), 12)]
+// warn logs the error of something without which plans are applied all the same; nil logs nothing.
+func (e *Engine) warn(message string, err error) {
+	if err != nil {
+		e.Log.Warn(message, "error", err)
+	}
 }

@@ -1,154 +1,20 @@
 package engine
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/engine/report"
 	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/plans"
 	"github.com/google/go-cmp/cmp"
 )
-
-// images stages some files that hold the name of the image.
-type images struct{ host *fake.Host }
-
-var imageFiles = []string{".image", "bin/tool", "run.sh", "share/a", "share/b"}
-
-func (i images) Stage(ctx context.Context, image, dir string, _ func(done, total int64)) error {
-	if strings.Contains(image, "missing") {
-		return errors.New("no such image")
-	}
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	for _, name := range imageFiles {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(image))}); err != nil {
-			return err
-		}
-		if _, err := io.WriteString(w, image); err != nil {
-			return err
-		}
-	}
-	return errors.Join(w.Close(), i.host.Unpack(ctx, dir, &layer))
-}
-
-// whole tells whether an image is unpacked as a whole where a program runs.
-func (i images) whole(dir, image string) bool {
-	for _, name := range imageFiles {
-		if raw, err := i.host.ReadFile(dir + "/" + name); err != nil || string(raw) != image {
-			return false
-		}
-	}
-	return true
-}
-
-// world is an engine on a machine in memory.
-type world struct {
-	t       *testing.T
-	host    *fake.Host
-	secret  *secret
-	options Options
-	check   func(context.Context, plans.Probe) error
-	engine  *Engine // the one that was started last
-
-	stop func()
-}
-
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, host: fake.New(), secret: newSecret(t)}
-	w.options = Options{
-		Source: w.secret, Host: w.host, Images: images{w.host}, Log: slog.New(slog.DiscardHandler),
-		Environment:   []string{"PATH=/bin", "NOTIFY_SOCKET=/run/notify", "AGENT=yes"},
-		WorkDirectory: "/agent/work", StateDirectory: "/agent/state", InstructionTimeout: time.Hour, PeriodicTimeout: time.Hour,
-	}
-	w.secret.gone = w.host.Stopped
-	w.program("ok", 0)
-	w.program("bad", 3)
-	t.Cleanup(w.host.Off) // what was left running ends with the test
-	return w
-}
-
-// program adds one that writes its name and attempt and ends with a code.
-func (w *world) program(name string, exit int) {
-	w.host.Program(name, func(_ context.Context, c host.Command) (host.Result, error) {
-		return host.Result{ExitCode: exit, Stdout: []byte(name + " " + env(c, envAttempt)), Stderr: []byte("from " + name)}, nil
-	})
-}
-
-// start starts an engine; the world's stop ends it and waits.
-func (w *world) start() {
-	w.startAlone()
-	w.secret.hub(func(plans.SecretData) {})
-}
-
-// startAlone starts an engine whose source says nothing.
-func (w *world) startAlone() {
-	select {
-	case <-w.secret.updates:
-	default:
-	}
-	ctx, cancel := context.WithCancel(w.t.Context())
-	e := New(w.options)
-	w.engine = e
-	if w.check != nil {
-		e.check = w.check
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := e.Run(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, fake.ErrStopped) {
-			w.t.Errorf("engine ended with %v", err)
-		}
-	}()
-	w.stop = func() {
-		cancel()
-		<-done
-	}
-}
-
-// settle lets everything happen that happens within a minute.
-func (w *world) settle() {
-	time.Sleep(time.Minute)
-	synctest.Wait()
-}
-
-func env(c host.Command, name string) string {
-	value := ""
-	for _, pair := range c.Env {
-		if v, found := strings.CutPrefix(pair, name+"="); found {
-			value = v
-		}
-	}
-	return value
-}
-
-// ran lists programs with their attempts.
-func (w *world) ran() []string {
-	var ran []string
-	for _, c := range w.host.Runs() {
-		ran = append(ran, strings.Join(append([]string{c.Path[strings.LastIndex(c.Path, "/")+1:]}, c.Args...), " ")+"@"+env(c, envAttempt))
-	}
-	return ran
-}
-
-func once(name, command string, save bool) plans.Instruction {
-	return plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: command, Args: []string{name}}, SaveOutput: save}
-}
-
-func file(path, content string) plans.File {
-	return plans.File{Path: path, Content: base64.StdEncoding.EncodeToString([]byte(content)), Permissions: "0640", UID: 1}
-}
 
 func TestPlanSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -156,20 +22,21 @@ func TestPlanSucceeds(t *testing.T) {
 		plan := plans.Plan{
 			Files: []plans.File{file("/etc/a", "A"), {Path: "/etc/d", Directory: true}, {Path: "/etc/old", Action: plans.ActionDelete}},
 			Instructions: []plans.Instruction{
-				{CommonInstruction: plans.CommonInstruction{Name: "install", Image: "repo/image:1", Env: []string{"PATH=/sbin", "X=1"}}, SaveOutput: true},
+				{CommonInstruction: plans.CommonInstruction{Name: "install", Image: "repo/image:1", Env: []string{"PATH=/sbin", "X=1"}},
+					SaveOutput: true},
 				once("second", "ok", false),
 			},
 		}
-		w.host.Program("run.sh", func(_ context.Context, c host.Command) (host.Result, error) {
+		w.host.Program("run.sh", func(_ context.Context, c run.Command) (run.Result, error) {
 			if image, _ := w.host.ReadFile(c.Dir + "/.image"); string(image) != "repo/image:1" {
 				t.Errorf("image is %q", image)
 			}
 			if state := w.secret.status().State; state != plans.StateInProgress {
 				t.Errorf("the plan runs in state %s", state)
 			}
-			return host.Result{Stdout: []byte("installed"), Stderr: []byte("noise")}, nil
+			return run.Result{Stdout: []byte("installed"), Stderr: []byte("noise")}, nil
 		})
-		if err := w.host.WriteFile("/etc/old", nil, host.Private(0o600)); err != nil {
+		if err := w.host.WriteFile("/etc/old", nil, fs.WithMode(0o600)); err != nil {
 			t.Fatal(err)
 		}
 		checksum := w.secret.deliver(plan, 3)
@@ -189,7 +56,7 @@ func TestPlanSucceeds(t *testing.T) {
 			t.Error(diff)
 		}
 		files := w.host.Files()
-		if diff := cmp.Diff(fake.File{Content: []byte("A"), Attrs: host.Attributes{Mode: 0o640, UID: 1}}, files["/etc/a"]); diff != "" {
+		if diff := cmp.Diff(fake.File{Content: []byte("A"), Attrs: fs.Attributes{Mode: 0o640, UID: 1}}, files["/etc/a"]); diff != "" {
 			t.Error(diff)
 		}
 		if _, there := files["/etc/old"]; there {
@@ -201,7 +68,8 @@ func TestPlanSucceeds(t *testing.T) {
 		if diff := cmp.Diff(wantEnv, install.Env); diff != "" {
 			t.Error(diff)
 		}
-		if !strings.HasPrefix(install.Dir, "/agent/work/") || !strings.HasSuffix(install.Dir, checksum+"_0") || install.Path != install.Dir+"/run.sh" {
+		if !strings.HasPrefix(install.Dir, "/agent/work/") || !strings.HasSuffix(install.Dir, checksum+"_0") ||
+			install.Path != install.Dir+"/run.sh" {
 			t.Errorf("ran %s in %s", install.Path, install.Dir)
 		}
 		for path := range files {
@@ -242,34 +110,37 @@ func TestFailureStaysVisible(t *testing.T) {
 		"instruction": {
 			plan: plans.Plan{Instructions: []plans.Instruction{once("first", "ok", true), once("second", "bad", true), once("third", "ok", true)}},
 			max:  2, failures: 2,
-			ran:    []string{"ok first@1", "bad second@1", "ok first@2", "bad second@2"},
-			output: map[string]string{"first": "ok 2", "second": "bad 2", errorOutput: "instructions[1] (second): exit code 3; it said last:\nfrom bad"},
+			ran: []string{"ok first@1", "bad second@1", "ok first@2", "bad second@2"},
+			output: map[string]string{"first": "ok 2", "second": "bad 2",
+				report.ErrorOutput: "instructions[1] (second): exit code 3; last output:\nfrom bad"},
 		},
 		"no limit": {
 			plan: plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}, max: -1, failures: 3,
 			ran:    []string{"bad only@1", "bad only@2", "bad only@3"},
-			output: map[string]string{errorOutput: "instructions[0] (only): exit code 3; it said last:\nfrom bad"},
+			output: map[string]string{report.ErrorOutput: "instructions[0] (only): exit code 3; last output:\nfrom bad"},
 		},
 		"program not found": {
 			plan: plans.Plan{Instructions: []plans.Instruction{once("only", "absent", false)}}, max: 1, failures: 1,
-			output: map[string]string{errorOutput: "instructions[0] (only): absent is not a program of this machine: executable file not found in $PATH"},
+			output: map[string]string{report.ErrorOutput: "instructions[0] (only): " +
+				"absent is not a program of this machine: executable file not found in $PATH"},
 		},
 		"image": {
-			plan: plans.Plan{Instructions: []plans.Instruction{{CommonInstruction: plans.CommonInstruction{Image: "missing:1"}}}}, max: 1, failures: 1,
-			output: map[string]string{errorOutput: "instructions[0]: staging image missing:1: no such image"},
+			plan: plans.Plan{Instructions: []plans.Instruction{{CommonInstruction: plans.CommonInstruction{Image: "missing:1"}}}},
+			max:  1, failures: 1,
+			output: map[string]string{report.ErrorOutput: "instructions[0]: staging image missing:1: no such image"},
 		},
 		"file": {
 			plan: plans.Plan{Files: []plans.File{file("/etc/a/b", ""), file("/etc/a", "")}}, max: 1, failures: 1,
-			output: map[string]string{errorOutput: "files[1]: /etc/a: write /etc/a: is a directory"},
+			output: map[string]string{report.ErrorOutput: "files[1]: /etc/a: write /etc/a: is a directory"},
 		},
 		"path of another system": {
 			plan: plans.Plan{Files: []plans.File{file(`C:\etc\a`, "")}}, max: 1, failures: 1,
-			output: map[string]string{errorOutput: `files[0]: C:\etc\a: the path is not absolute on this machine`},
+			output: map[string]string{report.ErrorOutput: `files[0]: C:\etc\a: the path is not absolute on this machine`},
 		},
 		"plan that cannot be carried out is tried once": {
 			plan: plans.Plan{Files: []plans.File{{Path: "/a", Permissions: "0o644"}}, Instructions: []plans.Instruction{once("only", "ok", false)}},
 			max:  5, failures: 1,
-			output: map[string]string{errorOutput: `files[0].permissions: "0o644" is not octal digits; write 0644`},
+			output: map[string]string{report.ErrorOutput: `files[0].permissions: must be octal digits, got "0o644": write 0644`},
 		},
 	}
 	for name, test := range tests {
@@ -312,7 +183,8 @@ func TestFailureIsNoVerdictWhileTheAgentStillTries(t *testing.T) {
 		w.start()
 		time.Sleep(2 * time.Second)
 		got := w.secret.status()
-		if got.State != plans.StateInProgress || got.FailureCount != 1 || got.FailedChecksum != "" || got.FailedOutput[errorOutput] == nil {
+		if got.State != plans.StateInProgress || got.FailureCount != 1 || got.FailedChecksum != "" ||
+			got.FailedOutput[report.ErrorOutput] == nil {
 			t.Errorf("got %+v", got)
 		}
 		w.program("bad", 0)
@@ -355,11 +227,11 @@ func TestAnotherPlanAfterAFailure(t *testing.T) {
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}, 1)
 		w.start()
 		w.settle()
-		w.host.Program("look", func(_ context.Context, c host.Command) (host.Result, error) {
+		w.host.Program("look", func(_ context.Context, c run.Command) (run.Result, error) {
 			if got := w.secret.status(); got.FailureCount != 0 || got.FailedChecksum != "" || got.FailedOutput != nil {
 				t.Errorf("the former failure is still shown: %+v", got)
 			}
-			return host.Result{}, nil
+			return run.Result{}, nil
 		})
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "look", false)}}, 1)
 		w.settle()
@@ -409,7 +281,7 @@ func TestChecksumProtocol(t *testing.T) {
 			t.Errorf("ran %v", w.ran())
 		}
 		w.stop()
-		w.secret.uid = "uid-2" // made anew: a different machine's report, for all we know
+		w.secret.uid = "uid-2" // recreated: a different machine's report, for all we know
 		w.start()
 		w.settle()
 		w.stop()
@@ -423,9 +295,9 @@ func TestChecksumProtocol(t *testing.T) {
 func TestLostHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.host.Program("cut", func(context.Context, host.Command) (host.Result, error) {
+		w.host.Program("cut", func(context.Context, run.Command) (run.Result, error) {
 			w.secret.setDown(errors.New("connection refused"))
-			return host.Result{}, nil
+			return run.Result{}, nil
 		})
 		checksum := w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "cut", false)}}, 1)
 		w.start()
@@ -448,9 +320,9 @@ func TestLostHub(t *testing.T) {
 func TestPlanReplacedWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.host.Program("slow", func(ctx context.Context, _ host.Command) (host.Result, error) {
+		w.host.Program("slow", func(ctx context.Context, _ run.Command) (run.Result, error) {
 			time.Sleep(10 * time.Minute)
-			return host.Result{}, nil
+			return run.Result{}, nil
 		})
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("old", "slow", false)}}, 1)
 		w.start()
@@ -463,110 +335,6 @@ func TestPlanReplacedWhileItRuns(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"slow old@1", "ok new@1"}, w.ran()); diff != "" {
 			t.Error(diff)
-		}
-	})
-}
-
-func TestTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.host.Program("hang", func(ctx context.Context, _ host.Command) (host.Result, error) {
-			<-ctx.Done()
-			return host.Result{ExitCode: -1, TimedOut: true, Stdout: []byte("waiting for a lock")}, nil
-		})
-		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "hang", false)}}, 1)
-		w.start()
-		time.Sleep(2 * time.Hour)
-		w.stop()
-		want := "instructions[0] (only): did not end within 1h0m0s and was stopped; it said last:\nwaiting for a lock"
-		if got := string(w.secret.status().FailedOutput[errorOutput]); got != want {
-			t.Errorf("got %q", got)
-		}
-	})
-}
-
-func TestScript(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var mu sync.Mutex
-		var scripts []string
-		run := func(_ context.Context, c host.Command) (host.Result, error) {
-			raw, err := w.host.ReadFile(c.Path)
-			mu.Lock()
-			defer mu.Unlock()
-			scripts = append(scripts, string(raw))
-			return host.Result{}, err
-		}
-		var plan plans.Plan
-		for _, script := range []string{"echo a", "#!/usr/bin/python3\nprint()"} {
-			sum := plans.Checksum([]byte(script))
-			w.host.Program("script-"+sum+".sh", run)
-			plan.Instructions = append(plan.Instructions,
-				plans.Instruction{CommonInstruction: plans.CommonInstruction{Script: script, Command: "ignored"}})
-		}
-		w.secret.deliver(plan, 1)
-		w.start()
-		w.settle()
-		w.stop()
-		if diff := cmp.Diff([]string{"#!/bin/sh\necho a", "#!/usr/bin/python3\nprint()"}, scripts); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-func TestInterlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.options.InterlockDirectory = "/agent/interlock"
-		const pending, active = "/agent/interlock/restart-pending", "/agent/interlock/applyinator-active"
-		for _, path := range []string{pending, active} {
-			if err := w.host.WriteFile(path, nil, host.Private(0o600)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w.host.Program("look", func(context.Context, host.Command) (host.Result, error) {
-			if _, there := w.host.Files()[active]; !there {
-				t.Error("not announced while it runs")
-			}
-			return host.Result{}, nil
-		})
-		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "look", false)}}, 1)
-		w.start()
-		w.settle()
-		if _, there := w.host.Files()[active]; there || len(w.ran()) != 0 {
-			t.Error("it does not wait for the restart")
-		}
-		time.Sleep(5 * time.Minute)
-		if len(w.ran()) != 1 {
-			t.Error("it waits for ever")
-		}
-		w.stop()
-		for _, path := range []string{pending, active} {
-			if _, there := w.host.Files()[path]; there {
-				t.Errorf("%s is left", path)
-			}
-		}
-	})
-}
-
-func TestHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.options.AppliedPlanDirectory = "/agent/applied"
-		w.start()
-		var last string
-		for i := range 70 {
-			last = w.secret.deliver(plans.Plan{Files: []plans.File{file("/etc/a", fmt.Sprint(i))}}, 1)
-			w.settle()
-		}
-		w.stop()
-		names, _ := w.host.ReadDir("/agent/applied")
-		if len(names) != maxHistory {
-			t.Errorf("kept %d plans", len(names))
-		}
-		newest := w.host.Files()["/agent/applied/"+names[len(names)-1]]
-		if !strings.Contains(string(newest.Content), `"Checksum":"`+last) || newest.Attrs.Mode != 0o600 {
-			t.Errorf("the newest is %s", newest.Content)
 		}
 	})
 }

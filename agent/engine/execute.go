@@ -6,30 +6,29 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/host/systemd"
 	"github.com/drover-dev/drover/plans"
 )
 
+// Names and defaults that instructions of Rancher's installer images rely on.
 const (
-	envExecutionDir  = "CATTLE_AGENT_EXECUTION_PWD"
-	envAttempt       = "CATTLE_AGENT_ATTEMPT_NUMBER"
-	defaultPath      = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	defaultCommand   = "run.sh"
-	defaultInterpret = "#!/bin/sh\n"
+	envExecutionDir = "CATTLE_AGENT_EXECUTION_PWD"
+	envAttempt      = "CATTLE_AGENT_ATTEMPT_NUMBER"
+	defaultPath     = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	defaultCommand  = "run.sh"
+	defaultShebang  = "#!/bin/sh\n"
 )
 
-// notInherited are variables by which the service manager speaks to the agent alone.
-var notInherited = []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
-	"JOURNAL_STREAM", "INVOCATION_ID", "SYSTEMD_EXEC_PID", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE"}
-
 // execute runs an instruction in a new folder, into which its image is unpacked first.
-func (e *Engine) execute(ctx context.Context, instruction plans.CommonInstruction, dir string, attempt int, command host.Command) (host.Result, error) {
-	none := host.Result{ExitCode: -1}
+func (e *Engine) execute(ctx context.Context, instruction plans.CommonInstruction, dir string, attempt int,
+	command run.Command) (run.Result, error) {
+	none := run.Result{ExitCode: -1}
 	if err := e.prepare(instruction, dir); err != nil {
 		return none, err
 	}
@@ -41,12 +40,12 @@ func (e *Engine) execute(ctx context.Context, instruction plans.CommonInstructio
 	return e.runProgram(ctx, instruction, dir, attempt, command)
 }
 
-// prepare makes the folder of an instruction. One without an image is ready then.
+// prepare recreates the folder of an instruction. One without an image is ready then.
 func (e *Engine) prepare(instruction plans.CommonInstruction, dir string) error {
 	if err := e.Host.RemoveAll(dir); err != nil {
 		return err
 	}
-	if err := e.Host.MakeDir(dir, host.Private(0o755)); err != nil || instruction.Image != "" {
+	if err := e.Host.MkdirAll(dir, fs.WithMode(0o755)); err != nil || instruction.Image != "" {
 		return err
 	}
 	return e.writeScript(instruction, dir)
@@ -59,9 +58,9 @@ func (e *Engine) writeScript(instruction plans.CommonInstruction, dir string) er
 		return nil
 	}
 	if !strings.HasPrefix(script, "#!") {
-		script = defaultInterpret + script
+		script = defaultShebang + script
 	}
-	return e.Host.WriteFile(program(instruction, dir), []byte(script), host.Private(0o700))
+	return e.Host.WriteFile(program(instruction, dir), []byte(script), fs.WithMode(0o700))
 }
 
 // pull unpacks the image of an instruction into its folder.
@@ -75,9 +74,10 @@ func (e *Engine) pull(ctx context.Context, instruction plans.CommonInstruction, 
 }
 
 // runProgram runs the program of an instruction whose folder is ready.
-func (e *Engine) runProgram(ctx context.Context, instruction plans.CommonInstruction, dir string, attempt int, command host.Command) (host.Result, error) {
+func (e *Engine) runProgram(ctx context.Context, instruction plans.CommonInstruction, dir string, attempt int,
+	command run.Command) (run.Result, error) {
 	started := time.Now()
-	e.Log.Info("Instruction starts", "instruction", instruction.Name, "attempt", attempt)
+	e.Log.Info("Running instruction", "instruction", instruction.Name, "attempt", attempt)
 	command.Path, command.Args, command.Dir = program(instruction, dir), instruction.Args, dir
 	command.Env = environment(e.Environment, instruction.Env, dir, attempt)
 	result, err := e.Host.Run(ctx, command)
@@ -87,11 +87,11 @@ func (e *Engine) runProgram(ctx context.Context, instruction plans.CommonInstruc
 }
 
 // timeoutOf is the plan's own limit, or the agent's.
-func timeoutOf(instruction plans.CommonInstruction, usual time.Duration) time.Duration {
+func timeoutOf(instruction plans.CommonInstruction, fallback time.Duration) time.Duration {
 	if instruction.TimeoutSeconds > 0 {
 		return time.Duration(instruction.TimeoutSeconds) * time.Second
 	}
-	return usual
+	return fallback
 }
 
 // program is what to run: the script, the command, or run.sh of the execution folder.
@@ -109,11 +109,7 @@ func program(instruction plans.CommonInstruction, dir string) string {
 // environment is the agent's own, then the instruction's, then what the agent adds: where the instruction runs, which attempt it is,
 // and the execution folder at the end of the PATH, whoever set that.
 func environment(inherited, own []string, dir string, attempt int) []string {
-	env := slices.DeleteFunc(slices.Clone(inherited), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-		return slices.Contains(notInherited, name)
-	})
-	env = append(env, own...)
+	env := append(systemd.InheritableEnvironment(inherited), own...)
 	path := defaultPath
 	for _, pair := range env {
 		if value, found := strings.CutPrefix(pair, "PATH="); found && value != "" {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/engine/report"
 	"github.com/drover-dev/drover/plans"
 )
 
-// pause tells the hub how far the plan came before it was paused. Where only checksums decide there is nothing to tell it by.
+// pause confirms to the hub that the plan is paused, and how far it came. The checksum protocol has nothing to confirm it by.
 func (e *Engine) pause() {
 	s := e.current
 	if s.Status.State == "" || s.Status.State == plans.StatePaused {
@@ -17,127 +19,124 @@ func (e *Engine) pause() {
 	}
 	checkpoint := e.checkpoint()
 	checkpoint.Paused, checkpoint.ResumeState = true, s.Status.State
-	e.reporter.interrupted(s.target(), interruption{state: plans.StatePaused, revision: s.Status.Revision, checkpoint: checkpoint})
-	e.Host.Notify("STATUS=Plan " + short(s.Delivery.Checksum()) + " is paused")
+	e.reporter.Interruption(s.PlanID(), report.Interruption{State: plans.StatePaused, Revision: s.Status.Revision, Checkpoint: checkpoint})
+	e.Host.Notify("STATUS=Plan " + plans.ShortChecksum(s.Delivery.Checksum()) + " paused")
 }
 
-// cancel ends an attempt that is not over and tells the hub. It tells whether to decide again first.
-func (e *Engine) cancel(ctx context.Context) bool {
-	s, r := e.current, e.journal.now()
-	if r.is(s.target()) && r.unfinished() && e.adopted && r.Begun > r.Done {
-		// What an earlier process of the agent has begun may still run, so it is taken up to be ended.
-		e.start(ctx, decision{action: apply, begin: r.begin, resume: true, reason: "the plan is canceled"})
-		e.work.cancel(errCanceled)
-		return false
-	}
-	if r.is(s.target()) && r.unfinished() {
-		if err := e.journal.add(entry{Kind: kindEnd, Canceled: true, Message: errCanceled.Error(), Summary: errCanceled.Error()}); err != nil {
-			e.Log.Error("The journal cannot be written", "error", err)
+// cancel ends an attempt that is not over, or confirms to the hub that it has ended. It returns whether to decide again first.
+func (e *Engine) cancel(ctx context.Context) (again bool) {
+	s, r := e.current, e.journal.Record()
+	if r.Is(s.PlanID()) && r.Unfinished() {
+		if e.inherited && r.InstructionsStarted > r.InstructionsDone {
+			// What an earlier process has started may still run, so the attempt goes on only to stop it.
+			e.start(ctx, decision{action: actionApply, attempt: r.AttemptID, resume: true, reason: "the plan is canceled"})
+			e.attempt.cancel(errCanceled)
+			return false
 		}
-		e.keepAttempt(e.journal.now())
+		e.append(journal.Entry{Kind: journal.KindEnd, Result: canceled(false)})
+		e.addToHistory(e.journal.Record())
 		return true
 	}
 	if s.Status.State != "" {
-		i := interruption{state: plans.StateCanceled, revision: s.Status.Revision, checkpoint: e.checkpoint()}
-		i.checkpoint.TerminationIncomplete = r.is(s.target()) && r.Canceled && r.Incomplete
-		e.reporter.interrupted(s.target(), i)
+		i := report.Interruption{State: plans.StateCanceled, Revision: s.Status.Revision, Checkpoint: e.checkpoint()}
+		i.Checkpoint.TerminationIncomplete = r.Is(s.PlanID()) && r.Canceled && r.Incomplete
+		e.reporter.Interruption(s.PlanID(), i)
 	}
 	return false
 }
 
 // checkpoint is how far the current delivery has come.
 func (e *Engine) checkpoint() plans.Checkpoint {
-	s, r := e.current, e.journal.now()
+	s, r := e.current, e.journal.Record()
 	c := plans.Checkpoint{Checksum: s.Delivery.Checksum()}
 	if plan, err := plans.Decode(s.Delivery.Plan); err == nil {
 		c.TotalInstructions = len(plan.Instructions)
 	}
-	if r.is(s.target()) && r.Revision == s.Status.Revision && !r.Succeeded {
-		c.CompletedInstructions = r.Done
+	if r.Is(s.PlanID()) && r.Revision == s.Status.Revision && !r.Succeeded {
+		c.CompletedInstructions = r.InstructionsDone
 	}
 	return c
 }
 
-// run makes sure that probes and periodic instructions of the current plan run. After an apply they start afresh.
+// run makes sure that probes and periodic instructions of the current plan run. applied is that of startRunner.
 func (e *Engine) run(applied bool) {
-	defer e.watchRunner()
-	t := e.current.target()
-	if len(e.current.Delivery.Plan) == 0 || e.runner.is(t) && (!e.runner.ended || e.periodicsEnd()) {
+	defer e.updateRunner()
+	id := e.current.PlanID()
+	if len(e.current.Delivery.Plan) == 0 || e.runner.is(id) && (!e.runner.periodicsEnded || e.periodicsCanceled()) {
 		return
 	}
 	e.runner.stop()
 	e.runner = nil
 	plan, err := plans.Decode(e.current.Delivery.Plan)
 	if err != nil || plan.Validate() != nil {
-		return // its failure has been or will be reported by apply
+		return // an attempt has reported or will report it
 	}
-	e.board.forget()
-	e.runner = e.startRunner(t, plan, applied)
+	e.status.update(func(s *State) { s.Probes, s.Periodic = nil, nil })
+	e.runner = e.startRunner(id, plan, applied)
 }
 
-// watchRunner lets periodic instructions run, wait, or end, as the hub says. Probes go on: they change nothing.
-func (e *Engine) watchRunner() {
+// updateRunner lets periodic instructions run, wait, or end, as the hub says. Probes go on: they change nothing.
+func (e *Engine) updateRunner() {
 	if e.runner == nil {
 		return
 	}
-	if e.periodicsEnd() {
+	if e.periodicsCanceled() {
 		e.runner.endPeriodics()
 	}
-	e.runner.hold(e.current.Interrupt.Paused || e.current.Interrupt.Invalid != nil)
+	e.runner.setPaused(e.current.Interrupt.Paused || e.current.Interrupt.Invalid != nil)
 }
 
-// periodicsEnd tells whether the plan is canceled, so that nothing of it may be executed.
-func (e *Engine) periodicsEnd() bool {
+// periodicsCanceled reports whether the plan is canceled, so that nothing of it may be executed.
+func (e *Engine) periodicsCanceled() bool {
 	s := e.current
 	switch s.Status.State {
 	case plans.StateCanceled, plans.StateCancelled:
 		return true
 	case "":
-		r := e.journal.now()
-		if r.is(s.target()) && r.Canceled {
+		if r := e.journal.Record(); r.Is(s.PlanID()) && r.Canceled {
 			return true
 		}
 	}
 	return s.Interrupt.Canceled && s.Interrupt.Invalid == nil
 }
 
-// ErrNothingToRetry is wrapped by Retry's error when the plan has not failed.
-var ErrNothingToRetry = errors.New("there is nothing to try again")
+// errNothingToRetry is wrapped by Retry's error when the plan has not failed.
+var errNothingToRetry = errors.New("nothing to retry")
 
-// ErrNotRunning is returned when the engine does not run.
-var ErrNotRunning = errors.New("the agent does not apply plans at the moment")
+// errNotRunning is returned by Retry when Run has returned.
+var errNotRunning = errors.New("the agent is not applying plans")
 
-// Retry tries a failed plan again now. Where the hub has been told that it failed, the state goes from failed to in-progress with a
-// revision of its own, as if the hub had delivered it again.
+// Retry tries a failed plan again now. Where the failure was reported as final, plan-state goes from failed to in-progress with a
+// revision of its own, as if the hub had delivered it again. The error wraps errNothingToRetry, or is errNotRunning.
 func (e *Engine) Retry() error {
 	answer := make(chan error, 1)
 	select {
 	case e.requests <- answer:
 		return <-answer
 	case <-e.finished:
-		return ErrNotRunning
+		return errNotRunning
 	}
 }
 
-// ask decides whether the current plan may be tried again.
-func (e *Engine) ask() error {
-	s, r := e.current, e.journal.now()
-	known := r.is(s.target())
+// requestRetry decides whether the current plan may be retried, and requests it.
+func (e *Engine) requestRetry() error {
+	s, r := e.current, e.journal.Record()
+	known := r.Is(s.PlanID())
 	switch {
 	case !e.seen || len(s.Delivery.Plan) == 0:
-		return fmt.Errorf("%w: no plan has been delivered yet", ErrNothingToRetry)
-	case e.work != nil:
-		return fmt.Errorf("%w: a plan is being applied", ErrNothingToRetry)
+		return fmt.Errorf("%w: no plan has been delivered yet", errNothingToRetry)
+	case e.attempt != nil:
+		return fmt.Errorf("%w: a plan is being applied", errNothingToRetry)
 	case s.Interrupt != (plans.Interrupt{}):
-		return fmt.Errorf("%w: the hub has interrupted the plan", ErrNothingToRetry)
+		return fmt.Errorf("%w: the hub has paused or canceled the plan", errNothingToRetry)
 	case s.Status.State == plans.StateFailed:
-	case s.Status.State == plans.StateInProgress && known && !r.unfinished() && !r.Succeeded && !r.lastTry(s.Delivery.MaxFailures):
-	case s.Status.State == "" && known && !r.unfinished() && !r.Succeeded:
+	case s.Status.State == plans.StateInProgress && known && !r.Unfinished() && !r.Succeeded && !lastTry(r, s.Delivery.MaxFailures):
+	case s.Status.State == "" && known && !r.Unfinished() && !r.Succeeded:
 	case s.Status.State == "" && !known && s.Status.FailedChecksum == s.Delivery.Checksum() && s.Status.FailureCount > 0:
 	default:
-		return fmt.Errorf("%w: the plan has not failed", ErrNothingToRetry)
+		return fmt.Errorf("%w: the plan has not failed", errNothingToRetry)
 	}
-	e.asked = s.target()
+	e.retryPlan = s.PlanID()
 	e.notBefore = time.Time{}
 	return nil
 }

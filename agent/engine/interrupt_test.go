@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/retry"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -27,11 +29,11 @@ func (s *secret) annotate(paused, canceled string) {
 
 // lasting adds a program that runs for some time, unless it is ended before.
 func (w *world) lasting(name string, d time.Duration) {
-	w.host.Program(name, func(ctx context.Context, c host.Command) (host.Result, error) {
-		if !sleep(ctx, d) {
-			return host.Result{ExitCode: -1}, ctx.Err()
+	w.host.Program(name, func(ctx context.Context, c run.Command) (run.Result, error) {
+		if retry.Sleep(ctx, d) != nil {
+			return run.Result{ExitCode: -1}, ctx.Err()
 		}
-		return host.Result{Stdout: []byte(name + " " + env(c, envAttempt))}, nil
+		return run.Result{Stdout: []byte(name + " " + env(c, envAttempt))}, nil
 	})
 }
 
@@ -51,12 +53,13 @@ func TestPause(t *testing.T) {
 				w.secret.annotate("true", "")
 				time.Sleep(10 * time.Minute)
 				got := w.secret.status()
-				want := &plans.Checkpoint{Checksum: checksum, CompletedInstructions: 2, TotalInstructions: 3, ResumeState: plans.StateInProgress, Paused: true}
+				want := &plans.Checkpoint{Checksum: checksum, CompletedInstructions: 2, TotalInstructions: 3, ResumeState: plans.StateInProgress,
+					Paused: true}
 				if diff := cmp.Diff(want, got.Checkpoint); diff != "" || got.State != plans.StatePaused || got.Progress != nil {
 					t.Errorf("%s %+v %s", got.State, got.Progress, diff)
 				}
-				if state := w.engine.State(); state.Doing != DoingPaused {
-					t.Errorf("it says that it is %s, %s", state.Doing, state.Reason)
+				if state := w.engine.State(); state.Phase != PhasePaused {
+					t.Errorf("it says that it is %s, %s", state.Phase, state.Reason)
 				}
 				if restart {
 					w.stop()
@@ -76,7 +79,8 @@ func TestPause(t *testing.T) {
 				if diff := cmp.Diff([]string{"slow one@1", "slow two@1", "slow three@1"}, w.ran()); diff != "" {
 					t.Error(diff)
 				}
-				if diff := cmp.Diff([]string{"in-progress/0/0", "paused/0/0", "in-progress/0/0", "succeeded/0/1"}, distinct(w.secret.history())); diff != "" {
+				if diff := cmp.Diff([]string{"in-progress/0/0", "paused/0/0", "in-progress/0/0", "succeeded/0/1"},
+					distinct(w.secret.history())); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -207,9 +211,9 @@ func TestCancel(t *testing.T) {
 func TestCancelOfWhatCannotBeEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.host.Program("stubborn", func(ctx context.Context, _ host.Command) (host.Result, error) {
+		w.host.Program("stubborn", func(ctx context.Context, _ run.Command) (run.Result, error) {
 			<-ctx.Done()
-			return host.Result{ExitCode: -1}, ctx.Err()
+			return run.Result{ExitCode: -1}, ctx.Err()
 		})
 		w.options.Host = stubborn{w.host}
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "stubborn", false)}}, 1)
@@ -227,10 +231,10 @@ func TestCancelOfWhatCannotBeEnded(t *testing.T) {
 // stubborn is a host on which something is left of each program that is ended.
 type stubborn struct{ host.Host }
 
-func (s stubborn) Run(ctx context.Context, command host.Command) (host.Result, error) {
+func (s stubborn) Run(ctx context.Context, command run.Command) (run.Result, error) {
 	result, err := s.Host.Run(ctx, command)
 	if ctx.Err() != nil {
-		err = errors.Join(err, host.ErrStillRunning)
+		err = errors.Join(err, run.ErrStillRunning)
 	}
 	return result, err
 }
@@ -252,8 +256,8 @@ func TestAnnotationThatIsNone(t *testing.T) {
 				if _, writes := w.secret.counts(); writes != 0 || len(w.ran()) != 0 {
 					t.Errorf("%d writes, ran %v", writes, w.ran())
 				}
-				if state := w.engine.State(); state.Doing != DoingRefuse || state.Reason == "" {
-					t.Errorf("it says that it is %s, %s", state.Doing, state.Reason)
+				if state := w.engine.State(); state.Phase != PhaseRefusing || state.Reason == "" {
+					t.Errorf("it says that it is %s, %s", state.Phase, state.Reason)
 				}
 				w.secret.annotate("", "")
 				w.settle()

@@ -11,13 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/plans"
 )
 
-// point is a moment at which the world stops: before or just after the n-th durable effect on the machine, before or just after the n-th write that
-// the hub takes, or in the middle of the n-th run of a program.
+// point is a moment at which the world stops: before or just after the n-th durable effect on the machine, before or just after the n-th
+// write that the hub takes, or in the middle of the n-th run of a program.
 type point struct {
 	at    where
 	n     int
@@ -56,8 +56,9 @@ type ending struct {
 	Ends []string
 }
 
-// TestCrashMatrix stops the world at every point of every plan of the corpus, and at pairs of points of some, and starts it again. The end must be
-// that of the plan that nothing has interrupted: files, reports, attempt numbers, and each instruction run to its end exactly as often.
+// TestCrashMatrix stops the world at every point of every plan of the corpus, and at pairs of points of some, and starts it again. The end
+// must be that of the plan that nothing has interrupted: files, reports, attempt numbers, and each instruction run to its end exactly as
+// often.
 func TestCrashMatrix(t *testing.T) {
 	started, total := time.Now(), 0
 	for _, c := range corpus() {
@@ -84,7 +85,7 @@ func TestCrashMatrix(t *testing.T) {
 		time.Since(started).Round(time.Millisecond))
 }
 
-// compare tells whether the first point was reached.
+// compare reports whether the first point was reached.
 func (c matrixCase) compare(t *testing.T, want ending, points ...point) bool {
 	t.Helper()
 	got, reached := c.simulate(t, points...)
@@ -159,14 +160,14 @@ func (p *play) stopAt(at point, onStop func()) {
 				count++
 			}
 			if count == at.n && after == at.after {
-				p.host.Off()
+				p.host.PowerOff()
 			}
 		}
 	case inRun:
 		p.host.StopAt(never, false, onStop)
-		p.host.OnRun(func(host.Command) {
+		p.host.OnRun(func(run.Command) {
 			if count++; count == at.n {
-				p.host.Off()
+				p.host.PowerOff()
 			}
 		})
 	}

@@ -1,65 +1,51 @@
 package engine
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
+	"github.com/drover-dev/drover/agent/engine/journal"
 	"github.com/drover-dev/drover/agent/host"
 )
 
-// JournalName is the journal's name in a state directory, historyName that of the history of attempts.
-const (
-	JournalName = "journal"
-	historyName = "history.jsonl"
-)
-
-// Offline is what the state directory of an engine tells while no engine works with it.
+// Offline is what the state directory of an engine says while no engine works with it.
 type Offline struct {
-	// State is as far as it can be known; its Source is empty when the directory knows of no attempt.
-	State   State
-	History []Attempt
-	// Plan is the plan of the last attempt; empty when it is not kept.
+	// State is what can be known without the source; its Source is empty when the directory knows no attempt.
+	State State
+	// History is the last attempts, the newest last.
+	History []journal.Attempt
+	// Plan is the raw plan of the last attempt; empty when it is not kept.
 	Plan []byte
 }
 
-// ReadOffline reads a state directory and changes nothing there, so it may be called while an engine works.
+// ReadOffline reads the state directory dir of the source of that name and changes nothing there, so it may be called while an engine
+// works with it. It returns the zero Offline for a folder without a journal.
 func ReadOffline(h host.Host, dir, source string) (Offline, error) {
-	path := filepath.Join(dir, JournalName)
+	path := filepath.Join(dir, journal.FileName)
 	raw, err := h.ReadFile(path)
-	if isNotExist(err) {
+	if errors.Is(err, os.ErrNotExist) {
 		return Offline{}, nil
 	}
 	if err != nil {
 		return Offline{}, err
 	}
-	j := &journal{attempts: map[string]attempt{}}
-	for line := range bytes.Lines(raw[:bytes.LastIndexByte(raw, '\n')+1]) {
-		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			return Offline{}, fmt.Errorf("decoding journal %s: %w", path, err)
-		}
-		j.replay(e)
+	r, err := journal.Read(raw)
+	if err != nil {
+		return Offline{}, fmt.Errorf("decoding journal %s: %w", path, err)
 	}
-	left := offline(j.record, source)
-	history, err := h.ReadFile(filepath.Join(dir, historyName))
-	if err != nil && !isNotExist(err) {
+	history, err := journal.ReadHistory(h, filepath.Join(dir, journal.HistoryFileName))
+	if err != nil {
 		return Offline{}, err
 	}
-	left.History = decodeAttempts(history)
-	return left, nil
-}
-
-func offline(r record, source string) Offline {
 	if r.Checksum == "" {
-		return Offline{}
+		return Offline{History: history}, nil
 	}
-	last := attemptOf(source, r)
-	state := State{Source: source, Checksum: r.Checksum, Revision: r.Revision, Doing: DoingNothing, Last: &last,
-		Unreported: !r.unfinished() && r.Reported.IsZero() && !r.Canceled}
-	if r.unfinished() {
-		state.Reason = "the attempt was interrupted and goes on when the agent runs"
+	state := State{Source: source, Checksum: r.Checksum, Revision: r.Revision, Phase: PhaseIdle}
+	state.setLast(r)
+	if r.Unfinished() {
+		state.Reason = "the attempt was interrupted and will be resumed when the agent runs"
 	}
-	return Offline{State: state, Plan: r.Plan}
+	return Offline{State: state, History: history, Plan: r.Plan}, nil
 }

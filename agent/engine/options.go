@@ -5,74 +5,55 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/source"
 )
+
+// hubName is the name of the source that is the hub. Files and units of other sources have the name in theirs.
+const hubName = "hub"
 
 // Options of an Engine. Source, Host, Images, Log and the two directories must be set.
 type Options struct {
-	// Name of the source, for people: "hub" where empty.
-	Name   string
-	Source Source
-	Host   host.Host
+	// Name of the source, for people and in the names of files and units: "hub" where empty, else unique on the machine.
+	Name string
+	// Source is where plans come from and reports go to.
+	Source source.Source
+	// Host is the machine.
+	Host host.Host
+	// Images unpacks the images of instructions.
 	Images Images
-	Log    *slog.Logger
+	// Log gets what an operator needs, never a plan or an output.
+	Log *slog.Logger
 	// Environment is what instructions inherit, as NAME=value.
 	Environment []string
 
-	WorkDirectory         string
-	StateDirectory        string
+	// WorkDirectory is where instructions run, each in a folder of its own. Engines may share it.
+	WorkDirectory string
+	// StateDirectory holds journal, history, backups and runs of this engine alone.
+	StateDirectory string
+	// PreserveWorkDirectory keeps the folders of instructions, for debugging.
 	PreserveWorkDirectory bool
-	// AppliedPlanDirectory and InterlockDirectory may be empty.
+	// AppliedPlanDirectory keeps a copy of each plan, for people and for the next agent; empty keeps none.
 	AppliedPlanDirectory string
-	InterlockDirectory   string
-	// InstructionTimeout and PeriodicTimeout end what runs longer; 0 means never.
+	// InterlockDirectory is where an install script and the agent announce what they do; empty for none.
+	InterlockDirectory string
+	// InstructionTimeout is the timeout of instructions that set none; 0 means never.
 	InstructionTimeout time.Duration
-	PeriodicTimeout    time.Duration
-	// Gate is shared by engines of one machine; nil where there is only one.
-	Gate *Gate
-	// Verify tells why nothing of a plan may be executed; nil where all may. Nothing is written for a plan that it refuses. What
-	// it must remember of a plan that it accepts is on the disk when it returns.
-	Verify func(Snapshot) error
+	// PeriodicTimeout is the timeout of periodic instructions that set none; 0 means never.
+	PeriodicTimeout time.Duration
+	// Gate lets one plan at a time be applied on a machine. It has the weight 1 and is shared by the engines of the machine; nil where there
+	// is only one.
+	Gate *semaphore.Weighted
+	// Verify returns why nothing of a plan may be executed; nil where everything may. Nothing is written for a plan that it refuses. What
+	// it must remember of a plan that it accepts is on disk when it returns.
+	Verify func(source.Snapshot) error
 }
 
-// Gate lets one plan at a time be applied on a machine. Engines that share a Gate wait for each other; the nil Gate is always open.
-type Gate struct {
-	held chan struct{}
-}
-
-// NewGate makes a Gate that is open.
-func NewGate() *Gate {
-	return &Gate{held: make(chan struct{}, 1)}
-}
-
-// enter waits until nobody else is inside.
-func (g *Gate) enter(ctx context.Context) error {
-	if g == nil {
-		return ctx.Err()
-	}
-	select {
-	case g.held <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// try enters only if nobody else is inside.
-func (g *Gate) try() bool {
-	if g == nil {
-		return true
-	}
-	select {
-	case g.held <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (g *Gate) leave() {
-	if g != nil {
-		<-g.held
-	}
+// Images brings the content of an image into a folder that exists.
+type Images interface {
+	// Stage pulls an image and unpacks it into dir. It calls progress from time to time with the bytes that have come and their total;
+	// progress may be nil, and total is 0 while it is not known.
+	Stage(ctx context.Context, image, dir string, progress func(done, total int64)) error
 }

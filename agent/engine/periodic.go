@@ -8,78 +8,86 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/retry"
 	"github.com/drover-dev/drover/plans"
 )
 
-// periodicPause is the pause after a failure; it grows with the failures in a row up to six times.
-const periodicPause = 30 * time.Second
+const (
+	// periodicRetry is the pause after a failure; it grows with the failures in a row, up to maxPeriodicRetries times.
+	periodicRetry      = 30 * time.Second
+	maxPeriodicRetries = 6
+)
 
-// periodic runs one instruction for ever. Others neither wait for it nor are held up by its failures.
-func (r *runner) periodic(ctx context.Context, p plans.PeriodicInstruction, index int, last plans.PeriodicOutput, now bool, tried func()) {
+// periodic runs one instruction until ctx is done. Others neither wait for it nor are held up by its failures. last is its last outcome;
+// atOnce runs it first without regard to that. tried is called after the first run, or as soon as none is needed.
+func (r *runner) periodic(ctx context.Context, p plans.PeriodicInstruction, index int, last plans.PeriodicOutput, atOnce bool,
+	tried func()) {
 	tried = sync.OnceFunc(tried)
 	defer tried()
-	if !now {
+	if !atOnce {
 		due := dueIn(p, last, time.Now())
 		if due > 0 {
 			tried() // its last outcome is as good as a first one
-			r.standing(p, last, time.Now().Add(due), false)
+			r.showPeriodic(p, last, time.Now().Add(due), false)
 		}
-		if !sleep(ctx, due) {
+		if retry.Sleep(ctx, due) != nil {
 			return
 		}
 	}
-	for r.allowed(ctx) {
+	for r.awaitUnpaused(ctx) {
 		started := time.Now().UTC()
-		r.standing(p, last, time.Time{}, false)
+		r.showPeriodic(p, last, time.Time{}, false)
 		result, err := r.runPeriodic(ctx, p, index, last.Failures+1)
 		if ctx.Err() != nil {
 			return
 		}
-		last = outcomeOf(p, last, result, err, started)
+		last = periodicOutput(p, last, result, err, started)
 		if last.Failures > 0 {
 			r.engine.Log.Warn("Periodic instruction failed", "instruction", p.Name, "exitCode", last.ExitCode, "failures", last.Failures)
 		}
-		r.ranPeriodic(last)
+		r.recordPeriodic(last)
 		tried()
 		pause := pauseAfter(p, last)
-		r.standing(p, last, time.Now().Add(pause), true)
-		if !sleep(ctx, pause) {
+		r.showPeriodic(p, last, time.Now().Add(pause), true)
+		if retry.Sleep(ctx, pause) != nil {
 			return
 		}
 	}
 }
 
-func (r *runner) runPeriodic(ctx context.Context, p plans.PeriodicInstruction, index, attempt int) (host.Result, error) {
+func (r *runner) runPeriodic(ctx context.Context, p plans.PeriodicInstruction, index, attempt int) (run.Result, error) {
 	e := r.engine
-	dir := filepath.Join(e.WorkDirectory, "periodic"+e.suffix(), fmt.Sprintf("%s_%d", r.target.Checksum, index))
+	dir := filepath.Join(e.WorkDirectory, "periodic"+e.workSuffix(), fmt.Sprintf("%s_%d", r.plan.Checksum, index))
 	result, err := e.execute(ctx, p.CommonInstruction, dir, attempt,
-		host.Command{Timeout: timeoutOf(p.CommonInstruction, e.PeriodicTimeout)})
+		run.Command{Timeout: timeoutOf(p.CommonInstruction, e.PeriodicTimeout)})
 	if !e.PreserveWorkDirectory {
-		if err := e.Host.RemoveAll(dir); err != nil {
-			e.Log.Warn("The work folder cannot be removed", "error", err)
-		}
+		e.warn("Removing the work folder failed", e.Host.RemoveAll(dir))
 	}
 	return result, err
 }
 
-// standing tells people how a periodic instruction stands; without a next time it runs.
-func (r *runner) standing(p plans.PeriodicInstruction, last plans.PeriodicOutput, next time.Time, ran bool) {
+// showPeriodic records the state of a periodic instruction for State; a zero next means that it runs, ran that a run has just ended.
+func (r *runner) showPeriodic(p plans.PeriodicInstruction, last plans.PeriodicOutput, next time.Time, ran bool) {
 	succeeded, _ := plans.ParseTime(last.LastSuccessfulRunTime)
 	failed, _ := plans.ParseTime(last.LastFailedRunTime)
-	r.engine.board.periodic(p.Name, Periodic{ExitCode: last.ExitCode, Failures: last.Failures, LastSuccess: succeeded, LastFailure: failed,
-		Next: utc(next), Running: next.IsZero()}, ran)
+	state := Periodic{ExitCode: last.ExitCode, Failures: last.Failures, LastSuccess: succeeded, LastFailure: failed, Running: next.IsZero()}
+	if !state.Running {
+		state.Next = next.UTC()
+	}
+	r.engine.status.setPeriodic(p.Name, state, ran)
 }
 
-func (r *runner) ranPeriodic(output plans.PeriodicOutput) {
+func (r *runner) recordPeriodic(output plans.PeriodicOutput) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.output[output.Name] = output
-	r.engine.reporter.ran(r.target, maps.Clone(r.output))
+	r.engine.reporter.Periodic(r.plan, maps.Clone(r.output))
 }
 
-// outcomeOf is the report of one run. A failure keeps the time of the last success.
-func outcomeOf(p plans.PeriodicInstruction, last plans.PeriodicOutput, result host.Result, err error, started time.Time) plans.PeriodicOutput {
+// periodicOutput is the report of one run. A failure keeps the time of the last success.
+func periodicOutput(p plans.PeriodicInstruction, last plans.PeriodicOutput, result run.Result, err error,
+	started time.Time) plans.PeriodicOutput {
 	output := plans.PeriodicOutput{Name: p.Name, Stdout: result.Stdout, Stderr: []byte{}, ExitCode: result.ExitCode}
 	if p.SaveStderrOutput {
 		output.Stderr = append(output.Stderr, result.Stderr...)
@@ -97,9 +105,10 @@ func outcomeOf(p plans.PeriodicInstruction, last plans.PeriodicOutput, result ho
 	return output
 }
 
+// pauseAfter is the pause after a run.
 func pauseAfter(p plans.PeriodicInstruction, last plans.PeriodicOutput) time.Duration {
 	if last.Failures > 0 {
-		return periodicPause * time.Duration(min(last.Failures, 6))
+		return periodicRetry * time.Duration(min(last.Failures, maxPeriodicRetries))
 	}
 	if p.PeriodSeconds > 0 {
 		return time.Duration(p.PeriodSeconds) * time.Second
@@ -107,7 +116,7 @@ func pauseAfter(p plans.PeriodicInstruction, last plans.PeriodicOutput) time.Dur
 	return plans.DefaultPeriodSeconds * time.Second
 }
 
-// dueIn is when to run for the first time after a restart, given what was reported last.
+// dueIn is after what time to run for the first time after a restart, given what was reported last.
 func dueIn(p plans.PeriodicInstruction, last plans.PeriodicOutput, now time.Time) time.Duration {
 	text := last.LastSuccessfulRunTime
 	if last.Failures > 0 {

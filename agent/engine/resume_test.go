@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -10,12 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/engine/report"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/plans"
 )
 
-// TestGoesOnWithoutTheHub reboots a machine in the middle of a plan while its hub is away: the plan comes to its end all the same, and the
-// hub is told when it is back.
+// TestGoesOnWithoutTheHub reboots a machine in the middle of a plan while its hub is unreachable: the plan comes to its end all the same,
+// and the hub is told when it is back.
 func TestGoesOnWithoutTheHub(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		for name, back := range map[string]func(w *world){
@@ -50,7 +53,7 @@ func goOnWithoutTheHub(t *testing.T, old bool, back func(w *world)) {
 	w.start()
 	time.Sleep(90 * time.Second)
 	w.secret.setDown(errors.New("connection refused"))
-	w.host.Off()
+	w.host.PowerOff()
 	w.stop()
 	w.host.Restart()
 	w.startAlone()
@@ -59,7 +62,8 @@ func goOnWithoutTheHub(t *testing.T, old bool, back func(w *world)) {
 		t.Error(diff)
 	}
 	state := w.engine.State()
-	if !state.Unreported || state.Last == nil || !state.Last.Succeeded || state.Last.Interrupted != 1 || state.Contacted || state.SourceError == "" {
+	if !state.Unreported || state.Last == nil || !state.Last.Succeeded || state.Last.Interrupted != 1 || state.Contacted ||
+		state.SourceError == "" {
 		t.Errorf("it says %+v", state)
 	}
 	w.stop()
@@ -120,7 +124,7 @@ func TestNothingBeginsWithoutTheHub(t *testing.T) {
 				w.secret.setDown(errors.New("connection refused"))
 				w.start() // it has seen the plan and cannot agree on it
 				w.settle()
-				w.host.Off()
+				w.host.PowerOff()
 				w.stop()
 				w.host.Restart()
 				w.startAlone()
@@ -140,7 +144,8 @@ func TestNothingBeginsWithoutTheHub(t *testing.T) {
 	}
 }
 
-// TestHubIsRestoredToBeforeThePlan shows that B6 cannot happen. It gives back a Secret in which the plan is pending, with the same revision: it is applied and reported again.
+// TestHubIsRestoredToBeforeThePlan shows that B6 cannot happen. It gives back a Secret in which the plan is pending, with the same
+// revision: it is applied and reported again.
 func TestHubIsRestoredToBeforeThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -163,7 +168,7 @@ func TestStateDirectoryIsLocked(t *testing.T) {
 		w.start()
 		synctest.Wait()
 		err := New(w.options).Run(t.Context())
-		if !errors.Is(err, host.ErrLocked) || !strings.Contains(err.Error(), "pid 1") {
+		if !errors.Is(err, fs.ErrLocked) || !strings.Contains(err.Error(), "pid 1") {
 			t.Errorf("got %v", err)
 		}
 		w.stop()
@@ -180,7 +185,8 @@ func TestTimeoutOfThePlan(t *testing.T) {
 		w.secret.deliver(plan, 1)
 		w.start()
 		time.Sleep(2 * time.Minute)
-		if got := string(w.secret.status().FailedOutput[errorOutput]); !strings.HasPrefix(got, "instructions[0] (short): did not end within 1m30s") {
+		if got := string(w.secret.status().FailedOutput[report.ErrorOutput]); !strings.HasPrefix(got,
+			"instructions[0] (short): timed out after 1m30s") {
 			t.Errorf("got %q", got)
 		}
 		plan.Instructions[0].TimeoutSeconds = 3 * 3600
@@ -197,8 +203,8 @@ func TestTimeoutOfThePlan(t *testing.T) {
 func TestRunsAreKeptForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.host.Program("write", func(_ context.Context, c host.Command) (host.Result, error) {
-			return host.Result{}, w.host.WriteFile(c.Spool+"/stdout.log", []byte(c.Spool), host.Private(0o600))
+		w.host.Program("write", func(_ context.Context, c run.Command) (run.Result, error) {
+			return run.Result{}, w.host.WriteFile(c.RunDir+"/stdout.log", []byte(c.RunDir), fs.WithMode(0o600))
 		})
 		w.start()
 		var newest string
@@ -212,8 +218,35 @@ func TestRunsAreKeptForAWhile(t *testing.T) {
 		}
 		w.stop()
 		names, _ := w.host.ReadDir("/agent/state/runs")
-		if len(names) != keepRuns || !strings.Contains(strings.Join(names, " "), newest[:12]+"-1-0") {
+		if len(names) != maxRuns || !strings.Contains(strings.Join(names, " "), newest[:12]+"-1-0") {
 			t.Errorf("kept %d: %v", len(names), names)
+		}
+	})
+}
+
+// TestUnconfirmedAttemptOfAnOlderAgent has the journal of an agent that stopped before the source had agreed to its attempt: nothing of it
+// runs.
+func TestUnconfirmedAttemptOfAnOlderAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		raw, err := plans.Plan{Instructions: []plans.Instruction{once("unconfirmed", "ok", false)}}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := json.Marshal(map[string]any{"kind": "begin", "time": time.Now(), "unsure": true, "plan": raw,
+			"begin": map[string]any{"checksum": plans.Checksum(raw), "uid": w.secret.uid, "revision": 1, "attempt": 1, "tries": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.host.AppendFile("/agent/state/journal", append(line, '\n')); err != nil {
+			t.Fatal(err)
+		}
+		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "ok", false)}}, 1)
+		w.start()
+		w.settle()
+		w.stop()
+		if diff := cmp.Diff([]string{"ok other@1"}, w.ran()); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

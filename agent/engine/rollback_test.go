@@ -13,22 +13,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/engine/report"
 	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/plans"
 )
 
 // before is a machine on which a plan will change something of each kind.
 func (w *world) before() {
-	for path, content := range map[string]string{"/etc/a": "old a", "/etc/gone": "old gone", "/var/data/x": "old x", "/var/data/deep/y": "old y"} {
-		if err := w.host.WriteFile(path, []byte(content), host.Attributes{Mode: 0o644, UID: 7}); err != nil {
+	for path, content := range map[string]string{"/etc/a": "old a", "/etc/gone": "old gone", "/var/data/x": "old x",
+		"/var/data/deep/y": "old y"} {
+		if err := w.host.WriteFile(path, []byte(content), fs.Attributes{Mode: 0o644, UID: 7}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	if err := w.host.Symlink("/etc/a", "/etc/link"); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.host.MakeDir("/etc/dir", host.Attributes{Mode: 0o700}); err != nil {
+	if err := w.host.MkdirAll("/etc/dir", fs.Attributes{Mode: 0o700}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -90,11 +93,11 @@ func TestRollback(t *testing.T) {
 				w.before()
 				before := w.outside()
 				runs := 0
-				w.host.Program("check", func(context.Context, host.Command) (host.Result, error) {
+				w.host.Program("check", func(context.Context, run.Command) (run.Result, error) {
 					if runs++; runs <= test.failing {
-						return host.Result{ExitCode: 1, Stderr: []byte("no")}, nil
+						return run.Result{ExitCode: 1, Stderr: []byte("no")}, nil
 					}
-					return host.Result{}, nil
+					return run.Result{}, nil
 				})
 				deliver := w.secret.deliver
 				if test.old {
@@ -107,15 +110,16 @@ func TestRollback(t *testing.T) {
 				if got.State != test.state {
 					t.Errorf("got %+v", got)
 				}
-				if told := strings.HasSuffix(string(got.FailedOutput[errorOutput]), "no; the files were put back"); told != test.back {
-					t.Errorf("it tells %q", got.FailedOutput[errorOutput])
+				if reported := strings.HasSuffix(string(got.FailedOutput[report.ErrorOutput]), "no; the files were restored"); reported != test.back {
+					t.Errorf("it tells %q", got.FailedOutput[report.ErrorOutput])
 				}
 				after := w.outside()
 				if test.back {
 					if diff := cmp.Diff(before, after); diff != "" {
 						t.Error(diff)
 					}
-				} else if string(after["/etc/a"].Content) != "new a" || string(after["/var/data/x"].Content) != "new x" || len(after["/var/data/deep/y"].Content) > 0 {
+				} else if string(after["/etc/a"].Content) != "new a" || string(after["/var/data/x"].Content) != "new x" ||
+					len(after["/var/data/deep/y"].Content) > 0 {
 					t.Errorf("files are %v", after)
 				}
 				if failed := got.FailureCount > 0 && !test.back; failed != (len(w.kept()) > 0) {
@@ -183,8 +187,8 @@ func TestCrashWhileRollingBack(t *testing.T) {
 func TestRollbackOfALargeFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		large := bytes.Repeat([]byte("large"), host.MaxReadBytes/5+1)
-		attrs := host.Attributes{Mode: 0o4750, UID: 7, GID: 8}
+		large := bytes.Repeat([]byte("large"), fs.MaxReadBytes/5+1)
+		attrs := fs.Attributes{Mode: 0o4750, UID: 7, GID: 8}
 		if err := w.host.WriteFile("/opt/large", large, attrs); err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +198,7 @@ func TestRollbackOfALargeFile(t *testing.T) {
 		w.stop()
 		got := w.host.Files()["/opt/large"]
 		if !bytes.Equal(got.Content, large) || got.Attrs != attrs {
-			t.Errorf("it has %d bytes and %+v: %s", len(got.Content), got.Attrs, w.secret.status().FailedOutput[errorOutput])
+			t.Errorf("it has %d bytes and %+v: %s", len(got.Content), got.Attrs, w.secret.status().FailedOutput[report.ErrorOutput])
 		}
 	})
 }
@@ -207,11 +211,11 @@ func instructionsThatFail() []plans.Instruction {
 func TestFolderBehindALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		old := host.Attributes{Mode: 0o755, UID: 7}
-		if err := errors.Join(w.host.MakeDir("/data/real", old), w.host.Symlink("/data/real", "/srv")); err != nil {
+		old := fs.Attributes{Mode: 0o755, UID: 7}
+		if err := errors.Join(w.host.MkdirAll("/data/real", old), w.host.Symlink("/data/real", "/srv")); err != nil {
 			t.Fatal(err)
 		}
-		is := func(when string, want host.Attributes) {
+		is := func(when string, want fs.Attributes) {
 			t.Helper()
 			folder, err := w.host.Lstat("/data/real")
 			link, linkErr := w.host.Lstat("/srv")
@@ -227,6 +231,6 @@ func TestFolderBehindALink(t *testing.T) {
 		w.secret.deliver(plans.Plan{Files: []plans.File{folder}}, 1)
 		w.settle()
 		w.stop()
-		is("after a success", host.Attributes{Mode: 0o700, UID: 3})
+		is("after a success", fs.Attributes{Mode: 0o700, UID: 3})
 	})
 }

@@ -7,34 +7,37 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/probe"
+	"github.com/drover-dev/drover/agent/retry"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
-// firstPeriodic is how long the report of a success waits for the first runs of periodic instructions. Those that take longer are
-// left out of it, so that nobody takes an output from before the plan for one after it.
-const firstPeriodic = 15 * time.Second
+// firstPeriodicTimeout is how long the report of a success waits for the first runs of periodic instructions. Those that take longer are
+// left out of it, so that an output from before the plan is not taken for one after it.
+const firstPeriodicTimeout = 15 * time.Second
 
-// runner keeps the probes and periodic instructions of one plan going, each on its own.
+// runner runs the probes and periodic instructions of one plan, each in a goroutine of its own. The nil runner runs nothing.
 type runner struct {
-	target target
+	plan   source.PlanID
 	cancel context.CancelFunc
 	all    sync.WaitGroup
-	// endPeriodic ends the periodic instructions alone; ended tells that it was called. Both are the loop's.
-	endPeriodic context.CancelFunc
-	ended       bool
-	// first is closed when every probe and every periodic instruction has been tried once.
-	first chan struct{}
+	// cancelPeriodics ends the periodic instructions alone; periodicsEnded says that it was called. Both are the loop's.
+	cancelPeriodics context.CancelFunc
+	periodicsEnded  bool
+	// firstResults is closed when every probe and every periodic instruction has been tried once.
+	firstResults chan struct{}
 
 	engine *Engine
 	mu     sync.Mutex
 	probes map[string]plans.ProbeStatus
 	output map[string]plans.PeriodicOutput
-	// free is closed while periodic instructions may begin to run; nil is for closed.
-	free chan struct{}
+	// unpaused is closed when periodic instructions may start again; nil while they are not paused.
+	unpaused chan struct{}
 }
 
-func (r *runner) is(t target) bool {
-	return r != nil && r.target == t
+// is reports whether the runner is that of a plan.
+func (r *runner) is(id source.PlanID) bool {
+	return r != nil && r.plan == id
 }
 
 // stop ends everything and waits for it; programs get SIGTERM.
@@ -47,60 +50,60 @@ func (r *runner) stop() {
 
 // endPeriodics ends periodic instructions and what they run.
 func (r *runner) endPeriodics() {
-	r.ended = true
-	r.endPeriodic()
+	r.periodicsEnded = true
+	r.cancelPeriodics()
 }
 
-// hold keeps periodic instructions from beginning to run while it is set; what runs goes on.
-func (r *runner) hold(held bool) {
+// setPaused keeps periodic instructions from starting while it is set; one that runs goes on.
+func (r *runner) setPaused(paused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case held && r.free == nil:
-		r.free = make(chan struct{})
-	case !held && r.free != nil:
-		close(r.free)
-		r.free = nil
+	case paused && r.unpaused == nil:
+		r.unpaused = make(chan struct{})
+	case !paused && r.unpaused != nil:
+		close(r.unpaused)
+		r.unpaused = nil
 	}
 }
 
-// allowed waits until a periodic instruction may run.
-func (r *runner) allowed(ctx context.Context) bool {
+// awaitUnpaused waits until a periodic instruction may start; false means that ctx is done.
+func (r *runner) awaitUnpaused(ctx context.Context) bool {
 	r.mu.Lock()
-	free := r.free
+	unpaused := r.unpaused
 	r.mu.Unlock()
-	if free == nil {
+	if unpaused == nil {
 		return ctx.Err() == nil
 	}
 	select {
 	case <-ctx.Done():
 		return false
-	case <-free:
+	case <-unpaused:
 		return true
 	}
 }
 
-// startRunner starts the probes and periodic instructions of a plan. After an apply all start anew; otherwise they go on from what was
-// reported.
-func (e *Engine) startRunner(t target, plan plans.Plan, applied bool) *runner {
+// startRunner starts the probes and periodic instructions of a plan. After an apply all start from nothing; otherwise they go on from what
+// was reported.
+func (e *Engine) startRunner(id source.PlanID, plan plans.Plan, applied bool) *runner {
 	ctx, cancel := context.WithCancel(context.Background())
-	periodics, end := context.WithCancel(ctx)
-	r := &runner{target: t, cancel: cancel, endPeriodic: end, first: make(chan struct{}), engine: e,
+	periodics, cancelPeriodics := context.WithCancel(ctx)
+	r := &runner{plan: id, cancel: cancel, cancelPeriodics: cancelPeriodics, firstResults: make(chan struct{}), engine: e,
 		probes: map[string]plans.ProbeStatus{}, output: map[string]plans.PeriodicOutput{}}
-	if e.periodicsEnd() {
+	if e.periodicsCanceled() {
 		r.endPeriodics()
 	}
-	r.hold(e.current.Interrupt.Paused || e.current.Interrupt.Invalid != nil)
+	r.setPaused(e.current.Interrupt.Paused || e.current.Interrupt.Invalid != nil)
 	var probed, ran sync.WaitGroup
 	period := e.current.Delivery.ProbePeriod
 	if len(plan.Probes) == 0 {
-		e.reporter.probed(t, nil)
+		e.reporter.Probes(id, nil)
 	}
 	if applied || len(plan.PeriodicInstructions) == 0 {
-		// What ran before the plan was applied tells nothing about it.
-		e.reporter.ran(t, nil)
+		// Runs from before the plan was applied say nothing about it.
+		e.reporter.Periodic(id, nil)
 	}
-	r.mu.Lock() // what is started waits until all that was reported is in its place
+	r.mu.Lock() // what is started waits until the maps hold everything that was reported
 	defer r.mu.Unlock()
 	for name, p := range plan.Probes {
 		status, reported := e.current.Status.ProbeStatuses[name]
@@ -119,18 +122,19 @@ func (e *Engine) startRunner(t target, plan plans.Plan, applied bool) *runner {
 		r.all.Go(func() { r.periodic(periodics, p, i, last, applied, ran.Done) })
 	}
 	r.all.Go(func() {
-		wait(ctx, &ran, firstPeriodic)
+		wait(ctx, &ran, firstPeriodicTimeout)
 		wait(ctx, &probed, 0)
-		close(r.first)
+		close(r.firstResults)
 	})
 	return r
 }
 
-// probe asks one endpoint for ever, and reports when its status changes.
-func (r *runner) probe(ctx context.Context, name string, p plans.Probe, fresh bool, period time.Duration, tried func()) {
+// probe checks one endpoint until ctx is done, and reports when its status changes. delayed waits for the initial delay first; tried is
+// called after the first check, or at the end.
+func (r *runner) probe(ctx context.Context, name string, p plans.Probe, delayed bool, period time.Duration, tried func()) {
 	tried = sync.OnceFunc(tried)
 	defer tried()
-	if fresh && !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
+	if delayed && retry.Sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) != nil {
 		return
 	}
 	for {
@@ -138,35 +142,43 @@ func (r *runner) probe(ctx context.Context, name string, p plans.Probe, fresh bo
 		if ctx.Err() != nil {
 			return
 		}
-		r.answered(name, p, err)
+		r.recordProbe(name, p, err)
 		tried()
-		if !sleep(ctx, period) {
+		if retry.Sleep(ctx, period) != nil {
 			return
 		}
 	}
 }
 
-func (r *runner) answered(name string, p plans.Probe, err error) {
+// recordProbe counts the result of one check.
+func (r *runner) recordProbe(name string, p plans.Probe, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was, known := r.probes[name]
-	is := probe.Count(p, was, err == nil)
-	defer func() { r.engine.board.probed(err == nil, maps.Clone(r.probes)) }()
-	if known && is == was {
+	before, known := r.probes[name]
+	after := probe.Count(p, before, err == nil)
+	r.probes[name] = after
+	all := maps.Clone(r.probes)
+	r.engine.status.update(func(s *State) {
+		s.Counters.ProbeChecks++
+		if err != nil {
+			s.Counters.ProbeFailures++
+		}
+		s.Probes = all
+	})
+	if known && after == before {
 		return
 	}
-	r.probes[name] = is
-	if !known || is.Healthy != was.Healthy {
-		r.engine.Log.Info("Probe changed", "probe", name, "healthy", is.Healthy, "error", err)
+	if !known || after.Healthy != before.Healthy {
+		r.engine.Log.Info("Probe changed", "probe", name, "healthy", after.Healthy, "error", err)
 	}
-	r.engine.reporter.probed(r.target, maps.Clone(r.probes))
+	r.engine.reporter.Probes(r.plan, all)
 }
 
-// wait waits for a group for as long as ctx is not done, and no longer than most, where that is not 0.
-func wait(ctx context.Context, group *sync.WaitGroup, most time.Duration) {
-	if most > 0 {
+// wait waits for a group until ctx is done, and at most for timeout, where that is not 0.
+func wait(ctx context.Context, group *sync.WaitGroup, timeout time.Duration) {
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, most)
+		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 	done := make(chan struct{})

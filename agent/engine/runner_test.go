@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -138,16 +138,17 @@ func TestProbesThatAPlanDropsAreForgotten(t *testing.T) {
 }
 
 func periodic(name, command string, seconds int) plans.PeriodicInstruction {
-	return plans.PeriodicInstruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: command}, PeriodSeconds: seconds, SaveStderrOutput: true}
+	return plans.PeriodicInstruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: command}, PeriodSeconds: seconds,
+		SaveStderrOutput: true}
 }
 
 // times notes when programs run.
 func (w *world) times(name string, exit func(run int) int) *[]time.Duration {
 	started := time.Now()
 	var runs []time.Duration
-	w.host.Program(name, func(_ context.Context, c host.Command) (host.Result, error) {
+	w.host.Program(name, func(_ context.Context, c run.Command) (run.Result, error) {
 		runs = append(runs, time.Since(started).Truncate(time.Second))
-		return host.Result{Stdout: []byte(fmt.Sprint(len(runs))), Stderr: []byte("e"), ExitCode: exit(len(runs))}, nil
+		return run.Result{Stdout: []byte(fmt.Sprint(len(runs))), Stderr: []byte("e"), ExitCode: exit(len(runs))}, nil
 	})
 	return &runs
 }
@@ -159,9 +160,9 @@ func TestPeriodicInstructions(t *testing.T) {
 		good := w.times("good", func(int) int { return 0 })
 		usual := w.times("usual", func(int) int { return 0 })
 		flaky := w.times("flaky", func(run int) int { return map[bool]int{true: 7}[run <= 3] })
-		w.host.Program("hang", func(ctx context.Context, _ host.Command) (host.Result, error) {
+		w.host.Program("hang", func(ctx context.Context, _ run.Command) (run.Result, error) {
 			<-ctx.Done()
-			return host.Result{ExitCode: -1}, ctx.Err()
+			return run.Result{ExitCode: -1}, ctx.Err()
 		})
 		w.secret.deliver(plans.Plan{PeriodicInstructions: []plans.PeriodicInstruction{
 			periodic("hang", "hang", 5), periodic("flaky", "flaky", 100), periodic("good", "good", 100), periodic("usual", "usual", 0),
@@ -177,7 +178,8 @@ func TestPeriodicInstructions(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		f := got.PeriodicOutput["flaky"]
-		if f.Failures != 1 || f.ExitCode != 7 || f.LastFailedRunTime == "" || f.LastSuccessfulRunTime != "" || string(f.Stdout) != "1" || string(f.Stderr) != "e" {
+		if f.Failures != 1 || f.ExitCode != 7 || f.LastFailedRunTime == "" || f.LastSuccessfulRunTime != "" || string(f.Stdout) != "1" ||
+			string(f.Stderr) != "e" {
 			t.Errorf("flaky: %+v", f)
 		}
 		time.Sleep(310 * time.Second)
@@ -234,33 +236,12 @@ func TestPeriodicInstructionsRunAfterEachApply(t *testing.T) {
 	})
 }
 
-func TestLargeReportsAreTrimmed(t *testing.T) {
-	big := make([]byte, 4<<20)
-	for step, most := range map[int]int{0: outputsBudget, 1: outputsBudget / 8, 2: outputsBudget / 64} {
-		got := trimOutputs(map[string][]byte{"a": big, "b": big, "c": []byte("short")}, step)
-		total := 0
-		for _, output := range got {
-			total += len(output)
-		}
-		if total > most+100 || string(got["c"]) != "short" {
-			t.Errorf("step %d: %d bytes", step, total)
-		}
-	}
-	periodic := trimPeriodic(map[string]plans.PeriodicOutput{"a": {Stdout: big, Stderr: big}}, 0)["a"]
-	if len(periodic.Stdout)+len(periodic.Stderr) > periodicBudget+100 {
-		t.Errorf("%d bytes", len(periodic.Stdout)+len(periodic.Stderr))
-	}
-	if got := string(trim([]byte("0123456789"), 8)); got != "01\n[2 bytes left out]\n456789" {
-		t.Errorf("got %q", got)
-	}
-}
-
 // TestReportThatIsTooLargeIsSentSmaller shows, with the one above, that B15 and S10 cannot happen: a report fits.
 func TestReportThatIsTooLargeIsSentSmaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.host.Program("loud", func(context.Context, host.Command) (host.Result, error) {
-			return host.Result{Stdout: make([]byte, 128<<10)}, nil
+		w.host.Program("loud", func(context.Context, run.Command) (run.Result, error) {
+			return run.Result{Stdout: make([]byte, 128<<10)}, nil
 		})
 		w.secret.limit = 20 << 10
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "loud", true)}}, 1)

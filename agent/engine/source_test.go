@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -20,7 +21,7 @@ type secret struct {
 	uid       string
 	data      plans.SecretData
 	interrupt plans.Interrupt
-	updates   chan Snapshot
+	updates   chan source.Snapshot
 	gets      int
 	writes    int
 	down      error
@@ -31,7 +32,7 @@ type secret struct {
 }
 
 func newSecret(t *testing.T) *secret {
-	return &secret{t: t, uid: "uid-1", data: plans.SecretData{}, updates: make(chan Snapshot, 1)}
+	return &secret{t: t, uid: "uid-1", data: plans.SecretData{}, updates: make(chan source.Snapshot, 1)}
 }
 
 // hub changes the data as the hub does.
@@ -80,12 +81,12 @@ func (s *secret) publish() {
 	s.updates <- s.snapshot()
 }
 
-func (s *secret) snapshot() Snapshot {
+func (s *secret) snapshot() source.Snapshot {
 	status, err := plans.DecodeStatus(s.data)
 	if err != nil {
 		s.t.Error(err)
 	}
-	return Snapshot{UID: s.uid, Delivery: plans.DecodeDelivery(s.data), Status: status, Interrupt: s.interrupt}
+	return source.Snapshot{UID: s.uid, Delivery: plans.DecodeDelivery(s.data), Status: status, Interrupt: s.interrupt}
 }
 
 func (s *secret) status() plans.Status {
@@ -112,9 +113,9 @@ func (s *secret) history() []string {
 	return append([]string(nil), s.log...)
 }
 
-func (s *secret) Updates() <-chan Snapshot { return s.updates }
+func (s *secret) Updates() <-chan source.Snapshot { return s.updates }
 
-func (s *secret) Get(ctx context.Context) (Snapshot, error) {
+func (s *secret) Get(ctx context.Context) (source.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gets++
@@ -128,30 +129,30 @@ func (s *secret) stopped() error {
 	return nil
 }
 
-func (s *secret) Update(ctx context.Context, uid, checksum string, change func(*plans.Status)) (Snapshot, error) {
+func (s *secret) Update(ctx context.Context, uid, checksum string, change func(*plans.Status)) (source.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := errors.Join(s.down, ctx.Err(), s.stopped()); err != nil {
-		return Snapshot{}, err
+		return source.Snapshot{}, err
 	}
 	now := s.snapshot()
-	if now.target() != (target{UID: uid, Checksum: checksum}) {
-		return Snapshot{}, ErrSuperseded
+	if now.PlanID() != (source.PlanID{UID: uid, Checksum: checksum}) {
+		return source.Snapshot{}, source.ErrSuperseded
 	}
 	change(&now.Status)
 	for _, output := range now.Status.AppliedOutput {
 		if s.limit > 0 && len(output) > s.limit {
-			return Snapshot{}, ErrTooLarge
+			return source.Snapshot{}, source.ErrTooLarge
 		}
 	}
 	data := maps.Clone(s.data)
 	if err := now.Status.WriteTo(data); err != nil {
-		return Snapshot{}, err
+		return source.Snapshot{}, err
 	}
 	if !maps.EqualFunc(data, s.data, bytes.Equal) {
 		if s.onWrite != nil {
 			if s.onWrite(false); s.stopped() != nil {
-				return Snapshot{}, s.stopped()
+				return source.Snapshot{}, s.stopped()
 			}
 			defer s.onWrite(true)
 		}

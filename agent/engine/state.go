@@ -3,110 +3,104 @@ package engine
 import (
 	"time"
 
+	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
-// State is what an engine is doing and why, for people and for metrics. It holds no content of plans and no output.
+// State is what an engine is doing and why, for people and for metrics. It holds no content of plans and no output. The names in JSON are
+// the wire format of the control socket and of `status -o json`.
 type State struct {
 	// Source is "hub", or the name of a local plan.
 	Source string `json:"source"`
 	// Machine is the name that the plan is for: "namespace/name" of the plan Secret; empty for a local plan.
 	Machine string `json:"machine,omitempty"`
-	// Checksum, PlanState and Revision are of the plan that was delivered last; empty before the first.
-	Checksum  string      `json:"checksum,omitempty"`
+	// Checksum is that of the plan that was delivered last; empty before the first.
+	Checksum string `json:"checksum,omitempty"`
+	// PlanState is plan-state as the source has it; empty in the checksum protocol.
 	PlanState plans.State `json:"planState,omitempty"`
-	Revision  int         `json:"revision,omitempty"`
-	// Doing is what happens at the moment, and Reason why, in words for people.
-	Doing  Doing  `json:"doing"`
+	// Revision is plan-revision as the source has it.
+	Revision int `json:"revision,omitempty"`
+	// Phase is what happens at the moment.
+	Phase Phase `json:"doing"`
+	// Reason is why, as a phrase for people.
 	Reason string `json:"reason,omitempty"`
-	// NextTry is when it looks again by itself; zero when it waits for a change.
+	// NextTry is when the engine decides again; zero when it waits for a change.
 	NextTry time.Time `json:"nextTry,omitzero"`
 	// Progress is set while a plan is applied.
 	Progress *plans.Progress `json:"progress,omitempty"`
 	// Last is the attempt that ended last, or the one that is going on; nil before the first.
-	Last *Attempt `json:"last,omitempty"`
+	Last *journal.Attempt `json:"last,omitempty"`
 	// Unreported is set while the hub does not know the outcome of Last.
 	Unreported bool `json:"unreported,omitempty"`
-	// Contacted is set once the source has told what it holds.
+	// Contacted is set once the source has answered.
 	Contacted bool `json:"contacted"`
-	// SourceError is why the source cannot be reached, since SourceErrorSince; empty when it can.
-	SourceError      string    `json:"sourceError,omitempty"`
+	// SourceError is why the source cannot be reached; empty when it can.
+	SourceError string `json:"sourceError,omitempty"`
+	// SourceErrorSince is since when; zero when it can be reached.
 	SourceErrorSince time.Time `json:"sourceErrorSince,omitzero"`
 
-	Probes   map[string]plans.ProbeStatus `json:"probes,omitempty"`
-	Periodic map[string]Periodic          `json:"periodic,omitempty"`
-	Counters Counters                     `json:"counters"`
+	// Probes are the probes of the plan, by name.
+	Probes map[string]plans.ProbeStatus `json:"probes,omitempty"`
+	// Periodic are the periodic instructions of the plan, by name.
+	Periodic map[string]Periodic `json:"periodic,omitempty"`
+	// Counters count since the agent started.
+	Counters Counters `json:"counters"`
 	// Connections are those of a source that talks to a hub; nil of any other.
-	Connections *Connections `json:"connections,omitempty"`
+	Connections *source.Connections `json:"connections,omitempty"`
 }
 
-// Doing is what an engine does.
-type Doing string
+// Phase is what an engine is doing.
+type Phase string
 
+// The phases. Their values are labels of metrics.
 const (
-	DoingNothing  Doing = "idle"
-	DoingApply    Doing = "applying"
-	DoingWait     Doing = "waiting" // for a time, another plan, an interlock, or the hub
-	DoingPaused   Doing = "paused"
-	DoingCanceled Doing = "canceled"
-	DoingRefuse   Doing = "refusing" // a signature or an annotation forbids to execute
+	PhaseIdle     Phase = "idle"     // nothing to apply; probes and periodic instructions run
+	PhaseApplying Phase = "applying" // an attempt is going on
+	PhaseWaiting  Phase = "waiting"  // for a time, another plan, an interlock, or the hub
+	PhasePaused   Phase = "paused"   // by the hub
+	PhaseCanceled Phase = "canceled" // by the hub
+	PhaseRefusing Phase = "refusing" // a signature or an annotation forbids execution
 )
-
-// Attempt is one attempt at a plan. The history keeps one line for each, as JSON.
-type Attempt struct {
-	Source   string `json:"source"`
-	Checksum string `json:"checksum"`
-	Revision int    `json:"revision,omitempty"`
-	// Number is the attempt number that instructions see, Try counts within one delivery.
-	Number  int       `json:"attempt"`
-	Try     int       `json:"try"`
-	Started time.Time `json:"started"`
-	// Ended is zero while it goes on.
-	Ended     time.Time `json:"ended,omitzero"`
-	Succeeded bool      `json:"succeeded"`
-	// RolledBack is set when the files of a failed attempt were put back.
-	RolledBack bool `json:"rolledBack,omitempty"`
-	// Interrupted counts how often the attempt went on after the agent had stopped.
-	Interrupted int `json:"interrupted,omitempty"`
-	// Message is why it failed, without what programs said.
-	Message string `json:"message,omitempty"`
-	// Instructions are those that were begun, in their order.
-	Instructions []InstructionRun `json:"instructions,omitempty"`
-}
-
-// InstructionRun is one run of an instruction.
-type InstructionRun struct {
-	Index    int       `json:"index"`
-	Name     string    `json:"name,omitempty"`
-	Started  time.Time `json:"started"`
-	Ended    time.Time `json:"ended,omitzero"`
-	ExitCode int       `json:"exitCode"`
-	TimedOut bool      `json:"timedOut,omitempty"`
-	// Spool is the folder that keeps its whole output.
-	Spool string `json:"spool,omitempty"`
-}
 
 // Periodic is the state of a periodic instruction.
 type Periodic struct {
-	ExitCode    int       `json:"exitCode"`
-	Failures    int       `json:"failures"`
+	// ExitCode is that of the last run.
+	ExitCode int `json:"exitCode"`
+	// Failures counts failures in a row.
+	Failures int `json:"failures"`
+	// LastSuccess is when the last run that succeeded began; zero means never.
 	LastSuccess time.Time `json:"lastSuccess,omitzero"`
+	// LastFailure is when the last run that failed began; zero after a success.
 	LastFailure time.Time `json:"lastFailure,omitzero"`
-	Next        time.Time `json:"next,omitzero"`
-	Running     bool      `json:"running,omitempty"`
+	// Next is when it runs again; zero while Running.
+	Next time.Time `json:"next,omitzero"`
+	// Running says that it runs at the moment.
+	Running bool `json:"running,omitempty"`
 }
 
 // Counters count since the agent started.
 type Counters struct {
-	AttemptsSucceeded   int64   `json:"attemptsSucceeded"`
-	AttemptsFailed      int64   `json:"attemptsFailed"`
-	InstructionsRun     int64   `json:"instructionsRun"`
-	InstructionsResumed int64   `json:"instructionsResumed"`
-	ReportsSent         int64   `json:"reportsSent"`
-	ReportsFailed       int64   `json:"reportsFailed"`
-	PeriodicRuns        int64   `json:"periodicRuns"`
-	PeriodicFailures    int64   `json:"periodicFailures"`
-	ProbeChecks         int64   `json:"probeChecks"`
-	ProbeFailures       int64   `json:"probeFailures"`
+	// AttemptsSucceeded counts attempts that succeeded.
+	AttemptsSucceeded int64 `json:"attemptsSucceeded"`
+	// AttemptsFailed counts attempts that failed or were canceled.
+	AttemptsFailed int64 `json:"attemptsFailed"`
+	// InstructionsRun counts instructions that were started.
+	InstructionsRun int64 `json:"instructionsRun"`
+	// InstructionsResumed counts instructions that an earlier process had started.
+	InstructionsResumed int64 `json:"instructionsResumed"`
+	// ReportsSent counts reports that the source has taken.
+	ReportsSent int64 `json:"reportsSent"`
+	// ReportsFailed counts reports that could not be written.
+	ReportsFailed int64 `json:"reportsFailed"`
+	// PeriodicRuns counts all runs of periodic instructions.
+	PeriodicRuns int64 `json:"periodicRuns"`
+	// PeriodicFailures counts runs of periodic instructions that failed.
+	PeriodicFailures int64 `json:"periodicFailures"`
+	// ProbeChecks counts all checks of probes.
+	ProbeChecks int64 `json:"probeChecks"`
+	// ProbeFailures counts checks of probes that failed.
+	ProbeFailures int64 `json:"probeFailures"`
+	// AttemptSecondsTotal is how long all ended attempts took.
 	AttemptSecondsTotal float64 `json:"attemptSecondsTotal"`
 }

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/host/hosttest"
+	"github.com/drover-dev/drover/agent/host/run"
 )
 
 func TestConformance(t *testing.T) {
@@ -20,21 +22,22 @@ func TestConformance(t *testing.T) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		return hosttest.Subject{Host: host.Machine{}, Dir: dir, Own: host.Attributes{UID: os.Getuid(), GID: os.Getgid()}, Program: shell}
+		return hosttest.Subject{Host: host.Local{}, Dir: dir, Own: fs.Attributes{UID: os.Getuid(), GID: os.Getgid()}, Program: shell}
 	})
 }
 
 // shell makes a program of sh.
-func shell(b hosttest.Behavior) host.Command {
+func shell(b hosttest.Behavior) run.Command {
 	var script strings.Builder
 	if b.Times > 0 {
-		fmt.Fprintf(&script, "i=0; while [ $i -lt %d ]; do printf %%s '%s'; printf %%s '%s' >&2; i=$((i+1)); done\n", b.Times, b.Stdout, b.Stderr)
+		fmt.Fprintf(&script, "i=0; while [ $i -lt %d ]; do printf %%s '%s'; printf %%s '%s' >&2; i=$((i+1)); done\n", b.Times, b.Stdout,
+			b.Stderr)
 	}
 	if b.Echo {
 		script.WriteString("cat\n")
 	}
-	if b.Leave != "" {
-		fmt.Fprintf(&script, "(while [ ! -e '%[1]s' ]; do sleep 0.01; done; : >'%[1]s.done') &\n", b.Leave)
+	if b.Daemon != "" {
+		fmt.Fprintf(&script, "(while [ ! -e '%[1]s' ]; do sleep 0.01; done; : >'%[1]s.done') &\n", b.Daemon)
 	}
 	if b.Touch != "" {
 		fmt.Fprintf(&script, ": >'%s'\n", filepath.Clean(b.Touch))
@@ -46,5 +49,5 @@ func shell(b hosttest.Behavior) host.Command {
 		fmt.Fprintf(&script, "kill -%d $$; sleep 600\n", -b.Exit)
 	}
 	fmt.Fprintf(&script, "exit %d\n", max(b.Exit, 0))
-	return host.Command{Path: "sh", Args: []string{"-c", script.String()}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/"}
+	return run.Command{Path: "sh", Args: []string{"-c", script.String()}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/"}
 }

@@ -25,16 +25,16 @@ func resident(t *testing.T) int {
 	return n << 10
 }
 
-func TestGiveBackMemory(t *testing.T) {
+func TestReleaseMemory(t *testing.T) {
 	before := resident(t)
-	if err := GiveBackMemory(); err != nil {
+	if err := ReleaseMemory(); err != nil {
 		t.Fatal(err)
 	}
 	// What runs is back at once; the test itself shows that nothing else is lost.
 	if after := resident(t); after >= before {
 		t.Errorf("%d bytes before, %d after", before, after)
 	}
-	if err := GiveBackMemory(); err != nil {
+	if err := ReleaseMemory(); err != nil {
 		t.Error(err)
 	}
 }
@@ -45,9 +45,12 @@ func TestParseMapping(t *testing.T) {
 		want mapping
 		ok   bool
 	}{
-		"text":         {"00400000-00dda000 r-xp 00000000 fe:00 1234                 /usr/bin/agent", mapping{0x400000, 0xdda000, true, "/usr/bin/agent"}, true},
-		"data":         {"01850000-018d4000 rw-p 01450000 fe:00 1234                 /usr/bin/agent", mapping{0x1850000, 0x18d4000, false, "/usr/bin/agent"}, true},
-		"shared":       {"01850000-018d4000 r--s 01450000 fe:00 1234                 /dev/shm/x", mapping{0x1850000, 0x18d4000, false, "/dev/shm/x"}, true},
+		"text": {"00400000-00dda000 r-xp 00000000 fe:00 1234                 /usr/bin/agent",
+			mapping{0x400000, 0xdda000, true, "/usr/bin/agent"}, true},
+		"data": {"01850000-018d4000 rw-p 01450000 fe:00 1234                 /usr/bin/agent",
+			mapping{0x1850000, 0x18d4000, false, "/usr/bin/agent"}, true},
+		"shared": {"01850000-018d4000 r--s 01450000 fe:00 1234                 /dev/shm/x",
+			mapping{0x1850000, 0x18d4000, false, "/dev/shm/x"}, true},
 		"anonymous":    {"c000000000-c000400000 rw-p 00000000 00:00 0 ", mapping{}, true},
 		"a field":      {"Anonymous:             0 kB", mapping{}, false},
 		"another":      {"VmFlags: rd ex mr mw me", mapping{}, false},

@@ -12,68 +12,60 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/drover-dev/drover/agent/host"
+	hostfs "github.com/drover-dev/drover/agent/host/fs"
 )
 
+// archiveSuffixes are those that RKE2 and k3s look for.
 var archiveSuffixes = []string{".tar", ".tar.lz4", ".tar.bz2", ".tbz", ".tar.gz", ".tgz", ".tar.zst", ".tzst"}
 
-// maxFolders bounds how deep archives are looked for.
-const maxFolders = 16
-
-// stageArchive unpacks an image from an archive of the images folder and tells whether one holds it. looked says where it was looked
-// for. An archive that cannot be read is passed over.
-func (s *Store) stageArchive(ctx context.Context, ref name.Reference, dir string, report *progress) (found bool, looked string, err error) {
-	if s.ImagesDirectory == "" {
-		return false, "", nil
+// stageFromArchives unpacks an image from the first archive that holds it. notFound is empty if one did, and otherwise says what was
+// searched. An archive that cannot be used is skipped with a warning; err is for what no other archive or registry can cure.
+func (s *Store) stageFromArchives(ctx context.Context, ref name.Reference, dir string, progress *progress) (notFound string, err error) {
+	search := &archiveSearch{store: s}
+	if err := search.run(s.ImagesDirectory); err != nil {
+		return "", fmt.Errorf("reading the images directory: %w", err)
 	}
-	w := &walk{store: s}
-	if err := w.folder(s.ImagesDirectory, 0); err != nil {
-		return false, "", fmt.Errorf("reading the images folder: %w", err)
-	}
-	for _, path := range w.archives {
-		err := s.tryArchive(ctx, path, ref, dir, report)
+	for _, path := range search.archives {
+		err := s.stageFromArchive(ctx, path, ref, dir, progress)
 		if err == nil {
 			s.Log.Info("Image taken from archive", "image", ref.Name(), "archive", path)
-			return true, "", nil
+			progress.finish()
+			return "", nil
 		}
 		if ctx.Err() != nil {
-			return false, "", context.Cause(ctx)
+			return "", context.Cause(ctx)
 		}
-		if !errors.Is(err, errNotHeld) {
-			s.Log.Warn("An image archive cannot be used", "archive", path, "error", err)
-			w.refused = append(w.refused, fmt.Sprintf("%s cannot be used: %v", path, err))
+		if errors.Is(err, errNotInArchive) {
+			continue
+		}
+		search.skip(path, err)
+		// A layer may have been unpacked already, and the directory must hold one image only.
+		if err := s.emptyDirectory(dir); err != nil {
+			return "", err
 		}
 	}
-	looked = fmt.Sprintf("none of the %d archives in %s holds it", len(w.archives), s.ImagesDirectory)
-	if len(w.refused) > 0 {
-		looked += " (" + strings.Join(w.refused, ", ") + ")"
+	notFound = fmt.Sprintf("not found in any of the %d archives in %s", len(search.archives), s.ImagesDirectory)
+	if len(search.skipped) > 0 {
+		notFound += " (skipped " + strings.Join(search.skipped, ", ") + ")"
 	}
-	return false, looked, nil
+	return notFound, nil
 }
 
-// tryArchive unpacks the image if the archive holds it.
-func (s *Store) tryArchive(ctx context.Context, path string, ref name.Reference, dir string, report *progress) error {
-	content, err := s.scan(ctx, path)
+// stageFromArchive unpacks an image from one archive. Whether the archive holds the image, and in which order, is known only at its end, so
+// that a compressed archive is read twice.
+func (s *Store) stageFromArchive(ctx context.Context, path string, ref name.Reference, dir string, progress *progress) error {
+	index, err := s.indexArchive(ctx, path)
 	if err != nil {
 		return err
 	}
-	layers, err := content.find(ref, s.Platform, s.Limits)
+	layers, err := index.find(ref, s.platform, s.limits)
 	if err != nil {
 		return err
 	}
-	if err = s.unpackArchive(ctx, path, layers, dir, report); err == nil {
-		report.end()
-		return nil
-	}
-	// The folder is to hold one image and not parts of two.
-	if cleared := s.clear(dir); cleared != nil {
-		return cleared
-	}
-	return err
+	return s.unpackArchive(ctx, path, layers, dir, progress)
 }
 
-// clear empties a folder.
-func (s *Store) clear(dir string) error {
+func (s *Store) emptyDirectory(dir string) error {
 	names, err := s.Host.ReadDir(dir)
 	if err != nil {
 		return err
@@ -86,55 +78,49 @@ func (s *Store) clear(dir string) error {
 	return nil
 }
 
-// walk finds the archives below a folder, in the order of their names. Archives are trusted for what they are called and not for a
-// digest, so they and their folders must be such that only root can have put them there.
-type walk struct {
+// archiveSearch finds the archives below a directory, in the order of their paths. An archive is trusted for its name and not for a digest,
+// so only root may have been able to write it and the directories that it is in.
+type archiveSearch struct {
 	store    *Store
 	archives []string
-	refused  []string
+	skipped  []string
 }
 
-func (w *walk) folder(dir string, depth int) error {
-	info, err := w.store.Host.Lstat(dir)
-	if os.IsNotExist(err) || err == nil && !info.Dir && info.Link == "" {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if reason := untrusted(info, true); reason != "" {
-		w.refuse(dir, reason)
-		return nil
-	}
-	names, err := w.store.Host.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		info, err := w.store.Host.Lstat(path)
+func (a *archiveSearch) run(root string) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
-		case os.IsNotExist(err) || strings.HasPrefix(name, "."):
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
 		case err != nil:
 			return err
-		case info.Dir && depth < maxFolders:
-			if err := w.folder(path, depth+1); err != nil {
-				return err
+		case path != root && strings.HasPrefix(entry.Name(), "."):
+			if entry.IsDir() {
+				return fs.SkipDir
 			}
-		case !info.Dir && isArchive(name):
-			if reason := untrusted(info, false); reason != "" {
-				w.refuse(path, reason)
-				continue
-			}
-			w.archives = append(w.archives, path)
+			return nil
+		case !entry.IsDir() && !isArchive(entry.Name()) && (path != root || entry.Type() != fs.ModeSymlink):
+			return nil
 		}
-	}
-	return nil
+		info, err := a.store.Host.Lstat(path)
+		if err == nil {
+			err = checkTrusted(info)
+		}
+		switch {
+		case err == nil && !entry.IsDir():
+			a.archives = append(a.archives, path)
+		case err != nil:
+			a.skip(path, err)
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+		}
+		return nil
+	})
 }
 
-func (w *walk) refuse(path, reason string) {
-	w.store.Log.Warn("An image archive or folder is passed over, since others than root might have changed it", "path", path, "reason", reason)
-	w.refused = append(w.refused, path+" "+reason)
+func (a *archiveSearch) skip(path string, reason error) {
+	a.store.Log.Warn("Skipping image archive", "path", path, "error", reason)
+	a.skipped = append(a.skipped, fmt.Sprintf("%s: %v", path, reason))
 }
 
 func isArchive(name string) bool {
@@ -142,19 +128,19 @@ func isArchive(name string) bool {
 	return slices.ContainsFunc(archiveSuffixes, func(suffix string) bool { return strings.HasSuffix(lower, suffix) })
 }
 
-// untrusted says what speaks against a file or folder, or nothing.
-func untrusted(info host.Info, folder bool) string {
+// checkTrusted returns why others than root, or the agent's own user, can change a file or directory. Group root may.
+func checkTrusted(info hostfs.Info) error {
 	switch {
 	case info.Link != "":
-		return "is a link: put what it points to in its place"
-	case info.Other || info.Dir != folder:
-		return "is no file"
+		return errors.New("is a symbolic link: replace it by the file itself")
+	case info.Other:
+		return errors.New("is not a regular file")
 	case info.UID > 0 && info.UID != os.Getuid():
-		return fmt.Sprintf("belongs to user %d: make it root's", info.UID)
-	case info.Mode&uint32(fs.FileMode(0o002)) != 0:
-		return "can be written by everybody: take that right away"
+		return fmt.Errorf("is owned by user %d: change the owner to root", info.UID)
+	case info.Mode&0o002 != 0:
+		return errors.New("is writable by others: run chmod o-w")
 	case info.Mode&0o020 != 0 && info.GID > 0:
-		return fmt.Sprintf("can be written by group %d: take that right away", info.GID)
+		return fmt.Errorf("is writable by group %d: run chmod g-w", info.GID)
 	}
-	return ""
+	return nil
 }

@@ -4,9 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,10 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -28,8 +24,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
-
-	"github.com/drover-dev/drover/agent/host"
 )
 
 // saved is an image as "docker save" writes it.
@@ -104,8 +98,8 @@ func put(t *testing.T, s *Store, file string, raw []byte) string {
 // offline makes a store that has no network.
 func offline(t *testing.T) *Store {
 	s := newStore(t, "")
-	s.Proxy = func(*http.Request) (*url.URL, error) { return nil, fmt.Errorf("there is no network") }
-	s.Patience = 1
+	s.proxy = func(*http.Request) (*url.URL, error) { return nil, fmt.Errorf("there is no network") }
+	s.patience = 1
 	return s
 }
 
@@ -116,7 +110,8 @@ func TestStageFromArchives(t *testing.T) {
 		t.Fatal(err)
 	}
 	index := mutate.AppendManifests(empty.Index,
-		mutate.IndexAddendum{Add: imageOf(t, map[string]string{"run.sh": "arm"}), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
+		mutate.IndexAddendum{Add: imageOf(t, map[string]string{"run.sh": "arm"}),
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
 		mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
 	indexDigest, err := index.Digest()
 	if err != nil {
@@ -134,21 +129,33 @@ func TestStageFromArchives(t *testing.T) {
 		raw  []byte
 		ref  string
 	}{
-		"plain":                          {file: "image.tar", raw: plain, ref: tag},
-		"in a folder":                    {file: "a/b/image.tar", raw: plain, ref: tag},
-		"gzip":                           {file: "image.tar.gz", raw: compressed(t, plain, gzipped), ref: tag},
-		"large letters":                  {file: "image.TGZ", raw: compressed(t, plain, gzipped), ref: tag},
-		"zstd":                           {file: "image.tar.zst", raw: compressed(t, plain, func(w io.Writer) io.WriteCloser { z, _ := zstd.NewWriter(w); return z }), ref: tag},
-		"zstd, short":                    {file: "image.tzst", raw: compressed(t, plain, func(w io.Writer) io.WriteCloser { z, _ := zstd.NewWriter(w); return z }), ref: tag},
-		"lz4":                            {file: "image.tar.lz4", raw: compressed(t, plain, func(w io.Writer) io.WriteCloser { return lz4.NewWriter(w) }), ref: tag},
-		"bzip2":                          {file: "image.tar.bz2", raw: bzipped, ref: tag},
-		"bzip2, short":                   {file: "image.tbz", raw: bzipped, ref: tag},
-		"compressed without saying so":   {file: "image.tar", raw: compressed(t, plain, gzipped), ref: tag},
-		"OCI by containerd's name":       {file: "image.tar", raw: byName, ref: tag},
-		"OCI by its name":                {file: "image.tar", raw: laidOut(t, map[string]string{"org.opencontainers.image.ref.name": tag}, image), ref: "rancher/installer:v1"},
-		"OCI by digest":                  {file: "image.tar.gz", raw: compressed(t, byName, gzipped), ref: "rancher/installer@" + digest.String()},
-		"OCI by tag and digest":          {file: "image.tar", raw: byName, ref: "rancher/installer:v1@" + digest.String()},
-		"OCI with platforms":             {file: "image.tar", raw: laidOut(t, map[string]string{"io.containerd.image.name": tag}, index), ref: tag},
+		"plain":         {file: "image.tar", raw: plain, ref: tag},
+		"in a folder":   {file: "a/b/image.tar", raw: plain, ref: tag},
+		"gzip":          {file: "image.tar.gz", raw: compressed(t, plain, gzipped), ref: tag},
+		"large letters": {file: "image.TGZ", raw: compressed(t, plain, gzipped), ref: tag},
+		"zstd": {file: "image.tar.zst", raw: compressed(t, plain, func(w io.Writer) io.WriteCloser {
+			z,
+				_ := zstd.NewWriter(w)
+			return z
+		}), ref: tag},
+		"zstd, short": {file: "image.tzst", raw: compressed(t, plain, func(w io.Writer) io.WriteCloser {
+			z,
+				_ := zstd.NewWriter(w)
+			return z
+		}), ref: tag},
+		"lz4": {file: "image.tar.lz4", raw: compressed(t, plain,
+			func(w io.Writer) io.WriteCloser { return lz4.NewWriter(w) }), ref: tag},
+		"bzip2":                        {file: "image.tar.bz2", raw: bzipped, ref: tag},
+		"bzip2, short":                 {file: "image.tbz", raw: bzipped, ref: tag},
+		"compressed without saying so": {file: "image.tar", raw: compressed(t, plain, gzipped), ref: tag},
+		"OCI by containerd's name":     {file: "image.tar", raw: byName, ref: tag},
+		"OCI by its name": {file: "image.tar", raw: laidOut(t, map[string]string{"org.opencontainers.image.ref.name": tag},
+			image), ref: "rancher/installer:v1"},
+		"OCI by digest": {file: "image.tar.gz", raw: compressed(t, byName, gzipped), ref: "rancher/installer@" +
+			digest.String()},
+		"OCI by tag and digest": {file: "image.tar", raw: byName, ref: "rancher/installer:v1@" + digest.String()},
+		"OCI with platforms": {file: "image.tar", raw: laidOut(t, map[string]string{"io.containerd.image.name": tag}, index),
+			ref: tag},
 		"OCI by the index's digest":      {file: "image.tar", raw: laidOut(t, nil, index), ref: "rancher/installer@" + indexDigest.String()},
 		"OCI by one platform's digest":   {file: "image.tar", raw: laidOut(t, nil, index), ref: "rancher/installer@" + digest.String()},
 		"layers in another order":        {file: "image.tar", raw: reordered(t, plain, false), ref: tag},
@@ -255,13 +262,15 @@ func TestArchivesThatOthersCanChange(t *testing.T) {
 		spoil func(s *Store, file string)
 		err   string
 	}{
-		"file of everybody":       {func(_ *Store, f string) { must(os.Chmod(f, 0o646)) }, "installer.tar can be written by everybody"},
-		"file of a group":         {func(_ *Store, f string) { must(os.Chmod(f, 0o660)); must(os.Chown(f, 0, 1234)) }, "installer.tar can be written by group 1234"},
-		"file of a user":          {func(_ *Store, f string) { must(os.Chown(f, 1234, 0)) }, "installer.tar belongs to user 1234: make it root's"},
-		"folder of everybody":     {func(_ *Store, f string) { must(os.Chmod(filepath.Dir(f), 0o777)) }, "sub can be written by everybody"},
-		"images folder of a user": {func(s *Store, _ string) { must(os.Chown(s.ImagesDirectory, 1234, 0)) }, "images belongs to user 1234"},
+		"file of everybody": {func(_ *Store, f string) { must(os.Chmod(f, 0o646)) }, "installer.tar: is writable by others"},
+		"file of a group": {func(_ *Store, f string) { must(os.Chmod(f, 0o660)); must(os.Chown(f, 0, 1234)) },
+			"installer.tar: is writable by group 1234"},
+		"file of a user": {func(_ *Store, f string) { must(os.Chown(f, 1234, 0)) },
+			"installer.tar: is owned by user 1234: change the owner to root"},
+		"folder of everybody":     {func(_ *Store, f string) { must(os.Chmod(filepath.Dir(f), 0o777)) }, "sub: is writable by others"},
+		"images folder of a user": {func(s *Store, _ string) { must(os.Chown(s.ImagesDirectory, 1234, 0)) }, "images: is owned by user 1234"},
 		"link": {func(_ *Store, f string) { must(os.Rename(f, f+".real")); must(os.Symlink(f+".real", f)) },
-			"installer.tar is a link: put what it points to in its place"},
+			"installer.tar: is a symbolic link: replace it by the file itself"},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -278,166 +287,5 @@ func TestArchivesThatOthersCanChange(t *testing.T) {
 		must(os.Chmod(put(t, s, "installer.tar", raw), 0o660))
 		got, err := stage(t, s, tag)
 		checkStaged(t, got, err)
-	})
-}
-
-// TestDamagedArchive finds the damage when something has been unpacked already, and takes the image from the registry.
-func TestDamagedArchive(t *testing.T) {
-	h := newHub(t, false)
-	image := imageOf(t, map[string]string{"run.sh": "#!/bin/sh\n"}, map[string]string{"k3s": "v2"})
-	push(t, h, "rancher/installer:v1", image)
-	ref := h.host() + "/rancher/installer:v1"
-	s := newStore(t, "")
-	raw := saved(t, ref, imageOf(t, map[string]string{"stale": "x"}, map[string]string{"k3s": "v1"}))
-	for title, raw := range map[string][]byte{
-		"changed": changedLayer(t, raw), "cut": raw[:len(raw)/2], "shorter": raw[:512],
-	} {
-		t.Run(title, func(t *testing.T) {
-			put(t, s, "image.tar", raw)
-			got, err := stage(t, s, ref)
-			checkStaged(t, got, err)
-		})
-	}
-	if err := os.RemoveAll(s.CacheDirectory); err != nil {
-		t.Fatal(err)
-	}
-	h.Close()
-	put(t, s, "image.tar", changedLayer(t, raw))
-	s.Patience = 1
-	if _, err := stage(t, s, ref); err == nil || !strings.Contains(err.Error(), "image.tar cannot be used: layer ") || !strings.Contains(err.Error(), "its content has the digest sha256:") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// changedLayer replaces the content of the last layer of an archive by another layer.
-func changedLayer(t *testing.T, raw []byte) []byte {
-	t.Helper()
-	other, err := layerOf(t, map[string]string{"k3s": "evil"}).Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := io.ReadAll(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for r := tar.NewReader(bytes.NewReader(raw)); ; {
-		header, err := r.Next()
-		if err != nil {
-			break
-		}
-		if strings.HasSuffix(header.Name, ".tar.gz") {
-			names = append(names, header.Name)
-		}
-	}
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for r := tar.NewReader(bytes.NewReader(raw)); ; {
-		header, err := r.Next()
-		if err != nil {
-			break
-		}
-		body, _ := io.ReadAll(r)
-		if header.Name == names[len(names)-1] {
-			body, header.Size = content, int64(len(content))
-		}
-		if err := w.WriteHeader(header); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(body); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return buf.Bytes()
-}
-
-// countingHost counts how often a file is opened.
-type countingHost struct {
-	host.Host
-	mu    sync.Mutex
-	opens map[string]int
-}
-
-func (h *countingHost) OpenFile(path string) (io.ReadCloser, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.opens[filepath.Base(path)]++
-	return h.Host.OpenFile(path)
-}
-
-func TestCompressedArchiveIsReadTwice(t *testing.T) {
-	const tag = "rancher/installer:v1"
-	var layers []map[string]string
-	for i := range 6 {
-		layers = append(layers, map[string]string{fmt.Sprint(i): "x"})
-	}
-	s := offline(t)
-	counting := &countingHost{Host: host.Machine{}, opens: map[string]int{}}
-	s.Host = counting
-	put(t, s, "image.tgz", compressed(t, saved(t, tag, imageOf(t, layers...)), gzipped))
-	var last, total int64
-	if err := s.Stage(t.Context(), tag, t.TempDir(), func(done, all int64) { last, total = done, all }); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]int{"image.tgz": 2}, counting.opens); diff != "" {
-		t.Error(diff)
-	}
-	if last == 0 || last != total {
-		t.Errorf("told %d of %d", last, total)
-	}
-}
-
-// TestAirGap says what was tried where nothing is to be had.
-func TestAirGap(t *testing.T) {
-	s := offline(t)
-	put(t, s, "other.tar", saved(t, "rancher/other:v1", twoLayers(t)))
-	_, err := stage(t, s, "rancher/installer:v1")
-	want := "from index.docker.io: there is no network; none of the 1 archives in " + s.ImagesDirectory + " holds it"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.Stage(ctx, "rancher/installer:v1", t.TempDir(), nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func FuzzArchive(f *testing.F) {
-	layer := `{"mediaType":"application/vnd.oci.image.layer.v1.tar","size":5,"digest":"sha256:` + strings.Repeat("a", 64) + `"}`
-	f.Add([]byte(`[{"Config":"c.json","RepoTags":["a/b:v1"],"Layers":["l.tar"]}]`), []byte(`{"rootfs":{"diff_ids":["sha256:`+strings.Repeat("a", 64)+`"]}}`), []byte(`{"manifests":[]}`))
-	f.Add([]byte(`[]`), []byte(`{"layers":[`+layer+`]}`), []byte(`{"manifests":[{"digest":"sha256:`+strings.Repeat("a", 64)+`","annotations":{"io.containerd.image.name":"a/b:v1"}}]}`))
-	limits := Limits{Layers: 3, Bytes: 1 << 20, UnpackedBytes: 1 << 20}
-	f.Fuzz(func(t *testing.T, manifest, config, index []byte) {
-		var buf bytes.Buffer
-		w := tar.NewWriter(&buf)
-		for file, raw := range map[string][]byte{"manifest.json": manifest, "c.json": config, "index.json": index, "l.tar": nil} {
-			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: file, Size: int64(len(raw)), Mode: 0o600}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Write(raw); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		c, err := scanTar(t.Context(), tar.NewReader(&buf))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, text := range []string{"a/b:v1", "a/b@sha256:" + strings.Repeat("a", 64)} {
-			ref, err := name.ParseReference(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			layers, err := c.find(ref, v1.Platform{OS: "linux", Architecture: "amd64"}, limits)
-			if err == nil && len(layers) > limits.Layers {
-				t.Errorf("%d layers", len(layers))
-			}
-		}
 	})
 }

@@ -83,10 +83,13 @@ func benchRegistry(b *testing.B) (ref string, layers []string) {
 			b.Fatal(err)
 		}
 		layers = append(layers, path)
-		descriptors = append(descriptors, map[string]any{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "size": size, "digest": digest})
+		descriptors = append(descriptors, map[string]any{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "size": size,
+			"digest": digest})
 	}
-	manifest, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": descriptors,
-		"config": map[string]any{"mediaType": "application/vnd.oci.image.config.v1+json", "size": 2, "digest": "sha256:" + strings.Repeat("0", 64)}})
+	manifest, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+		"layers": descriptors,
+		"config": map[string]any{"mediaType": "application/vnd.oci.image.config.v1+json", "size": 2, "digest": "sha256:" +
+			strings.Repeat("0", 64)}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -129,7 +132,7 @@ func resetPeak() {
 func BenchmarkStage(b *testing.B) {
 	ref, layers := benchRegistry(b)
 	store := func() *Store {
-		return New(Options{Host: host.Machine{}, Log: slog.New(slog.DiscardHandler), CacheDirectory: b.TempDir()})
+		return New(Options{Host: host.Local{}, Log: slog.New(slog.DiscardHandler), CacheDirectory: b.TempDir()})
 	}
 	const bytes = benchLayers * benchFiles * benchFile
 	b.Run("pull", func(b *testing.B) {

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,230 +13,198 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/drover-dev/drover/agent/host"
+	hostfs "github.com/drover-dev/drover/agent/host/fs"
 )
 
 const (
-	indexName  = "index.json"
+	indexName = "index.json"
+	// partSuffix ends the names of incomplete downloads.
 	partSuffix = ".part"
-	// maxParts is how long a download that broke off is kept for going on.
+	// maxPartAge is for how long after its last byte an incomplete download is kept to be resumed.
 	maxPartAge = 24 * time.Hour
 )
 
-// Retention tells what of the store is kept.
-type Retention struct {
-	// Images is of how many images, the last that were used, the content is kept.
-	Images int
-	// Bytes is how much all of them may take.
-	Bytes int64
-	// Age is how long an image is kept that nobody uses.
-	Age time.Duration
+// retention bounds what of the cache is kept.
+type retention struct {
+	// images is how many images are kept, the most recently used ones.
+	images int
+	// bytes is how much they and incomplete downloads may take together.
+	bytes int64
+	// age is for how long an image is kept after its last use.
+	age time.Duration
 }
 
-// DefaultRetention keeps what an attempt that is made again needs, and the image before it.
-var DefaultRetention = Retention{Images: 2, Bytes: 8 << 30, Age: 30 * 24 * time.Hour}
+// defaultRetention keeps what another attempt needs, and the image before it.
+var defaultRetention = retention{images: 2, bytes: 8 << 30, age: 30 * 24 * time.Hour}
 
-// index is what the store knows of its files.
-type index struct {
-	// Images are those that were used, in no order.
-	Images []record `json:"images"`
-	// Parts are downloads that are not complete, and when they were last tried.
-	Parts map[string]time.Time `json:"parts,omitempty"`
+// cacheIndex is the content of index.json: the images whose content is in the cache, in no order.
+type cacheIndex struct {
+	Images []cachedImage `json:"images"`
 }
 
-// record is one image that was used.
-type record struct {
-	// Image is the reference that was asked for.
+// cachedImage is an image that was unpacked.
+type cachedImage struct {
+	// Image is the reference that was requested, fully qualified.
 	Image string `json:"image"`
-	// Manifest is what the reference stood for.
+	// Manifest is the digest that the reference resolved to.
 	Manifest v1.Hash `json:"manifest"`
-	// Files are the names of all files of the store that it needs, manifests included.
-	Files []string  `json:"files"`
-	Used  time.Time `json:"used"`
+	// Files are the names of all files of the cache that the image needs, manifests included.
+	Files []string `json:"files"`
+	// Used is when the image was last unpacked.
+	Used time.Time `json:"used"`
 }
 
-// decodeIndex reads an index; what cannot be understood makes all of it worthless.
-func decodeIndex(raw []byte) (index, error) {
-	var i index
-	if err := json.Unmarshal(raw, &i); err != nil {
-		return index{}, fmt.Errorf("decoding the index of the image store: %w", err)
+func decodeCacheIndex(raw []byte) (cacheIndex, error) {
+	var index cacheIndex
+	if err := json.Unmarshal(raw, &index); err != nil {
+		return cacheIndex{}, fmt.Errorf("decoding the index of the image cache: %w", err)
 	}
-	return i, nil
+	return index, nil
 }
 
-// cache is the files of the store: blobs and manifests by their digest, and the index.
+// cache is a directory of blobs and manifests, named by their digests, and an index. Losing any of it costs another download only, so what
+// cannot be read or written is logged.
 type cache struct {
-	options *Options
+	options   *Options
+	retention retention
 
+	// mu guards pinned and the index on disk.
 	mu sync.Mutex
-	// pinned counts who uses a file now.
+	// pinned counts the users of a file.
 	pinned map[string]int
 }
 
-// fileName is the name of what has a digest.
-func fileName(digest v1.Hash) string { return digest.Algorithm + "-" + digest.Hex }
+// blobName is the name of the file with a digest.
+func blobName(digest v1.Hash) string { return digest.Algorithm + "-" + digest.Hex }
 
 func (c *cache) path(name string) string { return filepath.Join(c.options.CacheDirectory, name) }
 
-// pin keeps files, whether they are there yet or not, until the returned function is called.
-func (c *cache) pin(names ...string) func() {
+// pin keeps a file, which need not exist yet, and its incomplete download until unpin is called.
+func (c *cache) pin(name string) (unpin func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, name := range names {
-		c.pinned[name]++
-	}
+	c.pinned[name]++
 	return sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, name := range names {
-			if c.pinned[name]--; c.pinned[name] == 0 {
-				delete(c.pinned, name)
-			}
+		if c.pinned[name]--; c.pinned[name] == 0 {
+			delete(c.pinned, name)
 		}
 	})
 }
 
-// load needs the lock.
-func (c *cache) load() index {
+// readIndex needs the lock.
+func (c *cache) readIndex() cacheIndex {
+	var index cacheIndex
 	raw, err := c.options.Host.ReadFile(c.path(indexName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return index{}
-	}
-	var i index
 	if err == nil {
-		i, err = decodeIndex(raw)
+		index, err = decodeCacheIndex(raw)
 	}
-	if err != nil {
-		c.options.Log.Warn("The index of the image store cannot be read", "error", err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.options.Log.Warn("Reading the index of the image cache failed", "error", err)
 	}
-	return i
+	return index
 }
 
-// change changes the index. That it cannot be written only costs fetching again.
-func (c *cache) change(change func(*index)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := c.load()
-	change(&i)
-	raw, err := json.Marshal(i)
+// writeIndex needs the lock.
+func (c *cache) writeIndex(index cacheIndex) {
+	raw, err := json.Marshal(index)
 	if err == nil {
-		err = c.options.Host.WriteFile(c.path(indexName), raw, host.Private(0o600))
+		err = c.options.Host.WriteFile(c.path(indexName), raw, hostfs.WithMode(0o600))
 	}
 	if err != nil {
-		c.options.Log.Warn("The index of the image store cannot be written", "error", err)
+		c.options.Log.Warn("Writing the index of the image cache failed", "error", err)
 	}
 }
 
-// known is what a reference stood for when it was last used.
-func (c *cache) known(image string) (v1.Hash, bool) {
+// lastManifest returns the digest that a reference resolved to when it was last used.
+func (c *cache) lastManifest(image string) (digest v1.Hash, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range c.load().Images {
-		if r.Image == image {
-			return r.Manifest, true
-		}
+	images := c.readIndex().Images
+	if i := slices.IndexFunc(images, func(other cachedImage) bool { return other.Image == image }); i >= 0 {
+		return images[i].Manifest, true
 	}
 	return v1.Hash{}, false
 }
 
-// used notes that an image was used, and that nothing of it is a part any more.
-func (c *cache) used(r record) {
-	c.change(func(i *index) {
-		i.Images = append(slices.DeleteFunc(i.Images, func(other record) bool { return other.Image == r.Image }), r)
-		for _, name := range r.Files {
-			delete(i.Parts, name+partSuffix)
-		}
-	})
+// record adds an image to the index.
+func (c *cache) record(image cachedImage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	index := c.readIndex()
+	index.Images = append(slices.DeleteFunc(index.Images, func(other cachedImage) bool { return other.Image == image.Image }), image)
+	c.writeIndex(index)
 }
 
-// began notes a download that may break off.
-func (c *cache) began(part string) {
-	c.change(func(i *index) {
-		if i.Parts == nil {
-			i.Parts = map[string]time.Time{}
-		}
-		i.Parts[part] = time.Now().UTC()
-	})
-}
-
-// collect removes what is not to be kept, and nothing that is in use. With room it keeps only what is in use.
-func (c *cache) collect(room bool) {
+// collect removes what the retention does not keep; with freeDisk everything. Pinned files stay.
+func (c *cache) collect(freeDisk bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	names, err := c.options.Host.ReadDir(c.options.CacheDirectory)
 	if err != nil {
-		c.options.Log.Warn("The image store cannot be read", "error", err)
+		c.options.Log.Warn("Reading the image cache failed", "error", err)
+	}
+	if len(names) == 0 {
 		return
 	}
-	i := c.load()
-	kept := c.keep(&i, room)
+	bounds := c.retention
+	if freeDisk {
+		bounds.images, bounds.bytes = 0, 0
+	}
+	index := c.readIndex()
+	kept := c.selectKept(&index, names, bounds)
 	for _, name := range names {
-		switch {
-		case name == indexName || kept[name] || c.pinned[name] > 0:
+		// A name that begins with a dot is that of a file that is being written.
+		if name == indexName || kept[name] || c.pinned[name] > 0 || strings.HasPrefix(name, ".") && len(c.pinned) > 0 {
 			continue
-		case strings.HasPrefix(name, ".") && len(c.pinned) > 0:
-			continue // somebody may be writing it
 		}
 		if err := c.options.Host.Remove(c.path(name)); err != nil {
-			c.options.Log.Warn("A file of the image store cannot be removed", "file", name, "error", err)
+			c.options.Log.Warn("Removing a file of the image cache failed", "file", name, "error", err)
 		}
 	}
-	if raw, err := json.Marshal(i); err == nil && len(names) > 0 {
-		if err := c.options.Host.WriteFile(c.path(indexName), raw, host.Private(0o600)); err != nil {
-			c.options.Log.Warn("The index of the image store cannot be written", "error", err)
-		}
-	}
+	c.writeIndex(index)
 }
 
-// keep decides what is kept, and takes all else out of the index.
-func (c *cache) keep(i *index, room bool) map[string]bool {
-	rules := c.options.Retention
-	if room {
-		rules.Images, rules.Bytes = 0, 0
-	}
-	kept := map[string]bool{}
+// selectKept returns which files are kept, and removes the images that are not from the index.
+func (c *cache) selectKept(index *cacheIndex, names []string, bounds retention) map[string]bool {
+	kept, manifests := map[string]bool{}, map[v1.Hash]bool{}
 	var total int64
-	slices.SortStableFunc(i.Images, func(a, b record) int { return cmp.Compare(b.Used.UnixNano(), a.Used.UnixNano()) })
-	images := i.Images[:0]
-	content := map[v1.Hash]bool{}
-	for _, r := range i.Images {
-		var more int64
-		for _, name := range r.Files {
+	slices.SortStableFunc(index.Images, func(a, b cachedImage) int { return b.Used.Compare(a.Used) })
+	index.Images = slices.DeleteFunc(index.Images, func(image cachedImage) bool {
+		var added int64
+		for _, name := range image.Files {
 			if !kept[name] {
-				more += c.sizeOf(name)
+				added += c.stat(name).Size
 			}
 		}
-		// Two names of one image count once.
-		another := 1
-		if content[r.Manifest] {
-			another = 0
+		// Two references to one image count once.
+		if len(manifests) >= bounds.images && !manifests[image.Manifest] || total+added > bounds.bytes || time.Since(image.Used) > bounds.age {
+			return true
 		}
-		if len(content)+another > rules.Images || total+more > rules.Bytes || time.Since(r.Used) > rules.Age {
+		total += added
+		manifests[image.Manifest] = true
+		for _, name := range image.Files {
+			kept[name] = true
+		}
+		return false
+	})
+	for _, name := range names {
+		blob, isPart := strings.CutSuffix(name, partSuffix)
+		if !isPart {
 			continue
 		}
-		total += more
-		content[r.Manifest] = true
-		for _, name := range r.Files {
+		info := c.stat(name)
+		if c.pinned[blob] > 0 || time.Since(info.Modified) < maxPartAge && total+info.Size <= bounds.bytes {
+			total += info.Size
 			kept[name] = true
-		}
-		images = append(images, r)
-	}
-	i.Images = images
-	for name, tried := range i.Parts {
-		more := c.sizeOf(name)
-		if c.pinned[strings.TrimSuffix(name, partSuffix)] > 0 || time.Since(tried) < maxPartAge && total+more <= rules.Bytes {
-			total += more
-			kept[name] = true
-		} else {
-			delete(i.Parts, name)
 		}
 	}
 	return kept
 }
 
-func (c *cache) sizeOf(name string) int64 {
-	if info, err := c.options.Host.Lstat(c.path(filepath.Base(name))); err == nil {
-		return info.Size
-	}
-	return 0
+// stat describes a file of the cache; one that is missing has size 0.
+func (c *cache) stat(name string) hostfs.Info {
+	info, _ := c.options.Host.Lstat(c.path(filepath.Base(name)))
+	return info
 }

@@ -14,10 +14,10 @@ import (
 )
 
 // cached makes a store with files of ten bytes and an index.
-func cached(t *testing.T, retention Retention, i index, files ...string) *Store {
+func cached(t *testing.T, kept retention, i cacheIndex, files ...string) *Store {
 	t.Helper()
 	s := newStore(t, "")
-	s.Retention = retention
+	s.cache.retention = kept
 	if err := os.MkdirAll(s.CacheDirectory, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func cached(t *testing.T, retention Retention, i index, files ...string) *Store 
 			t.Fatal(err)
 		}
 	}
-	s.cache.change(func(old *index) { *old = i })
+	s.cache.writeIndex(i)
 	return s
 }
 
@@ -42,37 +42,41 @@ func files(t *testing.T, s *Store) []string {
 func TestCollect(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
 	hash := func(n int) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%064x", n)} }
-	images := []record{
+	images := []cachedImage{
 		{Image: "a", Manifest: hash(1), Files: []string{"1", "shared"}, Used: ago(3 * time.Hour)},
 		{Image: "b", Manifest: hash(2), Files: []string{"2", "shared"}, Used: ago(2 * time.Hour)},
 		{Image: "b-too", Manifest: hash(2), Files: []string{"2", "shared"}, Used: ago(90 * time.Minute)},
 		{Image: "c", Manifest: hash(3), Files: []string{"3"}, Used: ago(time.Hour)},
 	}
-	all := []string{"1", "2", "3", "shared", "other", "new.part", "old.part", "unknown.part", ".tmp"}
-	parts := map[string]time.Time{"new.part": ago(time.Hour), "old.part": ago(2 * maxPartAge)}
+	all := []string{"1", "2", "3", "shared", "other", "new.part", "old.part", ".tmp"}
 	tests := map[string]struct {
-		retention Retention
+		retention retention
 		pinned    []string
-		room      bool
+		freeDisk  bool
 		want      []string
 	}{
-		"by count":         {retention: Retention{Images: 2, Bytes: 1 << 20, Age: 24 * time.Hour}, want: []string{"2", "3", "new.part", "shared"}},
-		"by bytes":         {retention: Retention{Images: 9, Bytes: 35, Age: 24 * time.Hour}, want: []string{"2", "3", "shared"}},
-		"by fewer bytes":   {retention: Retention{Images: 9, Bytes: 25, Age: 24 * time.Hour}, want: []string{"3", "new.part"}},
-		"by age":           {retention: Retention{Images: 9, Bytes: 1 << 20, Age: 90 * time.Minute}, want: []string{"3", "new.part"}},
-		"all":              {retention: Retention{Images: 9, Bytes: 1 << 20, Age: 24 * time.Hour}, want: []string{"1", "2", "3", "new.part", "shared"}},
-		"not what is used": {retention: Retention{Images: 1, Bytes: 1 << 20, Age: 24 * time.Hour}, pinned: []string{"1", "old"}, want: []string{".tmp", "1", "3", "new.part", "old.part"}},
-		"to make room":     {retention: DefaultRetention, room: true, pinned: []string{"2"}, want: []string{".tmp", "2"}},
+		"by count": {retention: retention{images: 2, bytes: 1 << 20, age: 24 * time.Hour},
+			want: []string{"2", "3", "new.part", "shared"}},
+		"by bytes":       {retention: retention{images: 9, bytes: 35, age: 24 * time.Hour}, want: []string{"2", "3", "shared"}},
+		"by fewer bytes": {retention: retention{images: 9, bytes: 25, age: 24 * time.Hour}, want: []string{"3", "new.part"}},
+		"by age":         {retention: retention{images: 9, bytes: 1 << 20, age: 90 * time.Minute}, want: []string{"3", "new.part"}},
+		"all": {retention: retention{images: 9, bytes: 1 << 20, age: 24 * time.Hour},
+			want: []string{"1", "2", "3", "new.part", "shared"}},
+		"not what is used": {retention: retention{images: 1, bytes: 1 << 20, age: 24 * time.Hour}, pinned: []string{"1", "old"},
+			want: []string{".tmp", "1", "3", "new.part", "old.part"}},
+		"to make room": {retention: defaultRetention, freeDisk: true, pinned: []string{"2"}, want: []string{".tmp", "2"}},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			copied := index{Images: slices.Clone(images), Parts: map[string]time.Time{}}
-			for name, tried := range parts {
-				copied.Parts[name] = tried
+			s := cached(t, test.retention, cacheIndex{Images: slices.Clone(images)}, all...)
+			old := time.Now().Add(-2 * maxPartAge)
+			if err := os.Chtimes(filepath.Join(s.CacheDirectory, "old.part"), old, old); err != nil {
+				t.Fatal(err)
 			}
-			s := cached(t, test.retention, copied, all...)
-			defer s.cache.pin(test.pinned...)()
-			s.cache.collect(test.room)
+			for _, name := range test.pinned {
+				defer s.cache.pin(name)()
+			}
+			s.cache.collect(test.freeDisk)
 			if diff := cmp.Diff(test.want, files(t, s)); diff != "" {
 				t.Error(diff)
 			}
@@ -81,7 +85,7 @@ func TestCollect(t *testing.T) {
 }
 
 func TestDamagedIndexCostsFetchingAgain(t *testing.T) {
-	h := newHub(t, false)
+	h := newRegistry(t, false)
 	push(t, h, "a/b:v1", twoLayers(t))
 	s := newStore(t, "")
 	for range 2 {
@@ -95,10 +99,10 @@ func TestDamagedIndexCostsFetchingAgain(t *testing.T) {
 
 // TestImageInUseIsKept collects while an image is being staged.
 func TestImageInUseIsKept(t *testing.T) {
-	h := newHub(t, false)
+	h := newRegistry(t, false)
 	push(t, h, "a/b:v1", twoLayers(t))
 	s := newStore(t, "")
-	s.Retention = Retention{Images: 0, Bytes: 1, Age: time.Hour}
+	s.cache.retention = retention{images: 0, bytes: 1, age: time.Hour}
 	err := s.Stage(t.Context(), h.host()+"/a/b:v1", t.TempDir(), func(int64, int64) { s.cache.collect(true) })
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +113,7 @@ func TestImageInUseIsKept(t *testing.T) {
 }
 
 func TestSteadyStateWritesNothing(t *testing.T) {
-	h := newHub(t, false)
+	h := newRegistry(t, false)
 	push(t, h, "a/b:v1", twoLayers(t))
 	s := newStore(t, "")
 	if _, err := stage(t, s, h.host()+"/a/b:v1"); err != nil {
@@ -123,14 +127,15 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	s.cache.collect(false)
 	after, err := os.Stat(path)
 	if err != nil || !os.SameFile(before, after) {
-		t.Errorf("the index was written anew: %v", err)
+		t.Errorf("the index was written again: %v", err)
 	}
 }
 
 func FuzzDecodeIndex(f *testing.F) {
-	f.Add([]byte(`{"images":[{"image":"a","manifest":"sha256:` + strings.Repeat("a", 64) + `","files":["../../etc/passwd"],"used":"2026-01-01T00:00:00Z"}],"parts":{"x.part":"2026-01-01T00:00:00Z"}}`))
+	f.Add([]byte(`{"images":[{"image":"a","manifest":"sha256:` + strings.Repeat("a", 64) +
+		`","files":["../../etc/passwd"],"used":"2026-01-01T00:00:00Z"}],"parts":{"x.part":"2026-01-01T00:00:00Z"}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		decoded, err := decodeIndex(raw)
+		decoded, err := decodeCacheIndex(raw)
 		if err != nil {
 			return
 		}
@@ -144,7 +149,7 @@ func FuzzDecodeIndex(f *testing.F) {
 		if err := os.MkdirAll(s.CacheDirectory, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		s.cache.change(func(i *index) { *i = decoded })
+		s.cache.writeIndex(decoded)
 		s.cache.collect(false)
 		if _, err := os.Stat(outside); err != nil {
 			t.Error("a file outside of the store is gone")

@@ -20,7 +20,7 @@ func TestPullGoesOnAfterAKill(t *testing.T) {
 		t.Errorf("came to an end: %v", err)
 		return
 	}
-	h, files := newHub(t, false), big(t)
+	h, files := newRegistry(t, false), big(t)
 	push(t, h, "a/b:v1", imageOf(t, files))
 	h.set(blobs(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
 		w.Header().Set("Content-Length", fmt.Sprint(len(content)))

@@ -2,136 +2,159 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// maxManifest bounds a manifest; registries take none that is larger.
-const maxManifest = 4 << 20
+const (
+	// maxManifestBytes bounds a manifest; registries accept none that is larger.
+	maxManifestBytes = 4 << 20
+	// maxIndexDepth bounds how many indexes may lead to a manifest.
+	maxIndexDepth = 4
+)
 
-// maxDepth bounds how many indexes may lead to a manifest.
-const maxDepth = 4
-
-// Limits bound what one image may take of the machine.
-type Limits struct {
-	// Layers is how many there may be.
-	Layers int
-	// Bytes is the size of all layers as they are sent.
-	Bytes int64
-	// UnpackedBytes is the size of all layers when they are unpacked.
-	UnpackedBytes int64
+// limits bound what one image may take of the machine.
+type limits struct {
+	// layers is the largest number of layers.
+	layers int
+	// bytes is the largest size of all layers together, as they are sent.
+	bytes int64
+	// unpackedBytes is the largest size of all layers together, uncompressed.
+	unpackedBytes int64
 }
 
-// DefaultLimits leave room for installer images with all images of a distribution in them.
-var DefaultLimits = Limits{Layers: 256, Bytes: 16 << 30, UnpackedBytes: 32 << 30}
+// defaultLimits leave room for installer images that hold all images of a distribution.
+var defaultLimits = limits{layers: 256, bytes: 16 << 30, unpackedBytes: 32 << 30}
 
-// document is a manifest of either kind; exactly one of the two is set.
-type document struct {
+func (l limits) checkLayers(count int) error {
+	if count > l.layers {
+		return fmt.Errorf("the image has %d layers, the limit is %d", count, l.layers)
+	}
+	return nil
+}
+
+// manifest is that of an image or an index; exactly one of the two is set.
+type manifest struct {
 	image *v1.Manifest
 	index *v1.IndexManifest
 }
 
-// decodeDocument reads a manifest. said is what the registry calls it; what the manifest says of itself counts more.
-func decodeDocument(raw []byte, said types.MediaType) (document, error) {
-	var shape struct {
-		SchemaVersion int               `json:"schemaVersion"`
-		MediaType     types.MediaType   `json:"mediaType"`
-		Manifests     []json.RawMessage `json:"manifests"`
-		Layers        []json.RawMessage `json:"layers"`
-		FSLayers      []json.RawMessage `json:"fsLayers"`
+// decodeManifest decodes a manifest. contentType is that of the registry's response; a media type in the manifest takes precedence, and
+// without either the fields decide.
+func decodeManifest(raw []byte, contentType types.MediaType) (manifest, error) {
+	image, err := v1.ParseManifest(bytes.NewReader(raw))
+	if err != nil {
+		return manifest{}, fmt.Errorf("decoding the manifest: %w", err)
 	}
-	if err := json.Unmarshal(raw, &shape); err != nil {
-		return document{}, fmt.Errorf("decoding the manifest: %w", err)
+	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	if err != nil {
+		return manifest{}, fmt.Errorf("decoding the manifest: %w", err)
 	}
-	kind := shape.MediaType
-	if kind == "" {
-		kind = said
-	}
-	switch {
-	case shape.SchemaVersion == 1 || shape.FSLayers != nil || kind.IsSchema1():
-		return document{}, errors.New("the manifest is of Docker schema 1, which cannot be verified: push the image again with a tool of today")
-	case kind.IsIndex() || !kind.IsImage() && shape.Manifests != nil:
-		index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
-		if err != nil {
-			return document{}, fmt.Errorf("decoding the image index: %w", err)
-		}
-		return document{index: index}, nil
-	case kind.IsImage() || shape.Layers != nil:
-		image, err := v1.ParseManifest(bytes.NewReader(raw))
-		if err != nil {
-			return document{}, fmt.Errorf("decoding the manifest: %w", err)
-		}
-		return document{image: image}, nil
+	switch mediaType := cmp.Or(image.MediaType, contentType); {
+	case image.SchemaVersion == 1 || mediaType.IsSchema1():
+		return manifest{}, errors.New("the manifest is of Docker schema 1, which cannot be verified: push the image again with a current tool")
+	case mediaType.IsIndex() || !mediaType.IsImage() && index.Manifests != nil:
+		return manifest{index: index}, nil
+	case mediaType.IsImage() || image.Layers != nil:
+		return manifest{image: image}, nil
 	default:
-		return document{}, fmt.Errorf("a manifest of type %q is no image", kind)
+		return manifest{}, fmt.Errorf("the manifest is not that of an image: media type %q", mediaType)
 	}
 }
 
-// pick gives the image of an index for a platform.
-func pick(index *v1.IndexManifest, platform v1.Platform) (v1.Descriptor, error) {
-	var offered []string
-	for _, described := range index.Manifests {
-		if described.Platform == nil {
+// resolveLayers returns the layers of an image, the lowest first. It follows indexes to the platform's image; get returns the manifest of a
+// tag or digest.
+func resolveLayers(id string, platform v1.Platform, bounds limits, get func(id string) (manifest, error)) ([]v1.Descriptor, error) {
+	for range maxIndexDepth {
+		m, err := get(id)
+		if err != nil {
+			return nil, err
+		}
+		if m.image != nil {
+			return checkedLayers(m.image, bounds)
+		}
+		descriptor, err := selectPlatform(m.index, platform)
+		if err != nil {
+			return nil, err
+		}
+		id = descriptor.Digest.String()
+	}
+	return nil, fmt.Errorf("more than %d nested image indexes", maxIndexDepth)
+}
+
+// selectPlatform returns the first image of an index that runs on a platform.
+func selectPlatform(index *v1.IndexManifest, platform v1.Platform) (v1.Descriptor, error) {
+	var available []string
+	for _, descriptor := range index.Manifests {
+		if descriptor.Platform == nil {
 			if len(index.Manifests) == 1 {
-				return described, nil
+				return descriptor, nil
 			}
 			continue
 		}
-		if described.Platform.Satisfies(platform) {
-			return described, nil
+		if descriptor.Platform.Satisfies(platform) {
+			return descriptor, nil
 		}
-		offered = append(offered, described.Platform.String())
+		available = append(available, descriptor.Platform.String())
 	}
-	return v1.Descriptor{}, fmt.Errorf("the image is not for %s, only for %s", platform, strings.Join(offered, ", "))
+	return v1.Descriptor{}, fmt.Errorf("the image is not available for %s, only for %s", platform, strings.Join(available, ", "))
 }
 
-// layersOf gives the layers of an image, the lowest first, if they are within the limits and come from the registry.
-func layersOf(manifest *v1.Manifest, limits Limits) ([]v1.Descriptor, error) {
-	if len(manifest.Layers) > limits.Layers {
-		return nil, fmt.Errorf("the image has %d layers, and %d are the limit", len(manifest.Layers), limits.Layers)
+// checkedLayers returns the layers of an image if they are within the limits and the registry itself has them.
+func checkedLayers(image *v1.Manifest, bounds limits) ([]v1.Descriptor, error) {
+	if err := bounds.checkLayers(len(image.Layers)); err != nil {
+		return nil, err
 	}
 	var total int64
-	for i, layer := range manifest.Layers {
+	for i, layer := range image.Layers {
 		switch {
 		case !layer.MediaType.IsDistributable() || len(layer.URLs) > 0:
-			return nil, fmt.Errorf("layer %d is to be fetched from elsewhere (%s): push the image with all its layers", i, layer.MediaType)
+			return nil, fmt.Errorf("layer %d (%s) is not in the registry: push the image with all its layers", i, layer.MediaType)
 		case !layer.MediaType.IsLayer():
-			return nil, fmt.Errorf("layer %d is of type %q, which is no layer of an image", i, layer.MediaType)
+			return nil, fmt.Errorf("layer %d has media type %q, which is not that of a layer", i, layer.MediaType)
 		case layer.Size < 0:
-			return nil, fmt.Errorf("layer %d has the size %d", i, layer.Size)
+			return nil, fmt.Errorf("layer %d has size %d", i, layer.Size)
 		}
 		if _, err := v1.Hasher(layer.Digest.Algorithm); err != nil {
-			return nil, fmt.Errorf("layer %d: digests of kind %q are not known", i, layer.Digest.Algorithm)
+			return nil, fmt.Errorf("layer %d: %w", i, err)
 		}
-		if total += layer.Size; layer.Size > limits.Bytes || total > limits.Bytes {
-			return nil, fmt.Errorf("the layers of the image have more than %s, which is the limit", size(limits.Bytes))
+		if total += layer.Size; layer.Size > bounds.bytes || total > bounds.bytes {
+			return nil, fmt.Errorf("the layers of the image are larger than %s, which is the limit", humanBytes(bounds.bytes))
 		}
 	}
-	return manifest.Layers, nil
+	return image.Layers, nil
 }
 
-// digestOf is the digest of content, of the kind of another one.
-func digestOf(raw []byte, algorithm string) (v1.Hash, error) {
-	sum, err := v1.Hasher(algorithm)
+// digestError is returned for content that does not match its digest.
+type digestError struct{ got, want v1.Hash }
+
+func (e *digestError) Error() string {
+	return fmt.Sprintf("digest mismatch: got %s, want %s", e.got, e.want)
+}
+
+// verifyDigest compares content with its digest.
+func verifyDigest(raw []byte, want v1.Hash) error {
+	sum, err := v1.Hasher(want.Algorithm)
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("digests of kind %q are not known", algorithm)
+		return err
 	}
 	sum.Write(raw)
-	return v1.Hash{Algorithm: algorithm, Hex: hex.EncodeToString(sum.Sum(nil))}, nil
+	return verifySum(sum.Sum(nil), want)
 }
 
-// size writes a number of bytes for people.
-func size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
+// verifySum compares the checksum of content with its digest.
+func verifySum(sum []byte, want v1.Hash) error {
+	if got := (v1.Hash{Algorithm: want.Algorithm, Hex: hex.EncodeToString(sum)}); got != want {
+		return &digestError{got: got, want: want}
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + " " + units[unit]
+	return nil
 }
+
+func humanBytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

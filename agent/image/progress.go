@@ -5,46 +5,46 @@ import (
 	"time"
 )
 
-// toldEvery is how often progress is told at most.
-const toldEvery = 200 * time.Millisecond
+// progressInterval is how often progress is reported at most.
+const progressInterval = 200 * time.Millisecond
 
-// progress adds up what several layers report.
+// progress adds up the bytes of several layers. report is called with the lock held.
 type progress struct {
-	tell func(done, total int64)
+	report func(done, total int64)
 
 	mu          sync.Mutex
 	done, total int64
-	last        time.Time
+	reported    time.Time
 }
 
-func newProgress(tell func(done, total int64)) *progress {
-	if tell == nil {
-		tell = func(int64, int64) {}
+func newProgress(report func(done, total int64)) *progress {
+	if report == nil {
+		report = func(int64, int64) {}
 	}
-	return &progress{tell: tell}
+	return &progress{report: report}
 }
 
-// expect sets how much there is in all, and begins anew.
-func (p *progress) expect(total int64) {
+// start sets the number of bytes to come, and starts over at 0.
+func (p *progress) start(total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.done, p.total, p.last = 0, total, time.Now()
-	p.tell(0, total)
+	p.done, p.total, p.reported = 0, total, time.Now()
+	p.report(0, total)
 }
 
+// add counts bytes; n is negative where a download starts over.
 func (p *progress) add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += n
-	if time.Since(p.last) >= toldEvery {
-		p.last = time.Now()
-		p.tell(p.done, p.total)
+	if time.Since(p.reported) >= progressInterval {
+		p.reported = time.Now()
+		p.report(p.done, p.total)
 	}
 }
 
-// end tells that all is there.
-func (p *progress) end() {
+func (p *progress) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tell(p.total, p.total)
+	p.report(p.total, p.total)
 }

@@ -16,12 +16,12 @@ import (
 func TestProxyOfTheEnvironment(t *testing.T) {
 	if image := os.Getenv("TEST_PULL"); image != "" {
 		s := newStore(t, "mirrors:\n  registry.invalid:\n    endpoint: [\"http://registry.invalid\"]\n")
-		s.Patience = time.Millisecond
+		s.patience = time.Millisecond
 		got, err := stage(t, s, image)
 		checkStaged(t, got, err)
 		return
 	}
-	h := newHub(t, false)
+	h := newRegistry(t, false)
 	push(t, h, "a/b:v1", twoLayers(t))
 	var mu sync.Mutex
 	var all []string
@@ -47,13 +47,16 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 		defer mu.Unlock()
 		return string(raw), all, err
 	}
-	if out, asked, err := pull("HTTP_PROXY=" + proxy.URL); err != nil || len(asked) < 4 || !strings.HasPrefix(asked[0], "GET http://registry.invalid/v2/") {
+	if out, asked, err := pull("HTTP_PROXY=" + proxy.URL); err != nil || len(asked) < 4 ||
+		!strings.HasPrefix(asked[0], "GET http://registry.invalid/v2/") {
 		t.Errorf("asked %v: %s", asked, out)
 	}
-	if out, asked, err := pull("https_proxy=" + proxy.URL); err == nil || len(asked) == 0 || asked[len(asked)-1] != "CONNECT registry.invalid:443" {
+	if out, asked, err := pull("https_proxy=" + proxy.URL); err == nil || len(asked) == 0 ||
+		asked[len(asked)-1] != "CONNECT registry.invalid:443" {
 		t.Errorf("asked %v: %s", asked, out)
 	}
-	if out, asked, err := pull("HTTP_PROXY="+proxy.URL, "HTTPS_PROXY="+proxy.URL, "NO_PROXY=10.0.0.0/8,.invalid"); err == nil || len(asked) != 0 || !strings.Contains(out, "lookup registry.invalid") {
+	if out, asked, err := pull("HTTP_PROXY="+proxy.URL, "HTTPS_PROXY="+proxy.URL, "NO_PROXY=10.0.0.0/8,.invalid"); err == nil ||
+		len(asked) != 0 || !strings.Contains(out, "lookup registry.invalid") {
 		t.Errorf("asked %v: %s", asked, out)
 	}
 }

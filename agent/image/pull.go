@@ -1,9 +1,11 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"syscall"
@@ -14,26 +16,27 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
 )
 
-// pull is one image on its way from registries into the store.
+// pull brings one image from registries into the cache.
 type pull struct {
-	store    *Store
-	cache    *cache
-	ref      name.Reference
-	wires    *wires
-	progress *progress
+	store      *Store
+	cache      *cache
+	ref        name.Reference
+	transports *transports
+	progress   *progress
 
-	mu    sync.Mutex
-	order []*session
+	mu sync.Mutex
+	// ordered are the clients, the one that served last first.
+	ordered []*client
 
-	// record is what the image turned out to be.
-	record  record
-	release []func()
+	// result is what is known of the image by now; its files are pinned.
+	result cachedImage
+	unpin  []func()
 }
 
-// newPull finds out where the image may come from; it asks nobody yet.
+// newPull determines where the image may come from; it sends no request yet.
 func (s *Store) newPull(ref name.Reference, progress *progress) (*pull, error) {
 	registries, err := s.registries()
 	if err != nil {
@@ -43,164 +46,165 @@ func (s *Store) newPull(ref name.Reference, progress *progress) (*pull, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pull{store: s, cache: s.cache, ref: ref, progress: progress, record: record{Image: ref.Name()}}
-	p.wires = &wires{registries: registries, readFile: s.Host.ReadFile, stall: s.StallTimeout, proxy: s.Proxy}
+	p := &pull{store: s, cache: s.cache, ref: ref, progress: progress, result: cachedImage{Image: ref.Name()}}
+	p.transports = &transports{registries: registries, readFile: s.Host.ReadFile, stall: s.stallTimeout, proxy: s.proxy}
 	for _, e := range registries.endpoints(ref.Context()) {
 		repo, err := e.repo()
 		if err != nil {
 			return nil, err
 		}
-		p.order = append(p.order, &session{endpoint: e, repo: repo, wire: &transport{endpoint: e, wires: p.wires}, credentials: credentials})
+		p.ordered = append(p.ordered,
+			&client{endpoint: e, repo: repo, transport: &transport{endpoint: e, transports: p.transports}, credentials: credentials})
 	}
 	return p, nil
 }
 
-// close lets go of what the pull holds.
 func (p *pull) close() {
-	p.wires.close()
-	for _, release := range p.release {
-		release()
+	p.transports.close()
+	for _, unpin := range p.unpin {
+		unpin()
 	}
 }
 
-// sessions are the endpoints, the one that served last first.
-func (p *pull) sessions() []*session {
+func (p *pull) clients() []*client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.order)
+	return slices.Clone(p.ordered)
 }
 
-func (p *pull) prefer(s *session) {
+// prefer lets the layers be requested first from the endpoint that served the manifest.
+func (p *pull) prefer(c *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.order = slices.DeleteFunc(p.order, func(other *session) bool { return other == s })
-	p.order = slices.Insert(p.order, 0, s)
+	p.ordered = slices.DeleteFunc(p.ordered, func(other *client) bool { return other == c })
+	p.ordered = slices.Insert(p.ordered, 0, c)
 }
 
-func (p *pull) effort(what string) effort {
-	return effort{patience: p.store.Patience, pause: p.store.pause, told: func(s *session, err error) {
-		p.store.Log.Warn("An endpoint does not serve the image", "image", p.ref.Name(), "part", what, "endpoint", s.endpoint.url.Host,
-			"retryable", transient(err), "error", err)
+// retrier gets a part of the image: "manifest" or the digest of a layer.
+func (p *pull) retrier(part string) retrier {
+	return retrier{patience: p.store.patience, baseDelay: p.store.baseDelay, onError: func(c *client, err error) {
+		p.store.Log.Warn("Request to image endpoint failed", "image", p.ref.Name(), "part", part, "endpoint", c.endpoint.url.Host,
+			"retryable", retryable(err), "error", err)
 	}}
 }
 
-// layers finds out which layers the image has. All files of the store that it needs are pinned from here on.
+// layers returns the layers of the image. All files of the cache that the image needs are pinned from here on.
 func (p *pull) layers(ctx context.Context) ([]v1.Descriptor, error) {
-	id := p.ref.Identifier()
-	known, isKnown := p.cache.known(p.ref.Name())
-	for range maxDepth {
-		raw, said, err := p.manifest(ctx, id, isKnown)
-		var failed *failure
-		if _, byTag := p.ref.(name.Tag); byTag && isKnown && id == p.ref.Identifier() && errors.As(err, &failed) && !failed.hopeless() {
-			p.store.Log.Warn("No registry can be reached, the image is taken as it was when it was last used", "image", p.ref.Name(), "error", err)
-			id = known.String()
-			raw, said, err = p.manifest(ctx, id, false)
-		}
-		if err != nil {
-			return nil, err
-		}
-		document, err := decodeDocument(raw, said)
-		if err != nil {
-			return nil, err
-		}
-		if document.index != nil {
-			described, err := pick(document.index, p.store.Platform)
-			if err != nil {
-				return nil, err
-			}
-			id = described.Digest.String()
-			continue
-		}
-		layers, err := layersOf(document.image, p.store.Limits)
-		if err != nil {
-			return nil, err
-		}
-		var total int64
-		for _, layer := range layers {
-			p.need(fileName(layer.Digest))
-			total += layer.Size
-		}
-		p.progress.expect(total)
-		return layers, nil
-	}
-	return nil, fmt.Errorf("more than %d image indexes lead to each other", maxDepth)
-}
-
-// manifest gives a manifest by tag or digest. One that is asked for by digest is taken from the store if it is there.
-func (p *pull) manifest(ctx context.Context, id string, once bool) (raw []byte, said types.MediaType, err error) {
-	want, err := v1.NewHash(id)
-	byDigest := err == nil
-	if byDigest {
-		if _, err := v1.Hasher(want.Algorithm); err != nil {
-			return nil, "", fmt.Errorf("%s: digests of kind %q are not known", id, want.Algorithm)
-		}
-		p.need(fileName(want))
-		p.record.Manifest = want
-		if raw, err := p.store.Host.ReadFile(p.cache.path(fileName(want))); err == nil {
-			if got, err := digestOf(raw, want.Algorithm); err == nil && got == want {
-				return raw, "", nil
-			}
-		}
-	}
-	e := p.effort("manifest")
-	if once {
-		e.patience = 0
-	}
-	err = e.run(ctx, p.sessions(), func(s *session, _ func()) (err error) {
-		if raw, said, err = s.manifest(ctx, id); err != nil {
-			return err
-		}
-		if byDigest {
-			if got, err := digestOf(raw, want.Algorithm); err != nil || got != want {
-				return permanent(fmt.Errorf("the manifest has the digest %s and not %s", got, want))
-			}
-		}
-		// A manifest that is none must not keep the next endpoint from serving one.
-		if _, err := decodeDocument(raw, said); err != nil {
-			return permanent(err)
-		}
-		p.prefer(s)
-		return nil
+	layers, err := resolveLayers(p.ref.Identifier(), p.store.platform, p.store.limits, func(id string) (manifest, error) {
+		return p.manifestOrLast(ctx, id)
 	})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if !byDigest {
-		if want, err = digestOf(raw, "sha256"); err != nil {
-			return nil, "", err
+	var total int64
+	for _, layer := range layers {
+		p.need(blobName(layer.Digest))
+		total += layer.Size
+	}
+	p.progress.start(total)
+	return layers, nil
+}
+
+// manifestOrLast returns a manifest by tag or digest. If the image's tag was used before, registries are asked once each, and if none can
+// be reached the tag stands for what it stood for then.
+func (p *pull) manifestOrLast(ctx context.Context, id string) (manifest, error) {
+	_, byTag := p.ref.(name.Tag)
+	last, found := p.cache.lastManifest(p.ref.Name())
+	if !byTag || !found || id != p.ref.Identifier() {
+		return p.manifest(ctx, id, p.store.patience)
+	}
+	m, err := p.manifest(ctx, id, 0)
+	var failed *endpointsError
+	if errors.As(err, &failed) && slices.ContainsFunc(failed.errs, retryable) {
+		p.store.Log.Warn("No registry is reachable, using the image that the tag last referred to", "image", p.ref.Name(), "error", err)
+		return p.manifest(ctx, last.String(), p.store.patience)
+	}
+	return m, err
+}
+
+// manifest returns a manifest by tag or digest, from the cache if it is there by its digest.
+func (p *pull) manifest(ctx context.Context, id string, patience time.Duration) (manifest, error) {
+	digest, err := v1.NewHash(id)
+	byDigest := err == nil
+	if byDigest {
+		p.resolved(digest)
+		if m, err := p.cachedManifest(digest); err == nil {
+			return m, nil
 		}
-		p.need(fileName(want))
 	}
-	p.record.Manifest = want
-	return raw, said, p.store.Host.WriteFile(p.cache.path(fileName(want)), raw, host.Private(0o600))
+	var raw []byte
+	var m manifest
+	r := p.retrier("manifest")
+	r.patience = patience
+	err = r.run(ctx, p.clients(), func(ctx context.Context, c *client, _ func()) error {
+		var contentType types.MediaType
+		var err error
+		if raw, contentType, err = c.manifest(ctx, id); err != nil {
+			return err
+		}
+		// What is not a manifest must not keep the next endpoint from serving one.
+		if m, err = decodeManifest(raw, contentType); err == nil && byDigest {
+			err = verifyDigest(raw, digest)
+		}
+		if err != nil {
+			return &permanentError{err}
+		}
+		p.prefer(c)
+		return nil
+	})
+	if err == nil && !byDigest {
+		digest, _, err = v1.SHA256(bytes.NewReader(raw))
+	}
+	if err != nil {
+		return manifest{}, err
+	}
+	p.resolved(digest)
+	return m, p.store.Host.WriteFile(p.cache.path(blobName(digest)), raw, fs.WithMode(0o600))
+}
+
+func (p *pull) cachedManifest(digest v1.Hash) (manifest, error) {
+	raw, err := p.store.Host.ReadFile(p.cache.path(blobName(digest)))
+	if err == nil {
+		err = verifyDigest(raw, digest)
+	}
+	if err != nil {
+		return manifest{}, err
+	}
+	return decodeManifest(raw, "")
+}
+
+// resolved notes the digest of a manifest; the last one is that of the image.
+func (p *pull) resolved(digest v1.Hash) {
+	p.result.Manifest = digest
+	p.need(blobName(digest))
 }
 
 // need pins a file and notes that the image needs it.
 func (p *pull) need(file string) {
-	if !slices.Contains(p.record.Files, file) {
-		p.record.Files = append(p.record.Files, file)
-		p.release = append(p.release, p.cache.pin(file))
+	if !slices.Contains(p.result.Files, file) {
+		p.result.Files = append(p.result.Files, file)
+		p.unpin = append(p.unpin, p.cache.pin(file))
 	}
 }
 
-// stage brings the image into the store, and from there into a folder.
+// stage brings the image into the cache, and unpacks it from there.
 func (p *pull) stage(ctx context.Context, dir string) error {
-	timed, cancel := context.WithTimeoutCause(ctx, p.store.Timeout, fmt.Errorf("the image did not come within %s", p.store.Timeout))
+	timeout := p.store.pullTimeout
+	timed, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("pulling the image timed out after %s", timeout))
 	defer cancel()
 	layers, err := p.layers(timed)
 	if err != nil {
 		return err
 	}
-	if err := p.fetchAll(timed, layers); err != nil {
+	if err := p.downloadAll(timed, layers); err != nil {
 		return err
 	}
-	p.record.Used = time.Now().UTC()
-	p.cache.used(p.record)
+	p.result.Used = time.Now().UTC()
+	p.cache.record(p.result)
 	err = p.unpack(ctx, layers, dir)
 	if errors.Is(err, syscall.ENOSPC) {
-		p.store.Log.Warn("The disk is full, all images that are not in use are removed", "error", err)
-		p.cache.collect(true)
-		if err := p.store.clear(dir); err != nil {
+		p.freeDisk(err)
+		if err := p.store.emptyDirectory(dir); err != nil {
 			return err
 		}
 		err = p.unpack(ctx, layers, dir)
@@ -208,20 +212,32 @@ func (p *pull) stage(ctx context.Context, dir string) error {
 	return err
 }
 
+func (p *pull) freeDisk(err error) {
+	p.store.Log.Warn("The disk is full, removing all cached images that are not in use", "error", err)
+	p.cache.collect(true)
+}
+
+// unpack unpacks layers that are in the cache.
 func (p *pull) unpack(ctx context.Context, layers []v1.Descriptor, dir string) error {
-	left := p.store.Limits.UnpackedBytes
+	remaining := p.store.limits.unpackedBytes
 	for _, layer := range layers {
-		if err := p.store.unpackBlob(ctx, layer.Digest, dir, &left); err != nil {
+		file, err := p.store.Host.Open(p.cache.path(blobName(layer.Digest)))
+		if err != nil {
+			return err
+		}
+		err = p.store.unpackLayer(ctx, file, dir, &remaining, io.Discard)
+		file.Close()
+		if err != nil {
 			return fmt.Errorf("layer %s: %w", layer.Digest, err)
 		}
 	}
 	return nil
 }
 
-// credentials gives a function that finds the credentials for a repository: those of registries.yaml, or else those of the kubelet's
-// credential providers and of Docker's configuration.
+// credentials returns a function that finds the credentials for a repository, in the order in which to try them: those of registries.yaml,
+// or else those of the credential providers and of the keychain.
 func (s *Store) credentials(registries Registries) (func(context.Context, name.Repository) []authn.Authenticator, error) {
-	providers, err := s.providers()
+	providers, err := s.readProviders()
 	if err != nil {
 		return nil, err
 	}
@@ -232,13 +248,13 @@ func (s *Store) credentials(registries Registries) (func(context.Context, name.R
 				Auth: config.Auth.Auth, IdentityToken: config.Auth.IdentityToken,
 			})}
 		}
-		all := s.plugins.lookup(ctx, providers, repo)
+		all := s.plugins.credentials(ctx, providers, repo)
 		if s.Keychain == nil {
 			return all
 		}
 		found, err := authn.Resolve(ctx, s.Keychain, repo)
 		if err != nil {
-			s.Log.Warn("The credentials of Docker's configuration cannot be read", "registry", repo.RegistryStr(), "error", err)
+			s.Log.Warn("Reading Docker's configuration for credentials failed", "registry", repo.RegistryStr(), "error", err)
 		} else if found != authn.Anonymous {
 			all = append(all, found)
 		}

@@ -8,19 +8,16 @@ import (
 	"strings"
 )
 
-// realmPath stands, below the host of an endpoint, for the token server that the endpoint names.
+// realmPath stands, on the host of an endpoint, for the token server that the endpoint names in WWW-Authenticate.
 const realmPath = "/.drover-realm/"
 
 var realmParameter = regexp.MustCompile(`(?i)\brealm="([^"]*)"`)
 
-// shelter makes a token server at a private address one that the registry library talks to. The library refuses those, lest a registry on
-// the internet sends it around in a private network; a machine whose registry has no name has its token server there for good reason. Addresses
-// that lead to a cloud's metadata stay refused, and so does a registry on the internet that names a private address.
-func (t *transport) shelter(response *http.Response) {
-	if response.StatusCode != http.StatusUnauthorized {
-		return
-	}
-	if address := net.ParseIP(t.endpoint.url.Hostname()); address == nil || !address.IsPrivate() && !address.IsLoopback() {
+// hideRealm replaces a token server at a private address by realmPath. go-containerregistry refuses such addresses, lest a registry on the
+// internet reach into a private network; a registry that is itself addressed by a private IP legitimately has its token server there.
+// Link-local addresses, as those of cloud metadata, stay refused, and so does a registry on the internet that names a private address.
+func (t *transport) hideRealm(response *http.Response) {
+	if response.StatusCode != http.StatusUnauthorized || !isPrivateIP(t.endpoint.url.Hostname()) {
 		return
 	}
 	for i, challenge := range response.Header.Values("WWW-Authenticate") {
@@ -29,10 +26,8 @@ func (t *transport) shelter(response *http.Response) {
 			continue
 		}
 		realm, err := url.Parse(found[1])
-		if err != nil || realm.Host == t.endpoint.url.Host || realm.Scheme != "https" && realm.Scheme != t.endpoint.url.Scheme {
-			continue
-		}
-		if address := net.ParseIP(realm.Hostname()); address == nil || !address.IsPrivate() && !address.IsLoopback() {
+		if err != nil || realm.Host == t.endpoint.url.Host || realm.Scheme != "https" && realm.Scheme != t.endpoint.url.Scheme ||
+			!isPrivateIP(realm.Hostname()) {
 			continue
 		}
 		t.mu.Lock()
@@ -43,8 +38,13 @@ func (t *transport) shelter(response *http.Response) {
 	}
 }
 
-// unshelter sends a request for the token server on to it, and tells whether it was one.
-func (t *transport) unshelter(request *http.Request) bool {
+func isPrivateIP(host string) bool {
+	ip := net.ParseIP(host)
+	return ip.IsPrivate() || ip.IsLoopback()
+}
+
+// redirectToRealm sends a request for realmPath to the token server instead. It returns false for any other request.
+func (t *transport) redirectToRealm(request *http.Request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.realm == nil || request.URL.Path != realmPath {

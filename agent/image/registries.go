@@ -3,6 +3,7 @@ package image
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"path"
@@ -14,47 +15,66 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// dockerHub is the name by which people and mirrors know the registry that is asked when an image names none.
+// dockerHub is the name by which people and mirrors know the registry of images that name none (name.DefaultRegistry).
 const dockerHub = "docker.io"
 
-// Registries is a registries.yaml, in the form that RKE2 and k3s read. Keys are hosts of registries; "*" stands for all others.
+// Registries is the content of registries.yaml in the format of RKE2 and k3s (github.com/rancher/wharfie). Keys are hosts of registries,
+// with or without port; "*" stands for all others.
 type Registries struct {
-	Mirrors map[string]Mirror         `json:"mirrors"`
+	// Mirrors are other places of a registry's images.
+	Mirrors map[string]Mirror `json:"mirrors"`
+	// Configs are the credentials and certificates of hosts, mirrors included.
 	Configs map[string]RegistryConfig `json:"configs"`
 }
 
-// Mirror tells where else images of a registry are found.
+// Mirror names other places of a registry's images.
 type Mirror struct {
-	// Endpoints are tried in order, and the registry itself after them.
+	// Endpoints are URLs, which are tried in order and before the registry itself. The path replaces "/v2".
 	Endpoints []string `json:"endpoint"`
-	// Rewrites change the repository for the endpoints: a regular expression and what stands in its place.
+	// Rewrites change the repository at the endpoints: regular expressions and their replacements.
 	Rewrites map[string]string `json:"rewrite"`
 }
 
-// RegistryConfig tells how to talk to one host.
+// RegistryConfig configures the access to one host: a registry, a mirror, or where those redirect to.
 type RegistryConfig struct {
+	// Auth takes precedence over credential providers and the keychain.
 	Auth *Auth `json:"auth"`
-	TLS  *TLS  `json:"tls"`
+	// TLS configures certificates; without it the authorities of the machine are trusted.
+	TLS *TLS `json:"tls"`
 }
 
-// Auth are credentials.
+// Auth holds credentials: Username and Password, Auth, or IdentityToken.
 type Auth struct {
+	// Username and Password are those of basic authentication.
 	Username string `json:"username"`
+	// Password belongs to Username.
 	Password string `json:"password"`
 	// Auth is base64 of "username:password".
-	Auth          string `json:"auth"`
+	Auth string `json:"auth"`
+	// IdentityToken is an OAuth2 refresh token.
 	IdentityToken string `json:"identity_token"`
 }
 
-// TLS names files with certificates.
+// TLS names PEM files. CertFile and KeyFile are set together or not at all.
 type TLS struct {
-	CAFile             string `json:"ca_file"`
-	CertFile           string `json:"cert_file"`
-	KeyFile            string `json:"key_file"`
-	InsecureSkipVerify bool   `json:"insecure_skip_verify"`
+	// CAFile holds authorities that are trusted beside those of the machine.
+	CAFile string `json:"ca_file"`
+	// CertFile holds the client certificate that is presented to the server.
+	CertFile string `json:"cert_file"`
+	// KeyFile holds the private key of CertFile.
+	KeyFile string `json:"key_file"`
+	// InsecureSkipVerify turns off the verification of the server's certificate.
+	InsecureSkipVerify bool `json:"insecure_skip_verify"`
 }
 
-// DecodeRegistries reads a registries.yaml. Unknown keys are ignored.
+func (t *TLS) validate() error {
+	if t != nil && (t.CertFile == "") != (t.KeyFile == "") {
+		return errors.New("cert_file and key_file must be set together")
+	}
+	return nil
+}
+
+// DecodeRegistries decodes a registries.yaml. Unknown keys are ignored.
 func DecodeRegistries(raw []byte) (Registries, error) {
 	var r Registries
 	if err := yaml.Unmarshal(raw, &r); err != nil {
@@ -63,7 +83,7 @@ func DecodeRegistries(raw []byte) (Registries, error) {
 	return r, nil
 }
 
-// Validate names every endpoint and rewrite that cannot be used. RKE2 and k3s pass over those and use the others; so does a Store.
+// Validate names every invalid endpoint, rewrite and TLS configuration. RKE2, k3s and a Store ignore those endpoints and rewrites.
 func (r Registries) Validate() error {
 	var errs []error
 	for host, mirror := range r.Mirrors {
@@ -79,25 +99,25 @@ func (r Registries) Validate() error {
 		}
 	}
 	for host, config := range r.Configs {
-		if config.TLS != nil && (config.TLS.CertFile == "") != (config.TLS.KeyFile == "") {
-			errs = append(errs, fmt.Errorf("configs[%q].tls: cert_file and key_file go together", host))
+		if err := config.TLS.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("configs[%q].tls: %w", host, err))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }
 
-// endpoint is one place an image may come from.
+// endpoint is one place that an image may come from.
 type endpoint struct {
-	// url has a scheme, a host, and the path that stands for "/v2".
+	// url has a scheme, a host, and the path that replaces "/v2".
 	url url.URL
-	// namespace is the registry that a mirror is asked for; empty when the endpoint is that registry.
+	// namespace is the registry that a mirror is asked for (the query parameter ns, as containerd sends it); empty for that registry itself.
 	namespace string
-	// repository is the image's repository there.
+	// repository is the image's repository at the endpoint.
 	repository string
 }
 
-// endpoints are the places for an image, in the order to try them. The same place is not tried twice.
+// endpoints returns the endpoints of an image in the order to try them, without duplicates.
 func (r Registries) endpoints(repo name.Repository) []endpoint {
 	registry, repository := repo.RegistryStr(), repo.RepositoryStr()
 	var list []endpoint
@@ -111,12 +131,11 @@ func (r Registries) endpoints(repo name.Repository) []endpoint {
 		for _, text := range mirror.Endpoints {
 			target, err := parseEndpoint(text)
 			switch {
-			case err != nil: // Validate names it
-			case target.Host == registry:
-				// It may be listed for its scheme or path; it is no mirror for that.
+			case err != nil: // see Validate
+			case target.Host == registry: // listed for its scheme or path, and not a mirror
 				add(endpoint{url: target, repository: repository})
 			default:
-				add(endpoint{url: target, namespace: familiar(registry), repository: rewritten})
+				add(endpoint{url: target, namespace: familiarName(registry), repository: rewritten})
 			}
 		}
 	}
@@ -126,14 +145,9 @@ func (r Registries) endpoints(repo name.Repository) []endpoint {
 	return list
 }
 
-// rewrite applies the first pattern, in the order of their text, that changes the repository into another one.
+// rewrite applies the first pattern, in the order of their text, that changes the repository into another valid one.
 func (m Mirror) rewrite(repository string) string {
-	patterns := make([]string, 0, len(m.Rewrites))
-	for pattern := range m.Rewrites {
-		patterns = append(patterns, pattern)
-	}
-	slices.Sort(patterns)
-	for _, pattern := range patterns {
+	for _, pattern := range slices.Sorted(maps.Keys(m.Rewrites)) {
 		expression, err := regexp.Compile(pattern)
 		if err != nil {
 			continue
@@ -149,15 +163,15 @@ func (m Mirror) rewrite(repository string) string {
 	return repository
 }
 
-// familiar is the name of a registry as people write it.
-func familiar(registry string) string {
+// familiarName returns the name of a registry as people write it.
+func familiarName(registry string) string {
 	if registry == name.DefaultRegistry {
 		return dockerHub
 	}
 	return registry
 }
 
-// lookup finds what is said about a host: by its own name, by the other names it has, or by "*".
+// lookup returns the entry of a host: by its own name, by the other names it has, or by "*".
 func lookup[T any](table map[string]T, host string) (T, bool) {
 	names := []string{host}
 	if host == name.DefaultRegistry {
@@ -165,24 +179,24 @@ func lookup[T any](table map[string]T, host string) (T, bool) {
 	} else if _, _, err := net.SplitHostPort(host); err != nil {
 		names = append(names, host+":443", host+":80")
 	}
-	for _, candidate := range append(names, "*") {
-		if found, ok := table[candidate]; ok {
-			return found, true
+	for _, candidate := range names {
+		if entry, found := table[candidate]; found {
+			return entry, true
 		}
 	}
-	var none T
-	return none, false
+	entry, found := table["*"]
+	return entry, found
 }
 
-// shown is an endpoint for a message. What stands before an @ may be a password, whether the rest is a URL or not.
-func shown(text string) string {
+// redact makes an endpoint fit for a message: what precedes an @ may be a password, whether the rest is a URL or not.
+func redact(text string) string {
 	if _, rest, found := strings.Cut(text, "@"); found {
 		return "…@" + rest[strings.LastIndex(rest, "@")+1:]
 	}
 	return text
 }
 
-// parseEndpoint reads an endpoint. Without a scheme it is https, but http for a port of this machine.
+// parseEndpoint parses an endpoint. Without a scheme it is https, but http for a port of this machine.
 func parseEndpoint(text string) (url.URL, error) {
 	full := text
 	if !strings.Contains(full, "://") {
@@ -194,18 +208,18 @@ func parseEndpoint(text string) (url.URL, error) {
 		if syntax := (*url.Error)(nil); errors.As(err, &syntax) {
 			err = syntax.Err // without the URL itself
 		}
-		return url.URL{}, fmt.Errorf("%q is not a URL: %w", shown(text), err)
+		return url.URL{}, fmt.Errorf("%q is not a URL: %w", redact(text), err)
 	case target.Host == "":
-		return url.URL{}, fmt.Errorf("%q names no host", shown(text))
+		return url.URL{}, fmt.Errorf("%q has no host", redact(text))
 	case target.Scheme == "" && isLocal(target.Hostname()) && target.Port() != "" && target.Port() != "443":
 		target.Scheme = "http"
 	case target.Scheme == "":
 		target.Scheme = "https"
 	case target.Scheme != "http" && target.Scheme != "https":
-		return url.URL{}, fmt.Errorf("%q starts with neither http:// nor https://", shown(text))
+		return url.URL{}, fmt.Errorf("%q must start with http:// or https://", redact(text))
 	}
 	if _, err := name.NewRegistry(target.Host); err != nil {
-		return url.URL{}, fmt.Errorf("%q names no host that a registry can have", shown(text))
+		return url.URL{}, fmt.Errorf("%q: invalid host of a registry", redact(text))
 	}
 	prefix := path.Clean("/" + target.Path)
 	if prefix == "/" {
@@ -218,7 +232,7 @@ func isLocal(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// repo is the image's repository at the endpoint.
+// repo returns the image's repository at the endpoint, for go-containerregistry.
 func (e endpoint) repo() (name.Repository, error) {
 	var options []name.Option
 	if e.url.Scheme == "http" {

@@ -39,9 +39,9 @@ func TestDecodeRegistries(t *testing.T) {
 		"not YAML": {raw: "a: [", err: "decoding registries: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
 		"faults": {
 			raw: "mirrors:\n  a:\n    endpoint: ['', 'ftp://x', 'http://%']\n    rewrite: {'(': b}\nconfigs:\n  b: {tls: {cert_file: /c}}\n",
-			err: "configs[\"b\"].tls: cert_file and key_file go together\n" +
-				"mirrors[\"a\"].endpoint[0]: \"\" names no host\n" +
-				"mirrors[\"a\"].endpoint[1]: \"ftp://x\" starts with neither http:// nor https://\n" +
+			err: "configs[\"b\"].tls: cert_file and key_file must be set together\n" +
+				"mirrors[\"a\"].endpoint[0]: \"\" has no host\n" +
+				"mirrors[\"a\"].endpoint[1]: \"ftp://x\" must start with http:// or https://\n" +
 				"mirrors[\"a\"].endpoint[2]: \"http://%\" is not a URL: invalid URL escape \"%\"\n" +
 				"mirrors[\"a\"].rewrite[\"(\"]: error parsing regexp: missing closing ): `(`",
 		},
@@ -76,7 +76,8 @@ func TestEndpoints(t *testing.T) {
 	}{
 		"none": {image: "a/b", want: []string{"https://index.docker.io/v2 a/b"}},
 		"docker.io": {registries: mirrors("docker.io", "m1", "http://m2:5000"), image: "b",
-			want: []string{"https://m1/v2 library/b for docker.io", "http://m2:5000/v2 library/b for docker.io", "https://index.docker.io/v2 library/b"}},
+			want: []string{"https://m1/v2 library/b for docker.io", "http://m2:5000/v2 library/b for docker.io",
+				"https://index.docker.io/v2 library/b"}},
 		"docker.io by its other names": {registries: mirrors("index.docker.io", "m1"), image: "docker.io/a/b",
 			want: []string{"https://m1/v2 a/b for docker.io", "https://index.docker.io/v2 a/b"}},
 		"docker.io by where it is": {registries: mirrors("registry-1.docker.io", "m1"), image: "a/b",
@@ -84,14 +85,18 @@ func TestEndpoints(t *testing.T) {
 		"other registry": {registries: mirrors("docker.io", "m1"), image: "quay.io/a/b", want: []string{"https://quay.io/v2 a/b"}},
 		"all others": {registries: mirrors("*", "m1/proxy/"), image: "quay.io/a/b",
 			want: []string{"https://m1/proxy a/b for quay.io", "https://quay.io/v2 a/b"}},
-		"its own name comes before all others": {registries: Registries{Mirrors: map[string]Mirror{"*": {Endpoints: []string{"m1"}}, "quay.io": {Endpoints: []string{"m2"}}}},
+		"its own name comes before all others": {registries: Registries{Mirrors: map[string]Mirror{"*": {Endpoints: []string{"m1"}},
+			"quay.io": {Endpoints: []string{"m2"}}}},
 			image: "quay.io/a/b", want: []string{"https://m2/v2 a/b for quay.io", "https://quay.io/v2 a/b"}},
-		"a mirror without endpoints hides all others": {registries: Registries{Mirrors: map[string]Mirror{"*": {Endpoints: []string{"m1"}}, "quay.io": {}}},
+		"a mirror without endpoints hides all others": {registries: Registries{Mirrors: map[string]Mirror{"*": {Endpoints: []string{"m1"}},
+			"quay.io": {}}},
 			image: "quay.io/a/b", want: []string{"https://quay.io/v2 a/b"}},
 		"with the default port": {registries: mirrors("quay.io:443", "m1"), image: "quay.io/a/b",
 			want: []string{"https://m1/v2 a/b for quay.io", "https://quay.io/v2 a/b"}},
-		"another port is another registry": {registries: mirrors("quay.io", "m1"), image: "quay.io:5000/a/b", want: []string{"https://quay.io:5000/v2 a/b"}},
-		"paths": {registries: mirrors("quay.io", "https://m1", "https://m1/", "https://m2/v2", "https://m3/v2/", "https://m4/artifactory/api/docker/x/v2"), image: "quay.io/a/b",
+		"another port is another registry": {registries: mirrors("quay.io", "m1"), image: "quay.io:5000/a/b",
+			want: []string{"https://quay.io:5000/v2 a/b"}},
+		"paths": {registries: mirrors("quay.io", "https://m1", "https://m1/", "https://m2/v2", "https://m3/v2/",
+			"https://m4/artifactory/api/docker/x/v2"), image: "quay.io/a/b",
 			want: []string{"https://m1/v2 a/b for quay.io", "https://m2/v2 a/b for quay.io", "https://m3/v2 a/b for quay.io",
 				"https://m4/artifactory/api/docker/x/v2 a/b for quay.io", "https://quay.io/v2 a/b"}},
 		"a port of this machine": {image: "localhost:5000/a/b", want: []string{"http://localhost:5000/v2 a/b"}},
@@ -101,16 +106,19 @@ func TestEndpoints(t *testing.T) {
 		"what cannot be used is passed over": {registries: mirrors("quay.io", "ftp://a", "/path", "m1"), image: "quay.io/a/b",
 			want: []string{"https://m1/v2 a/b for quay.io", "https://quay.io/v2 a/b"}},
 		"rewrites are for mirrors": {
-			registries: Registries{Mirrors: map[string]Mirror{"docker.io": {Endpoints: []string{"m"}, Rewrites: map[string]string{"^x/": "y/", "^a/(.*)$": "c/$1-d"}}}},
-			image:      "a/b", want: []string{"https://m/v2 c/b-d for docker.io", "https://index.docker.io/v2 a/b"},
+			registries: Registries{Mirrors: map[string]Mirror{"docker.io": {Endpoints: []string{"m"},
+				Rewrites: map[string]string{"^x/": "y/", "^a/(.*)$": "c/$1-d"}}}},
+			image: "a/b", want: []string{"https://m/v2 c/b-d for docker.io", "https://index.docker.io/v2 a/b"},
 		},
 		"rewrites that lead nowhere": {
-			registries: Registries{Mirrors: map[string]Mirror{"docker.io": {Endpoints: []string{"m"}, Rewrites: map[string]string{"(": "x", "^a": "A B", "b$": "c"}}}},
-			image:      "a/b", want: []string{"https://m/v2 a/c for docker.io", "https://index.docker.io/v2 a/b"},
+			registries: Registries{Mirrors: map[string]Mirror{"docker.io": {Endpoints: []string{"m"},
+				Rewrites: map[string]string{"(": "x", "^a": "A B", "b$": "c"}}}},
+			image: "a/b", want: []string{"https://m/v2 a/c for docker.io", "https://index.docker.io/v2 a/b"},
 		},
 		"the registry itself is no mirror": {
-			registries: Registries{Mirrors: map[string]Mirror{"r:5000": {Endpoints: []string{"http://r:5000", "https://r:5000/v2"}, Rewrites: map[string]string{"^a/": "c/"}}}},
-			image:      "r:5000/a/b", want: []string{"http://r:5000/v2 a/b", "https://r:5000/v2 a/b"},
+			registries: Registries{Mirrors: map[string]Mirror{"r:5000": {Endpoints: []string{"http://r:5000", "https://r:5000/v2"},
+				Rewrites: map[string]string{"^a/": "c/"}}}},
+			image: "r:5000/a/b", want: []string{"http://r:5000/v2 a/b", "https://r:5000/v2 a/b"},
 		},
 	}
 	for title, test := range tests {

@@ -1,13 +1,14 @@
-// Package image brings the content of OCI images into a folder: from archives on the machine, or from registries and their mirrors.
-// Every byte from a registry is checked against its digest before it is used. It runs nothing but the credential providers that the
-// machine's owner has set up, and keeps no container's state.
+// Package image unpacks OCI images into directories: from archives on the machine, or from registries and their mirrors. Every byte from a
+// registry is checked against its digest before it is used. The package runs nothing but the credential providers that the machine's owner
+// has configured, and starts no containers.
 //
-// registries.yaml is read by the package itself and not by github.com/rancher/wharfie, which reads it in the same way: that library gives a
-// whole image from the first endpoint with a manifest, so layers can neither change the endpoint nor go on where they broke off, and it
-// links Kubernetes for the credential providers.
+// registries.yaml is read by the package itself and not by github.com/rancher/wharfie, which reads it in the same way: that library returns
+// a whole image from the first endpoint that has the manifest, so that layers can neither switch endpoints nor resume, and it links
+// Kubernetes for the credential providers.
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,97 +28,87 @@ import (
 	"github.com/drover-dev/drover/agent/host"
 )
 
-// Defaults of Options.
 const (
-	// DefaultStallTimeout ends a transfer of which nothing has come for so long.
-	DefaultStallTimeout = time.Minute
-	// DefaultPatience is longer than two stalls, so that a transfer that stands still is tried again.
-	DefaultPatience = 3 * time.Minute
-	DefaultTimeout  = 2 * time.Hour
-	firstPause      = time.Second
+	// stallTimeout ends a transfer that has received nothing for so long.
+	stallTimeout = time.Minute
+	// patience is for how long a manifest or layer is retried without progress. It is longer than two stalls, so that a stalled transfer is
+	// retried.
+	patience = 3 * time.Minute
+	// pullTimeout bounds the pull of a whole image.
+	pullTimeout = 2 * time.Hour
+	// baseDelay is the delay before the second round of requests; maxDelay bounds the later ones.
+	baseDelay = time.Second
+	maxDelay  = 30 * time.Second
 )
 
-// Options of a Store. Host, Log and CacheDirectory must be set.
+// Options of a Store. Host, Log and CacheDirectory are required.
 type Options struct {
+	// Host is the machine whose files are read and written, and on which credential providers run.
 	Host host.Host
-	Log  *slog.Logger
-	// CacheDirectory keeps layers and manifests.
+	// Log receives warnings about what is retried, skipped or repaired.
+	Log *slog.Logger
+	// CacheDirectory keeps layers and manifests. It is created when it is missing.
 	CacheDirectory string
-	// ImagesDirectory holds archives of images, looked at before any registry; it may be missing.
+	// ImagesDirectory holds image archives, which are searched before any registry. It may be empty or missing.
 	ImagesDirectory string
-	// RegistriesFiles are looked at in order; the first that exists counts.
+	// RegistriesFiles are paths of registries.yaml; the first one that exists is used. It is read again for each image.
 	RegistriesFiles []string
-	// CredentialProviderConfig is a kubelet's CredentialProviderConfig, a file or a folder of them, and CredentialProviderBinDirectory
-	// holds the programs that it names. Either may be missing.
-	CredentialProviderConfig       string
+	// CredentialProviderConfig is the path of the kubelet's CredentialProviderConfig, a file or a directory of them; it may be empty or
+	// missing.
+	CredentialProviderConfig string
+	// CredentialProviderBinDirectory holds the programs that CredentialProviderConfig names; it may be empty or missing.
 	CredentialProviderBinDirectory string
 	// Environment is what those programs inherit, as NAME=value.
 	Environment []string
-	// Keychain gives credentials where nobody else does; nil gives none.
+	// Keychain is asked for credentials after registries.yaml and the credential providers; nil has none.
 	Keychain authn.Keychain
-	// Platform of images with more than one; the zero value is the machine's own.
-	Platform v1.Platform
-	// Limits bound one image, Retention bounds what is kept; zero values are the defaults.
-	Limits    Limits
-	Retention Retention
-	// StallTimeout ends a transfer of which nothing comes, Patience the tries to get on with a layer or manifest, and Timeout the pull of
-	// an image as a whole.
-	StallTimeout, Patience, Timeout time.Duration
-	// Proxy of a request; nil takes the one that the environment names.
-	Proxy func(*http.Request) (*url.URL, error)
+	// CacheBytes is how much the cache may take; the default is 8 GiB.
+	CacheBytes int64
 }
 
-// Store stages images.
+// Store unpacks images and caches what it pulls. Its methods may be called concurrently.
 type Store struct {
 	Options
-	cache   *cache
-	locks   locks
-	plugins *plugins
-	pause   time.Duration
-	// asides numbers layers of archives that are put aside.
-	asides atomic.Int64
+	cache       *cache
+	downloading keyedMutex
+	plugins     *pluginRunner
+	// bufferCount numbers the files of buffered archive layers.
+	bufferCount atomic.Int64
+
+	// What follows is changed by tests only.
+	platform                                       v1.Platform
+	limits                                         limits
+	stallTimeout, patience, pullTimeout, baseDelay time.Duration
+	proxy                                          func(*http.Request) (*url.URL, error)
 }
 
-// New makes a Store.
+// New makes a Store. It reads and writes nothing yet.
 func New(options Options) *Store {
-	if options.Platform.OS == "" {
-		options.Platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	}
-	if options.Limits == (Limits{}) {
-		options.Limits = DefaultLimits
-	}
-	if options.Retention == (Retention{}) {
-		options.Retention = DefaultRetention
-	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{{&options.StallTimeout, DefaultStallTimeout}, {&options.Patience, DefaultPatience}, {&options.Timeout, DefaultTimeout}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	if options.Proxy == nil {
-		options.Proxy = http.ProxyFromEnvironment
-	}
-	s := &Store{Options: options, pause: firstPause}
-	s.cache = &cache{options: &s.Options, pinned: map[string]int{}}
-	s.plugins = newPlugins(&s.Options)
+	s := &Store{Options: options, platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, limits: defaultLimits,
+		stallTimeout: stallTimeout, patience: patience, pullTimeout: pullTimeout, baseDelay: baseDelay, proxy: http.ProxyFromEnvironment}
+	kept := defaultRetention
+	kept.bytes = cmp.Or(options.CacheBytes, kept.bytes)
+	s.cache = &cache{options: &s.Options, retention: kept, pinned: map[string]int{}}
+	s.plugins = &pluginRunner{options: &s.Options, cached: map[string]cachedCredentials{}}
 	return s
 }
 
-// Stage unpacks an image into an empty folder. It tells progress, which may be nil, how many bytes of how many there are.
-func (s *Store) Stage(ctx context.Context, image, dir string, progress func(done, total int64)) error {
+// Stage unpacks an image into an empty directory. onProgress, which may be nil, is called with the number of bytes that are there and of
+// those that are needed, as they are stored or sent. The error names every place that was asked and its answer; when ctx is done, it is the
+// cause of ctx.
+func (s *Store) Stage(ctx context.Context, image, dir string, onProgress func(done, total int64)) error {
 	ref, err := name.ParseReference(image)
 	if err != nil {
 		return err
 	}
-	report := newProgress(progress)
-	found, looked, err := s.stageArchive(ctx, ref, dir, report)
-	if found || err != nil {
-		return err
+	progress := newProgress(onProgress)
+	notFound := ""
+	if s.ImagesDirectory != "" {
+		if notFound, err = s.stageFromArchives(ctx, ref, dir, progress); err != nil || notFound == "" {
+			return err
+		}
 	}
-	p, err := s.newPull(ref, report)
+	p, err := s.newPull(ref, progress)
 	if err != nil {
 		return err
 	}
@@ -127,12 +118,12 @@ func (s *Store) Stage(ctx context.Context, image, dir string, progress func(done
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if looked != "" {
-			return fmt.Errorf("%w; %s", err, looked)
+		if notFound != "" {
+			return fmt.Errorf("%w; %s", err, notFound)
 		}
 		return err
 	}
-	report.end()
+	progress.finish()
 	return nil
 }
 
@@ -151,11 +142,11 @@ func (s *Store) registries() (Registries, error) {
 			return Registries{}, fmt.Errorf("%s: %w", path, err)
 		}
 		if err := registries.Validate(); err != nil {
-			s.Log.Warn("What is wrong in the registries file is passed over", "file", path, "error", err)
+			s.Log.Warn("Ignoring invalid entries of the registries file", "file", path, "error", err)
 		}
 		for host, config := range registries.Configs {
 			if config.TLS != nil && config.TLS.InsecureSkipVerify {
-				s.Log.Warn("The certificate of a registry is not checked, so that only digests can be trusted", "file", path, "registry", host)
+				s.Log.Warn("The certificate of a registry is not verified: insecure_skip_verify is set", "file", path, "registry", host)
 			}
 		}
 		return registries, nil
@@ -163,36 +154,17 @@ func (s *Store) registries() (Registries, error) {
 	return Registries{}, nil
 }
 
-// locks lets one at a time work on a file of the store.
-type locks struct {
-	mu   sync.Mutex
-	held map[string]chan struct{}
-}
+// keyedMutex is a mutex for each key. Keys are never removed: they are digests, of which a machine sees a few dozen.
+type keyedMutex struct{ byKey sync.Map }
 
-// lock waits until nobody else holds the name, or ctx is done.
-func (l *locks) lock(ctx context.Context, name string) (release func(), err error) {
-	for {
-		l.mu.Lock()
-		held, busy := l.held[name]
-		if !busy {
-			if l.held == nil {
-				l.held = map[string]chan struct{}{}
-			}
-			mine := make(chan struct{})
-			l.held[name] = mine
-			l.mu.Unlock()
-			return func() {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				delete(l.held, name)
-				close(mine)
-			}, nil
-		}
-		l.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-held:
-		}
+// lock waits until the key is free, or ctx is done.
+func (m *keyedMutex) lock(ctx context.Context, key string) (unlock func(), err error) {
+	value, _ := m.byKey.LoadOrStore(key, make(chan struct{}, 1))
+	held := value.(chan struct{})
+	select {
+	case held <- struct{}{}:
+		return func() { <-held }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }

@@ -10,15 +10,16 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/drover-dev/drover/agent/retry"
 )
 
-// wires are the connections of one pull, one set for each host that it talks to: registries, and where those send it for tokens and
-// layers. What registries.yaml says about a host's certificates counts for all of them.
-type wires struct {
+// transports are the connections of one pull, by host: registries, token servers, and wherever those redirect to. The TLS configuration in
+// registries.yaml applies to all of them.
+type transports struct {
 	registries Registries
 	readFile   func(string) ([]byte, error)
 	stall      time.Duration
@@ -28,50 +29,51 @@ type wires struct {
 	byHost map[string]*http.Transport
 }
 
-func (w *wires) to(host string) (*http.Transport, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if known, found := w.byHost[host]; found {
+// forHost returns the transport for a host, which may have a port.
+func (t *transports) forHost(host string) (*http.Transport, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, found := t.byHost[host]; found {
 		return known, nil
 	}
-	made := &http.Transport{
-		Proxy:                 w.proxy,
-		DialContext:           (&net.Dialer{Timeout: min(w.stall, 30*time.Second)}).DialContext,
-		TLSHandshakeTimeout:   min(w.stall, 30*time.Second),
-		ResponseHeaderTimeout: w.stall,
+	created := &http.Transport{
+		Proxy:                 t.proxy,
+		DialContext:           (&net.Dialer{Timeout: min(t.stall, 30*time.Second)}).DialContext,
+		TLSHandshakeTimeout:   min(t.stall, 30*time.Second),
+		ResponseHeaderTimeout: t.stall,
 		ForceAttemptHTTP2:     true,
-		DisableCompression:    true, // a digest is about what is sent
+		DisableCompression:    true, // digests are those of what is sent
 	}
-	if config, found := lookup(w.registries.Configs, host); found && config.TLS != nil {
+	if config, found := lookup(t.registries.Configs, host); found && config.TLS != nil {
 		var err error
-		if made.TLSClientConfig, err = config.TLS.load(w.readFile); err != nil {
-			return nil, fmt.Errorf("certificates for %s: %w", host, permanent(err))
+		if created.TLSClientConfig, err = config.TLS.load(t.readFile); err != nil {
+			return nil, &permanentError{fmt.Errorf("certificates for %s: %w", host, err)}
 		}
 	}
-	if w.byHost == nil {
-		w.byHost = map[string]*http.Transport{}
+	if t.byHost == nil {
+		t.byHost = map[string]*http.Transport{}
 	}
-	w.byHost[host] = made
-	return made, nil
+	t.byHost[host] = created
+	return created, nil
 }
 
-// close gives connections back.
-func (w *wires) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, transport := range w.byHost {
+func (t *transports) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, transport := range t.byHost {
 		transport.CloseIdleConnections()
 	}
 }
 
-// transport carries requests for one endpoint: it puts the endpoint's path in the place of "/v2", holds on to its scheme, tells a mirror
-// which registry is meant, and remembers for how long it was asked to stay away.
+// transport carries the requests of one client. It replaces "/v2" by the endpoint's path, keeps the endpoint's scheme, tells a mirror which
+// registry is meant, ends stalled transfers, and remembers Retry-After.
 type transport struct {
-	endpoint endpoint
-	wires    *wires
+	endpoint   endpoint
+	transports *transports
 
-	mu        sync.Mutex
-	notBefore time.Time
+	notBefore retry.NotBefore
+
+	mu sync.Mutex
 	// realm is the token server that realmPath stands for.
 	realm *url.URL
 }
@@ -80,10 +82,10 @@ type transport struct {
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	request = request.Clone(ctx)
-	if request.URL.Host == t.endpoint.url.Host && !t.unshelter(request) {
-		t.direct(request)
+	if request.URL.Host == t.endpoint.url.Host && !t.redirectToRealm(request) {
+		t.rewrite(request)
 	}
-	inner, err := t.wires.to(request.URL.Host)
+	inner, err := t.transports.forHost(request.URL.Host)
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -93,14 +95,14 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	t.heed(response)
-	t.shelter(response)
-	response.Body = newStallReader(response.Body, t.wires.stall, cancel)
+	t.notBefore.Note(response, retry.MaxRetryAfter)
+	t.hideRealm(response)
+	response.Body = newStallReader(ctx, cancel, response.Body, t.transports.stall)
 	return response, nil
 }
 
-// direct makes a request to "/v2" of a registry one to the endpoint.
-func (t *transport) direct(request *http.Request) {
+// rewrite turns a request to "/v2" of a registry into one to the endpoint.
+func (t *transport) rewrite(request *http.Request) {
 	request.URL.Scheme = t.endpoint.url.Scheme
 	rest, found := strings.CutPrefix(request.URL.Path, "/v2")
 	if !found {
@@ -114,60 +116,28 @@ func (t *transport) direct(request *http.Request) {
 	}
 }
 
-// heed takes note of Retry-After, in seconds or as a date.
-func (t *transport) heed(response *http.Response) {
-	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
-		return
-	}
-	text := response.Header.Get("Retry-After")
-	until, err := http.ParseTime(text)
-	if seconds, parsed := strconv.Atoi(text); parsed == nil && seconds >= 0 && seconds <= 1<<20 {
-		until, err = time.Now().Add(time.Duration(seconds)*time.Second), nil
-	}
-	if err != nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.notBefore = until
-}
-
-// wait tells for how long the endpoint wants to be left alone.
-func (t *transport) wait() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return max(0, time.Until(t.notBefore))
-}
-
-// stallReader ends the request when nothing comes any more.
+// stallReader ends a transfer that has received nothing for some time.
 type stallReader struct {
 	io.ReadCloser
-	after  time.Duration
-	timer  *time.Timer
+	after time.Duration
+	timer *time.Timer
+	// ctx is that of the request. It is canceled by a stall, with an error that says so, and by Close.
+	ctx    context.Context
 	cancel context.CancelCauseFunc
-	stall  chan struct{}
 }
 
-func newStallReader(body io.ReadCloser, after time.Duration, cancel context.CancelCauseFunc) *stallReader {
-	r := &stallReader{ReadCloser: body, after: after, cancel: cancel, stall: make(chan struct{})}
-	r.timer = time.AfterFunc(after, func() {
-		close(r.stall)
-		cancel(nil)
-	})
-	return r
+func newStallReader(ctx context.Context, cancel context.CancelCauseFunc, body io.ReadCloser, after time.Duration) *stallReader {
+	timer := time.AfterFunc(after, func() { cancel(fmt.Errorf("no data received for %s", after)) })
+	return &stallReader{ReadCloser: body, after: after, timer: timer, ctx: ctx, cancel: cancel}
 }
 
 func (r *stallReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
-	select {
-	case <-r.stall:
-		if err != nil && !errors.Is(err, io.EOF) {
-			err = &stallError{after: r.after}
-		}
-	default:
-		if n > 0 {
-			r.timer.Reset(r.after)
-		}
+	if n > 0 && r.ctx.Err() == nil {
+		r.timer.Reset(r.after)
+	}
+	if err != nil && !errors.Is(err, io.EOF) && r.ctx.Err() != nil {
+		err = context.Cause(r.ctx)
 	}
 	return n, err
 }
@@ -178,16 +148,11 @@ func (r *stallReader) Close() error {
 	return r.ReadCloser.Close()
 }
 
-// stallError tells that a transfer stood still.
-type stallError struct{ after time.Duration }
-
-func (e *stallError) Error() string { return fmt.Sprintf("nothing came for %s", e.after) }
-
-// load reads the certificates. The machine's own certificates stay trusted beside those of CAFile.
+// load reads the certificates. The machine's own authorities stay trusted beside those of CAFile.
 func (t TLS) load(readFile func(string) ([]byte, error)) (*tls.Config, error) {
 	config := &tls.Config{InsecureSkipVerify: t.InsecureSkipVerify}
-	if (t.CertFile == "") != (t.KeyFile == "") {
-		return nil, errors.New("cert_file and key_file go together")
+	if err := t.validate(); err != nil {
+		return nil, err
 	}
 	if t.CAFile != "" {
 		pem, err := readFile(t.CAFile)
@@ -202,12 +167,9 @@ func (t TLS) load(readFile func(string) ([]byte, error)) (*tls.Config, error) {
 		}
 	}
 	if t.CertFile != "" {
-		cert, err := readFile(t.CertFile)
-		if err != nil {
-			return nil, err
-		}
-		key, err := readFile(t.KeyFile)
-		if err != nil {
+		cert, certErr := readFile(t.CertFile)
+		key, keyErr := readFile(t.KeyFile)
+		if err := errors.Join(certErr, keyErr); err != nil {
 			return nil, err
 		}
 		pair, err := tls.X509KeyPair(cert, key)

@@ -22,7 +22,8 @@ import (
 
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -34,30 +35,31 @@ type fakeEngine struct {
 func (e *fakeEngine) State() engine.State  { return e.state }
 func (e *fakeEngine) Alive(time.Time) bool { return !e.dead }
 
-func of(engines ...Engine) Options {
+func optionsFor(engines ...Engine) Options {
 	return Options{Engines: func() []Engine { return engines }, Version: "v1", Log: slog.New(slog.DiscardHandler)}
 }
 
-// busy is an engine about which there is something to say in every metric.
+// busy is an engine that has every metric.
 func busy() *fakeEngine {
 	at := time.Unix(1700000000, 0)
 	return &fakeEngine{state: engine.State{
-		Source: "hub", Checksum: "abc", PlanState: plans.StateFailed, Revision: 3, Doing: engine.DoingWait, Unreported: true, Contacted: true,
+		Source: "hub", Checksum: "abc", PlanState: plans.StateFailed, Revision: 3, Phase: engine.PhaseWaiting, Unreported: true,
+		Contacted:   true,
 		SourceError: "away", SourceErrorSince: at,
-		Last:        &engine.Attempt{Number: 2, Started: at, Ended: at.Add(1500 * time.Millisecond)},
+		Last:        &journal.Attempt{Number: 2, Started: at, Ended: at.Add(1500 * time.Millisecond)},
 		Probes:      map[string]plans.ProbeStatus{"kubelet": {Healthy: true}, "etcd": {}},
 		Periodic:    map[string]engine.Periodic{"never": {Failures: 4}, "names": {LastSuccess: at}},
-		Connections: &engine.Connections{Reconnects: 21, Registrations: 22, RegistrationsFailed: 23, AuthoritiesReplaced: 24},
-		Counters: engine.Counters{AttemptsSucceeded: 1, AttemptsFailed: 2, InstructionsRun: 5, InstructionsResumed: 1, ReportsSent: 7, ReportsFailed: 8,
-			PeriodicRuns: 10, PeriodicFailures: 4, ProbeChecks: 20, ProbeFailures: 5, AttemptSecondsTotal: 12.5},
+		Connections: &source.Connections{Reconnects: 21, Registrations: 22, RegistrationsFailed: 23, AuthoritiesReplaced: 24},
+		Counters: engine.Counters{AttemptsSucceeded: 1, AttemptsFailed: 2, InstructionsRun: 5, InstructionsResumed: 1, ReportsSent: 7,
+			ReportsFailed: 8, PeriodicRuns: 10, PeriodicFailures: 4, ProbeChecks: 20, ProbeFailures: 5, AttemptSecondsTotal: 12.5},
 	}}
 }
 
-func ask(t *testing.T, handler http.Handler, method, path string) (int, string) {
+func get(t *testing.T, handler http.Handler, method, path string) (int, string) {
 	t.Helper()
-	answer := httptest.NewRecorder()
-	handler.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
-	return answer.Code, answer.Body.String()
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequest(method, path, nil))
+	return recorder.Code, recorder.Body.String()
 }
 
 func parser() *expfmt.TextParser {
@@ -66,9 +68,9 @@ func parser() *expfmt.TextParser {
 }
 
 func TestMetrics(t *testing.T) {
-	local := &fakeEngine{state: engine.State{Source: "a.plan", Doing: engine.DoingNothing}, dead: true}
+	local := &fakeEngine{state: engine.State{Source: "a.plan", Phase: engine.PhaseIdle}, dead: true}
 	twice := &fakeEngine{state: engine.State{Source: "a.plan"}}
-	code, text := ask(t, Handler(of(busy(), local, twice)), http.MethodGet, "/metrics")
+	code, text := get(t, Handler(optionsFor(busy(), local, twice)), http.MethodGet, "/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("got %d: %s", code, text)
 	}
@@ -136,29 +138,29 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestPage compares what is told with the page for operators.
+// TestPage checks that docs/agent.md lists every metric.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/agent-operations.md")
+	page, err := os.ReadFile("../../docs/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The page shortens names of one family: a, _b.
-	_, text := ask(t, Handler(of(busy())), http.MethodGet, "/metrics")
+	_, text := get(t, Handler(optionsFor(busy())), http.MethodGet, "/metrics")
 	for line := range strings.Lines(text) {
 		name, found := strings.CutPrefix(line, "# TYPE ")
 		name, _, _ = strings.Cut(name, " ")
 		short := "`" + strings.TrimPrefix(name, "system_agent_last_attempt") + "`"
 		if found && !strings.Contains(string(page), "`"+name+"`") && !strings.Contains(string(page), short) {
-			t.Errorf("%s is not in docs/agent-operations.md", name)
+			t.Errorf("%s is not in docs/agent.md", name)
 		}
 	}
 }
 
-// TestNamesThatAreNoText shows that a plan cannot make the metrics fail as a whole.
-func TestNamesThatAreNoText(t *testing.T) {
+// TestLabelsOfAnyBytes shows that a plan cannot make the metrics fail as a whole.
+func TestLabelsOfAnyBytes(t *testing.T) {
 	e := busy()
 	e.state.Probes = map[string]plans.ProbeStatus{"\xff": {}, "two\nlines\"\\": {}}
-	_, text := ask(t, Handler(of(e)), http.MethodGet, "/metrics")
+	_, text := get(t, Handler(optionsFor(e)), http.MethodGet, "/metrics")
 	families, err := parser().TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
@@ -185,47 +187,43 @@ func TestHealth(t *testing.T) {
 		engines        []Engine
 		healthy, ready string
 	}{
-		"well":           {[]Engine{well}, "ok\n", "ok\n"},
-		"hub is away":    {[]Engine{busy()}, "ok\n", "hub cannot be reached since 2023-11-14T22:13:20Z\n"},
-		"just started":   {[]Engine{well, fresh}, "ok\n", "hub has not been reached yet\n"},
-		"executor hangs": {[]Engine{well, hung}, "the executor of b.plan does not answer\n", "the executor of b.plan does not answer\n"},
+		"well":            {[]Engine{well}, "ok\n", "ok\n"},
+		"hub unreachable": {[]Engine{busy()}, "ok\n", "hub is unreachable since 2023-11-14T22:13:20Z\n"},
+		"just started":    {[]Engine{well, fresh}, "ok\n", "hub has not been reached yet\n"},
+		"engine hangs":    {[]Engine{well, hung}, "engine of b.plan does not respond\n", "engine of b.plan does not respond\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			handler := Handler(of(test.engines...))
+			handler := Handler(optionsFor(test.engines...))
 			for path, want := range map[string]string{"/healthz": test.healthy, "/readyz": test.ready} {
-				code, got := ask(t, handler, http.MethodGet, path)
+				code, got := get(t, handler, http.MethodGet, path)
 				if got != want || (code == http.StatusOK) != (want == "ok\n") {
 					t.Errorf("%s: got %d %q, want %q", path, code, got, want)
 				}
 			}
 		})
 	}
-	if code, _ := ask(t, Handler(of(well)), http.MethodPost, "/healthz"); code != http.StatusMethodNotAllowed {
+	if code, _ := get(t, Handler(optionsFor(well)), http.MethodPost, "/healthz"); code != http.StatusMethodNotAllowed {
 		t.Errorf("POST gives %d", code)
 	}
-	if code, _ := ask(t, Handler(of(well)), http.MethodGet, "/debug/pprof/"); code != http.StatusNotFound {
-		t.Errorf("what is not told gives %d", code)
+	if code, _ := get(t, Handler(optionsFor(well)), http.MethodGet, "/debug/pprof/"); code != http.StatusNotFound {
+		t.Errorf("an unknown path gives %d", code)
 	}
 }
 
 func TestServe(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "run", "metrics.sock")
-	options := of(busy())
-	options.ListenUnix = host.Machine{}.Listen
+	options := optionsFor(busy())
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	listening := make(chan struct{})
-	options.ListenUnix = func(path string) (net.Listener, error) {
-		defer close(listening)
-		return host.Machine{}.Listen(path)
-	}
 	go func() { served <- Serve(ctx, config.MetricsAddress{Socket: socket}, options) }()
-	<-listening
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	resp, err := client.Get("http://agent/healthz")
+	for ; err != nil && t.Context().Err() == nil && len(served) == 0; resp, err = client.Get("http://agent/healthz") {
+		time.Sleep(10 * time.Millisecond)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +242,8 @@ func TestServe(t *testing.T) {
 	defer taken.Close()
 	address := config.MetricsAddress{TCP: taken.Addr().String()}
 	var opErr *net.OpError
-	if err := Serve(t.Context(), address, options); !errors.As(err, &opErr) || !strings.Contains(err.Error(), "metricsAddress "+address.TCP) {
+	if err := Serve(t.Context(), address, options); !errors.As(err, &opErr) ||
+		!strings.Contains(err.Error(), "metricsAddress "+address.TCP) {
 		t.Errorf("got %v", err)
 	}
 }

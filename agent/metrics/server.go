@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,91 +9,80 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/config"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/httpserver"
 )
 
-const (
-	// requestTimeout bounds a request; everything that is told is in memory.
-	requestTimeout = 10 * time.Second
-	maxHeaderBytes = 16 << 10
-)
-
-// Options of a Server.
+// Options of the endpoints.
 type Options struct {
+	// Engines returns the engines to report about.
 	Engines Engines
+	// Version is that of the agent.
 	Version string
-	// ListenUnix listens on a socket that only root may open.
-	ListenUnix func(path string) (net.Listener, error)
-	Log        *slog.Logger
+	// Log gets errors of connections, with level debug.
+	Log *slog.Logger
 }
 
-// Serve answers on an address of config.ParseMetricsAddress until ctx is done. It fails only where it cannot listen.
+// Serve serves Handler on an address of config.ParseMetricsAddress until ctx ends. It returns an error only if it cannot listen.
 func Serve(ctx context.Context, address config.MetricsAddress, options Options) error {
-	listener, err := listen(ctx, address, options.ListenUnix)
+	listener, err := listen(ctx, address)
 	if err != nil {
 		return fmt.Errorf("listening for metrics on metricsAddress %s: %w", address, err)
 	}
-	server := &http.Server{Handler: Handler(options), MaxHeaderBytes: maxHeaderBytes,
-		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(options.Log.Handler(), slog.LevelDebug)}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving metrics on %s: %w", address, err)
-	}
-	return nil
+	return httpserver.Serve(ctx, listener, &http.Server{Handler: Handler(options)}, options.Log)
 }
 
-func listen(ctx context.Context, address config.MetricsAddress, unix func(string) (net.Listener, error)) (net.Listener, error) {
+func listen(ctx context.Context, address config.MetricsAddress) (net.Listener, error) {
 	if address.Socket != "" {
-		return unix(address.Socket)
+		return fs.Listen(address.Socket)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address.TCP)
 	if err != nil {
 		return nil, err
 	}
-	// The name localhost may be resolved to anything; what counts is where it listens.
+	// localhost may resolve to anything, so check where it really listens.
 	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		_ = listener.Close()
-		return nil, fmt.Errorf("%s is not of the loopback device", listener.Addr())
+		return nil, fmt.Errorf("%s is not a loopback address", listener.Addr())
 	}
 	return listener, nil
 }
 
-// Handler answers /metrics, /healthz and /readyz.
+// Handler serves /metrics, /healthz and /readyz. The health checks respond "ok", or 503 and the problem.
 func Handler(options Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		p := &Page{}
-		p.add(gauge, "system_agent_info", "The agent; always 1.", 1, "version", options.Version)
+		p.Gauge("system_agent_info", "The agent; always 1.", 1, "version", options.Version)
 		p.engines(options.Engines(), time.Now())
 		p.Process()
-		p.Answer(w)
+		p.Respond(w)
 	})
-	mux.HandleFunc("GET /healthz", answer(options.Engines, alive))
-	mux.HandleFunc("GET /readyz", answer(options.Engines, ready))
+	mux.HandleFunc("GET /healthz", healthHandler(options.Engines, livenessProblem))
+	mux.HandleFunc("GET /readyz", healthHandler(options.Engines, readinessProblem))
 	return mux
 }
 
-// alive tells what is wrong with an agent that should be started anew; empty when nothing is.
-func alive(engines []Engine) string {
+// livenessProblem is why the agent should be restarted; empty if it is healthy.
+func livenessProblem(engines []Engine) string {
 	now := time.Now()
 	for _, e := range engines {
 		if !e.Alive(now) {
-			return fmt.Sprintf("the executor of %s does not answer", e.State().Source)
+			return fmt.Sprintf("engine of %s does not respond", e.State().Source)
 		}
 	}
 	return ""
 }
 
-// ready tells what keeps the agent from doing what it is told; empty when nothing does.
-func ready(engines []Engine) string {
-	if problem := alive(engines); problem != "" {
+// readinessProblem is why the agent cannot apply plans; empty if it can.
+func readinessProblem(engines []Engine) string {
+	if problem := livenessProblem(engines); problem != "" {
 		return problem
 	}
 	for _, e := range engines {
 		switch s := e.State(); {
 		case s.SourceError != "":
-			return fmt.Sprintf("%s cannot be reached since %s", s.Source, s.SourceErrorSince.UTC().Format(time.RFC3339))
+			return fmt.Sprintf("%s is unreachable since %s", s.Source, s.SourceErrorSince.UTC().Format(time.RFC3339))
 		case !s.Contacted:
 			return s.Source + " has not been reached yet"
 		}
@@ -102,13 +90,13 @@ func ready(engines []Engine) string {
 	return ""
 }
 
-func answer(engines Engines, check func([]Engine) string) http.HandlerFunc {
+func healthHandler(engines Engines, problem func([]Engine) string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		if problem := check(engines()); problem != "" {
+		if text := problem(engines()); text != "" {
 			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprintln(w, problem)
+			fmt.Fprintln(w, text)
 			return
 		}
 		fmt.Fprintln(w, "ok")

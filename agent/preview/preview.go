@@ -1,170 +1,175 @@
-// Package preview tells what the files of a plan would change on this machine. It reads the machine through a host.Host and changes
-// nothing. What it returns holds contents of files, which may be secrets: it is for the eyes of whoever asked, never for a log.
+// Package preview compares the files of a plan with those of the machine, for `plan diff`. It changes nothing. The result contains
+// contents of files, which may be secrets: it is for the user who asked, never for a log.
 package preview
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff"
 
-	"github.com/drover-dev/drover/agent/filestate"
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/engine/filestate"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/printable"
 	"github.com/drover-dev/drover/plans"
 )
 
-// Kind is what would happen to a path.
+// Kind is what the plan would do to a path.
 type Kind string
 
-// The kinds of a Change.
+// The kinds of a File.
 const (
+	// Unchanged means that the path is as the plan wants it.
 	Unchanged Kind = "unchanged"
-	Create    Kind = "create"
-	Change    Kind = "change"
-	// Replace puts a file where something else is: a link, a device.
+	// Create means that nothing exists at the path.
+	Create Kind = "create"
+	// Change means that content, mode or owner would change.
+	Change Kind = "change"
+	// Replace means that a file would replace something else, such as a link or a device.
 	Replace Kind = "replace"
-	Delete  Kind = "delete"
-	// Fail means that the plan could not do it.
+	// Delete means that the path would be removed.
+	Delete Kind = "delete"
+	// Fail means that the plan would fail here.
 	Fail Kind = "fail"
 )
 
-// maxDiffBytes is up to which size contents are compared line by line.
+// maxDiffBytes is the size limit of contents that are compared line by line.
 const maxDiffBytes = 1 << 20
 
-// File is what would happen to one path.
+// File is what the plan would do to one path.
 type File struct {
-	Path      string `json:"path"`
-	Kind      Kind   `json:"kind"`
-	Directory bool   `json:"directory,omitempty"`
-	// Notes say what else there is to know: another mode or owner, a link that is replaced, why it fails.
+	// Path is that of the plan.
+	Path string `json:"path"`
+	// Kind is what the plan would do.
+	Kind Kind `json:"kind"`
+	// Directory is set if the plan has a directory there.
+	Directory bool `json:"directory,omitempty"`
+	// Notes are details: changes of mode and owner, a link that is replaced, why it would fail.
 	Notes []string `json:"notes,omitempty"`
-	// ContentChanges is set when the content would be another one; Diff is how, in the unified format, where both are text.
-	ContentChanges bool   `json:"contentChanges,omitempty"`
-	Diff           string `json:"diff,omitempty"`
+	// ContentChanges is set if the content would change.
+	ContentChanges bool `json:"contentChanges,omitempty"`
+	// Diff is the change of the content in the unified format, if both contents are text of at most 1 MiB.
+	Diff string `json:"diff,omitempty"`
 }
 
-// Files looks at every file of a plan, in its order.
-func Files(h host.Host, files []plans.File) []File {
+// Files compares every file of a plan, in its order. Errors become the kind Fail.
+func Files(h fs.FileSystem, files []plans.File) []File {
 	out := make([]File, 0, len(files))
 	for _, file := range files {
-		change := File{Path: file.Path, Directory: file.Directory}
-		if err := change.compare(h, file); err != nil {
-			change.Kind, change.Notes = Fail, []string{err.Error()}
+		f := File{Path: file.Path, Directory: file.Directory}
+		if err := f.compare(h, file); err != nil {
+			f.Kind, f.Notes = Fail, []string{err.Error()}
 		}
-		out = append(out, change)
+		out = append(out, f)
 	}
 	return out
 }
 
-func (c *File) compare(h host.Host, file plans.File) error {
-	want, err := filestate.Of(file)
+func (f *File) note(format string, args ...any) {
+	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
+}
+
+func (f *File) compare(h fs.FileSystem, file plans.File) error {
+	desired, err := filestate.NewDesired(file)
 	if err != nil {
 		return err
 	}
-	d, err := filestate.Compare(h, file.Path, want)
+	d, err := filestate.Compare(h, file.Path, desired)
 	if err != nil {
 		return err
 	}
 	switch {
 	case d.Same():
-		c.Kind = Unchanged
+		f.Kind = Unchanged
 		if d.Link != "" {
-			c.Notes = append(c.Notes, "is a link to "+d.Link)
+			f.note("is a link to %s", d.Link)
 		}
 		return nil
-	case want.Absent:
-		c.Kind = Delete
+	case desired.Absent:
+		f.Kind = Delete
 		return nil
-	case d.Is == nil:
-		c.Kind = Create
-		c.Notes = append(c.Notes, fmt.Sprintf("mode %04o, owner %d:%d", want.Attrs.Mode, max(want.Attrs.UID, 0), max(want.Attrs.GID, 0)))
-		c.content(nil, want.Content)
+	case d.Current == nil:
+		f.Kind = Create
+		f.note("mode %04o, owner %d:%d", desired.Attrs.Mode, max(desired.Attrs.UID, 0), max(desired.Attrs.GID, 0))
+		f.compareContent(nil, desired.Content)
 		return nil
 	case d.Kind:
-		return c.replace(d, want)
+		return f.compareKinds(d, desired)
 	}
-	c.Kind = Change
+	f.Kind = Change
 	if d.Link != "" {
-		c.Notes = append(c.Notes, "is a link to "+d.Link+", which is followed")
+		f.note("is a link to %s, which is followed", d.Link)
 	}
-	c.attributes(d, want.Attrs)
+	f.compareAttributes(d, desired.Attrs)
 	if !d.Content {
 		return nil
 	}
-	if d.Is.Size > maxDiffBytes {
-		c.tooLarge(d.Is.Size, len(want.Content))
+	if d.Current.Size > maxDiffBytes {
+		f.noteTooLarge(d.Current.Size, len(desired.Content))
 		return nil
 	}
-	was, err := h.ReadFile(file.Path)
+	current, err := h.ReadFile(file.Path)
 	if err != nil {
 		return err
 	}
-	c.content(was, want.Content)
+	f.compareContent(current, desired.Content)
 	return nil
 }
 
-// replace is about a path where something else is than what the plan has there.
-func (c *File) replace(d filestate.Difference, want filestate.Wanted) error {
+// compareKinds handles a path where something of another kind exists.
+func (f *File) compareKinds(d filestate.Difference, desired filestate.Desired) error {
 	switch {
-	case want.Dir && d.Is.Link != "":
-		return fmt.Errorf("is a link to %s, which is no folder", d.Is.Link)
-	case want.Dir:
-		return errors.New("is no folder, where the plan has one")
-	case d.Is.Dir:
-		return errors.New("is a folder, where the plan has a file")
+	case desired.Dir && d.Current.Link != "":
+		return fmt.Errorf("is a link to %s, which is not a directory", d.Current.Link)
+	case desired.Dir:
+		return errors.New("is not a directory; the plan has a directory there")
+	case d.Current.Dir:
+		return errors.New("is a directory; the plan has a file there")
 	}
-	c.Kind = Replace
-	c.Notes = append(c.Notes, "is no regular file and would be replaced")
-	if d.Is.Link != "" {
-		c.Notes = []string{"is a link to " + d.Is.Link + ", which would be replaced, not followed"}
+	f.Kind = Replace
+	if d.Current.Link != "" {
+		f.note("is a link to %s, which would be replaced, not followed", d.Current.Link)
+	} else {
+		f.note("is not a regular file and would be replaced")
 	}
-	c.content(nil, want.Content)
+	f.compareContent(nil, desired.Content)
 	return nil
 }
 
-func (c *File) attributes(d filestate.Difference, want host.Attributes) {
+func (f *File) compareAttributes(d filestate.Difference, desired fs.Attributes) {
 	if d.Mode {
-		c.Notes = append(c.Notes, fmt.Sprintf("mode %04o becomes %04o", d.Is.Mode, want.Mode))
+		f.note("mode %04o -> %04o", d.Current.Mode, desired.Mode)
 	}
 	if d.Owner {
-		uid, gid := want.UID, want.GID
+		uid, gid := desired.UID, desired.GID
 		if uid == -1 {
-			uid = d.Is.UID
+			uid = d.Current.UID
 		}
 		if gid == -1 {
-			gid = d.Is.GID
+			gid = d.Current.GID
 		}
-		c.Notes = append(c.Notes, fmt.Sprintf("owner %d:%d becomes %d:%d", d.Is.UID, d.Is.GID, uid, gid))
+		f.note("owner %d:%d -> %d:%d", d.Current.UID, d.Current.GID, uid, gid)
 	}
 }
 
-func (c *File) tooLarge(was int64, will int) {
-	c.ContentChanges = true
-	c.Notes = append(c.Notes, fmt.Sprintf("%d bytes become %d, too many to show", was, will))
+func (f *File) noteTooLarge(current int64, desired int) {
+	f.ContentChanges = true
+	f.note("%d bytes -> %d bytes, too large to show", current, desired)
 }
 
-// content compares what a file holds with what it would hold; was is nil where there is none.
-func (c *File) content(was, will []byte) {
-	if c.Directory || bytes.Equal(was, will) {
+// compareContent compares the content of a file; current is nil if it does not exist.
+func (f *File) compareContent(current, desired []byte) {
+	if f.Directory || bytes.Equal(current, desired) {
 		return
 	}
-	c.ContentChanges = true
+	f.ContentChanges = true
 	switch {
-	case len(was) > maxDiffBytes || len(will) > maxDiffBytes:
-		c.tooLarge(int64(len(was)), len(will))
-	case !isText(was) || !isText(will):
-		c.Notes = append(c.Notes, fmt.Sprintf("%d bytes become %d, which are no text", len(was), len(will)))
+	case len(current) > maxDiffBytes || len(desired) > maxDiffBytes:
+		f.noteTooLarge(int64(len(current)), len(desired))
+	case !printable.IsText(current) || !printable.IsText(desired):
+		f.note("%d bytes -> %d bytes, not text", len(current), len(desired))
 	default:
-		c.Diff = udiff.Unified(c.Path, c.Path, string(was), string(will))
+		f.Diff = udiff.Unified(f.Path, f.Path, string(current), string(desired))
 	}
-}
-
-// isText tells whether a terminal can show it: escape sequences could make it show anything.
-func isText(content []byte) bool {
-	return utf8.Valid(content) && !strings.ContainsFunc(string(content), func(r rune) bool {
-		return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0
-	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -46,12 +46,15 @@ func TestFiles(t *testing.T) {
 		file plans.File
 		want File
 	}{
-		"same":         {file("same", "a\n"), File{Kind: Unchanged}},
-		"mode":         {file("mode", "a\n"), File{Kind: Change, Notes: []string{"mode 0644 becomes 0600"}}},
-		"text":         {file("text", "one\n2\nthree\n"), File{Kind: Change, ContentChanges: true, Diff: " one\n-two\n+2\n three\n"}},
-		"binary":       {file("binary", "b\x00c"), File{Kind: Change, ContentChanges: true, Notes: []string{"2 bytes become 3, which are no text"}}},
-		"new":          {file("new", "x\n"), File{Kind: Create, ContentChanges: true, Notes: []string{"mode 0600, owner 0:0"}, Diff: "+x\n"}},
-		"link":         {file("link", ""), File{Kind: Replace, Notes: []string{"is a link to /etc/shadow, which would be replaced, not followed"}}},
+		"same": {file("same", "a\n"), File{Kind: Unchanged}},
+		"mode": {file("mode", "a\n"), File{Kind: Change, Notes: []string{"mode 0644 -> 0600"}}},
+		"text": {file("text", "one\n2\nthree\n"), File{Kind: Change, ContentChanges: true, Diff: " one\n-two\n+2\n three\n"}},
+		"binary": {file("binary", "b\x00c"), File{Kind: Change, ContentChanges: true,
+			Notes: []string{"2 bytes -> 3 bytes, not text"}}},
+		"new": {file("new", "x\n"), File{Kind: Create, ContentChanges: true, Notes: []string{"mode 0600, owner 0:0"},
+			Diff: "+x\n"}},
+		"link": {file("link", ""), File{Kind: Replace,
+			Notes: []string{"is a link to /etc/shadow, which would be replaced, not followed"}}},
 		"gone":         {plans.File{Path: path("gone"), Action: plans.ActionDelete}, File{Kind: Delete}},
 		"long gone":    {plans.File{Path: path("none"), Action: plans.ActionDelete}, File{Kind: Unchanged}},
 		"folder":       {plans.File{Path: path("folder"), Directory: true, UID: -1, GID: -1}, File{Kind: Unchanged, Directory: true}},
@@ -59,13 +62,14 @@ func TestFiles(t *testing.T) {
 		"link to a folder that is so": {plans.File{Path: path("folder-link"), Directory: true, UID: -1, GID: -1},
 			File{Kind: Unchanged, Directory: true, Notes: []string{"is a link to folder"}}},
 		"link to a folder": {plans.File{Path: path("folder-link"), Directory: true, Permissions: "0700", UID: -1, GID: -1},
-			File{Kind: Change, Directory: true, Notes: []string{"is a link to folder, which is followed", "mode 0755 becomes 0700"}}},
-		"file over folder": {file("folder", "x"), File{Kind: Fail, Notes: []string{"is a folder, where the plan has a file"}}},
-		"bad content":      {plans.File{Path: path("new"), Content: "?"}, File{Kind: Fail, Notes: []string{"decoding content: illegal base64 data at input byte 0"}}},
+			File{Kind: Change, Directory: true, Notes: []string{"is a link to folder, which is followed", "mode 0755 -> 0700"}}},
+		"file over folder": {file("folder", "x"), File{Kind: Fail, Notes: []string{"is a directory; the plan has a file there"}}},
+		"bad content": {plans.File{Path: path("new"), Content: "?"},
+			File{Kind: Fail, Notes: []string{"decoding content: illegal base64 data at input byte 0"}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Files(host.Machine{}, []plans.File{test.file})[0]
+			got := Files(fs.OS{}, []plans.File{test.file})[0]
 			test.want.Path = test.file.Path
 			if _, body, found := strings.Cut(got.Diff, "@@\n"); found {
 				got.Diff = body

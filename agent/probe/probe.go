@@ -1,5 +1,5 @@
-// Package probe asks health endpoints on the machine, as the kubelet asks those of a pod, and counts the answers against a plan's
-// thresholds. It knows nothing of plans' delivery and reports to nobody.
+// Package probe checks health endpoints of the machine as the kubelet does with httpGet probes of a pod, and counts the results against the
+// thresholds of a plan. It keeps no state and reports to nobody.
 package probe
 
 import (
@@ -19,17 +19,19 @@ import (
 )
 
 const (
-	// defaultTimeout, defaultSuccesses and defaultFailures hold where a probe does not say.
-	defaultTimeout   = time.Second
-	defaultSuccesses = 1
-	defaultFailures  = 3
+	// Defaults of a probe's timeoutSeconds, successThreshold and failureThreshold, as those of a pod.
+	defaultTimeout          = time.Second
+	defaultSuccessThreshold = 1
+	defaultFailureThreshold = 3
 
+	// maxRedirects, maxBodyBytes and userAgent are the kubelet's.
 	maxRedirects = 10
 	maxBodyBytes = 10 << 10
 	userAgent    = "kube-probe/1.36"
 )
 
-// Check asks once. An answer of 2xx is nil; everything else, a redirect to another host included, is an error that says what came.
+// Check sends one GET request. It returns nil for a status of 2xx; any other status, a redirect to another host, and a failure to connect
+// are errors. The URL, which may hold credentials, is never part of an error.
 func Check(ctx context.Context, probe plans.Probe) error {
 	timeout := defaultTimeout
 	if probe.TimeoutSeconds > 0 {
@@ -46,13 +48,13 @@ func Check(ctx context.Context, probe plans.Probe) error {
 	client := &http.Client{Transport: transport, CheckRedirect: sameHost}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, probe.HTTPGet.URL, nil)
 	if err != nil {
-		return errors.New("the URL is none")
+		return errors.New("invalid URL")
 	}
 	request.Header.Set("User-Agent", userAgent)
 	request.Header.Set("Accept", "*/*")
 	response, err := client.Do(request)
-	if quoting := (&url.Error{}); errors.As(err, &quoting) {
-		return quoting.Err // the rest is the URL, which may hold a password or a token
+	if withURL := (&url.Error{}); errors.As(err, &withURL) {
+		return withURL.Err
 	}
 	if err != nil {
 		return err
@@ -60,7 +62,7 @@ func Check(ctx context.Context, probe plans.Probe) error {
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxBodyBytes))
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Errorf("answer is %s", response.Status)
+		return fmt.Errorf("got status %s", response.Status)
 	}
 	return nil
 }
@@ -75,7 +77,7 @@ func sameHost(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// tlsConfig reads the files anew each time: certificates get rotated while the agent runs.
+// tlsConfig reads the files for each check: certificates are rotated while the agent runs.
 func tlsConfig(get plans.HTTPGetAction) (*tls.Config, error) {
 	if get.Insecure {
 		return &tls.Config{InsecureSkipVerify: true}, nil
@@ -88,7 +90,7 @@ func tlsConfig(get plans.HTTPGetAction) (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s holds no certificate", get.CACert)
+			return nil, fmt.Errorf("reading CA certificate: no certificate in %s", get.CACert)
 		}
 	}
 	if get.ClientCert != "" && get.ClientKey != "" {
@@ -101,16 +103,16 @@ func tlsConfig(get plans.HTTPGetAction) (*tls.Config, error) {
 	return config, nil
 }
 
-// Count adds one answer to a status. Counts stop at their threshold, so that a steady probe has a steady status.
+// Count adds the result of one check to a status. Counters stop at their threshold, so that the status of a steady probe does not change.
 func Count(probe plans.Probe, status plans.ProbeStatus, healthy bool) plans.ProbeStatus {
 	if healthy {
-		threshold := cmp.Or(max(probe.SuccessThreshold, 0), defaultSuccesses)
+		threshold := cmp.Or(max(probe.SuccessThreshold, 0), defaultSuccessThreshold)
 		status.FailureCount = 0
 		status.SuccessCount = min(status.SuccessCount+1, threshold)
 		status.Healthy = status.Healthy || status.SuccessCount >= threshold
 		return status
 	}
-	threshold := cmp.Or(max(probe.FailureThreshold, 0), defaultFailures)
+	threshold := cmp.Or(max(probe.FailureThreshold, 0), defaultFailureThreshold)
 	status.SuccessCount = 0
 	status.FailureCount = min(status.FailureCount+1, threshold)
 	status.Healthy = status.Healthy && status.FailureCount < threshold

@@ -50,7 +50,7 @@ func TestCheck(t *testing.T) {
 	defer server.Close()
 	for path, want := range map[string]string{
 		"/healthy": "", "/endless": "", "/here": "",
-		"/sick":   "answer is 503 Service Unavailable",
+		"/sick":   "got status 503 Service Unavailable",
 		"/away":   "redirect to another host, localhost",
 		"/circle": "too many redirects",
 		"/slow":   "deadline exceeded",
@@ -108,10 +108,11 @@ func TestCheckWithCertificates(t *testing.T) {
 		"no CA":                 {err: "unknown authority"},
 		"insecure":              {get: plans.HTTPGetAction{Insecure: true, CACert: "/no/such"}},
 		"CA is missing":         {get: plans.HTTPGetAction{CACert: "/no/such"}, err: "reading CA certificate"},
-		"CA is a key":           {get: plans.HTTPGetAction{CACert: keyFile}, err: "holds no certificate"},
+		"CA is a key":           {get: plans.HTTPGetAction{CACert: keyFile}, err: "no certificate in"},
 		"client certificate":    {get: plans.HTTPGetAction{URL: "/private", CACert: certFile, ClientCert: certFile, ClientKey: keyFile}},
 		"no client certificate": {get: plans.HTTPGetAction{URL: "/private", CACert: certFile}, err: "401"},
-		"key is missing":        {get: plans.HTTPGetAction{CACert: certFile, ClientCert: certFile, ClientKey: "/no/such"}, err: "reading client certificate"},
+		"key is missing": {get: plans.HTTPGetAction{CACert: certFile, ClientCert: certFile, ClientKey: "/no/such"},
+			err: "reading client certificate"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -33,24 +33,24 @@ func TestRegister(t *testing.T) {
 		"unknown": {answer: func(w http.ResponseWriter) {
 			w.Header().Set(storedIdentityHeader, "accepted")
 			http.Error(w, "no machine\nwith this \x1b[31mid", http.StatusUnauthorized)
-		}, err: "the hub refuses (401): no machine with this [31mid", final: true},
+		}, err: "the hub returned HTTP 401: no machine with this [31mid", final: true},
 		"deleted": {answer: func(w http.ResponseWriter) {
 			w.Header().Set(storedIdentityHeader, "accepted")
 			http.Error(w, "has been deleted", http.StatusGone)
-		}, err: "the hub refuses (410): has been deleted", final: true},
-		"a hub of the old kind": {answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) },
-			err: "(401: Unauthorized); run the install script again with a registration token", final: true},
+		}, err: "the hub returned HTTP 410: has been deleted", final: true},
+		"a hub without stored identities": {answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) },
+			err: "(HTTP 401: Unauthorized); run the install script again with a registration token", final: true},
 		"busy": {answer: func(w http.ResponseWriter) {
 			w.Header().Set("Retry-After", "7")
 			http.Error(w, "busy", http.StatusServiceUnavailable)
-		}, err: "the hub refuses (503): busy", after: 7 * time.Second},
+		}, err: "the hub returned HTTP 503: busy", after: 7 * time.Second},
 		"many": {answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) }, err: "Too Many Requests"},
 		"elsewhere": {answer: func(w http.ResponseWriter) {
 			w.Header().Set("Location", elsewhere.URL)
 			w.WriteHeader(http.StatusFound)
-		}, err: "(302: Found)", final: true},
-		"a page":   {answer: func(w http.ResponseWriter) { _, _ = w.Write([]byte("<html>")) }, err: "the answer is no connection info"},
-		"half":     {answer: func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"namespace":"n"}`)) }, err: "kubeConfig: is empty"},
+		}, err: "(HTTP 302: Found)", final: true},
+		"a page":   {answer: func(w http.ResponseWriter) { _, _ = w.Write([]byte("<html>")) }, err: "the response is not connection info"},
+		"half":     {answer: func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"namespace":"n"}`)) }, err: "kubeConfig: is required"},
 		"too much": {answer: func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 2<<20)) }, err: "larger than"},
 	}
 	for name, test := range tests {
@@ -70,12 +70,12 @@ func TestRegister(t *testing.T) {
 				}
 				return
 			}
-			var refusal *Refusal
+			var status *StatusError
 			if err == nil || !strings.Contains(err.Error(), test.err) {
 				t.Fatalf("got %v, want %q", err, test.err)
 			}
-			if errors.As(err, &refusal) && (refusal.Final() != test.final || refusal.RetryAfter != test.after) {
-				t.Errorf("got %+v", refusal)
+			if errors.As(err, &status) && (status.Permanent() != test.final || status.RetryAfter != test.after) {
+				t.Errorf("got %+v", status)
 			}
 		})
 	}
@@ -103,27 +103,16 @@ func TestReadIdentity(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "machine-secret"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadIdentity(dir); err == nil || !strings.Contains(err.Error(), "has mode 0644 and must have 0600") {
+	if _, err := ReadIdentity(dir); err == nil || !strings.Contains(err.Error(), "mode must be 0600, got 0644") {
 		t.Errorf("a secret that everybody reads: %v", err)
 	}
 	put("cattle-id", "a\nb", 0o600)
-	if _, err := ReadIdentity(dir); err == nil || !strings.Contains(err.Error(), "cannot be sent") {
+	if _, err := ReadIdentity(dir); err == nil || !strings.Contains(err.Error(), "invalid in a header") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"": 0, "soon": 0, "-3": 0, "5": 5 * time.Second, "99999": time.Hour, "Sat, 21 Nov 2026 12:01:00 GMT": time.Minute, "Sat, 21 Nov 2026 11:00:00 GMT": 0,
-	} {
-		if got := RetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
-			t.Errorf("%q: got %v", value, got)
-		}
-	}
-}
-
-// FuzzDecode reads any answer: it is an error, or a connection that can be used.
+// FuzzDecode decodes any response: the result is an error, or valid connection info.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"kubeConfig":"k","namespace":"n","secretName":"s","planSigningKey":"x"}`))
 	f.Add([]byte(`<html>`))

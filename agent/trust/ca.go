@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// maxAuthorities bounds a bundle; a rotation needs two or three.
-const maxAuthorities = 32
+// maxBundle bounds the certificates of a bundle; a rotation needs two or three.
+const maxBundle = 32
 
-// ParseBundle reads certificates of PEM. There is at least one in what it returns.
+// ParseBundle decodes PEM certificates and ignores other blocks. It returns at least one and at most 32 certificates, or an error.
 func ParseBundle(raw []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for len(raw) > 0 {
@@ -28,44 +28,41 @@ func ParseBundle(raw []byte) ([]*x509.Certificate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parsing certificate: %w", err)
 		}
-		if certs = append(certs, cert); len(certs) > maxAuthorities {
-			return nil, fmt.Errorf("there are more than %d certificates", maxAuthorities)
+		if certs = append(certs, cert); len(certs) > maxBundle {
+			return nil, fmt.Errorf("more than %d certificates", maxBundle)
 		}
 	}
 	if len(certs) == 0 {
-		return nil, errors.New("there is no certificate in it")
+		return nil, errors.New("no certificate found")
 	}
 	return certs, nil
 }
 
-// EncodeBundle is the PEM of certificates.
+// EncodeBundle returns certificates as PEM.
 func EncodeBundle(certs []*x509.Certificate) []byte {
 	var out bytes.Buffer
 	for _, cert := range certs {
-		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}) // a buffer takes everything
+		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}) // a buffer does not fail
 	}
 	return out.Bytes()
 }
 
-// Fits tells whether a server that showed chain for a name is trusted by roots. What others are offered as intermediates helps to find a
-// way and is not trusted by itself.
-func Fits(roots, chain, others []*x509.Certificate, name string, now time.Time) error {
+// VerifyChain verifies the certificate chain of a server for a name, leaf first, with roots as the only trusted CAs.
+func VerifyChain(roots, chain []*x509.Certificate, name string, now time.Time) error {
 	if len(chain) == 0 {
-		return errors.New("the server showed no certificate")
+		return errors.New("the server sent no certificate")
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		DNSName: name, Roots: pool(roots), Intermediates: pool(slices.Concat(chain[1:], others)), CurrentTime: now,
-	})
+	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: name, Roots: pool(roots), Intermediates: pool(chain[1:]), CurrentTime: now})
 	return err
 }
 
-// SignedByOld picks from the authorities that a hub offers those that the old ones vouch for: it is one of them, one of them has signed
-// it, or it is another certificate of the same name and key as such a one. There must be so many that the chain that the hub showed for
-// its name is good with them. The offer may have come from anybody.
-func SignedByOld(old, offered, chain []*x509.Certificate, name string, now time.Time) ([]*x509.Certificate, error) {
+// AcceptCAs returns the offered CAs that may replace the trusted ones: a CA is accepted if it is trusted, if a trusted one has signed it,
+// or if it has name and key of such a one. The chain that the hub has sent for its name must verify with the accepted CAs. The offer
+// itself may come from anybody.
+func AcceptCAs(trusted, offered, chain []*x509.Certificate, name string, now time.Time) ([]*x509.Certificate, error) {
 	var accepted []*x509.Certificate
 	for _, cert := range offered {
-		if isAuthority(cert) && vouched(old, offered, chain, cert, now) {
+		if isCA(cert) && signed(trusted, offered, chain, cert, now) {
 			accepted = append(accepted, cert)
 		}
 	}
@@ -73,26 +70,27 @@ func SignedByOld(old, offered, chain []*x509.Certificate, name string, now time.
 		same := func(other *x509.Certificate) bool {
 			return bytes.Equal(cert.RawSubjectPublicKeyInfo, other.RawSubjectPublicKeyInfo) && bytes.Equal(cert.RawSubject, other.RawSubject)
 		}
-		if isAuthority(cert) && !slices.ContainsFunc(accepted, cert.Equal) && slices.ContainsFunc(accepted, same) {
+		if isCA(cert) && !slices.ContainsFunc(accepted, cert.Equal) && slices.ContainsFunc(accepted, same) {
 			accepted = append(accepted, cert)
 		}
 	}
 	if len(accepted) == 0 {
-		return nil, errors.New("none of the authorities that the hub offers is signed by one that this machine trusts")
+		return nil, errors.New("no CA of the hub is signed by a CA that this machine trusts")
 	}
-	if err := Fits(accepted, chain, nil, name, now); err != nil {
-		return nil, fmt.Errorf("the hub's certificate is not of an authority that is signed by one that this machine trusts: %w", err)
+	if err := VerifyChain(accepted, chain, name, now); err != nil {
+		return nil, fmt.Errorf("the hub's certificate is not signed by an accepted CA: %w", err)
 	}
 	return accepted, nil
 }
 
-func isAuthority(cert *x509.Certificate) bool {
+func isCA(cert *x509.Certificate) bool {
 	return cert.BasicConstraintsValid && cert.IsCA && (cert.KeyUsage == 0 || cert.KeyUsage&x509.KeyUsageCertSign != 0)
 }
 
-func vouched(old, offered, chain []*x509.Certificate, cert *x509.Certificate, now time.Time) bool {
+// signed is true if cert has a chain to a trusted CA.
+func signed(trusted, offered, chain []*x509.Certificate, cert *x509.Certificate, now time.Time) bool {
 	_, err := cert.Verify(x509.VerifyOptions{
-		Roots: pool(old), Intermediates: pool(slices.Concat(offered, chain)), CurrentTime: now,
+		Roots: pool(trusted), Intermediates: pool(slices.Concat(offered, chain)), CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	return err == nil

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent/config"
-	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
-// FuzzRecord starts from any record of accepted signatures. Whatever it holds, a plan that nobody signed is refused.
+// FuzzRecord starts with any record of the accepted plan: an unsigned plan is refused.
 func FuzzRecord(f *testing.F) {
 	public, _, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -22,7 +22,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"sequence":-1}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		h := fake.New()
-		if err := h.WriteFile(record, raw, host.Private(0o600)); err != nil {
+		if err := h.WriteFile(record, raw, fs.WithMode(0o600)); err != nil {
 			t.Fatal(err)
 		}
 		v, err := New(Options{Policy: config.SignaturesEnforce, Host: h, Path: record, Log: slog.New(slog.DiscardHandler),
@@ -30,8 +30,8 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.Verify(engine.Snapshot{Machine: "ns/m", Delivery: plans.Delivery{Plan: []byte("{}"), Signature: raw}}) == nil {
-			t.Error("a plan that nobody signed passes")
+		if v.Verify(source.Snapshot{Machine: "ns/m", Delivery: plans.Delivery{Plan: []byte("{}"), Signature: raw}}) == nil {
+			t.Error("an unsigned plan is accepted")
 		}
 	})
 }

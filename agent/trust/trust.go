@@ -1,5 +1,5 @@
-// Package trust decides what the agent believes: whose plans it executes, and which certificate authorities it takes in place of those
-// that it has. It never trusts more because something does not fit. It sends nothing and applies nothing.
+// Package trust decides which plans the agent executes, by their signatures, and which certificate authorities (CAs) replace those that it
+// has pinned. A failed verification never widens the trust. The package sends nothing and applies nothing.
 package trust
 
 import (
@@ -12,45 +12,48 @@ import (
 	"sync"
 
 	"github.com/drover-dev/drover/agent/config"
-	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/host"
+	hostfs "github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
 // Options of a Verifier. Host, Path and Log must be set.
 type Options struct {
-	// Policy is the configured one; empty is warn with a key, and off without.
+	// Policy is planSignatures of the configuration; empty is warn with a key, and off without.
 	Policy config.PlanSignatures
-	// Key gives the pinned key, or nil where none is. It is asked each time, since a machine that joins anew may get another one.
+	// Key returns the pinned key, or nil if there is none. It is called for every plan, since a new registration may replace the key.
 	Key func() (ed25519.PublicKey, error)
-	// Host keeps the highest sequence that was accepted in the file Path.
+	// Host stores the file Path.
 	Host host.Host
+	// Path is the absolute path of the file with the accepted plan of the highest sequence; New creates none.
 	Path string
-	Log  *slog.Logger
+	// Log gets a warning for each invalid signature under the policy warn.
+	Log *slog.Logger
 }
 
 // Verifier checks the signatures of delivered plans.
 type Verifier struct {
 	Options
 	mu       sync.Mutex
-	accepted accepted
-	// warned is what the log was told last, so that it is told once.
+	accepted acceptedPlan
+	// warned is the checksum and the error of the last warning, so that each is logged once.
 	warned string
 }
 
-// accepted is the plan with the highest sequence so far. It is on the disk before the plan is executed.
-type accepted struct {
+// acceptedPlan is the accepted plan with the highest sequence. It is on disk before the plan is executed.
+type acceptedPlan struct {
 	KeyID    string `json:"keyID"`
 	Machine  string `json:"machine"`
 	Sequence int64  `json:"sequence"`
 	Checksum string `json:"checksum"`
 }
 
-// ErrNoKey tells that signatures are to be enforced and nothing says whose.
-var ErrNoKey = errors.New("planSignatures: is enforce, and the connection info holds no planSigningKey: " +
+// ErrNoKey means that signatures are enforced but the connection info has no key.
+var ErrNoKey = errors.New("planSignatures: enforce needs a planSigningKey in the connection info: " +
 	"register the machine again with the install script at a hub that signs plans, or set planSignatures to warn")
 
-// New reads what was accepted before.
+// New returns a Verifier that continues with the stored sequence. The error is ErrNoKey, or that of Key or of reading the file.
 func New(o Options) (*Verifier, error) {
 	v := &Verifier{Options: o}
 	key, err := o.Key()
@@ -64,15 +67,15 @@ func New(o Options) (*Verifier, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, fmt.Errorf("reading which plans were accepted: %w", err)
+		return nil, fmt.Errorf("reading the accepted plan: %w", err)
 	case json.Unmarshal(raw, &v.accepted) != nil:
-		// The file is written as a whole, so this is damage. An older plan could pass now, which is said and not hidden.
-		o.Log.Error("The record of accepted plan signatures is damaged, an old plan can be taken for a new one until the next is delivered", "path", o.Path)
+		// The file is written atomically, so it was damaged later.
+		o.Log.Error("Record of accepted plan signatures is corrupt; a replayed plan is accepted until the next plan is delivered", "path", o.Path)
 	}
 	return v, nil
 }
 
-// Policy is the one in force, with its default filled in.
+// Policy returns the effective policy.
 func (v *Verifier) Policy() config.PlanSignatures {
 	key, err := v.Key()
 	if v.Options.Policy == "" && (key != nil || err != nil) {
@@ -84,10 +87,10 @@ func (v *Verifier) Policy() config.PlanSignatures {
 	return v.Options.Policy
 }
 
-// Verify returns why nothing of a delivered plan may be executed: neither files nor instructions, periodic instructions or probes. Once it
-// has returned nil, the sequence of the plan is on the disk, and no plan that was signed before passes again. Calling it again for the
-// same delivery writes nothing.
-func (v *Verifier) Verify(s engine.Snapshot) error {
+// Verify returns an error if nothing of a delivered plan may be executed: no file, instruction, periodic instruction or probe. When it
+// returns nil, the sequence of the plan is on disk, and a plan with a lower one is refused. A second call for the same delivery writes
+// nothing.
+func (v *Verifier) Verify(s source.Snapshot) error {
 	policy := v.Policy()
 	if policy == config.SignaturesOff || len(s.Delivery.Plan) == 0 {
 		return nil
@@ -104,7 +107,7 @@ func (v *Verifier) Verify(s engine.Snapshot) error {
 	}
 	if text := s.Delivery.Checksum() + err.Error(); text != v.warned {
 		v.warned = text
-		v.Log.Warn("A plan is executed though its signature does not vouch for it", "reason", err, "checksum", s.Delivery.Checksum())
+		v.Log.Warn("Applying a plan with an invalid signature", "error", err, "checksum", s.Delivery.Checksum())
 	}
 	return nil
 }
@@ -122,26 +125,26 @@ func (v *Verifier) verify(d plans.Delivery, machine string) error {
 	if err != nil {
 		return err
 	}
-	next := accepted{KeyID: signature.KeyID, Machine: machine, Sequence: signature.Sequence, Checksum: checksum}
+	next := acceptedPlan{KeyID: signature.KeyID, Machine: machine, Sequence: signature.Sequence, Checksum: checksum}
 	last := v.accepted
 	if last.KeyID != next.KeyID || last.Machine != next.Machine {
-		// Another key or another machine counts anew.
-		last = accepted{}
+		// Sequences are per key and machine.
+		last = acceptedPlan{}
 	}
 	switch {
 	case next == last:
 		return nil
 	case next.Sequence < last.Sequence:
-		return fmt.Errorf("%w: the plan is a replay: its sequence %d is lower than %d, which was accepted before", plans.ErrSignature, next.Sequence, last.Sequence)
+		return fmt.Errorf("%w: replay: sequence %d is lower than the accepted %d", plans.ErrSignature, next.Sequence, last.Sequence)
 	case next.Sequence == last.Sequence:
-		return fmt.Errorf("%w: two plans have the sequence %d", plans.ErrSignature, next.Sequence)
+		return fmt.Errorf("%w: another plan with sequence %d was accepted before", plans.ErrSignature, next.Sequence)
 	}
 	raw, err := json.Marshal(next)
 	if err != nil {
-		return fmt.Errorf("encoding which plan was accepted: %w", err)
+		return fmt.Errorf("encoding the accepted plan: %w", err)
 	}
-	if err := v.Host.WriteFile(v.Path, append(raw, '\n'), host.Private(0o600)); err != nil {
-		return fmt.Errorf("recording which plan was accepted: %w", err)
+	if err := v.Host.WriteFile(v.Path, append(raw, '\n'), hostfs.WithMode(0o600)); err != nil {
+		return fmt.Errorf("storing the accepted plan: %w", err)
 	}
 	v.accepted = next
 	return nil

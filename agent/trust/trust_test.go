@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent/config"
-	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -26,9 +26,9 @@ func newKey(t *testing.T) (ed25519.PublicKey, ed25519.PrivateKey) {
 	return public, private
 }
 
-func deliver(t *testing.T, key ed25519.PrivateKey, plan, machine string, sequence int64) engine.Snapshot {
+func deliver(t *testing.T, key ed25519.PrivateKey, plan, machine string, sequence int64) source.Snapshot {
 	t.Helper()
-	s := engine.Snapshot{Machine: machine, Delivery: plans.Delivery{Plan: []byte(plan)}}
+	s := source.Snapshot{Machine: machine, Delivery: plans.Delivery{Plan: []byte(plan)}}
 	if key != nil {
 		var err error
 		if s.Delivery.Signature, err = plans.Sign(key, s.Delivery.Checksum(), machine, sequence); err != nil {
@@ -59,32 +59,33 @@ func TestEnforce(t *testing.T) {
 	tampered.Delivery.Plan = []byte(`{"instructions":[{"command":"sh"}]}`)
 	for _, step := range []struct {
 		name     string
-		delivery engine.Snapshot
+		delivery source.Snapshot
 		want     string
 	}{
-		{"no plan yet", engine.Snapshot{Machine: "ns/m"}, ""},
+		{"no plan yet", source.Snapshot{Machine: "ns/m"}, ""},
 		{"the first", deliver(t, private, "{}", "ns/m", 5), ""},
 		{"the same again", deliver(t, private, "{}", "ns/m", 5), ""},
 		{"not signed", deliver(t, nil, "{}", "ns/m", 0), "the plan is not signed"},
 		{"another's key", deliver(t, thief, "{}", "ns/m", 6), "this machine trusts"},
-		{"another machine's plan", func() engine.Snapshot {
+		{"another machine's plan", func() source.Snapshot {
 			s := deliver(t, private, "{}", "ns/other", 6)
 			s.Machine = "ns/m"
 			return s
-		}(), "are others than those that were signed"},
-		{"content changed", tampered, "are others than those that were signed"},
-		{"another plan of the same sequence", deliver(t, private, `{"a":1}`, "ns/m", 5), "two plans have the sequence 5"},
+		}(), "differ from those that were signed"},
+		{"content changed", tampered, "differ from those that were signed"},
+		{"another plan of the same sequence", deliver(t, private, `{"a":1}`, "ns/m", 5), "another plan with sequence 5 was accepted before"},
 		{"a later one", deliver(t, private, `{"a":1}`, "ns/m", 7), ""},
-		{"the first once more", deliver(t, private, "{}", "ns/m", 5), "is a replay: its sequence 5 is lower than 7"},
-		{"the first signed anew", deliver(t, private, "{}", "ns/m", 8), ""},
-		{"nonsense", engine.Snapshot{Machine: "ns/m", Delivery: plans.Delivery{Plan: []byte("{}"), Signature: []byte("x")}}, "decoding plan-signature"},
+		{"the first once more", deliver(t, private, "{}", "ns/m", 5), "replay: sequence 5 is lower than the accepted 7"},
+		{"the first signed again", deliver(t, private, "{}", "ns/m", 8), ""},
+		{"nonsense", source.Snapshot{Machine: "ns/m", Delivery: plans.Delivery{Plan: []byte("{}"), Signature: []byte("x")}},
+			"decoding plan-signature"},
 	} {
 		err := v.Verify(step.delivery)
 		if (step.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), step.want) {
 			t.Errorf("%s: got %v, want %q", step.name, err, step.want)
 		}
 	}
-	// What was accepted outlives the process, and is private.
+	// The record survives the process, and is private.
 	if mode := h.Files()[record].Attrs.Mode; mode != 0o600 {
 		t.Errorf("the record has mode %o", mode)
 	}
@@ -93,11 +94,11 @@ func TestEnforce(t *testing.T) {
 		t.Errorf("after a restart a replay passes: %v", err)
 	}
 	if err := again.Verify(deliver(t, private, `{"a":1}`, "ns/m2", 1)); err != nil {
-		t.Errorf("the machine got another plan Secret, and its sequence does not start anew: %v", err)
+		t.Errorf("the sequence of another plan Secret does not start again: %v", err)
 	}
 }
 
-// Nothing may be executed before it is on the disk that it was accepted: a replay could pass after a crash.
+// Nothing may be executed before the record is on disk: a replay could be accepted after a crash.
 func TestAcceptedOnlyOnDisk(t *testing.T) {
 	public, private := newKey(t)
 	h := fake.New()
@@ -142,7 +143,7 @@ func TestPolicies(t *testing.T) {
 	if !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "register the machine again") {
 		t.Errorf("enforce without a key: %v", err)
 	}
-	// A replay is said where it is only warned of.
+	// With the policy warn, a replay is logged.
 	log := &bytes.Buffer{}
 	v := newVerifier(t, fake.New(), public, config.SignaturesWarn, log)
 	for _, sequence := range []int64{9, 8} {
@@ -150,7 +151,7 @@ func TestPolicies(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if !strings.Contains(log.String(), "is a replay") {
+	if !strings.Contains(log.String(), "replay: sequence 8") {
 		t.Errorf("log is %s", log)
 	}
 }

@@ -3,47 +3,45 @@ package tunnel
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/drover-dev/drover/agent/retry"
 )
 
 const (
-	firstDelay = time.Second
-	longest    = 5 * time.Minute
-	// steady is how long a session must have lasted at least for its end not to count as a failure; and for longer than was waited for it,
-	// so that a hub that takes everybody in and then breaks down is not overrun.
-	steady = 10 * time.Second
-	// spread is by how much at most agents that were all told the same time to come back come later.
-	spread = 30 * time.Second
+	initialDelay = time.Second
+	maxDelay     = 5 * time.Minute
+	// stableTime is how long a session must last to reset the backoff. It must also last longer than the delay before it, so that a hub that
+	// accepts all agents and then fails is not overloaded.
+	stableTime = 10 * time.Second
+	// maxJitter bounds what is added to a Retry-After, which all agents may have received at the same time.
+	maxJitter = 30 * time.Second
 )
 
-// backoff is the pace of attempts: with full jitter, so that agents that lost their hub at the same moment do not come back together.
+// backoff is an exponential backoff with full jitter, so that agents that lost their hub at the same time do not reconnect together.
 type backoff struct {
-	tries int
-	// wait is how long to wait before the next attempt; the first one ever is made at once.
-	wait time.Duration
+	attempts int
+	// delay is the time before the next attempt; 0 before the first.
+	delay time.Duration
 }
 
-// tried notes an attempt, and what the hub has asked for with its answer.
-func (b *backoff) tried(atLeast time.Duration) {
-	b.tries++
-	limit := longest
-	if shift := b.tries - 1; shift < 20 {
-		limit = min(firstDelay<<shift, longest)
-	}
-	b.wait = rand.N(limit)
-	if atLeast > 0 {
-		b.wait = max(b.wait, atLeast+rand.N(min(atLeast, spread)))
+// attempted computes the delay after an attempt. retryAfter is what the hub has asked for, or 0.
+func (b *backoff) attempted(retryAfter time.Duration) {
+	b.attempts++
+	b.delay = rand.N(retry.Exponential(b.attempts, initialDelay, maxDelay))
+	if retryAfter > 0 {
+		b.delay = max(b.delay, retryAfter+rand.N(min(retryAfter, maxJitter)))
 	}
 }
 
-// ended notes the end of a session that had lasted for some time.
-func (b *backoff) ended(lasted time.Duration) {
-	if lasted >= max(steady, b.wait) {
+// sessionEnded resets the backoff if the session was stable.
+func (b *backoff) sessionEnded(duration time.Duration) {
+	if duration >= max(stableTime, b.delay) {
 		b.reset()
 	}
 }
 
-// reset forgets the attempts before, as if there had been one.
+// reset sets the delay to that after the first attempt.
 func (b *backoff) reset() {
-	b.tries = 0
-	b.tried(0)
+	b.attempts = 0
+	b.attempted(0)
 }

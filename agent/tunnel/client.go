@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	forever = time.Duration(math.MaxInt64)
-	// lookForMore is how often a hub that has said it is alone is asked again. Nothing tells when it gets company.
-	lookForMore = 10 * time.Minute
+	never = time.Duration(math.MaxInt64)
+	// replicaCheckInterval is how often a hub that has only one replica is checked for others.
+	replicaCheckInterval = 10 * time.Minute
 )
 
 // Client keeps sessions to a hub.
@@ -21,55 +21,55 @@ type Client struct {
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
-	// replicas is how many the hub has said there are; 0 as long as it has not.
+	// replicas is the number of replicas according to the hub; 0 if it has not sent it.
 	replicas int
-	// lasted is the longest time of the sessions that have ended since Run looked.
-	lasted time.Duration
-	// problem is why there is no session, since when there is none or, if there are some, when the first of them came.
-	problem string
-	since   time.Time
-	// changed is closed, and made anew, whenever a session ends.
+	// longestSession is the longest duration of the sessions that have ended since Run read it.
+	longestSession time.Duration
+	// lastError is why there is no session; empty if there is one. since is when that changed.
+	lastError string
+	since     time.Time
+	// changed is closed and replaced when a session ends.
 	changed chan struct{}
 }
 
-// New makes a Client; Run starts it.
+// New returns a Client; Run connects it.
 func New(o Options) *Client {
 	o.Sessions = max(o.Sessions, 1)
-	redirectLibrary(o.Log)
-	return &Client{Options: o, sessions: map[*session]struct{}{}, changed: make(chan struct{}), since: time.Now(), problem: "not tried yet"}
+	redirectLogrus(o.Log)
+	return &Client{Options: o, sessions: map[*session]struct{}{}, changed: make(chan struct{}), since: time.Now(), lastError: "not tried yet"}
 }
 
-// Run keeps the sessions up until ctx is done. Then it closes them, and returns when nothing of them is left.
+// Run keeps the sessions connected until ctx is done. Then it closes them and returns when all their goroutines have ended.
 func (c *Client) Run(ctx context.Context) {
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	// What is tried while there is no session has its own pace, so that a second one that does not come keeps nothing waiting.
-	var first, more backoff
+	// Attempts for the first session have their own backoff, so that failures of additional ones do not delay them.
+	var first, additional backoff
 	for {
-		held, changed := c.held()
-		pace := &first
-		if len(held) > 0 {
-			pace = &more
+		connected, changed := c.connectedReplicas()
+		current := &first
+		if len(connected) > 0 {
+			current = &additional
 		}
-		delay := pace.wait
+		delay := current.delay
 		switch {
-		case len(held) >= c.Sessions:
-			delay = forever
-		case len(held) > 0 && c.alone():
-			delay = lookForMore/2 + rand.N(lookForMore/2)
+		case len(connected) >= c.Sessions:
+			delay = never
+		case len(connected) > 0 && c.singleReplica():
+			delay = replicaCheckInterval/2 + rand.N(replicaCheckInterval/2)
 		}
-		if ended := pause(ctx, changed, delay); ended {
-			more.reset()
-			first.ended(c.takeLasted())
+		if sessionEnded := wait(ctx, changed, delay); sessionEnded {
+			additional.reset()
+			first.sessionEnded(c.takeLongestSession())
 			continue
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		s, err := c.open(ctx, held)
-		pace.tried(retryAfter(err))
+		s, err := c.connect(ctx, connected)
+		current.attempted(retryAfter(err))
 		if err != nil {
-			c.failed(ctx, err, len(held), pace.wait)
+			c.attemptFailed(ctx, err, len(connected), current.delay)
 			continue
 		}
 		c.add(s)
@@ -77,8 +77,8 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// pause waits; it returns true when a session has ended meanwhile.
-func pause(ctx context.Context, changed <-chan struct{}, delay time.Duration) bool {
+// wait waits for the delay; it returns true if changed was closed before.
+func wait(ctx context.Context, changed <-chan struct{}, delay time.Duration) bool {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
@@ -90,8 +90,8 @@ func pause(ctx context.Context, changed <-chan struct{}, delay time.Duration) bo
 	return false
 }
 
-// held gives the replicas that there are sessions to, and what is closed when one of those ends.
-func (c *Client) held() ([]string, <-chan struct{}) {
+// connectedReplicas returns the replicas with a session, and a channel that is closed when one of the sessions ends.
+func (c *Client) connectedReplicas() ([]string, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var replicas []string
@@ -101,41 +101,41 @@ func (c *Client) held() ([]string, <-chan struct{}) {
 	return replicas, c.changed
 }
 
-func (c *Client) alone() bool {
+func (c *Client) singleReplica() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.replicas <= 1
 }
 
-func (c *Client) takeLasted() time.Duration {
+func (c *Client) takeLongestSession() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lasted := c.lasted
-	c.lasted = 0
-	return lasted
+	longest := c.longestSession
+	c.longestSession = 0
+	return longest
 }
 
 func (c *Client) add(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.sessions) == 0 {
-		c.problem, c.since = "", time.Now()
+		c.lastError, c.since = "", time.Now()
 	}
 	c.sessions[s] = struct{}{}
-	c.Log.Info("Tunnel is up", "hub", s.server, "replica", s.replica, "replicas", c.replicas, "sessions", len(c.sessions))
+	c.Log.Info("Tunnel connected", "hub", s.server, "replica", s.replica, "replicas", c.replicas, "sessions", len(c.sessions))
 }
 
-// serve runs a session to its end.
+// serve runs a session until it ends.
 func (c *Client) serve(ctx context.Context, s *session) {
-	err := s.serve(ctx, c.local)
-	lasted := time.Since(s.start)
+	err := s.serve(ctx, c.dial)
+	duration := time.Since(s.started)
 	c.mu.Lock()
 	delete(c.sessions, s)
 	left := len(c.sessions)
 	if left == 0 {
-		c.problem, c.since = describe(err), time.Now()
+		c.lastError, c.since = closeReason(err), time.Now()
 	}
-	c.lasted = max(c.lasted, lasted)
+	c.longestSession = max(c.longestSession, duration)
 	close(c.changed)
 	c.changed = make(chan struct{})
 	c.mu.Unlock()
@@ -143,5 +143,6 @@ func (c *Client) serve(ctx context.Context, s *session) {
 		return
 	}
 	c.counters.lost.Add(1)
-	c.Log.Warn("Tunnel was lost", "hub", s.server, "replica", s.replica, "reason", describe(err), "after", lasted.Round(time.Millisecond), "sessions", left)
+	c.Log.Warn("Tunnel disconnected", "hub", s.server, "replica", s.replica, "reason", closeReason(err),
+		"after", duration.Round(time.Millisecond), "sessions", left)
 }

@@ -22,7 +22,7 @@ import (
 
 const key = "c-m-test"
 
-// libraryHub is the library's own server, as hubs of other software run it.
+// libraryHub is remotedialer's own server, which other hubs use.
 type libraryHub struct {
 	*remotedialer.Server
 	web *httptest.Server
@@ -36,7 +36,8 @@ type libraryHub struct {
 
 func newLibraryHub(t *testing.T) *libraryHub {
 	t.Helper()
-	h := &libraryHub{Server: remotedialer.New(func(*http.Request) (string, bool, error) { return key, true, nil }, remotedialer.DefaultErrorWriter)}
+	h := &libraryHub{Server: remotedialer.New(func(*http.Request) (string, bool, error) { return key, true, nil },
+		remotedialer.DefaultErrorWriter)}
 	h.web = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.connects.Add(1)
 		h.header.Store(&r.Header)
@@ -101,7 +102,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("it does not come to this: %s", what)
+			t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }
@@ -141,15 +142,16 @@ func dial(t *testing.T, h *libraryHub, network, address string) net.Conn {
 	return conn
 }
 
-func TestARefusedDialEndsOneStreamOnly(t *testing.T) {
+func TestRefusedDialEndsOneStreamOnly(t *testing.T) {
 	target, other := echo(t), echo(t)
 	hub := newLibraryHub(t)
 	client := start(t, hub.options(AllowList([]string{target})))
 	eventually(t, "a session", func() bool { return hub.HasSession(key) })
 	good := dial(t, hub, "tcp", target)
-	for _, refused := range []struct{ network, address string }{{"tcp", other}, {"udp", target}, {"unix", "/run/secret.sock"}, {"tcp", "169.254.169.254:80"}} {
+	for _, refused := range []struct{ network, address string }{{"tcp", other}, {"udp", target}, {"unix", "/run/secret.sock"}, {"tcp",
+		"169.254.169.254:80"}} {
 		bad := dial(t, hub, refused.network, refused.address)
-		if _, err := bad.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "is not on this agent's list") {
+		if _, err := bad.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "is not allowed by this agent") {
 			t.Errorf("a dial of %s %s ends with %v", refused.network, refused.address, err)
 		}
 	}
@@ -157,17 +159,20 @@ func TestARefusedDialEndsOneStreamOnly(t *testing.T) {
 	// A chunk is counted after it was sent, when the hub may have it already.
 	eventually(t, "all that was sent to be counted", func() bool { return client.Status().Sent == 1<<20 })
 	status := client.Status()
-	if status.Sessions != 1 || status.Lost != 0 || status.Refused != 4 || status.Streams != 1 || status.Received != 1<<20 || status.Sent != 1<<20 {
+	if status.Sessions != 1 || status.Lost != 0 || status.Refused != 4 || status.Streams != 1 || status.Received != 1<<20 ||
+		status.Sent != 1<<20 {
 		t.Errorf("status is %+v", status)
 	}
-	if agent, token := (*hub.header.Load()).Get(agentHeader), (*hub.header.Load()).Get("Authorization"); agent != "cluster/test" || token != "Bearer credential" {
-		t.Errorf("the agent shows itself as %q with %q", agent, token)
+	if agent, token := (*hub.header.Load()).Get(agentHeader), (*hub.header.Load()).Get("Authorization"); agent != "cluster/test" ||
+		token != "Bearer credential" {
+		t.Errorf("agent is %q, token %q", agent, token)
 	}
 }
 
 func TestLinkLocalAddressesAreNeverDialed(t *testing.T) {
 	for _, address := range []string{"169.254.169.254:80", "[fe80::1%lo]:80", "[::ffff:169.254.169.254]:80"} {
-		if _, err := AllowList([]string{address})(t.Context(), "tcp", address); err == nil || !strings.Contains(err.Error(), "local to the link") {
+		if _, err := AllowList([]string{address})(t.Context(), "tcp", address); err == nil || !strings.Contains(err.Error(),
+			"link-local address") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -181,19 +186,19 @@ func roundTrip(t *testing.T, conn net.Conn, bytesToSend int) {
 	go func() { _, _ = conn.Write(want) }()
 	have := make([]byte, len(want))
 	if _, err := io.ReadFull(conn, have); err != nil || !bytes.Equal(have, want) {
-		t.Fatalf("what comes back is not what was sent: %v", err)
+		t.Fatalf("the echo differs: %v", err)
 	}
 }
 
-func TestConnectsAgain(t *testing.T) {
+func TestReconnects(t *testing.T) {
 	target := echo(t)
 	hub := newLibraryHub(t)
 	client := start(t, hub.options(AllowList([]string{target})))
 	eventually(t, "a session", func() bool { return client.Status().Sessions == 1 })
 	hub.cut()
 	eventually(t, "the loss is noticed", func() bool { return client.Status().Lost == 1 })
-	if s := client.Status(); s.Sessions == 0 && s.Problem == "" {
-		t.Error("nothing says why there is no session")
+	if s := client.Status(); s.Sessions == 0 && s.LastError == "" {
+		t.Error("there is neither a session nor an error")
 	}
 	eventually(t, "another session", func() bool { return client.Status().Sessions == 1 && hub.connects.Load() == 2 })
 	eventually(t, "a dial works", func() bool {
@@ -208,7 +213,7 @@ func TestConnectsAgain(t *testing.T) {
 	})
 }
 
-func TestSaysWhatTheHubAnswers(t *testing.T) {
+func TestUnauthorized(t *testing.T) {
 	hub := newLibraryHub(t)
 	var first time.Time
 	var answer http.HandlerFunc = func(w http.ResponseWriter, _ *http.Request) {
@@ -219,34 +224,36 @@ func TestSaysWhatTheHubAnswers(t *testing.T) {
 	hub.answer.Store(&answer)
 	refused := make(chan string, 10)
 	o := hub.options(AllowList(nil))
-	o.Refused = func(token string) { refused <- token }
+	o.Unauthorized = func(token string) { refused <- token }
 	client := start(t, o)
-	eventually(t, "the reason", func() bool { return client.Status().Problem == "the hub refuses (401): this credential is revoked" })
+	eventually(t, "the reason", func() bool {
+		return client.Status().LastError == "the hub returned HTTP 401: this credential is revoked"
+	})
 	if token := <-refused; token != "credential" {
 		t.Errorf("%q was refused", token)
 	}
 	hub.answer.Store(nil)
-	eventually(t, "a session", func() bool { return client.Status().Sessions == 1 && client.Status().Problem == "" })
+	eventually(t, "a session", func() bool { return client.Status().Sessions == 1 && client.Status().LastError == "" })
 	if patience := time.Since(first); patience < time.Second {
-		t.Errorf("the hub was asked again after %s though it has asked for a second", patience)
+		t.Errorf("reconnected after %s in spite of Retry-After: 1", patience)
 	}
 }
 
-func TestAccessThatWaits(t *testing.T) {
+func TestAccessError(t *testing.T) {
 	hub := newLibraryHub(t)
 	o := hub.options(AllowList(nil))
 	o.Access = func(context.Context) (Access, error) { return Access{}, errors.New("there is no credential yet") }
 	client := start(t, o)
-	eventually(t, "the reason", func() bool { return client.Status().Problem == "there is no credential yet" })
+	eventually(t, "the reason", func() bool { return client.Status().LastError == "there is no credential yet" })
 	if n := hub.connects.Load(); n != 0 {
 		t.Errorf("the hub was asked %d times", n)
 	}
 }
 
-func TestWrongServer(t *testing.T) {
+func TestWebsocketURL(t *testing.T) {
 	for _, server := range []string{"", "hub.example.com", "ftp://hub.example.com", "https://"} {
 		if _, err := websocketURL(server); err == nil {
-			t.Errorf("%q is taken for a URL", server)
+			t.Errorf("%q is accepted", server)
 		}
 	}
 	if got, err := websocketURL("https://hub.example.com:8443/below/"); err != nil || got != "wss://hub.example.com:8443/below/v3/connect" {
@@ -254,8 +261,8 @@ func TestWrongServer(t *testing.T) {
 	}
 }
 
-// A stream that the hub pauses and then closes leaves its writer waiting for ever, if nobody wakes it.
-func TestPausedStreamsThatTheHubClosesLeaveNothing(t *testing.T) {
+// A stream that the hub pauses and then closes must not leak its writer.
+func TestPausedStreamsDoNotLeak(t *testing.T) {
 	flood, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -297,5 +304,8 @@ func TestPausedStreamsThatTheHubClosesLeaveNothing(t *testing.T) {
 		})
 		_ = conn.Close()
 	}
-	eventually(t, "nothing is left of the streams", func() bool { return client.Status().OpenStreams == 0 && runtime.NumGoroutine() <= before+2 })
+	eventually(t, "nothing is left of the streams", func() bool {
+		return client.Status().OpenStreams == 0 &&
+			runtime.NumGoroutine() <= before+2
+	})
 }

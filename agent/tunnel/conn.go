@@ -7,72 +7,77 @@ import (
 	"time"
 )
 
-// silence is for how long the hub may be silent. Pings go out every five seconds and are answered, so this means that it is gone, or the way
-// to it. The library alone waits for a minute, and before its first ping for ever.
-const silence = 15 * time.Second
+// idleTimeout is how long the hub may not send or accept anything. Pings are sent and answered every 5 seconds, so after this time the
+// connection is dead. remotedialer's own timeout is a minute, and does not apply before its first ping.
+const idleTimeout = 15 * time.Second
 
-// watched is a connection whose every read and write is bounded, whatever longer deadline is set.
-type watched struct {
+// timeoutConn is a connection whose reads and writes are bounded by idleTimeout, even if a later deadline is set.
+type timeoutConn struct {
 	net.Conn
-	silence time.Duration
-	// read and write are the deadlines that were set, as Unix nanoseconds; 0 is none.
-	read, write atomic.Int64
+	idleTimeout time.Duration
+	// readDeadline and writeDeadline are the deadlines that were set, in Unix nanoseconds; 0 is none.
+	readDeadline, writeDeadline atomic.Int64
 }
 
-func dialWatched(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: handshakeTimeout, KeepAlive: silence}).DialContext(ctx, network, address)
+func dialHub(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: handshakeTimeout, KeepAlive: idleTimeout}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return &watched{Conn: conn, silence: silence}, nil
+	return &timeoutConn{Conn: conn, idleTimeout: idleTimeout}, nil
 }
 
-func (w *watched) Read(p []byte) (int, error) {
-	if err := w.Conn.SetReadDeadline(w.bound(&w.read)); err != nil {
+// Read implements net.Conn.
+func (c *timeoutConn) Read(p []byte) (int, error) {
+	if err := c.Conn.SetReadDeadline(c.earlier(&c.readDeadline)); err != nil {
 		return 0, err
 	}
-	return w.Conn.Read(p)
+	return c.Conn.Read(p)
 }
 
-func (w *watched) Write(p []byte) (int, error) {
-	if err := w.Conn.SetWriteDeadline(w.bound(&w.write)); err != nil {
+// Write implements net.Conn.
+func (c *timeoutConn) Write(p []byte) (int, error) {
+	if err := c.Conn.SetWriteDeadline(c.earlier(&c.writeDeadline)); err != nil {
 		return 0, err
 	}
-	return w.Conn.Write(p)
+	return c.Conn.Write(p)
 }
 
-func (w *watched) SetDeadline(t time.Time) error {
-	if err := w.SetReadDeadline(t); err != nil {
+// SetDeadline implements net.Conn.
+func (c *timeoutConn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
 		return err
 	}
-	return w.SetWriteDeadline(t)
+	return c.SetWriteDeadline(t)
 }
 
-func (w *watched) SetReadDeadline(t time.Time) error {
-	set(&w.read, t)
-	return w.Conn.SetReadDeadline(w.bound(&w.read))
+// SetReadDeadline implements net.Conn.
+func (c *timeoutConn) SetReadDeadline(t time.Time) error {
+	store(&c.readDeadline, t)
+	return c.Conn.SetReadDeadline(c.earlier(&c.readDeadline))
 }
 
-func (w *watched) SetWriteDeadline(t time.Time) error {
-	set(&w.write, t)
-	return w.Conn.SetWriteDeadline(w.bound(&w.write))
+// SetWriteDeadline implements net.Conn.
+func (c *timeoutConn) SetWriteDeadline(t time.Time) error {
+	store(&c.writeDeadline, t)
+	return c.Conn.SetWriteDeadline(c.earlier(&c.writeDeadline))
 }
 
-func set(at *atomic.Int64, t time.Time) {
+func store(deadline *atomic.Int64, t time.Time) {
 	if t.IsZero() {
-		at.Store(0)
+		deadline.Store(0)
 		return
 	}
-	at.Store(t.UnixNano())
+	deadline.Store(t.UnixNano())
 }
 
-// bound is the earlier of what was set and the end of the hub's time.
-func (w *watched) bound(set *atomic.Int64) time.Time {
-	bound := time.Now().Add(w.silence)
-	if nanos := set.Load(); nanos != 0 {
-		if t := time.Unix(0, nanos); t.Before(bound) {
+// earlier is the deadline that was set, or the end of idleTimeout if that is earlier.
+func (c *timeoutConn) earlier(deadline *atomic.Int64) time.Time {
+	end := time.Now().Add(c.idleTimeout)
+	if nanos := deadline.Load(); nanos != 0 {
+		if t := time.Unix(0, nanos); t.Before(end) {
 			return t
 		}
 	}
-	return bound
+	return end
 }

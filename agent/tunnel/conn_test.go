@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-func TestASilentHubIsNoticed(t *testing.T) {
+func TestIdleTimeout(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		deadline time.Time
 	}{
 		{name: "no deadline is set"},
-		{name: "a longer one is set", deadline: time.Now().Add(time.Hour)},
+		{name: "a later one is set", deadline: time.Now().Add(time.Hour)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			near, far := net.Pipe()
 			defer near.Close()
 			defer far.Close()
-			conn := &watched{Conn: near, silence: 50 * time.Millisecond}
+			conn := &timeoutConn{Conn: near, idleTimeout: 50 * time.Millisecond}
 			if err := conn.SetDeadline(test.deadline); err != nil {
 				t.Fatal(err)
 			}
@@ -34,11 +34,11 @@ func TestASilentHubIsNoticed(t *testing.T) {
 	}
 }
 
-func TestAnEarlierDeadlineCounts(t *testing.T) {
+func TestEarlierDeadline(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	conn := &watched{Conn: near, silence: time.Hour}
+	conn := &timeoutConn{Conn: near, idleTimeout: time.Hour}
 	time.AfterFunc(20*time.Millisecond, func() { _ = conn.SetDeadline(time.Now()) })
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read ends with %v", err)

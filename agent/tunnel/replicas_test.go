@@ -15,13 +15,13 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// replicas is a hub of several behind one address, as far as sessions are concerned. Each connection leads to the next replica.
+// replicas are the sessions of a hub with several replicas behind a load balancer. Each connection goes to the next replica.
 type replicas struct {
 	t     *testing.T
 	web   *httptest.Server
 	names []string
-	// polite hubs refuse a second session to the same replica.
-	polite bool
+	// refuseSecond refuses a second session to the same replica.
+	refuseSecond bool
 
 	mu       sync.Mutex
 	next     int
@@ -30,9 +30,9 @@ type replicas struct {
 	twice bool
 }
 
-func newReplicas(t *testing.T, polite bool, names ...string) *replicas {
+func newReplicas(t *testing.T, refuseSecond bool, names ...string) *replicas {
 	t.Helper()
-	r := &replicas{t: t, names: names, polite: polite, sessions: map[string]*websocket.Conn{}}
+	r := &replicas{t: t, names: names, refuseSecond: refuseSecond, sessions: map[string]*websocket.Conn{}}
 	r.web = httptest.NewServer(r)
 	t.Cleanup(r.web.Close)
 	return r
@@ -45,7 +45,7 @@ func (h *replicas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	total := slices.Compact(slices.Sorted(slices.Values(h.names)))
 	h.mu.Unlock()
 	header := http.Header{replicaHeader: {name}, replicasHeader: {strconv.Itoa(len(total))}}
-	if h.polite && slices.Contains(strings.Split(r.Header.Get(heldHeader), ","), name) {
+	if h.refuseSecond && slices.Contains(strings.Split(r.Header.Get(connectedHeader), ","), name) {
 		w.Header().Set(replicaHeader, name)
 		w.Header().Set(replicasHeader, strconv.Itoa(len(total)))
 		w.WriteHeader(http.StatusConflict)
@@ -93,7 +93,8 @@ func (h *replicas) lead(names ...string) {
 func (h *replicas) drain(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_ = h.sessions[name].WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseGoingAway, "this replica stops"), time.Now().Add(time.Second))
+	_ = h.sessions[name].WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseGoingAway, "this replica stops"),
+		time.Now().Add(time.Second))
 }
 
 func (h *replicas) options(sessions int) Options {
@@ -102,29 +103,29 @@ func (h *replicas) options(sessions int) Options {
 }
 
 func TestTwoSessionsToTwoReplicas(t *testing.T) {
-	for name, polite := range map[string]bool{"hub that refuses doubles": true, "hub that does not": false} {
+	for name, refuseSecond := range map[string]bool{"hub that refuses doubles": true, "hub that does not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			hub := newReplicas(t, polite, "a", "a", "b", "c")
+			hub := newReplicas(t, refuseSecond, "a", "a", "b", "c")
 			client := start(t, hub.options(2))
 			eventually(t, "two sessions", func() bool { return client.Status().Sessions == 2 })
 			if got := hub.connected(); !slices.Equal(got, []string{"a", "b"}) {
 				t.Errorf("there are sessions to %v", got)
 			}
-			if hub.twice == polite {
+			if hub.twice == refuseSecond {
 				t.Errorf("a replica had two sessions: %t", hub.twice)
 			}
 			hub.lead("c")
 			hub.drain("a")
 			eventually(t, "the session that ended is replaced", func() bool { return slices.Equal(hub.connected(), []string{"b", "c"}) })
-			if s := client.Status(); s.Problem != "" || s.Lost != 1 {
+			if s := client.Status(); s.LastError != "" || s.Lost != 1 {
 				t.Errorf("status is %+v", s)
 			}
 		})
 	}
 }
 
-func TestAHubThatIsAloneIsLeftAlone(t *testing.T) {
+func TestSingleReplicaIsNotAskedAgain(t *testing.T) {
 	hub := newReplicas(t, true, "a")
 	client := start(t, hub.options(2))
 	eventually(t, "a session", func() bool { return client.Status().Sessions == 1 })
@@ -134,7 +135,7 @@ func TestAHubThatIsAloneIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestOneSessionIsEnoughForANode(t *testing.T) {
+func TestOneSessionForANode(t *testing.T) {
 	hub := newReplicas(t, true, "a", "b")
 	client := start(t, hub.options(0))
 	eventually(t, "a session", func() bool { return client.Status().Sessions == 1 })
@@ -143,5 +144,5 @@ func TestOneSessionIsEnoughForANode(t *testing.T) {
 		t.Errorf("the hub was asked %d times", n)
 	}
 	hub.drain("a")
-	eventually(t, "the session goes elsewhere", func() bool { return slices.Equal(hub.connected(), []string{"b"}) })
+	eventually(t, "a session with another replica", func() bool { return slices.Equal(hub.connected(), []string{"b"}) })
 }

@@ -7,31 +7,32 @@ import (
 	"time"
 )
 
-// counters are what metrics tell.
+// counters are the source of the metrics.
 type counters struct {
 	attempts, lost                         atomic.Int64
 	open, streams, refused, received, sent atomic.Int64
 }
 
-// Status is how the tunnel is, for health and metrics.
+// Status is the state of a Client, for health and metrics.
 type Status struct {
-	// Sessions is how many there are. Problem says why there is none; it is empty when there is one.
+	// Sessions is the number of sessions.
 	Sessions int
-	Problem  string
-	// Since is when the first session came, or the last one went.
+	// LastError is why there is no session; empty if there is one.
+	LastError string
+	// Since is when the first session was connected, or when the last one ended.
 	Since time.Time
-	// Attempts to connect, and sessions Lost that had been made.
+	// Attempts is the number of attempts to connect, Lost that of sessions that have ended.
 	Attempts, Lost int64
-	// OpenStreams of the Streams that the hub has opened, and dials that were Refused or failed.
+	// OpenStreams and Streams are the open streams and all streams since the start, Refused the dials that were refused or have failed.
 	OpenStreams, Streams, Refused int64
 	// Received and Sent are the bytes of all streams.
 	Received, Sent int64
 }
 
-// Status tells how the tunnel is.
+// Status returns the state of the client.
 func (c *Client) Status() Status {
 	c.mu.Lock()
-	s := Status{Sessions: len(c.sessions), Problem: c.problem, Since: c.since}
+	s := Status{Sessions: len(c.sessions), LastError: c.lastError, Since: c.since}
 	c.mu.Unlock()
 	n := &c.counters
 	s.Attempts, s.Lost = n.attempts.Load(), n.lost.Load()
@@ -40,19 +41,20 @@ func (c *Client) Status() Status {
 	return s
 }
 
-// failed notes an attempt that came to nothing. That a second session does not come is of no concern as long as there is the first.
-func (c *Client) failed(ctx context.Context, err error, held int, again time.Duration) {
+// attemptFailed records and logs a failed attempt. While there is a session, a failed attempt for an additional one is not an error.
+func (c *Client) attemptFailed(ctx context.Context, err error, sessions int, retryIn time.Duration) {
+	retryIn = retryIn.Round(time.Millisecond)
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, errHeld):
-		c.Log.Debug("The hub's load balancer led to a replica that there is a session to")
-	case held > 0:
-		c.Log.Info("A second session does not come yet", "error", err, "retryIn", again.Round(time.Millisecond))
+	case errors.Is(err, errConnected):
+		c.Log.Debug("The hub's load balancer has chosen a replica that already has a session")
+	case sessions > 0:
+		c.Log.Info("Connecting an additional tunnel failed", "error", err, "retryIn", retryIn)
 	default:
 		c.mu.Lock()
-		c.problem = err.Error()
+		c.lastError = err.Error()
 		since := c.since
 		c.mu.Unlock()
-		c.Log.Warn("There is no tunnel to the hub", "error", err, "since", since.UTC().Format(time.RFC3339), "retryIn", again.Round(time.Millisecond))
+		c.Log.Warn("Connecting the tunnel failed", "error", err, "since", since.UTC().Format(time.RFC3339), "retryIn", retryIn)
 	}
 }

@@ -13,28 +13,27 @@ import (
 )
 
 const (
-	// chunkBytes fits into one frame together with what the wire puts before it.
+	// chunkBytes fits into one frame together with the header of the wire protocol.
 	chunkBytes = bufferBytes - 64
-	// smallBytes is what a stream that waits for the hub holds.
+	// smallBytes is the buffer of a stream while little or no data comes from the hub.
 	smallBytes = 4 << 10
 )
 
-// chunk is what streams copy with. Most streams are connections that wait to be used again, or watches, so a stream holds one only while
-// bytes go through it.
+// chunk is a buffer for copying. Most streams are idle connections or watches, so a stream holds a chunk only while it copies.
 type chunk [chunkBytes]byte
 
 var chunks = sync.Pool{New: func() any { return new(chunk) }}
 
-// stream is the local end of a stream. The library copies from it to the tunnel and back.
+// stream is the local end of a stream. remotedialer copies between it and the tunnel.
 type stream struct {
 	net.Conn
-	// raw is Conn's socket; nil where it has none.
+	// raw is Conn's socket; nil if it has none.
 	raw      syscall.RawConn
 	counters *counters
 	closed   atomic.Bool
 
 	mu sync.Mutex
-	// tunnel is where WriteTo copies to while it does.
+	// tunnel is the argument of a running WriteTo.
 	tunnel io.Writer
 }
 
@@ -48,8 +47,8 @@ func newStream(conn net.Conn, counters *counters) *stream {
 	return s
 }
 
-// WriteTo copies to the tunnel. It also lets Close know the tunnel's end: the library leaves a copy that the hub has paused waiting for
-// ever when the hub closes the stream meanwhile.
+// WriteTo implements io.WriterTo: it copies to the tunnel. It stores the tunnel's end for Close: if the hub closes a stream that it has
+// paused, remotedialer never wakes the copy.
 func (s *stream) WriteTo(tunnel io.Writer) (int64, error) {
 	s.setTunnel(tunnel)
 	defer s.setTunnel(nil)
@@ -71,13 +70,13 @@ func (s *stream) WriteTo(tunnel io.Writer) (int64, error) {
 	}
 }
 
-// next reads once. It takes a chunk when there is something to read, and returns none with an error.
+// next reads once. It takes a chunk when data is available, and returns none with an error.
 func (s *stream) next() (*chunk, int, error) {
 	if s.raw == nil {
 		c := chunks.Get().(*chunk)
 		n, err := s.Conn.Read(c[:])
 		if n > 0 {
-			return c, n, nil // the error comes again
+			return c, n, nil // the next read returns the error
 		}
 		chunks.Put(c)
 		return nil, 0, err
@@ -107,7 +106,7 @@ func (s *stream) next() (*chunk, int, error) {
 	return c, n, nil
 }
 
-// ReadFrom copies from the tunnel.
+// ReadFrom implements io.ReaderFrom: it copies from the tunnel.
 func (s *stream) ReadFrom(tunnel io.Reader) (int64, error) {
 	var small [smallBytes]byte
 	var large *chunk
@@ -144,7 +143,7 @@ func (s *stream) ReadFrom(tunnel io.Reader) (int64, error) {
 	}
 }
 
-// Close also wakes a copy to the tunnel that the hub has paused.
+// Close implements net.Conn. It also ends a copy to the tunnel that the hub has paused.
 func (s *stream) Close() error {
 	if !s.closed.CompareAndSwap(false, true) {
 		return nil

@@ -13,7 +13,7 @@ import (
 // oddConn is a connection without a socket.
 type oddConn struct{ net.Conn }
 
-// Both ways of a stream, with a socket and without one, in pieces of all sizes.
+// Both directions of a stream, with a socket and without one, in pieces of all sizes.
 func TestStreamCopies(t *testing.T) {
 	for name, wrap := range map[string]func(net.Conn) net.Conn{
 		"socket": func(c net.Conn) net.Conn { return c },

@@ -1,5 +1,5 @@
-// Package authendpoint holds hub and agent to what they have agreed on about tokens: what the hub makes is what the webhook beside a cluster's
-// API servers knows, and whoever comes past the hub is known by the same names as who comes through it.
+// Package authendpoint holds hub and agent to what they have agreed on about tokens: what the hub makes is what the webhook beside a
+// cluster's API servers knows, and whoever comes past the hub is known by the same names as who comes through it.
 package authendpoint
 
 import (
@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/drover-dev/drover/agent/authwebhook"
-	"github.com/drover-dev/drover/hub/tokens"
-	"github.com/drover-dev/drover/hub/userauth"
+	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/identity/userauth"
 )
 
 // newPair makes a hub's issuer, and the webhook of a cluster of that hub.
@@ -44,7 +44,8 @@ func TestSameNames(t *testing.T) {
 		{Name: "drover:hub:system:serviceaccount:a:b", Groups: []string{"drover:controllers"}},
 		{Name: "system:serviceaccount:a:b", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:a"}},
 	} {
-		token, err := issuer.UserToken(tokens.User{Username: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra}, "c-m-a", time.Minute, "t", false)
+		token, err := issuer.UserToken(tokens.User{Username: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra}, "c-m-a", time.Minute, "t",
+			false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,9 +56,10 @@ func TestSameNames(t *testing.T) {
 				t.Fatalf("%s: %v", u.Name, err)
 			}
 			through := userauth.Downstream(&u, administrators)
-			// The API server adds this one by itself.
+			// The API server adds this one.
 			groups := slices.DeleteFunc(through.Groups, func(g string) bool { return g == user.AllAuthenticated })
-			if past.Username != through.Name || past.UID != through.UID || !slices.Equal(past.Groups, groups) || len(past.Extra) != len(through.Extra) {
+			if past.Username != through.Name || past.UID != through.UID || !slices.Equal(past.Groups, groups) ||
+				len(past.Extra) != len(through.Extra) {
 				t.Errorf("past the hub it is %+v, through it %+v", past, through)
 			}
 		}
@@ -67,7 +69,7 @@ func TestSameNames(t *testing.T) {
 func TestOtherTokens(t *testing.T) {
 	issuer, webhook := newPair(t)
 	anna := tokens.User{Username: "anna"}
-	lasting, err := issuer.UserToken(anna, "c-m-a", time.Hour, "t", true)
+	persistent, err := issuer.UserToken(anna, "c-m-a", time.Hour, "t", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +77,14 @@ func TestOtherTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, _ := newPair(t)
-	forged, err := stranger.UserToken(anna, "c-m-a", time.Minute, "t", false)
+	otherHub, _ := newPair(t)
+	forged, err := otherHub.UserToken(anna, "c-m-a", time.Minute, "t", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for token, want := range map[string]string{
-		lasting: "is one that lasts", elsewhere: "another cluster", forged: "not signed by this cluster's hub", issuer.RegistrationToken("abcdefghij"): "no user's token",
+		persistent: "is persistent", elsewhere: "another cluster", forged: "not signed by this cluster's hub",
+		issuer.RegistrationToken("abcdefghij"): "not a user token",
 	} {
 		if _, err := webhook.Verify(token); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

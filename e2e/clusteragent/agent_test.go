@@ -17,7 +17,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/drover-dev/drover/hub/tunnel"
+	"github.com/drover-dev/drover/hub/access/tunnel"
 )
 
 func TestRequestsOfUsers(t *testing.T) {

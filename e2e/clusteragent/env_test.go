@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/drover-dev/drover/agent/clusteragent"
-	"github.com/drover-dev/drover/hub/tunnel"
+	"github.com/drover-dev/drover/hub/access/tunnel"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 	accountToken      = "token-of-the-service-account"
 )
 
-// testHub is a hub of several replicas behind one address that leads to each in turn, as far as agents see it.
+// testHub is a hub of several replicas behind one address that connects agents to each in turn.
 type testHub struct {
 	web      *httptest.Server
 	replicas []*tunnel.Manager

@@ -75,7 +75,8 @@ func init() {
 		}},
 		rule{name: "3.1/secret/foreign-things-stay", test: func(m *machine) {
 			s := m.run(instructions(sh("a", "echo a")), map[string]string{"appliedPlan": "{}", "failure-threshold": "7", "of-others": "x"})
-			if s.text("appliedPlan") != "{}" || s.text("failure-threshold") != "7" || s.text("of-others") != "x" || s.text("probe-period-seconds") != "1" {
+			if s.text("appliedPlan") != "{}" || s.text("failure-threshold") != "7" || s.text("of-others") != "x" ||
+				s.text("probe-period-seconds") != "1" {
 				m.Errorf("keys of others changed:\n%s", s)
 			}
 			if o := s.object; string(o.Type) != secretType || o.Labels[secretLabel] != "m" || o.Annotations[secretAnnotation] != "then" {
@@ -141,7 +142,7 @@ func init() {
 			m.deliver(plan, map[string]string{"applied-checksum": checksum(encode(plan))})
 			m.until("another run, as the Secret is another one", func(state) bool { return m.lines("a") == 2 })
 		}},
-		rule{name: "3.3/watch/ends-and-begins-anew", test: func(m *machine) {
+		rule{name: "3.3/watch/ends-and-restarts", test: func(m *machine) {
 			m.run(instructions(ran("a")))
 			m.proxy.CloseClientConnections()
 			time.Sleep(time.Second)
@@ -254,7 +255,8 @@ func init() {
 			}
 		}},
 		rule{name: "3.4/checksum/killed-in-the-middle", test: func(m *machine) {
-			sum := m.deliver(instructions(ran("a"), ran("b", "echo $CATTLE_AGENT_ATTEMPT_NUMBER >>$M/attempts", "[ -e $M/go ] || sleep 30"), ran("c")))
+			sum := m.deliver(instructions(ran("a"), ran("b", "echo $CATTLE_AGENT_ATTEMPT_NUMBER >>$M/attempts", "[ -e $M/go ] || sleep 30"),
+				ran("c")))
 			m.start()
 			m.until("the second instruction", func(state) bool { return m.lines("attempts") == 1 })
 			m.kill()

@@ -112,7 +112,7 @@ func init() {
 			m.connect(m.proxy.URL, nil, m.token())
 			m.deliver(m.files(m.file("f", "x")))
 			m.start()
-			m.silent(5*time.Second, "the agent connects without a CA", func(state) bool { return m.proxy.told() })
+			m.silent(5*time.Second, "the agent connects without a CA", func(state) bool { return m.proxy.sawToken() })
 		}},
 		rule{name: "1.2/env/strict-with-a-ca", test: func(m *machine) {
 			m.env = []string{"CATTLE_AGENT_STRICT_VERIFY=true"}
@@ -131,7 +131,8 @@ func init() {
 			m.connect(m.proxy.URL, newCA(m).pem, m.token())
 			m.deliver(m.files(m.file("f", "x")))
 			m.start()
-			m.silent(8*time.Second, "the agent trusts whom it was not told to", func(state) bool { return m.exists("f") || m.proxy.told() })
+			m.silent(8*time.Second, "the agent trusts an authority that is not configured",
+				func(state) bool { return m.exists("f") || m.proxy.sawToken() })
 		}},
 		rule{name: "3.2/connect/through-a-proxy", test: func(m *machine) {
 			forward := newForwardProxy(m)
@@ -214,7 +215,8 @@ func onlyAllowedRequests(m *machine) {
 		case r.method == http.MethodGet && r.url.Path == collection+"/"+secretName:
 		case r.method == http.MethodPut && r.url.Path == collection+"/"+secretName:
 			puts++
-		case r.method == http.MethodGet && slices.Contains([]string{"/version", "/cacerts", "/api", "/apis", "/api/v1"}, r.url.Path): // anybody may
+		// anybody may
+		case r.method == http.MethodGet && slices.Contains([]string{"/version", "/cacerts", "/api", "/apis", "/api/v1"}, r.url.Path):
 		default:
 			m.Errorf("%s %s", r.method, r.url)
 		}

@@ -129,7 +129,8 @@ func init() {
 				Plan     obj
 				Checksum string
 			}
-			if err := json.Unmarshal([]byte(m.read("var/applied/"+files[0])), &entry); err != nil || entry.Checksum != checksum(encode(plan)) || entry.Plan["instructions"] == nil {
+			if err := json.Unmarshal([]byte(m.read("var/applied/"+files[0])), &entry); err != nil || entry.Checksum != checksum(encode(plan)) ||
+				entry.Plan["instructions"] == nil {
 				m.Errorf("the file holds %+v, %v", entry, err)
 			}
 		}},

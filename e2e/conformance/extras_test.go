@@ -49,7 +49,8 @@ func init() {
 				Checksum     string
 				Index, Total int
 			}
-			if err := json.Unmarshal([]byte(s.text("plan-progress")), &progress); err != nil || progress.Checksum != sum || progress.Index != 1 || progress.Total != 2 {
+			if err := json.Unmarshal([]byte(s.text("plan-progress")), &progress); err != nil || progress.Checksum != sum || progress.Index != 1 ||
+				progress.Total != 2 {
 				m.Errorf("plan-progress is %s", s.text("plan-progress"))
 			}
 			m.write("go", "")

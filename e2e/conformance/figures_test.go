@@ -74,7 +74,8 @@ func (m *machine) rest() (used usage, took time.Duration) {
 	before := m.usage()
 	time.Sleep(idle)
 	after := m.usage()
-	return usage{memory: after.memory, written: after.written - before.written, cpu: after.cpu - before.cpu, requests: after.requests - before.requests}, after.at.Sub(before.at)
+	return usage{memory: after.memory, written: after.written - before.written, cpu: after.cpu - before.cpu,
+		requests: after.requests - before.requests}, after.at.Sub(before.at)
 }
 
 func binarySize(t testing.TB) int64 {
@@ -141,7 +142,7 @@ func BenchmarkAgentIdle(b *testing.B) {
 }
 
 // BenchmarkAgentPlan measures from the moment that a plan of one echo is written to the API server until its result is seen there. The
-// agent's journal is on the disk of the temporary folder. What the API server takes by itself is measured beside it: the same writes and
+// agent's journal is on the disk of the temporary folder. The cost of the API server alone is measured beside it: the same writes and
 // watches, answered by somebody who does nothing else.
 func BenchmarkAgentPlan(b *testing.B) {
 	for _, protocol := range []struct {

@@ -97,7 +97,8 @@ func init() {
 			m.attrs("f", 0o600, 0, 0)
 		}},
 		rule{name: "2/file/owner-set", test: func(m *machine) {
-			m.run(m.files(m.file("f", "x", obj{"uid": 7, "gid": 8, "permissions": "0640"}), m.file("d", "", obj{"directory": true, "uid": 9, "gid": 10})))
+			m.run(m.files(m.file("f", "x", obj{"uid": 7, "gid": 8, "permissions": "0640"}),
+				m.file("d", "", obj{"directory": true, "uid": 9, "gid": 10})))
 			m.attrs("f", 0o640, 7, 8)
 			m.attrs("d", 0o755, 9, 10)
 		}},
@@ -136,7 +137,8 @@ func init() {
 			m.holds("d/f", "x")
 		}},
 		rule{name: "2/file/in-their-order", test: func(m *machine) {
-			m.run(m.files(m.file("f", "1"), m.file("f", "2"), obj{"path": m.path("d"), "directory": true, "permissions": "0700"}, m.file("d/f", "3")))
+			m.run(m.files(m.file("f", "1"), m.file("f", "2"), obj{"path": m.path("d"), "directory": true, "permissions": "0700"},
+				m.file("d/f", "3")))
 			m.holds("f", "2")
 			m.holds("d/f", "3")
 			m.attrs("d", 0o700, 0, 0)

@@ -77,9 +77,12 @@ func init() {
 			m.says("hello", reference)
 		}},
 		rule{name: "6/image/run.sh-by-path", test: func(m *machine) {
-			reference, _ := newStore(m, nil).push("a/b:v1", m.image([]entry{script("run.sh", `installer.sh "$RESTART_STAMP"`), script("installer.sh", `echo "$1 in $CATTLE_AGENT_EXECUTION_PWD"; ls`)}))
+			reference, _ := newStore(m, nil).push("a/b:v1",
+				m.image([]entry{script("run.sh", `installer.sh "$RESTART_STAMP"`),
+					script("installer.sh", `echo "$1 in $CATTLE_AGENT_EXECUTION_PWD"; ls`)}))
 			s := m.run(instructions(of(reference, obj{"command": "sh", "args": []string{"-c", "run.sh"}, "env": []string{"RESTART_STAMP=stamp"}})))
-			if got := s.outputs("applied-output")["i"]; !strings.HasPrefix(got, "stamp in "+m.path("var/work/")) || !strings.HasSuffix(got, "\ninstaller.sh\nrun.sh\n") {
+			if got := s.outputs("applied-output")["i"]; !strings.HasPrefix(got, "stamp in "+m.path("var/work/")) ||
+				!strings.HasSuffix(got, "\ninstaller.sh\nrun.sh\n") {
 				m.Errorf("it said %q", got)
 			}
 		}},
@@ -103,7 +106,8 @@ func init() {
 		rule{name: "6/image/layers-on-top-of-each-other", test: func(m *machine) {
 			reference, _ := newStore(m, nil).push("a/b:v1", m.image(
 				[]entry{script("run.sh", "false"), script("gone", ""), {tar.Header{Name: "d/f", Mode: 0o644}, "1"}},
-				[]entry{script("run.sh", "ls; cat d/f"), {tar.Header{Name: ".wh.gone", Mode: 0o644}, ""}, {tar.Header{Name: "d/f", Mode: 0o644}, "2\n"}},
+				[]entry{script("run.sh", "ls; cat d/f"), {tar.Header{Name: ".wh.gone", Mode: 0o644}, ""},
+					{tar.Header{Name: "d/f", Mode: 0o644}, "2\n"}},
 			))
 			s := m.run(instructions(of(reference)))
 			if got := s.outputs("applied-output")["i"]; got != "d\nrun.sh\n2\n" {
@@ -193,18 +197,22 @@ func init() {
 			m.until("the report", func(s state) bool { p, _ := s.periodic("p"); return string(p.Stdout) == "hello\n" })
 		}},
 		escapes("by-name", func(*machine) []entry {
-			return []entry{{tar.Header{Name: "../escaped", Mode: 0o644}, "x"}, {tar.Header{Name: "../../escaped", Mode: 0o644}, "x"}, {tar.Header{Name: "../../../escaped", Mode: 0o644}, "x"}}
+			return []entry{{tar.Header{Name: "../escaped", Mode: 0o644}, "x"}, {tar.Header{Name: "../../escaped", Mode: 0o644}, "x"},
+				{tar.Header{Name: "../../../escaped", Mode: 0o644}, "x"}}
 		}),
 		escapes("by-symlink", func(m *machine) []entry {
-			return []entry{{tar.Header{Name: "out", Typeflag: tar.TypeSymlink, Linkname: m.dir}, ""}, {tar.Header{Name: "out/escaped", Mode: 0o644}, "x"}}
+			return []entry{{tar.Header{Name: "out", Typeflag: tar.TypeSymlink, Linkname: m.dir}, ""},
+				{tar.Header{Name: "out/escaped", Mode: 0o644}, "x"}}
 		}),
 		escapes("by-symlink-to-a-file", func(m *machine) []entry {
 			m.write("victim", "old")
-			return []entry{{tar.Header{Name: "out", Typeflag: tar.TypeSymlink, Linkname: m.path("victim")}, ""}, {tar.Header{Name: "out", Mode: 0o644}, "x"}}
+			return []entry{{tar.Header{Name: "out", Typeflag: tar.TypeSymlink, Linkname: m.path("victim")}, ""},
+				{tar.Header{Name: "out", Mode: 0o644}, "x"}}
 		}),
 		escapes("by-hard-link", func(m *machine) []entry {
 			m.write("victim", "old")
-			return []entry{{tar.Header{Name: "out", Typeflag: tar.TypeLink, Linkname: "../../../../victim"}, ""}, {tar.Header{Name: "out", Mode: 0o644}, "x"}}
+			return []entry{{tar.Header{Name: "out", Typeflag: tar.TypeLink, Linkname: "../../../../victim"}, ""},
+				{tar.Header{Name: "out", Mode: 0o644}, "x"}}
 		}),
 		mirrored("mirror", "", "mirrors:\n  docker.io:\n    endpoint: [URL]\n", installerName, nil),
 		mirrored("mirror-with-path", "", "mirrors:\n  docker.io:\n    endpoint: [URL/v2]\n", installerName, nil),
@@ -216,10 +224,13 @@ func init() {
 			m.write("registries.yaml", fmt.Sprintf("mirrors:\n  docker.io:\n    endpoint: [%q, %q]\n", newStore(m, nil).URL, s.URL))
 			m.says("mirrored", installerName)
 		}},
-		mirrored("rewrite", "", "mirrors:\n  docker.io:\n    endpoint: [URL]\n    rewrite:\n      \"^rancher/(.*)\": \"own/$1\"\n", strings.Replace(installerName, "rancher/", "own/", 1), nil),
-		mirrored("password", "", "mirrors:\n  docker.io:\n    endpoint: [URL]\nconfigs:\n  HOST:\n    auth: {username: u, password: p}\n", installerName,
+		mirrored("rewrite", "", "mirrors:\n  docker.io:\n    endpoint: [URL]\n    rewrite:\n      \"^rancher/(.*)\": \"own/$1\"\n",
+			strings.Replace(installerName, "rancher/", "own/", 1), nil),
+		mirrored("password", "", "mirrors:\n  docker.io:\n    endpoint: [URL]\nconfigs:\n  HOST:\n    auth: {username: u, password: p}\n",
+			installerName,
 			func(s *store) { s.intercept(wantsPassword) }),
-		mirrored("password-encoded", "", "mirrors:\n  docker.io:\n    endpoint: [URL]\nconfigs:\n  HOST:\n    auth: {auth: dTpw}\n", installerName,
+		mirrored("password-encoded", "", "mirrors:\n  docker.io:\n    endpoint: [URL]\nconfigs:\n  HOST:\n    auth: {auth: dTpw}\n",
+			installerName,
 			func(s *store) { s.intercept(wantsPassword) }),
 		rule{name: "6/registries/own-registry-after-its-mirrors", test: func(m *machine) {
 			s := newStore(m, nil)
@@ -310,7 +321,8 @@ func tlsRegistry(config string) func(*machine) {
 		m.write("ca.pem", string(ca.pem))
 		s := newStore(m, ca)
 		s.push(installerName, m.installer("tls"))
-		m.write("registries.yaml", fmt.Sprintf("mirrors:\n  docker.io:\n    endpoint: [%q]\nconfigs:\n  %q:\n    tls: {%s}\n", s.URL, s.host(), strings.ReplaceAll(config, "$M", m.dir)))
+		m.write("registries.yaml", fmt.Sprintf("mirrors:\n  docker.io:\n    endpoint: [%q]\nconfigs:\n  %q:\n    tls: {%s}\n", s.URL, s.host(),
+			strings.ReplaceAll(config, "$M", m.dir)))
 		m.says("tls", installerName)
 	}
 }

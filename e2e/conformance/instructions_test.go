@@ -35,7 +35,8 @@ func init() {
 		prints("working-folder-is-empty", "", `ls -A | wc -l`, "0\n"),
 		prints("working-folder-in-env", "", `[ "$(pwd)" = "$CATTLE_AGENT_EXECUTION_PWD" ] && echo same`, "same\n"),
 		prints("path-ends-with-working-folder", "", `echo "$PATH"`, `/usr/local/sbin:\S*/bin:`+executionDir+"\n"),
-		prints("path-of-its-own", "B10", `echo "$PATH"`, `/usr/bin:/bin:/own:`+executionDir+"\n", obj{"env": []string{"PATH=/usr/bin:/bin:/own"}}),
+		prints("path-of-its-own", "B10", `echo "$PATH"`, `/usr/bin:/bin:/own:`+executionDir+"\n",
+			obj{"env": []string{"PATH=/usr/bin:/bin:/own"}}),
 		prints("attempt-number", "", `echo $CATTLE_AGENT_ATTEMPT_NUMBER`, "1\n"),
 		prints("standard-input-is-empty", "", `wc -c; readlink /proc/self/fd/0`, "0\n/dev/null\n"),
 		prints("runs-as-root", "", `id -u; id -g`, "0\n0\n"),
@@ -44,7 +45,8 @@ func init() {
 		prints("much-output", "B7", `yes | head -c 3000000; echo end`, "y\n.*end\n"),
 		prints("background-child-holds-nothing-up", "B8", `sleep 100 & echo $! >$M/pid; echo done`, "done\n"),
 		prints("script", "script", "", "sh-\\$M/var/work/.*\n", obj{"command": "false", "args": []string{}, "script": "echo sh-$PWD"}),
-		prints("script-with-its-interpreter", "script", "", "3\n", obj{"command": "false", "args": []string{}, "script": "#!/usr/bin/awk -f\nBEGIN { print 1 + 2 }\n"}),
+		prints("script-with-its-interpreter", "script", "", "3\n",
+			obj{"command": "false", "args": []string{}, "script": "#!/usr/bin/awk -f\nBEGIN { print 1 + 2 }\n"}),
 		rule{name: "2/instruction/command-from-path", test: func(m *machine) {
 			m.writeMode("bin/own", "#!/bin/sh\necho own $1", 0o755)
 			m.env = []string{"PATH=/usr/bin:/bin:" + m.path("bin")}
@@ -103,7 +105,8 @@ func init() {
 			}
 		}},
 		rule{name: "2/instruction/time-limit", better: "timeouts", test: func(m *machine) {
-			m.fail(instructions(sh("a", "trap '' TERM; sleep 100 & echo $! >$M/pid; wait; sleep 100", obj{"timeoutSeconds": 1})), map[string]string{"max-failures": "1"})
+			m.fail(instructions(sh("a", "trap '' TERM; sleep 100 & echo $! >$M/pid; wait; sleep 100", obj{"timeoutSeconds": 1})),
+				map[string]string{"max-failures": "1"})
 			if alive(m.read("pid")) {
 				m.Errorf("what it started still runs")
 			}
@@ -132,7 +135,8 @@ func init() {
 		}},
 		rule{name: "2/json/unknown-keys", test: raw(`{"files":[{"path":"$M/f","content":"eA==","colour":"red"}],"future":{"a":[1]}}`)},
 		rule{name: "2/json/keys-in-other-case", test: raw(`{"FILES":[{"Path":"$M/f","cONTENT":"eA=="}]}`)},
-		rule{name: "2/json/null-lists", test: raw(`{"files":[{"path":"$M/f","content":"eA=="}],"instructions":null,"probes":null,"periodicInstructions":null}`)},
+		rule{name: "2/json/null-lists",
+			test: raw(`{"files":[{"path":"$M/f","content":"eA=="}],"instructions":null,"probes":null,"periodicInstructions":null}`)},
 		rule{name: "2/json/empty-plan", test: func(m *machine) {
 			sum := m.deliverRaw(`{}`)
 			m.start()
@@ -180,7 +184,7 @@ func raw(plan string) func(*machine) {
 	}
 }
 
-// alive tells whether a process runs, and gives it a moment to end.
+// alive reports whether a process runs, and gives it a moment to end.
 func alive(pid string) bool {
 	for range 50 {
 		if strings.TrimSpace(pid) == "" {

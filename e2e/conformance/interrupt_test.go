@@ -70,7 +70,8 @@ func init() {
 				TotalInstructions     int
 				Paused                bool
 			}
-			if err := json.Unmarshal([]byte(s.text("plan-checkpoint")), &checkpoint); err != nil || checkpoint.Checksum != checksum(s.text("plan")) ||
+			if err := json.Unmarshal([]byte(s.text("plan-checkpoint")), &checkpoint); err != nil ||
+				checkpoint.Checksum != checksum(s.text("plan")) ||
 				checkpoint.CompletedInstructions != 1 || checkpoint.TotalInstructions != 2 || !checkpoint.Paused {
 				m.Errorf("plan-checkpoint is %s", s.text("plan-checkpoint"))
 			}

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// knownPatience is for rules of which it is known how they come out: most of those that fail do so by what never comes.
+// knownPatience is for rules that an agent is known not to keep: most of them fail because something never happens. Rules that it keeps get the
+// usual time.
 const knownPatience = 20 * time.Second
 
 // expectation is what is known of a rule.
@@ -23,8 +24,8 @@ const (
 	varies
 )
 
-// parseKnown reads the names of rules that an agent is known to lack, one in a line, followed by "sometimes" where that depends. Text after "#"
-// says why. Rules of the contract cannot be among them: what an agent in the field lacks is no contract.
+// parseKnown reads the names of rules that an agent is known to lack, one in a line, followed by "sometimes" where that depends. Text after
+// "#" says why. Rules of the contract cannot be among them: what an agent in the field lacks is no contract.
 func parseKnown(text string) (map[string]expectation, error) {
 	better := map[string]bool{}
 	for _, r := range rules {
@@ -41,7 +42,8 @@ func parseKnown(text string) (map[string]expectation, error) {
 		case !exists:
 			return nil, fmt.Errorf("there is no rule %q", name)
 		case !isBetter:
-			return nil, fmt.Errorf("%s is a rule of the contract; what an agent in the field does not keep belongs to those that make it better", name)
+			return nil, fmt.Errorf("%s is a rule of the contract; what an agent in the field does not keep belongs to those that make it better",
+				name)
 		case known[name] != keeps:
 			return nil, fmt.Errorf("%s is there twice", name)
 		case when == "":
@@ -57,7 +59,8 @@ func parseKnown(text string) (map[string]expectation, error) {
 
 func TestParseKnown(t *testing.T) {
 	known, err := parseKnown("# all of it\n\n3.5/plan-state/failure-stays-to-be-seen # B1\n2/file/whole-or-not-at-all sometimes # B21\n")
-	if err != nil || len(known) != 2 || known["3.5/plan-state/failure-stays-to-be-seen"] != lacks || known["2/file/whole-or-not-at-all"] != varies {
+	if err != nil || len(known) != 2 || known["3.5/plan-state/failure-stays-to-be-seen"] != lacks ||
+		known["2/file/whole-or-not-at-all"] != varies {
 		t.Errorf("%v, %v", known, err)
 	}
 	for text, want := range map[string]string{

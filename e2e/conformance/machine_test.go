@@ -57,7 +57,8 @@ func newMachine(t testing.TB) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	m := &machine{recorder: &recorder{}, t: t, dir: dir, changed: make(chan struct{}, 1), proxy: newProxy(t), args: []string{"sentinel"}, patience: options.patience}
+	m := &machine{recorder: &recorder{}, t: t, dir: dir, changed: make(chan struct{}, 1), proxy: newProxy(t), args: []string{"sentinel"},
+		patience: options.patience}
 	t.Cleanup(func() {
 		m.proxy.CloseClientConnections()
 		m.proxy.Close()
@@ -256,7 +257,7 @@ func (m *machine) until(what string, ready func(state) bool) state {
 // never fails when something becomes so after all, or when the agent did not even look at its Secret.
 func (m *machine) never(d time.Duration, what string, happened func(state) bool) {
 	m.silent(d, what, happened)
-	if m.config["remoteEnabled"] == true && !m.proxy.told() {
+	if m.config["remoteEnabled"] == true && !m.proxy.sawToken() {
 		m.Fatalf("the agent does not look at its Secret")
 	}
 }

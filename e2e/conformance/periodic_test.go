@@ -26,7 +26,8 @@ func init() {
 			s := m.until("the report", func(s state) bool { _, found := s.periodic("p"); return found })
 			p, _ := s.periodic("p")
 			at, err := time.Parse(time.UnixDate, p.LastSuccessfulRunTime)
-			if p.Name != "p" || string(p.Stdout) != "out\n" || len(p.Stderr) > 0 || p.ExitCode != 0 || p.Failures != 0 || p.LastFailedRunTime != "" ||
+			if p.Name != "p" || string(p.Stdout) != "out\n" || len(p.Stderr) > 0 || p.ExitCode != 0 || p.Failures != 0 ||
+				p.LastFailedRunTime != "" ||
 				err != nil || at.Before(begun) {
 				m.Errorf("the report is %+v", p)
 			}
@@ -42,7 +43,8 @@ func init() {
 			m.run(periodic(every(600, "p", "echo out; exit 7")))
 			s := m.until("the report", func(s state) bool { _, found := s.periodic("p"); return found })
 			p, _ := s.periodic("p")
-			if _, err := time.Parse(time.UnixDate, p.LastFailedRunTime); err != nil || p.ExitCode != 7 || p.Failures != 1 || p.LastSuccessfulRunTime != "" || string(p.Stdout) != "out\n" {
+			if _, err := time.Parse(time.UnixDate, p.LastFailedRunTime); err != nil || p.ExitCode != 7 || p.Failures != 1 ||
+				p.LastSuccessfulRunTime != "" || string(p.Stdout) != "out\n" {
 				m.Errorf("the report is %+v", p)
 			}
 		}},

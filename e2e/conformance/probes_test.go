@@ -159,7 +159,8 @@ func init() {
 			m.write("ca.pem", string(ca.pem))
 			m.write("client.pem", string(cert))
 			m.write("client.key", string(key))
-			return get(ca.serve(ok, true).URL, obj{"caCert": m.path("ca.pem"), "clientCert": m.path("client.pem"), "clientKey": m.path("client.key")})
+			return get(ca.serve(ok, true).URL,
+				obj{"caCert": m.path("ca.pem"), "clientCert": m.path("client.pem"), "clientKey": m.path("client.key")})
 		}),
 		probing("tls-client-certificate-missing", "", false, func(m *machine) obj {
 			ca := newCA(m)
@@ -178,7 +179,8 @@ func init() {
 			m.until("health", func(now state) bool { p, _ := now.probe("p"); return p.Healthy })
 			asks, _ := s.asked()
 			r := asks[0]
-			if r.Method != http.MethodGet || r.URL.String() != "/a?b=c" || !strings.HasPrefix(r.UserAgent(), "kube-probe/") || r.Header.Get("Accept") != "*/*" ||
+			if r.Method != http.MethodGet || r.URL.String() != "/a?b=c" || !strings.HasPrefix(r.UserAgent(), "kube-probe/") ||
+				r.Header.Get("Accept") != "*/*" ||
 				r.Header.Get("Accept-Encoding") != "" || !r.Close {
 				m.Errorf("the request is %s %s, %v, close: %t", r.Method, r.URL, r.Header, r.Close)
 			}
@@ -247,7 +249,8 @@ func init() {
 			m.run(probes("p", get(s.URL)))
 			m.until("failures", func(s state) bool { p, _ := s.probe("p"); return p.FailureCount == 3 })
 			s.code.Store(200)
-			if now := m.until("health", func(s state) bool { p, _ := s.probe("p"); return p.Healthy }); !strings.Contains(now.text("probe-statuses"), `"p":{"healthy":true,"successCount":1}`) {
+			if now := m.until("health", func(s state) bool { p, _ := s.probe("p"); return p.Healthy }); !strings.Contains(now.text("probe-statuses"),
+				`"p":{"healthy":true,"successCount":1}`) {
 				m.Errorf("probe-statuses is %s", now.text("probe-statuses"))
 			}
 		}},
@@ -270,7 +273,7 @@ func init() {
 				m.Errorf("%d questions, the fourth %s after the first", len(when), when[min(3, len(when)-1)].Sub(when[0]))
 			}
 		}},
-		rule{name: "7/probe/statuses-are-asked-anew-for-a-new-plan", test: func(m *machine) {
+		rule{name: "7/probe/statuses-are-checked-again-for-a-new-plan", test: func(m *machine) {
 			s := newSite(m)
 			m.run(probes("p", get(s.URL)))
 			m.until("health", func(s state) bool { p, _ := s.probe("p"); return p.Healthy })

@@ -99,7 +99,7 @@ func (p *proxy) modify(r *http.Response) error {
 	return change(r)
 }
 
-// intercept lets f see every request first; it tells whether it has answered.
+// intercept lets f see every request first; it reports whether it has answered.
 func (p *proxy) intercept(f func(http.ResponseWriter, *http.Request) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +119,8 @@ func (p *proxy) seen() []request {
 	return slices.Clone(p.requests)
 }
 
-// told tells whether the agent has shown its token.
-func (p *proxy) told() bool {
+// sawToken reports whether the agent has sent its token.
+func (p *proxy) sawToken() bool {
 	return slices.ContainsFunc(p.seen(), func(r request) bool { return r.secret })
 }
 
@@ -147,5 +147,6 @@ func body(r *http.Request) []byte {
 func status(w http.ResponseWriter, code int, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"`+reason+`","message":"made up by a test","code":`+strconv.Itoa(code)+`}`)
+	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"`+reason+
+		`","message":"made up by a test","code":`+strconv.Itoa(code)+`}`)
 }

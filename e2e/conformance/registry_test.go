@@ -27,7 +27,7 @@ type store struct {
 	registry http.Handler
 
 	mu sync.Mutex
-	// handle sees every request first and tells whether it has answered.
+	// handle sees every request first and reports whether it has answered.
 	handle func(http.ResponseWriter, *http.Request) bool
 	paths  []string
 }

@@ -116,9 +116,9 @@ func init() {
 		rule{name: "3.6/report/hub-away-and-agent-killed-by-checksum", better: "crash", test: away("0", checksums, true)},
 		rule{name: "3.3/watch/gone", test: func(m *machine) {
 			m.run(instructions(ran("a")))
-			var told atomic.Bool
+			var sent atomic.Bool
 			m.proxy.intercept(func(w http.ResponseWriter, r *http.Request) bool {
-				if (request{url: r.URL}).isWatch() && told.CompareAndSwap(false, true) {
+				if (request{url: r.URL}).isWatch() && sent.CompareAndSwap(false, true) {
 					w.Header().Set("Content-Type", "application/json")
 					_, _ = io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old","code":410}}`+"\n")
 					return true
@@ -149,7 +149,8 @@ func init() {
 			m.until("success", func(s state) bool { return s.applied(sum) })
 			later.Store(0)
 			// The backup was taken while the plan was in progress.
-			m.set(map[string]string{"plan-state": "in-progress", "applied-checksum": "", "applied-output": "", "success-count": "", "last-apply-time": ""})
+			m.set(map[string]string{"plan-state": "in-progress", "applied-checksum": "", "applied-output": "", "success-count": "",
+				"last-apply-time": ""})
 			m.proxy.CloseClientConnections()
 			m.until("the report of what was done", func(s state) bool { return s.applied(sum) && s.text("plan-state") == "succeeded" })
 			if m.lines("a") != 1 {

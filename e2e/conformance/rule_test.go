@@ -52,7 +52,7 @@ func TestRulesHaveNames(t *testing.T) {
 func (r rule) run(t *testing.T, results *report) {
 	t.Parallel()
 	m := newMachine(t)
-	if r.better != "" && options.known != nil {
+	if options.known[r.name] != keeps {
 		m.patience = min(m.patience, knownPatience)
 	}
 	ended := make(chan struct{})
@@ -89,7 +89,8 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, file, line, _ := runtime.Caller(1)
-	for depth := 2; strings.HasSuffix(file, "machine_test.go") || strings.HasSuffix(file, "rule_test.go") || strings.HasSuffix(file, "secret_test.go"); depth++ {
+	for depth := 2; strings.HasSuffix(file, "machine_test.go") || strings.HasSuffix(file, "rule_test.go") ||
+		strings.HasSuffix(file, "secret_test.go"); depth++ {
 		_, file, line, _ = runtime.Caller(depth)
 	}
 	r.found = append(r.found, fmt.Sprintf("%s:%d: ", file[strings.LastIndexByte(file, '/')+1:], line)+fmt.Sprintf(format, args...))
@@ -107,11 +108,11 @@ func (r *recorder) problems() []string {
 	return slices.Clone(r.found)
 }
 
-// verdict is how a rule came out.
-type verdict int
+// result is how a rule came out.
+type result int
 
 const (
-	passed verdict = iota
+	passed result = iota
 	failed
 	// lacking is a failure that another agent may have.
 	lacking
@@ -126,7 +127,7 @@ type report struct {
 	missing  []string
 }
 
-func (r *report) add(of rule, v verdict) {
+func (r *report) add(of rule, v result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	section, _, _ := strings.Cut(of.name, "/")
@@ -142,7 +143,7 @@ func (r *report) add(of rule, v verdict) {
 	}
 	r.sections[section][kind][v]++
 	if v != passed {
-		r.missing = append(r.missing, fmt.Sprintf("%s %s %s", map[verdict]string{failed: "FAILED ", lacking: "lacking"}[v], of.name, of.better))
+		r.missing = append(r.missing, fmt.Sprintf("%s %s %s", map[result]string{failed: "FAILED ", lacking: "lacking"}[v], of.name, of.better))
 	}
 }
 

@@ -176,14 +176,16 @@ func (m *machine) register() {
 			m.t.Fatal(err)
 		}
 	}
-	namespace, err := api.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "machine-"}}, metav1.CreateOptions{})
+	namespace, err := api.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "machine-"}},
+		metav1.CreateOptions{})
 	check(err)
 	m.namespace = namespace.Name
 	machines.Store(m.namespace, m)
 	_, err = api.client.CoreV1().ServiceAccounts(m.namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 	check(err)
 	_, err = api.client.RbacV1().Roles(m.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secretName}, Verbs: []string{"watch", "get", "update", "list"},
+		APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secretName},
+		Verbs: []string{"watch", "get", "update", "list"},
 	}}}, metav1.CreateOptions{})
 	check(err)
 	_, err = api.client.RbacV1().RoleBindings(m.namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
@@ -234,8 +236,9 @@ func (m *machine) set(keys map[string]string) {
 		missing := apierrors.IsNotFound(err)
 		if missing {
 			secret = &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Name: secretName, Labels: map[string]string{secretLabel: "m"}, Annotations: map[string]string{secretAnnotation: "then"}},
-				Type:       secretType,
+				ObjectMeta: metav1.ObjectMeta{Name: secretName, Labels: map[string]string{secretLabel: "m"},
+					Annotations: map[string]string{secretAnnotation: "then"}},
+				Type: secretType,
 				// Short rounds make for short tests.
 				Data: map[string][]byte{"probe-period-seconds": []byte("1")},
 			}
@@ -267,7 +270,8 @@ func (m *machine) set(keys map[string]string) {
 // annotate sets an annotation of the Secret.
 func (m *machine) annotate(name, value string) {
 	patch, _ := json.Marshal(obj{"metadata": obj{"annotations": obj{name: value}}})
-	if _, err := api.client.CoreV1().Secrets(m.namespace).Patch(context.Background(), secretName, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+	if _, err := api.client.CoreV1().Secrets(m.namespace).Patch(context.Background(), secretName, "application/merge-patch+json", patch,
+		metav1.PatchOptions{}); err != nil {
 		m.Fatalf("annotating the Secret: %s", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/server/embedded"
 )
 
 // startServer starts an API server with all rights.

@@ -45,7 +45,8 @@ func init() {
 			m.proxy.intercept(refuseWrites(500))
 			m.pending(both(m.files(m.file("f", "x")), instructions(ran("a"))))
 			m.start()
-			m.never(5*time.Second, "the plan is carried out although nobody could be told", func(state) bool { return m.exists("a") || m.exists("f") })
+			m.never(5*time.Second, "the plan is carried out although nobody could be told",
+				func(state) bool { return m.exists("a") || m.exists("f") })
 		}},
 		rule{name: "3.5/plan-state/revision-grows", test: func(m *machine) {
 			m.start()
@@ -90,9 +91,9 @@ func init() {
 			m.deliver(instructions(ran("a", "exit 1")), once)
 			m.start()
 			m.until("failure", func(s state) bool { return s.text("plan-state") == "failed" })
-			m.never(8*time.Second, "it was tried again", func(state) bool { return m.lines("a") > 1 })
+			m.never(8*time.Second, "it was retried", func(state) bool { return m.lines("a") > 1 })
 			m.restart()
-			m.never(4*time.Second, "it was tried again after a restart", func(state) bool { return m.lines("a") > 1 })
+			m.never(4*time.Second, "it was retried after a restart", func(state) bool { return m.lines("a") > 1 })
 		}},
 		rule{name: "3.5/plan-state/a-failure-that-passes", better: "B2", test: func(m *machine) {
 			s := m.run(instructions(ran("a", "[ $(wc -l <$M/a) = 2 ]")), map[string]string{"plan-state": "pending", "max-failures": "3"})
@@ -103,7 +104,8 @@ func init() {
 		rule{name: "3.5/plan-state/max-failures-is-the-budget", better: "B2", test: func(m *machine) {
 			m.deliver(instructions(ran("a", "exit 1")), map[string]string{"plan-state": "pending", "max-failures": "3"})
 			m.start()
-			if s := m.until("failure", func(s state) bool { return s.text("plan-state") == "failed" }); m.lines("a") != 3 || s.text("failure-count") != "3" {
+			if s := m.until("failure", func(s state) bool { return s.text("plan-state") == "failed" }); m.lines("a") != 3 ||
+				s.text("failure-count") != "3" {
 				m.Errorf("it was tried %d times, failure-count is %q", m.lines("a"), s.text("failure-count"))
 			}
 		}},
@@ -123,7 +125,8 @@ func init() {
 		rule{name: "3.5/plan-state/in-progress-is-carried-out", test: func(m *machine) {
 			m.inState(instructions(ran("a")), "in-progress", map[string]string{"plan-revision": "4"})
 			m.start()
-			if s := m.until("success", func(s state) bool { return s.text("plan-state") == "succeeded" }); m.lines("a") != 1 || s.text("plan-revision") != "4" {
+			if s := m.until("success", func(s state) bool { return s.text("plan-state") == "succeeded" }); m.lines("a") != 1 ||
+				s.text("plan-revision") != "4" {
 				m.Errorf("it ran %d times, plan-revision is %q", m.lines("a"), s.text("plan-revision"))
 			}
 		}},
@@ -162,7 +165,8 @@ func init() {
 		}},
 		rule{name: "3.5/plan-state/periodic-and-probes-in-a-terminal-state", test: func(m *machine) {
 			site := newSite(m)
-			plan := both(probes("p", obj{"httpGet": obj{"url": site.URL}}), obj{"periodicInstructions": []obj{sh("q", "echo >>$M/q", obj{"periodSeconds": 1})}})
+			plan := both(probes("p", obj{"httpGet": obj{"url": site.URL}}),
+				obj{"periodicInstructions": []obj{sh("q", "echo >>$M/q", obj{"periodSeconds": 1})}})
 			m.inState(plan, "failed")
 			m.start()
 			m.until("both", func(s state) bool {
@@ -171,7 +175,8 @@ func init() {
 			})
 		}},
 		rule{name: "3.5/plan-state/killed-in-the-middle", test: func(m *machine) {
-			sum := m.pending(instructions(ran("a"), ran("b", "echo $CATTLE_AGENT_ATTEMPT_NUMBER >>$M/attempts", "[ -e $M/go ] || sleep 30"), ran("c")))
+			sum := m.pending(instructions(ran("a"), ran("b", "echo $CATTLE_AGENT_ATTEMPT_NUMBER >>$M/attempts", "[ -e $M/go ] || sleep 30"),
+				ran("c")))
 			m.start()
 			m.until("the second instruction", func(state) bool { return m.lines("attempts") == 1 })
 			m.kill()

@@ -85,7 +85,7 @@ func (h *Host) powerOn() error {
 	return l.recordPID(h.processName(), pid)
 }
 
-// Up tells whether the host is on.
+// Up reports whether the host is on.
 func (h *Host) Up() bool { return h.lab.Running(h.processName()) && h.leader() != 0 }
 
 // leader is the process that is number 1 inside the host, or 0 until that is systemd. It changes when the host reboots.

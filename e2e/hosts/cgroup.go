@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// cgroups is how this machine's control groups are laid out, as far as a host needs to know.
+// cgroups is how this machine's control groups are laid out, for what a host needs.
 type cgroups struct {
 	// Unified is true with cgroup v2 alone.
 	Unified bool

@@ -17,15 +17,15 @@ import (
 // diskBytes is the size of a disk. Its file takes what is written to it.
 const diskBytes = 512 << 20
 
-// fsShutdown is FS_IOC_SHUTDOWN of Linux with its flag that not even the log is written: from then on nothing reaches the disk, as if the power
-// were cut.
+// fsShutdown is FS_IOC_SHUTDOWN of Linux with its flag that not even the log is written: from then on nothing reaches the disk, as if the
+// power were cut.
 const (
 	fsShutdown    = 0x8004587d // _IOR('X', 125, __u32)
 	withoutTheLog = 2
 )
 
-// disk is a file system of the host's own. What the host has not synced there is lost when it is killed; elsewhere it stays, since the page cache
-// is that of the machine, and the host's root file system syncs nothing at all.
+// disk is a file system of the host's own. What the host has not synced there is lost when it is killed; elsewhere it stays, since the page
+// cache is that of the machine, and the host's root file system syncs nothing at all.
 type disk struct {
 	// image is its file, point the folder of the host that lies on it.
 	image, point string
@@ -97,8 +97,8 @@ func (d disk) shutDown() error {
 	return unix.IoctlSetPointerInt(int(dir.Fd()), fsShutdown, withoutTheLog)
 }
 
-// unmount waits until the file system is gone, and with it what it has in memory. Another host that boots at this moment may hold it a little
-// longer, with the copy of all mounts that it begins with.
+// unmount waits until the file system is gone, and with it what it has in memory. Another host that boots at this moment may hold it a
+// little longer, with the copy of all mounts that it begins with.
 func (d disk) unmount() error {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		err := d.release()
@@ -111,7 +111,7 @@ func (d disk) unmount() error {
 	}
 }
 
-// release unmounts the disk, unless that is done, and tells whether something still holds it.
+// release unmounts the disk, unless that is done, and reports whether something still holds it.
 func (d disk) release() error {
 	if isMounted(d.point) {
 		if err := unix.Unmount(d.point, 0); err != nil {
@@ -125,7 +125,7 @@ func (d disk) release() error {
 	return err
 }
 
-// disksMounted tells whether all disks of a host are.
+// disksMounted reports whether all disks of a host are.
 func (h *Host) disksMounted() bool {
 	return !slices.ContainsFunc(h.disks(), func(d disk) bool { return !isMounted(d.point) })
 }

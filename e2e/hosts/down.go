@@ -124,7 +124,8 @@ func (l *Lab) endProcesses(things []Thing) error {
 			continue
 		}
 		// A unit that is not loaded is stopped already.
-		if out, err := run(context.Background(), "systemctl", "kill", "--signal=SIGKILL", t.Name); err != nil && !strings.Contains(err.Error(), "not loaded") {
+		if out, err := run(context.Background(), "systemctl", "kill", "--signal=SIGKILL", t.Name); err != nil &&
+			!strings.Contains(err.Error(), "not loaded") {
 			return fmt.Errorf("stopping %s: %w %s", t.Name, err, out)
 		}
 	}

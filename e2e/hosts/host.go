@@ -138,7 +138,7 @@ func (h *Host) netns() string       { return h.lab.Name + "-" + h.Name }
 func (h *Host) group() string       { return "drover-" + h.lab.Name + "-" + h.Name }
 func (h *Host) processName() string { return "host-" + h.Name }
 
-// made tells whether the host's file system and network are complete and still there.
+// made reports whether the host's file system and network are complete and still there.
 func (h *Host) made() bool {
 	return h.lab.State().Hosts[h.Name].Made && isMounted(h.root()) && isMounted(h.volatile()) && h.disksMounted() && netnsExists(h.netns())
 }

@@ -33,7 +33,8 @@ func openLab(t *testing.T, name string) *Lab {
 func traces(t *testing.T, lab string) []string {
 	t.Helper()
 	var out []string
-	for _, pattern := range []string{"/run/netns/" + lab + "-*", "/sys/fs/cgroup/*/drover-" + lab + "-*", "/sys/fs/cgroup/drover-" + lab + "-*",
+	for _, pattern := range []string{"/run/netns/" + lab + "-*", "/sys/fs/cgroup/*/drover-" + lab + "-*",
+		"/sys/fs/cgroup/drover-" + lab + "-*",
 		"/run/systemd/nspawn/*/" + lab + "-*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
@@ -169,7 +170,7 @@ func TestTwoHosts(t *testing.T) {
 		}
 		_ = dialUntil(t, l, target).Close()
 	})
-	t.Run("a host without its cable is away, and with it back", func(t *testing.T) {
+	t.Run("a host without its cable is unreachable, and reachable again with it", func(t *testing.T) {
 		for _, test := range []struct {
 			turn func(context.Context) error
 			code int

@@ -56,7 +56,8 @@ func Open(o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Name: o.Name, Dir: filepath.Join(o.Cache, "labs", o.Name), cache: o.Cache, subnet: o.Subnet, progress: o.Progress, groups: groups}
+	l := &Lab{Name: o.Name, Dir: filepath.Join(o.Cache, "labs", o.Name), cache: o.Cache, subnet: o.Subnet, progress: o.Progress,
+		groups: groups}
 	l.last, err = readState(l.Dir)
 	return l, err
 }
@@ -73,7 +74,7 @@ func (l *Lab) Lock() (unlock func(), err error) {
 
 func (l *Lab) lockFile() string { return filepath.Join(l.cache, "labs", l.Name+".lock") }
 
-// Exists tells whether there is a ledger, so something to take down.
+// Exists reports whether there is a ledger, so something to take down.
 func (l *Lab) Exists() bool { return l.ledger() != nil }
 
 // State returns a copy of the ledger's head and its values; the zero State if there is no lab.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ledger returns the ledger as it is now, or nil if there is no lab. It is read anew each time, since every process of the lab may
+// ledger returns the ledger as it is now, or nil if there is no lab. It is read again each time, since every process of the lab may
 // change it; what was returned is never changed afterwards.
 func (l *Lab) ledger() *State {
 	l.mu.Lock()

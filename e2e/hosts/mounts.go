@@ -12,7 +12,7 @@ import (
 
 const overlayMagic = 0x794c7630
 
-// onOverlay tells whether dir is on an overlay file system, which cannot carry the upper layer of another one.
+// onOverlay reports whether dir is on an overlay file system, which cannot carry the upper layer of another one.
 func onOverlay(dir string) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

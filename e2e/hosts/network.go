@@ -102,7 +102,7 @@ func (l *Lab) Dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	return conn, err
 }
 
-// PortFree tells whether nothing listens on a TCP port in the hub's namespace.
+// PortFree reports whether nothing listens on a TCP port in the hub's namespace.
 func (l *Lab) PortFree(port int) error {
 	return inNetns(l.hubNS(), func() error {
 		ln, err := net.Listen("tcp", fmt.Sprintf(":%d", port))

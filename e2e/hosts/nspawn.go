@@ -41,7 +41,7 @@ func nspawnArgs(m machine) []string {
 const enterGroups = `n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 1; shift; n=$((n-1)); done; exec "$@"`
 
 // untilOff is a shell program: it runs the command that follows, again when it ends with 133, by which systemd-nspawn asks to be
-// started anew since the machine reboots, and passes on the signal that asks for an orderly end.
+// started again since the machine reboots, and passes on the signal that asks for an orderly end.
 const untilOff = `trap 'kill -TERM "$pid"' TERM
 code=133
 while [ "$code" = 133 ]; do

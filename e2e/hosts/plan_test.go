@@ -192,7 +192,8 @@ func TestUntilOff(t *testing.T) {
 		t.Errorf("booted: %q, %v", raw, err)
 	}
 	// Asked to end, it asks the machine, and waits for it.
-	cmd := exec.Command("sh", "-c", untilOff, "sh", "sh", "-c", `trap 'sleep 0.2; echo off >>"$1"; exit 0' TERM; echo on >>"$1"; while :; do sleep 0.05; done`, "sh", file)
+	cmd := exec.Command("sh", "-c", untilOff, "sh", "sh", "-c",
+		`trap 'sleep 0.2; echo off >>"$1"; exit 0' TERM; echo on >>"$1"; while :; do sleep 0.05; done`, "sh", file)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func readStat(pid int) (procStat, error) {
 	return parseStat(string(raw))
 }
 
-// alive tells whether the very process that was recorded still runs.
+// alive reports whether the very process that was recorded still runs.
 func alive(t Thing) bool {
 	if t.PID == 0 {
 		return false

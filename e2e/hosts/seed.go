@@ -33,7 +33,7 @@ func (h *Host) seed(userData []byte) error {
 	return os.Remove(h.Path(disabledFile))
 }
 
-// CloudInit tells whether cloud-init has come to its end since the host booted, and what went wrong in it.
+// CloudInit reports whether cloud-init has come to its end since the host booted, and what went wrong in it.
 func (h *Host) CloudInit() (done bool, errs []string) {
 	raw, err := h.readRuntime(cloudInitDone)
 	if err != nil {
@@ -50,7 +50,7 @@ func (h *Host) CloudInit() (done bool, errs []string) {
 	return true, result.V1.Errors
 }
 
-// HasRuntimeFile tells whether a file below /run is there, on a host that is on.
+// HasRuntimeFile reports whether a file below /run is there, on a host that is on.
 func (h *Host) HasRuntimeFile(path string) bool {
 	_, err := h.readRuntime(path)
 	return err == nil

@@ -38,7 +38,8 @@ func TestUserData(t *testing.T) {
 	if err := l.Up(ctx); err != nil {
 		t.Fatal(err)
 	}
-	options := HostOptions{Name: "a-machine-with-a-rather-long-name-12345-abc", Owner: "one", UserData: []byte(userData), Files: map[string]string{"/etc/lab/tags": "a=b\n"}}
+	options := HostOptions{Name: "a-machine-with-a-rather-long-name-12345-abc", Owner: "one", UserData: []byte(userData),
+		Files: map[string]string{"/etc/lab/tags": "a=b\n"}}
 	h, err := l.MakeHost(ctx, options)
 	if err != nil {
 		t.Fatal(err)

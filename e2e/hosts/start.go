@@ -87,7 +87,7 @@ func (l *Lab) recordPID(name string, pid int) error {
 	return l.record(func(s *State) { s.SetProcess(name, pid, st.Start) })
 }
 
-// Running tells whether the background process of that name runs.
+// Running reports whether the background process of that name runs.
 func (l *Lab) Running(name string) bool {
 	t, ok := l.get(KindProcess, name)
 	return ok && alive(t)
@@ -123,7 +123,7 @@ func (l *Lab) Stop(name string, grace time.Duration) error {
 // LogFile is where the output of a background process, or the console of a host, goes.
 func (l *Lab) LogFile(name string) string { return filepath.Join(l.LogDir(), name+".log") }
 
-// HasLogs tells whether anything has run in the lab that may have left a log.
+// HasLogs reports whether anything has run in the lab that may have left a log.
 func (l *Lab) HasLogs() bool {
 	logs, err := filepath.Glob(filepath.Join(l.LogDir(), "*.log"))
 	return err == nil && len(logs) > 0

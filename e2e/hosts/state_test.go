@@ -15,7 +15,8 @@ func TestStateIsReadAsWritten(t *testing.T) {
 	if s, err := readState(dir); s != nil || err != nil {
 		t.Fatalf("without a ledger: %v, %v", s, err)
 	}
-	want := &State{Name: "demo", Created: time.Unix(1700000000, 0).UTC(), Subnet: 3, Hosts: map[string]HostRecord{"node1": {Index: 11, Made: true}},
+	want := &State{Name: "demo", Created: time.Unix(1700000000, 0).UTC(), Subnet: 3,
+		Hosts:  map[string]HostRecord{"node1": {Index: 11, Made: true}},
 		Values: map[string]string{"ready": "yes"}}
 	want.Add(Thing{Kind: KindNetns, Name: "demo-hub"})
 	want.Add(Thing{Kind: KindProcess, Name: "hub"})

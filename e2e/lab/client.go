@@ -119,5 +119,6 @@ func NewClient(config *rest.Config) (client.Client, error) {
 
 // httpClient speaks HTTP from within the lab's network, and never through a proxy.
 func (l *Lab) httpClient(config *tls.Config) *http.Client {
-	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: l.Dial, TLSClientConfig: config, DisableKeepAlives: true}}
+	return &http.Client{Timeout: 5 * time.Second,
+		Transport: &http.Transport{DialContext: l.Dial, TLSClientConfig: config, DisableKeepAlives: true}}
 }

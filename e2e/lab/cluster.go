@@ -26,7 +26,8 @@ var clusterYAML string
 
 // ClusterManifest is what a user applies for a cluster of custom machines in this lab.
 func (l *Lab) ClusterManifest(cluster client.ObjectKey) []byte {
-	return []byte(strings.NewReplacer("NAMESPACE", cluster.Namespace, "NAME", cluster.Name, "VERSION", Version, "REGISTRY", l.RegistryURL()).Replace(clusterYAML))
+	return []byte(strings.NewReplacer("NAMESPACE", cluster.Namespace, "NAME", cluster.Name, "VERSION", Version, "REGISTRY",
+		l.RegistryURL()).Replace(clusterYAML))
 }
 
 // ApplyCluster applies the manifest of a cluster, and keeps it in the lab's folder for the user to see.

@@ -13,7 +13,7 @@ import (
 )
 
 // Inventory is every object in the hub's API, of every kind that can be listed: its version by
-// "resource.group namespace/name". Events and leases are left out: they come and go by themselves.
+// "resource.group namespace/name". Events and leases are left out: they appear and disappear while nothing changes.
 func (l *Lab) Inventory(ctx context.Context) (map[string]string, error) {
 	config, err := l.HubConfig()
 	if err != nil {
@@ -46,7 +46,8 @@ func (l *Lab) Inventory(ctx context.Context) (map[string]string, error) {
 				return nil, fmt.Errorf("listing %s of %s: %w", resource.Name, gv, err)
 			}
 			for _, o := range found.Items {
-				out[fmt.Sprintf("%s.%s %s/%s", resource.Name, gv.Group, o.Namespace, o.Name)] = o.ResourceVersion + seenMark + o.Annotations[agentLastSeen]
+				out[fmt.Sprintf("%s.%s %s/%s", resource.Name, gv.Group, o.Namespace,
+					o.Name)] = o.ResourceVersion + seenMark + o.Annotations[agentLastSeen]
 			}
 		}
 	}

@@ -44,7 +44,8 @@ func TestReporter(t *testing.T) {
 }
 
 func TestConditionMessage(t *testing.T) {
-	conditions := []metav1.Condition{{Type: "A", Message: "Waiting for a machine", Reason: "X"}, {Type: "B", Reason: "Y"}, {Type: "C", Status: metav1.ConditionTrue}}
+	conditions := []metav1.Condition{{Type: "A", Message: "Waiting for a machine", Reason: "X"}, {Type: "B", Reason: "Y"},
+		{Type: "C", Status: metav1.ConditionTrue}}
 	for kind, want := range map[string]string{"A": "Waiting for a machine", "B": "Y", "C": "C is True", "D": "D is not known yet"} {
 		if got := ConditionMessage(conditions, kind); got != want {
 			t.Errorf("%s: %q", kind, got)

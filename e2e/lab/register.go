@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/e2e/hosts"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 )
 
 // AllRoles make a machine a whole cluster.
@@ -39,9 +39,10 @@ func (l *Lab) NodeCommand(ctx context.Context, cluster client.ObjectKey, roles .
 	return command, err
 }
 
-// TokenCommand makes a registration token as somebody does who has kubectl only: the hub is told its hash. The command that the status of its
-// ClusterRegistrationToken shows is returned with the token in it. The token is good for the roles only.
-func (l *Lab) TokenCommand(ctx context.Context, hub client.Client, cluster client.ObjectKey, roles ...string) (command, token string, err error) {
+// TokenCommand makes a registration token as somebody does who has kubectl only: the hub is told its hash. The command that the status of
+// its ClusterRegistrationToken shows is returned with the token in it. The token is good for the roles only.
+func (l *Lab) TokenCommand(ctx context.Context, hub client.Client, cluster client.ObjectKey, roles ...string) (command, token string,
+	err error) {
 	if token, err = tokens.NewRegistrationToken(); err != nil {
 		return "", "", err
 	}
@@ -52,26 +53,27 @@ func (l *Lab) TokenCommand(ctx context.Context, hub client.Client, cluster clien
 		crt.Spec.Roles = append(crt.Spec.Roles, roleOfFlag[role])
 	}
 	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
-	err = l.WaitFor(ctx, "a ClusterRegistrationToken of "+cluster.String()+" has a command", time.Minute, func(ctx context.Context) (bool, string) {
-		c := &provisioningv1.Cluster{}
-		if err := hub.Get(ctx, cluster, c); err != nil {
-			return false, err.Error()
-		}
-		if c.Status.ClusterName == "" {
-			return false, ConditionMessage(c.Status.Conditions, provisioningv1.CreatedCondition)
-		}
-		if crt.UID == "" {
-			crt.Namespace, crt.Spec.ClusterName = c.Status.ClusterName, c.Status.ClusterName
-			if err := hub.Create(ctx, crt); err != nil {
+	err = l.WaitFor(ctx, "a ClusterRegistrationToken of "+cluster.String()+" has a command", time.Minute,
+		func(ctx context.Context) (bool, string) {
+			c := &provisioningv1.Cluster{}
+			if err := hub.Get(ctx, cluster, c); err != nil {
 				return false, err.Error()
 			}
-		}
-		if err := hub.Get(ctx, client.ObjectKeyFromObject(crt), crt); err != nil {
-			return false, err.Error()
-		}
-		command = strings.ReplaceAll(crt.Status.InsecureNodeCommand, managementv3.TokenPlaceholder, token) + " " + strings.Join(roles, " ")
-		return crt.Status.InsecureNodeCommand != "", "its status has no command yet"
-	})
+			if c.Status.ClusterName == "" {
+				return false, ConditionMessage(c.Status.Conditions, provisioningv1.CreatedCondition)
+			}
+			if crt.UID == "" {
+				crt.Namespace, crt.Spec.ClusterName = c.Status.ClusterName, c.Status.ClusterName
+				if err := hub.Create(ctx, crt); err != nil {
+					return false, err.Error()
+				}
+			}
+			if err := hub.Get(ctx, client.ObjectKeyFromObject(crt), crt); err != nil {
+				return false, err.Error()
+			}
+			command = strings.ReplaceAll(crt.Status.InsecureNodeCommand, managementv3.TokenPlaceholder, token) + " " + strings.Join(roles, " ")
+			return crt.Status.InsecureNodeCommand != "", "its status has no command yet"
+		})
 	return command, token, err
 }
 

@@ -78,7 +78,8 @@ func (l *Lab) ReleaseClusterAgent(ctx context.Context) error {
 	if err != nil || len(words) < 2 {
 		return fmt.Errorf("asking the hub for its version: %q, %w", out, err)
 	}
-	argv := []string{l.bin("installer"), "build", "cluster-agent", "--version", words[1], "--arch", runtime.GOARCH, "--from", filepath.Join(l.Repo, "bin/assets"),
+	argv := []string{l.bin("installer"), "build", "cluster-agent", "--version", words[1], "--arch", runtime.GOARCH, "--from",
+		filepath.Join(l.Repo, "bin/assets"),
 		"--push", fmt.Sprintf("%s:%d/%s", l.HubIP(), registryPort, agentRepo), "--insecure"}
 	if err := l.runInLab(ctx, argv...); err != nil {
 		return fmt.Errorf("building the image of the cluster-agent: %w", err)
@@ -155,8 +156,8 @@ func (l *Lab) Services() []Service {
 	}
 }
 
-// HubRuns tells whether the hub runs.
+// HubRuns reports whether the hub runs.
 func (l *Lab) HubRuns() bool { return l.Running(hubProcess) }
 
-// ServicesRun tells whether registry and hub run.
+// ServicesRun reports whether registry and hub run.
 func (l *Lab) ServicesRun() bool { return l.Running(registryProc) && l.Running(hubProcess) }

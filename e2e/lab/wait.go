@@ -12,7 +12,7 @@ type Check func(ctx context.Context) (done bool, missing string)
 const pollInterval = 200 * time.Millisecond
 
 // WaitFor repeats a check until it is done, reports each change of what is missing, and gives up after limit, or when
-// the hub has ended by itself.
+// the hub has ended.
 func (l *Lab) WaitFor(ctx context.Context, what string, limit time.Duration, check Check) error {
 	hubRan := l.Running(hubProcess)
 	deadline := time.Now().Add(limit)

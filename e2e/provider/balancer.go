@@ -172,7 +172,8 @@ func (f *front) keep(targets []string) {
 // targets are the addresses of the control plane machines that are on, in an order that changes with the time. Those that are about to be
 // deleted are among them only if there are no others.
 func (b *balancer) targets(ctx context.Context, namespace, cluster string) ([]string, error) {
-	ofCluster := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster}, client.HasLabels{clusterv1.MachineControlPlaneLabel}}
+	ofCluster := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster},
+		client.HasLabels{clusterv1.MachineControlPlaneLabel}}
 	owners := &clusterv1.MachineList{}
 	if err := b.reader.List(ctx, owners, ofCluster...); err != nil {
 		return nil, err
@@ -223,10 +224,10 @@ func rotate(list []string, by int64) []string {
 // join copies in both directions; an end that has said all closes only its half.
 func join(a, b net.Conn) {
 	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{a, b}, {b, a}} {
+	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
-			if half, ok := way[0].(*net.TCPConn); ok {
+			_, _ = io.Copy(pair[0], pair[1])
+			if half, ok := pair[0].(*net.TCPConn); ok {
 				_ = half.CloseWrite()
 			}
 		})

@@ -41,7 +41,7 @@ func TestBalancerKeepsItsPort(t *testing.T) {
 	}
 }
 
-func TestJoinCopiesBothWays(t *testing.T) {
+func TestJoinCopiesInBothDirections(t *testing.T) {
 	front, in := tcpPair(t)
 	back, out := tcpPair(t)
 	done := make(chan struct{})
@@ -66,7 +66,8 @@ func TestJoinCopiesBothWays(t *testing.T) {
 func TestChooseTargets(t *testing.T) {
 	machine := func(name, address string, on metav1.ConditionStatus) labv1.LabMachine {
 		m := labv1.LabMachine{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineHostName, Address: name}, {Type: clusterv1.MachineInternalIP, Address: address}}
+		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineHostName, Address: name},
+			{Type: clusterv1.MachineInternalIP, Address: address}}
 		m.Status.Conditions = []metav1.Condition{{Type: labv1.HostOnCondition, Status: on}}
 		return m
 	}

@@ -33,7 +33,8 @@ type clusterReconciler struct {
 }
 
 func (r *clusterReconciler) setup(mgr ctrl.Manager) error {
-	toLabCluster := util.ClusterToInfrastructureMapFunc(context.Background(), labv1.GroupVersion.WithKind("LabCluster"), r.client, &labv1.LabCluster{})
+	toLabCluster := util.ClusterToInfrastructureMapFunc(context.Background(), labv1.GroupVersion.WithKind("LabCluster"), r.client,
+		&labv1.LabCluster{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("labcluster").
 		For(&labv1.LabCluster{}).

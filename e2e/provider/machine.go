@@ -56,7 +56,8 @@ func (r *machineReconciler) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("labmachine").
 		For(&labv1.LabMachine{}).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(labv1.GroupVersion.WithKind("LabMachine")))).
+		Watches(&clusterv1.Machine{},
+			handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(labv1.GroupVersion.WithKind("LabMachine")))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines)).
 		WithOptions(controllerOptions(4)).
 		Complete(r)

@@ -67,7 +67,8 @@ func setMachineStatus(s *machineScope) {
 			deleting.Reason, deleting.Message = labv1.HostFailedReason, s.failed.Error()
 		}
 		conditions.Set(m, deleting)
-		conditions.Set(m, metav1.Condition{Type: labv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: clusterv1.DeletingReason, Message: deleting.Message})
+		conditions.Set(m, metav1.Condition{Type: labv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: clusterv1.DeletingReason,
+			Message: deleting.Message})
 		return
 	}
 	if s.host.on {
@@ -115,7 +116,8 @@ func (s *machineScope) bootstrapFinished() metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, labv1.BootstrapFinishedReason
 	case s.host.bootstrapEnded:
 		c.Reason = labv1.BootstrapFailedReason
-		c.Message = "The bootstrap data has ended without writing " + sentinelFile + "; its output is in /var/log/cloud-init-output.log on the host"
+		c.Message = "The bootstrap data has ended without writing " + sentinelFile +
+			"; its output is in /var/log/cloud-init-output.log on the host"
 		if len(s.host.bootstrapErrors) > 0 {
 			c.Message += ". cloud-init says: " + strings.Join(s.host.bootstrapErrors, "; ")
 		}

@@ -19,8 +19,9 @@ import (
 func newScope(change func(*machineScope)) *machineScope {
 	s := &machineScope{
 		labMachine: &labv1.LabMachine{ObjectMeta: metav1.ObjectMeta{Name: "m"}},
-		machine:    &clusterv1.Machine{Spec: clusterv1.MachineSpec{FailureDomain: "east", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("s")}}},
-		cluster:    &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
+		machine: &clusterv1.Machine{Spec: clusterv1.MachineSpec{FailureDomain: "east",
+			Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("s")}}},
+		cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
 	}
 	s.cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	if change != nil {
@@ -42,8 +43,10 @@ func TestMachineStatus(t *testing.T) {
 		provisioned bool
 		message     string
 	}{
-		{name: "nobody owns it", scope: newScope(func(s *machineScope) { s.machine = nil }), hostOn: "WaitingForOwner", bootstrap: "NotStarted", ready: "WaitingForOwner"},
-		{name: "its Cluster is not known", scope: newScope(func(s *machineScope) { s.cluster = nil }), hostOn: "WaitingForOwner", bootstrap: "NotStarted", ready: "WaitingForOwner"},
+		{name: "nobody owns it", scope: newScope(func(s *machineScope) { s.machine = nil }), hostOn: "WaitingForOwner", bootstrap: "NotStarted",
+			ready: "WaitingForOwner"},
+		{name: "its Cluster is not known", scope: newScope(func(s *machineScope) { s.cluster = nil }), hostOn: "WaitingForOwner",
+			bootstrap: "NotStarted", ready: "WaitingForOwner"},
 		{name: "no infrastructure", scope: newScope(func(s *machineScope) { s.cluster.Status.Initialization.InfrastructureProvisioned = nil }),
 			hostOn: "WaitingForClusterInfrastructure", bootstrap: "NotStarted", ready: "WaitingForClusterInfrastructure", message: "Cluster c"},
 		{name: "no bootstrap data", scope: newScope(func(s *machineScope) { s.machine.Spec.Bootstrap.DataSecretName = nil }),
@@ -52,7 +55,8 @@ func TestMachineStatus(t *testing.T) {
 			hostOn: "HostFailed", bootstrap: "NotStarted", ready: "HostFailed", message: "the lab is full"},
 		{name: "it was just turned on", scope: newScope(func(s *machineScope) { s.host = observation{exists: true} }),
 			hostOn: "Starting", bootstrap: "Running", ready: "Starting"},
-		{name: "it runs its bootstrap data", scope: newScope(func(s *machineScope) { s.host = on }), hostOn: "On", bootstrap: "Running", ready: "Running", provisioned: true},
+		{name: "it runs its bootstrap data", scope: newScope(func(s *machineScope) { s.host = on }), hostOn: "On", bootstrap: "Running",
+			ready: "Running", provisioned: true},
 		{name: "its bootstrap data has failed", scope: newScope(func(s *machineScope) {
 			s.host = on
 			s.host.bootstrapEnded, s.host.bootstrapErrors = true, []string{"runcmd failed"}
@@ -71,7 +75,8 @@ func TestMachineStatus(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			setMachineStatus(tt.scope)
 			m := tt.scope.labMachine
-			for kind, want := range map[string]string{labv1.HostOnCondition: tt.hostOn, labv1.BootstrapFinishedCondition: tt.bootstrap, labv1.ReadyCondition: tt.ready} {
+			for kind, want := range map[string]string{labv1.HostOnCondition: tt.hostOn, labv1.BootstrapFinishedCondition: tt.bootstrap,
+				labv1.ReadyCondition: tt.ready} {
 				if got := conditions.Get(m, kind); got.Reason != want {
 					t.Errorf("%s is %s with reason %s, want %s", kind, got.Status, got.Reason, want)
 				}

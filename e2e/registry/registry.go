@@ -26,7 +26,8 @@ func New(dir string, logger *log.Logger) (http.Handler, error) {
 			return nil, fmt.Errorf("making the registry's folder: %w", err)
 		}
 	}
-	k := &keeper{dir: manifests, next: registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)), registry.Logger(logger))}
+	k := &manifestStore{dir: manifests,
+		next: registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)), registry.Logger(logger))}
 	return k, k.restore()
 }
 

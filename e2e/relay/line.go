@@ -22,7 +22,7 @@ type line struct {
 
 	frozen   chan struct{} // closed by freeze
 	freezing sync.Once
-	told     atomic.Int32 // directions that have ended in order
+	finished atomic.Int32 // directions that have ended in order
 }
 
 // newLine is a line that is reset when ctx ends, or when end is called.
@@ -35,15 +35,15 @@ func newLine(ctx context.Context, near, far net.Conn, delay func(int) time.Durat
 // run carries both directions until both have ended, or the line has.
 func (l *line) run() {
 	var all sync.WaitGroup
-	for _, way := range [][2]net.Conn{{l.near, l.far}, {l.far, l.near}} {
+	for _, pair := range [][2]net.Conn{{l.near, l.far}, {l.far, l.near}} {
 		chunks := make(chan chunk, inFlight)
-		all.Go(func() { l.take(way[0], chunks) })
-		all.Go(func() { l.give(way[1], chunks) })
+		all.Go(func() { l.take(pair[0], chunks) })
+		all.Go(func() { l.give(pair[1], chunks) })
 	}
 	all.Go(func() {
 		<-l.ctx.Done()
 		for _, conn := range []net.Conn{l.near, l.far} {
-			if l.told.Load() == 2 {
+			if l.finished.Load() == 2 {
 				_ = conn.Close() // what was written last is still on its way
 			} else {
 				reset(conn)
@@ -146,7 +146,7 @@ func (l *line) closeWrite(to net.Conn) {
 	if half, ok := to.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
-	if l.told.Add(1) == 2 {
+	if l.finished.Add(1) == 2 {
 		l.end()
 	}
 }

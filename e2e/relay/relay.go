@@ -51,12 +51,12 @@ func (r *Relay) accept() {
 			reset(conn)
 			continue
 		}
-		r.done.Go(func() { r.carry(conn) })
+		r.done.Go(func() { r.forward(conn) })
 	}
 }
 
 // carry connects one connection through and returns when it has ended.
-func (r *Relay) carry(near net.Conn) {
+func (r *Relay) forward(near net.Conn) {
 	far, err := r.dial(r.ctx)
 	if err != nil {
 		reset(near) // as whoever does not listen there would
@@ -103,7 +103,7 @@ func (r *Relay) Freeze() int {
 	return n
 }
 
-// Cut resets every connection, and refuses new ones until Mend.
+// Cut resets every connection, and refuses new ones until Restore.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,8 +113,8 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Mend takes connections again after Cut.
-func (r *Relay) Mend() {
+// Restore accepts connections again after Cut.
+func (r *Relay) Restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cut = false

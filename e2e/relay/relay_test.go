@@ -159,8 +159,8 @@ func TestACutLineEndsAllAndTakesNone(t *testing.T) {
 		}
 	}
 	assertRefused(t, r.listener)
-	r.Mend()
-	if _, err := ask(t, dial(), "mended"); err != nil {
+	r.Restore()
+	if _, err := ask(t, dial(), "restored"); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/drover-dev/drover/hub/embedded"
-	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/server/embedded"
+	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/packaging/rbac"
 )
 
@@ -32,7 +32,8 @@ const apiAudit = "api-audit.log"
 func auditOptions(t *testing.T, dir string) embedded.AuditOptions {
 	t.Helper()
 	policy := filepath.Join(dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(policy,
+		[]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return embedded.AuditOptions{Path: filepath.Join(dir, apiAudit), PolicyFile: policy}
@@ -91,7 +92,8 @@ func (e *env) checkDenied(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		forbidden := event.ResponseStatus != nil && event.ResponseStatus.Code == 403 && event.Annotations["authorization.k8s.io/decision"] == "forbid"
+		forbidden := event.ResponseStatus != nil && event.ResponseStatus.Code == 403 &&
+			event.Annotations["authorization.k8s.io/decision"] == "forbid"
 		if what := event.Verb + " " + event.RequestURI; forbidden && strings.HasSuffix(event.User.Username, ":"+hubAccount) && !seen[what] {
 			seen[what] = true
 			t.Errorf("the hub may not %s", what)

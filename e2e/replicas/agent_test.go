@@ -17,10 +17,11 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 )
 
-// agent is the cluster-agent of an imported cluster. What the cluster is has no part in this test: it is the API that the hub runs on itself.
+// agent is the cluster-agent of an imported cluster. What the cluster is has no part in this test: it is the API that the hub runs on
+// itself.
 type agent struct {
 	program
 	// cluster is the name of the management Cluster.
@@ -81,14 +82,16 @@ func (e *env) registration(t *testing.T, cluster string) string {
 	e.create(t, &managementv3.ClusterRegistrationToken{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "by-hand"},
 		Spec: managementv3.ClusterRegistrationTokenSpec{
-			ClusterName: cluster, Purpose: managementv3.AgentsPurpose, Made: &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)},
+			ClusterName: cluster, Purpose: managementv3.AgentsPurpose,
+			Made: &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)},
 		},
 	})
 	folder := filepath.Join(e.dir, "registration-"+cluster)
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"url": "https://" + e.gateways.Addr().String(), "token": token, "ca.crt": string(e.authorities)} {
+	for name, content := range map[string]string{"url": "https://" + e.gateways.Addr().String(), "token": token,
+		"ca.crt": string(e.authorities)} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -82,10 +82,10 @@ func (b *balancer) serve(ctx context.Context, near net.Conn) {
 	defer func() { _ = far.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = near.Close(); _ = far.Close() })()
 	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+	for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[1], way[0])
-			_ = way[1].(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(pair[1], pair[0])
+			_ = pair[1].(*net.TCPConn).CloseWrite()
 		})
 	}
 	both.Wait()

@@ -22,11 +22,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/app"
-	"github.com/drover-dev/drover/hub/embedded"
-	"github.com/drover-dev/drover/hub/gateway"
-	"github.com/drover-dev/drover/hub/peers"
-	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/access/replicas"
+	"github.com/drover-dev/drover/hub/gateway/servingcert"
+	"github.com/drover-dev/drover/hub/server"
+	"github.com/drover-dev/drover/hub/server/embedded"
+	"github.com/drover-dev/drover/hub/server/settings"
 )
 
 // env is a hub of three replicas, each a process of its own, on a Kubernetes API that runs in the test's.
@@ -77,11 +77,12 @@ func start(t *testing.T) *env {
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	embedded.RouteKubernetesLogs(logger)
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	e.api, err = embedded.Start(context.Background(), embedded.Options{DataDir: filepath.Join(dir, "data"), UnsafeNoFsync: true, Logger: logger, Audit: auditOptions(t, dir)})
+	e.api, err = embedded.Start(context.Background(),
+		embedded.Options{DataDir: filepath.Join(dir, "data"), UnsafeNoFsync: true, Logger: logger, Audit: auditOptions(t, dir)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, err := app.NewScheme()
+	scheme, err := server.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func (e *env) makeUser(t *testing.T) {
 	}
 	e.token = request.Status.Token
 	identity := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: settings.DefaultSystemNamespace, Name: gateway.TLSSecretName}
+	key := client.ObjectKey{Namespace: settings.DefaultSystemNamespace, Name: servingcert.SecretName}
 	if err := e.client.Get(t.Context(), key, identity); err != nil {
 		t.Fatal(err)
 	}
@@ -157,12 +158,13 @@ func (e *env) ready(hubs ...*hub) error {
 func (e *env) leases(t *testing.T) []string {
 	t.Helper()
 	list := &coordinationv1.LeaseList{}
-	if err := e.client.List(t.Context(), list, client.InNamespace(settings.DefaultSystemNamespace), client.HasLabels{peers.ReplicaLabel}); err != nil {
+	if err := e.client.List(t.Context(), list, client.InNamespace(settings.DefaultSystemNamespace),
+		client.HasLabels{replicas.ReplicaLabel}); err != nil {
 		t.Fatal(err)
 	}
 	addresses := []string{}
 	for _, lease := range list.Items {
-		addresses = append(addresses, lease.Annotations[peers.AddressAnnotation])
+		addresses = append(addresses, lease.Annotations[replicas.AddressAnnotation])
 	}
 	return addresses
 }

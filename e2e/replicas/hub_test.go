@@ -105,8 +105,8 @@ func newHub(t *testing.T, dir, name string) *hub {
 	}
 }
 
-// leads tells whether the replica has been elected.
-func (h *hub) leads(t *testing.T) bool {
+// isLeader reports whether the replica has been elected.
+func (h *hub) isLeader(t *testing.T) bool {
 	t.Helper()
 	return slices.ContainsFunc(h.lines(t), func(line string) bool { return strings.Contains(line, `msg="Hub is ready"`) })
 }

@@ -143,8 +143,8 @@ func (l *load) do(ctx context.Context, done *atomic.Int64, try func() (int, erro
 	}
 }
 
-// under runs what happens to a replica while users work, and probes ask the others. It fails where a request was lost, or a cluster was out of
-// reach of a replica that is on for too long.
+// under runs what happens to a replica while users work, and probes ask the others. It fails where a request was lost, or a cluster was out
+// of reach of a replica that is on for too long.
 func (e *env) under(t *testing.T, others []*hub, happens func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -184,6 +184,6 @@ func (e *env) under(t *testing.T, others []*hub, happens func()) {
 	if lost := l.lost.Load(); lost > 0 {
 		t.Errorf("%d requests were lost, the last one: %v", lost, l.problem.Load())
 	}
-	t.Logf("%d reads, %d writes, %d attempts repeated, the slowest took %s; no cluster was away from a replica for longer than %s",
+	t.Logf("%d reads, %d writes, %d attempts repeated, the slowest took %s; no cluster was unreachable for a replica for longer than %s",
 		l.reads.Load(), l.writes.Load(), l.again.Load(), time.Duration(l.slowest.Load()).Round(time.Millisecond), worst.Round(time.Millisecond))
 }

@@ -50,7 +50,7 @@ func (e *env) leading(t *testing.T) *hub {
 	t.Helper()
 	var leader *hub
 	until(t, 30*time.Second, "a replica to lead", func() error {
-		i := slices.IndexFunc(e.hubs, func(h *hub) bool { return h.leads(t) })
+		i := slices.IndexFunc(e.hubs, func(h *hub) bool { return h.isLeader(t) })
 		if i < 0 {
 			return errors.New("none does")
 		}
@@ -79,11 +79,11 @@ func (e *env) frozen(t *testing.T) {
 // killed ends the replica that leads without a word.
 func (e *env) killed(t *testing.T) {
 	victim := e.leading(t)
-	former := e.leader(t)
+	previous := e.leader(t)
 	e.under(t, e.others(victim), func() {
 		begin := time.Now()
 		victim.kill()
-		e.awaitAnotherLeader(t, former, begin, "it was killed", 25*time.Second)
+		e.awaitAnotherLeader(t, previous, begin, "it was killed", 25*time.Second)
 	})
 	victim.start(t)
 	until(t, time.Minute, "it to be ready again", func() error { return e.ready(victim) })
@@ -93,11 +93,11 @@ func (e *env) killed(t *testing.T) {
 // drained ends the replica that leads in order.
 func (e *env) drained(t *testing.T) {
 	victim := e.leading(t)
-	former := e.leader(t)
+	previous := e.leader(t)
 	e.under(t, e.others(victim), func() {
 		begin := time.Now()
 		victim.signal(t, syscall.SIGTERM)
-		e.awaitAnotherLeader(t, former, begin, "it was told to stop", drainDelay+5*time.Second)
+		e.awaitAnotherLeader(t, previous, begin, "it was told to stop", drainDelay+5*time.Second)
 		victim.wait(t, drainDelay+drainTime+15*time.Second)
 		t.Logf("it was gone %s after it was told to stop", time.Since(begin).Round(time.Millisecond))
 	})
@@ -109,10 +109,10 @@ func (e *env) drained(t *testing.T) {
 }
 
 // awaitAnotherLeader waits until another replica leads and its controllers work, which a Cluster that is created tells.
-func (e *env) awaitAnotherLeader(t *testing.T, former string, begin time.Time, since string, limit time.Duration) {
+func (e *env) awaitAnotherLeader(t *testing.T, previous string, begin time.Time, since string, limit time.Duration) {
 	t.Helper()
 	until(t, limit, "another replica to lead", func() error {
-		if holder := e.leader(t); holder == "" || holder == former {
+		if holder := e.leader(t); holder == "" || holder == previous {
 			return fmt.Errorf("the Lease is held by %q", holder)
 		}
 		return nil

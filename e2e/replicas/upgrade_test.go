@@ -15,8 +15,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// upgraded has every replica carry a watch over WebSocket to every cluster. With tunnels to two of three replicas, one of them has to pass the
-// connection on, as it does those of kubectl exec and port-forward.
+// upgraded has every replica carry a watch over WebSocket to every cluster. With tunnels to two of three replicas, one of them has to pass
+// the connection on, as it does those of kubectl exec and port-forward.
 func (e *env) upgraded(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(e.authorities)

@@ -73,7 +73,8 @@ func TestBadRegistration(t *testing.T) {
 		})
 	}
 	machines := &clusterv1.MachineList{}
-	suite.Must(t, shared.Hub.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
+	suite.Must(t, shared.Hub.List(ctx, machines, client.InNamespace(key.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
 	if len(machines.Items) != 0 {
 		t.Errorf("%d Machines have come of it", len(machines.Items))
 	}

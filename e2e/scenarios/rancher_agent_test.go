@@ -25,8 +25,8 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// TestRancherAgent has Rancher's own agent, put onto hosts by Rancher's own script, make a cluster of this hub. Then this project's agent takes
-// its place and gives it back, under a distribution that goes on running.
+// TestRancherAgent has Rancher's own agent, put onto hosts by Rancher's own script, make a cluster of this hub. Then this project's agent
+// takes its place and gives it back, under a distribution that goes on running.
 func TestRancherAgent(t *testing.T) {
 	ctx := t.Context()
 	key := client.ObjectKey{Namespace: "fleet-default", Name: "rancher"}
@@ -73,30 +73,32 @@ func TestRancherAgent(t *testing.T) {
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
 	})
 	suite.Step(t, "Rancher's agent, which is back, applies a change", func(t *testing.T) { changePods(t, key, 79) })
-	suite.Step(t, "a machine with a secret takes Rancher's script when an administrator runs the command in the hub's log", func(t *testing.T) {
-		machine := worker.machine(t, key)
-		approval := fmt.Sprintf("%s=%s", rkev1.RegisterFromAnnotation, worker.IP())
-		shared.RunKubectl(t, shared.HubKubeconfig(), "annotate", "-n", key.Namespace, "machines.cluster.x-k8s.io", machine, approval)
-		worker.install(t, worker.command)
-		worker.runs(t, "system-agent version")
-		worker.keepsRunning(t, func() {
-			installed := make(chan error, 1)
-			go func() { installed <- worker.tryInstall(t.Context(), rancher.command(t, worker.command)) }()
-			var command []string
-			suite.Must(t, shared.WaitFor(t.Context(), "the hub's log has a command for "+machine, time.Minute, func(context.Context) (bool, string) {
-				for _, found := range regexp.MustCompile(`command="kubectl ([^"]+ `+machine+` [^"]+)"`).FindAllStringSubmatch(hubLog(t), -1) {
-					command = strings.Fields(found[1])
-				}
-				return command != nil, "it has none"
-			}))
-			// The script has put Rancher's agent in place and goes on trying. Whoever gives up still has this agent.
-			worker.ask(t, "systemctl start rancher-system-agent")
+	suite.Step(t, "a machine with a secret takes Rancher's script when an administrator runs the command in the hub's log",
+		func(t *testing.T) {
+			machine := worker.machine(t, key)
+			approval := fmt.Sprintf("%s=%s", rkev1.RegisterFromAnnotation, worker.IP())
+			shared.RunKubectl(t, shared.HubKubeconfig(), "annotate", "-n", key.Namespace, "machines.cluster.x-k8s.io", machine, approval)
+			worker.install(t, worker.command)
 			worker.runs(t, "system-agent version")
-			shared.RunKubectl(t, shared.HubKubeconfig(), command...)
-			suite.Must(t, <-installed)
+			worker.keepsRunning(t, func() {
+				installed := make(chan error, 1)
+				go func() { installed <- worker.tryInstall(t.Context(), rancher.command(t, worker.command)) }()
+				var command []string
+				suite.Must(t, shared.WaitFor(t.Context(), "the hub's log has a command for "+machine, time.Minute,
+					func(context.Context) (bool, string) {
+						for _, found := range regexp.MustCompile(`command="kubectl ([^"]+ `+machine+` [^"]+)"`).FindAllStringSubmatch(hubLog(t), -1) {
+							command = strings.Fields(found[1])
+						}
+						return command != nil, "it has none"
+					}))
+				// The script has put Rancher's agent in place and goes on trying. Whoever gives up still has this agent.
+				worker.ask(t, "systemctl start rancher-system-agent")
+				worker.runs(t, "system-agent version")
+				shared.RunKubectl(t, shared.HubKubeconfig(), command...)
+				suite.Must(t, <-installed)
+			})
 		})
-	})
-	suite.Step(t, "Rancher's agent never ended by itself, and asked for nothing that a machine does not get", func(t *testing.T) {
+	suite.Step(t, "Rancher's agent never exited, and asked for nothing that a machine does not get", func(t *testing.T) {
 		for _, m := range machines {
 			m.runs(t, "rancher-system-agent version")
 		}
@@ -134,7 +136,8 @@ func (h *rancherHost) tryInstall(ctx context.Context, command string) error {
 func (h *rancherHost) machine(t *testing.T, cluster client.ObjectKey) string {
 	t.Helper()
 	machines := &clusterv1.MachineList{}
-	suite.Must(t, shared.Hub.List(t.Context(), machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}))
+	suite.Must(t, shared.Hub.List(t.Context(), machines, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}))
 	for _, m := range machines.Items {
 		if m.Status.NodeRef.Name == h.Name {
 			return m.Name
@@ -171,7 +174,8 @@ func (h *rancherHost) runs(t *testing.T, version string) {
 		return strings.HasPrefix(got, version), got
 	}))
 	if restarts := h.ask(t, fmt.Sprintf(show, "NRestarts")); restarts != "0" {
-		t.Errorf("systemd has started the agent on %s again %s times:\n%s", h.Name, restarts, h.ask(t, "journalctl -u rancher-system-agent -n 40 -o cat"))
+		t.Errorf("systemd has started the agent on %s again %s times:\n%s", h.Name, restarts,
+			h.ask(t, "journalctl -u rancher-system-agent -n 40 -o cat"))
 	}
 }
 

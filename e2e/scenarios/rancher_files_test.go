@@ -68,7 +68,8 @@ func (f *rancherFiles) command(t *testing.T, command string) string {
 	const script = "/system-agent-install.sh"
 	for _, change := range [][2]string{
 		{shared.ServerURL() + script, f.url + script},
-		{"| sudo ", fmt.Sprintf("| sudo CATTLE_AGENT_BINARY_BASE_URL=%s CATTLE_AGENT_UNINSTALL_URL=%s/assets/system-agent-uninstall.sh ", f.url, shared.ServerURL())},
+		{"| sudo ", fmt.Sprintf("| sudo CATTLE_AGENT_BINARY_BASE_URL=%s CATTLE_AGENT_UNINSTALL_URL=%s/assets/system-agent-uninstall.sh ", f.url,
+			shared.ServerURL())},
 	} {
 		if strings.Count(command, change[0]) != 1 {
 			t.Fatalf("the registration command does not have %q once", change[0]) // the token is in it

@@ -146,7 +146,8 @@ func assertReady(t *testing.T, key client.ObjectKey) {
 		t.Errorf("Cluster API's Cluster is not initialised: %+v", init)
 	}
 	machines := &clusterv1.MachineList{}
-	suite.Must(t, shared.Hub.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
+	suite.Must(t, shared.Hub.List(ctx, machines, client.InNamespace(key.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
 	for _, m := range machines.Items {
 		if !m.Status.NodeRef.IsDefined() || m.Status.Phase != string(clusterv1.MachinePhaseRunning) {
 			t.Errorf("Machine %s is %s with Node %+v", m.Name, m.Status.Phase, m.Status.NodeRef)

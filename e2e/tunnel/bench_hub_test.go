@@ -26,11 +26,11 @@ import (
 
 	"github.com/rancher/remotedialer"
 
-	"github.com/drover-dev/drover/hub/tunnel"
+	"github.com/drover-dev/drover/hub/access/tunnel"
 )
 
-// Benchmarks have the hub in a process of its own, which is this test's program again, so that its time and memory are its own. It listens with
-// TLS, as a hub does, and takes orders on a second port.
+// Benchmarks have the hub in a process of its own, which is this test's program again, so that its time and memory are its own. It listens
+// with TLS, as a hub does, and takes orders on a second port.
 
 const (
 	// hubKindEnv makes the program a hub: "library" or "hub". hubListenEnv is where agents connect.
@@ -67,9 +67,10 @@ type report struct {
 func newBenchHub(kind string) (*benchHub, http.Handler) {
 	if kind == "library" {
 		s := remotedialer.New(func(r *http.Request) (string, bool, error) { return keyOf(r), true, nil }, remotedialer.DefaultErrorWriter)
-		return &benchHub{count: func() int { return len(s.ListClients()) }, dial: func(ctx context.Context, key, network, address string) (net.Conn, error) {
-			return s.Dialer(key)(ctx, network, address)
-		}}, s
+		return &benchHub{count: func() int { return len(s.ListClients()) },
+			dial: func(ctx context.Context, key, network, address string) (net.Conn, error) {
+				return s.Dialer(key)(ctx, network, address)
+			}}, s
 	}
 	m := tunnel.New(quiet)
 	return &benchHub{dial: m.Dial, count: func() int { return len(m.Keys()) }},

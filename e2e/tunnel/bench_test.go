@@ -162,7 +162,7 @@ func source(conn net.Conn) {
 }
 
 // sink confirms what it has read when it has read so much.
-func sink(bytes int64) func(net.Conn) {
+func discard(bytes int64) func(net.Conn) {
 	return func(conn net.Conn) {
 		if _, err := io.CopyN(io.Discard, conn, bytes); err == nil {
 			_, _ = conn.Write([]byte("x"))
@@ -183,7 +183,7 @@ func benchmarkTransfer(b *testing.B, what string, streams int) {
 	const mib = 256
 	address := target(b, source)
 	if what == "upload" {
-		address = target(b, sink(mib<<20/int64(streams)))
+		address = target(b, discard(mib<<20/int64(streams)))
 	}
 	measure(b, func(b *testing.B, p *process) map[string]float64 {
 		done := p.order(b, what, url.Values{"address": {address}, "streams": {fmt.Sprint(streams)}, "mib": {fmt.Sprint(mib)}})

@@ -15,11 +15,12 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/gorilla/websocket"
 
-	"github.com/drover-dev/drover/hub/tunnel"
-	"github.com/drover-dev/drover/hub/tunnel/wire"
+	"github.com/drover-dev/drover/hub/access/tunnel"
+	"github.com/drover-dev/drover/hub/access/tunnel/wire"
 )
 
-// The tests of this file play agents that mean harm. They measure the memory of the process, so that they do not run side by side with others.
+// The tests of this file play agents that mean harm. They measure the memory of the process, so that they do not run side by side with
+// others.
 
 // logLines keeps what a hub logs.
 type logLines struct {
@@ -106,7 +107,7 @@ func TestFlood(t *testing.T) {
 		_, err := conn.Write([]byte("x"))
 		return err != nil && strings.Contains(err.Error(), "wait to be read")
 	})
-	if lines := log.with("should not"); lines != 1 {
+	if lines := log.with("violated the tunnel protocol"); lines != 1 {
 		t.Errorf("%d lines about it in the log", lines)
 	}
 	if !h.connected("flood") || !works(h, target(t, echo)) && !h.connected("other") {
@@ -127,7 +128,8 @@ func TestFloodOnLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 10*time.Second, "all of it arrived", func() bool { return ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second)) == nil })
+	eventually(t, 10*time.Second, "all of it arrived",
+		func() bool { return ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second)) == nil })
 	time.Sleep(200 * time.Millisecond)
 	if mib := grown(); mib < 128 {
 		t.Errorf("the library took %d MiB for 128 MiB: this test shows nothing", mib)
@@ -157,7 +159,7 @@ func TestFloodOfManyStreams(t *testing.T) {
 	if mib := grown(); mib > 100 {
 		t.Errorf("the hub took %d MiB, though a session may have 64", mib)
 	}
-	if lines := log.with("should not"); lines != 1 {
+	if lines := log.with("violated the tunnel protocol"); lines != 1 {
 		t.Errorf("%d lines about it in the log", lines)
 	}
 }
@@ -203,7 +205,7 @@ func TestForgery(t *testing.T) {
 	if h.connected("victim") || dialed.Load() > 0 {
 		t.Errorf("victim connected: %v, dials into the hub's network: %d", h.connected("victim"), dialed.Load())
 	}
-	if lines := log.with("should not"); lines != 1 {
+	if lines := log.with("violated the tunnel protocol"); lines != 1 {
 		t.Errorf("%d lines about it in the log", lines)
 	}
 	if n := answers.Load(); n > 500 {

@@ -16,7 +16,7 @@ import (
 	"github.com/rancher/remotedialer"
 	"github.com/sirupsen/logrus"
 
-	"github.com/drover-dev/drover/hub/tunnel"
+	"github.com/drover-dev/drover/hub/access/tunnel"
 )
 
 // quiet are the options of a hub whose log nobody reads.
@@ -44,7 +44,8 @@ func ours(t testing.TB, opts tunnel.Options) *hub {
 }
 
 func library(t testing.TB) *hub {
-	s := remotedialer.New(func(r *http.Request) (string, bool, error) { return r.Header.Get("X-Key"), true, nil }, remotedialer.DefaultErrorWriter)
+	s := remotedialer.New(func(r *http.Request) (string, bool, error) { return r.Header.Get("X-Key"), true, nil },
+		remotedialer.DefaultErrorWriter)
 	return serve(t, &hub{Handler: s, connected: s.HasSession, dial: func(ctx context.Context, key, network, address string) (net.Conn, error) {
 		return s.Dialer(key)(ctx, network, address)
 	}})
@@ -85,7 +86,8 @@ func (h *hub) url() string { return "ws" + strings.TrimPrefix(h.server.URL, "htt
 
 func header(key string) http.Header { return http.Header{"X-Key": {key}} }
 
-// agent runs the library's agent until the test or ctx ends. dial is how it reaches targets, through how it reaches the hub; both may be nil.
+// agent runs the library's agent until the test or ctx ends. dial is how it reaches targets, through how it reaches the hub; both may be
+// nil.
 func (h *hub) agent(ctx context.Context, t testing.TB, key string, dial remotedialer.Dialer, through *wireTap) {
 	t.Helper()
 	dialer := &websocket.Dialer{}

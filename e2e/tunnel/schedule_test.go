@@ -80,7 +80,7 @@ type side struct {
 type outcome struct {
 	// All is whether all that was sent has arrived, Beginning whether what arrived is the beginning of it.
 	All, Beginning bool
-	// Ended is whether the side saw the connection end by itself.
+	// Ended is whether the side saw the other side end the connection.
 	Ended bool
 	// Clean is whether that looked like an ordinary end.
 	Clean bool
@@ -88,8 +88,10 @@ type outcome struct {
 
 func (s schedule) sides() (hub, target *side) {
 	up, down := pattern(s.seed, s.toTarget), pattern(s.seed+1, s.toHub)
-	hub = &side{schedule: s, send: up, expect: down, closes: s.ending == hubCloses, leaves: s.ending == hubLeaves, random: rand.New(rand.NewPCG(s.seed, 2))}
-	target = &side{schedule: s, send: down, expect: up, closes: s.ending == targetCloses, leaves: s.ending == targetLeaves, random: rand.New(rand.NewPCG(s.seed, 3))}
+	hub = &side{schedule: s, send: up, expect: down, closes: s.ending == hubCloses, leaves: s.ending == hubLeaves,
+		random: rand.New(rand.NewPCG(s.seed, 2))}
+	target = &side{schedule: s, send: down, expect: up, closes: s.ending == targetCloses, leaves: s.ending == targetLeaves,
+		random: rand.New(rand.NewPCG(s.seed, 3))}
 	return hub, target
 }
 
@@ -101,7 +103,7 @@ func pattern(seed uint64, size int) []byte {
 	return b
 }
 
-func (s *side) play(conn net.Conn) outcome {
+func (s *side) run(conn net.Conn) outcome {
 	defer conn.Close()
 	written := make(chan struct{})
 	pauses := rand.New(rand.NewPCG(s.random.Uint64(), 4))
@@ -168,16 +170,16 @@ func (s *side) pause(random *rand.Rand) {
 	}
 }
 
-var plays atomic.Uint32
+var runs atomic.Uint32
 
-// play plays a schedule with a connection that dial opens. The target waits for patience longer than the hub's side lasts: its agent may
+// run runs a schedule with a connection that dial opens. The target waits for patience longer than the hub's side lasts: its agent may
 // be slow to dial, or have been killed before it could.
-func (s schedule) play(t *testing.T, patience time.Duration, dial func(address string) (net.Conn, error)) [2]outcome {
+func (s schedule) run(t *testing.T, patience time.Duration, dial func(address string) (net.Conn, error)) [2]outcome {
 	hub, far := s.sides()
 	seen := make(chan outcome, 1)
-	// Every play has an address of its own: an agent may still dial when its schedule is over, and the port may be another's by then.
-	play := plays.Add(1)
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.77.%d.%d:0", byte(play>>8), byte(play)))
+	// Every run has an address of its own: an agent may still dial when its schedule is over, and the port may be another's by then.
+	number := runs.Add(1)
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.77.%d.%d:0", byte(number>>8), byte(number)))
 	if err != nil {
 		t.Error(err)
 		return [2]outcome{}
@@ -194,7 +196,7 @@ func (s schedule) play(t *testing.T, patience time.Duration, dial func(address s
 				seen <- outcome{Ended: true, Beginning: true}
 				return
 			}
-			seen <- far.play(conn)
+			seen <- far.run(conn)
 		}()
 	}
 	conn, err := dial(address)
@@ -203,7 +205,7 @@ func (s schedule) play(t *testing.T, patience time.Duration, dial func(address s
 		_ = listener.Close()
 		return [2]outcome{{Ended: true, Beginning: true, All: len(hub.expect) == 0}, <-seen}
 	}
-	near := hub.play(conn)
+	near := hub.run(conn)
 	time.AfterFunc(patience, func() { _ = listener.Close() })
 	return [2]outcome{near, <-seen}
 }
@@ -224,7 +226,7 @@ func (s schedule) comparable(outcomes [2]outcome) [2]outcome {
 	return outcomes
 }
 
-// TestRandomSchedules plays every schedule over TCP and through a tunnel whose session it shares with others; both ends must see the same.
+// TestRandomSchedules runs every schedule over TCP and through a tunnel whose session it shares with others; both ends must see the same.
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
 	h := ours(t, quiet)
@@ -236,8 +238,8 @@ func TestRandomSchedules(t *testing.T) {
 		players.Go(func() {
 			for seed := range seeds {
 				s := newSchedule(seed)
-				direct := s.play(t, 10*time.Second, func(address string) (net.Conn, error) { return net.Dial("tcp", address) })
-				tunneled := s.play(t, 10*time.Second, func(address string) (net.Conn, error) {
+				direct := s.run(t, 10*time.Second, func(address string) (net.Conn, error) { return net.Dial("tcp", address) })
+				tunneled := s.run(t, 10*time.Second, func(address string) (net.Conn, error) {
 					return h.dial(context.Background(), string("ab"[seed%2]), "tcp", address)
 				})
 				if diff := cmp.Diff(s.comparable(direct), s.comparable(tunneled)); diff != "" {
@@ -253,7 +255,8 @@ func TestRandomSchedules(t *testing.T) {
 	players.Wait()
 }
 
-// TestKilledAgents cuts agents in the middle of schedules: both ends of every connection must see it end, after the beginning of what was sent.
+// TestKilledAgents cuts agents in the middle of schedules: both ends of every connection must see it end, after the beginning of what was
+// sent.
 func TestKilledAgents(t *testing.T) {
 	t.Parallel()
 	h := ours(t, quiet)
@@ -268,7 +271,8 @@ func TestKilledAgents(t *testing.T) {
 				s := newSchedule(uint64(round*100 + i))
 				s.ending, s.slow, s.toTarget, s.toHub = ending(i%2), true, 4<<20, 4<<20
 				players.Go(func() {
-					outcomes := s.play(t, 300*time.Millisecond, func(address string) (net.Conn, error) { return h.dial(context.Background(), key, "tcp", address) })
+					outcomes := s.run(t, 300*time.Millisecond,
+						func(address string) (net.Conn, error) { return h.dial(context.Background(), key, "tcp", address) })
 					for side, got := range outcomes {
 						if !got.Beginning || !got.Ended && !got.All {
 							t.Errorf("%s, side %d: %+v", s, side, got)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/server/embedded"
 )
 
 // backupOptions are the flags of "hub backup".
@@ -19,7 +19,7 @@ type backupOptions struct {
 func newBackup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup",
-		Short: "Save and restore a hub with an embedded API server",
+		Short: "Back up and restore a standalone hub",
 		Long: `Save and restore a hub with an embedded API server.
 
 A backup has two files. The snapshot holds everything in the hub's API, with Secrets encrypted. The keys decrypt them and sign the hub's
@@ -35,7 +35,7 @@ func newBackupSave() *cobra.Command {
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "save",
-		Short: "Save a snapshot of the hub, and its keys",
+		Short: "Save a snapshot and the keys",
 		Long: `Save a snapshot of the hub's etcd to --snapshot, and its keys to --keys. The hub may be running.
 
 The keys change only when an encryption key is added, so that a regular backup needs --snapshot alone.`,
@@ -43,10 +43,11 @@ The keys change only when an encryption key is added, so that a regular backup n
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.snapshot == "" && o.keys == "" {
-				return errors.New("--snapshot and --keys are both missing: name the files to write")
+				return errors.New("--snapshot, --keys: at least one is required: name the files to write")
 			}
 			if o.snapshot != "" && o.keys != "" && filepath.Dir(filepath.Clean(o.snapshot)) == filepath.Dir(filepath.Clean(o.keys)) {
-				return fmt.Errorf("--keys %s is in the directory of --snapshot; choose another place, since whoever has both can read every Secret", o.keys)
+				return fmt.Errorf("--keys %s is in the directory of --snapshot: choose another directory, because both files together reveal every "+
+					"Secret", o.keys)
 			}
 			if o.keys != "" {
 				if err := embedded.SaveKeys(o.server(), o.keys); err != nil {
@@ -61,7 +62,8 @@ The keys change only when an encryption key is added, so that a regular backup n
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Saved a snapshot to %s: %d keys, %d bytes, revision %d\n", o.snapshot, saved.Keys, saved.Bytes, saved.Revision)
+			fmt.Fprintf(cmd.OutOrStdout(), "Saved a snapshot to %s: %d keys, %d bytes, revision %d\n", o.snapshot, saved.Keys, saved.Bytes,
+				saved.Revision)
 			return nil
 		},
 	}
@@ -73,14 +75,14 @@ func newBackupRestore() *cobra.Command {
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Restore a hub into a new data directory",
+		Short: "Restore into a new data directory",
 		Long: `Restore a hub into a new data directory from a snapshot and the keys that were saved with it. Nothing is changed where they do not fit
 together, or where the directory holds a hub already. Start the hub with "hub serve" afterwards; agents and users connect to it as before.`,
 		Example: `  hub backup restore --data-dir /var/lib/drover/hub --snapshot /backup/hub-2026-11-22.db --keys /vault/hub-keys.tar`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.snapshot == "" || o.keys == "" {
-				return errors.New("--snapshot and --keys are both needed: name the files that \"hub backup save\" wrote")
+				return errors.New("--snapshot and --keys are required: name the files that \"hub backup save\" wrote")
 			}
 			if err := embedded.Restore(o.server(), o.snapshot, o.keys); err != nil {
 				return err
@@ -94,8 +96,8 @@ together, or where the directory holds a hub already. Start the hub with "hub se
 }
 
 func (o *backupOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "where the embedded API server keeps its data")
-	flags.StringVar(&o.encryptionKeyDir, "encryption-key-dir", "", "where its encryption keys are kept (default encryption in --data-dir)")
+	flags.StringVar(&o.dataDir, "data-dir", defaultDataDir(), "data directory of the embedded API server")
+	flags.StringVar(&o.encryptionKeyDir, "encryption-key-dir", "", "directory of its encryption keys (default <data-dir>/encryption)")
 	flags.StringVar(&o.snapshot, "snapshot", "", "file of the snapshot")
 	flags.StringVar(&o.keys, "keys", "", "file of the keys, a tar archive")
 }

@@ -49,14 +49,14 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// forgetGlobalFlags empties the global set of flags: the Kubernetes libraries put some of their own into it, and cobra would add them to every
-// command.
+// forgetGlobalFlags empties the global set of flags: the Kubernetes libraries put some of their own into it, and cobra would add them to
+// every command.
 var forgetGlobalFlags = sync.OnceFunc(func() { pflag.CommandLine = pflag.NewFlagSet("hub", pflag.ContinueOnError) })
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "hub",
-		Short:         "Turns machines into RKE2 and k3s clusters and keeps managing them",
+		Short:         "Provision and manage RKE2 and k3s clusters",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,7 +64,8 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newNodeCommand(), newImportCommand(), newPlan(), newTimeline(), newStatus(), newKubeconfig(), newToken(), newTokens(), newBackup(), newVersion())
+	root.AddCommand(newServe(), newNodeCommand(), newImportCommand(), newPlan(), newTimeline(), newStatus(), newKubeconfig(), newToken(),
+		newTokens(), newBackup(), newVersion())
 	return root
 }
 

@@ -47,14 +47,16 @@ func TestComplete(t *testing.T) {
 			name: "in a cluster a Service leads to the webhooks", inCluster: true, args: []string{"--server-url=https://h"},
 			serverURL: "https://h", webhookListen: ":9443", webhookURL: "",
 		},
-		{name: "in a cluster without URL", inCluster: true, err: "--server-url is needed in a cluster"},
-		{name: "plain HTTP", args: []string{"--server-url=http://h"}, err: `--server-url "http://h" does not begin with https://`},
-		{name: "address without port", args: []string{"--listen=h"}, err: `--listen "h" is not an address with a port`},
-		{name: "webhook address without port", args: []string{"--webhook-listen=h"}, err: `--webhook-listen "h" is not an address with a port`},
-		{name: "unknown way to run Cluster API", args: []string{"--capi=no"}, err: `--capi "no" is neither embedded nor external`},
-		{name: "release data from where none can be", args: []string{"--release-data=ftp://h/data.json"}, err: "--release-data: ftp:// is not supported"},
-		{name: "less than no audit log", args: []string{"--audit-log-maxage=-1"}, err: "--audit-log-maxage is -1; write 0 or more"},
-		{name: "keys of an API server that is not embedded", args: []string{"--kubeconfig=x", "--encryption-key-dir=/keys"}, err: "--encryption-key-dir is for the embedded API server"},
+		{name: "in a cluster without URL", inCluster: true, err: "--server-url is required in a cluster"},
+		{name: "plain HTTP", args: []string{"--server-url=http://h"}, err: `--server-url: must begin with https://, got "http://h"`},
+		{name: "address without port", args: []string{"--listen=h"}, err: `--listen: must be [host]:port, got "h"`},
+		{name: "webhook address without port", args: []string{"--webhook-listen=h"}, err: `--webhook-listen: must be [host]:port, got "h"`},
+		{name: "unknown way to run Cluster API", args: []string{"--capi=no"}, err: `--capi: must be embedded or external, got "no"`},
+		{name: "release data from where none can be", args: []string{"--release-data=ftp://h/data.json"},
+			err: "--release-data: ftp:// is not supported"},
+		{name: "less than no audit log", args: []string{"--audit-log-maxage=-1"}, err: "--audit-log-maxage: must not be negative, got -1"},
+		{name: "keys of an API server that is not embedded", args: []string{"--kubeconfig=x", "--encryption-key-dir=/keys"},
+			err: "--encryption-key-dir is for the embedded API server"},
 		{name: "nobody to run Cluster API", args: []string{"--capi=external"}, err: "--capi=external needs --kubeconfig"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -98,8 +100,10 @@ func TestAdvertiseAddress(t *testing.T) {
 		{name: "one address", args: []string{"--kubeconfig=x", "--listen=127.0.0.1:1234"}, want: "127.0.0.1:1234"},
 		{name: "a pod", podIP: "10.42.0.5", args: []string{"--kubeconfig=x"}, want: "10.42.0.5:8443"},
 		{name: "as told", podIP: "10.42.0.5", args: []string{"--kubeconfig=x", "--advertise-address=hub-1.hubs:8443"}, want: "hub-1.hubs:8443"},
-		{name: "no port", args: []string{"--kubeconfig=x", "--advertise-address=10.0.0.7"}, err: `--advertise-address "10.0.0.7" is not an address with a port`},
-		{name: "no host", args: []string{"--kubeconfig=x", "--advertise-address=:8443"}, err: `--advertise-address ":8443" is not an address with a port`},
+		{name: "no port", args: []string{"--kubeconfig=x", "--advertise-address=10.0.0.7"},
+			err: `--advertise-address: must be host:port such as 10.0.0.7:8443, got "10.0.0.7"`},
+		{name: "no host", args: []string{"--kubeconfig=x", "--advertise-address=:8443"},
+			err: `--advertise-address: must be host:port such as 10.0.0.7:8443, got ":8443"`},
 		{name: "drains for less than no time", args: []string{"--drain-time=-1s"}, err: "--drain-delay and --drain-time must not be negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -139,7 +143,8 @@ func TestTakenPortNamesItsFlag(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	for _, flag := range []string{"--listen", "--webhook-listen", "--health-listen", "--metrics-listen"} {
-		args := []string{"--listen=127.0.0.1:0", "--webhook-listen=127.0.0.1:0", "--health-listen=0", "--metrics-listen=0", flag + "=" + taken.Addr().String()}
+		args := []string{"--listen=127.0.0.1:0", "--webhook-listen=127.0.0.1:0", "--health-listen=0", "--metrics-listen=0",
+			flag + "=" + taken.Addr().String()}
 		err := parse(t, args...).checkListeners()
 		want := "cannot listen on " + taken.Addr().String() + ": bind: address already in use; choose another address with " + flag
 		if err == nil || err.Error() != want {
@@ -157,7 +162,7 @@ func TestCommandLineErrorsAreOneLine(t *testing.T) {
 		{[]string{"serve", "--nonsense"}, "hub: unknown flag: --nonsense\n"},
 		{[]string{"serve", "--log-level=loud"}, "hub: --log-level \"loud\" is none of debug, info, warn, error\n"},
 		{[]string{"serve", "--log-format=xml"}, "hub: --log-format \"xml\" is neither text nor json\n"},
-		{[]string{"serve", "--capi=no"}, "hub: --capi \"no\" is neither embedded nor external\n"},
+		{[]string{"serve", "--capi=no"}, "hub: --capi: must be embedded or external, got \"no\"\n"},
 		{[]string{"node-command"}, "hub: node-command needs one argument: <namespace>/<cluster>\n"},
 		{[]string{"node-command", "a", "--etcd"}, "hub: \"a\" is not <namespace>/<cluster>\n"},
 		{[]string{"node-command", "a/b"}, "hub: a machine needs a role: --etcd, --controlplane, --worker, or several of them\n"},
@@ -165,8 +170,8 @@ func TestCommandLineErrorsAreOneLine(t *testing.T) {
 			[]string{"node-command", "a/b", "--etcd", "--data-dir=/nowhere"},
 			"hub: there is no hub's kubeconfig at /nowhere/admin.kubeconfig; name another --data-dir or a --kubeconfig\n",
 		},
-		{[]string{"plan", "diff"}, "hub: plan diff needs either one <namespace>/<cluster> or -f with a manifest\n"},
-		{[]string{"plan", "diff", "a/b", "-f", "c"}, "hub: plan diff needs either one <namespace>/<cluster> or -f with a manifest\n"},
+		{[]string{"plan", "diff"}, "hub: plan diff needs either <namespace>/<cluster> or -f with a manifest\n"},
+		{[]string{"plan", "diff", "a/b", "-f", "c"}, "hub: plan diff needs either <namespace>/<cluster> or -f with a manifest\n"},
 		{[]string{"plan", "diff", "a/b", "-o", "yaml"}, "hub: --output \"yaml\" is neither table nor json\n"},
 		{[]string{"timeline"}, "hub: timeline needs one argument: <namespace>/<cluster>\n"},
 		{[]string{"timeline", "a"}, "hub: \"a\" is not <namespace>/<cluster>\n"},

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/app"
-	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/server"
+	"github.com/drover-dev/drover/hub/server/embedded"
 )
 
 // connection is how a command reaches the Kubernetes API that the hub uses.
@@ -24,7 +24,8 @@ type connection struct {
 
 func (c *connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.dataDir, "data-dir", defaultDataDir(), "data directory of the hub")
-	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that the hub uses (default: <data-dir>/"+embedded.AdminKubeconfig+")")
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the cluster that the hub uses (default: <data-dir>/"+embedded.AdminKubeconfig+")")
 }
 
 // client reads and writes past all caches.
@@ -42,7 +43,7 @@ func (c *connection) client() (client.WithWatch, error) {
 	}
 	// Warnings of the API server are part of an answer, where a command has a place for them.
 	config.WarningHandler = rest.NoWarnings{}
-	scheme, err := app.NewScheme()
+	scheme, err := server.NewScheme()
 	if err != nil {
 		return nil, err
 	}

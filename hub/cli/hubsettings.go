@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/server/settings"
 )
 
 // readSettings reads what the hub tells commands about itself, and whether it has release data beyond what it was built with.
@@ -18,7 +18,8 @@ func readSettings(ctx context.Context, c client.Reader, namespace string) (out s
 	configMap := &corev1.ConfigMap{}
 	err = c.Get(ctx, key, configMap)
 	if apierrors.IsNotFound(err) {
-		return out, false, fmt.Errorf("no hub of this version tells its settings in ConfigMap %s; name another --system-namespace, or start the hub", key)
+		return out, false, fmt.Errorf("no hub of this version tells its settings in ConfigMap %s; name another --system-namespace, or start "+
+			"the hub", key)
 	}
 	if err == nil {
 		err = json.Unmarshal([]byte(configMap.Data[settings.DataKey]), &out)

@@ -29,13 +29,13 @@ func newImportCommand() *cobra.Command {
 	opts := &importOptions{}
 	cmd := &cobra.Command{
 		Use:   "import-command <namespace>/<cluster>",
-		Short: "Print the command that imports a cluster which was made elsewhere",
-		Long: `Print the command that imports a cluster which was made elsewhere: a Cluster without spec.rkeConfig. It is run with a kubeconfig of the cluster
-to import, and deploys the cluster-agent there.
+		Short: "Print the command that imports a cluster",
+		Long: `Print the command that imports an existing cluster: a Cluster without spec.rkeConfig. Run the command with a kubeconfig of the cluster to
+import. It deploys the cluster-agent.
 
-The command holds a registration token that is made for it: whoever has it can pose as the cluster. It is good for ever unless --ttl says
-otherwise, since an agent that was away for longer than its own credential is good, a day, comes back with it. Deleting its
-ClusterRegistrationToken, in the namespace of the management Cluster, revokes it.`,
+The command contains a new registration token. Anybody who has the token can pose as the cluster. It does not expire unless --ttl is set,
+because an agent that was disconnected for longer than the lifetime of its own credential, a day, needs it to connect again. To revoke the
+token, delete its ClusterRegistrationToken in the namespace of the management Cluster.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("import-command needs one argument: <namespace>/<cluster>")
@@ -71,7 +71,8 @@ func (o *importOptions) addFlags(flags *pflag.FlagSet) {
 	o.token.addFlags(flags, 0)
 	flags.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the hub to make the command")
 	flags.BoolVar(&o.insecure, "insecure", false, "a shorter command that downloads the manifest without checking whom from")
-	flags.BoolVar(&o.publicCA, "public-ca", false, "whoever runs the command trusts the certificate at the hub's URL already, for instance that of a load balancer")
+	flags.BoolVar(&o.publicCA, "public-ca", false,
+		"whoever runs the command trusts the certificate at the hub's URL already, for instance that of a load balancer")
 }
 
 // run makes a token and returns the command with it, as soon as the hub has made that. A token that nobody is told of does not stay.
@@ -85,7 +86,8 @@ func (o *importOptions) run(ctx context.Context, c client.Client, key client.Obj
 		return "", explain(fmt.Errorf("reading Cluster %s: %w", key, err))
 	}
 	if cluster.Spec.RKEConfig != nil {
-		return "", fmt.Errorf("the Cluster %s has spec.rkeConfig: the hub makes it and deploys its agent; \"hub node-command\" adds machines to it", key)
+		return "", fmt.Errorf("the Cluster %s has spec.rkeConfig: the hub makes it and deploys its agent; \"hub node-command\" adds machines "+
+			"to it", key)
 	}
 	crt, token, err := o.token.make(ctx, c, management, "import-command", managementv3.AgentsPurpose)
 	if err != nil {

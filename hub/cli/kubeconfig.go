@@ -18,9 +18,9 @@ import (
 
 	clientauthentication "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 
-	"github.com/drover-dev/drover/hub/embedded"
-	"github.com/drover-dev/drover/hub/settings"
-	"github.com/drover-dev/drover/hub/usertokens"
+	"github.com/drover-dev/drover/hub/identity/usertokens"
+	"github.com/drover-dev/drover/hub/server/embedded"
+	"github.com/drover-dev/drover/hub/server/settings"
 )
 
 // kubeconfigOptions are the flags of "hub kubeconfig".
@@ -40,15 +40,15 @@ func newKubeconfig() *cobra.Command {
 	o := &kubeconfigOptions{}
 	cmd := &cobra.Command{
 		Use:   "kubeconfig <namespace>/<cluster>",
-		Short: "Make a kubeconfig that leads to a cluster through the hub",
-		Long: `Make a kubeconfig that leads to a cluster through the hub, also where the cluster takes no connections.
+		Short: "Create a kubeconfig for a cluster",
+		Long: `Create a kubeconfig that connects to a cluster through the hub, even if the cluster accepts no incoming connections.
 
-It holds no secret: kubectl calls "hub token" for a token of some minutes, and that shows the credential of --kubeconfig to the hub. So this
-program and that file have to stay where they are. With --static it holds a token instead, which is good for --ttl; "hub tokens" lists such
-tokens and takes them back.
+The kubeconfig contains no secret: kubectl runs "hub token" to get a token that is valid for some minutes, and "hub token" authenticates
+to the hub with the credential in --kubeconfig. Do not move this program or that file. With --static the kubeconfig contains a token
+that is valid for --ttl instead; "hub tokens" lists and revokes such tokens.
 
-Where the cluster has an authorized endpoint, there are further contexts that lead to its control plane without the hub. They need tokens of
-minutes, and so there are none with --static.`,
+If the cluster has an authorized cluster endpoint, the kubeconfig gets further contexts that connect to the control plane without the hub.
+These work with short-lived tokens only, so --static adds none.`,
 		Example: "  hub kubeconfig fleet-default/demo > demo.kubeconfig\n  hub kubeconfig fleet-default/demo --output ~/.kube/config --merge\n" +
 			"  hub kubeconfig fleet-default/demo --static --ttl 24h --description \"pipeline of team blue\" --output ci.kubeconfig",
 		Args: oneCluster("kubeconfig"),
@@ -69,11 +69,12 @@ minutes, and so there are none with --static.`,
 
 func (o *kubeconfigOptions) addFlags(flags *pflag.FlagSet) {
 	o.connection.addFlags(flags)
-	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace in which the hub tells its settings")
+	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "the hub's --system-namespace")
 	flags.StringVarP(&o.output, "output", "o", "", "file to write instead of the standard output, readable for its owner only")
 	flags.BoolVar(&o.merge, "merge", false, "add to what --output holds already, and leave its current context")
 	flags.BoolVar(&o.static, "static", false, "put a token into the kubeconfig, for programs that cannot call a plugin")
-	flags.DurationVar(&o.ttl, "ttl", 24*time.Hour, fmt.Sprintf("how long the token of --static is good, up to %s", usertokens.MaxLastingTTL))
+	flags.DurationVar(&o.ttl, "ttl", 24*time.Hour,
+		fmt.Sprintf("how long the token of --static is good, up to %s", usertokens.MaxPersistentTTL))
 	flags.StringVar(&o.description, "description", "", "what the token of --static is for")
 }
 
@@ -83,8 +84,8 @@ func (o *kubeconfigOptions) check(flags *pflag.FlagSet) error {
 		return errors.New("--merge needs --output: the file to add to")
 	case !o.static && (flags.Changed("ttl") || flags.Changed("description")):
 		return errors.New("--ttl and --description are about the token of --static; give that, too")
-	case o.ttl < time.Minute || o.ttl > usertokens.MaxLastingTTL:
-		return fmt.Errorf("--ttl %s is not between 1m and %s", o.ttl, usertokens.MaxLastingTTL)
+	case o.ttl < time.Minute || o.ttl > usertokens.MaxPersistentTTL:
+		return fmt.Errorf("--ttl %s is not between 1m and %s", o.ttl, usertokens.MaxPersistentTTL)
 	}
 	return nil
 }
@@ -132,7 +133,7 @@ func (o *kubeconfigOptions) user(ctx context.Context, hub settings.Settings, man
 	}
 	if o.static {
 		token, err := requestToken(ctx, config, hub.ServerURL, hub.CACerts, tokenRequest{
-			Cluster: management, Lasting: true, TTLSeconds: int64(o.ttl / time.Second), Description: o.description,
+			Cluster: management, Persistent: true, TTLSeconds: int64(o.ttl / time.Second), Description: o.description,
 		})
 		if err != nil {
 			return nil, err
@@ -150,7 +151,8 @@ func (o *kubeconfigOptions) user(ctx context.Context, hub settings.Settings, man
 	return &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
 		APIVersion: clientauthentication.SchemeGroupVersion.String(), Command: programPath(), Args: args,
 		InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
-		InstallHint:     "This kubeconfig needs the program \"hub\" of Drover at the path above. Make it anew with \"hub kubeconfig\" where that is elsewhere.",
+		InstallHint: "This kubeconfig needs the program \"hub\" of Drover at the path above. If it is elsewhere, create the kubeconfig " +
+			"again with \"hub kubeconfig\".",
 	}}, nil
 }
 

@@ -18,7 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/server/settings"
 )
 
 // tokenHub stands for the hub: it gives a token to whoever shows the secret of a kubeconfig.
@@ -81,7 +81,8 @@ func TestTokenPlugin(t *testing.T) {
 	run := func(args ...string) (code int, stdout, stderr string) {
 		var out, err bytes.Buffer
 		args = append([]string{
-			"token", "--server", hub.URL, "--kubeconfig", kubeconfig, "--certificate-authority-data", base64.StdEncoding.EncodeToString(hub.authorities()),
+			"token", "--server", hub.URL, "--kubeconfig", kubeconfig, "--certificate-authority-data",
+			base64.StdEncoding.EncodeToString(hub.authorities()),
 		}, args...)
 		code = Main(args, &out, &err)
 		return code, out.String(), err.String()
@@ -109,7 +110,8 @@ func TestTokenPlugin(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, bytes.ReplaceAll(kubeconfig2, []byte("mine"), []byte("theirs")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, stderr := run("--cluster", "c-m-a", "--context", "me"); code != 1 || out != "" || !strings.Contains(stderr, "there is no cluster that you may reach") {
+	if code, out, stderr := run("--cluster", "c-m-a", "--context", "me"); code != 1 || out != "" ||
+		!strings.Contains(stderr, "there is no cluster that you may reach") {
 		t.Errorf("got %d %s %s", code, out, stderr)
 	}
 	for _, tc := range []struct{ context, want string }{
@@ -172,7 +174,8 @@ func TestKubeconfigUser(t *testing.T) {
 	if diff := cmp.Diff(want, user.Exec.Args); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if user.Token != "" || user.Exec.InteractiveMode != clientcmdapi.NeverExecInteractiveMode || !filepath.IsAbs(user.Exec.Command) || hub.asked > 0 {
+	if user.Token != "" || user.Exec.InteractiveMode != clientcmdapi.NeverExecInteractiveMode || !filepath.IsAbs(user.Exec.Command) ||
+		hub.asked > 0 {
 		t.Errorf("got %+v", user)
 	}
 }
@@ -182,10 +185,10 @@ func TestKubeconfigFiles(t *testing.T) {
 	config := proxied(client.ObjectKey{Namespace: "fleet", Name: "demo"}, settings.Settings{ServerURL: "https://hub"}, "c-m-a", user)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "config")
-	former := clientcmdapi.NewConfig()
-	former.Contexts["mine"] = &clientcmdapi.Context{Cluster: "mine", AuthInfo: "mine"}
-	former.CurrentContext = "mine"
-	if err := clientcmd.WriteToFile(*former, path); err != nil {
+	existing := clientcmdapi.NewConfig()
+	existing.Contexts["mine"] = &clientcmdapi.Context{Cluster: "mine", AuthInfo: "mine"}
+	existing.CurrentContext = "mine"
+	if err := clientcmd.WriteToFile(*existing, path); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(path, 0o644); err != nil {
@@ -206,7 +209,8 @@ func TestKubeconfigFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.CurrentContext != "mine" || got.Contexts["mine"] == nil || got.Contexts["fleet/demo"] == nil || got.Clusters["fleet/demo"].Server != "https://hub/k8s/clusters/c-m-a" {
+	if got.CurrentContext != "mine" || got.Contexts["mine"] == nil || got.Contexts["fleet/demo"] == nil ||
+		got.Clusters["fleet/demo"].Server != "https://hub/k8s/clusters/c-m-a" {
 		t.Errorf("the file holds %+v", got)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
@@ -242,10 +246,11 @@ func TestKubeconfigFlags(t *testing.T) {
 		{[]string{"kubeconfig", "a/b", "--merge"}, "--merge needs --output"},
 		{[]string{"kubeconfig", "a/b", "--ttl", "1h"}, "give that, too"},
 		{[]string{"kubeconfig", "a/b", "--static", "--ttl", "9999h"}, "--ttl 9999h0m0s is not between 1m and 2160h0m0s"},
-		{[]string{"token", "--server", "http://x"}, `--server "http://x" is no https URL of a hub`},
-		{[]string{"token", "--server", "https://x"}, "--cluster is missing"},
-		{[]string{"token", "--server", "https://x", "--cluster", "c"}, "--kubeconfig is missing"},
-		{[]string{"token", "--server", "https://x", "--cluster", "c", "--kubeconfig", "k", "--certificate-authority-data", "-"}, "is not base64"},
+		{[]string{"token", "--server", "http://x"}, `--server: must be the https URL of a hub, got "http://x"`},
+		{[]string{"token", "--server", "https://x"}, "--cluster is required"},
+		{[]string{"token", "--server", "https://x", "--cluster", "c"}, "--kubeconfig is required"},
+		{[]string{"token", "--server", "https://x", "--cluster", "c", "--kubeconfig", "k", "--certificate-authority-data", "-"},
+			"must be base64"},
 		{[]string{"tokens", "revoke"}, "needs the name of a token"},
 		{[]string{"tokens", "list", "a"}, `"a" is not <namespace>/<cluster>`},
 	} {

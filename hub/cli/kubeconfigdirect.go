@@ -22,9 +22,9 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/ownership"
-	"github.com/drover-dev/drover/hub/release"
-	"github.com/drover-dev/drover/hub/render"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // managementName finds the management Cluster of a Cluster of provisioning.cattle.io, or of one that was written for Cluster API.
@@ -51,8 +51,8 @@ func managementName(ctx context.Context, c client.Reader, key client.ObjectKey) 
 	return found.Items[0].Name, nil
 }
 
-// checkOwned refuses the name of a management Cluster that was made for another Cluster than the one that it is written on. Who may not read
-// management Clusters cannot check that here; the hub does whenever the name is used.
+// checkOwned refuses the name of a management Cluster that was made for another Cluster than the one that it is written on. Who may not
+// read management Clusters cannot check that here; the hub does whenever the name is used.
 func checkOwned(ctx context.Context, c client.Reader, key client.ObjectKey, name string) error {
 	_, refusal, err := ownership.ManagementCluster(ctx, c, key, name)
 	switch {
@@ -66,8 +66,8 @@ func checkOwned(ctx context.Context, c client.Reader, key client.ObjectKey, name
 	return nil
 }
 
-// addDirect adds a context for each way to a cluster's control plane that does not lead through the hub, where the cluster has an authorized
-// endpoint: its name where it has one, otherwise each machine.
+// addDirect adds a context for each way to a cluster's control plane that does not lead through the hub, where the cluster has an
+// authorized endpoint: its name where it has one, otherwise each machine.
 func addDirect(ctx context.Context, c client.Reader, key client.ObjectKey, config *clientcmdapi.Config) error {
 	cluster := &clusterv1.Cluster{}
 	if err := c.Get(ctx, key, cluster); err != nil {

@@ -52,8 +52,8 @@ func writeConfig(path string, config *clientcmdapi.Config) error {
 	return writePrivate(path, raw)
 }
 
-// mergeInto adds the entries of a kubeconfig to a file. Entries of the same names are replaced, all others and the current context stay. The
-// lock is kubectl's own.
+// mergeInto adds the entries of a kubeconfig to a file. Entries of the same names are replaced, all others and the current context stay.
+// The lock is kubectl's own.
 func mergeInto(path string, config *clientcmdapi.Config) (err error) {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_EXCL, 0)
 	if errors.Is(err, fs.ErrExist) {

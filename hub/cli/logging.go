@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/server/embedded"
 )
 
 // logOptions are the flags about logs.

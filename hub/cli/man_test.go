@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write the manual pages anew")
+var update = flag.Bool("update", false, "rewrite the manual pages")
 
 // manDir is where the manual pages are. They are written by this test and not by a program, which would take all of Kubernetes to build.
 const manDir = "../../packaging/man"
@@ -44,13 +45,17 @@ func TestManPages(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the pages are out of date; write them anew with: go test ./hub/cli -run TestManPages -update\n%s", diff)
+		t.Errorf("the pages are out of date; rewrite them with: go test ./hub/cli -run TestManPages -update\n%s", diff)
 	}
 }
 
-// tidy leaves out what depends on who makes the pages, and when.
+// tidy leaves out what depends on who generates the pages, and when, and keeps placeholders such as <cluster>, which Markdown takes for
+// HTML.
 func tidy(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
+	placeholders := strings.NewReplacer("<", `\<`)
+	cmd.Use, cmd.Long = placeholders.Replace(cmd.Use), placeholders.Replace(cmd.Long)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = placeholders.Replace(f.Usage) })
 	if f := cmd.Flags().Lookup("data-dir"); f != nil {
 		f.DefValue = "/var/lib/drover/hub"
 	}

@@ -37,12 +37,12 @@ func newNodeCommand() *cobra.Command {
 	opts := &nodeOptions{}
 	cmd := &cobra.Command{
 		Use:   "node-command <namespace>/<cluster>",
-		Short: "Print the command that makes a machine a node of a cluster",
-		Long: `Print the command that makes a machine a node of a cluster. It is run on that machine, as root or by somebody who may use sudo.
+		Short: "Print the command that adds a node",
+		Long: `Print the command that adds a machine to a cluster. Run it on that machine, as root or with sudo.
 
-The command holds a registration token that is made for it: whoever has it can add machines to the cluster until it expires, with the
-roles of the command and no others. The token is kept nowhere else. Deleting its ClusterRegistrationToken, in the namespace of the management
-Cluster, revokes it.`,
+The command contains a new registration token. Until it expires, anybody who has the token can add machines to the cluster, with the roles
+in the command and no others. The token is stored nowhere else. To revoke it, delete its ClusterRegistrationToken in the namespace of the
+management Cluster.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("node-command needs one argument: <namespace>/<cluster>")
@@ -75,7 +75,8 @@ func (o *nodeOptions) addFlags(flags *pflag.FlagSet) {
 	o.token.addFlags(flags, 24*time.Hour)
 	flags.DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the hub to make the command")
 	flags.BoolVar(&o.insecure, "insecure", false, "a shorter command that downloads the script without checking whom from")
-	flags.BoolVar(&o.publicCA, "public-ca", false, "the machine trusts the certificate at the hub's URL already, for instance that of a load balancer")
+	flags.BoolVar(&o.publicCA, "public-ca", false,
+		"the machine trusts the certificate at the hub's URL already, for instance that of a load balancer")
 
 	flags.BoolVar(&o.etcd, "etcd", false, "the machine is to run etcd")
 	flags.BoolVar(&o.controlPlane, "controlplane", false, "the machine is to run the control plane")

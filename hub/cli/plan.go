@@ -12,17 +12,17 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/dryrun"
-	"github.com/drover-dev/drover/hub/preview"
-	"github.com/drover-dev/drover/hub/release"
-	"github.com/drover-dev/drover/hub/release/feed"
-	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/plan/dryrun"
+	"github.com/drover-dev/drover/hub/plan/preview"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/server/feed"
+	"github.com/drover-dev/drover/hub/server/settings"
 )
 
 func newPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Look at what the hub would do to machines",
+		Short: "Inspect what the hub plans for machines",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -44,7 +44,7 @@ func newPlanDiff() *cobra.Command {
 	o := &planDiff{}
 	cmd := &cobra.Command{
 		Use:   "diff {<namespace>/<cluster> | -f <file>}",
-		Short: "Show what a change would do to each machine of a cluster, and change nothing",
+		Short: "Preview a change on each machine",
 		Long: `Show, for each machine of a cluster, which files, instructions, probes, labels and taints would be others, what that does to the machine,
 in which order the machines would be changed, and what of the configuration would be left out.
 
@@ -58,10 +58,11 @@ What happens to a machine is one of: none (nothing restarts), restart (of the di
 that they may notice, before which the node is drained where the upgrade strategy asks for it), install, replace and remove.
 
 Exit codes: 0; with --exit-code 2 when something would change; 1 for an error.`,
-		Example: "  hub plan diff -f cluster.yaml\n  hub plan diff fleet-default/demo -o json\n  kubectl get clusters.provisioning.cattle.io demo -o yaml | sed s/v1.35.1/v1.36.3/ | hub plan diff -f -",
+		Example: "  hub plan diff -f cluster.yaml\n  hub plan diff fleet-default/demo -o json\n  kubectl get clusters.provisioning.cattle.io " +
+			"demo -o yaml | sed s/v1.35.1/v1.36.3/ | hub plan diff -f -",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || (len(args) == 1) == (o.file != "") {
-				return errors.New("plan diff needs either one <namespace>/<cluster> or -f with a manifest")
+				return errors.New("plan diff needs either <namespace>/<cluster> or -f with a manifest")
 			}
 			return nil
 		},
@@ -85,10 +86,10 @@ Exit codes: 0; with --exit-code 2 when something would change; 1 for an error.`,
 	flags := cmd.Flags()
 	o.connection.addFlags(flags)
 	o.output.addFlags(flags)
-	flags.StringVarP(&o.file, "file", "f", "", "edited manifest; - is the standard input")
-	flags.BoolVar(&o.exitCode, "exit-code", false, "end with exit code 2 when something would change")
-	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "namespace in which the hub tells its settings")
-	flags.StringVar(&o.releaseData, "release-data", "", "file or URL with release data, as the hub has it (default: what the hub has kept in --data-dir)")
+	flags.StringVarP(&o.file, "file", "f", "", "edited manifest; - reads standard input")
+	flags.BoolVar(&o.exitCode, "exit-code", false, "exit with code 2 if something would change")
+	flags.StringVar(&o.systemNamespace, "system-namespace", settings.DefaultSystemNamespace, "the hub's --system-namespace")
+	flags.StringVar(&o.releaseData, "release-data", "", "the hub's --release-data (default: the copy that the hub keeps in --data-dir)")
 	return cmd
 }
 
@@ -142,7 +143,7 @@ func (o *planDiff) options(ctx context.Context, c client.Client) (run dryrun.Opt
 			return run, "", err
 		}
 	case released:
-		warning = "the hub has release data that this command does not know; give --release-data the same file or URL"
+		warning = "the hub uses release data that this command does not have: set --release-data to the same file or URL"
 	}
 	return run, warning, nil
 }
@@ -152,7 +153,7 @@ func readFile(path string, stdin io.Reader) ([]byte, error) {
 	if path == "-" {
 		raw, err := io.ReadAll(stdin)
 		if err != nil {
-			return nil, fmt.Errorf("reading the standard input: %w", err)
+			return nil, fmt.Errorf("reading standard input: %w", err)
 		}
 		return raw, nil
 	}

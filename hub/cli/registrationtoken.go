@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
-	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 )
 
-// registrationOptions say what the registration token is good for that a command makes. Its secret is in what the command prints and nowhere else.
+// registrationOptions say what the registration token is good for that a command makes. Its secret is in what the command prints and
+// nowhere else.
 type registrationOptions struct {
 	ttl     time.Duration
 	maxUses int64
@@ -69,7 +70,7 @@ func (o *registrationOptions) make(
 // errNotYet marks what the hub will have done in a moment.
 var errNotYet = errors.New("not there yet")
 
-// awaitFor calls do until it returns something else than errNotYet, or the time is over.
+// awaitFor calls do until it returns something else than errNotYet, or the timeout expires.
 func awaitFor[T any](ctx context.Context, limit time.Duration, do func() (T, error)) (T, error) {
 	deadline := time.Now().Add(limit)
 	for {

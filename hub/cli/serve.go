@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
 
-	"github.com/drover-dev/drover/hub/app"
-	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/server"
+	"github.com/drover-dev/drover/hub/server/embedded"
 )
 
 func newServe() *cobra.Command {
@@ -26,7 +26,7 @@ func newServe() *cobra.Command {
 		Short: "Run the hub",
 		Long: `Run the hub.
 
-Without a kubeconfig and outside a cluster the hub starts an API server of its own, keeps its data in --data-dir and writes an
+Without a kubeconfig and outside a cluster, the hub starts an embedded API server, keeps its data in --data-dir and writes an
 administrator's kubeconfig to <data-dir>/` + embedded.AdminKubeconfig + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,22 +58,22 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 		return err
 	}
 
-	config, server, err := connect(ctx, opts, logger)
+	config, apiServer, err := connect(ctx, opts, logger)
 	if err != nil {
 		return err
 	}
-	if server != nil {
-		defer func() { err = errors.Join(err, server.Stop()) }()
+	if apiServer != nil {
+		defer func() { err = errors.Join(err, apiServer.Stop()) }()
 		var cancel context.CancelFunc
-		ctx, cancel = cancelWhenDone(ctx, server, logger)
+		ctx, cancel = cancelWhenDone(ctx, apiServer, logger)
 		defer cancel()
-		defer context.AfterFunc(ctx, server.ExpectStop)()
+		defer context.AfterFunc(ctx, apiServer.ExpectStop)()
 	}
 	config = rest.AddUserAgent(config, "drover-hub/"+Version)
-	// Without it every client would log every warning of the API server; this one leaves out those that only Cluster API itself could heed.
+	// Without it every client would log every warning of the API server; this one leaves out those that only Cluster API could act on.
 	config.WarningHandler = apiwarnings.DefaultHandler(logr.FromSlogHandler(logger.Handler()))
 
-	hub, err := app.New(ctx, config, opts.app(logger))
+	hub, err := server.New(ctx, config, opts.server(logger))
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -112,7 +112,7 @@ func startEmbedded(ctx context.Context, opts *serveOptions, logger *slog.Logger)
 	// The server is stopped by serve, after everything that uses it, and not by the signal itself.
 	serverCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, cancel)() // until it is up, an interrupt ends the start
-	server, err := embedded.Start(serverCtx, embedded.Options{
+	apiServer, err := embedded.Start(serverCtx, embedded.Options{
 		DataDir: opts.dataDir, Port: opts.apiPort, PortFlag: "--api-port", Logger: logger, EncryptionKeyDir: opts.encryptionKeyDir,
 		Audit: embedded.AuditOptions{
 			Path: opts.apiAuditLog, PolicyFile: opts.apiAuditPolicy,
@@ -123,17 +123,17 @@ func startEmbedded(ctx context.Context, opts *serveOptions, logger *slog.Logger)
 		cancel()
 		return nil, nil, interrupted(ctx, err)
 	}
-	logger.Info("Embedded API server is ready", "took", elapsed(begin), "kubeconfig", server.Kubeconfig())
-	return server.RestConfig(), server, nil
+	logger.Info("Embedded API server is ready", "took", elapsed(begin), "kubeconfig", apiServer.Kubeconfig())
+	return apiServer.RestConfig(), apiServer, nil
 }
 
-// cancelWhenDone ends the returned context when the embedded server has ended by itself: nothing works without it.
-func cancelWhenDone(ctx context.Context, server *embedded.Server, logger *slog.Logger) (context.Context, context.CancelFunc) {
+// cancelWhenDone ends the returned context when the embedded server has ended: nothing works without it.
+func cancelWhenDone(ctx context.Context, apiServer *embedded.Server, logger *slog.Logger) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		select {
 		case <-ctx.Done():
-		case <-server.Done():
+		case <-apiServer.Done():
 			logger.Error("The embedded API server has ended, stopping")
 			cancel()
 		}
@@ -150,7 +150,7 @@ func interrupted(ctx context.Context, err error) error {
 }
 
 // announce says when the hub is ready for work.
-func announce(ctx context.Context, hub *app.App, opts *serveOptions, started time.Time, logger *slog.Logger) {
+func announce(ctx context.Context, hub *server.Hub, opts *serveOptions, started time.Time, logger *slog.Logger) {
 	if hub.WaitReady(ctx) {
 		debug.FreeOSMemory() // a start leaves much behind that is never needed again
 		logger.Info("Hub is ready", "took", elapsed(started), "serverURL", opts.serverURL)

@@ -28,7 +28,7 @@ func newStatus() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "status <namespace>/<cluster>",
-		Short: "Show what a cluster and each of its machines wait for",
+		Short: "Show what a cluster waits for",
 		Args:  oneCluster("status"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {

@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/timeline"
 )
 
@@ -32,7 +30,7 @@ func newTimeline() *cobra.Command {
 	o := &timelineOptions{}
 	cmd := &cobra.Command{
 		Use:   "timeline <namespace>/<cluster>",
-		Short: "Show what a cluster and its machines went through, and how long it took",
+		Short: "Show phases and durations of a cluster",
 		Long: `Show the phases that a cluster and its machines went through, with times and outcomes, oldest first. The last phase of each goes on.
 
 A phase is named by what was waited for. Its outcome is done, failed (somebody had to act, or it ended so), gone (the machine went away),
@@ -64,8 +62,9 @@ running or ready.`,
 	}
 	o.connection.addFlags(cmd.Flags())
 	o.output.addFlags(cmd.Flags())
-	cmd.Flags().StringVar(&o.machine, "machine", "", "only this machine")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on with what happens from now on, a line for each phase that begins; with -o json the whole timeline each time")
+	cmd.Flags().StringVar(&o.machine, "machine", "", "show only this machine")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false,
+		"watch for changes and print a line for each new phase; with -o json print the whole timeline after each change")
 	return cmd
 }
 
@@ -80,16 +79,20 @@ func oneCluster(command string) cobra.PositionalArgs {
 }
 
 func readTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*timeline.Record, error) {
-	key := client.ObjectKey{Namespace: cluster.Namespace, Name: rkev1.TimelineName(cluster.Name)}
-	configMap := &corev1.ConfigMap{}
-	err := c.Get(ctx, key, configMap)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("cluster %s has no timeline: there is no such cluster, or no hub that looks after it", cluster)
-	}
+	collector, err := collectTimeline(ctx, c, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+		return nil, err
 	}
-	return timeline.Decode(configMap.Data[timeline.DataKey])
+	return collector.Record(), nil
+}
+
+func collectTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*timeline.Collector, error) {
+	collector := timeline.NewCollector(cluster)
+	err := collector.Read(ctx, c)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("cluster %s has no timeline: the cluster does not exist or no hub manages it", cluster)
+	}
+	return collector, err
 }
 
 // only leaves out what was not asked for.
@@ -98,7 +101,8 @@ func (o *timelineOptions) only(record *timeline.Record) *timeline.Record {
 		return record
 	}
 	out := *record
-	out.Subjects = slices.DeleteFunc(slices.Clone(record.Subjects), func(s timeline.Subject) bool { return s.Kind != timeline.KindMachine || s.Name != o.machine })
+	out.Subjects = slices.DeleteFunc(slices.Clone(record.Subjects),
+		func(s timeline.Subject) bool { return s.Kind != timeline.KindMachine || s.Name != o.machine })
 	return &out
 }
 
@@ -127,7 +131,8 @@ func writeTimeline(out io.Writer, record *timeline.Record, now time.Time) error 
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "START\tTOOK\tWHO\tPHASE\tOUTCOME\tMESSAGE")
 	for _, e := range events(record) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", e.Start.UTC().Format(time.DateTime), took(e.Phase, now), e.who, e.Name, e.Outcome, oneLineOf(e.Message))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", e.Start.UTC().Format(time.DateTime), took(e.Phase, now), e.who, e.Name, e.Outcome,
+			oneLineOf(e.Message))
 	}
 	return table.Flush()
 }

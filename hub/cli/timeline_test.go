@@ -19,7 +19,8 @@ func at(seconds int) metav1.Time {
 
 func aRecord() *timeline.Record {
 	end := at(10)
-	applying := timeline.Phase{Name: "ApplyingPlan", Start: at(5), End: &end, Seconds: 5, Outcome: timeline.OutcomeFailed, Message: "two\nlines"}
+	applying := timeline.Phase{Name: "ApplyingPlan", Start: at(5), End: &end, Seconds: 5, Outcome: timeline.OutcomeFailed,
+		Message: "two\nlines"}
 	ready := timeline.Phase{Name: "Ready", Start: at(10), Outcome: timeline.OutcomeReady}
 	machine := func(name, pool string, phases ...timeline.Phase) timeline.Subject {
 		return timeline.Subject{Kind: timeline.KindMachine, Name: name, Pool: pool, Roles: []string{"worker"}, Phases: phases}
@@ -28,7 +29,8 @@ func aRecord() *timeline.Record {
 	old := machine("old", "a", timeline.Phase{Name: "Ready", Start: at(0), End: &gone, Seconds: 3, Outcome: timeline.OutcomeGone})
 	old.Gone = &gone
 	return &timeline.Record{Subjects: []timeline.Subject{
-		{Kind: timeline.KindCluster, Name: "demo", Phases: []timeline.Phase{{Name: "WaitingForProbes", Start: at(0), Outcome: timeline.OutcomeRunning, Message: "m"}}},
+		{Kind: timeline.KindCluster, Name: "demo",
+			Phases: []timeline.Phase{{Name: "WaitingForProbes", Start: at(0), Outcome: timeline.OutcomeRunning, Message: "m"}}},
 		machine("b-1", "b", ready), machine("a-2", "a", applying, ready), machine("a-1", "a", ready), old,
 	}}
 }
@@ -80,7 +82,8 @@ func TestWatchShowsEachPhaseOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 7 || lines[0] != "2026-05-01 12:00:00  cluster: WaitingForProbes: m" || lines[6] != "2026-05-01 12:00:20  cluster: Ready" {
+	if len(lines) != 7 || lines[0] != "2026-05-01 12:00:00  cluster: WaitingForProbes: m" ||
+		lines[6] != "2026-05-01 12:00:20  cluster: Ready" {
 		t.Errorf("got\n%s", out.String())
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/timeline"
 )
@@ -21,17 +23,21 @@ const rewatch = time.Second
 
 // follow prints what happens until the command is interrupted or the cluster is gone.
 func (o *timelineOptions) follow(ctx context.Context, c client.WithWatch, cluster client.ObjectKey, out io.Writer) error {
-	if _, err := readTimeline(ctx, c, cluster); err != nil {
+	collector, err := collectTimeline(ctx, c, cluster)
+	if err != nil {
 		return err
 	}
 	shown := map[event]bool{}
+	if err := o.showRecord(o.only(collector.Record()), shown, out); err != nil {
+		return err
+	}
 	for {
 		stream, err := c.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(cluster.Namespace),
-			client.MatchingFields{"metadata.name": rkev1.TimelineName(cluster.Name)})
+			client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 		if err != nil {
 			return fmt.Errorf("watching the timeline of cluster %s: %w", cluster, err)
 		}
-		gone, err := o.show(stream, shown, out)
+		gone, err := o.show(stream, cluster, collector, shown, out)
 		if gone || err != nil {
 			return err
 		}
@@ -43,24 +49,29 @@ func (o *timelineOptions) follow(ctx context.Context, c client.WithWatch, cluste
 	}
 }
 
-// show prints the timelines of a watch until it ends, and tells whether the timeline was deleted.
-func (o *timelineOptions) show(stream watch.Interface, shown map[event]bool, out io.Writer) (gone bool, err error) {
+// show prints what changes until the watch ends. It returns true if the timeline was deleted.
+func (o *timelineOptions) show(
+	stream watch.Interface, cluster client.ObjectKey, collector *timeline.Collector, shown map[event]bool, out io.Writer,
+) (gone bool, err error) {
 	defer stream.Stop()
 	for e := range stream.ResultChan() {
 		configMap, ok := e.Object.(*corev1.ConfigMap)
 		switch {
 		case e.Type == watch.Error:
 			return false, ignoreExpired(apierrors.FromObject(e.Object))
-		case e.Type == watch.Deleted:
+		case ok && e.Type == watch.Deleted && configMap.Name == rkev1.TimelinePartName(cluster.Name, 0):
 			return true, nil
-		case !ok:
+		case !ok || e.Type == watch.Deleted:
 			continue
 		}
-		record, err := timeline.Decode(configMap.Data[timeline.DataKey])
+		changed, err := collector.Add(configMap)
 		if err != nil {
 			return false, err
 		}
-		if err := o.showRecord(o.only(record), shown, out); err != nil {
+		if !changed {
+			continue
+		}
+		if err := o.showRecord(o.only(collector.Record()), shown, out); err != nil {
 			return false, err
 		}
 	}

@@ -27,13 +27,12 @@ func newToken() *cobra.Command {
 	o := &tokenOptions{}
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Get a short token for a cluster, as a plugin of kubectl",
-		Long: `Get a token with which a cluster is reached through the hub, and print it as an ExecCredential of client.authentication.k8s.io/v1.
-It is what kubeconfigs of "hub kubeconfig" call.
+		Short: "Get a short-lived token (kubectl exec plugin)",
+		Long: `Get a short-lived token for a cluster and print it as an ExecCredential of client.authentication.k8s.io/v1. Kubeconfigs of
+"hub kubeconfig" run this command.
 
-Who asks is known by the credential in --kubeconfig, a client certificate or a token of the Kubernetes that the hub uses. It is shown to the hub
-and to nobody else. A token is good for some minutes; it is kept in the user's cache folder, readable for nobody else, until shortly before its
-end.`,
+The credential in --kubeconfig authenticates the user: a client certificate or a token of the hub's Kubernetes API. It is sent to the hub
+only. The token is valid for some minutes and is cached, readable for the user only, until shortly before it expires.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token, err := o.token(cmd.Context(), time.Now())
@@ -45,25 +44,26 @@ end.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.server, "server", "", "https URL of the hub")
-	flags.StringVar(&o.cluster, "cluster", "", "the cluster, by the name of its management Cluster or as <namespace>/<cluster>")
-	flags.StringVar(&o.authorities, "certificate-authority-data", "", "PEM certificates to trust for --server, in base64 (default: those of this machine)")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig with the credential by which the hub knows the user")
-	flags.StringVar(&o.context, "context", "", "context of that kubeconfig (default: its current one)")
+	flags.StringVar(&o.cluster, "cluster", "", "cluster: the name of its management Cluster, or <namespace>/<cluster>")
+	flags.StringVar(&o.authorities, "certificate-authority-data", "",
+		"base64 of the PEM certificates to trust for --server (default: the certificates of this machine)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig with the user's credential for the hub")
+	flags.StringVar(&o.context, "context", "", "context of that kubeconfig (default: the current context)")
 	return cmd
 }
 
 func (o *tokenOptions) token(ctx context.Context, now time.Time) (*issuedToken, error) {
 	switch {
 	case !strings.HasPrefix(o.server, "https://"):
-		return nil, fmt.Errorf("--server %q is no https URL of a hub", o.server)
+		return nil, fmt.Errorf("--server: must be the https URL of a hub, got %q", o.server)
 	case o.cluster == "":
-		return nil, errors.New("--cluster is missing: the name of a management Cluster, or <namespace>/<cluster>")
+		return nil, errors.New("--cluster is required: the name of a management Cluster, or <namespace>/<cluster>")
 	case o.kubeconfig == "":
-		return nil, errors.New("--kubeconfig is missing: the file with the credential by which the hub knows the user")
+		return nil, errors.New("--kubeconfig is required: the file with the user's credential for the hub")
 	}
 	authorities, err := base64.StdEncoding.DecodeString(o.authorities)
 	if err != nil {
-		return nil, errors.New("--certificate-authority-data is not base64")
+		return nil, errors.New("--certificate-authority-data: must be base64")
 	}
 	config, who, err := o.credential.load()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/drover-dev/drover/hub/redirect"
-	"github.com/drover-dev/drover/hub/usertokens"
+	"github.com/drover-dev/drover/hub/identity/usertokens"
+	"github.com/drover-dev/drover/hub/util/redirect"
 )
 
 // requestTimeout bounds how long the hub may take to make a token.
@@ -46,14 +46,15 @@ func (c credential) load() (*rest.Config, string, error) {
 		name = raw.CurrentContext
 	}
 	if raw.Contexts[name] == nil {
-		return nil, "", fmt.Errorf("%s has no context %q; make the kubeconfig anew with \"hub kubeconfig\"", c.kubeconfig, name)
+		return nil, "", fmt.Errorf("%s has no context %q; create the kubeconfig again with \"hub kubeconfig\"", c.kubeconfig, name)
 	}
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, "", fmt.Errorf("reading %s: %w", c.kubeconfig, err)
 	}
 	if as := config.Impersonate.UserName; as != "" {
-		return nil, "", fmt.Errorf("context %q of %s acts as %s; the hub gives tokens only for who somebody is: choose a context without \"as\"", name, c.kubeconfig, as)
+		return nil, "", fmt.Errorf("context %q of %s acts as %s; the hub gives tokens only for who somebody is: choose a context without \"as\"",
+			name, c.kubeconfig, as)
 	}
 	who, err := json.Marshal(raw.AuthInfos[raw.Contexts[name].AuthInfo])
 	if err != nil {

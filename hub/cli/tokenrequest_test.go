@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/drover-dev/drover/hub/redirect"
+	"github.com/drover-dev/drover/hub/util/redirect"
 )
 
 // TestTokenRequestStays: the credential of the management kubeconfig goes to the hub and to nobody whom that one names.

@@ -22,9 +22,9 @@ import (
 func newTokens() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tokens",
-		Short: "List and revoke tokens that last",
-		Long: `List and revoke the tokens with which people and programs reach clusters through the hub, as far as they last. The tokens of kubectl's
-plugin are good for some minutes and not kept anywhere.`,
+		Short: "Manage persistent tokens",
+		Long: `List and revoke the persistent tokens with which users and programs reach clusters through the hub. The tokens of the kubectl plugin are
+valid for some minutes and are not stored.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -48,7 +48,7 @@ func newTokensList() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "list [<namespace>/<cluster>]",
-		Short: "List tokens that last, of all clusters or of one",
+		Short: "List persistent tokens",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
@@ -117,7 +117,8 @@ func writeTokens(out io.Writer, lines []tokenLine, now time.Time) error {
 		if l.LastUsedAt != nil {
 			used = duration.HumanDuration(now.Sub(l.LastUsedAt.Time)) + " ago"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.User, l.Cluster, duration.HumanDuration(now.Sub(l.Created.Time)), expires, used, l.Description)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.User, l.Cluster, duration.HumanDuration(now.Sub(l.Created.Time)), expires,
+			used, l.Description)
 	}
 	return table.Flush()
 }
@@ -126,10 +127,10 @@ func newTokensRevoke() *cobra.Command {
 	var where connection
 	cmd := &cobra.Command{
 		Use:   "revoke <name>...",
-		Short: "Revoke tokens that last",
+		Short: "Revoke persistent tokens",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("tokens revoke needs the name of a token; \"hub tokens list\" shows them")
+				return errors.New("tokens revoke needs the name of a token: see \"hub tokens list\"")
 			}
 			return nil
 		},
@@ -141,7 +142,7 @@ func newTokensRevoke() *cobra.Command {
 			for _, name := range args {
 				err := c.Delete(cmd.Context(), &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: name}})
 				if apierrors.IsNotFound(err) {
-					return fmt.Errorf("there is no token %s; \"hub tokens list\" shows those that there are", name)
+					return fmt.Errorf("token %s not found: see \"hub tokens list\"", name)
 				}
 				if err != nil {
 					return explain(fmt.Errorf("revoking token %s: %w", name, err))

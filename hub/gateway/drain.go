@@ -8,36 +8,53 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drover-dev/drover/hub/peers"
+	"github.com/drover-dev/drover/hub/access/replicas"
 )
 
-var errDraining = later(2*time.Second, "this replica of the hub is stopping, another one answers")
-
-// drainState is how a Server stops in the presence of other replicas: first it is not well any more, so that load balancers leave it out, then
-// what lasts long moves away little by little, and only then it stops.
+// drainState is how a Server stops if there are other replicas: first it reports that it is not ready, so that load balancers leave it
+// out, then streams end one after the other, and only then it stops.
 type drainState struct {
 	unready atomic.Bool
-	// begun is closed, once within is set, when what lasts long has to go.
-	begun  chan struct{}
-	within time.Duration
+	// begun is closed, after within is set, when streams have to end. stopping is closed when the server stops.
+	begun, stopping chan struct{}
+	within          time.Duration
 
 	mu      sync.Mutex
 	streams int
-	// idle is closed when there are no streams; nil as long as nobody waits.
+	// idle is closed when there are no streams; nil unless somebody waits.
 	idle chan struct{}
+}
+
+func newDrainState() *drainState {
+	return &drainState{begun: make(chan struct{}), stopping: make(chan struct{})}
+}
+
+// Draining implements plandelivery.Drainer.
+func (d *drainState) Draining() <-chan struct{} { return d.begun }
+
+// Stopping implements plandelivery.Drainer.
+func (d *drainState) Stopping() <-chan struct{} { return d.stopping }
+
+// Delay implements plandelivery.Drainer: a random part of the time within which streams have to end.
+func (d *drainState) Delay() time.Duration {
+	if d.within <= 0 {
+		return 0
+	}
+	return rand.N(d.within)
 }
 
 // Unready makes /healthz fail from now on. Everything is served as before.
 func (s *Server) Unready() { s.drain.unready.Store(true) }
 
-// Drain ends the watches of plans, each at some time within the given one, so that machines do not all come to the other replicas at once.
-// No new ones begin. Whoever else asks is answered, and told to make a new connection, which leads elsewhere. It must be called once only.
+// Drain ends the watches of plans, each after a random time within the given one, so that machines do not all reconnect at the same time.
+// No new ones begin. Other requests are answered, and their connections closed, so that the next one reaches another replica. It must be
+// called once only.
 func (s *Server) Drain(within time.Duration) {
 	s.drain.within = within
 	close(s.drain.begun)
 }
 
-// WaitStreams returns when no request is being answered by a handler that is mounted, or ctx ends.
+// WaitStreams returns when no request of a mounted handler is running, or ctx ends.
 func (s *Server) WaitStreams(ctx context.Context) {
 	s.drain.mu.Lock()
 	idle := make(chan struct{})
@@ -53,24 +70,7 @@ func (s *Server) WaitStreams(ctx context.Context) {
 	}
 }
 
-func (d *drainState) draining() bool {
-	select {
-	case <-d.begun:
-		return true
-	default:
-		return false
-	}
-}
-
-// someTime is when one of many has to go.
-func (d *drainState) someTime() time.Duration {
-	if d.within <= 0 {
-		return 0
-	}
-	return rand.N(d.within)
-}
-
-// count notes that a request is being answered, for WaitStreams.
+// count counts running requests for WaitStreams.
 func (d *drainState) count(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
@@ -88,12 +88,16 @@ func (d *drainState) count(next http.Handler) http.Handler {
 	})
 }
 
-// sendAway lets every answer be the last one of its connection while the Server drains, in HTTP/2 too. Other replicas stay: they ask for what
-// only this one has.
-func (d *drainState) sendAway(next http.Handler) http.Handler {
+// closeConnections closes the connection after each answer while the Server drains, in HTTP/2 too. Connections of other replicas stay
+// open: they ask for what only this one has.
+func (d *drainState) closeConnections(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.draining() && !peers.FromPeer(r) && r.Header.Get("Upgrade") == "" {
-			w.Header().Set("Connection", "close")
+		select {
+		case <-d.begun:
+			if !replicas.FromPeer(r) && r.Header.Get("Upgrade") == "" {
+				w.Header().Set("Connection", "close")
+			}
+		default:
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestDrainIsToldToEverybody(t *testing.T) {
+func TestDrainIsAnnounced(t *testing.T) {
 	s := newTestServer(t, "")
 	get(s, "/cacerts")
 	if w := get(s, "/cacerts"); w.Header().Get("Connection") != "" {
@@ -33,10 +33,10 @@ func TestDrainIsToldToEverybody(t *testing.T) {
 
 // TestDrainSpreads looks at when watches that were open together have to go.
 func TestDrainSpreads(t *testing.T) {
-	d := drainState{within: 30 * time.Second}
+	d := &drainState{within: 30 * time.Second}
 	quarters := [4]int{}
 	for range 4000 {
-		at := d.someTime()
+		at := d.Delay()
 		if at < 0 || at >= d.within {
 			t.Fatalf("a watch ends after %s, want less than %s", at, d.within)
 		}
@@ -47,14 +47,14 @@ func TestDrainSpreads(t *testing.T) {
 			t.Errorf("%d of 4000 watches end in quarter %d of the time, want about 1000", n, i)
 		}
 	}
-	if d.within = 0; d.someTime() != 0 {
+	if d.within = 0; d.Delay() != 0 {
 		t.Error("alone, a watch waits before it ends")
 	}
 }
 
 func TestWaitStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &Server{}
+		d := &Server{drain: newDrainState()}
 		d.WaitStreams(t.Context()) // of none
 		handler := d.drain.count(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) }))
 		go handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
@@ -79,7 +79,8 @@ func TestDrainEndsWatches(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
 	watch := func(plan string) *http.Response {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/api/v1/namespaces/ns/secrets?watch=true&fieldSelector=metadata.name="+plan, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"https://"+address+"/api/v1/namespaces/ns/secrets?watch=true&fieldSelector=metadata.name="+plan, nil)
 		must(t, err)
 		r.Header.Set("Authorization", "Bearer "+plan)
 		response, err := client.Do(r)

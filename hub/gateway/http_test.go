@@ -1,9 +1,6 @@
 package gateway
 
 import (
-	"bytes"
-	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -12,38 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/ratelimit"
-	"github.com/drover-dev/drover/hub/settings"
-	"github.com/drover-dev/drover/hub/tokens"
+	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/ratelimit"
 	"github.com/drover-dev/drover/packaging/install"
 )
-
-var testSettings = settings.Settings{ServerURL: "https://hub.example:8443", CACerts: []byte("PEM\n")}
-
-// newTestServer has everything that needs no API.
-func newTestServer(t testing.TB, dir string) *Server {
-	t.Helper()
-	s, err := New(Options{
-		Settings: testSettings, Identity: &Identity{}, AssetsDir: dir, Client: struct{ client.Client }{}, APIReader: struct{ client.Reader }{},
-		RestConfig: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: logr.Discard(),
-		Cache: struct{ cache.Informers }{}, Issuer: &tokens.Issuer{}, Tunnels: struct{ Tunnels }{},
-	})
-	must(t, err)
-	return s
-}
-
-func get(s *Server, path string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-	return w
-}
 
 func TestNewRefuses(t *testing.T) {
 	for _, opts := range []Options{{}, {Settings: settings.Settings{ServerURL: "http://hub"}}, {Settings: testSettings}} {
@@ -60,7 +32,7 @@ func TestAssets(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "admin.kubeconfig"), []byte("secret"), 0o600))
 	s := newTestServer(t, dir)
 
-	one, uninstall := hexSHA256([]byte("one")), hexSHA256(install.UninstallScript())
+	one, uninstall := tokens.Hash("one"), tokens.Hash(string(install.UninstallScript()))
 	for _, tt := range []struct {
 		path string
 		code int
@@ -86,10 +58,11 @@ func TestAssets(t *testing.T) {
 	}
 	// A new binary has a new checksum.
 	must(t, os.WriteFile(agent, []byte("second"), 0o600))
-	if got := get(s, "/assets/system-agent-amd64.sha256").Body.String(); !strings.HasPrefix(got, hexSHA256([]byte("second"))) {
+	if got := get(s, "/assets/system-agent-amd64.sha256").Body.String(); !strings.HasPrefix(got, tokens.Hash("second")) {
 		t.Errorf("checksum after the binary was replaced: %s", got)
 	}
-	if w := get(newTestServer(t, ""), "/assets/system-agent-amd64"); w.Code != 404 || !strings.Contains(w.Body.String(), "without an assets folder") {
+	if w := get(newTestServer(t, ""), "/assets/system-agent-amd64"); w.Code != 404 || !strings.Contains(w.Body.String(),
+		"without an assets folder") {
 		t.Errorf("without a folder: %d %s", w.Code, w.Body)
 	}
 }
@@ -98,7 +71,7 @@ func TestInstallScriptKnowsTheHub(t *testing.T) {
 	w := get(newTestServer(t, ""), "/system-agent-install.sh")
 	for _, want := range []string{
 		"CATTLE_SERVER='https://hub.example:8443'\n",
-		"CATTLE_CA_CHECKSUM='" + hexSHA256([]byte("PEM\n")) + "'\n",
+		"CATTLE_CA_CHECKSUM='" + tokens.Hash("PEM\n") + "'\n",
 		"CATTLE_AGENT_BINARY_BASE_URL='https://hub.example:8443/assets'\n",
 	} {
 		if !strings.Contains(w.Body.String(), want) {
@@ -109,16 +82,16 @@ func TestInstallScriptKnowsTheHub(t *testing.T) {
 
 func TestBeforeCachesAreFilled(t *testing.T) {
 	s := newTestServer(t, "")
-	told := map[string]bool{}
+	delays := map[string]bool{}
 	for range 64 {
 		w := get(s, "/healthz")
 		if w.Code != 503 || !strings.Contains(w.Body.String(), "the hub is starting") {
 			t.Fatalf("health: %d %v %s", w.Code, w.Header(), w.Body)
 		}
-		told[w.Header().Get("Retry-After")] = true
+		delays[w.Header().Get("Retry-After")] = true
 	}
-	if len(told) != 2 || !told["3"] || !told["4"] {
-		t.Errorf("all who come are told to come again after %v, want some after 3 and some after 4 seconds", told)
+	if len(delays) != 2 || !delays["3"] || !delays["4"] {
+		t.Errorf("all must retry after %v, want some after 3 and some after 4 seconds", delays)
 	}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("GET", "/v3/connect/agent", nil)
@@ -130,7 +103,8 @@ func TestBeforeCachesAreFilled(t *testing.T) {
 
 func TestRegistrationLimits(t *testing.T) {
 	s := newTestServer(t, "")
-	s.connects = ratelimit.New(1, 2)
+	limiter := ratelimit.New(1, 2)
+	s.registrants.known.limiter, s.registrants.unknown.limiter = limiter, limiter
 	var codes []int
 	for range 3 {
 		codes = append(codes, get(s, "/v3/connect/agent").Code)
@@ -140,7 +114,8 @@ func TestRegistrationLimits(t *testing.T) {
 	}
 }
 
-// TestAPIWithoutCredentials checks that nothing of the API is served to strangers, and that they are answered as Kubernetes does.
+// TestAPIWithoutCredentials checks that nothing of the API is served to unauthenticated clients, and that they are answered as Kubernetes
+// does.
 func TestAPIWithoutCredentials(t *testing.T) {
 	s := newTestServer(t, "")
 	for _, path := range []string{
@@ -152,40 +127,6 @@ func TestAPIWithoutCredentials(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil || w.Code != http.StatusUnauthorized || status.Code != 401 ||
 			status.Kind != "Status" || status.Reason != metav1.StatusReasonUnauthorized {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
-		}
-	}
-}
-
-func TestConnection(t *testing.T) {
-	signingKey := ed25519.PublicKey(bytes.Repeat([]byte{7}, ed25519.PublicKeySize))
-	got, err := newConnection(testSettings, signingKey, "ns", "plan", []byte("token"))
-	must(t, err)
-	config, err := clientcmd.Load([]byte(got.KubeConfig))
-	must(t, err)
-	cluster, user, context := config.Clusters["agent"], config.AuthInfos["agent"], config.Contexts["agent"]
-	if config.CurrentContext != "agent" || context.Cluster != "agent" || context.AuthInfo != "agent" || user.Token != "token" ||
-		cluster.Server != testSettings.ServerURL || string(cluster.CertificateAuthorityData) != "PEM\n" || got.Namespace != "ns" || got.SecretName != "plan" || got.PlanSigningKey != base64.StdEncoding.EncodeToString(signingKey) {
-		t.Errorf("got %+v", got)
-	}
-	if got, err = newConnection(testSettings, nil, "ns", "plan", []byte("token")); err != nil || got.PlanSigningKey != "" {
-		t.Errorf("without a key: %+v, %v", got, err)
-	}
-}
-
-func TestServingNames(t *testing.T) {
-	names, err := servingNames("https://hub.example:8443", "192.0.2.5:8443")
-	must(t, err)
-	if got := strings.Join(names, " "); got != "127.0.0.1 192.0.2.5 ::1 hub.example localhost" {
-		t.Errorf("names %s", got)
-	}
-	names, err = servingNames("https://[2001:DB8::1]:8443", ":8443")
-	must(t, err)
-	if got := " " + strings.Join(names, " ") + " "; !strings.Contains(got, " 2001:db8::1 ") || strings.Contains(got, " :: ") {
-		t.Errorf("names%s", got)
-	}
-	for _, bad := range [][2]string{{"http://hub", ":1"}, {"https://", ":1"}, {"https://hub", "8443"}} {
-		if _, err := servingNames(bad[0], bad[1]); err == nil {
-			t.Errorf("%v was accepted", bad)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -16,13 +16,11 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/pki"
+	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -36,7 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beWatchers watches as many plans as it is told, each on a connection of its own, and writes a line whenever all have been told something.
+// beWatchers watches as many plans as it is received, each on a connection of its own, and writes a line whenever all have been received
+// something.
 func beWatchers(of string) int {
 	address, number, _ := strings.Cut(of, " ")
 	n, err := strconv.Atoi(number)
@@ -44,30 +43,31 @@ func beWatchers(of string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	told := make(chan error, n)
+	received := make(chan error, n)
 	opening := make(chan struct{}, 32)
 	for i := range n {
 		opening <- struct{}{}
 		go func() {
 			opened := func() { <-opening }
-			told <- watchPlanAt(address, i, opened, func() { told <- nil })
+			received <- watchPlanAt(address, i, opened, func() { received <- nil })
 		}()
 	}
 	for {
 		for range n {
-			if err := <-told; err != nil {
+			if err := <-received; err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
 			}
 		}
-		fmt.Println("told")
+		fmt.Println("received")
 	}
 }
 
-func watchPlanAt(address string, i int, opened, told func()) error {
+func watchPlanAt(address string, i int, opened, received func()) error {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	name := benchName(i)
-	r, err := http.NewRequest(http.MethodGet, fmt.Sprintf("https://%s/api/v1/namespaces/%s/secrets?watch=true&fieldSelector=metadata.name=%s", address, planKey.Namespace, name), nil)
+	r, err := http.NewRequest(http.MethodGet,
+		fmt.Sprintf("https://%s/api/v1/namespaces/%s/secrets?watch=true&fieldSelector=metadata.name=%s", address, planNamespace, name), nil)
 	if err != nil {
 		return err
 	}
@@ -86,28 +86,15 @@ func watchPlanAt(address string, i int, opened, told func()) error {
 		if _, err := lines.ReadString('\n'); err != nil {
 			return err
 		}
-		told()
+		received()
 	}
-}
-
-// anyMachine knows the ServiceAccount and the RKEBootstrap of every machine there may be.
-type anyMachine struct{ client.Reader }
-
-func (anyMachine) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-	switch obj := obj.(type) {
-	case *corev1.ServiceAccount:
-		planAccount(key.Name, key.Name, fixtureBootstrap(strings.TrimSuffix(key.Name, "-machine-plan"))).DeepCopyInto(obj)
-	case *rkev1.RKEBootstrap:
-		fixtureBootstrap(key.Name).DeepCopyInto(obj)
-	}
-	return nil
 }
 
 // benchName is the name of the plan Secret of a machine.
 func benchName(i int) string { return fmt.Sprintf("m%d-machine-plan", i) }
 
-// BenchmarkPlanWatches is what the watch of a plan costs the hub, with its connection: memory, and time until a new plan is told. All of them
-// cost the API server one watch, so that this is the cost of a machine at rest.
+// BenchmarkPlanWatches is what the watch of a plan costs the hub, with its connection: memory, and time until a new plan is received. All
+// of them cost the API server one watch, so that this is the cost of a machine at rest.
 func BenchmarkPlanWatches(b *testing.B) {
 	for _, n := range []int{1000, 5000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) { benchmarkPlanWatches(b, n) })
@@ -140,7 +127,7 @@ func benchmarkPlanWatches(b *testing.B, n int) {
 	for b.Loop() {
 		version++
 		for i := range n {
-			if err := s.plans.Update(benchPlan(i, version)); err != nil {
+			if err := s.secrets.Plans.Update(benchPlan(i, version)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -151,9 +138,12 @@ func benchmarkPlanWatches(b *testing.B, n int) {
 }
 
 func benchPlan(i, version int) *corev1.Secret {
-	secret := planAt(strconv.Itoa(version), "a")
 	owner := fixtureBootstrap(fmt.Sprintf("m%d", i))
-	secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, rkev1.GroupVersion.WithKind("RKEBootstrap"))}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: planNamespace, ResourceVersion: strconv.Itoa(version), UID: "a",
+		ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "somebody"}},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
+	}}
 	secret.Name, secret.Data = benchName(i), map[string][]byte{plans.KeyPlan: make([]byte, 4<<10)}
 	return secret
 }
@@ -170,23 +160,17 @@ func inUse() uint64 {
 // serveWatchers serves n plans to machines whose token is the name of their plan.
 func serveWatchers(b testing.TB, n int) (s *Server, address string) {
 	b.Helper()
-	pair, err := pki.Issue(servingRequest([]string{"localhost"}), nil, time.Now())
+	pair, err := pki.Issue(pki.Request{CommonName: "hub", Usage: x509.ExtKeyUsageServerAuth, DNSNames: []string{"localhost"},
+		Lifetime: time.Hour}, nil, time.Now())
 	if err != nil {
 		b.Fatal(err)
 	}
-	identity := &Identity{}
-	identity.serving.Store(&tls.Certificate{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert})
 	s = newTestServer(b, "")
-	s.opts.Identity = identity
-	s.machines.cached, s.machines.live = anyMachine{}, anyMachine{}
-	s.machines.review = func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
-		return authenticationv1.UserInfo{Username: "system:serviceaccount:" + planKey.Namespace + ":" + token, UID: token}, true, nil
-	}
 	all := make([]any, n)
 	for i := range all {
 		all[i] = benchPlan(i, 1)
 	}
-	if err := s.plans.Replace(all, "1"); err != nil {
+	if err := s.secrets.Plans.Replace(all, "1"); err != nil {
 		b.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -194,8 +178,10 @@ func serveWatchers(b testing.TB, n int) (s *Server, address string) {
 		b.Fatal(err)
 	}
 	server := s.httpServer()
+	server.TLSConfig.GetCertificate = nil
+	server.TLSConfig.Certificates = []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert}}
 	server.ErrorLog.SetOutput(io.Discard)
 	go func() { _ = server.Serve(tls.NewListener(listener, server.TLSConfig)) }()
-	b.Cleanup(func() { close(s.stopping); _ = server.Close() })
+	b.Cleanup(func() { close(s.drain.stopping); _ = server.Close() })
 	return s, listener.Addr().String()
 }

@@ -62,7 +62,8 @@ func startAgent(t *testing.T, e *gatewayEnv, id string) *agentProcess {
 	}
 	_, a.key.Namespace, a.key.Name = machineConfig(t, answer)
 	a.write("rancher2_connection_info.json", answer)
-	a.write("config.yaml", fmt.Sprintf("remoteEnabled: true\nworkDirectory: %[1]s/var/work\nconnectionInfoFile: %[1]s/rancher2_connection_info.json\nsocket: none\n", a.dir))
+	a.write("config.yaml", fmt.Sprintf("remoteEnabled: true\nworkDirectory: %[1]s/var/work\nconnectionInfoFile: "+
+		"%[1]s/rancher2_connection_info.json\nsocket: none\n", a.dir))
 	a.start()
 	return a
 }
@@ -153,7 +154,8 @@ func (a *agentProcess) until(state plans.State) plans.Status {
 	var status plans.Status
 	eventually(a.t, "the plan to be "+string(state), func() error {
 		if status = a.status(); status.State != state {
-			return fmt.Errorf("it is %s, in revision %d, after %.12s was applied at %s", status.State, status.Revision, status.AppliedChecksum, status.LastApplyTime)
+			return fmt.Errorf("it is %s, in revision %d, after %.12s was applied at %s", status.State, status.Revision, status.AppliedChecksum,
+				status.LastApplyTime)
 		}
 		return nil
 	})
@@ -161,7 +163,8 @@ func (a *agentProcess) until(state plans.State) plans.Status {
 }
 
 func shell(name, script string) plans.Instruction {
-	return plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: "sh", Args: []string{"-c", script}}, SaveOutput: true}
+	return plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: "sh", Args: []string{"-c", script}},
+		SaveOutput: true}
 }
 
 func TestAgentAppliesPlansOfTheGateway(t *testing.T) {
@@ -177,19 +180,22 @@ func TestAgentAppliesPlansOfTheGateway(t *testing.T) {
 		Probes:       map[string]plans.Probe{"hub": {HTTPGet: plans.HTTPGetAction{URL: e.settings.ServerURL + "/healthz", Insecure: true}}},
 	})
 	got := a.until(plans.StateSucceeded)
-	if got.AppliedChecksum != checksum || string(got.AppliedOutput["install"]) != "a: b\n" || !got.ProbeStatuses["hub"].Healthy || got.Revision != 1 {
+	if got.AppliedChecksum != checksum || string(got.AppliedOutput["install"]) != "a: b\n" || !got.ProbeStatuses["hub"].Healthy ||
+		got.Revision != 1 {
 		t.Errorf("got %+v", got)
 	}
 	// The hub notes in the Secret that the plan is applied and its probes have passed; all else has to be the agent's.
 	var after *corev1.Secret
 	eventually(t, "the hub to take note", func() error {
-		if after = a.secret(); after.Annotations[rkev1.PlanProbesPassedAnnotation] == "" || !bytes.Equal(after.Data[plans.KeyAppliedPlan], after.Data[plans.KeyPlan]) {
+		if after = a.secret(); after.Annotations[rkev1.PlanProbesPassedAnnotation] == "" ||
+			!bytes.Equal(after.Data[plans.KeyAppliedPlan], after.Data[plans.KeyPlan]) {
 			return errors.New("it has not yet")
 		}
 		return nil
 	})
 	delete(after.Annotations, rkev1.PlanProbesPassedAnnotation)
-	if diff := cmp.Diff(before.Labels, after.Labels) + cmp.Diff(before.Annotations, after.Annotations, cmpopts.EquateEmpty()); diff != "" || before.Type != after.Type {
+	if diff := cmp.Diff(before.Labels, after.Labels) + cmp.Diff(before.Annotations, after.Annotations, cmpopts.EquateEmpty()); diff != "" ||
+		before.Type != after.Type {
 		t.Error("the agent changed more than its keys: ", diff)
 	}
 	time.Sleep(7 * time.Second) // more than a period of probes
@@ -202,7 +208,7 @@ func TestAgentAppliesPlansOfTheGateway(t *testing.T) {
 	if got.FailedChecksum != checksum || got.FailureCount != 1 || string(got.FailedOutput["fail"]) != "why\n" || !got.Failed(checksum, 1) {
 		t.Errorf("got %+v", got)
 	}
-	if text := string(got.FailedOutput["system-agent-error"]); !strings.Contains(text, "exit code 4; it said last:\nbecause") {
+	if text := string(got.FailedOutput["system-agent-error"]); !strings.Contains(text, "exit code 4; last output:\nbecause") {
 		t.Errorf("got %q", text)
 	}
 

@@ -35,7 +35,8 @@ func TestDeletedNamespaceGoesWithItsContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the namespace and its content to go", func() error {
-		return errors.Join(gone(t.Context(), config), gone(t.Context(), machine), gone(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+		return errors.Join(gone(t.Context(), config), gone(t.Context(), machine),
+			gone(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	})
 }
 
@@ -47,7 +48,8 @@ func TestOwnedObjectsAreCollected(t *testing.T) {
 	mustCreate(t, owner)
 	middle := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "middle",
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: rkev1.GroupVersion.String(), Kind: "CustomMachine", Name: owner.Name, UID: owner.UID}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: rkev1.GroupVersion.String(), Kind: "CustomMachine", Name: owner.Name,
+			UID: owner.UID}},
 	}}
 	mustCreate(t, middle)
 	last := &rkev1.CustomMachine{ObjectMeta: metav1.ObjectMeta{
@@ -77,7 +79,8 @@ func TestTokenSecretIsFilledAndAuthenticates(t *testing.T) {
 	}
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}, ResourceNames: []string{"mine"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"},
+			ResourceNames: []string{"mine"}}},
 	}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine"},
@@ -111,7 +114,8 @@ func TestTokenSecretIsFilledAndAuthenticates(t *testing.T) {
 	if _, err := machine.CoreV1().Secrets(namespace).Get(t.Context(), secret.Name, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("reading another Secret: got error %v, want forbidden", err)
 	}
-	review, err := machine.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := machine.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,8 +142,9 @@ func TestClusterAPIWebhooksConvertAndRefuse(t *testing.T) {
 	old := &clusterv1beta1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "old"},
 		Spec: clusterv1beta1.ClusterSpec{
-			Paused:            true,
-			InfrastructureRef: &corev1.ObjectReference{APIVersion: rkev1.GroupVersion.String(), Kind: "RKECluster", Name: "old", Namespace: namespace},
+			Paused: true,
+			InfrastructureRef: &corev1.ObjectReference{APIVersion: rkev1.GroupVersion.String(), Kind: "RKECluster", Name: "old",
+				Namespace: namespace},
 		},
 	}
 	mustCreate(t, old)
@@ -171,7 +176,8 @@ func TestClusterAPIWebhooksConvertAndRefuse(t *testing.T) {
 		},
 	}
 	*bad.Spec.Template.Spec.Bootstrap.DataSecretName = "data"
-	if err := env.Client.Create(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "must match spec.template.metadata.labels") && !strings.Contains(err.Error(), "selector") {
+	if err := env.Client.Create(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "must match spec.template.metadata.labels") &&
+		!strings.Contains(err.Error(), "selector") {
 		t.Errorf("a selector that does not match its template: got error %v, want one about the selector", err)
 	}
 }
@@ -189,7 +195,8 @@ func TestKubectl(t *testing.T) {
 	if err != nil {
 		return // the file's content is tested through the clients that everything else uses
 	}
-	out, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig", env.Server.Kubeconfig(), "get", "namespace", "default", "-o", "name").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig", env.Server.Kubeconfig(), "get", "namespace", "default", "-o",
+		"name").CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl: %v\n%s", err, out)
 	}

@@ -49,14 +49,16 @@ func TestClusterGraph(t *testing.T) {
 	condition(t, env, crt, "Ready", metav1.ConditionTrue, "")
 	token := &corev1.Secret{}
 	env.get(t, management, crt.Status.TokenSecretName, token)
-	if len(token.Data[managementv3.TokenIDKey]) != 10 || len(token.Data[managementv3.TokenHashKey]) != 64 || token.Labels[managementv3.RegistrationTokenLabel] != "true" {
+	if len(token.Data[managementv3.TokenIDKey]) != 10 || len(token.Data[managementv3.TokenHashKey]) != 64 ||
+		token.Labels[managementv3.RegistrationTokenLabel] != "true" {
 		t.Errorf("the token has the id %q, the Secret the labels %v", token.Data[managementv3.TokenIDKey], token.Labels)
 	}
 	if whole := token.Data[managementv3.TokenKey]; len(whole) > 0 {
 		t.Error("the Secret holds the token itself")
 	}
 	for _, command := range []string{crt.Status.NodeCommand, crt.Status.InsecureNodeCommand, crt.Status.VerifiedNodeCommand} {
-		for _, want := range []string{env.ServerURL + "/system-agent-install.sh", "{token}", "--ca-checksum ", "HTTPS_PROXY='http://proxy:3128'"} {
+		for _, want := range []string{env.ServerURL + "/system-agent-install.sh", "{token}", "--ca-checksum ",
+			"HTTPS_PROXY='http://proxy:3128'"} {
 			if !strings.Contains(command, want) {
 				t.Errorf("the command %q lacks %q", command, want)
 			}

@@ -10,7 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/crds"
+	"github.com/drover-dev/drover/hub/api/crds"
 )
 
 // A restart must not write what is already there.
@@ -53,7 +53,7 @@ func TestInstallingDefinitionsAgainChangesNothing(t *testing.T) {
 	}
 }
 
-// Cluster API's manager may handle every kind of ours that it meets, where it runs by itself.
+// Cluster API's manager may handle every kind of ours that it meets, where it runs outside of the hub.
 func TestClusterAPIMayHandleOurKinds(t *testing.T) {
 	t.Parallel()
 	roles := &rbacv1.ClusterRoleList{}
@@ -68,7 +68,8 @@ func TestClusterAPIMayHandleOurKinds(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"rkeclusters", "rkecontrolplanes", "rkebootstraps", "rkebootstraptemplates", "custommachines", "custommachinetemplates"} {
+	for _, kind := range []string{"rkeclusters", "rkecontrolplanes", "rkebootstraps", "rkebootstraptemplates", "custommachines",
+		"custommachinetemplates"} {
 		for _, resource := range []string{kind, kind + "/finalizers"} {
 			if !granted["rke.cattle.io "+resource] {
 				t.Errorf("no role lets Cluster API's manager handle %s", resource)

@@ -22,7 +22,7 @@ func (e *hubEnv) nothingLeft(t *testing.T, cluster *provisioningv1.Cluster) {
 	t.Helper()
 	e.Gone(t, cluster)
 	// A timeline may be written in the very moment in which the Cluster goes; the garbage collector takes it, as it belongs to the Cluster.
-	timeline := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: rkev1.TimelineName(cluster.Name)}}
+	timeline := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: rkev1.TimelinePartName(cluster.Name, 0)}}
 	found := slices.DeleteFunc(e.Everything(t, cluster.Namespace), func(object string) bool { return object == "ConfigMap "+timeline.Name })
 	if len(found) > 0 {
 		t.Errorf("left in the namespace:\n  %s", strings.Join(found, "\n  "))
@@ -75,7 +75,8 @@ func TestDeletionHalfway(t *testing.T) {
 		}},
 		{name: "foreign infrastructure that does not exist", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
 			cluster := newCluster(namespace, "half")
-			cluster.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "rke.cattle.io/v1", Kind: "RKECluster", Name: "nowhere"}
+			cluster.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "rke.cattle.io/v1", Kind: "RKECluster",
+				Name: "nowhere"}
 			env.create(t, cluster)
 			condition(t, env, cluster, "Created", metav1.ConditionTrue, "")
 			condition(t, env, cluster, "Ready", metav1.ConditionUnknown, "WaitingForInfrastructure")

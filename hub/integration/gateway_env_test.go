@@ -29,15 +29,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/drover-dev/drover/hub/access/tunnel"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway"
-	"github.com/drover-dev/drover/hub/settings"
-	"github.com/drover-dev/drover/hub/signing"
+	"github.com/drover-dev/drover/hub/gateway/servingcert"
+	"github.com/drover-dev/drover/hub/identity/signing"
+	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/testenv"
-	"github.com/drover-dev/drover/hub/tokens"
-	"github.com/drover-dev/drover/hub/tunnel"
 )
 
 // gatewayEnv is a gateway of its own in front of the API server. The hub's controllers leave its cluster alone, since that is paused: the
@@ -99,7 +100,7 @@ func (e *gatewayEnv) serve() {
 	}
 	e.address = listener.Addr().String()
 	e.settings = settings.Settings{ServerURL: "https://" + listener.Addr().String(), SystemNamespace: e.system}
-	identity, err := gateway.EnsureCA(t.Context(), e.client, e.settings, listener.Addr().String())
+	identity, err := servingcert.Ensure(t.Context(), e.client, e.settings, listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func (e *gatewayEnv) serve() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := gateway.IndexMachines(t.Context(), mgr.GetFieldIndexer()); err != nil {
+	if err := gateway.SetupIndexes(t.Context(), mgr.GetFieldIndexer()); err != nil {
 		t.Fatal(err)
 	}
 	issuer, err := tokens.Ensure(t.Context(), e.client, e.system)
@@ -124,8 +125,10 @@ func (e *gatewayEnv) serve() {
 		t.Fatal(err)
 	}
 	server, err := gateway.New(gateway.Options{
-		Settings: e.settings, Identity: identity, SigningKey: signer.Public(), Listener: listener, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
-		RestConfig: e.config, Logger: testr.New(t), Cache: mgr.GetCache(), Issuer: issuer, Tunnels: tunnel.New(tunnel.Options{Logger: logr.Discard()}),
+		Settings: e.settings, Identity: identity, SigningKey: signer.Public(), Listener: listener, Client: mgr.GetClient(),
+		APIReader:  mgr.GetAPIReader(),
+		RestConfig: e.config, Logger: testr.New(t), Cache: mgr.GetCache(), Issuer: issuer,
+		Tunnels: tunnel.New(tunnel.Options{Logger: logr.Discard()}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +238,8 @@ func (e *gatewayEnv) makeToken(namespace string, roles ...managementv3.MachineRo
 	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
 	e.create(crt)
 	eventually(e.t, "the hub to know the registration token", func() error {
-		return e.client.Get(e.t.Context(), types.NamespacedName{Namespace: namespace, Name: managementv3.TokenSecretPrefix + crt.Name}, &corev1.Secret{})
+		return e.client.Get(e.t.Context(), types.NamespacedName{Namespace: namespace, Name: managementv3.TokenSecretPrefix + crt.Name},
+			&corev1.Secret{})
 	})
 	e.token = token
 }
@@ -248,7 +252,8 @@ func (e *gatewayEnv) controllers() {
 		e.t.Fatal(err)
 	}
 	ctx := e.t.Context()
-	events, err := c.Watch(ctx, &corev1.SecretList{}, client.InNamespace(e.management), client.MatchingFields{"type": string(rkev1.MachineRequestSecretType)})
+	events, err := c.Watch(ctx, &corev1.SecretList{}, client.InNamespace(e.management),
+		client.MatchingFields{"type": string(rkev1.MachineRequestSecretType)})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -270,7 +275,8 @@ func (e *gatewayEnv) fulfil(ctx context.Context, request *corev1.Secret) {
 		hash = values[0]
 	}
 	e.makeMachine(ctx, request.Name, hash)
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q,%q:%q}}}`, rkev1.MachineNameLabel, request.Name, rkev1.MachineNamespaceLabel, e.namespace)
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q,%q:%q}}}`, rkev1.MachineNameLabel, request.Name, rkev1.MachineNamespaceLabel,
+		e.namespace)
 	_ = e.client.Patch(ctx, request, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
@@ -296,9 +302,10 @@ func (e *gatewayEnv) makeMachine(ctx context.Context, name, hash string) *rkev1.
 	}
 	owners := []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))}
 	objects := []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: plan, OwnerReferences: owners, Labels: map[string]string{
-			rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRolePlan, rkev1.PlanSecretNameLabel: plan,
-		}}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: plan, OwnerReferences: owners,
+			Labels: map[string]string{
+				rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRolePlan, rkev1.PlanSecretNameLabel: plan,
+			}}},
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: plan, OwnerReferences: owners, Labels: map[string]string{"kept": "yes"}},
 			Type:       rkev1.MachinePlanSecretType, Data: map[string][]byte{"plan": []byte(`{}`)},

@@ -109,7 +109,8 @@ func TestGatewayPlanSecret(t *testing.T) {
 			t.Errorf("a machine does not see what it wrote: %v", err)
 		}
 		real := &corev1.Secret{}
-		if err := e.client.Get(ctx, key, real); err != nil || string(real.Data["applied-checksum"]) != "sum" || string(real.Data["plan"]) != "{}" ||
+		if err := e.client.Get(ctx, key, real); err != nil || string(real.Data["applied-checksum"]) != "sum" ||
+			string(real.Data["plan"]) != "{}" ||
 			real.Labels["kept"] != "yes" || len(real.ManagedFields) == 0 {
 			t.Errorf("in the API: %v, %v", real, err)
 		}
@@ -203,7 +204,8 @@ func TestGatewayInformer(t *testing.T) {
 			plans <- string(secret.Data["plan"])
 		}
 	}
-	if _, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, obj any) { note(obj) }}); err != nil {
+	if _, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note,
+		UpdateFunc: func(_, obj any) { note(obj) }}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -255,7 +257,8 @@ func TestGatewayStreams(t *testing.T) {
 		"Authorization": "Bearer " + config.BearerToken, "Accept": "application/vnd.kubernetes.protobuf, */*",
 	})
 	lines := strings.Split(body, "\n")
-	if code != http.StatusOK || len(lines) != 2 || !strings.Contains(lines[0], `"type":"ADDED"`) || !strings.Contains(lines[1], `"type":"BOOKMARK"`) ||
+	if code != http.StatusOK || len(lines) != 2 || !strings.Contains(lines[0], `"type":"ADDED"`) ||
+		!strings.Contains(lines[1], `"type":"BOOKMARK"`) ||
 		!strings.Contains(lines[1], metav1.InitialEventsAnnotationKey) {
 		t.Errorf("%d\n%s", code, body)
 	}
@@ -279,7 +282,8 @@ func TestGatewayStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The gateway stops: a watch ends at once, and does not hold it up.
-	stream, err := watching.Get(e.settings.ServerURL + "/api/v1/namespaces/" + key.Namespace + "/secrets?watch=1&fieldSelector=metadata.name%3D" + key.Name)
+	stream, err := watching.Get(e.settings.ServerURL + "/api/v1/namespaces/" + key.Namespace +
+		"/secrets?watch=1&fieldSelector=metadata.name%3D" + key.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +337,8 @@ func (e *gatewayEnv) secretWatches() int {
 	}
 	count := -1
 	for line := range strings.Lines(string(raw)) {
-		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="secrets"`) && strings.Contains(line, `verb="WATCH"`) {
+		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="secrets"`) &&
+			strings.Contains(line, `verb="WATCH"`) {
 			var n float64
 			if _, err := fmt.Sscan(line[strings.LastIndex(line, " "):], &n); err == nil {
 				count = max(count, 0) + int(n)

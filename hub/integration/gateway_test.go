@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/gateway"
-	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/gateway/servingcert"
+	"github.com/drover-dev/drover/hub/server/settings"
 )
 
 const machineSecret = "0123456789abcdef0123456789abcdef"
@@ -36,7 +36,7 @@ func TestGatewayIdentityIsShared(t *testing.T) {
 	for i := range replicas {
 		wg.Go(func() {
 			s := settings.Settings{ServerURL: "https://hub.example", SystemNamespace: namespace}
-			identity, err := gateway.EnsureCA(t.Context(), c, s, "192.0.2."+string(rune('1'+i))+":8443")
+			identity, err := servingcert.Ensure(t.Context(), c, s, "192.0.2."+string(rune('1'+i))+":8443")
 			if err != nil {
 				t.Error(err)
 				return
@@ -51,12 +51,13 @@ func TestGatewayIdentityIsShared(t *testing.T) {
 		}
 	}
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: namespace, Name: gateway.TLSSecretName}
+	key := client.ObjectKey{Namespace: namespace, Name: servingcert.SecretName}
 	if err := c.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
 	}
 	before := secret.ResourceVersion
-	if _, err := gateway.EnsureCA(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: namespace}, "192.0.2.1:8443"); err != nil {
+	if _, err := servingcert.Ensure(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: namespace},
+		"192.0.2.1:8443"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), key, secret); err != nil || secret.ResourceVersion != before {
@@ -67,7 +68,7 @@ func TestGatewayIdentityIsShared(t *testing.T) {
 	if err := c.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	_, err = gateway.EnsureCA(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: namespace}, ":8443")
+	_, err = servingcert.Ensure(t.Context(), c, settings.Settings{ServerURL: "https://hub.example", SystemNamespace: namespace}, ":8443")
 	if err == nil || !strings.Contains(err.Error(), "which machines trust and which is therefore not replaced") {
 		t.Errorf("with a damaged authority: %v", err)
 	}
@@ -85,14 +86,16 @@ func TestGatewayRegistration(t *testing.T) {
 	})
 	t.Run("bad header", func(t *testing.T) {
 		code, body := e.get("/v3/connect/agent", map[string]string{
-			"Authorization": "Bearer " + e.token, "X-Cattle-Id": "m1", "X-Cattle-Role-Worker": "true", "X-Cattle-Labels": "rke.cattle.io/init-node=true",
+			"Authorization": "Bearer " + e.token, "X-Cattle-Id": "m1", "X-Cattle-Role-Worker": "true",
+			"X-Cattle-Labels": "rke.cattle.io/init-node=true",
 		})
 		if code != http.StatusBadRequest || !strings.HasPrefix(body, "X-Cattle-Labels: the label rke.cattle.io/init-node") {
 			t.Errorf("%d %s", code, body)
 		}
 	})
 	t.Run("no role", func(t *testing.T) {
-		if code, body := e.get("/v3/connect/agent", map[string]string{"Authorization": "Bearer " + e.token, "X-Cattle-Id": "m1"}); code != http.StatusBadRequest {
+		if code, body := e.get("/v3/connect/agent",
+			map[string]string{"Authorization": "Bearer " + e.token, "X-Cattle-Id": "m1"}); code != http.StatusBadRequest {
 			t.Errorf("%d %s", code, body)
 		}
 	})
@@ -158,7 +161,7 @@ func TestGatewayRegistration(t *testing.T) {
 	})
 }
 
-// TestGatewayWaitsForControllers checks that a registration waits by itself, and what an impatient or refused machine sees.
+// TestGatewayWaitsForControllers checks that a registration waits, and what an impatient or refused machine sees.
 func TestGatewayWaitsForControllers(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
@@ -176,7 +179,8 @@ func TestGatewayWaitsForControllers(t *testing.T) {
 		return e.client.Get(t.Context(), types.NamespacedName{Namespace: e.management, Name: rkev1.MachineRequestName("slow")}, request)
 	}
 	eventually(t, "the machine request", find)
-	if data := string(request.Data[rkev1.MachineRequestDataKey]); strings.Contains(data, machineSecret) || !strings.Contains(data, `"role-worker":["true"]`) {
+	if data := string(request.Data[rkev1.MachineRequestDataKey]); strings.Contains(data, machineSecret) ||
+		!strings.Contains(data, `"role-worker":["true"]`) {
 		t.Errorf("request %s", data)
 	}
 	select {
@@ -230,7 +234,8 @@ func TestGatewayBootstrapToken(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
 	}}, tokenSecret)
 	eventually(t, "the token", func() error {
-		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(tokenSecret), tokenSecret); err != nil || len(tokenSecret.Data["token"]) == 0 {
+		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(tokenSecret), tokenSecret); err != nil ||
+			len(tokenSecret.Data["token"]) == 0 {
 			return http.ErrMissingFile
 		}
 		return nil
@@ -257,7 +262,8 @@ func TestGatewayBootstrapToken(t *testing.T) {
 	if code, body := e.get("/v3/connect/agent", headers); code != http.StatusUnauthorized {
 		t.Errorf("with the ServiceAccount's own token: %d %s", code, body)
 	}
-	if err := e.client.Delete(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: account}}); err != nil {
+	if err := e.client.Delete(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: account}}); err != nil {
 		t.Fatal(err)
 	}
 	headers["Authorization"] = "Bearer " + token
@@ -266,8 +272,8 @@ func TestGatewayBootstrapToken(t *testing.T) {
 	}
 }
 
-// pretenderOfBootstrap makes an account that names an RKEBootstrap in its labels, as somebody does who wants to register in place of its machine,
-// and wants its token refused.
+// pretenderOfBootstrap makes an account that names an RKEBootstrap in its labels, as somebody does who wants to register in place of its
+// machine, and wants its token refused.
 func pretenderOfBootstrap(t *testing.T, e *gatewayEnv, name string) {
 	t.Helper()
 	tokenSecret := &corev1.Secret{
@@ -280,13 +286,15 @@ func pretenderOfBootstrap(t *testing.T, e *gatewayEnv, name string) {
 		rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRoleBootstrap, rkev1.BootstrapNameLabel: name,
 	}}}, tokenSecret)
 	eventually(t, "the pretender's token", func() error {
-		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(tokenSecret), tokenSecret); err != nil || len(tokenSecret.Data["token"]) == 0 {
+		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(tokenSecret), tokenSecret); err != nil ||
+			len(tokenSecret.Data["token"]) == 0 {
 			return http.ErrMissingFile
 		}
 		return nil
 	})
 	headers := map[string]string{
-		"Authorization": "Bearer " + bootstrapToken(tokenSecret.Data["token"]), "X-Cattle-Id": "pretender", "X-Cattle-Machine-Secret": machineSecret + "-of-a-pretender",
+		"Authorization": "Bearer " + bootstrapToken(tokenSecret.Data["token"]), "X-Cattle-Id": "pretender",
+		"X-Cattle-Machine-Secret": machineSecret + "-of-a-pretender",
 	}
 	// A token that the gateway does not know yet is refused for another reason.
 	eventually(t, "the gateway to know the pretender's token", func() error {

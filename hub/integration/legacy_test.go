@@ -51,7 +51,8 @@ func TestGatewayLegacyMachine(t *testing.T) {
 	}
 	nodeAt := func(address string) {
 		t.Helper()
-		patch(&clusterv1.Machine{}, true, fmt.Sprintf(`{"status":{"nodeRef":{"name":"node"},"addresses":[{"type":"InternalIP","address":%q}]}}`, address))
+		patch(&clusterv1.Machine{}, true,
+			fmt.Sprintf(`{"status":{"nodeRef":{"name":"node"},"addresses":[{"type":"InternalIP","address":%q}]}}`, address))
 	}
 	nodeAt("192.0.2.7")
 	register("from elsewhere", http.StatusUnauthorized, "", rkev1.RegisterFromAnnotation+"=127.0.0.1")
@@ -64,7 +65,8 @@ func TestGatewayLegacyMachine(t *testing.T) {
 	register("a token for any role", http.StatusOK, "", "")
 	unbound := e.token
 	var clusters managementv3.ClusterList
-	if err := e.client.List(t.Context(), &clusters, client.MatchingLabels{rkev1.OwnerClusterNamespaceLabel: e.namespace}); err != nil || len(clusters.Items) != 1 {
+	if err := e.client.List(t.Context(), &clusters, client.MatchingLabels{rkev1.OwnerClusterNamespaceLabel: e.namespace}); err != nil ||
+		len(clusters.Items) != 1 {
 		t.Fatalf("%d clusters, %v", len(clusters.Items), err)
 	}
 	e.makeToken(clusters.Items[0].Name, managementv3.WorkerRole)

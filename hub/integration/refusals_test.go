@@ -24,7 +24,8 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{name: "the least", object: cluster("a1", "{}")},
-		{name: "nulls as the UI writes them", object: cluster("a2", `{chartValues: null, machineSelectorConfig: [{config: null, machineLabelSelector: null}],
+		{name: "nulls as the UI writes them",
+			object: cluster("a2", `{chartValues: null, machineSelectorConfig: [{config: null, machineLabelSelector: null}],
 			machineGlobalConfig: {}, etcd: {s3: null}, etcdSnapshotCreate: null, etcdSnapshotRestore: null, rotateCertificates: null, registries: {configs: {}, mirrors: null},
 			additionalManifest: null, upgradeStrategy: {controlPlaneConcurrency: "1", controlPlaneDrainOptions: {enabled: false, postDrainHooks: null, preDrainHooks: null}},
 			machineSelectorFiles: [{fileSources: [{secret: {name: s, items: null}, configMap: {name: ""}}]}], dataDirectories: {}}`)},
@@ -32,47 +33,92 @@ func TestRefusals(t *testing.T) {
 		{name: "name too long", object: cluster(strings.Repeat("a", 64), "{}"), want: "metadata.name"},
 		{name: "name of a management cluster", object: cluster("c-m-abcdefgh", "{}"), want: "metadata.name: names like c-abcde"},
 		{name: "name local", object: cluster("local", "{}"), want: "metadata.name: the name local"},
-		{name: "no version", object: `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: b1}, spec: {rkeConfig: {}}}`, want: "spec.kubernetesVersion"},
-		{name: "pool without reference", object: cluster("b2", "{machinePools: [{name: p, workerRole: true}]}"), want: "spec.rkeConfig.machinePools[].machineConfigRef is required"},
-		{name: "pool with half a reference", object: cluster("b3", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: K}}]}"), want: "spec.rkeConfig.machinePools[].machineConfigRef is required"},
-		{name: "pool without a role", object: cluster("b4", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}}]}"), want: "at least one of etcdRole, controlPlaneRole and workerRole"},
-		{name: "pool without a name", object: cluster("b5", "{machinePools: [{workerRole: true, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}}]}"), want: "spec.rkeConfig.machinePools[0].name"},
+		{name: "no version", object: `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: b1}, spec: {rkeConfig: {}}}`,
+			want: "spec.kubernetesVersion"},
+		{name: "pool without reference", object: cluster("b2", "{machinePools: [{name: p, workerRole: true}]}"),
+			want: "spec.rkeConfig.machinePools[].machineConfigRef is required"},
+		{name: "pool with half a reference", object: cluster("b3", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: K}}]}"),
+			want: "spec.rkeConfig.machinePools[].machineConfigRef is required"},
+		{name: "pool without a role", object: cluster("b4",
+			"{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}}]}"),
+			want: "at least one of etcdRole, controlPlaneRole and workerRole"},
+		{name: "pool without a name", object: cluster("b5",
+			"{machinePools: [{workerRole: true, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}}]}"),
+			want: "spec.rkeConfig.machinePools[0].name"},
 		{name: "two pools of a name", object: cluster("b6", "{machinePools: ["+pool+","+pool+"]}"), want: "spec.rkeConfig.machinePools[1]"},
-		{name: "half an autoscaler", object: cluster("b7", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true, autoscalingMinSize: 1}]}"), want: "autoscalingMaxSize"},
-		{name: "autoscaler upside down", object: cluster("b8", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true, autoscalingMinSize: 3, autoscalingMaxSize: 1}]}"), want: "must not be greater"},
-		{name: "etcd scaled to nothing", object: cluster("b9", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, etcdRole: true, autoscalingMinSize: 0, autoscalingMaxSize: 1}]}"), want: "greater than 0"},
-		{name: "etcd on windows", object: cluster("b10", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, etcdRole: true, machineOS: windows}]}"), want: "windows machines can only be workers"},
-		{name: "machine configuration of a node driver", object: cluster("b24", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {apiVersion: rke-machine-config.cattle.io/v1, kind: Amazonec2Config, name: m}}]}"), want: "create a machine template and name it instead"},
-		{name: "machine configuration as the UI names it", object: cluster("b25", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: Amazonec2Config, name: m}}]}"), want: "machineConfigRef.apiVersion must be that of a machine template"},
-		{name: "infrastructure without a group", object: cluster("b26", "{infrastructureRef: {kind: K, name: i}}"), want: "spec.rkeConfig.infrastructureRef needs apiVersion"},
-		{name: "pool with nulls", object: cluster("a5", withPool("quantity: null, labels: null, taints: null, nodeStartupTimeout: null, unhealthyNodeTimeout: null, maxUnhealthy: null, unhealthyRange: null, rollingUpdate: {maxSurge: null}, drainBeforeDeleteTimeout: null"))},
-		{name: "pool with health checks", object: cluster("a6", withPool(`nodeStartupTimeout: 0s, unhealthyNodeTimeout: 5m, maxUnhealthy: 40%, unhealthyRange: "[1-3]", rollingUpdate: {maxSurge: 0, maxUnavailable: 25%}`))},
+		{name: "half an autoscaler", object: cluster("b7",
+			"{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true, autoscalingMinSize: 1}]}"), want: "autoscalingMaxSize"},
+		{name: "autoscaler upside down",
+			object: cluster("b8", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: "+
+				"true, autoscalingMinSize: 3, autoscalingMaxSize: 1}]}"), want: "must not be greater"},
+		{name: "etcd scaled to nothing",
+			object: cluster("b9", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, etcdRole: true, "+
+				"autoscalingMinSize: 0, autoscalingMaxSize: 1}]}"), want: "greater than 0"},
+		{name: "etcd on windows", object: cluster("b10",
+			"{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, etcdRole: true, machineOS: windows}]}"),
+			want: "windows machines can only be workers"},
+		{name: "machine configuration of a node driver",
+			object: cluster("b24", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {apiVersion: rke-machine-config.cattle.io/v1, "+
+				"kind: Amazonec2Config, name: m}}]}"), want: "create a machine template and name it instead"},
+		{name: "machine configuration as the UI names it",
+			object: cluster("b25", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: Amazonec2Config, name: m}}]}"),
+			want:   "machineConfigRef.apiVersion must be that of a machine template"},
+		{name: "infrastructure without a group", object: cluster("b26", "{infrastructureRef: {kind: K, name: i}}"),
+			want: "spec.rkeConfig.infrastructureRef needs apiVersion"},
+		{name: "pool with nulls", object: cluster("a5",
+			withPool("quantity: null, labels: null, taints: null, nodeStartupTimeout: null, unhealthyNodeTimeout: null, maxUnhealthy: null, "+
+				"unhealthyRange: null, rollingUpdate: {maxSurge: null}, drainBeforeDeleteTimeout: null"))},
+		{name: "pool with health checks",
+			object: cluster("a6", withPool(`nodeStartupTimeout: 0s, unhealthyNodeTimeout: 5m, maxUnhealthy: 40%, unhealthyRange: "[1-3]", rollingUpdate: {maxSurge: 0, maxUnavailable: 25%}`))},
 		{name: "pool with empty texts", object: cluster("a7", withPool(`maxUnhealthy: "", unhealthyRange: "", nodeStartupTimeout: "0"`))},
 		{name: "no duration", object: cluster("b27", withPool("unhealthyNodeTimeout: 5 minutes")), want: "must be a duration such as 10m"},
-		{name: "no duration of a drain", object: cluster("b28", withPool("drainBeforeDeleteTimeout: -5m")), want: "must be a duration such as 10m"},
+		{name: "no duration of a drain", object: cluster("b28", withPool("drainBeforeDeleteTimeout: -5m")),
+			want: "must be a duration such as 10m"},
 		{name: "startup too short", object: cluster("b29", withPool("nodeStartupTimeout: 20s")), want: "nodeStartupTimeout must be at least 30s"},
-		{name: "no number of unhealthy machines", object: cluster("b30", withPool("maxUnhealthy: some")), want: "maxUnhealthy must be a number such as 2"},
-		{name: "no range of unhealthy machines", object: cluster("b31", withPool("unhealthyRange: 1-3")), want: "unhealthyRange must be a range in brackets such as [1-3]"},
-		{name: "rolling update that cannot move", object: cluster("b32", withPool("rollingUpdate: {maxSurge: 0, maxUnavailable: 0}")), want: "cannot both be 0"},
+		{name: "no number of unhealthy machines", object: cluster("b30", withPool("maxUnhealthy: some")),
+			want: "maxUnhealthy must be a number such as 2"},
+		{name: "no range of unhealthy machines", object: cluster("b31", withPool("unhealthyRange: 1-3")),
+			want: "unhealthyRange must be a range in brackets such as [1-3]"},
+		{name: "rolling update that cannot move", object: cluster("b32", withPool("rollingUpdate: {maxSurge: 0, maxUnavailable: 0}")),
+			want: "cannot both be 0"},
 		{name: "hostname limit too short", object: cluster("b33", withPool("hostnameLengthLimit: 5")), want: "hostnameLengthLimit"},
 		{name: "negative quantity", object: cluster("b34", withPool("quantity: -1")), want: "machinePools[0].quantity"},
-		{name: "file source that is both", object: cluster("b11", "{machineSelectorFiles: [{fileSources: [{secret: {name: a}, configMap: {name: b}}]}]}"), want: "exactly one of secret and configMap"},
-		{name: "file source that is neither", object: cluster("b12", "{machineSelectorFiles: [{fileSources: [{}]}]}"), want: "exactly one of secret and configMap"},
-		{name: "relative data directory", object: cluster("b13", "{dataDirectories: {systemAgent: data}}"), want: "spec.rkeConfig.dataDirectories.systemAgent"},
-		{name: "unclean data directory", object: cluster("b14", "{dataDirectories: {systemAgent: /data/../etc}}"), want: "spec.rkeConfig.dataDirectories.systemAgent"},
-		{name: "nested data directories", object: cluster("b15", "{dataDirectories: {systemAgent: /data, k8sDistro: /data/k}}"), want: "must not lie within one another"},
+		{name: "file source that is both",
+			object: cluster("b11", "{machineSelectorFiles: [{fileSources: [{secret: {name: a}, configMap: {name: b}}]}]}"),
+			want:   "exactly one of secret and configMap"},
+		{name: "file source that is neither", object: cluster("b12", "{machineSelectorFiles: [{fileSources: [{}]}]}"),
+			want: "exactly one of secret and configMap"},
+		{name: "relative data directory", object: cluster("b13", "{dataDirectories: {systemAgent: data}}"),
+			want: "spec.rkeConfig.dataDirectories.systemAgent"},
+		{name: "unclean data directory", object: cluster("b14", "{dataDirectories: {systemAgent: /data/../etc}}"),
+			want: "spec.rkeConfig.dataDirectories.systemAgent"},
+		{name: "nested data directories", object: cluster("b15", "{dataDirectories: {systemAgent: /data, k8sDistro: /data/k}}"),
+			want: "must not lie within one another"},
 		{name: "hidden data directory", object: cluster("a4", "{dataDirectories: {systemAgent: /opt/.agent, k8sDistro: /opt/.agent2}}")},
-		{name: "unknown service", object: cluster("b16", "{rotateCertificates: {generation: 1, services: [nothing]}}"), want: "spec.rkeConfig.rotateCertificates.services"},
-		{name: "agent's folder as variable", object: withEnv("b17", "CATTLE_AGENT_VAR_DIR", "/x"), want: "spec.rkeConfig.dataDirectories.systemAgent"},
+		{name: "unknown service", object: cluster("b16", "{rotateCertificates: {generation: 1, services: [nothing]}}"),
+			want: "spec.rkeConfig.rotateCertificates.services"},
+		{name: "agent's folder as variable", object: withEnv("b17", "CATTLE_AGENT_VAR_DIR", "/x"),
+			want: "spec.rkeConfig.dataDirectories.systemAgent"},
 		{name: "white space in NO_PROXY", object: withEnv("b18", "NO_PROXY", "a, b"), want: "NO_PROXY must not contain white space"},
-		{name: "certificates for no name", object: `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: b19}, spec: {kubernetesVersion: v1, rkeConfig: {}, localClusterAuthEndpoint: {caCerts: x}}}`, want: "localClusterAuthEndpoint.fqdn"},
+		{name: "certificates for no name",
+			object: `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: b19}, spec: {kubernetesVersion: v1, rkeConfig: {}, localClusterAuthEndpoint: {caCerts: x}}}`, want: "localClusterAuthEndpoint.fqdn"},
 		{name: "two versions", object: `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: b20}, spec: {version: v1, kubernetesVersion: v2}}`, want: "the same thing"},
-		{name: "control plane that makes machines", object: `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: b24}, spec: {version: v1, replicas: 3}}`, want: "spec.replicas"},
-		{name: "control plane with a template", object: `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: b25}, spec: {version: v1, machineTemplate: {}}}`, want: "spec.machineTemplate"},
-		{name: "control plane with a rollout", object: `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: b26}, spec: {version: v1, rollout: {after: "2026-01-01T00:00:00Z"}}}`, want: "spec.rollout"},
-		{name: "token without a cluster", object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b21}, spec: {}}`, want: "spec.clusterName"},
-		{name: "token that lives too short", object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b22}, spec: {clusterName: c, ttl: 5}}`, want: "at least 30 minutes"},
-		{name: "grace period too long", object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b23}, spec: {clusterName: c, ttl: 30, gracePeriod: 30}}`, want: "must be shorter"},
+		{name: "control plane that makes machines",
+			object: `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: b24}, spec: {version: v1, replicas: 3}}`,
+			want:   "spec.replicas"},
+		{name: "control plane with a template",
+			object: `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: b25}, spec: {version: v1, machineTemplate: {}}}`,
+			want:   "spec.machineTemplate"},
+		{name: "control plane with a rollout",
+			object: `{apiVersion: rke.cattle.io/v1, kind: RKEControlPlane, metadata: {name: b26}, spec: {version: v1, rollout: {after: "2026-01-01T00:00:00Z"}}}`, want: "spec.rollout"},
+		{name: "token without a cluster",
+			object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b21}, spec: {}}`,
+			want:   "spec.clusterName"},
+		{name: "token that lives too short",
+			object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b22}, spec: {clusterName: c, ttl: 5}}`,
+			want:   "at least 30 minutes"},
+		{name: "grace period too long",
+			object: `{apiVersion: management.cattle.io/v3, kind: ClusterRegistrationToken, metadata: {name: b23}, spec: {clusterName: c, ttl: 30, gracePeriod: 30}}`, want: "must be shorter"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			object := parse(t, tt.object)
@@ -92,9 +138,12 @@ func TestRefusedChanges(t *testing.T) {
 	}{
 		{name: "rkeConfig removed", before: cluster("a", "{}"), after: bare("a"), want: "spec.rkeConfig cannot be added"},
 		{name: "rkeConfig added", before: bare("b"), after: cluster("b", "{}"), want: "spec.rkeConfig cannot be added"},
-		{name: "data directory set", before: cluster("c", "{}"), after: cluster("c", "{dataDirectories: {k8sDistro: /data}}"), want: "dataDirectories.k8sDistro cannot be changed"},
-		{name: "data directory removed", before: cluster("d", "{dataDirectories: {k8sDistro: /data}}"), after: cluster("d", "{}"), want: "dataDirectories.k8sDistro cannot be changed"},
-		{name: "data directory moved", before: cluster("e", "{dataDirectories: {systemAgent: /data}}"), after: cluster("e", "{dataDirectories: {systemAgent: /date}}"), want: "dataDirectories.systemAgent cannot be changed"},
+		{name: "data directory set", before: cluster("c", "{}"), after: cluster("c", "{dataDirectories: {k8sDistro: /data}}"),
+			want: "dataDirectories.k8sDistro cannot be changed"},
+		{name: "data directory removed", before: cluster("d", "{dataDirectories: {k8sDistro: /data}}"), after: cluster("d", "{}"),
+			want: "dataDirectories.k8sDistro cannot be changed"},
+		{name: "data directory moved", before: cluster("e", "{dataDirectories: {systemAgent: /data}}"),
+			after: cluster("e", "{dataDirectories: {systemAgent: /date}}"), want: "dataDirectories.systemAgent cannot be changed"},
 		{name: "empty data directories", before: cluster("f", "{}"), after: cluster("f", "{dataDirectories: {}}")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,7 +184,8 @@ func check(t *testing.T, err error, want string) {
 }
 
 func cluster(name, config string) string {
-	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name + `}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: ` + config + `}}`
+	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name +
+		`}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: ` + config + `}}`
 }
 
 // withPool is a configuration with one pool that has these fields too.
@@ -148,7 +198,8 @@ func bare(name string) string {
 }
 
 func withEnv(name, variable, value string) string {
-	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name + `}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: {}, agentEnvVars: [{name: ` + variable + `, value: "` + value + `"}]}}`
+	return `{apiVersion: provisioning.cattle.io/v1, kind: Cluster, metadata: {name: ` + name +
+		`}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: {}, agentEnvVars: [{name: ` + variable + `, value: "` + value + `"}]}}`
 }
 
 func parse(t *testing.T, text string) *unstructured.Unstructured {

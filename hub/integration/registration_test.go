@@ -59,7 +59,8 @@ func (e *hubEnv) ready(t *testing.T, namespace, name string) *provisioningv1.Clu
 }
 
 var allRoles = map[string]string{
-	rkev1.HeaderRoleEtcd: "true", rkev1.HeaderRoleControlPlane: "true", rkev1.HeaderRoleWorker: "true", rkev1.HeaderDetectedAddress: "192.0.2.7",
+	rkev1.HeaderRoleEtcd: "true", rkev1.HeaderRoleControlPlane: "true", rkev1.HeaderRoleWorker: "true",
+	rkev1.HeaderDetectedAddress:   "192.0.2.7",
 	rkev1.HeaderMachineSecretHash: "hash", rkev1.HeaderLabels: "cattle.io/os=linux,zone=a", rkev1.HeaderTaints: "k=v:NoSchedule",
 }
 
@@ -103,7 +104,8 @@ func TestRegistration(t *testing.T) {
 	}
 	plan := &corev1.Secret{}
 	env.get(t, namespace, rkev1.PlanSecretName(name), plan)
-	if plan.Type != rkev1.MachinePlanSecretType || plan.Annotations[rkev1.DetectedAddressAnnotation] != "192.0.2.7" || plan.Annotations[rkev1.MachineSecretHashAnnotation] != "" {
+	if plan.Type != rkev1.MachinePlanSecretType || plan.Annotations[rkev1.DetectedAddressAnnotation] != "192.0.2.7" ||
+		plan.Annotations[rkev1.MachineSecretHashAnnotation] != "" {
 		t.Errorf("the plan Secret has type %s and annotations %v", plan.Type, plan.Annotations)
 	}
 	env.noRights(t, namespace, name)
@@ -129,7 +131,8 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// noRights uses the machine's credential at the API server, past the gateway: it is good for nothing there, not even for the machine's own plan.
+// noRights uses the machine's credential at the API server, past the gateway: it is good for nothing there, not even for the machine's own
+// plan.
 func (e *hubEnv) noRights(t *testing.T, namespace, name string) {
 	t.Helper()
 	token := &corev1.Secret{}
@@ -152,9 +155,10 @@ func (e *hubEnv) noRights(t *testing.T, namespace, name string) {
 		"read its plan Secret":   machine.Get(t.Context(), client.ObjectKeyFromObject(plan), &corev1.Secret{}),
 		"write its plan Secret":  machine.Update(t.Context(), plan.DeepCopy()),
 		"delete its plan Secret": machine.Delete(t.Context(), plan.DeepCopy()),
-		"read another Secret":    machine.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: rkev1.BootstrapSecretName(name)}, &corev1.Secret{}),
-		"list Secrets":           machine.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace)),
-		"read its Machine":       machine.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &clusterv1.Machine{}),
+		"read another Secret": machine.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: rkev1.BootstrapSecretName(name)},
+			&corev1.Secret{}),
+		"list Secrets":     machine.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace)),
+		"read its Machine": machine.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &clusterv1.Machine{}),
 	} {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("the machine can %s: %v", what, err)

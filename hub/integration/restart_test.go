@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/server/embedded"
 )
 
 // childEnv makes the test binary run nothing but an embedded API server with the data directory that it names.
@@ -180,7 +180,8 @@ func TestStartRefuses(t *testing.T) {
 	dataDir := filepath.Join(t.TempDir(), "data")
 	opts := embedded.Options{DataDir: dataDir, Port: taken.Addr().(*net.TCPAddr).Port, PortFlag: "--api-port"}
 	_, err = embedded.Start(t.Context(), opts)
-	if err == nil || !strings.Contains(err.Error(), "address already in use; choose another port with --api-port") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(err.Error(), "address already in use; choose another port with --api-port") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("a taken port: got %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dataDir, "etcd")); !os.IsNotExist(err) {

@@ -21,7 +21,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/pki"
+	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/plans"
 )
@@ -42,13 +42,13 @@ func content(t *testing.T, plan plans.Plan, path string) string {
 	return string(raw)
 }
 
-// TestRoadOneMachine: a Cluster of one machine with all roles, from nothing to a cluster that waits for its Node, with an agent that the test plays. At every moment
-// the control plane says what it waits for.
+// TestRoadOneMachine: a Cluster of one machine with all roles, from nothing to a cluster that waits for its Node, with an agent that the
+// test plays. At every moment the control plane says what it waits for.
 func TestRoadOneMachine(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "one", nil)
 	controlPlane := r.ControlPlane()
-	r.Says(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForMachines",
+	r.AwaitCondition(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForMachines",
 		"Waiting for machines to be registered: none has the role etcd, control plane or worker")
 
 	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
@@ -59,7 +59,8 @@ func TestRoadOneMachine(t *testing.T) {
 	if err := json.Unmarshal([]byte(content(t, plan, configPath)), &config); err != nil {
 		t.Fatal(err)
 	}
-	if config["cluster-init"] != true || config["server"] != nil || !slices.Contains(config["node-label"].([]any), any("rke.cattle.io/machine="+string(machine.UID))) {
+	if config["cluster-init"] != true || config["server"] != nil ||
+		!slices.Contains(config["node-label"].([]any), any("rke.cattle.io/machine="+string(machine.UID))) {
 		t.Errorf("the configuration is %v", config)
 	}
 	secret := a.Secret()
@@ -68,29 +69,31 @@ func TestRoadOneMachine(t *testing.T) {
 	}
 	waits := func(reason, message string) {
 		t.Helper()
-		r.Says(machine, "Reconciled", metav1.ConditionUnknown, reason, message)
-		r.Says(controlPlane, "Ready", metav1.ConditionUnknown, reason, "Configuring first etcd node "+a.Name+": "+message)
+		r.AwaitCondition(machine, "Reconciled", metav1.ConditionUnknown, reason, message)
+		r.AwaitCondition(controlPlane, "Ready", metav1.ConditionUnknown, reason, "Configuring first etcd node "+a.Name+": "+message)
 	}
-	waits("WaitingForAgent", "Waiting for the agent to check in and take the machine's first plan")
+	waits("WaitingForAgent", "Waiting for the agent to check in and apply the first plan")
 	a.Take()
 	waits("ApplyingPlan", "Waiting for the agent to apply the plan")
 	a.Succeed("kubelet")
 	waits("WaitingForProbes", "Waiting for probes: kubelet")
 	a.Succeed()
-	r.Says(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
-	r.Says(controlPlane, "KubeconfigReady", metav1.ConditionTrue, "KubeconfigReady", "")
-	// No kubelet runs in this test, so that is as far as it goes.
-	r.Says(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForNodes", "Waiting for the Node of "+a.Name+" to be seen in the cluster")
-	r.Says(controlPlane, "Available", metav1.ConditionTrue, "Available", "")
-	r.Says(controlPlane, "RollingOut", metav1.ConditionFalse, "NotRollingOut", "")
-	r.Says(machine, "UpToDate", metav1.ConditionTrue, "UpToDate", "")
-	r.Says(machine, "PlanApplied", metav1.ConditionTrue, "Applied", "")
+	r.AwaitCondition(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
+	r.AwaitCondition(controlPlane, "KubeconfigReady", metav1.ConditionTrue, "KubeconfigReady", "")
+	// No kubelet runs in this test, so it ends here.
+	r.AwaitCondition(controlPlane, "Ready", metav1.ConditionUnknown, "WaitingForNodes",
+		"Waiting for the Node of "+a.Name+" to appear in the cluster")
+	r.AwaitCondition(controlPlane, "Available", metav1.ConditionTrue, "Available", "")
+	r.AwaitCondition(controlPlane, "RollingOut", metav1.ConditionFalse, "NotRollingOut", "")
+	r.AwaitCondition(machine, "UpToDate", metav1.ConditionTrue, "UpToDate", "")
+	r.AwaitCondition(machine, "PlanApplied", metav1.ConditionTrue, "Applied", "")
 	if !ptr.Deref(controlPlane.Status.Initialization.ControlPlaneInitialized, false) || *controlPlane.Status.UpToDateReplicas != 1 {
 		t.Errorf("the status is %+v", controlPlane.Status)
 	}
 	r.Wait("the notes on the plan Secret", func() error {
 		secret = a.Secret()
-		if string(secret.Data[plans.KeyAppliedPlan]) != string(secret.Data[plans.KeyPlan]) || secret.Annotations[rkev1.PlanProbesPassedAnnotation] == "" ||
+		if string(secret.Data[plans.KeyAppliedPlan]) != string(secret.Data[plans.KeyPlan]) ||
+			secret.Annotations[rkev1.PlanProbesPassedAnnotation] == "" ||
 			secret.Annotations[rkev1.JoinURLAnnotation] != "https://127.0.0.2:6443" {
 			return fmt.Errorf("it has %v", secret.Annotations)
 		}
@@ -109,7 +112,7 @@ func TestRoadOneMachine(t *testing.T) {
 }
 
 // checkKubeconfig: it leads to the machine, trusts the CA in the plan, and its client certificate is of the client CA in the plan.
-func checkKubeconfig(r *testenv.PlayedCluster, plan plans.Plan) {
+func checkKubeconfig(r *testenv.FakeCluster, plan plans.Plan) {
 	t := r.T
 	t.Helper()
 	kubeconfig := &corev1.Secret{}
@@ -130,7 +133,8 @@ func checkKubeconfig(r *testenv.PlayedCluster, plan plans.Plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := user.Cert.CheckSignatureFrom(authority.Cert); err != nil || !slices.Equal(user.Cert.Subject.Organization, []string{"system:masters"}) {
+	if err := user.Cert.CheckSignatureFrom(authority.Cert); err != nil ||
+		!slices.Equal(user.Cert.Subject.Organization, []string{"system:masters"}) {
 		t.Errorf("the client certificate is of %v: %v", user.Cert.Subject, err)
 	}
 	if kubeconfig.Type != clusterv1.ClusterSecretType || kubeconfig.Labels[clusterv1.ClusterNameLabel] != r.Cluster.Name {
@@ -139,7 +143,7 @@ func checkKubeconfig(r *testenv.PlayedCluster, plan plans.Plan) {
 }
 
 // checkQuiet: passes over a cluster that is as it should be write nothing.
-func checkQuiet(r *testenv.PlayedCluster, m *testenv.PlayedMachine) {
+func checkQuiet(r *testenv.FakeCluster, m *testenv.FakeMachine) {
 	t := r.T
 	t.Helper()
 	versions := func() map[string]string {
@@ -178,7 +182,8 @@ func TestRoadWorkerJoins(t *testing.T) {
 	w := r.Register("w", "127.0.0.3", "worker")
 	a.AwaitPlan("")
 	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: w.Name}}
-	r.Says(bootstrap, "Reconciled", metav1.ConditionUnknown, "WaitingForTurn", "Waiting for the etcd and control plane nodes to be ready first")
+	r.AwaitCondition(bootstrap, "Reconciled", metav1.ConditionUnknown, "WaitingForTurn",
+		"Waiting for the etcd and control plane nodes to be ready first")
 	a.Take()
 	a.Succeed()
 	plan, _ := w.AwaitPlan("")
@@ -198,13 +203,13 @@ func TestRoadWorkerJoins(t *testing.T) {
 	}
 	w.Take()
 	w.Succeed()
-	r.Says(r.ControlPlane(), "Stable", metav1.ConditionTrue, "Stable", "")
+	r.AwaitCondition(r.ControlPlane(), "Stable", metav1.ConditionTrue, "Stable", "")
 	if got := w.Secret().Annotations[rkev1.JoinedToAnnotation]; got != "https://127.0.0.2:6443" {
 		t.Errorf("joined-to is %q", got)
 	}
 }
 
-// TestRoadFailedPlan: a plan that fails is explained and tried again, and a corrected configuration is delivered over it.
+// TestRoadFailedPlan: a plan that fails is explained and retried, and a corrected configuration is delivered over it.
 func TestRoadFailedPlan(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "fail", map[string]any{"selinux": true})
@@ -216,8 +221,9 @@ func TestRoadFailedPlan(t *testing.T) {
 	r.Wait("the failure to be told", func() error {
 		r.Read(a.Name, machine)
 		for _, c := range machine.Status.Conditions {
-			if c.Type == "PlanApplied" && c.Status == metav1.ConditionFalse && strings.HasPrefix(c.Message, "Attempt 1 of 10 to apply the plan failed; the next is made at ") &&
-				strings.HasSuffix(c.Message, "; on the machine see: journalctl -u rancher-system-agent.service -u k3s.service") {
+			if c.Type == "PlanApplied" && c.Status == metav1.ConditionFalse &&
+				strings.HasPrefix(c.Message, "Attempt 1 of 10 to apply the plan failed; retrying at ") &&
+				strings.HasSuffix(c.Message, "; for details run on the machine: journalctl -u rancher-system-agent.service -u k3s.service") {
 				return nil
 			}
 		}
@@ -252,7 +258,7 @@ func TestRoadFailedPlan(t *testing.T) {
 	}
 	a.Take()
 	a.Succeed()
-	r.Says(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
+	r.AwaitCondition(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
 }
 
 // TestRoadBadArguments: what a release does not know is left out and told; what cannot be meant is told and nothing is delivered.
@@ -263,8 +269,9 @@ func TestRoadBadArguments(t *testing.T) {
 	const wrong = "spec.rkeConfig.machineGlobalConfig.selinux: is a text; it takes true or false"
 	const unknown = "spec.rkeConfig.machineGlobalConfig.clutser-cidr: is no argument of k3s v1.36.3+k3s1 and was left out"
 	controlPlane := r.ControlPlane()
-	r.Says(controlPlane, "Ready", metav1.ConditionFalse, "PlanInvalid", "Configuring first etcd node "+a.Name+": No plan can be made for the machine: "+wrong)
-	r.Says(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "PlanInvalid", unknown+"; "+wrong)
+	r.AwaitCondition(controlPlane, "Ready", metav1.ConditionFalse, "PlanInvalid",
+		"Configuring first etcd node "+a.Name+": Rendering the plan failed: "+wrong)
+	r.AwaitCondition(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "PlanInvalid", unknown+"; "+wrong)
 	if len(a.Secret().Data[plans.KeyPlan]) > 0 {
 		t.Error("a plan was delivered")
 	}
@@ -276,7 +283,7 @@ func TestRoadBadArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.AwaitPlan("")
-	r.Says(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "ArgumentsLeftOut", unknown)
+	r.AwaitCondition(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "ArgumentsLeftOut", unknown)
 }
 
 // TestRoadDeletion: with the Cluster go its machines and all of its credentials.
@@ -288,7 +295,7 @@ func TestRoadDeletion(t *testing.T) {
 	a.AwaitPlan("")
 	a.Take()
 	a.Succeed()
-	r.Says(r.ControlPlane(), "Bootstrapped", metav1.ConditionTrue, "Bootstrapped", "")
+	r.AwaitCondition(r.ControlPlane(), "Bootstrapped", metav1.ConditionTrue, "Bootstrapped", "")
 	if err := env.Client.Delete(t.Context(), r.Cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -329,12 +336,14 @@ func TestRoadTokensLost(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), tokens); err != nil {
 		t.Fatal(err)
 	}
-	r.Says(r.ControlPlane(), "Ready", metav1.ConditionFalse, "TokensLost", "Secret lost-rke-state with the cluster's tokens is gone, though machines have joined with them. "+
-		"Restore it from a backup; on a server the tokens are in config.yaml.d/50-rancher.yaml")
-	restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tokens.Namespace, Name: tokens.Name, Labels: tokens.Labels}, Type: tokens.Type, Data: tokens.Data}
+	r.AwaitCondition(r.ControlPlane(), "Ready", metav1.ConditionFalse, "TokensLost",
+		"Secret lost-rke-state with the cluster's tokens is missing, and machines have joined with them. "+
+			"Restore it from a backup; on a server the tokens are in config.yaml.d/50-rancher.yaml")
+	restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tokens.Namespace, Name: tokens.Name, Labels: tokens.Labels},
+		Type: tokens.Type, Data: tokens.Data}
 	if err := env.Client.Create(t.Context(), restored); err != nil {
 		t.Fatal(err)
 	}
-	r.Says(r.ControlPlane(), "Ready", metav1.ConditionUnknown, "WaitingForAgent",
-		"Configuring first etcd node "+a.Name+": Waiting for the agent to check in and take the machine's first plan")
+	r.AwaitCondition(r.ControlPlane(), "Ready", metav1.ConditionUnknown, "WaitingForAgent",
+		"Configuring first etcd node "+a.Name+": Waiting for the agent to check in and apply the first plan")
 }

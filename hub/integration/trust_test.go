@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/gateway"
-	"github.com/drover-dev/drover/hub/signing"
+	"github.com/drover-dev/drover/hub/gateway/servingcert"
+	"github.com/drover-dev/drover/hub/identity/signing"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -42,7 +42,8 @@ func (e *gatewayEnv) signed(registered string, name types.NamespacedName) {
 		if len(secret.Data[plans.KeyPlan]) == 0 {
 			return errors.New("there is no plan")
 		}
-		signature, err := plans.Verify(connection.PlanSigningKey, secret.Data[plans.KeyPlanSignature], plans.Checksum(secret.Data[plans.KeyPlan]), name.String())
+		signature, err := plans.Verify(connection.PlanSigningKey, secret.Data[plans.KeyPlanSignature], plans.Checksum(secret.Data[plans.KeyPlan]),
+			name.String())
 		if err == nil && time.Since(time.UnixMilli(signature.Sequence)).Abs() > time.Hour {
 			err = fmt.Errorf("the sequence %d is not the time", signature.Sequence)
 		}
@@ -51,7 +52,8 @@ func (e *gatewayEnv) signed(registered string, name types.NamespacedName) {
 	// Without a change the hub leaves the signature alone.
 	time.Sleep(2 * time.Second)
 	again := &corev1.Secret{}
-	if err := e.client.Get(e.t.Context(), name, again); err != nil || string(again.Data[plans.KeyPlanSignature]) != string(secret.Data[plans.KeyPlanSignature]) {
+	if err := e.client.Get(e.t.Context(), name, again); err != nil ||
+		string(again.Data[plans.KeyPlanSignature]) != string(secret.Data[plans.KeyPlanSignature]) {
 		e.t.Errorf("the plan is signed again and again: %v", err)
 	}
 }
@@ -87,16 +89,18 @@ func TestGatewayKnownMachine(t *testing.T) {
 		want       string
 	}{
 		"another's secret": {"known-1", secret + "X", http.StatusUnauthorized, "no machine with this id and secret is known here"},
-		"never seen":       {"known-2", "known-machine-2-23456789abcdef", http.StatusUnauthorized, "no machine with this id and secret is known here"},
-		"no secret":        {"known-1", "", http.StatusUnauthorized, "the registration token is missing"},
-		"short secret":     {"known-1", "short", http.StatusBadRequest, "X-Cattle-Machine-Secret"},
-		"no id":            {"", secret, http.StatusBadRequest, "X-Cattle-Id"},
+		"never seen": {"known-2", "known-machine-2-23456789abcdef", http.StatusUnauthorized,
+			"no machine with this id and secret is known here"},
+		"no secret":    {"known-1", "", http.StatusUnauthorized, "the registration token is missing"},
+		"short secret": {"known-1", "short", http.StatusBadRequest, "X-Cattle-Machine-Secret"},
+		"no id":        {"", secret, http.StatusBadRequest, "X-Cattle-Id"},
 	} {
 		if code, body := e.known(test.id, test.secret); code != test.code || !strings.Contains(body, test.want) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
-	if err := e.client.Get(t.Context(), types.NamespacedName{Namespace: e.namespace, Name: rkev1.MachineRequestName("known-2")}, &clusterv1.Machine{}); err == nil {
+	if err := e.client.Get(t.Context(), types.NamespacedName{Namespace: e.namespace, Name: rkev1.MachineRequestName("known-2")},
+		&clusterv1.Machine{}); err == nil {
 		t.Error("a machine without a token was added")
 	}
 	// A machine that was copied is told apart from no other, and so neither gets anything.
@@ -111,7 +115,8 @@ func TestGatewayKnownMachine(t *testing.T) {
 	}
 	label(fmt.Sprintf("%q", rkev1.MachineIDLabelValue("known-1")))
 	eventually(t, "both to be refused", func() error {
-		if code, body := e.known("known-1", secret); code != http.StatusConflict || !strings.Contains(body, "2 machines are registered with this id and secret") {
+		if code, body := e.known("known-1", secret); code != http.StatusConflict ||
+			!strings.Contains(body, "2 machines are registered with this id and secret") {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil
@@ -133,7 +138,8 @@ func TestGatewayKnownMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the machine to be told", func() error {
-		if code, body := e.known("known-1", secret); code != http.StatusGone || !strings.Contains(body, "has been deleted; run the install script") {
+		if code, body := e.known("known-1", secret); code != http.StatusGone ||
+			!strings.Contains(body, "has been deleted; run the install script") {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil
@@ -183,11 +189,11 @@ func TestAgentRegistersAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the objects to be made again", func() error {
+	eventually(t, "the objects to be created again", func() error {
 		e.makeMachine(t.Context(), rkev1.MachineRequestName(id), "")
 		return e.client.Get(t.Context(), client.ObjectKeyFromObject(account), &corev1.ServiceAccount{})
 	})
-	eventually(t, "the agent to have a new token", a.says("has given it a new one"))
+	eventually(t, "the agent to have a new token", a.says("Registered again after the hub refused"))
 	if now := a.read("rancher2_connection_info.json"); now == before || !strings.Contains(now, `"planSigningKey"`) {
 		t.Error("the connection info is as before, or lost the key")
 	}
@@ -236,9 +242,9 @@ func TestAgentFollowsTheAuthority(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		count int
-	}{{gateway.RotationPrepare, 2}, {gateway.RotationSwitch, 2}, {gateway.RotationFinish, 1}} {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.system, Name: gateway.TLSSecretName}}
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, gateway.CARotationAnnotation, step.name)
+	}{{servingcert.RotationPrepare, 2}, {servingcert.RotationSwitch, 2}, {servingcert.RotationFinish, 1}} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.system, Name: servingcert.SecretName}}
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, servingcert.CARotationAnnotation, step.name)
 		if err := e.client.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			t.Fatal(err)
 		}
@@ -291,10 +297,10 @@ func TestAgentEnforcesSignatures(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.change(func(secret *corev1.Secret) {
-			former := plans.SecretData{plans.KeyPlan: secret.Data[plans.KeyPlan], plans.KeyPlanSignature: secret.Data[plans.KeyPlanSignature]}
+			previous := plans.SecretData{plans.KeyPlan: secret.Data[plans.KeyPlan], plans.KeyPlanSignature: secret.Data[plans.KeyPlanSignature]}
 			plans.Deliver(secret.Data, raw, 1, 1)
 			if sign {
-				if err := signer.Sign(secret.Data, former, a.key.String()); err != nil {
+				if err := signer.Sign(secret.Data, previous, a.key.String()); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -31,8 +31,8 @@ func (e *Env) Everything(t *testing.T, namespace string) []string {
 	return names
 }
 
-// Left waits until only these objects are left in a namespace, each "Kind name". It lists the namespace again only when all that it has found is
-// gone: a look at everything costs a request for each kind that there is.
+// Left waits until only these objects are left in a namespace, each "Kind name". It lists the namespace again only when all that it has
+// found is gone: a look at everything costs a request for each kind that there is.
 func (e *Env) Left(t *testing.T, namespace string, want ...string) {
 	t.Helper()
 	reader := metadata.NewForConfigOrDie(e.Config)
@@ -56,7 +56,8 @@ func (e *Env) Left(t *testing.T, namespace string, want ...string) {
 				if err != nil {
 					return err
 				}
-				return fmt.Errorf("it is still there: deleted at %v, finalizers %v, owners %+v", got.DeletionTimestamp, got.Finalizers, got.OwnerReferences)
+				return fmt.Errorf("it is still there: deleted at %v, finalizers %v, owners %+v", got.DeletionTimestamp, got.Finalizers,
+					got.OwnerReferences)
 			})
 		}
 	}

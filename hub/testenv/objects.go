@@ -17,8 +17,8 @@ import (
 // patience is how long tests wait for what must come to be, on a machine that has much else to do.
 const patience = 3 * time.Minute
 
-// Namespace makes a namespace for a test. It stays for as long as the hub: deleting one costs Kubernetes a hundred requests, and as many for what
-// the hub has made for each cluster in it, which all other tests would wait for.
+// Namespace makes a namespace for a test. It stays for as long as the hub: deleting one costs Kubernetes a hundred requests, and as many
+// for what the hub has made for each cluster in it, which all other tests would wait for.
 func (e *Env) Namespace(t *testing.T) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}

@@ -22,10 +22,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/apiproxy"
-	"github.com/drover-dev/drover/hub/app"
-	"github.com/drover-dev/drover/hub/embedded"
-	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/access/apiproxy"
+	"github.com/drover-dev/drover/hub/server"
+	"github.com/drover-dev/drover/hub/server/embedded"
+	"github.com/drover-dev/drover/hub/server/settings"
 )
 
 const (
@@ -109,7 +109,7 @@ func Start(opts Options) (env *Env, err error) {
 }
 
 func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) error {
-	scheme, err := app.NewScheme()
+	scheme, err := server.NewScheme()
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) e
 	e.cancel, e.done = cancel, make(chan error, 1)
 	hubConfig := rest.CopyConfig(e.Config)
 	hubConfig.UserAgent = userAgent
-	hub, err := app.New(runCtx, hubConfig, app.Options{
+	hub, err := server.New(runCtx, hubConfig, server.Options{
 		Settings:        settings.Settings{ServerURL: e.ServerURL, SystemNamespace: settings.DefaultSystemNamespace},
 		Logger:          logger,
 		GatewayListener: gateway,
@@ -216,7 +216,8 @@ func (e *Env) awaitEnd() error {
 	_, _ = fmt.Fprintf(e.logFile, "The hub has not stopped within %s. Its goroutines:\n%s", stopsWithin, all.Bytes())
 	fmt.Fprintf(os.Stderr, "the hub has not stopped within %s; what may keep it:\n", stopsWithin)
 	for goroutine := range strings.SplitSeq(all.String(), "\n\n") {
-		if strings.Contains(goroutine, ".Reconcile(") || strings.Contains(goroutine, ".Shutdown(") || strings.Contains(goroutine, ".StopAndWait(") {
+		if strings.Contains(goroutine, ".Reconcile(") || strings.Contains(goroutine, ".Shutdown(") ||
+			strings.Contains(goroutine, ".StopAndWait(") {
 			fmt.Fprintln(os.Stderr, goroutine+"\n")
 		}
 	}

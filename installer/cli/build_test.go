@@ -56,10 +56,11 @@ func TestBuildPushes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`^` + regexp.QuoteMeta(host) + `/rancher/system-agent-installer-k3s:v1\.36\.3-k3s1@sha256:[0-9a-f]{64}\n$`).MatchString(first) {
+	if !regexp.MustCompile(`^` + regexp.QuoteMeta(host) +
+		`/rancher/system-agent-installer-k3s:v1\.36\.3-k3s1@sha256:[0-9a-f]{64}\n$`).MatchString(first) {
 		t.Errorf("output is %q", first)
 	}
-	if !strings.HasPrefix(note, "Note: install.sh has no line in sha256sum-amd64.txt; its sha256 is ") {
+	if !strings.HasPrefix(note, "Note: install.sh is not listed in sha256sum-amd64.txt; its sha256 is ") {
 		t.Errorf("note is %q", note)
 	}
 	if second, _, err := run(t, args...); err != nil || second != first {
@@ -90,21 +91,23 @@ func TestBuildExplainsWrongFlags(t *testing.T) {
 		want string
 	}{
 		{args: []string{"build"}, want: `required flag(s) "from", "runtime", "version" not set`},
-		{args: good, want: "say where the image goes with one of --push, --oci-layout and --tarball"},
-		{args: append(good[:4:4], layout, "--push=a/b"), want: "say where the image goes with one of"},
-		{args: append(good[:4:4], layout, "--runtime=k8s"), want: `--runtime is "k8s": use k3s or rke2`},
-		{args: append(good[:4:4], layout, "--version=1.36"), want: `--version: version "1.36" is not of the form v1.36.3+k3s1`},
-		{args: append(good[:4:4], layout, "--arch=amd64,x86"), want: `--arch: architecture "x86" is not known: use amd64, arm64 or both`},
-		{args: append(good[:4:4], layout, "--arch=amd64,amd64"), want: "--arch: amd64 is named twice"},
-		{args: append(good[:4:4], layout, "--images=some"), want: `--images is "some": use auto, always or never`},
+		{args: good, want: "specify exactly one of --push, --oci-layout and --tarball"},
+		{args: append(good[:4:4], layout, "--push=a/b"), want: "specify exactly one of"},
+		{args: append(good[:4:4], layout, "--runtime=k8s"), want: `--runtime: must be k3s or rke2, got "k8s"`},
+		{args: append(good[:4:4], layout, "--version=1.36"), want: `--version: version "1.36" must have the form v1.36.3+k3s1`},
+		{args: append(good[:4:4], layout, "--arch=amd64,x86"), want: `--arch: unknown architecture "x86": use amd64, arm64 or both`},
+		{args: append(good[:4:4], layout, "--arch=amd64,amd64"), want: "--arch: duplicate architecture amd64"},
+		{args: append(good[:4:4], layout, "--images=some"), want: `--images: must be auto, always or never, got "some"`},
 		{args: append(good[:4:4], layout, "--insecure"), want: "--insecure needs --push"},
-		{args: append(good[:4:4], layout, "--install-script-sha256=abc"), want: "--install-script-sha256 is not 64 hexadecimal digits"},
-		{args: append(good[:4:4], layout, "--install-script=https://example.com/install.sh"), want: "--install-script: pass the script's checksum"},
-		{args: append(good[:4:4], layout, "--from=http://example.com"), want: "--from: http://example.com: the checksums come from the same place"},
-		{args: append(good[:4:4], "--tarball=x.tar", "--arch=amd64,arm64"), want: "--tarball holds one architecture"},
-		{args: append(good[:4:4], "--tarball=/does/not/exist/x.tar"), want: "--tarball: the folder /does/not/exist does not exist"},
+		{args: append(good[:4:4], layout, "--install-script-sha256=abc"), want: "--install-script-sha256: must be 64 hexadecimal digits"},
+		{args: append(good[:4:4], layout, "--install-script=https://example.com/install.sh"),
+			want: "--install-script: a script from a URL needs --install-script-sha256 too"},
+		{args: append(good[:4:4], layout, "--from=http://example.com"),
+			want: "--from: http://example.com: must be an https URL, since the checksums come from there too"},
+		{args: append(good[:4:4], "--tarball=x.tar", "--arch=amd64,arm64"), want: "--tarball supports one architecture only"},
+		{args: append(good[:4:4], "--tarball=/does/not/exist/x.tar"), want: "--tarball: directory /does/not/exist does not exist"},
 		{args: append(good[:4:4], "--push=UPPER/case"), want: "--push: "},
-		{args: append(good[:4:4], "--push=a/b@sha256:"+strings.Repeat("0", 64)), want: "names a digest, but the digest comes out of the build"},
+		{args: append(good[:4:4], "--push=a/b@sha256:"+strings.Repeat("0", 64)), want: "must not have a digest, which the build determines"},
 	} {
 		if _, _, err := run(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v\n gives %v\n want %q", test.args, err, test.want)

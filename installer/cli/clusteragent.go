@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/installer/artefact"
+	"github.com/drover-dev/drover/installer/artifact"
 	"github.com/drover-dev/drover/installer/image"
 	"github.com/drover-dev/drover/installer/layout"
 	"github.com/drover-dev/drover/installer/progress"
@@ -26,11 +26,11 @@ type clusterAgentFlags struct {
 	output         outputFlags
 }
 
-const clusterAgentExample = `  # what "make agent" has built, for both architectures, into a registry
+const clusterAgentExample = `  # push what "make agent" has built, for both architectures
   installer build cluster-agent --version v1.2.3 --arch amd64,arm64 --from bin/assets \
     --push registry.example.com/drover/cluster-agent
 
-  # for the folder of images of a machine without a registry
+  # for imagesDirectory of a machine without a registry
   installer build cluster-agent --version v1.2.3 --from bin/assets --tarball cluster-agent.tar`
 
 func newBuildClusterAgentCommand() *cobra.Command {
@@ -38,11 +38,11 @@ func newBuildClusterAgentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster-agent",
 		Short: "Build the image of the cluster-agent",
-		Long: `Builds the image of the cluster-agent: the static system-agent and nothing else, but for
-certificate authorities if they are named.
+		Long: `Builds the image of the cluster-agent: the static system-agent, and certificate
+authorities if they are given.
 
-The agents are compared with the checksums that lie beside them. The image depends on the
-files alone: the same files give the same digest.`,
+The agents are verified against the checksums beside them. Builds are reproducible: the
+same files give the same digest.`,
 		Example: clusterAgentExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,9 +51,10 @@ files alone: the same files give the same digest.`,
 	}
 	set := cmd.Flags()
 	set.StringVar(&flags.version, "version", "", "version of the agent, and the tag of the image; hubs ask for the image of their own version")
-	set.StringSliceVar(&flags.architectures, "arch", []string{"amd64"}, "architectures: amd64, arm64 or both with a comma")
-	set.StringVar(&flags.from, "from", "", "folder or https URL that holds system-agent-<architecture> and its .sha256")
-	set.StringVar(&flags.caCertificates, "ca-certificates", "", "file of certificate authorities (PEM) to put in, for hubs with a publicly trusted certificate")
+	set.StringSliceVar(&flags.architectures, "arch", []string{"amd64"}, "architectures: amd64, arm64, or both separated by a comma")
+	set.StringVar(&flags.from, "from", "", "directory or https URL with system-agent-<architecture> and its .sha256")
+	set.StringVar(&flags.caCertificates, "ca-certificates", "",
+		"PEM file of certificate authorities to include, for hubs with a publicly trusted certificate")
 	flags.output.register(set, image.ClusterAgentRepository)
 	for _, required := range []string{"version", "from"} {
 		_ = cmd.MarkFlagRequired(required)
@@ -61,7 +62,7 @@ files alone: the same files give the same digest.`,
 	return cmd
 }
 
-// run builds the images and writes them where the flags say.
+// run builds and writes the images.
 func (f *clusterAgentFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	if err := f.check(); err != nil {
 		return err
@@ -72,12 +73,12 @@ func (f *clusterAgentFlags) run(ctx context.Context, stdout, stderr io.Writer) (
 	}
 	dir, err := os.MkdirTemp("", "installer-build-")
 	if err != nil {
-		return fmt.Errorf("making a temporary folder: %w", err)
+		return fmt.Errorf("creating a temporary directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
 	report := &progress.Reporter{Out: stderr}
-	source, err := artefact.Open(f.from, artefact.Options{TempDir: dir, Progress: report})
+	source, err := artifact.Open(f.from, artifact.Options{TempDir: dir, Progress: report})
 	if err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}
@@ -89,12 +90,12 @@ func (f *clusterAgentFlags) run(ctx context.Context, stdout, stderr io.Writer) (
 	return target.write(ctx, images, report, stdout)
 }
 
-// tagPattern is what a tag may be, once layout.Tag has replaced "+".
+// tagPattern matches valid tags, after layout.Tag has replaced "+".
 var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
 func (f *clusterAgentFlags) check() error {
 	if !tagPattern.MatchString(layout.Tag(f.version)) {
-		return fmt.Errorf("--version: %q cannot be the tag of an image: use letters, digits and any of . _ - +, such as v1.2.3", f.version)
+		return fmt.Errorf("--version: %q is not valid as an image tag: use letters, digits and any of . _ - +, such as v1.2.3", f.version)
 	}
 	if err := checkArchitectures(f.architectures); err != nil {
 		return err
@@ -107,7 +108,7 @@ func (f *clusterAgentFlags) check() error {
 		return fmt.Errorf("--ca-certificates: %w", err)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(raw) {
-		return fmt.Errorf("--ca-certificates: there is no certificate in %s", f.caCertificates)
+		return fmt.Errorf("--ca-certificates: no certificate found in %s", f.caCertificates)
 	}
 	return nil
 }

@@ -100,7 +100,8 @@ func TestBuildClusterAgentForAllArchitectures(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifest, err := image.IndexManifest()
-	if err != nil || len(manifest.Manifests) != 2 || manifest.Manifests[0].Platform.Architecture != "amd64" || manifest.Manifests[1].Platform.Architecture != "arm64" {
+	if err != nil || len(manifest.Manifests) != 2 || manifest.Manifests[0].Platform.Architecture != "amd64" ||
+		manifest.Manifests[1].Platform.Architecture != "arm64" {
 		t.Errorf("%+v, %v", manifest, err)
 	}
 }
@@ -109,27 +110,28 @@ func TestBuildClusterAgentExplainsWhatIsWrong(t *testing.T) {
 	folder, _ := agents(t)
 	good := []string{"build", "cluster-agent", "--version=v1.2.3", "--from=" + folder, "--oci-layout=" + filepath.Join(t.TempDir(), "out")}
 	for name, change := range map[string]func(folder string){
-		"system-agent-amd64 does not have the checksum": func(folder string) {
+		"system-agent: checksum mismatch": func(folder string) {
 			_ = os.WriteFile(filepath.Join(folder, "system-agent-amd64"), []byte("other"), 0o600)
 		},
-		"system-agent-amd64 has no line in system-agent-amd64.sha256": func(folder string) {
+		"system-agent-amd64 is not listed in system-agent-amd64.sha256": func(folder string) {
 			_ = os.Rename(filepath.Join(folder, "system-agent-arm64.sha256"), filepath.Join(folder, "system-agent-amd64.sha256"))
 		},
-		"gathering the agent for amd64": func(folder string) { _ = os.Remove(filepath.Join(folder, "system-agent-amd64.sha256")) },
+		"collecting the agent for amd64": func(folder string) { _ = os.Remove(filepath.Join(folder, "system-agent-amd64.sha256")) },
 	} {
 		broken, _ := agents(t)
 		change(broken)
-		if _, _, err := run(t, append(good[:5:5], "--from="+broken)...); err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "system-agent does", "system-agent-amd64 does"), name) {
+		if _, _, err := run(t, append(good[:5:5], "--from="+broken)...); err == nil ||
+			!strings.Contains(strings.ReplaceAll(err.Error(), "system-agent does", "system-agent-amd64 does"), name) {
 			t.Errorf("%v; want %q", err, name)
 		}
 	}
 	for _, test := range []struct{ arg, want string }{
-		{"--version=", `--version: "" cannot be the tag of an image`},
-		{"--version=v 1", `--version: "v 1" cannot be the tag of an image`},
-		{"--arch=x86", `--arch: architecture "x86" is not known`},
-		{"--ca-certificates=" + filepath.Join(folder, "empty.pem"), "--ca-certificates: there is no certificate in "},
+		{"--version=", `--version: "" is not valid as an image tag`},
+		{"--version=v 1", `--version: "v 1" is not valid as an image tag`},
+		{"--arch=x86", `--arch: unknown architecture "x86"`},
+		{"--ca-certificates=" + filepath.Join(folder, "empty.pem"), "--ca-certificates: no certificate found in "},
 		{"--ca-certificates=/does/not/exist", "--ca-certificates: "},
-		{"--tarball=x.tar", "say where the image goes with one of"},
+		{"--tarball=x.tar", "specify exactly one of"},
 	} {
 		if _, _, err := run(t, append(good[:5:5], test.arg)...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s gives %v, want %q", test.arg, err, test.want)

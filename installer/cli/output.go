@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/installer/progress"
 )
 
-// outputFlags say where the image goes.
+// outputFlags select where the image is written.
 type outputFlags struct {
 	push      string
 	insecure  bool
@@ -26,23 +26,23 @@ type outputFlags struct {
 	name      string
 }
 
-// register adds the flags. repository says what the usual name is in a tarball.
+// register adds the flags. repository is the default name in a tarball.
 func (f *outputFlags) register(set *pflag.FlagSet, repository string) {
 	set.StringVar(&f.push, "push", "", "push to this repository, registry/name[:tag] (default tag: the version with - for +)")
-	set.BoolVar(&f.insecure, "insecure", false, "with --push: allow a registry that speaks plain HTTP")
-	set.StringVar(&f.ociLayout, "oci-layout", "", "write an OCI layout to this folder")
-	set.StringVar(&f.tarball, "tarball", "", "write a tarball as docker save does, of one architecture, to this file")
-	set.StringVar(&f.name, "name", "", "with --tarball: the image's name in it (default "+repository+":<tag>)")
+	set.BoolVar(&f.insecure, "insecure", false, "with --push: allow a registry with plain HTTP")
+	set.StringVar(&f.ociLayout, "oci-layout", "", "write an OCI layout to this directory")
+	set.StringVar(&f.tarball, "tarball", "", "write a tarball in the format of docker save, of one architecture, to this file")
+	set.StringVar(&f.name, "name", "", "with --tarball: name of the image in it (default "+repository+":<tag>)")
 }
 
-// target is an outputFlags that has been checked.
+// target is validated outputFlags.
 type target struct {
 	outputFlags
 	ref name.Reference
 	tag string
 }
 
-// target checks the flags before anything is built.
+// target validates the flags before anything is built.
 func (f *outputFlags) target(repository, version string, architectures int) (*target, error) {
 	t := &target{outputFlags: *f, tag: layout.Tag(version)}
 	count := 0
@@ -52,7 +52,7 @@ func (f *outputFlags) target(repository, version string, architectures int) (*ta
 		}
 	}
 	if count != 1 {
-		return nil, errors.New("say where the image goes with one of --push, --oci-layout and --tarball")
+		return nil, errors.New("specify exactly one of --push, --oci-layout and --tarball")
 	}
 	if f.insecure && f.push == "" {
 		return nil, errors.New("--insecure needs --push")
@@ -65,10 +65,10 @@ func (f *outputFlags) target(repository, version string, architectures int) (*ta
 		return t, t.parse("--push", f.push)
 	case f.tarball != "":
 		if architectures != 1 {
-			return nil, errors.New("--tarball holds one architecture: name one with --arch, or use --oci-layout")
+			return nil, errors.New("--tarball supports one architecture only: set one with --arch, or use --oci-layout")
 		}
 		if info, err := os.Stat(filepath.Dir(f.tarball)); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("--tarball: the folder %s does not exist", filepath.Dir(f.tarball))
+			return nil, fmt.Errorf("--tarball: directory %s does not exist", filepath.Dir(f.tarball))
 		}
 		wanted := f.name
 		if wanted == "" {
@@ -79,18 +79,18 @@ func (f *outputFlags) target(repository, version string, architectures int) (*ta
 	return t, nil
 }
 
-// parse reads an image name, with the version's tag where it has none.
+// parse parses an image name; without a tag it gets that of the version.
 func (t *target) parse(flag, wanted string) error {
 	opts := []name.Option{name.WithDefaultTag(t.tag)}
 	if t.insecure {
 		opts = append(opts, name.Insecure)
 	}
 	if strings.Contains(wanted, "@") {
-		return fmt.Errorf("%s: %s names a digest, but the digest comes out of the build", flag, wanted)
+		return fmt.Errorf("%s: %s must not have a digest, which the build determines", flag, wanted)
 	}
 	ref, err := name.ParseReference(wanted, opts...)
 	if err == nil && !strings.HasSuffix(wanted, ":"+ref.Identifier()) {
-		// A default tag would not show in the reference's text, which is what a tarball holds.
+		// The text of a reference, which a tarball holds, lacks a default tag.
 		ref, err = name.ParseReference(wanted+":"+t.tag, opts...)
 	}
 	if err != nil {
@@ -100,15 +100,15 @@ func (t *target) parse(flag, wanted string) error {
 	return nil
 }
 
-// write puts the images in their place and prints what came out.
+// write writes the images and prints their reference and digest.
 func (t *target) write(ctx context.Context, images []image.Image, report *progress.Reporter, stdout io.Writer) error {
 	index, err := image.Index(images)
 	if err != nil {
-		return fmt.Errorf("joining the architectures: %w", err)
+		return fmt.Errorf("combining the architectures: %w", err)
 	}
 	digest, err := index.Digest()
 	if err != nil {
-		return fmt.Errorf("joining the architectures: %w", err)
+		return fmt.Errorf("combining the architectures: %w", err)
 	}
 	switch {
 	case t.push != "":

@@ -1,5 +1,5 @@
-// Package cli is the command line of the installer: it reads flags, calls installer/image and prints the outcome. Results go
-// to the standard output, notes and progress to the standard error.
+// Package cli is the command line of the installer: it validates flags, calls installer/image and prints the result to stdout, and notes
+// and progress to stderr.
 package cli
 
 import (
@@ -13,10 +13,11 @@ var Version = "dev"
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "installer",
-		Short: "Build the images with which system-agents install k3s and RKE2, and that of the cluster-agent",
-		Long: `Builds the images with which system-agents install k3s and RKE2, and that of the cluster-agent.
+		Short: "Build installer and cluster-agent images",
+		Long: `Builds the images from which system-agents install k3s and RKE2, and the image of the
+cluster-agent.
 
-A plan names such an image; the machine's agent unpacks it and runs its run.sh, which
+A plan names an installer image; the machine's agent unpacks it and runs its run.sh, which
 installs the distribution and starts or restarts it. Docker is not needed.`,
 		Version:       Version,
 		SilenceErrors: true,

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-dev/drover/installer/artefact"
+	"github.com/drover-dev/drover/installer/artifact"
 )
 
 func TestErrorsNameTheFile(t *testing.T) {
@@ -22,30 +22,36 @@ func TestErrorsNameTheFile(t *testing.T) {
 	}{
 		{name: "another program than the checksum's",
 			edit: func(t *testing.T, dir string, _ *Options) { write(t, filepath.Join(dir, "k3s"), "evil") },
-			want: "k3s does not have the checksum that sha256sum-amd64.txt gives: sha256 is"},
+			want: "k3s: checksum mismatch: got SHA-256 "},
 		{name: "other container images than the checksum's",
 			edit: func(t *testing.T, dir string, _ *Options) {
 				write(t, filepath.Join(dir, "k3s-airgap-images-amd64.tar"), "evil")
 			},
-			want: "k3s-airgap-images-amd64.tar does not have the checksum"},
+			want: "k3s-airgap-images-amd64.tar: checksum mismatch"},
 		{name: "program without a line", edit: func(t *testing.T, dir string, _ *Options) {
 			write(t, filepath.Join(dir, "sha256sum-amd64.txt"), strings.Repeat("a", 64)+"  other\n")
-		}, want: "k3s has no line in sha256sum-amd64.txt"},
+		}, want: "k3s is not listed in sha256sum-amd64.txt"},
 		{name: "no program", edit: func(t *testing.T, dir string, _ *Options) { remove(t, dir, "k3s") }, want: "k3s: not found in "},
 		{name: "no checksums", edit: func(t *testing.T, dir string, _ *Options) { remove(t, dir, "sha256sum-amd64.txt") },
 			want: "the checksums of the release: sha256sum-amd64.txt: not found in "},
 		{name: "no install script", edit: func(t *testing.T, dir string, _ *Options) { remove(t, dir, "install.sh") },
-			want: "the install script of the release (--install-script names another place): install.sh: not found in "},
+			want: "reading the install script of the release (use --install-script for another one): install.sh: not found in "},
 		{name: "no container images", edit: func(t *testing.T, dir string, opts *Options) {
 			remove(t, dir, "k3s-airgap-images-amd64.tar")
 			opts.Images = ImagesAlways
-		}, want: "under any of its names: k3s-airgap-images-amd64.tar.zst, k3s-airgap-images-amd64.tar.gz, k3s-airgap-images-amd64.tar"},
-		{name: "another install script than was vouched for", edit: func(_ *testing.T, _ string, opts *Options) { opts.ScriptSum = strings.Repeat("0", 64) },
-			want: "installer.sh does not have the checksum that --install-script-sha256 gives"},
+		}, want: "any of k3s-airgap-images-amd64.tar.zst, k3s-airgap-images-amd64.tar.gz, k3s-airgap-images-amd64.tar"},
+		{name: "another install script than was vouched for", edit: func(_ *testing.T, _ string,
+			opts *Options) {
+			opts.ScriptChecksum = strings.Repeat("0", 64)
+		},
+			want: "installer.sh: checksum mismatch"},
 		{name: "checksums of another name", edit: func(_ *testing.T, _ string, opts *Options) { opts.Checksums = "sums-{arch}" },
 			want: "sums-amd64: not found in "},
-		{name: "further images of a strange name", edit: func(_ *testing.T, _ string, opts *Options) { opts.MoreImages = []string{"calico.tar"} },
-			want: `calico.tar: the name of a tarball of container images has "images" and "amd64.tar" in it`},
+		{name: "further images of a strange name", edit: func(_ *testing.T, _ string,
+			opts *Options) {
+			opts.AdditionalImages = []string{"calico.tar"}
+		},
+			want: `calico.tar: the name of an archive of container images must contain "images" and "amd64.tar"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := release(t, k3sRelease())
@@ -78,7 +84,7 @@ func TestReleaseOnAServer(t *testing.T) {
 	}))
 	defer server.Close()
 	opts := options(t, dir, "amd64", "arm64")
-	source, err := artefact.Open(server.URL, artefact.Options{TempDir: opts.TempDir, Client: server.Client()})
+	source, err := artifact.Open(server.URL, artifact.Options{TempDir: opts.TempDir, Client: server.Client()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +94,7 @@ func TestReleaseOnAServer(t *testing.T) {
 	if want := "read the script, then pass --install-script-sha256=" + sum; err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("an install script nobody vouches for gives %v\nwant %q", err, want)
 	}
-	opts.ScriptSum = sum
+	opts.ScriptChecksum = sum
 	images, _ := build(t, opts)
 	if _, ok := content(t, images[0])["k3s-airgap-images-amd64.tar"]; ok {
 		t.Error("container images were downloaded although nobody asked for them")

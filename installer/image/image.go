@@ -1,5 +1,5 @@
-// Package image makes installer images: it packs the files of a release, compares them with the release's checksums and
-// puts the outcome where it is wanted. The same files give the same digest, byte for byte, whenever and wherever it runs.
+// Package image builds installer images: it packs the files of a release, verifies the release's checksums, and pushes the image or writes
+// it to files. Builds are reproducible: the same files give the same digest.
 package image
 
 import (
@@ -12,16 +12,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/drover-dev/drover/installer/artefact"
+	"github.com/drover-dev/drover/installer/artifact"
 	"github.com/drover-dev/drover/installer/layout"
 	"github.com/drover-dev/drover/installer/progress"
 )
 
-// ImagesMode tells whether the release's container images become part of the installer image.
+// ImagesMode is whether the release's container images become part of the installer image.
 type ImagesMode string
 
 const (
-	// ImagesAuto takes them from a folder that has them and does not download them.
+	// ImagesAuto uses them if they are in a local directory, and does not download them.
 	ImagesAuto ImagesMode = "auto"
 	// ImagesAlways fails without them.
 	ImagesAlways ImagesMode = "always"
@@ -29,52 +29,56 @@ const (
 	ImagesNever ImagesMode = "never"
 )
 
-// Options say what is to be built.
+// Options of Build. Definition, Version, Architectures, Source and TempDir are required.
 type Options struct {
-	Definition    layout.Definition
-	Version       string
+	// Definition is that of the distribution.
+	Definition layout.Definition
+	// Version of the release, such as v1.36.3+k3s1, for labels and history.
+	Version string
+	// Architectures are those to build for, as Go names them.
 	Architectures []string
 	// Source is the release.
-	Source artefact.Source
-	// Checksums is the name of the checksum file in the release, "{arch}" standing for the architecture; empty means the
-	// usual name.
+	Source artifact.Source
+	// Checksums is the name of the checksum file in the release, in which "{arch}" is replaced by the architecture; the default is that of
+	// layout.ChecksumsArtifact.
 	Checksums string
-	// Script overrides the install.sh of the release.
-	Script *artefact.File
-	// ScriptSum is the sha256 that the install script must have; empty means what the checksum file says, if it does.
-	ScriptSum string
-	// Images is ImagesAuto when empty.
+	// Script replaces the install.sh of the release; the default is that.
+	Script *artifact.File
+	// ScriptChecksum is the SHA-256 that the install script must have; the default is that of the checksum file, if it lists the script.
+	ScriptChecksum string
+	// Images is whether container images are included; the default is ImagesAuto.
 	Images ImagesMode
-	// MoreImages are names of further tarballs of container images in the release, "{arch}" as above.
-	MoreImages []string
-	// TempDir holds the layers; the images read from it as long as they are used.
+	// AdditionalImages are names of further archives of container images in the release, with "{arch}" as above.
+	AdditionalImages []string
+	// TempDir holds the layers; it must exist as long as the images are used.
 	TempDir string
-	// Progress reports long copies; may be nil.
+	// Progress reports long copies; nil reports none.
 	Progress *progress.Reporter
-	// Notes receives what a person should know and no error is; may be nil.
+	// Notes receives warnings, a line each; nil drops them.
 	Notes io.Writer
 }
 
 // Image is the image of one architecture.
 type Image struct {
+	// Arch is the architecture as Go names it.
 	Arch string
 	v1.Image
 }
 
-// Build makes the images of all architectures.
+// Build builds the images of all architectures.
 func Build(ctx context.Context, opts Options) ([]Image, error) {
 	if opts.Notes == nil {
 		opts.Notes = io.Discard
 	}
 	images := make([]Image, 0, len(opts.Architectures))
 	for _, arch := range opts.Architectures {
-		parts, err := gather(ctx, opts, arch)
+		parts, err := collect(ctx, opts, arch)
 		if err != nil {
-			return nil, fmt.Errorf("gathering the %s release for %s: %w", opts.Definition.Title, arch, err)
+			return nil, fmt.Errorf("collecting the %s release for %s: %w", opts.Definition.Title, arch, err)
 		}
 		config := v1.Config{Labels: labels("system-agent-installer-"+opts.Definition.Runtime,
 			"Installs "+opts.Definition.Title+" on a machine; run by its system-agent", opts.Version)}
-		img, err := assemble(ctx, packing{opts.TempDir, opts.Progress}, arch, config, parts)
+		img, err := assemble(ctx, layerOptions{opts.TempDir, opts.Progress}, arch, config, parts)
 		if err != nil {
 			return nil, fmt.Errorf("building the image for %s: %w", arch, err)
 		}
@@ -83,8 +87,8 @@ func Build(ctx context.Context, opts Options) ([]Image, error) {
 	return images, nil
 }
 
-// packing is where layers are made.
-type packing struct {
+// layerOptions are the directory of layers and the progress of writing them.
+type layerOptions struct {
 	dir      string
 	progress *progress.Reporter
 }
@@ -99,8 +103,8 @@ func labels(title, description, version string) map[string]string {
 	}
 }
 
-// assemble makes one image out of its layers.
-func assemble(ctx context.Context, at packing, arch string, config v1.Config, parts []part) (v1.Image, error) {
+// assemble writes the layers of one image.
+func assemble(ctx context.Context, options layerOptions, arch string, config v1.Config, parts []layerSpec) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err := mutate.ConfigFile(img, &v1.ConfigFile{
 		Architecture: arch,
@@ -113,7 +117,7 @@ func assemble(ctx context.Context, at packing, arch string, config v1.Config, pa
 		return nil, fmt.Errorf("setting the configuration: %w", err)
 	}
 	for _, p := range parts {
-		packed, err := writeLayer(ctx, at.dir, p.entries, at.progress)
+		packed, err := writeLayer(ctx, options.dir, p.entries, options.progress)
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +132,8 @@ func assemble(ctx context.Context, at packing, arch string, config v1.Config, pa
 	return img, nil
 }
 
-// Index joins the images of all architectures. It is made for a single one too: a machine of another architecture is then
-// told so, instead of being given programs it cannot run.
+// Index combines the images of all architectures, also if there is one only: pulling it for another architecture fails then, instead of
+// returning programs that cannot run.
 func Index(images []Image) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, img := range images {

@@ -25,7 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/drover-dev/drover/installer/artefact"
+	"github.com/drover-dev/drover/installer/artifact"
 	"github.com/drover-dev/drover/installer/k3s"
 	"github.com/drover-dev/drover/installer/layout"
 	"github.com/drover-dev/drover/installer/rke2"
@@ -74,7 +74,7 @@ func k3sRelease() map[string]string {
 
 func options(t *testing.T, dir string, arches ...string) Options {
 	t.Helper()
-	source, err := artefact.Open(dir, artefact.Options{})
+	source, err := artifact.Open(dir, artifact.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,8 @@ func TestPushAndPullBack(t *testing.T) {
 	files := k3sRelease()
 	dir := release(t, files)
 	_, index := build(t, options(t, dir, "amd64", "arm64"))
-	ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://")+"/rancher/system-agent-installer-k3s:v1.36.3-k3s1", name.Insecure)
+	ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://")+"/rancher/system-agent-installer-k3s:v1.36.3-k3s1",
+		name.Insecure)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +302,7 @@ func TestRKE2(t *testing.T) {
 		"rke2-images-calico.linux-amd64.tar.zst": noise(4), "install.sh": "x",
 	}), "amd64")
 	opts.Definition, opts.Version = rke2.Definition(), "v1.36.3+rke2r1"
-	opts.MoreImages = []string{"rke2-images-calico.linux-{arch}.tar.zst"}
+	opts.AdditionalImages = []string{"rke2-images-calico.linux-{arch}.tar.zst"}
 	images, _ := build(t, opts)
 	var names []string
 	for file := range content(t, images[0]) {

@@ -20,20 +20,21 @@ import (
 	"github.com/drover-dev/drover/installer/progress"
 )
 
-// epoch is the time of every entry and of the image: the content alone decides the digest.
+// epoch is the time of every entry and of the image, so that the digest depends on the content only.
 var epoch = time.Unix(0, 0).UTC()
 
 // entry is one file of a layer.
 type entry struct {
 	// path in the image, without a leading slash.
 	path string
+	// mode are the permission bits, size is in bytes.
 	mode int64
 	size int64
 	open func() (io.ReadCloser, error)
-	// sum is the sha256 the content must have, in hexadecimal; empty leaves it unchecked.
-	sum string
-	// sumFrom names where the sum comes from, for the message when it differs.
-	sumFrom string
+	// checksum is the SHA-256 that the content must have, in hexadecimal; empty accepts any.
+	checksum string
+	// checksumSource names where the checksum comes from, for the error when it differs.
+	checksumSource string
 }
 
 // layer is a layer in a temporary file.
@@ -44,8 +45,8 @@ type layer struct {
 	size   int64
 }
 
-// writeLayer packs entries into a file in dir, in the order of their paths, and compares each with its sum on the way.
-// Memory use does not depend on the size of the files.
+// writeLayer packs entries into a file in dir, in the order of their paths, and verifies their checksums. Memory use does not depend on the
+// size of the files.
 func writeLayer(ctx context.Context, dir string, entries []entry, report *progress.Reporter) (_ *layer, err error) {
 	out, err := os.CreateTemp(dir, "layer-*.tar.gz")
 	if err != nil {
@@ -58,13 +59,13 @@ func writeLayer(ctx context.Context, dir string, entries []entry, report *progre
 		}
 	}()
 
-	compressed, plain, count := sha256.New(), sha256.New(), &counter{}
+	compressed, uncompressed, count := sha256.New(), sha256.New(), &counter{}
 	// Most of a release is compressed already: the fastest level loses little.
 	zip, err := gzip.NewWriterLevel(io.MultiWriter(out, compressed, count), gzip.BestSpeed)
 	if err != nil {
 		return nil, err
 	}
-	archive := tar.NewWriter(io.MultiWriter(zip, plain))
+	archive := tar.NewWriter(io.MultiWriter(zip, uncompressed))
 	sort.Slice(entries, func(i, j int) bool { return entries[i].path < entries[j].path })
 	for _, e := range entries {
 		if err := writeEntry(ctx, archive, e, report); err != nil {
@@ -74,7 +75,7 @@ func writeLayer(ctx context.Context, dir string, entries []entry, report *progre
 	if err := errors.Join(archive.Close(), zip.Close()); err != nil {
 		return nil, fmt.Errorf("packing a layer: %w", err)
 	}
-	return &layer{file: out.Name(), digest: hashOf(compressed), diffID: hashOf(plain), size: count.n}, nil
+	return &layer{file: out.Name(), digest: hashOf(compressed), diffID: hashOf(uncompressed), size: count.n}, nil
 }
 
 func writeEntry(ctx context.Context, archive *tar.Writer, e entry, report *progress.Reporter) error {
@@ -84,7 +85,7 @@ func writeEntry(ctx context.Context, archive *tar.Writer, e entry, report *progr
 	}
 	defer func() { _ = in.Close() }()
 	header := &tar.Header{Typeflag: tar.TypeReg, Name: e.path, Mode: e.mode, Size: e.size, ModTime: epoch, Format: tar.FormatUSTAR}
-	if e.size >= 8<<30 { // more than USTAR can say
+	if e.size >= 8<<30 { // the limit of USTAR
 		header.Format = tar.FormatGNU
 	}
 	if err := archive.WriteHeader(header); err != nil {
@@ -95,8 +96,8 @@ func writeEntry(ctx context.Context, archive *tar.Writer, e entry, report *progr
 	if _, err := io.Copy(io.MultiWriter(archive, sum), content); err != nil {
 		return fmt.Errorf("packing %s: %w", e.path, err)
 	}
-	if have := hex.EncodeToString(sum.Sum(nil)); e.sum != "" && have != e.sum {
-		return fmt.Errorf("%s does not have the checksum that %s gives: sha256 is %s, expected %s", e.path, e.sumFrom, have, e.sum)
+	if got := hex.EncodeToString(sum.Sum(nil)); e.checksum != "" && got != e.checksum {
+		return fmt.Errorf("%s: checksum mismatch: got SHA-256 %s, want %s (from %s)", e.path, got, e.checksum, e.checksumSource)
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cancelReader ends a long copy when the person at the keyboard does.
+// cancelReader fails once its context is done.
 type cancelReader struct {
 	ctx context.Context
 	io.Reader

@@ -22,13 +22,13 @@ import (
 	"github.com/drover-dev/drover/installer/progress"
 )
 
-// refNameAnnotation is how an OCI layout names an image.
+// refNameAnnotation holds the name of an image in an OCI layout.
 const refNameAnnotation = "org.opencontainers.image.ref.name"
 
-// Push sends the index and its images to a registry. Credentials are those of "docker login".
+// Push pushes the index and its images to a registry. Credentials are those of "docker login".
 func Push(ctx context.Context, ref name.Reference, index v1.ImageIndex, report *progress.Reporter, opts ...remote.Option) error {
 	updates := make(chan v1.Update, 16)
-	go func() { // ends when the push does, since that closes the channel
+	go func() { // ends with the push, which closes the channel
 		task := report.Start("pushing", 0)
 		for update := range updates {
 			task.Set(update.Complete, update.Total)
@@ -40,7 +40,8 @@ func Push(ctx context.Context, ref name.Reference, index v1.ImageIndex, report *
 	err := remote.WriteIndex(ref, index, opts...)
 	if refused := new(transport.Error); errors.As(err, &refused) &&
 		(refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden) {
-		return fmt.Errorf("pushing %s: not allowed; log in to %s first, for example with docker login: %w", ref, ref.Context().RegistryStr(), err)
+		return fmt.Errorf("pushing %s: access denied; log in to %s first, for example with docker login: %w", ref, ref.Context().RegistryStr(),
+			err)
 	}
 	if err != nil {
 		return fmt.Errorf("pushing %s: %w", ref, err)
@@ -48,8 +49,8 @@ func Push(ctx context.Context, ref name.Reference, index v1.ImageIndex, report *
 	return nil
 }
 
-// WriteLayout adds the index to an OCI layout under tag, in place of what had that tag. The folder may be new, empty or an
-// OCI layout.
+// WriteLayout adds the index to an OCI layout under tag, and removes what had that tag. The directory may be missing, empty or an OCI
+// layout.
 func WriteLayout(dir, tag string, index v1.ImageIndex) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -59,7 +60,7 @@ func WriteLayout(dir, tag string, index v1.ImageIndex) error {
 	switch {
 	case err == nil:
 	case len(entries) > 0:
-		return fmt.Errorf("%s has other files in it and is not an OCI layout", dir)
+		return fmt.Errorf("%s is not empty and is not an OCI layout", dir)
 	default:
 		if path, err = ocilayout.Write(dir, empty.Index); err != nil {
 			return fmt.Errorf("writing an OCI layout to %s: %w", dir, err)
@@ -72,8 +73,8 @@ func WriteLayout(dir, tag string, index v1.ImageIndex) error {
 	return nil
 }
 
-// WriteTarball writes one image in the format of "docker save", which agents import from their images folder. The file
-// appears under its name only when it is complete.
+// WriteTarball writes one image in the format of "docker save", which agents read from imagesDirectory. The file appears under its name
+// only when it is complete.
 func WriteTarball(ctx context.Context, file string, ref name.Reference, img v1.Image) (err error) {
 	out, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if err != nil {
@@ -90,7 +91,7 @@ func WriteTarball(ctx context.Context, file string, ref name.Reference, img v1.I
 	return os.Rename(out.Name(), file)
 }
 
-// cancelWriter ends a long copy when the person at the keyboard does.
+// cancelWriter fails once its context is done.
 type cancelWriter struct {
 	ctx context.Context
 	io.Writer

@@ -12,15 +12,15 @@ var runScript []byte
 
 // Definition returns what the image consists of. The names are those of the files of a k3s release.
 func Definition() layout.Definition {
-	return layout.Definition{Runtime: "k3s", Title: "k3s", RunScript: runScript, Artefacts: artefacts}
+	return layout.Definition{Runtime: "k3s", Title: "k3s", RunScript: runScript, Artifacts: artifacts}
 }
 
-func artefacts(arch string) []layout.Artefact {
+func artifacts(arch string) []layout.Artifact {
 	program := "k3s"
 	if arch != "amd64" {
 		program = "k3s-" + arch
 	}
-	return []layout.Artefact{
+	return []layout.Artifact{
 		{Kind: layout.Program, Names: []string{program}, Path: "k3s", Mode: 0o755},
 		{Kind: layout.Images, Names: layout.ImageArchives("k3s-airgap-images-" + arch), Mode: 0o644},
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/drover-dev/drover/installer/shell/shelltest"
 )
 
-// releaseScript does what matters of a k3s release's install.sh: it disables the unit and writes it anew.
+// releaseScript does what matters of a k3s release's install.sh: it disables the unit and writes it again.
 const releaseScript = `
 [ "$INSTALL_K3S_SKIP_DOWNLOAD $INSTALL_K3S_SKIP_ENABLE $INSTALL_K3S_SKIP_START" = "true true true" ] || exit 9
 [ -x "$INSTALL_K3S_BIN_DIR/k3s" ] || exit 8
@@ -36,7 +36,7 @@ func TestRestartStamp(t *testing.T) {
 	m := machine(t)
 	steps := []struct {
 		name  string
-		state string // the unit's state before, where it changed by itself
+		state string // the unit's state before, where the service manager changed it
 		stamp string
 		want  []string
 		kept  string
@@ -120,7 +120,7 @@ func TestFilesAreReplacedWhole(t *testing.T) {
 		t.Error("a program that has not changed was replaced")
 	}
 
-	m.Artefact("k3s", "a newer program")
+	m.Artifact("k3s", "a newer program")
 	m.Sum("k3s")
 	m.MustRun()
 	old := make([]byte, 100)
@@ -139,7 +139,7 @@ func TestFilesAreReplacedWhole(t *testing.T) {
 func TestContainerImages(t *testing.T) {
 	m := machine(t)
 	stem := "k3s-airgap-images-" + shelltest.Arch()
-	m.Artefact(stem+".tar", "images")
+	m.Artifact(stem+".tar", "images")
 	m.MustRun()
 	if got := m.Read("var/lib/rancher/k3s/agent/images/" + stem + ".tar"); got != "images" {
 		t.Errorf("images are %q", got)
@@ -147,14 +147,14 @@ func TestContainerImages(t *testing.T) {
 	if err := os.Remove(m.Image + "/" + stem + ".tar"); err != nil {
 		t.Fatal(err)
 	}
-	m.Artefact(stem+".tar.zst", "newer images")
+	m.Artifact(stem+".tar.zst", "newer images")
 	m.MustRun()
 	if m.Exists("var/lib/rancher/k3s/agent/images/" + stem + ".tar") {
 		t.Error("the older tarball is still there")
 	}
 	m.MustRun("K3S_DATA_DIR=" + m.Root + "/data")
 	if !m.Exists("data/agent/images/" + stem + ".tar.zst") {
-		t.Error("K3S_DATA_DIR was not heeded")
+		t.Error("K3S_DATA_DIR was not honored")
 	}
 }
 
@@ -188,9 +188,12 @@ func TestErrorsAreOneLine(t *testing.T) {
 		env     []string
 		want    string
 	}{
-		{name: "damaged program", prepare: func(m *shelltest.Machine) { m.Artefact("k3s", "half a prog") },
+		{name: "damaged program", prepare: func(m *shelltest.Machine) { m.Artifact("k3s", "half a prog") },
 			want: "installer: k3s is damaged: its checksum is not the one in sha256sum-" + shelltest.Arch() + ".txt\n"},
-		{name: "image of another architecture", prepare: func(m *shelltest.Machine) { _ = os.Remove(m.Image + "/sha256sum-" + shelltest.Arch() + ".txt") },
+		{name: "image of another architecture", prepare: func(m *shelltest.Machine) {
+			_ = os.Remove(m.Image + "/sha256sum-" + shelltest.Arch() +
+				".txt")
+		},
 			want: "installer: the image has no sha256sum-" + shelltest.Arch() + ".txt: was it built for " + shelltest.Arch() + "?\n"},
 		{name: "no program", prepare: func(m *shelltest.Machine) { _ = os.Remove(m.Image + "/k3s") },
 			want: "installer: the image has no k3s\n"},
@@ -200,7 +203,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 			want: "installer: k3s-agent runs on this machine and the plan wants k3s: run k3s-agent-uninstall.sh first\n"},
 		{name: "folder that cannot be written", env: []string{"INSTALL_K3S_BIN_DIR=/proc/nowhere"},
 			want: "installer: cannot write to /proc/nowhere: set INSTALL_K3S_BIN_DIR to a folder that can be written\n"},
-		{name: "release script fails", prepare: func(m *shelltest.Machine) { m.Artefact("installer.sh", "exit 7") },
+		{name: "release script fails", prepare: func(m *shelltest.Machine) { m.Artifact("installer.sh", "exit 7") },
 			want: "installer: installed ROOT/usr/local/bin/k3s\ninstaller: the install script of k3s failed (exit code 7), its output is above\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

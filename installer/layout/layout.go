@@ -1,5 +1,5 @@
-// Package layout says what an installer image consists of: which files of a release go where in the image, and which
-// scripts are added. It knows nothing of registries, archives or downloads.
+// Package layout defines what an installer image consists of: which files of a release go where in the image, and which scripts are added.
+// It knows no registries, archives or downloads.
 package layout
 
 import (
@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Kind sorts a release's files into what the builder treats alike.
+// Kind is a class of a release's files that the builder treats alike.
 type Kind int
 
 const (
-	// Program is what must be in every image: the distribution itself.
+	// Program is the distribution itself, which every image has.
 	Program Kind = iota
-	// Images are container images for machines without a registry; an image may be built without them.
+	// Images are container images for machines without a registry, which are optional.
 	Images
 	// Script is the release's install script. Published checksum files do not list it.
 	Script
@@ -21,13 +21,13 @@ const (
 	Checksums
 )
 
-// Artefact is one file of a release and its place in the image.
-type Artefact struct {
-	// Kind tells how the builder treats it.
+// Artifact is one file of a release and its place in the image.
+type Artifact struct {
+	// Kind is how the builder treats it.
 	Kind Kind
-	// Names are the file's names in a release, most wanted first; the first that exists is taken.
+	// Names are the file's names in a release, preferred first; the first that exists is used.
 	Names []string
-	// Path is the file's place in the image, relative to its root. Empty means the name under which it was found.
+	// Path is the file's path in the image, relative to its root; the default is the name under which it was found.
 	Path string
 	// Mode are its permission bits in the image.
 	Mode int64
@@ -37,39 +37,39 @@ type Artefact struct {
 type Definition struct {
 	// Runtime is the name of the distribution as in versions and units: k3s or rke2.
 	Runtime string
-	// Title is its name for people.
+	// Title is its name in messages: k3s or RKE2.
 	Title string
 	// RunScript becomes /run.sh.
 	RunScript []byte
-	// Artefacts are the files for one architecture, named as Go names it.
-	Artefacts func(arch string) []Artefact
+	// Artifacts are the files for one architecture, named as Go names it.
+	Artifacts func(arch string) []Artifact
 }
 
 // Architectures are those that the images can be built for.
 var Architectures = []string{"amd64", "arm64"}
 
-// Tag is the image tag of a version. A tag may not contain "+".
+// Tag returns the image tag of a version: a tag must not contain "+".
 func Tag(version string) string {
 	return strings.ReplaceAll(version, "+", "-")
 }
 
-// Repository is the image's usual name, without a registry.
+// Repository returns the image's default name, without a registry.
 func (d Definition) Repository() string {
 	return "rancher/system-agent-installer-" + d.Runtime
 }
 
-// ChecksumsArtefact is the checksum file of one architecture; install scripts on the machine expect it under this name.
-func ChecksumsArtefact(arch string) Artefact {
+// ChecksumsArtifact returns the checksum file of one architecture; install scripts on the machine expect it under this name.
+func ChecksumsArtifact(arch string) Artifact {
 	name := fmt.Sprintf("sha256sum-%s.txt", arch)
-	return Artefact{Kind: Checksums, Names: []string{name}, Path: name, Mode: 0o644}
+	return Artifact{Kind: Checksums, Names: []string{name}, Path: name, Mode: 0o644}
 }
 
-// ScriptArtefact is the release's install script.
-func ScriptArtefact() Artefact {
-	return Artefact{Kind: Script, Names: []string{"install.sh"}, Path: "installer.sh", Mode: 0o755}
+// ScriptArtifact returns the release's install script.
+func ScriptArtifact() Artifact {
+	return Artifact{Kind: Script, Names: []string{"install.sh"}, Path: "installer.sh", Mode: 0o755}
 }
 
-// ImageArchives are the names a tarball of container images may have, best compression first.
+// ImageArchives returns the names that an archive of container images may have, best compression first.
 func ImageArchives(stem string) []string {
 	return []string{stem + ".tar.zst", stem + ".tar.gz", stem + ".tar"}
 }

@@ -1,5 +1,4 @@
-// Package progress tells a person who waits how far a long copy has come: a line every two seconds, and nothing at all for
-// what is done sooner. It never decides anything.
+// Package progress reports long copies to a person: a line every two seconds, and none for what takes less.
 package progress
 
 import (
@@ -7,23 +6,25 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
-// Interval is the time between two lines, and the time that passes before the first.
+// Interval is the time before the first line and between two lines.
 const Interval = 2 * time.Second
 
 // Reporter writes the lines. A nil Reporter writes none.
 type Reporter struct {
-	// Out receives the lines; the standard error, usually.
+	// Out receives the lines; nil reports none.
 	Out io.Writer
-	// Now is the clock; nil means time.Now.
+	// Now is the clock; the default is time.Now.
 	Now func() time.Time
 }
 
-// Task is one thing that takes long. A nil Task is of no effect.
+// Task is one copy. A nil Task reports nothing.
 type Task struct {
 	reporter *Reporter
-	what     string
+	name     string
 
 	mu    sync.Mutex
 	done  int64
@@ -31,17 +32,17 @@ type Task struct {
 	last  time.Time
 }
 
-// Start begins a task of total bytes; a total below 1 is not known.
-func (r *Reporter) Start(what string, total int64) *Task {
+// Start starts a task of total bytes; 0 or less if it is unknown.
+func (r *Reporter) Start(name string, total int64) *Task {
 	if r == nil || r.Out == nil {
 		return nil
 	}
-	return &Task{reporter: r, what: what, total: total, last: r.now()}
+	return &Task{reporter: r, name: name, total: total, last: r.now()}
 }
 
-// Reader counts what is read through it as progress of a task of its own.
-func (r *Reporter) Reader(in io.Reader, what string, total int64) io.Reader {
-	task := r.Start(what, total)
+// Reader reports what is read through it as a task.
+func (r *Reporter) Reader(in io.Reader, name string, total int64) io.Reader {
+	task := r.Start(name, total)
 	if task == nil {
 		return in
 	}
@@ -55,7 +56,7 @@ func (r *Reporter) now() time.Time {
 	return time.Now()
 }
 
-// Add tells that another n bytes are done.
+// Add reports another n bytes.
 func (t *Task) Add(n int64) {
 	if t != nil {
 		t.mu.Lock()
@@ -64,7 +65,7 @@ func (t *Task) Add(n int64) {
 	}
 }
 
-// Set tells how many bytes of how many are done.
+// Set reports done of total bytes.
 func (t *Task) Set(done, total int64) {
 	if t != nil {
 		t.mu.Lock()
@@ -81,10 +82,11 @@ func (t *Task) report(done, total int64) {
 	}
 	t.last = now
 	if total > 0 {
-		_, _ = fmt.Fprintf(t.reporter.Out, "  %s: %s of %s (%d %%)\n", t.what, Bytes(done), Bytes(total), done*100/total)
+		_, _ = fmt.Fprintf(t.reporter.Out, "  %s: %s of %s (%d %%)\n", t.name, humanize.IBytes(uint64(done)), humanize.IBytes(uint64(total)),
+			done*100/total)
 		return
 	}
-	_, _ = fmt.Fprintf(t.reporter.Out, "  %s: %s\n", t.what, Bytes(done))
+	_, _ = fmt.Fprintf(t.reporter.Out, "  %s: %s\n", t.name, humanize.IBytes(uint64(done)))
 }
 
 type reader struct {
@@ -96,17 +98,4 @@ func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.in.Read(p)
 	r.task.Add(int64(n))
 	return n, err
-}
-
-// Bytes writes a number of bytes for people.
-func Bytes(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

@@ -23,7 +23,7 @@ func TestOnlyLongCopiesAreReported(t *testing.T) {
 	unknown := report.Start("pushing", 0)
 	now = now.Add(Interval)
 	unknown.Add(3 << 30)
-	want := "  downloading k3s: 3 KiB of 4 KiB (75 %)\n  pushing: 3.0 GiB\n"
+	want := "  downloading k3s: 3.0 KiB of 4.0 KiB (75 %)\n  pushing: 3.0 GiB\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}

@@ -12,12 +12,12 @@ var runScript []byte
 
 // Definition returns what the image consists of. The names are those of the files of an RKE2 release.
 func Definition() layout.Definition {
-	return layout.Definition{Runtime: "rke2", Title: "RKE2", RunScript: runScript, Artefacts: artefacts}
+	return layout.Definition{Runtime: "rke2", Title: "RKE2", RunScript: runScript, Artifacts: artifacts}
 }
 
-func artefacts(arch string) []layout.Artefact {
+func artifacts(arch string) []layout.Artifact {
 	program := "rke2.linux-" + arch + ".tar.gz"
-	return []layout.Artefact{
+	return []layout.Artifact{
 		{Kind: layout.Program, Names: []string{program}, Path: program, Mode: 0o644},
 		{Kind: layout.Images, Names: layout.ImageArchives("rke2-images.linux-" + arch), Mode: 0o644},
 	}

@@ -13,7 +13,7 @@ ARTEFACTS=${CATTLE_AGENT_EXECUTION_PWD:-$(cd "$(dirname "$0")" && pwd)}
 # shellcheck source=../shell/lib.sh
 . "$ARTEFACTS/lib.sh"
 
-# find_prefix sets PREFIX to where the release's tarball is unpacked. /usr/local on a mount of its own may come and go
+# find_prefix sets PREFIX to where the release's tarball is unpacked. /usr/local on a mount of its own may appear and disappear
 # with the image of the operating system, which is why RKE2's own script avoids it too.
 find_prefix() {
     PREFIX=${INSTALL_RKE2_TAR_PREFIX:-}

@@ -68,8 +68,8 @@ func TestSkipStartOnlyInstalls(t *testing.T) {
 
 func TestReleaseScriptSeesWhatItNeeds(t *testing.T) {
 	m := machine(t)
-	m.Artefact(imageTar, "images")
-	m.Artefact("rke2-images-calico.linux-"+shelltest.Arch()+".tar.zst", "calico")
+	m.Artifact(imageTar, "images")
+	m.Artifact("rke2-images-calico.linux-"+shelltest.Arch()+".tar.zst", "calico")
 	m.MustRun("INSTALL_RKE2_EXEC=agent", "RKE2_DATA_DIR="+m.Root+"/data")
 	if got, want := m.Read("usr/local/staged"), tarball+" "+sums+" "; got != want {
 		t.Errorf("the release's script saw %q, want %q", got, want)
@@ -113,7 +113,7 @@ func TestErrors(t *testing.T) {
 		env     []string
 		want    string
 	}{
-		{name: "damaged", prepare: func(m *shelltest.Machine) { m.Artefact(tarball, "half") },
+		{name: "damaged", prepare: func(m *shelltest.Machine) { m.Artifact(tarball, "half") },
 			want: "installer: " + tarball + " is damaged: its checksum is not the one in " + sums + "\n"},
 		{name: "not listed", prepare: func(m *shelltest.Machine) { m.Sum("run.sh") },
 			want: "installer: " + sums + " has no line for " + tarball + "\n"},

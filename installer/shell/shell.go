@@ -1,5 +1,5 @@
-// Package shell holds the part of run.sh that the installer images of all distributions share. It owns text only: what the
-// text does on a machine is tested in the package of each distribution.
+// Package shell holds the shell functions that run.sh of all distributions uses. What they do on a machine is tested in the package of each
+// distribution.
 package shell
 
 import _ "embed"

@@ -16,14 +16,17 @@ func original(m *machine) {
 	m.write("usr/local/bin/rancher-system-agent", "#!/bin/sh\nexit 1\n", 0o755)
 	m.write("usr/local/bin/rancher-system-agent-uninstall.sh", "#!/bin/sh\nexit 1\n", 0o755)
 	m.write("etc/rancher/agent/cattle-id", strings.Repeat("1", 63)+"\n", 0o600)
-	m.write("etc/rancher/agent/config.yaml", fmt.Sprintf("workDirectory: %[1]s/work\nappliedPlanDirectory: %[1]s/applied\nremoteEnabled: true\n"+
-		"localEnabled: true\nlocalPlanDirectory: %[1]s/my-plans\ninterlockDirectory: %[1]s/interlock\npreserveWorkDirectory: true\n"+
-		"connectionInfoFile: %[1]s/rancher2_connection_info.json\nagentRegistriesFile: /etc/my-registries.yaml\nsomethingNew: 7\n", m.path("srv/agent")), 0o600)
+	m.write("etc/rancher/agent/config.yaml",
+		fmt.Sprintf("workDirectory: %[1]s/work\nappliedPlanDirectory: %[1]s/applied\nremoteEnabled: true\n"+
+			"localEnabled: true\nlocalPlanDirectory: %[1]s/my-plans\ninterlockDirectory: %[1]s/interlock\npreserveWorkDirectory: true\n"+
+			"connectionInfoFile: %[1]s/rancher2_connection_info.json\nagentRegistriesFile: /etc/my-registries.yaml\nsomethingNew: "+
+			"7\n", m.path("srv/agent")), 0o600)
 	m.write("srv/agent/rancher2_connection_info.json", connectionInfo, 0o600)
 	m.write("etc/systemd/rancher-system-agent.service", "[Service]\nType=simple\nEnvironment=CATTLE_LOGLEVEL=debug\n"+
 		"Environment=CATTLE_AGENT_CONFIG="+m.path("etc/rancher/agent/config.yaml")+"\nEnvironment=CATTLE_AGENT_STRICT_VERIFY=true\n"+
 		"ExecStart="+m.path("usr/local/bin/rancher-system-agent")+" sentinel\n", 0o644)
-	m.write("etc/systemd/rancher-system-agent.env", "HTTP_PROXY=http://proxy:3128/?a=b\nNO_PROXY=10.0.0.0/8 .svc,,\t127.0.0.1\nMY_VAR=a=b \"c\"\n", 0o600)
+	m.write("etc/systemd/rancher-system-agent.env",
+		"HTTP_PROXY=http://proxy:3128/?a=b\nNO_PROXY=10.0.0.0/8 .svc,,\t127.0.0.1\nMY_VAR=a=b \"c\"\n", 0o600)
 	m.write("active", "", 0o600)
 	// The folders are found, not told.
 	var env []string
@@ -44,7 +47,7 @@ func TestTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, ok := m.run(script, nil)
-	if !ok || !strings.Contains(out, "the connection in "+m.path("srv/agent/rancher2_connection_info.json")+" stays") {
+	if !ok || !strings.Contains(out, "keeping the connection in "+m.path("srv/agent/rancher2_connection_info.json")) {
 		t.Fatal("The script fails or says nothing")
 	}
 	if n := len(hub.requested("/v3/connect/agent")); n != 0 {
@@ -52,12 +55,15 @@ func TestTakesOver(t *testing.T) {
 	}
 	want := fmt.Sprintf("workDirectory: %[1]s/work\nappliedPlanDirectory: %[1]s/applied\ninterlockDirectory: %[1]s/interlock\n"+
 		"preserveWorkDirectory: true\nlocalEnabled: true\nlocalPlanDirectory: %[1]s/my-plans\nremoteEnabled: true\n"+
-		"connectionInfoFile: %[1]s/rancher2_connection_info.json\nagentRegistriesFile: \"/etc/my-registries.yaml\"\nsomethingNew: 7\n", m.path("srv/agent"))
+		"connectionInfoFile: %[1]s/rancher2_connection_info.json\nagentRegistriesFile: \"/etc/my-registries.yaml\"\nsomethingNew: "+
+		"7\n", m.path("srv/agent"))
 	if diff := cmp.Diff(want, m.read("etc/rancher/agent/config.yaml")); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
-	want = fmt.Sprintf("CATTLE_LOGLEVEL=\"debug\"\nCATTLE_AGENT_CONFIG=\"%[1]s/etc/rancher/agent/config.yaml\"\nCATTLE_AGENT_STRICT_VERIFY=\"true\"\n"+
-		"CATTLE_AGENT_CONFIG_DIR=\"%[1]s/etc/rancher/agent\"\nCATTLE_AGENT_VAR_DIR=\"%[1]s/srv/agent\"\nCATTLE_AGENT_BIN_PREFIX=\"%[1]s/usr/local\"\n"+
+	want = fmt.Sprintf("CATTLE_LOGLEVEL=\"debug\"\nCATTLE_AGENT_CONFIG=\"%[1]s/etc/rancher/agent/config.yaml\"\n"+
+		"CATTLE_AGENT_STRICT_VERIFY=\"true\"\n"+
+		"CATTLE_AGENT_CONFIG_DIR=\"%[1]s/etc/rancher/agent\"\nCATTLE_AGENT_VAR_DIR=\"%[1]s/srv/agent\"\n"+
+		"CATTLE_AGENT_BIN_PREFIX=\"%[1]s/usr/local\"\n"+
 		"HTTP_PROXY=\"http://proxy:3128/?a=b\"\nNO_PROXY=\"10.0.0.0/8,.svc,127.0.0.1\"\n", m.root)
 	env := m.read("etc/systemd/rancher-system-agent.env")
 	if !strings.HasPrefix(env, want) || !strings.HasSuffix(env, "\nMY_VAR=a=b \"c\"\n") {
@@ -83,10 +89,12 @@ func TestTakesOver(t *testing.T) {
 		}
 	})
 	t.Run("the caller wins", func(t *testing.T) {
-		_, ok := m.run(script, []string{"HTTP_PROXY=", "CATTLE_LOCAL_ENABLED=false", "CATTLE_AGENT_LOGLEVEL=warn", "CATTLE_PRESERVE_WORKDIR=false",
+		_, ok := m.run(script, []string{"HTTP_PROXY=", "CATTLE_LOCAL_ENABLED=false", "CATTLE_AGENT_LOGLEVEL=warn",
+			"CATTLE_PRESERVE_WORKDIR=false",
 			"CATTLE_AGENT_PLAN_SIGNATURES=enforce", "CATTLE_AGENT_METRICS_ADDRESS=127.0.0.1:9099"})
 		config, env := m.read("etc/rancher/agent/config.yaml"), m.read("etc/systemd/rancher-system-agent.env")
-		for _, line := range []string{"localEnabled: false\n", "preserveWorkDirectory: false\n", "planSignatures: \"enforce\"\n", "metricsAddress: \"127.0.0.1:9099\"\n"} {
+		for _, line := range []string{"localEnabled: false\n", "preserveWorkDirectory: false\n", "planSignatures: \"enforce\"\n",
+			"metricsAddress: \"127.0.0.1:9099\"\n"} {
 			if !ok || !strings.Contains(config, line) {
 				t.Errorf("the configuration lacks %q:\n%s", line, config)
 			}
@@ -135,7 +143,7 @@ func TestRefusedAgain(t *testing.T) {
 		http.Error(w, "registered without a secret", http.StatusUnauthorized)
 	}
 	out, ok := m.run(hub.script(t), nil, "--token", "secret", "--worker")
-	if !ok || !strings.Contains(out, "its connection stays as it is") {
+	if !ok || !strings.Contains(out, "keeping its connection") {
 		t.Fatalf("The script fails: %s", out)
 	}
 	if got := m.read("srv/agent/rancher2_connection_info.json"); got != connectionInfo {
@@ -153,17 +161,18 @@ func TestRefusesToTakeOver(t *testing.T) {
 		want   string
 	}{
 		"connection is broken": {
-			change: func(m *machine) { m.write("srv/agent/rancher2_connection_info.json", "{}", 0o600) }, want: "cannot be used: ; give a --token",
+			change: func(m *machine) { m.write("srv/agent/rancher2_connection_info.json", "{}", 0o600) }, want: "is invalid: ; pass --token",
 		},
 		"configuration is broken": {
 			change: func(m *machine) {
 				m.write("etc/rancher/agent/config.yaml", m.read("etc/rancher/agent/config.yaml")+"unusable: x\n", 0o600)
 			},
-			want: "The configuration cannot be used",
+			want: "The configuration is invalid",
 		},
-		"signatures": {env: []string{"CATTLE_AGENT_PLAN_SIGNATURES=maybe"}, want: "must be off, warn or enforce, not maybe"},
-		"nowhere":    {env: []string{"SERVER="}, want: "There is nowhere to take the agent from"},
-		"local and pinned": {env: []string{"CATTLE_AGENT_BINARY_LOCAL=true", "CATTLE_AGENT_BINARY_LOCAL_LOCATION=/dev/null", "CATTLE_AGENT_BINARY_CHECKSUM=ab"},
+		"signatures": {env: []string{"CATTLE_AGENT_PLAN_SIGNATURES=maybe"}, want: "must be off, warn or enforce, got maybe"},
+		"nowhere":    {env: []string{"SERVER="}, want: "No source for the agent"},
+		"local and pinned": {env: []string{"CATTLE_AGENT_BINARY_LOCAL=true", "CATTLE_AGENT_BINARY_LOCAL_LOCATION=/dev/null",
+			"CATTLE_AGENT_BINARY_CHECKSUM=ab"},
 			want: "instead of ab; nothing was installed"},
 	}
 	for name, test := range tests {
@@ -182,7 +191,8 @@ func TestRefusesToTakeOver(t *testing.T) {
 			if ok || !strings.Contains(out, test.want) {
 				t.Errorf("want %q: %s", test.want, out)
 			}
-			if m.read("etc/rancher/agent/config.yaml") != before || strings.Contains(m.read("calls"), "restart") || m.read("usr/local/bin/system-agent") != "" {
+			if m.read("etc/rancher/agent/config.yaml") != before || strings.Contains(m.read("calls"), "restart") ||
+				m.read("usr/local/bin/system-agent") != "" {
 				t.Error("The machine was touched")
 			}
 		})
@@ -219,7 +229,8 @@ func eval(t *testing.T, m *machine, env []string, lines string) string {
 		t.Fatal("The script does not end as expected")
 	}
 	cmd := exec.Command(realProgram(t, "dash"), "-c", functions+"\n"+lines)
-	cmd.Env = append([]string{"PATH=" + m.path("stubs") + ":" + os.Getenv("PATH"), "ROOT=" + m.root, "CATTLE_AGENT_UNIT_DIR=" + m.path("etc/systemd")}, env...)
+	cmd.Env = append([]string{"PATH=" + m.path("stubs") + ":" + os.Getenv("PATH"), "ROOT=" + m.root, "CATTLE_AGENT_UNIT_DIR=" +
+		m.path("etc/systemd")}, env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
@@ -236,9 +247,12 @@ func TestFolders(t *testing.T) {
 	}{
 		"usual":                       {want: "/etc/rancher/agent /var/lib/rancher/agent /usr/local"},
 		"/usr/local is a file system": {machine: mountpoint, want: "/etc/rancher/agent /var/lib/rancher/agent /opt/rancher-system-agent"},
-		"the same, and a prefix":      {machine: mountpoint, env: []string{"CATTLE_AGENT_BIN_PREFIX=/srv/x"}, want: "/etc/rancher/agent /var/lib/rancher/agent /srv/x"},
-		"in a transaction":            {machine: func(m *machine) { m.stub("transactional-update", ""); mountpoint(m) }, want: "/etc/rancher/agent /etc/rancher/agent/var /usr"},
-		"in a transaction, and a folder": {machine: func(m *machine) { m.stub("transactional-update", "") }, env: []string{"CATTLE_AGENT_VAR_DIR=/srv/v"},
+		"the same, and a prefix": {machine: mountpoint, env: []string{"CATTLE_AGENT_BIN_PREFIX=/srv/x"},
+			want: "/etc/rancher/agent /var/lib/rancher/agent /srv/x"},
+		"in a transaction": {machine: func(m *machine) { m.stub("transactional-update", ""); mountpoint(m) },
+			want: "/etc/rancher/agent /etc/rancher/agent/var /usr"},
+		"in a transaction, and a folder": {machine: func(m *machine) { m.stub("transactional-update", "") },
+			env:  []string{"CATTLE_AGENT_VAR_DIR=/srv/v"},
 			want: "/etc/rancher/agent /srv/v /usr"},
 		"as the unit says": {
 			machine: func(m *machine) {
@@ -248,7 +262,8 @@ func TestFolders(t *testing.T) {
 		},
 		"as the environment file says": {
 			machine: func(m *machine) {
-				m.write("etc/systemd/rancher-system-agent.env", "CATTLE_AGENT_CONFIG=\"/srv/c/config.yaml\"\nCATTLE_AGENT_VAR_DIR=\"/srv/v\"\nCATTLE_AGENT_BIN_PREFIX=\"/srv/p\"\n", 0o600)
+				m.write("etc/systemd/rancher-system-agent.env",
+					"CATTLE_AGENT_CONFIG=\"/srv/c/config.yaml\"\nCATTLE_AGENT_VAR_DIR=\"/srv/v\"\nCATTLE_AGENT_BIN_PREFIX=\"/srv/p\"\n", 0o600)
 			},
 			want: "/srv/c /srv/v /srv/p",
 		},
@@ -347,7 +362,8 @@ func TestInATransaction(t *testing.T) {
 		t.Errorf("The script fails or says nothing: %s", out)
 	}
 	calls := m.read("calls")
-	if !strings.Contains(calls, "systemctl enable rancher-system-agent\n") || strings.Contains(calls, "restart") || strings.Contains(calls, "daemon-reload") {
+	if !strings.Contains(calls, "systemctl enable rancher-system-agent\n") || strings.Contains(calls, "restart") ||
+		strings.Contains(calls, "daemon-reload") {
 		t.Errorf("calls:\n%s", calls)
 	}
 	if m.read("usr/local/bin/system-agent") != agentBinary {

@@ -11,17 +11,20 @@ import (
 )
 
 // contract is every option and variable of the install script of rancher-system-agent.
-var contract = strings.Fields(`-a --all-roles -p --controlplane -e --etcd -w --worker --no-roles -n --node-name --address -i --internal-address -l --label
+var contract = strings.Fields(`-a --all-roles -p --controlplane -e --etcd -w --worker --no-roles -n --node-name --address -i
+	--internal-address -l --label
 	--taint --taints -s --server -t --token -c --ca-checksum
 	CATTLE_AGENT_LOGLEVEL CATTLE_AGENT_CONFIG_DIR CATTLE_AGENT_VAR_DIR CATTLE_AGENT_BIN_PREFIX CATTLE_SERVER CATTLE_TOKEN CATTLE_CA_CHECKSUM
 	CATTLE_ROLE_CONTROLPLANE CATTLE_ROLE_ETCD CATTLE_ROLE_WORKER CATTLE_ROLE_NONE CATTLE_LABELS CATTLE_TAINTS CATTLE_NODE_NAME CATTLE_ADDRESS
 	CATTLE_INTERNAL_ADDRESS CATTLE_AGENT_BINARY_BASE_URL CATTLE_AGENT_BINARY_URL CATTLE_AGENT_UNINSTALL_URL CATTLE_AGENT_BINARY_CHECKSUM
 	CATTLE_AGENT_UNINSTALL_CHECKSUM CATTLE_AGENT_BINARY_LOCAL CATTLE_AGENT_BINARY_LOCAL_LOCATION CATTLE_AGENT_UNINSTALL_LOCAL
-	CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION CATTLE_PRESERVE_WORKDIR CATTLE_REMOTE_ENABLED CATTLE_LOCAL_ENABLED CATTLE_ID CATTLE_AGENT_STRICT_VERIFY
+	CATTLE_AGENT_UNINSTALL_LOCAL_LOCATION CATTLE_PRESERVE_WORKDIR CATTLE_REMOTE_ENABLED CATTLE_LOCAL_ENABLED CATTLE_ID
+	CATTLE_AGENT_STRICT_VERIFY
 	STRICT_VERIFY CATTLE_AGENT_FALLBACK_PATH ARCH DEBUG HTTP_PROXY HTTPS_PROXY NO_PROXY`)
 
 // keywords are the addresses that are asked of a cloud.
-var keywords = strings.Fields(`awslocal awspublic doprivate dopublic azprivate azpublic gceinternal gceexternal packetlocal packetpublic ipify`)
+var keywords = strings.Fields(`awslocal awspublic doprivate dopublic azprivate azpublic gceinternal gceexternal packetlocal ` +
+	`packetpublic ipify`)
 
 // TestPageAndScript compares the page for operators, the help text and the script, so that none of them promises what another one lacks.
 func TestPageAndScript(t *testing.T) {

@@ -1,5 +1,4 @@
-// Package install holds the scripts that put the system-agent on a machine, as text. It composes and quotes; it runs nothing,
-// reads no file at run time and knows no hub.
+// Package install holds the scripts that install the system-agent on a machine, as text. It runs nothing and reads no file at run time.
 package install
 
 import (
@@ -18,41 +17,41 @@ var uninstallScript string
 //go:embed parts
 var parts embed.FS
 
-// The variables that whoever hands out the script may fill in beforehand.
+// Names of the variables that the script may be delivered with.
 const (
 	// VarServer is the URL of the hub.
 	VarServer = "CATTLE_SERVER"
-	// VarCAChecksum is the SHA-256 of what <server>/cacerts answers.
+	// VarCAChecksum is the hexadecimal SHA-256 of the response of <server>/cacerts.
 	VarCAChecksum = "CATTLE_CA_CHECKSUM"
-	// VarBinaryBaseURL is where the agent binaries are.
+	// VarBinaryBaseURL is the URL below which the agent binaries are.
 	VarBinaryBaseURL = "CATTLE_AGENT_BINARY_BASE_URL"
 	// VarToken is the registration token, or the hashed bootstrap token of one machine.
 	VarToken = "CATTLE_TOKEN"
-	// VarRetryCount is how often the script tries to reach the hub, with up to 30 s in between.
+	// VarRetryCount is how often the script tries to reach the hub, with delays of up to 30 s.
 	VarRetryCount = "CATTLE_AGENT_RETRY_COUNT"
-	// VarRoleNone tells that the hub knows the machine's roles.
+	// VarRoleNone is set if the hub knows the machine's roles.
 	VarRoleNone = "CATTLE_ROLE_NONE"
 )
 
-// Var is a variable that the script starts with. One that its caller has set already wins, so that an operator can always pin
-// something else than what was handed out.
+// Var is a variable that the script sets at its beginning, unless its environment has set it: an operator can override what was delivered.
 type Var struct {
-	Name  string
+	// Name is that of a shell variable.
+	Name string
+	// Value may be any text without NUL; an empty one is not set.
 	Value string
 }
 
 var (
 	include = regexp.MustCompile(`(?m)^@include ([a-z.-]+)$`)
-	// hereDocument finds where a text begins that ends with the word alone on a line.
+	// hereDocument matches the start of a here-document, which ends with a line that is its word.
 	hereDocument = regexp.MustCompile(`<<'?([A-Z]+)'?$`)
 	varName      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// Script returns the install script with vars set at its beginning. It fails for a name that is no shell variable and for a value
-// with a NUL, which no shell can hold. Variables without a value are left out.
+// Script returns the install script with vars set at its beginning. It fails for invalid names of shell variables and for values with NUL.
 func Script(vars ...Var) ([]byte, error) { return withVars(compose(), vars) }
 
-// CompactScript is Script without comments, for places where each byte counts: clouds take as little as 16 KiB of user data.
+// CompactScript is Script without comments, for user data, which some clouds limit to 16 KiB.
 func CompactScript(vars ...Var) ([]byte, error) { return withVars(compact(compose()), vars) }
 
 func withVars(script string, vars []Var) ([]byte, error) {
@@ -61,10 +60,10 @@ func withVars(script string, vars []Var) ([]byte, error) {
 	b.WriteString(shebang + "\n")
 	for _, v := range vars {
 		if !varName.MatchString(v.Name) {
-			return nil, fmt.Errorf("setting a variable of the install script: %q is not a name of a shell variable", v.Name)
+			return nil, fmt.Errorf("install script: invalid name of a shell variable %q", v.Name)
 		}
 		if strings.ContainsRune(v.Value, 0) {
-			return nil, fmt.Errorf("setting %s of the install script: the value holds a NUL", v.Name)
+			return nil, fmt.Errorf("install script: the value of %s contains NUL", v.Name)
 		}
 		if v.Value == "" {
 			continue
@@ -75,7 +74,7 @@ func withVars(script string, vars []Var) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// UninstallScript returns the script that removes what Script's has installed.
+// UninstallScript returns the script that removes what the install script has installed.
 func UninstallScript() []byte { return []byte(uninstallScript) }
 
 // Unit returns the systemd unit for an agent in binDir whose environment file is in unitDir.
@@ -83,20 +82,19 @@ func Unit(binDir, unitDir string) []byte {
 	return []byte(strings.NewReplacer("@BIN_DIR@", binDir, "@UNIT_DIR@", unitDir).Replace(part("rancher-system-agent.service")))
 }
 
-// Quote makes one word of s for a POSIX shell.
+// Quote quotes s as one word for a POSIX shell.
 func Quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// compose puts the parts into the skeleton.
+// compose replaces the @include lines of the skeleton by the parts.
 func compose() string {
 	return include.ReplaceAllStringFunc(skeleton, func(line string) string {
 		return strings.TrimSuffix(part(include.FindStringSubmatch(line)[1]), "\n")
 	})
 }
 
-// compact leaves the lines out that are comments of the script, and keeps those of the files in it. The script has no text that goes over
-// several lines in quotes.
+// compact removes the comments of the script, but not those in its here-documents. The script has no quoted text of several lines.
 func compact(script string) string {
 	var kept []string
 	end := ""
@@ -116,7 +114,7 @@ func compact(script string) string {
 	return strings.Join(kept, "\n")
 }
 
-// part returns a part by name. One that does not exist leaves its name in the script, where the tests look for it.
+// part returns a part by name. A missing one leaves its name in the script, which the tests search for.
 func part(name string) string {
 	text, err := parts.ReadFile("parts/" + name)
 	if err != nil {

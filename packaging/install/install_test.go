@@ -80,7 +80,8 @@ func TestInstallsAndRegisters(t *testing.T) {
 	if got, err := exec.Command(m.path("usr/local/bin/rancher-system-agent"), "--version").CombinedOutput(); string(got) != "test\n" {
 		t.Errorf("rancher-system-agent --version: %q, %v", got, err)
 	}
-	if got, want := m.read("etc/systemd/rancher-system-agent.service"), string(Unit(m.path("usr/local/bin"), m.path("etc/systemd"))); got != want {
+	if got, want := m.read("etc/systemd/rancher-system-agent.service"), string(Unit(m.path("usr/local/bin"),
+		m.path("etc/systemd"))); got != want {
 		t.Errorf("unit (-want +got):\n%s", cmp.Diff(want, got))
 	}
 	if env := m.read("etc/systemd/rancher-system-agent.env"); !strings.Contains(env, "NO_PROXY=\"127.0.0.1,.svc\"\n") ||
@@ -122,13 +123,14 @@ func TestRefuses(t *testing.T) {
 	}{
 		{name: "CA checksum", args: []string{"--ca-checksum", zeros}, want: "instead of " + zeros + "; nothing was installed"},
 		{name: "CA checksum from the environment wins", env: []string{"CATTLE_CA_CHECKSUM=" + zeros}, want: "instead of " + zeros},
-		{name: "CA checksum too short", args: []string{"-c", "abc"}, want: "must have 64 digits, not 3"},
+		{name: "CA checksum too short", args: []string{"-c", "abc"}, want: "must have 64 digits, got 3"},
 		{name: "CA checksum not hexadecimal", args: []string{"-c", "xyz"}, want: "must be a SHA-256 in hexadecimal"},
 		{
 			name: "wrong token", hub: refuse(401, "the registration token is unknown"),
 			want: "The hub refuses this registration (HTTP 401): the registration token is unknown",
 		},
-		{name: "bad header", hub: refuse(400, "X-Cattle-Labels: no"), want: "The hub cannot register this machine (HTTP 400): X-Cattle-Labels: no"},
+		{name: "bad header", hub: refuse(400, "X-Cattle-Labels: no"),
+			want: "The hub cannot register this machine (HTTP 400): X-Cattle-Labels: no"},
 		{
 			name: "escape sequences in an answer", hub: refuse(401, "a\x1b[31mb"),
 			want: "(HTTP 401): a[31mb",
@@ -143,7 +145,7 @@ func TestRefuses(t *testing.T) {
 		{name: "no checksum", hub: func(h *testHub) { delete(h.files, "system-agent-amd64.sha256") }, want: "answers HTTP 404: no such file"},
 		{
 			name: "checksum is none", hub: func(h *testHub) { h.files["system-agent-amd64.sha256"] = "<html>" },
-			want: "system-agent-amd64.sha256 holds no SHA-256",
+			want: "system-agent-amd64.sha256 contains no SHA-256",
 		},
 		{
 			name: "binary does not run", hub: func(h *testHub) { h.publish("system-agent-amd64", "#!/bin/sh\nexit 1\n") },
@@ -151,28 +153,28 @@ func TestRefuses(t *testing.T) {
 		},
 		{
 			name: "binary over plain HTTP without checksum", env: []string{"CATTLE_AGENT_BINARY_URL=http://127.0.0.1:1/agent"},
-			want: "is not https: its checksum must be given",
+			want: "is not https: pass its checksum",
 		},
 		{name: "no token", args: []string{"--token", ""}, want: "The registration token is missing"},
-		{name: "token with a line break", args: []string{"--token", "a\nb"}, want: "A value holds a line break"},
+		{name: "token with a line break", args: []string{"--token", "a\nb"}, want: "An option or variable contains a control character"},
 		{name: "plain HTTP", args: []string{"--server", "http://127.0.0.1"}, want: "must begin with https://"},
 		{name: "unknown option", args: []string{"--colour", "red"}, want: "Option --colour is unknown"},
-		{name: "option without value", args: []string{"--node-name"}, want: "Option --node-name is unknown or needs a value"},
+		{name: "option without value", args: []string{"--node-name"}, want: "Option --node-name is unknown or requires a value"},
 		{name: "stray argument", args: []string{"please"}, want: "Argument please is unexpected"},
 		{name: "architecture", env: []string{"ARCH=riscv64"}, want: "There is no agent for the architecture riscv64"},
 		{name: "not root", machine: func(m *machine) { m.stub("id", "echo 1000") }, want: "must be run as root"},
-		{name: "no systemd", machine: func(m *machine) { m.stub("systemctl", "echo offline; exit 1") }, want: "not started by systemd"},
-		{name: "strict without checksum", env: []string{"CATTLE_AGENT_STRICT_VERIFY=true", "PIN="}, want: "Strict verification needs"},
+		{name: "no systemd", machine: func(m *machine) { m.stub("systemctl", "echo offline; exit 1") }, want: "does not run systemd"},
+		{name: "strict without checksum", env: []string{"CATTLE_AGENT_STRICT_VERIFY=true", "PIN="}, want: "Strict verification requires"},
 		{name: "CA not trusted", env: []string{"CATTLE_AGENT_STRICT_VERIFY=false", "PIN="}, want: "is not trusted"},
 		{name: "folder near the root", env: []string{"CATTLE_AGENT_VAR_DIR=/var"}, want: "at least two levels deep"},
-		{name: "folder with a blank", env: []string{"CATTLE_AGENT_VAR_DIR=/var/a b"}, want: "may hold only letters"},
-		{name: "bad id", env: []string{"CATTLE_ID=a/b"}, want: "may hold only letters, digits"},
+		{name: "folder with a blank", env: []string{"CATTLE_AGENT_VAR_DIR=/var/a b"}, want: "may contain only letters"},
+		{name: "bad id", env: []string{"CATTLE_ID=a/b"}, want: "may contain only letters, digits"},
 		{
 			name: "answer is no connection information",
 			hub: func(h *testHub) {
 				h.connect = func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }
 			},
-			want: "The hub's answer is no connection information",
+			want: "The hub's answer is not valid connection info",
 		},
 		{
 			name: "hub stays unavailable", env: []string{"CATTLE_AGENT_RETRY_COUNT=3"},
@@ -258,7 +260,7 @@ func TestRetries(t *testing.T) {
 	if !ok {
 		t.Fatal("The script failed")
 	}
-	if !strings.Contains(out, "HTTP 503: not ready; trying again in 2 s (attempt 1 of 120)") {
+	if !strings.Contains(out, "HTTP 503: not ready; retrying in 2 s (attempt 1 of 120)") {
 		t.Errorf("The script does not say why it waits")
 	}
 	var sleeps []string

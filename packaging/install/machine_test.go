@@ -25,7 +25,8 @@ type machine struct {
 	env  []string
 }
 
-const agentBinary = "#!/bin/sh\ncase $1 in --version) echo test ;; validate-connection) grep -q kubeConfig \"$2\" ;; validate-config) ! grep -q unusable \"$2\" ;; *) exit 1 ;; esac\n"
+const agentBinary = "#!/bin/sh\ncase $1 in --version) echo test ;; validate-connection) grep -q kubeConfig \"$2\" ;; validate-config) ! " +
+	"grep -q unusable \"$2\" ;; *) exit 1 ;; esac\n"
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()

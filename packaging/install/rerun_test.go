@@ -112,7 +112,8 @@ func TestWaitsForRunningPlan(t *testing.T) {
 	// An agent that keeps a journal loses nothing when it is replaced, so it is not waited for without end.
 	m.write("etc/systemd/rancher-system-agent.service", unit, 0o644)
 	out, ok = m.run(hub.script(t), nil, args...)
-	if !ok || !strings.Contains(out, "goes on with it after the restart") || !strings.Contains(m.read("usr/local/bin/system-agent"), "newer") {
+	if !ok || !strings.Contains(out, "continues with it after the restart") ||
+		!strings.Contains(m.read("usr/local/bin/system-agent"), "newer") {
 		t.Errorf("with a plan that never ends: %s", out)
 	}
 	hub.publish("system-agent-amd64", agentBinary+"# newest\n")
@@ -123,8 +124,10 @@ rm "$ROOT/var/lib/agent/interlock/applyinator-active"`)
 	if _, ok := m.run(hub.script(t), nil, args...); !ok {
 		t.Error("The script fails although the plan ended")
 	}
-	announcement := regexp.MustCompile(`^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \S+ \d{4}\npid=(\d+) start=(\d+) boot=[0-9a-f-]{36}\n$`).FindStringSubmatch(m.read("announced"))
-	if by := strings.Fields(m.read("announced-by")); announcement == nil || len(by) != 2 || announcement[1] != by[0] || announcement[2] != by[1] {
+	announcement := regexp.MustCompile(`^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \S+ \d{4}\npid=(\d+) start=(\d+) boot=[0-9a-f-]{36}` +
+		`\n$`).FindStringSubmatch(m.read("announced"))
+	if by := strings.Fields(m.read("announced-by")); announcement == nil || len(by) != 2 || announcement[1] != by[0] ||
+		announcement[2] != by[1] {
 		t.Errorf("the announcement %q is not of process %v", m.read("announced"), by)
 	}
 	if _, err := os.Stat(m.path("var/lib/agent/interlock/restart-pending")); err == nil {
@@ -166,7 +169,7 @@ func TestUninstall(t *testing.T) {
 func TestUninstallRefuses(t *testing.T) {
 	for _, dir := range []string{"/", "/var", "/var/lib", "/etc/rancher/..", "var"} {
 		m := newMachine(t)
-		if out, ok := m.run(UninstallScript(), []string{"CATTLE_AGENT_VAR_DIR=" + dir}); ok || !strings.Contains(out, "is not removed") {
+		if out, ok := m.run(UninstallScript(), []string{"CATTLE_AGENT_VAR_DIR=" + dir}); ok || !strings.Contains(out, "Refusing to remove") {
 			t.Errorf("removing %s: %s", dir, out)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPlanSignatures: a machine that gets its first agent from a hub that signs plans takes no others; one that had an agent goes on as before.
+// TestPlanSignatures: a machine that gets its first agent from a hub that signs plans takes no others; one that had an agent goes on as
+// before.
 func TestPlanSignatures(t *testing.T) {
 	signing := strings.Replace(connectionInfo, "{", `{"planSigningKey":"8gFNZ/mIAKvWvxneCzAj9O4s+caWDnSJP2GiupmWDJQ=",`, 1)
 	for _, tt := range []struct {
@@ -24,7 +25,8 @@ func TestPlanSignatures(t *testing.T) {
 		{name: "caller decides", answer: signing, env: []string{"CATTLE_AGENT_PLAN_SIGNATURES=warn"}, want: "warn"},
 		{name: "rancher-system-agent is there", answer: signing, machine: original},
 		{name: "registered by an earlier version", answer: signing, machine: func(m *machine) {
-			m.write("etc/rancher/agent/config.yaml", "remoteEnabled: true\nconnectionInfoFile: "+m.path("var/lib/agent/rancher2_connection_info.json")+"\n", 0o600)
+			m.write("etc/rancher/agent/config.yaml",
+				"remoteEnabled: true\nconnectionInfoFile: "+m.path("var/lib/agent/rancher2_connection_info.json")+"\n", 0o600)
 			m.write("var/lib/agent/rancher2_connection_info.json", connectionInfo, 0o600)
 		}},
 		{name: "configured by hand as JSON", answer: signing, machine: func(m *machine) {

@@ -2,13 +2,13 @@
 # Installs the system-agent on this machine and registers it with a Drover hub. Needs root, systemd, curl and sha256sum.
 #
 # The order keeps a machine that cannot be registered clean, and a running agent running: everything is downloaded to a
-# temporary folder and verified, then the machine registers, and only then is anything put in place. It can be run again at
+# temporary directory and verified, then the machine registers, and only then is anything put in place. It can be run again at
 # any time: the machine keeps its identity, and the service restarts only when something changed.
 #
 # A registration token is never put on the command line of another program. An installation of this agent or of rancher-system-agent
-# that is there is taken over: folders, settings, identity, and the connection where the caller brings no token.
+# is taken over: directories, settings, identity, and the connection if the caller passes no token.
 #
-# This file is completed by the Go package beside it, which puts the parts in where "@include" stands.
+# The Go package beside this file replaces each "@include" by the part that it names.
 set -eu
 umask 077
 
@@ -36,7 +36,7 @@ is_true() { case ${1:-} in true | TRUE | True | 1) return 0 ;; *) return 1 ;; es
 have() { command -v "$1" >/dev/null 2>&1; }
 sha256() { sha256sum <"$1" | cut -d ' ' -f 1; }
 same() { [ -f "$1" ] && [ -f "$2" ] && [ "$(sha256 "$1")" = "$(sha256 "$2")" ]; }
-# one_line makes what the hub or curl said fit for a terminal.
+# one_line reduces output of the hub or curl to one printable line.
 one_line() { head -c 4096 | tr -d '\000-\010\013-\037\177' | head -n 1 | cut -c 1-400; }
 
 join() { printf '%s' "${1:+$1,}$2"; }
@@ -59,7 +59,7 @@ parse_args() {
 		--no-roles) role_none=true && shift && continue ;;
 		esac
 		[ $# -ge 2 ] || case $1 in
-		-?*) fail "Option $1 is unknown or needs a value; --help lists the options" ;;
+		-?*) fail "Option $1 is unknown or requires a value; --help lists the options" ;;
 		*) fail "Argument $1 is unexpected; --help lists the options" ;;
 		esac
 		case $1 in
@@ -101,34 +101,33 @@ check_machine() {
 	*) fail "There is no agent for the architecture $arch, only for amd64 and arm64" ;;
 	esac
 	for program in curl sha256sum; do
-		have "$program" || fail "The program $program is missing; install it and run this again"
+		have "$program" || fail "$program is not installed; install it and run this script again"
 	done
-	have systemctl || fail "The program systemctl is missing: the agent needs a machine that runs systemd; OpenRC is not supported"
+	have systemctl || fail "systemctl is not installed: the agent requires systemd; OpenRC is not supported"
 	[ -z "$transaction" ] || return 0
 	case $(systemctl is-system-running 2>/dev/null </dev/null || :) in
-	offline | unknown | '') fail "This machine was not started by systemd, which the agent needs" ;;
+	offline | unknown | '') fail "This machine does not run systemd, which the agent requires" ;;
 	esac
 }
 
 check_settings() {
 	for folder in "$config_dir" "$var_dir" "$unit_dir" "$interlock_dir" "$connection_file" "$prefix"; do
 		case $folder in
-		/usr) [ "$folder" = "$prefix" ] || fail "The folder $folder must be an absolute path, at least two levels deep" ;;
-		*[!A-Za-z0-9._/@+-]* | */../* | */..) fail "The folder $folder may hold only letters, digits and ._/@+-" ;;
+		/usr) [ "$folder" = "$prefix" ] || fail "The directory $folder must be an absolute path, at least two levels deep" ;;
+		*[!A-Za-z0-9._/@+-]* | */../* | */..) fail "The directory $folder may contain only letters, digits and ._/@+-" ;;
 		/*/*) ;;
-		*) fail "The folder $folder must be an absolute path, at least two levels deep" ;;
+		*) fail "The directory $folder must be an absolute path, at least two levels deep" ;;
 		esac
 	done
-	case $retry_count in '' | 0 | *[!0-9]*) fail "CATTLE_AGENT_RETRY_COUNT must be a number above 0, not $retry_count" ;; esac
-	# With no other plan source and no hub there would be nothing to do.
-	# Who brings a token wants the hub's plans.
+	case $retry_count in '' | 0 | *[!0-9]*) fail "CATTLE_AGENT_RETRY_COUNT must be greater than 0, got $retry_count" ;; esac
+	# A token implies plans of the hub. Without a hub and local plans there is nothing to do.
 	remote=${remote:-${token:+true}}
 	remote=$(switch remoteEnabled "$remote" true)
 	is_true "$remote" || is_true "$(switch localEnabled "${CATTLE_LOCAL_ENABLED:-}" false)" ||
 		fail "Neither a hub nor local plans are enabled (CATTLE_REMOTE_ENABLED, CATTLE_LOCAL_ENABLED)"
 	case ${CATTLE_AGENT_PLAN_SIGNATURES:-off} in
 	off | warn | enforce) ;;
-	*) fail "CATTLE_AGENT_PLAN_SIGNATURES must be off, warn or enforce, not $CATTLE_AGENT_PLAN_SIGNATURES" ;;
+	*) fail "CATTLE_AGENT_PLAN_SIGNATURES must be off, warn or enforce, got $CATTLE_AGENT_PLAN_SIGNATURES" ;;
 	esac
 	registers=''
 	if is_true "$remote" && { [ -n "$token" ] || [ ! -s "$connection_file" ]; }; then registers=true; fi
@@ -136,32 +135,32 @@ check_settings() {
 	case $server in
 	https://?*) ;;
 	'') [ -z "$registers" ] || fail "The URL of the hub is missing (--server)" ;;
-	*) fail "The URL of the hub must begin with https://, not $server" ;;
+	*) fail "The URL of the hub must begin with https://, got $server" ;;
 	esac
 	ca_checksum=$(printf '%s' "$ca_checksum" | tr 'A-F' 'a-f')
-	case $ca_checksum in *[!0-9a-f]*) fail "The CA checksum must be a SHA-256 in hexadecimal, not $ca_checksum" ;; esac
-	case ${#ca_checksum} in 0 | 64) ;; *) fail "The CA checksum must have 64 digits, not ${#ca_checksum}" ;; esac
+	case $ca_checksum in *[!0-9a-f]*) fail "The CA checksum must be a SHA-256 in hexadecimal, got $ca_checksum" ;; esac
+	case ${#ca_checksum} in 0 | 64) ;; *) fail "The CA checksum must have 64 digits, got ${#ca_checksum}" ;; esac
 	strict=${strict:-${ca_checksum:+true}}
 	if is_true "$strict" && [ -n "$server" ] && is_true "$remote" && [ -z "$ca_checksum" ]; then
-		fail "Strict verification needs the checksum of the hub's CA (--ca-checksum)"
+		fail "Strict verification requires the checksum of the hub's CA (--ca-checksum)"
 	fi
 	for value in "$server" "$token" "$node_name" "$address" "$internal_address" "$labels" "$taints" "${CATTLE_ID:-}" \
 		"${CATTLE_AGENT_METRICS_ADDRESS:-}" "$http_proxy" "$https_proxy"; do
-		case $value in *[[:cntrl:]]*) fail "A value holds a line break or another control character" ;; esac
+		case $value in *[[:cntrl:]]*) fail "An option or variable contains a control character" ;; esac
 	done
 	[ -n "$registers" ] || return 0
 	[ -n "$token" ] || fail "The registration token is missing (--token or CATTLE_TOKEN)"
 	is_true "$role_etcd" || is_true "$role_control_plane" || is_true "$role_worker" || is_true "$role_none" ||
-		fail "This machine has no role: give --etcd, --controlplane, --worker, or --no-roles"
+		fail "This machine has no role: pass --etcd, --controlplane, --worker, or --no-roles"
 }
 
-# make_work_dir makes the temporary folder beside the binary, so that moving the binary in place is one rename.
+# make_work_dir creates the temporary directory beside the binary, so that the binary is put in place with one rename.
 make_work_dir() {
 	made_dirs=
 	if ! make_work_dir_in "$prefix/bin"; then
-		if [ "$prefix" != /usr/local ] || [ -n "${CATTLE_AGENT_BIN_PREFIX:-}" ]; then fail "The folder $prefix/bin cannot be written"; fi
+		if [ "$prefix" != /usr/local ] || [ -n "${CATTLE_AGENT_BIN_PREFIX:-}" ]; then fail "The directory $prefix/bin is not writable"; fi
 		prefix=/opt/rancher-system-agent
-		make_work_dir_in "$prefix/bin" || fail "Neither /usr/local/bin nor $prefix/bin can be written"
+		make_work_dir_in "$prefix/bin" || fail "Neither /usr/local/bin nor $prefix/bin is writable"
 	fi
 	bin_dir=$prefix/bin
 }
@@ -171,7 +170,7 @@ make_work_dir_in() {
 	work=$(mktemp -d "$1/.system-agent-install.XXXXXX" 2>/dev/null) || return 1
 }
 
-# make_dir MODE DIR makes DIR and remembers it, so that a failed installation can take it away again.
+# make_dir MODE DIR creates DIR and records it, so that a failed installation can remove it.
 make_dir() {
 	[ ! -d "$2" ] || return 0
 	make_dir 0755 "$(dirname "$2")" || return 1
@@ -183,7 +182,7 @@ work='' interlock='' finished=''
 cleanup() {
 	[ -z "$work" ] || rm -rf "$work"
 	[ -z "$interlock" ] || rm -f "$interlock/restart-pending"
-	# Folders that are not empty stay.
+	# Directories that are not empty stay.
 	[ -n "$finished" ] || for folder in ${made_dirs:-}; do rmdir "$folder" 2>/dev/null || :; done
 }
 
@@ -192,7 +191,7 @@ cleanup() {
 @include hub.sh
 @include register.sh
 @include files.sh
-# Nothing runs before the whole script has arrived.
+# Nothing runs before the whole script has been downloaded.
 main() {
 	read_environment
 	parse_args "$@"
@@ -212,9 +211,9 @@ main() {
 	if [ -n "$registers" ]; then
 		register
 	elif is_true "$remote"; then
-		info "No token is given: the connection in $connection_file stays"
+		info "No token given: keeping the connection in $connection_file"
 		"$work/system-agent" validate-connection "$connection_file" >"$work/validate" 2>&1 </dev/null ||
-			fail "The connection in $connection_file cannot be used: $(one_line <"$work/validate"); give a --token to register anew"
+			fail "The connection in $connection_file is invalid: $(one_line <"$work/validate"); pass --token to register again"
 	fi
 	put_in_place
 	finished=true

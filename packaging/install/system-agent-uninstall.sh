@@ -1,6 +1,6 @@
 #!/bin/sh
 # Removes the system-agent that system-agent-install.sh installed: service, binary, configuration, identity and data. What plans
-# have installed on the machine, such as RKE2 or k3s, stays.
+# have installed on the machine, such as RKE2 or k3s, is not removed.
 set -eu
 
 SERVICE=rancher-system-agent
@@ -11,7 +11,7 @@ usage() {
 	cat <<'USAGE'
 Usage: system-agent-uninstall.sh
 
-Removes the system-agent from this machine. The folders are those of the installation; these variables override them:
+Removes the system-agent from this machine. The directories are those of the installation; these variables override them:
   CATTLE_AGENT_CONFIG_DIR   /etc/rancher/agent
   CATTLE_AGENT_VAR_DIR      /var/lib/rancher/agent, or /etc/rancher/agent/var
   CATTLE_AGENT_BIN_PREFIX   /usr/local, /opt/rancher-system-agent or /usr
@@ -25,11 +25,11 @@ fail() {
 	exit 1
 }
 
-# installed NAME prints what the installation wrote down for NAME.
+# installed NAME prints the value that the installation recorded for NAME.
 installed() { [ ! -r "$env_file" ] || sed -n "s/^$1=\"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" "$env_file" | tail -n 1; }
 
-# find_folders sets the folders: those that the caller names, those that were written down, or those that the unit and the configuration of
-# a rancher-system-agent tell.
+# find_folders sets the directories: those of the caller, those that were recorded, or those from the unit and the configuration of a
+# rancher-system-agent.
 find_folders() {
 	env_file=$unit_dir/$SERVICE.env unit_file=$unit_dir/$SERVICE.service
 	config_dir=${CATTLE_AGENT_CONFIG_DIR:-$(installed CATTLE_AGENT_CONFIG_DIR)}
@@ -50,17 +50,17 @@ find_folders() {
 	prefix=${prefix:-/usr/local}
 }
 
-# remove_dir DIR removes a folder of the agent's own, and never one near the root.
+# remove_dir DIR removes a directory of the agent, and never one close to the root.
 remove_dir() {
 	case $1 in
-	*/../* | */.. | *//*) fail "The folder $1 is not removed: the path must be plain" ;;
+	*/../* | */.. | *//*) fail "Refusing to remove $1: the path must not contain .. or //" ;;
 	/etc/*/?* | /usr/*/?* | /var/*/?* | /home/*/?*) ;;
-	/etc/* | /usr/* | /var/* | /home/*) fail "The folder $1 is not removed: it is not the agent's own" ;;
+	/etc/* | /usr/* | /var/* | /home/*) fail "Refusing to remove $1: it does not belong to the agent" ;;
 	/*/?*) ;;
-	*) fail "The folder $1 is not removed: it is not two levels deep" ;;
+	*) fail "Refusing to remove $1: it is not two levels deep" ;;
 	esac
 	[ -d "$1" ] || return 0
-	rm -rf -- "$1" || fail "The folder $1 cannot be removed"
+	rm -rf -- "$1" || fail "Cannot remove $1"
 	info "Removed $1"
 }
 
@@ -69,12 +69,12 @@ remove_file() {
 	if rm -f -- "$1"; then
 		info "Removed $1"
 	else
-		# Programs in a /usr that is read-only, for instance; what else there is to remove goes first.
+		# For example programs in a read-only /usr; everything else is removed first.
 		left="$left $1"
 	fi
 }
 
-# say_left names what is still there that the agent may have brought.
+# say_left lists what plans may have installed and this script does not remove.
 say_left() {
 	for path in /etc/default/$SERVICE /etc/sysconfig/$SERVICE /etc/rancher/rke2 /etc/rancher/k3s /var/lib/rancher/rke2 /var/lib/rancher/k3s; do
 		[ ! -e "$path" ] || info "Left in place: $path"
@@ -82,13 +82,13 @@ say_left() {
 	for script in rke2-uninstall.sh k3s-uninstall.sh k3s-agent-uninstall.sh; do
 		! command -v "$script" >/dev/null 2>&1 || info "Kubernetes is still installed; $script removes it"
 	done
-	info "The machine is still known to the hub until its Machine is deleted there"
+	info "The hub still has this machine until its Machine is deleted there"
 }
 
 main() {
 	case ${1:-} in
 	-h | --help) usage && exit 0 ;;
-	?*) fail "Argument $1 is unexpected; --help shows the use" ;;
+	?*) fail "Argument $1 is unexpected; see --help" ;;
 	esac
 	[ "$(id -u)" = 0 ] || fail "This script must be run as root"
 	unit_dir=${CATTLE_AGENT_UNIT_DIR:-/etc/systemd/system}
@@ -97,10 +97,10 @@ main() {
 
 	if command -v systemctl >/dev/null 2>&1; then
 		if [ -e "$unit_dir/$SERVICE.service" ]; then
-			systemctl stop "$SERVICE" </dev/null || fail "The service $SERVICE cannot be stopped"
+			systemctl stop "$SERVICE" </dev/null || fail "Cannot stop the service $SERVICE"
 			systemctl disable "$SERVICE" >/dev/null 2>&1 </dev/null || :
 		fi
-		# Programs of plans that outlive the agent: what they write into goes away now.
+		# Programs of plans that outlive the agent: their run directories are removed now.
 		systemctl stop "$RUNS" >/dev/null 2>&1 </dev/null || :
 		systemctl reset-failed "$SERVICE" >/dev/null 2>&1 </dev/null || :
 	fi
@@ -112,11 +112,11 @@ main() {
 	remove_file "$prefix/bin/system-agent"
 	remove_file "$prefix/bin/rancher-system-agent-uninstall.sh"
 	remove_file "$prefix/bin/system-agent-uninstall.sh"
-	# Last, since it says where the rest is, should this be interrupted and run again.
+	# Last, since it contains the directories if this script is interrupted and run again.
 	remove_file "$unit_dir/$SERVICE.env"
 	! command -v systemctl >/dev/null 2>&1 || systemctl daemon-reload </dev/null || :
 	case $prefix in */rancher-system-agent) rmdir "$prefix/bin" "$prefix" 2>/dev/null || : ;; esac
-	[ -z "$left" ] || fail "These files cannot be removed, in a transactional-update they may:$left"
+	[ -z "$left" ] || fail "Cannot remove these files; in a transactional-update it may be possible:$left"
 	say_left
 }
 

@@ -1,5 +1,5 @@
-// Package rbac holds, as data, what a hub may do in the Kubernetes that it uses, where that is not its own embedded one. The integration
-// tests compare it with what hubs ask for: nothing that they need is missing, and nothing is granted that none has used.
+// Package rbac holds the rules that a hub needs in an external Kubernetes cluster. The integration tests compare them with the requests of
+// hubs: no rule is missing, and none is unused.
 package rbac
 
 import (
@@ -17,7 +17,7 @@ var hub []byte
 func HubRules() ([]rbacv1.PolicyRule, error) {
 	role := &rbacv1.ClusterRole{}
 	if err := yaml.UnmarshalStrict(hub, role); err != nil {
-		return nil, fmt.Errorf("reading hub.yaml: %w", err)
+		return nil, fmt.Errorf("decoding hub.yaml: %w", err)
 	}
 	return role.Rules, nil
 }

@@ -14,12 +14,13 @@ const usageVariable = "DROVER_API_USED"
 
 // unseen are rights that no integration test uses, each with what uses it.
 var unseen = map[string]string{
-	"leases.coordination.k8s.io":                            "a hub with an embedded API server elects no leader; e2e/replicas does",
-	"patch tokens.management.cattle.io":                     "a user has left a group (hub/usertokens)",
-	"delete clusterregistrationtokens.management.cattle.io": "a token of \"hub node-command\" has ended (controllers/registration)",
-	"delete rkebootstraptemplates.rke.cattle.io":            "a pool has got another template (controllers/cluster)",
-	"bind clusterroles.rbac.authorization.k8s.io":           "asked for by the API server itself where a binding is written; e2e/replicas",
-	"escalate clusterroles.rbac.authorization.k8s.io":       "asked for by the API server itself where a role is written; e2e/replicas",
+	"leases.coordination.k8s.io":        "a hub with an embedded API server elects no leader; e2e/replicas does",
+	"patch tokens.management.cattle.io": "a user has left a group (hub/identity/usertokens)",
+	"delete clusterregistrationtokens.management.cattle.io": "a token of \"hub node-command\" has ended " +
+		"(controllers/clusterregistrationtoken)",
+	"delete rkebootstraptemplates.rke.cattle.io":      "a pool has got another template (controllers/cluster)",
+	"bind clusterroles.rbac.authorization.k8s.io":     "asked for by the API server itself where a binding is written; e2e/replicas",
+	"escalate clusterroles.rbac.authorization.k8s.io": "asked for by the API server itself where a role is written; e2e/replicas",
 }
 
 // implied are verbs that another one needs: an informer lists where the API server cannot stream a list, and server-side apply creates.

@@ -5,82 +5,83 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
 )
 
-func (h *Host) look(op, path string, follow bool) (string, File, error) {
+// lookup returns an entry and the path that it has without links.
+func (h *Host) lookup(op, path string, followLast bool) (string, File, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopped {
 		return "", File{}, ErrStopped
 	}
-	w := walker{host: h, op: op, follow: follow, anybody: true}
-	at, err := w.find(path)
+	r := resolver{host: h, op: op, followLast: followLast, trustAll: true}
+	resolved, err := r.resolve(path)
 	if err == nil {
-		err = h.missing(op, at)
+		err = h.requireExists(op, resolved)
 	}
-	return at, h.files[at], err
+	return resolved, h.files[resolved], err
 }
 
-// missing needs the lock.
-func (h *Host) missing(op, path string) error {
-	if _, there := h.files[path]; !there {
-		return &fs.PathError{Op: op, Path: path, Err: syscall.ENOENT}
+// requireExists needs the lock.
+func (h *Host) requireExists(op, path string) error {
+	if _, exists := h.files[path]; !exists {
+		return pathError(op, path, syscall.ENOENT)
 	}
 	return nil
 }
 
-// ReadFile implements host.Host.
+// content returns the content of a regular file.
+func (h *Host) content(path string) ([]byte, error) {
+	_, file, err := h.lookup("open", path, true)
+	if err == nil && file.Dir {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	return bytes.Clone(file.Content), err
+}
+
+// ReadFile implements fs.FileSystem.
 func (h *Host) ReadFile(path string) ([]byte, error) {
-	_, file, err := h.look("open", path, true)
-	switch {
-	case err != nil:
-		return nil, err
-	case file.Dir:
-		return nil, fmt.Errorf("%s is not a regular file", path)
+	content, err := h.content(path)
+	if err == nil && len(content) > fs.MaxReadBytes {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, fs.MaxReadBytes)
 	}
-	if len(file.Content) > host.MaxReadBytes {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, host.MaxReadBytes)
-	}
-	return bytes.Clone(file.Content), nil
+	return content, err
 }
 
-// OpenFile implements host.Host.
-func (h *Host) OpenFile(path string) (io.ReadCloser, error) {
-	_, file, err := h.look("open", path, true)
-	switch {
-	case err != nil:
+// Open implements fs.FileSystem.
+func (h *Host) Open(path string) (io.ReadCloser, error) {
+	content, err := h.content(path)
+	if err != nil {
 		return nil, err
-	case file.Dir:
-		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	return io.NopCloser(bytes.NewReader(bytes.Clone(file.Content))), nil
+	return io.NopCloser(bytes.NewReader(content)), nil
 }
 
-// ReadDir implements host.Host.
+// ReadDir implements fs.FileSystem.
 func (h *Host) ReadDir(path string) ([]string, error) {
-	at, file, err := h.look("open", path, true)
+	resolved, file, err := h.lookup("open", path, true)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case !file.Dir:
-		return nil, &fs.PathError{Op: "readdirent", Path: path, Err: syscall.ENOTDIR}
+		return nil, pathError("readdirent", path, syscall.ENOTDIR)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var names []string
 	for name := range h.files {
-		if filepath.Dir(name) == at && name != "/" {
+		if filepath.Dir(name) == resolved && name != "/" {
 			names = append(names, filepath.Base(name))
 		}
 	}
@@ -88,33 +89,33 @@ func (h *Host) ReadDir(path string) ([]string, error) {
 	return names, nil
 }
 
-// Lstat implements host.Host.
-func (h *Host) Lstat(path string) (host.Info, error) {
-	// A name that ends in a dot is that of the folder which a link leads to.
-	at, file, err := h.look("lstat", path, strings.HasSuffix(path, "/."))
+// Lstat implements fs.FileSystem.
+func (h *Host) Lstat(path string) (fs.Info, error) {
+	// A path that ends in a dot is the directory that a link points to.
+	resolved, file, err := h.lookup("lstat", path, strings.HasSuffix(path, "/."))
 	if err != nil {
-		return host.Info{}, err
+		return fs.Info{}, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	info := host.Info{Attributes: file.Attrs, Size: int64(len(file.Content)), Modified: h.modified[at], Dir: file.Dir, Link: file.Link}
+	info := fs.Info{Attributes: file.Attrs, Size: int64(len(file.Content)), Modified: h.modified[resolved], Dir: file.Dir, Link: file.Link}
 	if file.Link != "" {
 		info.Size = int64(len(file.Link))
 	}
 	return info, nil
 }
 
-// heir needs the lock. It is what a path is before it is written: what is there, or a file that has the group of a folder with setgid.
-func (h *Host) heir(path string) File {
-	old, there := h.files[path]
-	if above := h.files[filepath.Dir(path)].Attrs; !there && above.Mode&0o2000 != 0 {
-		old.Attrs.GID = above.GID
+// beforeWrite needs the lock. It is what exists at a path, or an empty file with the group that a setgid directory hands down.
+func (h *Host) beforeWrite(path string) File {
+	old, exists := h.files[path]
+	if parent := h.files[filepath.Dir(path)].Attrs; !exists && parent.Mode&0o2000 != 0 {
+		old.Attrs.GID = parent.GID
 	}
 	return old
 }
 
-// owned fills in an owner that is to stay.
-func owned(attrs host.Attributes, old File) host.Attributes {
+// keepOwner replaces ids of -1 by the existing ones.
+func keepOwner(attrs fs.Attributes, old File) fs.Attributes {
 	if attrs.UID == -1 {
 		attrs.UID = old.Attrs.UID
 	}
@@ -124,16 +125,17 @@ func owned(attrs host.Attributes, old File) host.Attributes {
 	return attrs
 }
 
-// WriteFile implements host.Host. Like the machine it leaves a file alone that is so already.
-func (h *Host) WriteFile(path string, content []byte, attrs host.Attributes) error {
-	if _, old, err := h.look("open", path, false); err == nil && !old.Dir && old.Link == "" && bytes.Equal(old.Content, content) && old.Attrs == owned(attrs, old) {
+// WriteFile implements fs.FileSystem. An unchanged file is no effect.
+func (h *Host) WriteFile(path string, content []byte, attrs fs.Attributes) error {
+	_, old, err := h.lookup("open", path, false)
+	if err == nil && !old.Dir && old.Link == "" && bytes.Equal(old.Content, content) && old.Attrs == keepOwner(attrs, old) {
 		return nil
 	}
 	return h.replace(path, content, attrs)
 }
 
-// WriteStream implements host.Host.
-func (h *Host) WriteStream(path string, content io.Reader, attrs host.Attributes) error {
+// WriteStream implements fs.FileSystem.
+func (h *Host) WriteStream(path string, content io.Reader, attrs fs.Attributes) error {
 	raw, err := io.ReadAll(content)
 	if err != nil {
 		return err
@@ -141,110 +143,108 @@ func (h *Host) WriteStream(path string, content io.Reader, attrs host.Attributes
 	return h.replace(path, raw, attrs)
 }
 
-func (h *Host) replace(path string, content []byte, attrs host.Attributes) error {
+func (h *Host) replace(path string, content []byte, attrs fs.Attributes) error {
 	return h.effect("write", path, func() error {
-		at, err := h.resolve("write", path, parentMode, false)
+		resolved, err := h.resolve("write", path, parentMode, false)
 		if err != nil {
 			return err
 		}
-		old := h.heir(at)
+		old := h.beforeWrite(resolved)
 		switch {
 		case old.Dir:
-			return &fs.PathError{Op: "write", Path: path, Err: syscall.EISDIR}
+			return pathError("write", path, syscall.EISDIR)
 		case old.Link != "":
 			old = File{}
 		}
-		h.put(at, File{Content: bytes.Clone(content), Attrs: owned(attrs, old)})
+		h.put(resolved, File{Content: bytes.Clone(content), Attrs: keepOwner(attrs, old)})
 		return nil
 	})
 }
 
-// AppendFile implements host.Host.
+// AppendFile implements fs.FileSystem.
 func (h *Host) AppendFile(path string, content []byte) error {
-	return h.effect("append", path, func() error { return h.add(path, content) })
+	return h.effect("append", path, func() error {
+		resolved, err := h.resolve("open", path, parentMode, false)
+		if err != nil {
+			return err
+		}
+		_, exists := h.files[resolved]
+		old := h.beforeWrite(resolved)
+		switch {
+		case !exists:
+			old.Attrs.Mode = 0o600
+		case old.Dir:
+			return pathError("open", path, syscall.EISDIR)
+		case old.Link != "":
+			return pathError("open", path, syscall.ELOOP)
+		}
+		old.Content = append(bytes.Clone(old.Content), content...)
+		h.put(resolved, old)
+		return nil
+	})
 }
 
-// AppendStream implements host.Host. What came before content failed is on the disk as one effect.
+// AppendStream implements fs.FileSystem. What was read before content failed is appended as one effect.
 func (h *Host) AppendStream(path string, content io.Reader) (int64, error) {
 	raw, failed := io.ReadAll(content)
-	if err := h.effect("append", path, func() error { return h.add(path, raw) }); err != nil {
+	if err := h.AppendFile(path, raw); err != nil {
 		return 0, err
 	}
 	return int64(len(raw)), failed
 }
 
-// add needs the lock.
-func (h *Host) add(path string, content []byte) error {
-	at, err := h.resolve("open", path, parentMode, false)
-	if err != nil {
-		return err
-	}
-	_, there := h.files[at]
-	old := h.heir(at)
-	switch {
-	case !there:
-		old.Attrs.Mode = 0o600
-	case old.Dir:
-		return &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
-	case old.Link != "":
-		return &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
-	}
-	old.Content = append(bytes.Clone(old.Content), content...)
-	h.put(at, old)
-	return nil
-}
-
-// MakeDir implements host.Host.
-func (h *Host) MakeDir(path string, attrs host.Attributes) error {
+// MkdirAll implements fs.FileSystem.
+func (h *Host) MkdirAll(path string, attrs fs.Attributes) error {
 	return h.effect("mkdir", path, func() error {
-		at, err := h.resolve("mkdir", path, parentMode, true)
+		resolved, err := h.resolve("mkdir", path, parentMode, true)
 		if err != nil {
 			return err
 		}
-		old := h.heir(at)
-		if _, there := h.files[at]; there && !old.Dir {
-			return &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
+		old := h.beforeWrite(resolved)
+		if _, exists := h.files[resolved]; exists && !old.Dir {
+			return pathError("open", path, syscall.ENOTDIR)
 		}
-		h.put(at, File{Dir: true, Attrs: owned(attrs, old)})
+		h.put(resolved, File{Dir: true, Attrs: keepOwner(attrs, old)})
 		return nil
 	})
 }
 
-// Remove implements host.Host.
+// Remove implements fs.FileSystem.
 func (h *Host) Remove(path string) error {
-	return h.effect("remove", path, func() error {
-		at, err := h.resolve("remove", path, 0, false)
-		if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR) {
-			return nil
+	return h.remove(path, func(resolved string) error {
+		if h.hasEntries(resolved) {
+			return pathError("remove", path, syscall.ENOTEMPTY)
 		}
-		if err == nil && h.hasEntries(at) {
-			err = &fs.PathError{Op: "remove", Path: path, Err: syscall.ENOTEMPTY}
-		}
-		if err == nil {
-			h.removeTree(at)
-		}
-		return err
+		return nil
 	})
 }
 
-// RemoveAll implements host.Host.
+// RemoveAll implements fs.FileSystem.
 func (h *Host) RemoveAll(path string) error {
 	if clean := filepath.Clean(path); !filepath.IsAbs(clean) || clean == "/" {
 		return fmt.Errorf("refusing to remove %q", path)
 	}
+	return h.remove(path, func(string) error { return nil })
+}
+
+// remove removes a path and everything below it, unless check fails.
+func (h *Host) remove(path string, check func(resolved string) error) error {
 	return h.effect("remove", path, func() error {
-		at, err := h.resolve("remove", path, 0, false)
+		resolved, err := h.resolve("remove", path, 0, false)
 		if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR) {
 			return nil
 		}
 		if err == nil {
-			h.removeTree(at)
+			err = check(resolved)
+		}
+		if err == nil {
+			h.removeTree(resolved)
 		}
 		return err
 	})
 }
 
-// Rename implements host.Host.
+// Rename implements fs.FileSystem.
 func (h *Host) Rename(from, to string) error {
 	return h.effect("rename", from, func() error {
 		source, err := h.resolve("rename", from, 0, false)
@@ -253,7 +253,7 @@ func (h *Host) Rename(from, to string) error {
 		}
 		target, err := h.resolve("rename", to, 0, false)
 		if err == nil {
-			err = h.mayReplace(source, target)
+			err = h.checkRename(source, target)
 		}
 		if err != nil {
 			return err
@@ -275,37 +275,37 @@ func (h *Host) Rename(from, to string) error {
 	})
 }
 
-// mayReplace needs the lock. It says what rename(2) would.
-func (h *Host) mayReplace(source, target string) error {
-	old, there := h.files[target]
+// checkRename needs the lock. It returns the errors of rename(2).
+func (h *Host) checkRename(source, target string) error {
+	old, exists := h.files[target]
 	moved, found := h.files[source]
-	var failed syscall.Errno
+	var errno syscall.Errno
 	switch {
 	case !found:
-		failed = syscall.ENOENT
+		errno = syscall.ENOENT
 	case moved.Dir && target != source && isBelow(target, source):
-		failed = syscall.EINVAL
-	case there && old.Dir && !moved.Dir:
-		failed = syscall.EISDIR
-	case there && !old.Dir && moved.Dir:
-		failed = syscall.ENOTDIR
-	case there && h.hasEntries(target):
-		failed = syscall.ENOTEMPTY
+		errno = syscall.EINVAL
+	case exists && old.Dir && !moved.Dir:
+		errno = syscall.EISDIR
+	case exists && !old.Dir && moved.Dir:
+		errno = syscall.ENOTDIR
+	case exists && h.hasEntries(target):
+		errno = syscall.ENOTEMPTY
 	default:
 		return nil
 	}
-	return &fs.PathError{Op: "rename", Path: source, Err: failed}
+	return pathError("rename", source, errno)
 }
 
-// Symlink implements host.Host.
+// Symlink implements fs.FileSystem.
 func (h *Host) Symlink(target, path string) error {
 	return h.effect("symlink", path, func() error {
-		at, err := h.resolve("symlink", path, 0, false)
-		if err == nil && h.files[at].Dir {
-			err = &fs.PathError{Op: "symlink", Path: path, Err: syscall.EISDIR}
+		resolved, err := h.resolve("symlink", path, 0, false)
+		if err == nil && h.files[resolved].Dir {
+			err = pathError("symlink", path, syscall.EISDIR)
 		}
 		if err == nil {
-			h.put(at, File{Link: target, Attrs: host.Attributes{Mode: 0o777}})
+			h.put(resolved, File{Link: target, Attrs: fs.Attributes{Mode: 0o777}})
 		}
 		return err
 	})
@@ -321,7 +321,7 @@ func (h *Host) put(path string, file File) {
 func (h *Host) removeTree(path string) {
 	maps.DeleteFunc(h.files, func(name string, _ File) bool { return isBelow(name, path) })
 	maps.DeleteFunc(h.unsynced, func(name string, _ bool) bool { return isBelow(name, path) })
-	maps.DeleteFunc(h.ended, func(name string, _ outcome) bool { return isBelow(name, path) })
+	maps.DeleteFunc(h.results, func(name string, _ runResult) bool { return isBelow(name, path) })
 }
 
 // hasEntries needs the lock.
@@ -334,8 +334,8 @@ func (h *Host) hasEntries(path string) bool {
 	return false
 }
 
-// isBelow tells whether a path is a folder's own or of something in it.
-func isBelow(path, folder string) bool {
-	rest, below := strings.CutPrefix(path, folder)
-	return below && (rest == "" || rest[0] == '/' || folder == "/")
+// isBelow reports whether a path is a directory or something in it.
+func isBelow(path, dir string) bool {
+	rest, below := strings.CutPrefix(path, dir)
+	return below && (rest == "" || rest[0] == '/' || dir == "/")
 }

@@ -1,6 +1,6 @@
-// Package fake is a machine in memory for tests of the agent. It runs no program and touches no disk. At every durable effect a test
-// may let it fail or stop the world, as a power cut would, and start it again with what had reached the disk: what was written and not
-// synced is lost then, wholly or by half. Package hosttest holds it to what host.Machine does.
+// Package fake is a machine in memory for tests of the agent. It runs no program and touches no disk. A test may make every durable
+// effect fail, or cut the power at it, and start the machine again with what had reached the disk: what was written and not synced is
+// lost then, in whole or in part. Package hosttest checks that it does what host.Local does.
 package fake
 
 import (
@@ -14,71 +14,82 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
 )
 
-// ErrStopped is what everything returns once the world has stopped.
-var ErrStopped = errors.New("the machine has stopped")
+// ErrStopped is returned by everything while the machine is off.
+var ErrStopped = errors.New("the machine is off")
 
-// Program stands for a program. It may use the Host it runs on.
-type Program func(ctx context.Context, command host.Command) (host.Result, error)
+// Program implements a program. It may use the Host that it runs on.
+type Program func(ctx context.Context, command run.Command) (run.Result, error)
 
-// File is what the machine holds under a path.
+// File is what the machine holds at a path.
 type File struct {
+	// Content is nil for directories and links.
 	Content []byte
-	Dir     bool
-	Attrs   host.Attributes
-	// Link is the target of a symbolic link.
+	// Dir is set for a directory.
+	Dir bool
+	// Attrs are always explicit: no id is -1.
+	Attrs fs.Attributes
+	// Link is the target of a symbolic link, otherwise empty.
 	Link string
 }
 
 // Host is a host.Host. Its zero value is not usable; see New.
 type Host struct {
 	mu sync.Mutex
-	// files is what a reader sees; of those in unsynced, content or name is in memory alone.
+	// files is what a reader sees. Of those in unsynced, content or name is in memory only.
 	files    map[string]File
 	modified map[string]time.Time
 	unsynced map[string]bool
 	programs map[string]Program
-	runs     []host.Command
-	locks    map[string]bool
-	running  map[string]*running
-	ended    map[string]outcome
-	notified []string
+	// runs are the commands that ran to their end.
+	runs  []run.Command
+	locks map[string]bool
+	// running and results are of programs with a run directory, by that.
+	running map[string]*process
+	results map[string]runResult
 
-	effects int
-	stopAt  int
-	after   bool
-	stopped bool
-	onStop  func()
-	onRun   func(host.Command)
-	fail    func(operation, path string) error
-	// hung is not nil while the disk hangs, and closed when it goes on.
+	// effects counts durable effects. The power is cut at number stopAt: before it, or with stopAfter just after it.
+	effects   int
+	stopAt    int
+	stopAfter bool
+	stopped   bool
+	onStop    func()
+	onRun     func(run.Command)
+	fail      func(operation, path string) error
+	// hung is closed when the disk no longer hangs; nil if it does not.
 	hung chan struct{}
 }
 
 var _ host.Host = (*Host)(nil)
 
-// New makes a machine with an empty disk.
+// New makes a running machine with an empty disk.
 func New() *Host {
-	return &Host{files: map[string]File{"/": {Dir: true, Attrs: host.Attributes{Mode: 0o755}}}, modified: map[string]time.Time{}, unsynced: map[string]bool{},
-		programs: map[string]Program{}, locks: map[string]bool{}, running: map[string]*running{}, ended: map[string]outcome{}}
+	return &Host{
+		files:    map[string]File{"/": {Dir: true, Attrs: fs.Attributes{Mode: 0o755}}},
+		modified: map[string]time.Time{}, unsynced: map[string]bool{}, programs: map[string]Program{}, locks: map[string]bool{},
+		running: map[string]*process{}, results: map[string]runResult{},
+	}
 }
 
-// Program sets what runs for a command, by the base name of its path.
+// Program sets what runs for commands whose path has this base name.
 func (h *Host) Program(name string, program Program) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.programs[name] = program
 }
 
-// FailWith asks fail before every effect; its error is the effect's. A nil function fails nothing.
+// FailWith calls fail before every effect on files, with the operation (write, append, mkdir, remove, rename, symlink, sync or unpack);
+// its error is returned instead of the effect. nil stops that.
 func (h *Host) FailWith(fail func(operation, path string) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fail = fail
 }
 
-// Files is a copy of what the machine holds without its folders.
+// Files copies the files and links of the machine, without directories.
 func (h *Host) Files() map[string]File {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,21 +98,14 @@ func (h *Host) Files() map[string]File {
 	return files
 }
 
-// Runs are the commands that ran to their end.
-func (h *Host) Runs() []host.Command {
+// Runs are the commands that ran to their end, in that order.
+func (h *Host) Runs() []run.Command {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.runs)
 }
 
-// Notified is what the service manager was told.
-func (h *Host) Notified() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.notified)
-}
-
-// effect does something durable, unless the test wants otherwise.
+// effect performs a durable effect, unless the test wants it to fail or the power to be cut.
 func (h *Host) effect(operation, path string, do func() error) error {
 	h.waitForDisk()
 	h.mu.Lock()
@@ -118,14 +122,14 @@ func (h *Host) effect(operation, path string, do func() error) error {
 	if h.effects != h.stopAt {
 		return do()
 	}
-	if h.after {
+	if h.stopAfter {
 		_ = do()
 	}
 	h.stop()
 	return ErrStopped
 }
 
-// Lock implements host.Host. A lock ends with the world.
+// Lock implements fs.FileSystem. A power cut releases all locks.
 func (h *Host) Lock(path string) (func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,14 +138,14 @@ func (h *Host) Lock(path string) (func(), error) {
 	}
 	path = filepath.Clean(path)
 	if h.locks[path] {
-		return nil, fmt.Errorf("%s is held by another process (pid 1): %w", path, host.ErrLocked)
+		return nil, fmt.Errorf("%s is locked by another process (pid 1): %w", path, fs.ErrLocked)
 	}
-	at, err := h.resolve("open", path, 0, false)
+	resolved, err := h.resolve("open", path, 0, false)
 	if err != nil {
 		return nil, err
 	}
-	if _, there := h.files[at]; !there {
-		h.files[at] = File{Content: []byte("1\n"), Attrs: host.Attributes{Mode: 0o600}}
+	if _, exists := h.files[resolved]; !exists {
+		h.files[resolved] = File{Content: []byte("1\n"), Attrs: fs.Attributes{Mode: 0o600}}
 	}
 	h.locks[path] = true
 	return sync.OnceFunc(func() {
@@ -151,9 +155,5 @@ func (h *Host) Lock(path string) (func(), error) {
 	}), nil
 }
 
-// Notify implements host.Host.
-func (h *Host) Notify(state string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.notified = append(h.notified, state)
-}
+// Notify implements host.Host. There is no service manager.
+func (h *Host) Notify(string) {}

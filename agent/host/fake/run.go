@@ -4,122 +4,136 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
 )
 
-// running is a program that has a spool, until it has ended.
-type running struct {
+// process is a program with a run directory that has not ended.
+type process struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 }
 
-// outcome is how a program ended that has a spool. That of one in a unit is synced.
-type outcome struct {
-	result host.Result
+// runResult is how a program with a run directory ended. That of a program in a unit is synced.
+type runResult struct {
+	result run.Result
 	err    error
 	synced bool
 }
 
-// Run implements host.Host. The world may stop before the program starts, or just after it has ended and before anyone learns of it. What
-// has ended with a spool is told again after that, and what runs in a unit goes on when the agent leaves it. A world that stops takes
-// running programs with it.
-func (h *Host) Run(ctx context.Context, command host.Command) (host.Result, error) {
-	none := host.Result{ExitCode: -1}
+// noResult is returned with an error.
+var noResult = run.Result{ExitCode: -1}
+
+// Run implements run.Runner. The start of a program is a durable effect: StopAt cuts the power before the program starts, or just after
+// it has ended and before anyone learns of it. A power cut ends running programs.
+func (h *Host) Run(ctx context.Context, command run.Command) (run.Result, error) {
 	h.waitForDisk()
 	h.mu.Lock()
 	if h.stopped {
 		h.mu.Unlock()
-		return none, ErrStopped
+		return noResult, ErrStopped
 	}
-	spool := filepath.Clean(command.Spool)
-	if command.Spool == "" {
-		spool = ""
-	}
-	if told, found := h.ended[spool]; found {
+	dir := runDir(command)
+	if ended, found := h.results[dir]; found {
 		h.mu.Unlock()
-		told.result.Resumed = true
-		return told.result, told.err
+		ended.result.Resumed = true
+		return ended.result, ended.err
 	}
-	if found := h.running[spool]; found != nil {
+	if p := h.running[dir]; p != nil {
 		h.mu.Unlock()
-		result, err := h.wait(ctx, command, found)
+		result, err := h.wait(ctx, command, p)
 		result.Resumed = true
 		return result, err
 	}
 	if err := ctx.Err(); err != nil {
 		h.mu.Unlock()
-		return none, err
+		return noResult, err
 	}
 	program, found := h.programs[filepath.Base(command.Path)]
 	h.effects++
-	here := h.effects == h.stopAt
-	if here && !h.after {
+	stopHere := h.effects == h.stopAt
+	if stopHere && !h.stopAfter {
 		h.stop()
 		h.mu.Unlock()
-		return none, ErrStopped
+		return noResult, ErrStopped
 	}
 	if !found {
 		h.mu.Unlock()
-		return none, fmt.Errorf("%s is not a program of this machine: %w", command.Path, exec.ErrNotFound)
+		return noResult, fmt.Errorf("%s is not a program of this machine: %w", command.Path, exec.ErrNotFound)
 	}
-	if command.Spool == "" {
+	if dir == "" {
 		h.mu.Unlock()
-		return h.execute(ctx, command, program, here)
+		return h.execute(ctx, command, program, stopHere)
 	}
-	h.makeSpool(spool)
+	h.createRunDir(dir)
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	run := &running{cancel: cancel, done: make(chan struct{})}
-	h.running[spool] = run
+	p := &process{cancel: cancel, done: make(chan struct{})}
+	h.running[dir] = p
 	h.mu.Unlock()
 	go func() {
-		defer close(run.done)
+		defer close(p.done)
 		defer cancel(nil)
-		_, _ = h.execute(own, command, program, here)
+		_, _ = h.execute(own, command, program, stopHere)
 	}()
-	return h.wait(ctx, command, run)
+	return h.wait(ctx, command, p)
 }
 
-// wait waits for a program with a spool, or ends it.
-func (h *Host) wait(ctx context.Context, command host.Command, run *running) (host.Result, error) {
+// runDir is the clean path of the run directory, or empty.
+func runDir(command run.Command) string {
+	if command.RunDir == "" {
+		return ""
+	}
+	return filepath.Clean(command.RunDir)
+}
+
+// wait waits for a program with a run directory, or terminates it.
+func (h *Host) wait(ctx context.Context, command run.Command, p *process) (run.Result, error) {
 	select {
-	case <-run.done:
+	case <-p.done:
 	case <-ctx.Done():
-		if errors.Is(context.Cause(ctx), host.ErrLeave) && command.Unit != "" {
-			return host.Result{ExitCode: -1}, host.ErrLeave
+		if errors.Is(context.Cause(ctx), run.ErrDetach) && command.Unit != "" {
+			return noResult, run.ErrDetach
 		}
-		run.cancel(context.Cause(ctx))
-		<-run.done
-		return host.Result{ExitCode: -1}, ctx.Err()
+		p.cancel(context.Cause(ctx))
+		<-p.done
+		return noResult, ctx.Err()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopped {
-		return host.Result{ExitCode: -1}, ErrStopped
+		return noResult, ErrStopped
 	}
-	told, found := h.ended[filepath.Clean(command.Spool)]
+	ended, found := h.results[runDir(command)]
 	if !found {
-		return host.Result{ExitCode: -1}, errors.New("the program ended without a result")
+		return noResult, errors.New("the program ended without a result")
 	}
-	return told.result, told.err
+	return ended.result, ended.err
 }
 
-// execute runs a program; here tells that the world is to stop just after it.
-func (h *Host) execute(ctx context.Context, command host.Command, program Program, here bool) (host.Result, error) {
+// execute runs a program to its end; with stopHere it cuts the power just after that.
+func (h *Host) execute(ctx context.Context, command run.Command, program Program, stopHere bool) (run.Result, error) {
 	inner := ctx
 	if command.Timeout > 0 {
 		var cancel context.CancelFunc
 		inner, cancel = context.WithTimeout(ctx, command.Timeout)
 		defer cancel()
 	}
-	if h.begun(command) {
-		return host.Result{ExitCode: -1}, ErrStopped
+	h.mu.Lock()
+	onRun := h.onRun
+	h.mu.Unlock()
+	if onRun != nil {
+		onRun(command)
+	}
+	if h.Stopped() {
+		return noResult, ErrStopped
 	}
 	result, err := program(inner, command)
-	result.Stdout, result.Stderr = host.Shorten(result.Stdout), host.Shorten(result.Stderr)
+	result.Stdout, result.Stderr = run.Truncate(result.Stdout, run.MaxOutputBytes), run.Truncate(result.Stderr, run.MaxOutputBytes)
 	switch {
 	case ctx.Err() != nil:
 		result.ExitCode, err = -1, ctx.Err()
@@ -129,68 +143,51 @@ func (h *Host) execute(ctx context.Context, command host.Command, program Progra
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopped {
-		return host.Result{ExitCode: -1}, ErrStopped
+		return noResult, ErrStopped
 	}
 	if inner.Err() == nil {
 		h.runs = append(h.runs, command)
 	}
-	if command.Spool != "" {
-		spool := filepath.Clean(command.Spool)
-		delete(h.running, spool)
+	if dir := runDir(command); dir != "" {
+		delete(h.running, dir)
 		if ctx.Err() == nil {
-			h.ended[spool] = outcome{result, err, command.Unit != ""}
+			h.results[dir] = runResult{result, err, command.Unit != ""}
 		}
 		if command.Unit != "" {
-			h.syncSpool(spool)
+			h.syncRunDir(dir)
 		}
 	}
-	if here {
+	if stopHere {
 		h.stop()
-		return host.Result{ExitCode: -1}, ErrStopped
+		return noResult, ErrStopped
 	}
 	return result, err
 }
 
-// OnRun calls do each time a program has begun; the world may be stopped in it.
-func (h *Host) OnRun(do func(host.Command)) {
+// OnRun sets a function that is called each time a program has started; it may cut the power. nil stops that.
+func (h *Host) OnRun(do func(run.Command)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.onRun = do
 }
 
-// begun tells whether the world has stopped just when a program had begun.
-func (h *Host) begun(command host.Command) bool {
-	h.mu.Lock()
-	do := h.onRun
-	h.mu.Unlock()
-	if do != nil {
-		do(command)
-	}
-	return h.Stopped()
-}
-
-// Running are the spools of programs that have not ended, sorted.
+// Running are the run directories of programs that have not ended, sorted.
 func (h *Host) Running() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var spools []string
-	for spool := range h.running {
-		spools = append(spools, spool)
-	}
-	slices.Sort(spools)
-	return spools
+	return slices.Sorted(maps.Keys(h.running))
 }
 
-// makeSpool needs the lock. Nobody syncs a spool while its program runs.
-func (h *Host) makeSpool(spool string) {
-	for at := spool; !h.files[at].Dir; at = filepath.Dir(at) {
-		h.files[at], h.unsynced[at] = File{Dir: true, Attrs: host.Attributes{Mode: 0o700}}, true
+// createRunDir needs the lock. Nobody syncs a run directory while its program runs.
+func (h *Host) createRunDir(dir string) {
+	for at := dir; !h.files[at].Dir; at = filepath.Dir(at) {
+		h.files[at], h.unsynced[at] = File{Dir: true, Attrs: fs.Attributes{Mode: 0o700}}, true
 	}
 }
 
-// syncSpool needs the lock. It is what the shim does with a result.
-func (h *Host) syncSpool(spool string) {
-	for at := spool; at != "/"; at = filepath.Dir(at) {
+// syncRunDir needs the lock. It is what the shim does after it has written a result.
+func (h *Host) syncRunDir(dir string) {
+	for at := dir; at != "/"; at = filepath.Dir(at) {
 		delete(h.unsynced, at)
 	}
 }

@@ -5,25 +5,25 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/run"
 )
 
-func TestRunWithASpool(t *testing.T) {
+func TestRunWithRunDir(t *testing.T) {
 	h := New()
 	began, finish := make(chan struct{}, 10), make(chan struct{})
-	h.Program("slow", func(ctx context.Context, _ host.Command) (host.Result, error) {
+	h.Program("slow", func(ctx context.Context, _ run.Command) (run.Result, error) {
 		began <- struct{}{}
 		select {
 		case <-finish:
-			return host.Result{ExitCode: 3}, nil
+			return run.Result{ExitCode: 3}, nil
 		case <-ctx.Done():
-			return host.Result{ExitCode: -1}, ctx.Err()
+			return run.Result{ExitCode: -1}, ctx.Err()
 		}
 	})
-	command := host.Command{Path: "slow", Spool: "/spool/1", Unit: "unit-1"}
-	leaving, leave := context.WithCancelCause(t.Context())
-	go func() { <-began; leave(host.ErrLeave) }()
-	if _, err := h.Run(leaving, command); !errors.Is(err, host.ErrLeave) {
+	command := run.Command{Path: "slow", RunDir: "/runs/1", Unit: "unit-1"}
+	detaching, detach := context.WithCancelCause(t.Context())
+	go func() { <-began; detach(run.ErrDetach) }()
+	if _, err := h.Run(detaching, command); !errors.Is(err, run.ErrDetach) {
 		t.Fatalf("got %v", err)
 	}
 	if running := h.Running(); len(running) != 1 {
@@ -40,8 +40,8 @@ func TestRunWithASpool(t *testing.T) {
 	}
 }
 
-// TestRunWhenTheWorldStops tells when a program is run again: what was synced stays, what ran is cut off.
-func TestRunWhenTheWorldStops(t *testing.T) {
+// TestRunAfterPowerCut shows when a program runs again: what was synced stays, what ran is cut off.
+func TestRunAfterPowerCut(t *testing.T) {
 	for name, test := range map[string]struct {
 		unit  string
 		after bool
@@ -53,9 +53,9 @@ func TestRunWhenTheWorldStops(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := New()
-			h.Program("echo", func(context.Context, host.Command) (host.Result, error) { return host.Result{}, nil })
+			h.Program("echo", func(context.Context, run.Command) (run.Result, error) { return run.Result{}, nil })
 			h.StopAt(1, test.after, nil)
-			command := host.Command{Path: "echo", Spool: "/spool/1", Unit: test.unit}
+			command := run.Command{Path: "echo", RunDir: "/runs/1", Unit: test.unit}
 			if _, err := h.Run(t.Context(), command); !errors.Is(err, ErrStopped) {
 				t.Fatalf("got %v", err)
 			}

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
 )
 
-// Unpack implements host.Host, for what tests unpack: files, folders, links and whiteouts. Nothing of it is synced.
+// Unpack implements fs.FileSystem, for what tests unpack: files, directories, links and whiteouts. Nothing of it is synced.
 func (h *Host) Unpack(ctx context.Context, dir string, layer io.Reader) error {
 	entries, err := readLayer(ctx, layer)
 	if err != nil {
@@ -23,12 +23,12 @@ func (h *Host) Unpack(ctx context.Context, dir string, layer io.Reader) error {
 	return h.effect("unpack", dir, func() error {
 		at, err := h.resolve("open", dir, 0, true)
 		if err == nil {
-			err = h.missing("open", at)
+			err = h.requireExists("open", at)
 		}
-		fresh := map[string]bool{}
+		added := map[string]bool{}
 		for _, e := range entries {
 			if err == nil {
-				err = h.unpack(at, e, fresh)
+				err = h.unpack(at, e, added)
 			}
 		}
 		return err
@@ -62,20 +62,20 @@ func readLayer(ctx context.Context, layer io.Reader) ([]layerEntry, error) {
 	}
 }
 
-// unpack needs the lock. fresh are the paths that this layer brought.
-func (h *Host) unpack(dir string, e layerEntry, fresh map[string]bool) error {
+// unpack needs the lock. added holds the paths that this layer brought.
+func (h *Host) unpack(dir string, e layerEntry, added map[string]bool) error {
 	name := path.Clean(strings.TrimLeft(e.Name, "/"))
 	if name == ".." || strings.HasPrefix(name, "../") {
-		return fmt.Errorf("unpacking %q: it leads out of the folder", e.Name)
+		return fmt.Errorf("unpacking %q: it is outside of the directory", e.Name)
 	}
 	target := filepath.Join(dir, name)
 	parent, base := filepath.Split(target)
 	parent = filepath.Clean(parent)
 	if hidden, found := strings.CutPrefix(base, ".wh."); found {
-		h.hide(parent, hidden, fresh)
+		h.hide(parent, hidden, added)
 		return nil
 	}
-	file := File{Attrs: host.Attributes{Mode: 0o755}}
+	file := File{Attrs: fs.Attributes{Mode: 0o755}}
 	switch e.Typeflag {
 	case tar.TypeDir:
 		file.Dir = true
@@ -90,25 +90,25 @@ func (h *Host) unpack(dir string, e layerEntry, fresh map[string]bool) error {
 		return nil
 	}
 	for at := parent; isBelow(at, dir) && !h.files[at].Dir; at = filepath.Dir(at) {
-		h.files[at], h.unsynced[at], fresh[at] = File{Dir: true, Attrs: host.Attributes{Mode: 0o755}}, true, true
+		h.files[at], h.unsynced[at], added[at] = File{Dir: true, Attrs: fs.Attributes{Mode: 0o755}}, true, true
 	}
 	if !file.Dir || !h.files[target].Dir {
 		h.removeTree(target)
 		h.files[target], h.unsynced[target] = file, true
 	}
-	fresh[target] = true
+	added[target] = true
 	return nil
 }
 
-// hide takes away what lower layers have brought: an entry, or with an opaque whiteout all entries of a folder.
-func (h *Host) hide(folder, name string, fresh map[string]bool) {
+// hide removes what lower layers have brought: an entry, or with an opaque whiteout all entries of a directory.
+func (h *Host) hide(dir, name string, added map[string]bool) {
 	if name != ".wh..opq" {
-		h.removeTree(filepath.Join(folder, name))
+		h.removeTree(filepath.Join(dir, name))
 		return
 	}
 	var names []string
 	for path := range h.files {
-		if filepath.Dir(path) == folder && !fresh[path] {
+		if filepath.Dir(path) == dir && !added[path] {
 			names = append(names, path)
 		}
 	}

@@ -1,51 +1,57 @@
-// Package hosttest is what a host.Host does, told in tests. Every implementation runs them, so that a test of the agent that passes on the
-// machine in memory tells something about real ones.
+// Package hosttest tests implementations of host.Host. Both run it, so that what a test of the agent shows on the machine in memory holds
+// for real ones, too.
 package hosttest
 
 import (
 	"errors"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
 )
 
-// Subject is a machine to be tested.
+// Subject is a machine to test.
 type Subject struct {
+	// Host is the machine.
 	Host host.Host
-	// Dir is an empty folder on it that only root may write to.
+	// Dir is an empty directory on it that only root may write to.
 	Dir string
-	// Program gives a command that does what is asked.
-	Program func(Behavior) host.Command
-	// Own is who the files of the agent belong to.
-	Own host.Attributes
+	// Program makes a command that behaves as asked.
+	Program func(Behavior) run.Command
+	// Own has the ids of the agent; its mode is ignored.
+	Own fs.Attributes
 }
 
 // Behavior is what a program does, in this order.
 type Behavior struct {
-	// Stdout and Stderr are written so often.
+	// Stdout and Stderr are written Times times.
 	Stdout, Stderr string
-	Times          int
+	// Times is how often; 0 writes nothing.
+	Times int
 	// Echo writes the standard input to the standard output.
 	Echo bool
-	// Leave starts another process that lives on: when the file with this name is there, it makes one with ".done" behind it.
-	Leave string
-	// Touch makes an empty file.
+	// Daemon starts a process that outlives the program: once the file of this name exists, it creates <name>.done.
+	Daemon string
+	// Touch creates an empty file.
 	Touch string
-	// Forever does not end before it is made to.
+	// Forever waits until it is terminated.
 	Forever bool
-	// Exit is the exit code, or the signal by which it ends itself, as a negative number.
+	// Exit is the exit code, or the negative number of a signal that the program sends to itself.
 	Exit int
 }
 
 // Run runs the tests, each with a subject of its own.
 func Run(t *testing.T, subject func(t *testing.T) Subject) {
 	tests := map[string]func(*suite){}
-	for _, some := range []map[string]func(*suite){files, folders, links, removals, renames, layers, programs} {
+	for _, some := range []map[string]func(*suite){files, directories, links, removals, renames, layers, programs} {
 		maps.Copy(tests, some)
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
@@ -60,53 +66,42 @@ type suite struct {
 
 func (s *suite) path(name string) string { return filepath.Join(s.Dir, name) }
 
-// ok fails the test on any error.
-func (s *suite) ok(errs ...error) {
+func (s *suite) must(errs ...error) {
 	s.Helper()
 	if err := errors.Join(errs...); err != nil {
 		s.Fatal(err)
 	}
 }
 
-// fails wants an error that is one of others, or any where none is named.
-func (s *suite) fails(err error, as ...error) {
+// wantError expects an error that wraps one of want, or any if there is none.
+func (s *suite) wantError(err error, want ...error) {
 	s.Helper()
-	if err == nil {
-		s.Error("there is no error")
-		return
-	}
-	for _, one := range as {
-		if errors.Is(err, one) {
-			return
-		}
-	}
-	if len(as) > 0 {
-		s.Errorf("got %v, want one of %v", err, as)
+	if err == nil || len(want) > 0 && !slices.ContainsFunc(want, func(target error) bool { return errors.Is(err, target) }) {
+		s.Errorf("got %v, want one of %v", err, want)
 	}
 }
 
-// write writes a file with mode 0644 that is the agent's own.
+// write writes a file with mode 0644.
 func (s *suite) write(name, content string) {
 	s.Helper()
-	s.ok(s.Host.WriteFile(s.path(name), []byte(content), host.Private(0o644)))
+	s.must(s.Host.WriteFile(s.path(name), []byte(content), fs.WithMode(0o644)))
 }
 
 func (s *suite) mkdir(name string, mode uint32) {
 	s.Helper()
-	s.ok(s.Host.MakeDir(s.path(name), host.Private(mode)))
+	s.must(s.Host.MkdirAll(s.path(name), fs.WithMode(mode)))
 }
 
-// holds wants a file with a content.
-func (s *suite) holds(name, content string) {
+func (s *suite) wantContent(name, content string) {
 	s.Helper()
 	got, err := s.Host.ReadFile(s.path(name))
 	if err != nil || string(got) != content {
-		s.Errorf("%s holds %q, %v, want %q", name, got, err, content)
+		s.Errorf("%s contains %q, %v, want %q", name, got, err, content)
 	}
 }
 
-// is wants a kind, and attributes; an owner of -1 is the agent's own.
-func (s *suite) is(name, kind string, attrs host.Attributes) {
+// wantEntry expects a kind of entry with attributes; ids of -1 are the agent's own.
+func (s *suite) wantEntry(name, kind string, attrs fs.Attributes) {
 	s.Helper()
 	if attrs.UID == -1 {
 		attrs.UID = s.Own.UID
@@ -118,7 +113,7 @@ func (s *suite) is(name, kind string, attrs host.Attributes) {
 	got := "file"
 	switch {
 	case info.Dir:
-		got = "folder"
+		got = "directory"
 	case info.Link != "":
 		got = "link to " + info.Link
 	case info.Other:
@@ -129,17 +124,17 @@ func (s *suite) is(name, kind string, attrs host.Attributes) {
 	}
 }
 
-// names wants the entries of a folder.
-func (s *suite) names(dir string, want ...string) {
+// wantNames expects the entries of a directory.
+func (s *suite) wantNames(dir string, want ...string) {
 	s.Helper()
 	got, err := s.Host.ReadDir(s.path(dir))
 	if err != nil || !slices.Equal(got, want) {
-		s.Errorf("%s holds %v, %v, want %v", dir, got, err, want)
+		s.Errorf("%s contains %v, %v, want %v", dir, got, err, want)
 	}
 }
 
-// comes waits for a file that somebody else makes.
-func (s *suite) comes(path string) {
+// awaitFile waits for a file that a program creates.
+func (s *suite) awaitFile(path string) {
 	s.Helper()
 	for range 6000 {
 		if _, err := s.Host.Lstat(path); err == nil {
@@ -147,19 +142,12 @@ func (s *suite) comes(path string) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	s.Errorf("%s does not come", path)
+	s.Errorf("%s does not appear", path)
 }
 
-// broken is a reader that fails after some content.
-type broken struct{ content *strings.Reader }
+var errRead = errors.New("read failed")
 
-var errBroken = errors.New("the line is cut")
-
-func newBroken(content string) *broken { return &broken{strings.NewReader(content)} }
-
-func (b *broken) Read(p []byte) (int, error) {
-	if b.content.Len() == 0 {
-		return 0, errBroken
-	}
-	return b.content.Read(p)
+// failing is a reader that fails after some content.
+func failing(content string) io.Reader {
+	return io.MultiReader(strings.NewReader(content), iotest.ErrReader(errRead))
 }

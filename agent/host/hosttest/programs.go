@@ -9,14 +9,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
 )
 
 // run runs a program that is to end with a result.
-func (s *suite) run(command host.Command) host.Result {
+func (s *suite) run(command run.Command) run.Result {
 	s.Helper()
 	result, err := s.Host.Run(s.Context(), command)
-	s.ok(err)
+	s.must(err)
 	return result
 }
 
@@ -37,7 +38,7 @@ var programs = map[string]func(*suite){
 			s.Errorf("got %q and %q", got.Stdout, got.Stderr)
 		}
 	},
-	"run/output of any length": func(s *suite) {
+	"run/long output": func(s *suite) {
 		const times = 40_000
 		got := s.run(s.Program(Behavior{Stdout: "0123456789", Times: times}))
 		all := strings.Repeat("0123456789", times)
@@ -47,98 +48,98 @@ var programs = map[string]func(*suite){
 			s.Errorf("got %d bytes, want %d", len(got.Stdout), len(want))
 		}
 	},
-	"run/input": func(s *suite) {
+	"run/stdin": func(s *suite) {
 		command := s.Program(Behavior{Echo: true})
-		command.Stdin = []byte("said to it")
-		if got := s.run(command); string(got.Stdout) != "said to it" {
+		command.Stdin = []byte("input")
+		if got := s.run(command); string(got.Stdout) != "input" {
 			s.Errorf("got %q", got.Stdout)
 		}
 	},
-	"run/what is missing": func(s *suite) {
+	"run/not found": func(s *suite) {
 		command := s.Program(Behavior{})
 		command.Path = "no-such-program"
 		_, err := s.Host.Run(s.Context(), command)
-		s.fails(err, exec.ErrNotFound)
+		s.wantError(err, exec.ErrNotFound)
 	},
 	"run/timeout": func(s *suite) {
-		command := s.Program(Behavior{Stdout: "began", Times: 1, Forever: true})
+		command := s.Program(Behavior{Stdout: "started", Times: 1, Forever: true})
 		command.Timeout = 100 * time.Millisecond
 		if got := s.run(command); !got.TimedOut || got.ExitCode != -1 {
 			s.Errorf("got %+v", got)
 		}
 	},
-	"run/waits for nobody who is left behind": func(s *suite) {
-		got := s.run(s.Program(Behavior{Leave: s.path("go"), Stdout: "out", Times: 1}))
+	"run/does not wait for a daemon": func(s *suite) {
+		got := s.run(s.Program(Behavior{Daemon: s.path("go"), Stdout: "out", Times: 1}))
 		if got.ExitCode != 0 || string(got.Stdout) != "out" {
 			s.Errorf("got %+v", got)
 		}
 		s.write("go", "")
-		s.comes(s.path("go.done"))
+		s.awaitFile(s.path("go.done"))
 	},
 	"run/canceled": func(s *suite) {
-		for _, spool := range []string{"", s.path("spool")} {
+		for _, runDir := range []string{"", s.path("runs/1")} {
 			ctx, cancel := context.WithCancel(s.Context())
-			began, leave := s.path("began"+filepath.Base(spool)), s.path("go"+filepath.Base(spool))
-			command := s.Program(Behavior{Leave: leave, Touch: began, Forever: true})
-			command.Spool = spool
+			started, leave := s.path("started"+filepath.Base(runDir)), s.path("go"+filepath.Base(runDir))
+			command := s.Program(Behavior{Daemon: leave, Touch: started, Forever: true})
+			command.RunDir = runDir
 			go func() {
-				s.comes(began)
+				s.awaitFile(started)
 				cancel()
 			}()
 			got, err := s.Host.Run(ctx, command)
-			s.fails(err, context.Canceled)
+			s.wantError(err, context.Canceled)
 			if got.ExitCode != -1 {
 				s.Errorf("got %+v", got)
 			}
-			// What it had started has ended too: nobody is there to do this.
-			s.ok(s.Host.WriteFile(leave, nil, host.Private(0o600)))
+			// Its daemon is terminated, too, and does not react.
+			s.must(s.Host.WriteFile(leave, nil, fs.WithMode(0o600)))
 			time.Sleep(100 * time.Millisecond)
 			if _, err := s.Host.Lstat(leave + ".done"); err == nil {
-				s.Error("what it had started lives on")
+				s.Error("a process that it started is still running")
 			}
 		}
 	},
-	"run/canceled before": func(s *suite) {
-		ended, end := context.WithCancel(s.Context())
-		end()
-		for _, spool := range []string{"", s.path("spool")} {
+	"run/canceled context": func(s *suite) {
+		canceled, cancel := context.WithCancel(s.Context())
+		cancel()
+		for _, runDir := range []string{"", s.path("runs/1")} {
 			command := s.Program(Behavior{Touch: s.path("ran")})
-			command.Spool = spool
-			_, err := s.Host.Run(ended, command)
-			s.fails(err, context.Canceled)
+			command.RunDir = runDir
+			_, err := s.Host.Run(canceled, command)
+			s.wantError(err, context.Canceled)
 		}
 		if _, err := s.Host.Lstat(s.path("ran")); err == nil {
 			s.Error("it ran")
 		}
 	},
-	"run/once for a spool": func(s *suite) {
+	"run/once per run directory": func(s *suite) {
 		command := s.Program(Behavior{Stdout: "out", Times: 1, Exit: 3})
-		command.Spool = s.path("runs/spool")
+		command.RunDir = s.path("runs/1")
 		first, again := s.run(command), s.run(command)
 		if first.ExitCode != 3 || string(first.Stdout) != "out" || first.Resumed {
 			s.Errorf("got %+v", first)
 		}
 		if again.ExitCode != 3 || string(again.Stdout) != "out" || !again.Resumed {
-			s.Errorf("told again: %+v", again)
+			s.Errorf("again: got %+v", again)
 		}
-		s.is("runs/spool", "folder", host.Private(0o700))
-		s.ok(s.Host.RemoveAll(command.Spool))
+		s.wantEntry("runs/1", "directory", fs.WithMode(0o700))
+		s.must(s.Host.RemoveAll(command.RunDir))
 		if got := s.run(command); got.Resumed {
-			s.Error("without its spool it is not run again")
+			s.Error("it did not run again without its run directory")
 		}
 	},
-	"run/canceled with a spool is run again": func(s *suite) {
+	"run/canceled runs again": func(s *suite) {
 		ctx, cancel := context.WithCancelCause(s.Context())
-		command := s.Program(Behavior{Touch: s.path("began"), Forever: true})
-		command.Spool = s.path("spool")
+		command := s.Program(Behavior{Touch: s.path("started"), Forever: true})
+		command.RunDir = s.path("runs/1")
 		go func() {
-			s.comes(s.path("began"))
+			s.awaitFile(s.path("started"))
 			cancel(errors.New("the plan was canceled"))
 		}()
 		_, err := s.Host.Run(ctx, command)
-		s.fails(err, context.Canceled)
+		s.wantError(err, context.Canceled)
 		command = s.Program(Behavior{Exit: 4})
-		command.Spool = s.path("spool")
+		command.RunDir = s.path("runs/1")
 		if got := s.run(command); got.ExitCode != 4 || got.Resumed {
 			s.Errorf("got %+v", got)
 		}

@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -28,11 +29,11 @@ type machine struct {
 func newMachine(t *testing.T, text string) *machine {
 	m := &machine{Host: fake.New(), t: t}
 	for name, exit := range map[string]int{"ok": 0, "bad": 4} {
-		m.Program(name, func(_ context.Context, c host.Command) (host.Result, error) {
-			return host.Result{ExitCode: exit, Stdout: []byte(c.Args[0])}, nil
+		m.Program(name, func(_ context.Context, c run.Command) (run.Result, error) {
+			return run.Result{ExitCode: exit, Stdout: []byte(c.Args[0])}, nil
 		})
 	}
-	if err := m.WriteFile("/plans/a.plan", []byte(text), host.Private(0o600)); err != nil {
+	if err := m.WriteFile("/plans/a.plan", []byte(text), fs.WithMode(0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -42,13 +43,13 @@ type noImages struct{}
 
 func (noImages) Stage(context.Context, string, string, func(done, total int64)) error { return nil }
 
-// start starts the agent, as far as this plan goes.
+// start starts the agent for this plan only.
 func (m *machine) start() (stop func()) {
 	d := New(Options{Path: "/plans", StateDirectory: "/state/local", Host: m.Host, Log: slog.New(slog.DiscardHandler)})
 	m.plan = newPlan(d, "a")
 	m.plan.read = func(relative string) ([]byte, error) { return m.ReadFile("/plans/" + relative) }
 	m.plan.refresh()
-	m.plan.release()
+	m.plan.deliver()
 	agent := engine.New(engine.Options{Name: "local/a", Source: m.plan, Host: m.Host, Images: noImages{}, Log: d.Log,
 		WorkDirectory: "/work", StateDirectory: m.plan.StateDirectory()})
 	ctx, cancel := context.WithCancel(m.t.Context())
@@ -87,14 +88,16 @@ func (m *machine) end() []string {
 	return end
 }
 
-// TestCrashes stops the world before and after each durable effect of a local plan, and in the middle of each program. The end must be that of
-// the plan that nothing has interrupted, and a plan that was applied is not applied again by any number of starts.
+// TestCrashes stops the world before and after each durable effect of a local plan, and in the middle of each program. The end must be that
+// of the plan that nothing has interrupted, and a plan that was applied is not applied again by any number of starts.
 func TestCrashes(t *testing.T) {
 	const files = `"files":[{"path":"/etc/a","content":"QQ=="},{"path":"/etc/b","content":"Qg==","permissions":"4755"}],`
 	points := 0
 	for name, text := range map[string]string{
-		"success": `{` + files + `"instructions":[{"name":"one","command":"ok","args":["1"],"saveOutput":true},{"name":"two","command":"ok","args":["2"]}]}`,
-		"failure": `{` + files + `"instructions":[{"name":"one","command":"ok","args":["1"],"saveOutput":true},{"name":"two","command":"bad","args":["2"]}]}`,
+		"success": `{` + files + `"instructions":[{"name":"one","command":"ok","args":["1"],"saveOutput":true},{"name":"two","command":"ok",` +
+			`"args":["2"]}]}`,
+		"failure": `{` + files + `"instructions":[{"name":"one","command":"ok","args":["1"],"saveOutput":true},{"name":"two","command":"bad",` +
+			`"args":["2"]}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			want, _ := crash(t, text, func(*machine, func()) {})
@@ -115,9 +118,9 @@ func TestCrashes(t *testing.T) {
 			try("in run", func(m *machine, n int, onStop func()) {
 				count := 0
 				m.StopAt(1<<40, false, onStop)
-				m.OnRun(func(host.Command) {
+				m.OnRun(func(run.Command) {
 					if count++; count == n {
-						m.Off()
+						m.PowerOff()
 					}
 				})
 			})
@@ -175,7 +178,7 @@ func TestMovedFromTheOldAgent(t *testing.T) {
 		text := `{"instructions":[{"name":"one","command":"ok","args":["1"]}]}`
 		m := newMachine(t, text)
 		position := `{"appliedChecksum":"` + plans.Checksum([]byte(text)) + `"}`
-		if err := m.WriteFile("/plans/a.pos", []byte(position), host.Private(0o600)); err != nil {
+		if err := m.WriteFile("/plans/a.pos", []byte(position), fs.WithMode(0o600)); err != nil {
 			t.Fatal(err)
 		}
 		stop := m.start()

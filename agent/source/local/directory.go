@@ -1,5 +1,6 @@
-// Package local takes plans from files of a folder on the machine and reports beside them: for <name>.plan there is <name>.pos. Each file is
-// an engine.Source of its own. The package applies nothing, and it trusts no file that anyone but the agent's user can write.
+// Package local takes plans from files in a directory of the machine and reports beside them: the status of <name>.plan is in <name>.pos.
+// Each file is a source.Source of its own. The package applies nothing, and trusts no file that anyone but root and the agent's user can
+// write.
 package local
 
 import (
@@ -9,184 +10,212 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/agent/engine"
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/drover-dev/drover/agent/host"
 )
 
 const (
-	// calm is how long nothing may change before the folder is read: whoever writes a file is given the time to finish it. A folder that is
-	// never calm is read all the same, after restless.
-	calm     = 200 * time.Millisecond
-	restless = 3 * time.Second
-	// slowly is how often the folder is read where the kernel does not tell of changes, or where something stands in the way that it
-	// does not tell of.
-	slowly = 15 * time.Second
+	// debounce is for how long nothing must change before the directory is read, so that whoever writes a file can finish it; maxDebounce is
+	// after how long it is read in any case.
+	debounce    = 200 * time.Millisecond
+	maxDebounce = 3 * time.Second
+	// pollInterval is how often the directory is read without an event, for what inotify cannot tell: a file system that has become
+	// readable, or a machine without free watches.
+	pollInterval = 15 * time.Second
 )
 
-// Options of a Directory; all must be set.
+// Options of a Directory; all are required.
 type Options struct {
-	// Path is the folder of plans. It is made when it is missing.
+	// Path is the directory of plans. It is created with mode 0700 when it is missing.
 	Path string
-	// StateDirectory is where each plan has a folder for its engine; that of a plan that is gone is removed.
+	// StateDirectory has a directory for the engine of each plan, which is removed with the plan.
 	StateDirectory string
-	Host           host.Host
-	Log            *slog.Logger
+	// Host writes position files and removes state.
+	Host host.Host
+	// Log receives what is added, removed and invalid.
+	Log *slog.Logger
 }
 
-// Directory is a folder of plans.
+// Directory runs the plans of a directory.
 type Directory struct {
 	Options
+	// plans are those that are neither missing nor skipped, by name. They belong to Run.
 	plans map[string]*Plan
-	// turn is signalled when the status of a plan has changed, so that the next one may have its turn.
-	turn chan struct{}
-	// told is what is wrong with the folder and was said already.
-	told string
-	// swept tells that what plans of earlier runs left has been removed.
-	swept bool
+	// queue is signalled when a plan may have finished, so that the next one can start.
+	queue chan struct{}
+	// problem is why the directory could not be read, as it was logged last.
+	problem string
+	// orphansRemoved is set when the state of plans that disappeared while the agent did not run has been removed.
+	orphansRemoved bool
+
+	newWatcher   func() (*fsnotify.Watcher, error)
+	warnedWatch  bool
+	pollInterval time.Duration
 }
 
 // New makes a Directory; Run starts it.
 func New(options Options) *Directory {
 	options.Path = filepath.Clean(options.Path)
-	return &Directory{Options: options, plans: map[string]*Plan{}, turn: make(chan struct{}, 1)}
+	return &Directory{Options: options, plans: map[string]*Plan{}, queue: make(chan struct{}, 1),
+		newWatcher: fsnotify.NewWatcher, pollInterval: pollInterval}
 }
 
-// Run calls start for each plan, in a goroutine of its own, until ctx is done. The context of start ends with the cause engine.ErrRemoved when the
-// plan is taken away, or with the cause of ctx; start must return then.
+// Run calls start for each plan, in a goroutine of its own, until ctx is done. The context of start ends with the cause source.ErrRemoved
+// when the plan is removed or skipped, or with the cause of ctx; start must return then.
 func (d *Directory) Run(ctx context.Context, start func(context.Context, *Plan)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	w := newWatcher(d.Log)
-	defer w.close()
+	watch := func(string) error { return nil }
+	var events chan fsnotify.Event
+	var errs chan error
+	if w, err := d.newWatcher(); err != nil {
+		d.warnWatch(err)
+	} else {
+		defer w.Close()
+		watch, events, errs = w.Add, w.Events, w.Errors
+	}
+	poll := time.NewTicker(d.pollInterval)
+	defer poll.Stop()
 	for {
-		clean := d.look(w)
+		d.reload(watch)
 		d.Host.Notify("STATUS=Watching for local plans")
-		d.giveTurns(ctx, start, &running)
-		for again := false; !again; {
+		d.schedule(ctx, start, &running)
+		for reload := false; !reload; {
 			select {
 			case <-ctx.Done():
 				return
-			case <-d.turn:
-				d.giveTurns(ctx, start, &running)
-			case <-w.changed:
-				again = w.settle(ctx)
-			case <-after(slowly, !clean || !w.complete()):
-				again = true
+			case <-d.queue:
+				d.schedule(ctx, start, &running)
+			case event := <-events:
+				if reload = !isHidden(event.Name); reload {
+					waitForQuiet(ctx, events)
+				}
+			case err := <-errs: // events were lost
+				d.Log.Debug("Watching failed, reading again", "error", err)
+				reload = true
+			case <-poll.C:
+				reload = true
 			}
 		}
 	}
 }
 
-// after is a clock that does not tick where nobody needs it.
-func after(d time.Duration, needed bool) <-chan time.Time {
-	if !needed {
-		return nil
+// waitForQuiet returns when there was no event for debounce, or after maxDebounce.
+func waitForQuiet(ctx context.Context, events <-chan fsnotify.Event) {
+	deadline := time.After(maxDebounce)
+	for {
+		select {
+		case <-events:
+		case <-ctx.Done():
+			return
+		case <-deadline:
+			return
+		case <-time.After(debounce):
+			return
+		}
 	}
-	return time.After(d)
 }
 
-// look reads the folder and tells whether all in it could be read.
-func (d *Directory) look(w *watcher) bool {
-	unread := false
-	found, err := d.scan(w)
-	d.tell(err)
+func isHidden(path string) bool { return strings.HasPrefix(filepath.Base(path), ".") }
+
+func (d *Directory) warnWatch(err error) {
+	if err != nil && !d.warnedWatch {
+		d.Log.Warn("Watching the directory of local plans failed, polling it instead; raise fs.inotify.max_user_watches and "+
+			"fs.inotify.max_user_instances", "error", err, "interval", d.pollInterval)
+		d.warnedWatch = true
+	}
+}
+
+// reload reads the directory: it adds new plans, reads their files, and stops those that are removed or skipped.
+func (d *Directory) reload(watch func(dir string) error) {
+	found, err := d.scan(watch)
+	d.logProblem(err)
 	for name := range found {
 		if d.plans[name] == nil {
 			d.plans[name] = newPlan(d, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.plans)) {
-		plan := d.plans[name]
-		skipped, there := found[name]
+	for name, plan := range d.plans {
+		skipped, exists := found[name]
 		switch {
-		case there && !skipped:
-			unread = !plan.refresh() || unread
-		case there:
+		case exists && !skipped:
+			plan.refresh()
+		case exists:
 			plan.stop()
 			delete(d.plans, name)
-		case err == nil: // what could not be seen is not gone
-			d.Log.Info("A local plan has been removed", "plan", name)
+		case err == nil: // what could not be read is not taken for removed
+			d.Log.Info("Local plan removed", "plan", name)
 			plan.stop()
 			delete(d.plans, name)
-			d.forget(plan.StateDirectory())
+			d.removeState(plan.StateDirectory())
 		}
 	}
-	if err == nil && !d.swept {
-		d.sweep(found)
-		d.swept = true
+	if err == nil && !d.orphansRemoved {
+		d.removeOrphanedState(found)
+		d.orphansRemoved = true
 	}
-	return err == nil && !unread
 }
 
-// tell logs what is wrong with the folder, once.
-func (d *Directory) tell(err error) {
-	said := ""
+// logProblem logs why the directory cannot be read, once.
+func (d *Directory) logProblem(err error) {
+	problem := ""
 	if err != nil {
-		said = err.Error()
+		problem = err.Error()
 	}
-	if said != "" && said != d.told {
-		d.Log.Error("The folder of local plans cannot be read", "error", err)
+	if problem != "" && problem != d.problem {
+		d.Log.Error("Reading the directory of local plans failed", "error", err)
 	}
-	d.told = said
+	d.problem = problem
 }
 
-// giveTurns lets each plan go on to what its file holds. Plans that are to be applied have their turns in the order of their names: the next
-// one when the former has succeeded, or has failed once. All others need no turn.
-func (d *Directory) giveTurns(ctx context.Context, start func(context.Context, *Plan), running *sync.WaitGroup) {
-	taken := false
+// schedule delivers the content of each plan's files to its engine, and starts those that are new. Plans that are to be applied are
+// delivered in the order of their names: the next one when the one before has succeeded, or has failed once. All others need not wait.
+func (d *Directory) schedule(ctx context.Context, start func(context.Context, *Plan), running *sync.WaitGroup) {
+	busy := false
 	for _, name := range slices.Sorted(maps.Keys(d.plans)) {
 		plan := d.plans[name]
-		settled := plan.settled()
-		if taken && !settled {
+		finished := plan.finished()
+		if busy && !finished {
 			continue
 		}
-		taken = taken || !settled
-		plan.release()
+		busy = busy || !finished
+		plan.deliver()
 		if plan.cancel == nil {
 			plan.start(ctx, start, running)
 		}
 	}
 }
 
-// start starts the engine of a plan.
-func (p *Plan) start(ctx context.Context, start func(context.Context, *Plan), running *sync.WaitGroup) {
-	ctx, p.cancel = context.WithCancelCause(ctx)
-	p.ended = make(chan struct{})
-	running.Go(func() {
-		defer close(p.ended)
-		start(ctx, p)
-	})
-}
-
-// stop ends the engine of a plan and waits for it.
-func (p *Plan) stop() {
-	if p.cancel != nil {
-		p.cancel(engine.ErrRemoved)
-		<-p.ended
-	}
-}
-
-// sweep removes the state of plans that were taken away while the agent did not run.
-func (d *Directory) sweep(found map[string]bool) {
+// removeOrphanedState removes the state of plans that disappeared while the agent did not run.
+func (d *Directory) removeOrphanedState(found map[string]bool) {
 	names, err := d.Host.ReadDir(d.StateDirectory)
 	if err != nil {
-		d.Log.Warn("The state of local plans cannot be read", "error", err)
+		d.Log.Warn("Reading the state of local plans failed", "error", err)
 	}
-	for _, folder := range names {
-		name, err := url.PathUnescape(folder)
-		if _, there := found[name]; err == nil && !there {
-			d.forget(filepath.Join(d.StateDirectory, folder))
+	for _, dir := range names {
+		name, err := url.PathUnescape(dir)
+		if _, exists := found[name]; err == nil && !exists {
+			d.removeState(filepath.Join(d.StateDirectory, dir))
 		}
 	}
 }
 
-func (d *Directory) forget(folder string) {
-	if err := d.Host.RemoveAll(folder); err != nil {
-		d.Log.Warn("The state of a local plan cannot be removed", "error", err)
+func (d *Directory) removeState(dir string) {
+	if err := d.Host.RemoveAll(dir); err != nil {
+		d.Log.Warn("Removing the state of a local plan failed", "error", err)
+	}
+}
+
+func (d *Directory) signalQueue() {
+	select {
+	case d.queue <- struct{}{}:
+	default:
 	}
 }

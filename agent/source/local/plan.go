@@ -9,108 +9,111 @@ import (
 	"net/url"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host"
+	hostfs "github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
-// Plan is one plan file. It is an engine.Source whose reports go into the position file beside it.
+// Plan is one plan file. It is a source.Source whose reports go into the position file beside it.
 type Plan struct {
 	directory *Directory
 	name      string
-	updates   chan engine.Snapshot
-	// read reads a file below the folder of plans.
+	updates   chan source.Snapshot
+	// read reads a file below the directory of plans.
 	read func(relative string) ([]byte, error)
 
-	// cancel and ended are of the engine; the Directory's loop alone uses them.
-	cancel context.CancelCauseFunc
-	ended  chan struct{}
+	// cancel and stopped are of the engine. They belong to Directory.Run.
+	cancel  context.CancelCauseFunc
+	stopped chan struct{}
+
+	// problem is why the files cannot be used, nil if they can. It is changed with mu only, and read without: mu is held during disk I/O.
+	problem atomic.Pointer[problem]
 
 	mu sync.Mutex
-	// raw is the newest content that is a plan, position the content of the position file and status what that says.
+	// raw is the last valid content of the plan file, position the values of the position file, and status what those mean.
 	raw      []byte
 	position plans.SecretData
 	status   plans.Status
-	// said is the position file as it was read or written last.
-	said []byte
-	// fresh tells that the engine has not been given all this yet.
-	fresh bool
-	// problem is why the file cannot be used, since when. It is changed with both locks, so that who only asks waits for no disk: mu is held
-	// while files are read and written.
-	told         sync.Mutex
-	problem      error
-	problemSince time.Time
-	// stuck tells that the position file could not be written.
-	stuck bool
+	// positionFile is the position file as it was last read or written.
+	positionFile []byte
+	// undelivered is set when the engine has not been given all of this yet.
+	undelivered bool
+	// writeFailed is set when the position file could not be written.
+	writeFailed bool
+}
+
+type problem struct {
+	err   error
+	since time.Time
 }
 
 var (
-	_ engine.Source       = (*Plan)(nil)
-	_ engine.Reachability = (*Plan)(nil)
+	_ source.Source       = (*Plan)(nil)
+	_ source.Reachability = (*Plan)(nil)
 )
 
 func newPlan(d *Directory, name string) *Plan {
-	p := &Plan{directory: d, name: name, updates: make(chan engine.Snapshot, 1)}
+	p := &Plan{directory: d, name: name, updates: make(chan source.Snapshot, 1)}
 	p.read = func(relative string) ([]byte, error) { return readTrusted(d.Path, relative) }
 	return p
 }
 
-// Name is the path below the folder of plans, without ".plan".
-func (p *Plan) Name() string {
-	return p.name
-}
+// Name returns the path below the directory of plans, without ".plan".
+func (p *Plan) Name() string { return p.name }
 
-// StateDirectory is for the engine's journal.
+// StateDirectory returns the directory for the engine's journal.
 func (p *Plan) StateDirectory() string {
-	return filepath.Join(p.directory.StateDirectory, p.folder())
+	return filepath.Join(p.directory.StateDirectory, url.PathEscape(p.name))
 }
 
-// folder is the name as that of one folder.
-func (p *Plan) folder() string {
-	return url.PathEscape(p.name)
-}
-
-// Unreachable implements engine.Reachability: why the file cannot be used, and since when.
+// Unreachable implements source.Reachability: it returns why the files cannot be used, and since when.
 func (p *Plan) Unreachable() (reason string, since time.Time) {
-	p.told.Lock()
-	defer p.told.Unlock()
-	if p.problem == nil {
-		return "", time.Time{}
+	if problem := p.problem.Load(); problem != nil {
+		return problem.err.Error(), problem.since
 	}
-	return p.problem.Error(), p.problemSince
+	return "", time.Time{}
 }
 
-// found notes, with the lock, what is wrong with the files.
-func (p *Plan) found(problem error, since time.Time) {
-	p.told.Lock()
-	defer p.told.Unlock()
-	p.problem, p.problemSince = problem, since
+// start runs an engine for the plan.
+func (p *Plan) start(ctx context.Context, engine func(context.Context, *Plan), running *sync.WaitGroup) {
+	ctx, p.cancel = context.WithCancelCause(ctx)
+	p.stopped = make(chan struct{})
+	running.Go(func() {
+		defer close(p.stopped)
+		engine(ctx, p)
+	})
 }
 
-// refresh reads the two files and tells whether they could be read. Content that is no plan changes nothing but the problem: it may be half of
-// a plan that is being written.
-func (p *Plan) refresh() bool {
+// stop stops the engine of the plan and waits for it.
+func (p *Plan) stop() {
+	if p.cancel != nil {
+		p.cancel(source.ErrRemoved)
+		<-p.stopped
+	}
+}
+
+// refresh reads both files. Invalid content changes nothing but the problem: it may be half of a plan that is being written.
+func (p *Plan) refresh() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reread()
-	var content *contentError
-	return p.problem == nil || errors.As(p.problem, &content)
+	p.refreshLocked()
 }
 
-// reread needs the lock.
-func (p *Plan) reread() {
+func (p *Plan) refreshLocked() {
 	err := p.readPlan()
 	if err == nil {
 		err = p.readPosition()
 	}
-	switch {
-	case err == nil:
-		p.found(nil, time.Time{})
-	case p.problem == nil || p.problem.Error() != err.Error():
-		p.directory.Log.Error("A local plan is not applied", "plan", p.name, "error", err)
-		p.found(err, time.Now())
+	if err == nil {
+		p.problem.Store(nil)
+		return
+	}
+	if known := p.problem.Load(); known == nil || known.err.Error() != err.Error() {
+		p.directory.Log.Error("Local plan cannot be applied", "plan", p.name, "error", err)
+		p.problem.Store(&problem{err: err, since: time.Now()})
 	}
 }
 
@@ -125,25 +128,14 @@ func (p *Plan) readPlan() error {
 		err = plan.Validate()
 	}
 	if err != nil {
-		return &contentError{checksum: plans.Checksum(raw), err: err}
+		// The checksum makes this another problem for each content, so that each is logged once.
+		return fmt.Errorf("invalid plan with checksum %s: %w", plans.Checksum(raw)[:12], err)
 	}
-	if string(raw) != string(p.raw) {
-		p.raw, p.fresh = raw, true
+	if !bytes.Equal(raw, p.raw) {
+		p.raw, p.undelivered = raw, true
 	}
 	return nil
 }
-
-// contentError is a file that is no plan. As it names the content, each content is logged once.
-type contentError struct {
-	checksum string
-	err      error
-}
-
-func (e *contentError) Error() string {
-	return fmt.Sprintf("the file with checksum %s is no plan: %v", e.checksum[:12], e.err)
-}
-
-func (e *contentError) Unwrap() error { return e.err }
 
 // readPosition needs the lock.
 func (p *Plan) readPosition() error {
@@ -151,45 +143,44 @@ func (p *Plan) readPosition() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if p.position != nil && bytes.Equal(raw, p.said) {
+	if p.position != nil && bytes.Equal(raw, p.positionFile) {
 		return nil
 	}
-	p.said = raw
+	p.positionFile = raw
 	position, status, err := decodePosition(raw)
 	if err != nil {
-		p.directory.Log.Warn("A position file cannot be read as a whole, it will be replaced", "plan", p.name, "error", err)
+		p.directory.Log.Warn("Decoding a position file failed, it will be replaced", "plan", p.name, "error", err)
 	}
 	if p.position == nil || !equal(position, p.position) {
 		status.Progress = p.status.Progress
-		p.position, p.status, p.fresh = position, status, true
+		p.position, p.status, p.undelivered = position, status, true
 	}
 	return nil
 }
 
-// settled tells whether nothing is left to be done for the plan before the next one has its turn.
-func (p *Plan) settled() bool {
+// finished reports whether nothing is left to be done for the plan before the next one starts.
+func (p *Plan) finished() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.problem != nil || p.stuck {
+	if p.problem.Load() != nil || p.writeFailed {
 		return true
 	}
 	checksum := plans.Checksum(p.raw)
 	return p.status.AppliedChecksum == checksum || p.status.FailedChecksum == checksum
 }
 
-// release gives the engine what the files hold.
-func (p *Plan) release() {
+// deliver gives the engine what the files hold.
+func (p *Plan) deliver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.problem != nil || len(p.raw) == 0 || !p.fresh {
-		return
+	if p.problem.Load() == nil && len(p.raw) > 0 && p.undelivered {
+		p.publish()
 	}
-	p.publish()
 }
 
-// publish needs the lock.
+// publish replaces a snapshot that the engine has not taken yet. It needs the lock.
 func (p *Plan) publish() {
-	p.fresh = false
+	p.undelivered = false
 	select {
 	case <-p.updates:
 	default:
@@ -198,61 +189,60 @@ func (p *Plan) publish() {
 }
 
 // snapshot needs the lock.
-func (p *Plan) snapshot() engine.Snapshot {
+func (p *Plan) snapshot() source.Snapshot {
 	delivery := plans.DecodeDelivery(nil)
 	delivery.Plan = p.raw
-	return engine.Snapshot{UID: "local/" + p.name, Delivery: delivery, Status: p.status, Local: true}
+	return source.Snapshot{UID: "local/" + p.name, Delivery: delivery, Status: p.status, Local: true}
 }
 
-// Updates implements engine.Source.
-func (p *Plan) Updates() <-chan engine.Snapshot {
-	return p.updates
-}
+// Updates implements source.Source.
+func (p *Plan) Updates() <-chan source.Snapshot { return p.updates }
 
-// Get implements engine.Source. While the file is no plan, nothing is begun.
-func (p *Plan) Get(context.Context) (engine.Snapshot, error) {
+// Get implements source.Source. While the file is not a valid plan, nothing is started.
+func (p *Plan) Get(context.Context) (source.Snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reread(); p.problem != nil {
-		return engine.Snapshot{}, p.problem
+	p.refreshLocked()
+	if problem := p.problem.Load(); problem != nil {
+		return source.Snapshot{}, problem.err
 	}
 	return p.snapshot(), nil
 }
 
-// Update implements engine.Source.
-func (p *Plan) Update(_ context.Context, _, checksum string, change func(*plans.Status)) (engine.Snapshot, error) {
+// Update implements source.Source.
+func (p *Plan) Update(_ context.Context, _, checksum string, change func(*plans.Status)) (source.Snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.raw) == 0 || plans.Checksum(p.raw) != checksum {
-		return engine.Snapshot{}, engine.ErrSuperseded
+		return source.Snapshot{}, source.ErrSuperseded
 	}
 	status := p.status
 	change(&status)
-	position, err := p.write(status)
-	if p.stuck = err != nil; err != nil {
-		signal(p.directory.turn)
-		return engine.Snapshot{}, err
+	position, err := p.writePosition(status)
+	if p.writeFailed = err != nil; err != nil {
+		p.directory.signalQueue()
+		return source.Snapshot{}, err
 	}
 	p.status = status
 	if !equal(position, p.position) {
 		p.position = position
 		p.publish()
-		signal(p.directory.turn)
+		p.directory.signalQueue()
 	}
 	return p.snapshot(), nil
 }
 
-// write writes the position file, if it says something else than before. What the agent does at the moment is not worth a write.
-func (p *Plan) write(status plans.Status) (plans.SecretData, error) {
+// writePosition writes the position file if it changes. Progress is not worth a write.
+func (p *Plan) writePosition(status plans.Status) (plans.SecretData, error) {
 	status.Progress = nil
 	position, raw, err := encodePosition(p.position, status)
 	if err != nil || equal(position, p.position) {
 		return position, err
 	}
 	path := filepath.Join(p.directory.Path, p.name+positionSuffix)
-	if err := p.directory.Host.WriteFile(path, raw, host.Private(0o600)); err != nil {
+	if err := p.directory.Host.WriteFile(path, raw, hostfs.WithMode(0o600)); err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
-	p.said = raw
+	p.positionFile = raw
 	return position, nil
 }

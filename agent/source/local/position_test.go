@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -35,7 +35,7 @@ func onePlan(t *testing.T, text, position string) *Plan {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d := New(Options{Path: dir, StateDirectory: t.TempDir(), Host: host.Machine{}, Log: slog.New(slog.DiscardHandler)})
+	d := New(Options{Path: dir, StateDirectory: t.TempDir(), Host: host.Local{}, Log: slog.New(slog.DiscardHandler)})
 	for name, content := range map[string]string{"a.plan": text, "a.pos": position} {
 		if content == "" {
 			continue
@@ -49,19 +49,21 @@ func onePlan(t *testing.T, text, position string) *Plan {
 	return p
 }
 
-// TestPositionOfTheOldAgent shows that a node can be moved in either direction: what rancher-system-agent wrote is read, and what is written is
-// what it reads.
+// TestPositionOfTheOldAgent shows that a node can be moved in either direction: what rancher-system-agent wrote is read, and what is
+// written is what it reads.
 func TestPositionOfTheOldAgent(t *testing.T) {
 	text := plan("1")
 	checksum := plans.Checksum([]byte(text))
-	old := `{"appliedChecksum":"` + checksum + `","output":"` + zipped(`{"one":"aGVsbG8="}`) + `","probeStatus":{"p":{"healthy":true,"successCount":1}},` +
-		`"periodicOutput":"` + zipped(`{"per":{"name":"per","stdout":"eA==","stderr":null,"exitCode":0,"lastSuccessfulRunTime":"Mon Jan  2 15:04:05 UTC 2006","failures":0,"lastFailedRunTime":""}}`) + "\"}\n"
+	old := `{"appliedChecksum":"` + checksum + `","output":"` + zipped(`{"one":"aGVsbG8="}`) +
+		`","probeStatus":{"p":{"healthy":true,"successCount":1}},` +
+		`"periodicOutput":"` + zipped(`{"per":{"name":"per","stdout":"eA==","stderr":null,"exitCode":0,"lastSuccessfulRunTime":"Mon Jan  2 `+
+		`15:04:05 UTC 2006","failures":0,"lastFailedRunTime":""}}`) + "\"}\n"
 	p := onePlan(t, text, old)
 	got, err := p.Get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := engine.Snapshot{
+	want := source.Snapshot{
 		UID: "local/a", Local: true,
 		Delivery: plans.Delivery{Plan: []byte(text), MaxFailures: plans.Unlimited, ProbePeriod: 5 * time.Second},
 		Status: plans.Status{
@@ -118,13 +120,13 @@ func TestPositionIsWrittenOnlyWhenItDiffers(t *testing.T) {
 
 func TestPositionThatIsTakenAwayIsNoticed(t *testing.T) {
 	p := onePlan(t, plan("1"), `{"appliedChecksum":"x"}`)
-	p.release()
+	p.deliver()
 	<-p.Updates()
 	if err := os.Remove(filepath.Join(p.directory.Path, "a.pos")); err != nil {
 		t.Fatal(err)
 	}
 	p.refresh()
-	p.release()
+	p.deliver()
 	select {
 	case got := <-p.Updates():
 		if got.Status.AppliedChecksum != "" {
@@ -138,7 +140,7 @@ func TestPositionThatIsTakenAwayIsNoticed(t *testing.T) {
 func TestPositionThatCannotBeRead(t *testing.T) {
 	for name, text := range map[string]string{
 		"nonsense": "hello", "another form": "[]", "wrong types": `{"appliedChecksum":1}`, "no gzip": `{"output":"aGVsbG8="}`,
-		"a bomb":       `{"output":"` + zipped(`{"a":"`+strings.Repeat("A", plans.MaxOutputBytes)+`"}`) + `"}`, // S10
+		"a bomb":       `{"output":"` + zipped(`{"a":"`+strings.Repeat("A", plans.MaxValueBytes)+`"}`) + `"}`, // S10
 		"no number":    `{"failureCount":"many"}`,
 		"no time":      `{"lastApplyTime":"soon"}`,
 		"empty values": `{"appliedChecksum":"","output":null,"probeStatus":null,"periodicOutput":""}`,
@@ -165,13 +167,14 @@ func TestPositionThatCannotBeRead(t *testing.T) {
 func TestUpdateOfAnotherPlan(t *testing.T) {
 	p := onePlan(t, plan("1"), "")
 	_, err := p.Update(t.Context(), "", plans.Checksum([]byte(plan("2"))), func(*plans.Status) { t.Error("called") })
-	if !errors.Is(err, engine.ErrSuperseded) {
+	if !errors.Is(err, source.ErrSuperseded) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func FuzzPosition(f *testing.F) {
-	f.Add([]byte(`{"appliedChecksum":"x","output":"` + zipped(`{"one":"aGVsbG8="}`) + `","probeStatus":{"p":{"healthy":true}},"failureCount":3,"lastApplyTime":"Mon Jan  2 15:04:05 UTC 2006"}`))
+	f.Add([]byte(`{"appliedChecksum":"x","output":"` + zipped(`{"one":"aGVsbG8="}`) +
+		`","probeStatus":{"p":{"healthy":true}},"failureCount":3,"lastApplyTime":"Mon Jan  2 15:04:05 UTC 2006"}`))
 	f.Add([]byte(`{"probeStatus": { } , "successCount": 1e3}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		data, status, _ := decodePosition(raw)

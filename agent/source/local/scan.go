@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/drover-dev/drover/agent/host"
+	hostfs "github.com/drover-dev/drover/agent/host/fs"
 )
 
 const (
@@ -16,14 +16,13 @@ const (
 	skipSuffix     = ".skip"
 )
 
-// scan finds the plans of the folder and of the folders in it: by name, whether a skip file disables it. Names that begin with a dot are left
-// out, with all that is below them. Each folder is watched before it is read, so that no change falls between.
-func (d *Directory) scan(w *watcher) (map[string]bool, error) {
-	w.begin()
+// scan finds the plans of the directory and of those below it: by name, whether a skip file disables it. Names that begin with a dot are
+// ignored, with everything below them. Each directory is watched before it is read, so that no change is missed between the two.
+func (d *Directory) scan(watch func(dir string) error) (map[string]bool, error) {
 	root, err := filepath.EvalSymlinks(d.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = d.Host.MakeDir(d.Path, host.Private(0o700)); err == nil {
-			d.Log.Info("The folder of local plans has been made", "path", d.Path)
+		if err = d.Host.MkdirAll(d.Path, hostfs.WithMode(0o700)); err == nil {
+			d.Log.Info("Created the directory of local plans", "path", d.Path)
 			root, err = filepath.EvalSymlinks(d.Path)
 		}
 	}
@@ -34,22 +33,20 @@ func (d *Directory) scan(w *watcher) (map[string]bool, error) {
 	var errs []error
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && path != root:
-			return nil // it has gone meanwhile, of which the kernel tells
+		case errors.Is(err, fs.ErrNotExist) && path != root: // removed meanwhile, for which there is an event
 		case err != nil:
 			errs = append(errs, fmt.Errorf("reading %s: %w", path, err))
-			return nil
 		case path == root && !entry.IsDir():
-			errs = append(errs, fmt.Errorf("%s is not a folder", path))
-		case path != root && strings.HasPrefix(entry.Name(), "."):
+			errs = append(errs, fmt.Errorf("%s is not a directory", path))
+		case path != root && isHidden(path):
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
 		case entry.IsDir():
-			w.add(path)
-		case strings.HasSuffix(entry.Name(), planSuffix+skipSuffix):
+			d.warnWatch(watch(path))
+		case strings.HasSuffix(path, planSuffix+skipSuffix):
 			skips[strings.TrimSuffix(entry.Name(), skipSuffix)] = true
-		case strings.HasSuffix(entry.Name(), planSuffix):
+		case strings.HasSuffix(path, planSuffix):
 			relative, err := filepath.Rel(root, path)
 			if err != nil {
 				return err

@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// maxFileBytes bounds a file that is read whole.
+// maxFileBytes bounds a plan or position file.
 const maxFileBytes = 32 << 20
 
-// readTrusted reads a file below base. A link is followed as long as it stays below base. The file, and every folder on the way to it, must
-// belong to root or to the agent's user, and nobody else may write it: who can write a plan can do anything on this machine.
+// readTrusted reads a file below base. A link is followed as long as it stays below base. The file, and every directory on the way to it,
+// must be owned by root or the agent's user, and nobody else may be able to write it: who can write a plan can do anything on this machine.
 func readTrusted(base, relative string) ([]byte, error) {
 	root, err := os.OpenRoot(base)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	// A pipe must not keep the agent waiting for someone who writes.
+	// O_NONBLOCK: opening a pipe must not wait for a writer.
 	file, err := root.OpenFile(relative, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -34,46 +34,43 @@ func readTrusted(base, relative string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	if err := trusted(path, info); err != nil {
+	if err := checkTrusted(path, info); err != nil {
 		return nil, err
 	}
-	if err := trustedFolders(base, path); err != nil {
+	if err := checkParents(base, path); err != nil {
 		return nil, err
 	}
 	raw, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
-	if err != nil {
-		return nil, err
+	if err == nil && len(raw) > maxFileBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxFileBytes)
 	}
-	if len(raw) > maxFileBytes {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFileBytes)
-	}
-	return raw, nil
+	return raw, err
 }
 
-// trustedFolders checks the folders above path, both by the names that lead there and where links lead to.
-func trustedFolders(base, path string) error {
-	for _, resolve := range []bool{false, true} {
-		if resolve {
-			var err error
-			if base, err = filepath.EvalSymlinks(base); err != nil {
-				return err
-			}
-			if path, err = filepath.EvalSymlinks(path); err != nil {
-				return err
-			}
-		}
-		for dir, above := filepath.Dir(path), false; ; dir = filepath.Dir(dir) {
+// checkParents checks the directories above path, both by its name and by where links lead.
+func checkParents(base, path string) error {
+	realBase, err := filepath.EvalSymlinks(base)
+	if err != nil {
+		return err
+	}
+	realPath, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	for _, names := range [][2]string{{base, path}, {realBase, realPath}} {
+		aboveBase := false
+		for dir := filepath.Dir(names[1]); ; dir = filepath.Dir(dir) {
 			info, err := os.Stat(dir)
 			if err != nil {
 				return err
 			}
-			// In a folder like /tmp nobody can exchange what belongs to another.
-			if !above || info.Mode()&fs.ModeSticky == 0 {
-				if err := trusted(dir, info); err != nil {
+			// In a sticky directory like /tmp nobody can replace what others own.
+			if !aboveBase || info.Mode()&fs.ModeSticky == 0 {
+				if err := checkTrusted(dir, info); err != nil {
 					return err
 				}
 			}
-			above = above || dir == base
+			aboveBase = aboveBase || dir == names[0]
 			if dir == filepath.Dir(dir) {
 				break
 			}
@@ -82,13 +79,14 @@ func trustedFolders(base, path string) error {
 	return nil
 }
 
-// trusted tells whether only root and the agent's user can change a file or folder.
-func trusted(path string, info fs.FileInfo) error {
+// checkTrusted returns an error if others than root and the agent's user can change a file or directory.
+func checkTrusted(path string, info fs.FileInfo) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Getuid() {
-		return fmt.Errorf("%s belongs to user %d and must belong to root: whoever can write it could run anything on this machine", path, stat.Uid)
+		return fmt.Errorf("%s is owned by user %d and must be owned by root: whoever can write it can run anything on this machine",
+			path, stat.Uid)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return fmt.Errorf("%s has mode %04o and must not be writable by its group or by others: use chmod go-w", path, mode)
+		return fmt.Errorf("%s has mode %04o and must not be writable by group or others: run chmod go-w", path, mode)
 	}
 	return nil
 }

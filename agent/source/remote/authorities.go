@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,75 +15,71 @@ import (
 	"github.com/drover-dev/drover/agent/trust"
 )
 
-// maxBundle bounds what a hub hands out as its authorities.
-const maxBundle = 256 << 10
+// maxBundleBytes bounds the certificate authorities that a hub hands out.
+const maxBundleBytes = 256 << 10
 
-// rotation is what Run knows of the hub's authorities, beyond the connection info.
-type rotation struct {
-	// asked is set once this process has asked for them, or the hub has told that they are the known ones.
-	asked bool
-	// declined is the checksum of some that could not be taken; they are not asked for again.
-	declined string
+// authoritiesState is what Run knows of the hub's certificate authorities beyond the connection info.
+type authoritiesState struct {
+	// requested is set once this process has requested them, or the hub has named the checksum of the known ones.
+	requested bool
+	// rejected is the checksum of some that could not be used; they are not requested again.
+	rejected string
 }
 
-// errNotOffered tells that a hub hands out no authorities: its certificate is one that every machine trusts, or it knows no such page.
+// errNotOffered is returned when a hub hands out no authorities: every machine trusts its certificate, or it is too old.
 var errNotOffered = errors.New("the hub hands out no certificate authorities")
 
-// followAuthorities takes the authorities that the hub hands out on a verified connection, when they are others than those of the
-// connection info. It asks for them where an answer tells that they are, and once in the life of the process where answers do not tell. It
-// returns errReplaced when there are new ones.
+// followAuthorities replaces the authorities of the connection info when the hub hands out others on a verified connection. It requests
+// them when a response's checksum differs, and once per process where responses have none. It returns errReplaced when there are new ones.
 func (s *Source) followAuthorities(ctx context.Context, c *client) error {
 	known := c.config.CAData
-	if s.host == nil || len(known) == 0 {
+	if s.Host == nil || len(known) == 0 {
 		return nil
 	}
-	switch offered := c.transport.offered(); offered {
-	case checksum(known):
-		s.rotation = rotation{asked: true}
+	offered := c.transport.offeredChecksum()
+	switch {
+	case offered == checksum(known):
+		s.authorities = authoritiesState{requested: true}
 		return nil
-	case "":
-		if s.rotation.asked {
-			return nil
-		}
-	case s.rotation.declined:
+	case offered == "" && s.authorities.requested, offered != "" && offered == s.authorities.rejected:
 		return nil
 	}
-	s.rotation.asked = true
-	raw, state, err := fetchAuthorities(ctx, c.http, c)
+	s.authorities.requested = true
+	raw, state, err := requestAuthorities(ctx, c.http, c)
 	if lost := (*url.Error)(nil); errors.As(err, &lost) {
-		s.rotation.asked = false
-		return nil // on the way; the next connection tells more
+		s.authorities.requested = false
+		return nil // the next connection may succeed
 	}
 	if err == nil && checksum(raw) != checksum(known) {
-		err = s.takeDelivered(c, raw, state)
+		err = s.acceptDelivered(c, raw, state)
 	}
 	if errors.Is(err, errReplaced) {
 		return err
 	}
-	if s.rotation.declined = c.transport.offered(); err != nil && !errors.Is(err, errNotOffered) {
-		s.log.Warn("The certificate authorities of the hub cannot be taken, those of the connection info stay", "error", err)
+	if s.authorities.rejected = c.transport.offeredChecksum(); err != nil && !errors.Is(err, errNotOffered) {
+		s.Log.Warn("Rejected the hub's certificate authorities, keeping those of the connection info", "error", err)
 	}
 	return nil
 }
 
-// takeDelivered takes authorities that came over a connection which the known ones vouch for.
-func (s *Source) takeDelivered(c *client, raw []byte, state *tls.ConnectionState) error {
+// acceptDelivered accepts authorities from a connection that is verified by the known ones.
+func (s *Source) acceptDelivered(c *client, raw []byte, state *tls.ConnectionState) error {
 	offered, err := trust.ParseBundle(raw)
 	if err != nil {
 		return fmt.Errorf("decoding the hub's certificate authorities: %w", err)
 	}
-	// A hub that hands out what does not fit its own certificate would lock the machine out.
-	if err := trust.Fits(offered, state.PeerCertificates, nil, c.serverName(), time.Now()); err != nil {
-		return fmt.Errorf("the hub's own certificate is not of the authorities that it hands out: %w", err)
+	// Authorities that do not fit the hub's own certificate would lock the machine out.
+	if err := trust.VerifyChain(offered, state.PeerCertificates, c.serverName(), time.Now()); err != nil {
+		return fmt.Errorf("the hub's certificate is not signed by the authorities that the hub hands out: %w", err)
 	}
-	return s.replaceAuthorities(c, raw, "delivered under the old ones")
+	return s.replaceAuthorities(c, raw, "delivered on a verified connection")
 }
 
-// recoverAuthorities looks for a way from the known authorities to that of a hub whose certificate they do not vouch for. It returns
-// errReplaced when there is one. Nothing that is read here is trusted for anything else.
+// recoverAuthorities searches a chain of signatures from the known authorities to the certificate of a hub that they do not verify. It
+// returns errReplaced when there is one. Nothing that is read here is trusted for anything else.
 func (s *Source) recoverAuthorities(ctx context.Context, c *client) error {
-	if s.host == nil || len(c.config.CAData) == 0 {
-		return errors.New("there are no authorities to compare with")
+	if s.Host == nil || len(c.config.CAData) == 0 {
+		return errors.New("the connection info has no certificate authorities")
 	}
 	known, err := trust.ParseBundle(c.config.CAData)
 	if err != nil {
@@ -92,7 +87,7 @@ func (s *Source) recoverAuthorities(ctx context.Context, c *client) error {
 	}
 	unverified := c.unverified()
 	defer unverified.CloseIdleConnections()
-	raw, state, err := fetchAuthorities(ctx, unverified, c)
+	raw, state, err := requestAuthorities(ctx, unverified, c)
 	if err != nil {
 		return err
 	}
@@ -100,92 +95,45 @@ func (s *Source) recoverAuthorities(ctx context.Context, c *client) error {
 	if err != nil {
 		return fmt.Errorf("decoding the hub's certificate authorities: %w", err)
 	}
-	accepted, err := trust.SignedByOld(known, offered, state.PeerCertificates, c.serverName(), time.Now())
+	accepted, err := trust.AcceptCAs(known, offered, state.PeerCertificates, c.serverName(), time.Now())
 	if err != nil {
 		return err
 	}
-	return s.replaceAuthorities(c, trust.EncodeBundle(accepted), "signed by the old ones")
+	return s.replaceAuthorities(c, trust.EncodeBundle(accepted), "signed by the former ones")
 }
 
-func (s *Source) replaceAuthorities(c *client, raw []byte, why string) error {
+func (s *Source) replaceAuthorities(c *client, raw []byte, reason string) error {
 	next, err := withAuthorities(c.connection, raw)
 	if err != nil {
 		return err
 	}
-	if err := s.store(c, next); err != nil {
-		return err
-	}
-	s.counters.authoritiesReplaced.Add(1)
-	s.log.Info("The hub's certificate authorities have been replaced", "why", why, "old", checksum(c.config.CAData), "new", checksum(raw))
-	return errReplaced
+	return s.replaceConnection(c, next, func() {
+		s.count(&s.connections.AuthoritiesReplaced)
+		s.Log.Info("Replaced the hub's certificate authorities", "reason", reason, "old", checksum(c.config.CAData), "new", checksum(raw))
+	})
 }
 
-// fetchAuthorities reads /cacerts and tells what connection it came over.
-func fetchAuthorities(ctx context.Context, from *http.Client, c *client) ([]byte, *tls.ConnectionState, error) {
-	response, err := fetch(ctx, from, c, "/cacerts")
+// requestAuthorities requests /cacerts, and returns it with the state of the connection that it came over.
+func requestAuthorities(ctx context.Context, from *http.Client, c *client) ([]byte, *tls.ConnectionState, error) {
+	response, err := getPublic(ctx, from, c, "/cacerts")
 	if err != nil {
-		return nil, nil, fmt.Errorf("asking for the hub's certificate authorities: %w", err)
+		return nil, nil, fmt.Errorf("requesting the hub's certificate authorities: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK || response.TLS == nil {
-		return nil, nil, fmt.Errorf("%w: it answers %d", errNotOffered, response.StatusCode)
+		return nil, nil, fmt.Errorf("%w: unexpected status code %d", errNotOffered, response.StatusCode)
 	}
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxBundle+1))
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("asking for the hub's certificate authorities: %w", err)
-	case len(raw) > maxBundle:
-		return nil, nil, fmt.Errorf("asking for the hub's certificate authorities: there are more than %d bytes of them", maxBundle)
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxBundleBytes+1))
+	if err == nil && len(raw) > maxBundleBytes {
+		err = fmt.Errorf("they are larger than %d bytes", maxBundleBytes)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("requesting the hub's certificate authorities: %w", err)
 	}
 	return raw, response.TLS, nil
-}
-
-// fetch asks for a public page. No redirect is followed. The answer must be read within callTimeout.
-func fetch(ctx context.Context, from *http.Client, c *client, path string) (*http.Response, error) {
-	address, err := url.JoinPath(c.config.Host, path)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("User-Agent", userAgent)
-	once := *from
-	once.Timeout = callTimeout
-	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return once.Do(request)
-}
-
-// unverified is a client that talks to anybody. Only public pages are read by it, and no credential is sent.
-func (c *client) unverified() *http.Client {
-	proxy := c.config.Proxy
-	if proxy == nil {
-		proxy = http.ProxyFromEnvironment
-	}
-	return &http.Client{Transport: &http.Transport{Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, ServerName: c.config.ServerName}}}
-}
-
-// serverName is the name that the hub's certificate must be for.
-func (c *client) serverName() string {
-	if c.config.ServerName != "" {
-		return c.config.ServerName
-	}
-	address, err := url.Parse(c.config.Host)
-	if err != nil {
-		return ""
-	}
-	return address.Hostname()
 }
 
 func checksum(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
-}
-
-// isForeign tells whether a certificate was refused because nobody who is trusted has signed it.
-func isForeign(err error) bool {
-	var authority x509.UnknownAuthorityError
-	return errors.As(err, &authority)
 }

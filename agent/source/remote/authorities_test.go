@@ -42,8 +42,8 @@ func TestAuthoritiesDeliveredUnderTheOld(t *testing.T) {
 	if f.asked("/cacerts") != 2 {
 		t.Errorf("asked %d times for authorities", f.asked("/cacerts"))
 	}
-	if condition := s.Condition(); !condition.Connected || condition.Error != "" {
-		t.Errorf("condition %+v", condition)
+	if reason, since := s.Unreachable(); reason != "" || !since.IsZero() {
+		t.Errorf("unreachable since %s: %s", since, reason)
 	}
 }
 
@@ -67,33 +67,34 @@ func TestAuthoritiesSignedByTheOld(t *testing.T) {
 // TestForeignAuthorityIsRefused shows that S3 cannot happen: a mismatch is never answered by trusting more, and no credential leaves the
 // machine.
 func TestForeignAuthorityIsRefused(t *testing.T) {
-	old, stranger := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "old") // of the same name
+	old, foreign := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "old") // of the same name
 	f := newFront(t, old)
 	m := newMachine(t, f.info("token", old.PEM()))
 	s := m.start(t)
 	f.Deliver("1")
 	next(t, s, "1")
-	f.serve(stranger, append(append([]byte{}, old.PEM()...), stranger.PEM()...))
-	f.set(func() { f.stranger = time.Now() })
+	f.serve(foreign, append(append([]byte{}, old.PEM()...), foreign.PEM()...))
+	f.set(func() { f.foreignSince = time.Now() })
 	f.restart()
 	eventually(t, "a reason", func() bool { reason, _ := s.Unreachable(); return reason != "" })
 	eventually(t, "the reason", func() bool {
 		reason, since := s.Unreachable()
-		return strings.Contains(reason, "not signed by the CA of the connection info") && strings.Contains(reason, "run the install script again with its checksum") &&
+		return strings.Contains(reason, "not signed by the CA of the connection info") &&
+			strings.Contains(reason, "run the install script again with its checksum") &&
 			!since.IsZero()
 	})
 	f.Deliver("2")
 	time.Sleep(1500 * time.Millisecond) // time for another try
 	select {
 	case got := <-s.Updates():
-		t.Errorf("a stranger's plan: %+v", got)
+		t.Errorf("a plan of a foreign hub: %+v", got)
 	default:
 	}
 	if _, got, _ := m.read(t); !bytes.Equal(got, old.PEM()) {
-		t.Error("the stranger is trusted")
+		t.Error("the foreign hub is trusted")
 	}
 	// The right hub comes back.
-	f.set(func() { f.stranger = time.Time{} })
+	f.set(func() { f.foreignSince = time.Time{} })
 	f.serve(old, old.PEM())
 	f.restart()
 	next(t, s, "2")
@@ -102,7 +103,8 @@ func TestForeignAuthorityIsRefused(t *testing.T) {
 // TestAuthoritiesThatDoNotFit are not taken: the machine would lock itself out. The hub is not asked for them again.
 func TestAuthoritiesThatDoNotFit(t *testing.T) {
 	old, other := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "other")
-	for name, handed := range map[string][]byte{"another's": other.PEM(), "no certificates": []byte("<html>"), "none": nil, "many": bytes.Repeat(old.PEM(), 500)} {
+	for name, handed := range map[string][]byte{"another's": other.PEM(), "no certificates": []byte("<html>"), "none": nil,
+		"many": bytes.Repeat(old.PEM(), 500)} {
 		t.Run(name, func(t *testing.T) {
 			f := newFront(t, old)
 			f.serve(old, handed)
@@ -148,9 +150,9 @@ func TestClocksAreCompared(t *testing.T) {
 		date     time.Duration
 		want     string
 	}{
-		"expired":       {-48 * time.Hour, -24 * time.Hour, 0, "has to be renewed"},
+		"expired":       {-48 * time.Hour, -24 * time.Hour, 0, "renew the hub's certificate"},
 		"machine ahead": {-48 * time.Hour, -24 * time.Hour, -26 * time.Hour, "this machine's clock is 26h0m"},
-		"machine late":  {24 * time.Hour, 48 * time.Hour, 25 * time.Hour, "behind the hub's; set it right"},
+		"machine late":  {24 * time.Hour, 48 * time.Hour, 25 * time.Hour, "behind the hub's; correct it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFront(t, ca)

@@ -2,9 +2,11 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,26 +22,26 @@ import (
 )
 
 const (
-	// callTimeout ends a read or a write that gets no answer.
-	callTimeout = 30 * time.Second
-	userAgent   = "drover-system-agent"
+	// requestTimeout ends a read or a write without a response.
+	requestTimeout = 30 * time.Second
+	userAgent      = "drover-system-agent"
 )
 
-// client reads and writes one Secret. Its rights on the hub are get, list, watch and update of that Secret, nothing else. It tries
-// nothing again by itself: whoever asks knows better when.
+// client reads and writes one Secret. Its rights on the hub are get, list, watch and update of that Secret, nothing else. It retries
+// nothing: its callers do.
 type client struct {
 	rest            rest.Interface
 	namespace, name string
-	// connection is what the client was made of, file the content of the file that it was in.
+	// connection is the connection info that the client was made of, file the content of its file.
 	connection config.Connection
 	file       []byte
-	// config leads to the hub, http there without credentials.
+	// config is that of rest; http has the same without credentials.
 	config    *rest.Config
 	http      *http.Client
 	transport *transport
 }
 
-// codecs know Secrets and what the API machinery itself needs.
+// codecs and parameters know Secrets and what the API machinery itself needs.
 var codecs, parameters = func() (serializer.CodecFactory, runtime.ParameterCodec) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.SecretList{})
@@ -47,32 +49,32 @@ var codecs, parameters = func() (serializer.CodecFactory, runtime.ParameterCodec
 	return serializer.NewCodecFactory(scheme), runtime.NewParameterCodec(scheme)
 }()
 
-// newClient makes a client of connection info. The certificates of the kubeconfig are the only ones it trusts; where it holds none,
-// the machine's own do, unless strict forbids that.
+// newClient makes a client of connection info. It trusts the authorities of the kubeconfig only; if there are none, those of the machine,
+// unless strict refuses that.
 func newClient(connection config.Connection, file []byte, strict bool) (*client, error) {
 	cfg, err := clientcmd.RESTConfigFromKubeConfig([]byte(connection.KubeConfig))
 	if err != nil {
 		return nil, fmt.Errorf("decoding kubeconfig: %w", err)
 	}
 	if cfg.ExecProvider != nil || cfg.AuthProvider != nil {
-		return nil, errors.New("the kubeconfig asks to run a program for credentials, which the agent does not do")
+		return nil, errors.New("the kubeconfig gets credentials from a program (exec or auth-provider), which is not supported")
 	}
 	if strict && len(cfg.CAData) == 0 && cfg.CAFile == "" {
-		return nil, errors.New("strict verification is on and the kubeconfig holds no CA certificate")
+		return nil, errors.New("CATTLE_AGENT_STRICT_VERIFY is set and the kubeconfig has no CA certificate")
 	}
 	if cfg.Insecure {
-		return nil, errors.New("the kubeconfig turns the verification of the server's certificate off")
+		return nil, errors.New("the kubeconfig disables verification of the server's certificate (insecure-skip-tls-verify)")
 	}
 	cfg.APIPath = "/api"
 	cfg.GroupVersion = &corev1.SchemeGroupVersion
 	cfg.NegotiatedSerializer = codecs.WithoutConversion()
 	cfg.ContentType = runtime.ContentTypeJSON
 	cfg.UserAgent = userAgent
-	cfg.QPS, cfg.Burst = 200, 400 // an outcome never waits; what may wait is gathered before it comes here
+	cfg.QPS, cfg.Burst = 200, 400 // never reached: the engine coalesces reports
 	cfg.WarningHandler = rest.NoWarnings{}
 	c := &client{namespace: connection.Namespace, name: connection.SecretName, connection: connection, file: file, transport: &transport{}}
 	if c.http, err = rest.HTTPClientFor(rest.AnonymousClientConfig(cfg)); err != nil {
-		return nil, fmt.Errorf("making client: %w", err)
+		return nil, fmt.Errorf("creating client: %w", err)
 	}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		c.transport.next = next
@@ -80,33 +82,32 @@ func newClient(connection config.Connection, file []byte, strict bool) (*client,
 	})
 	withToken, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("making client: %w", err)
+		return nil, fmt.Errorf("creating client: %w", err)
 	}
-	// The token would be sent along to wherever a redirect leads.
+	// A redirect would carry the token to wherever it leads.
 	withToken.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if c.rest, err = rest.RESTClientForConfigAndClient(cfg, withToken); err != nil {
-		return nil, fmt.Errorf("making client: %w", err)
+		return nil, fmt.Errorf("creating client: %w", err)
 	}
 	c.config = cfg
 	return c, nil
 }
 
 func (c *client) get(ctx context.Context) (*corev1.Secret, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	secret := &corev1.Secret{}
-	err := c.rest.Get().MaxRetries(0).Namespace(c.namespace).Resource("secrets").Name(c.name).Do(ctx).Into(secret)
-	return secret, err
+	return secret, c.do(ctx, c.rest.Get().Name(c.name), secret)
 }
 
-// list gives the Secret, or nil where there is none, and the version from which to watch.
+// update replaces the whole Secret if its resource version is still the given one.
+func (c *client) update(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
+	updated := &corev1.Secret{}
+	return updated, c.do(ctx, c.rest.Put().Name(c.name).Body(secret), updated)
+}
+
+// list returns the Secret, or nil if it does not exist, and the resource version from which to watch.
 func (c *client) list(ctx context.Context) (*corev1.Secret, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	list := &corev1.SecretList{}
-	err := c.rest.Get().MaxRetries(0).Namespace(c.namespace).Resource("secrets").
-		VersionedParams(&metav1.ListOptions{FieldSelector: c.selector()}, parameters).Do(ctx).Into(list)
-	if err != nil {
+	if err := c.do(ctx, c.rest.Get().VersionedParams(&metav1.ListOptions{FieldSelector: c.selector()}, parameters), list); err != nil {
 		return nil, "", err
 	}
 	for i := range list.Items {
@@ -117,23 +118,59 @@ func (c *client) list(ctx context.Context) (*corev1.Secret, string, error) {
 	return nil, list.ResourceVersion, nil
 }
 
-// watch gives what happens to the Secret after a version. The server ends it after the time given.
-func (c *client) watch(ctx context.Context, version string, last time.Duration) (watch.Interface, error) {
-	seconds := int64(last / time.Second)
+func (c *client) do(ctx context.Context, request *rest.Request, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return request.MaxRetries(0).Namespace(c.namespace).Resource("secrets").Do(ctx).Into(into)
+}
+
+// watch returns the events of the Secret after a resource version. The server ends it after the timeout.
+func (c *client) watch(ctx context.Context, version string, timeout time.Duration) (watch.Interface, error) {
+	seconds := int64(timeout / time.Second)
 	return c.rest.Get().MaxRetries(0).Namespace(c.namespace).Resource("secrets").
 		VersionedParams(&metav1.ListOptions{FieldSelector: c.selector(), Watch: true, ResourceVersion: version,
 			TimeoutSeconds: &seconds, AllowWatchBookmarks: true}, parameters).Watch(ctx)
 }
 
-// update replaces the Secret as a whole, if it is still of the version that it was read with.
-func (c *client) update(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	updated := &corev1.Secret{}
-	err := c.rest.Put().MaxRetries(0).Namespace(c.namespace).Resource("secrets").Name(c.name).Body(secret).Do(ctx).Into(updated)
-	return updated, err
-}
-
 func (c *client) selector() string {
 	return fields.OneTermEqualSelector(metav1.ObjectNameField, c.name).String()
+}
+
+// getPublic requests a page of the hub that needs no credentials. No redirect is followed. The response must be read within requestTimeout.
+func getPublic(ctx context.Context, from *http.Client, c *client, path string) (*http.Response, error) {
+	address, err := url.JoinPath(c.config.Host, path)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", userAgent)
+	once := *from
+	once.Timeout = requestTimeout
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return once.Do(request)
+}
+
+// unverified returns an HTTP client that verifies no certificate. It must send no credentials, and nothing that it reads is trusted.
+func (c *client) unverified() *http.Client {
+	proxy := c.config.Proxy
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	return &http.Client{Transport: &http.Transport{Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, ServerName: c.config.ServerName}}}
+}
+
+// serverName returns the name that the hub's certificate must be valid for.
+func (c *client) serverName() string {
+	if c.config.ServerName != "" {
+		return c.config.ServerName
+	}
+	address, err := url.Parse(c.config.Host)
+	if err != nil {
+		return ""
+	}
+	return address.Hostname()
 }

@@ -35,12 +35,12 @@ func benchmarkLatency(b *testing.B, deliver func(plans.SecretData, []byte)) {
 	hub := testhub.New(b)
 	dir := b.TempDir()
 	log := slog.New(slog.DiscardHandler)
-	source, err := remote.New(hub.Connection(b, dir, "token"), false, log)
+	source, err := remote.New(remote.Options{ConnectionFile: hub.Connection(b, dir, "token"), Log: log})
 	if err != nil {
 		b.Fatal(err)
 	}
 	agent := engine.New(engine.Options{
-		Source: source, Host: host.Machine{}, Log: log, Environment: []string{"PATH=/usr/bin:/bin"},
+		Source: source, Host: host.Local{}, Log: log, Environment: []string{"PATH=/usr/bin:/bin"},
 		WorkDirectory: filepath.Join(dir, "work"), StateDirectory: filepath.Join(dir, "state"), InstructionTimeout: time.Hour,
 	})
 	ctx, cancel := context.WithCancel(b.Context())

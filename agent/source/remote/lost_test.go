@@ -104,12 +104,12 @@ func TestHalfOpenConnection(t *testing.T) {
 			relay := newSwallower(t, server.Listener.Addr().String())
 			info := f.info("token", ca.PEM())
 			info.KubeConfig = strings.ReplaceAll(kubeconfigOf(t, f, server), server.URL, "https://"+relay.listener.Addr().String())
-			s, err := New(newMachine(t, info).file, true, slog.New(slog.DiscardHandler))
+			s, err := New(options(newMachine(t, info).file))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.silence = 2 * time.Second; http2 {
-				s.silence = time.Hour
+			if s.watchSilence = 2 * time.Second; http2 {
+				s.watchSilence = time.Hour
 			}
 			start(t, s)
 			f.Deliver("1")

@@ -6,107 +6,106 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/drover-dev/drover/agent/registration"
+	"github.com/drover-dev/drover/agent/retry"
 )
 
 const (
-	// After a failure of the way the next try comes after firstTry to longestTry, after a refusal of the hub after refusedTry.
-	firstTry   = 5 * time.Second
-	longestTry = 5 * time.Minute
-	refusedTry = time.Hour
+	// After a failed request the next registration is tried after baseRegistrationDelay up to maxRegistrationDelay, after a refusal after
+	// refusedDelay.
+	baseRegistrationDelay = 5 * time.Second
+	maxRegistrationDelay  = 5 * time.Minute
+	refusedDelay          = time.Hour
+	// rejectedTokenDelay is the delay after the hub has refused a token that it had just given, which doubles up to refusedDelay.
+	rejectedTokenDelay = 2 * time.Minute
 )
 
-// attempts is what Run knows of registrations.
-type attempts struct {
-	// next is when the next one may be made, and reason why the last one was not the last.
-	next   time.Time
-	reason error
-	// failures in a row on the way, and successes in a row after which the hub refused the new token as well.
-	failures, useless int
+// registrationState is what Run knows of its registrations.
+type registrationState struct {
+	// notBefore is when the next one may be tried, and reason why the last one did not help.
+	notBefore time.Time
+	reason    error
+	// failures counts failed registrations in a row, rejectedTokens successful ones in a row whose token the hub then refused.
+	failures, rejectedTokens int
 	// refused is the content of the connection info that the hub has refused.
 	refused string
 }
 
-// isRefused tells whether the hub does not take the machine's token.
-func isRefused(err error) bool {
-	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)
-}
-
-// register asks the hub for a new connection when the old one is refused. It returns errReplaced when there is one, and otherwise why there
-// is none. It asks at most as often as attempts say.
+// register requests a new connection from the hub after it has refused the token, at most as often as registrationState allows. It returns
+// errReplaced if there is one, and otherwise why there is none.
 func (s *Source) register(ctx context.Context, c *client) error {
-	if s.host == nil || s.identity == "" {
+	if s.Host == nil || s.IdentityDirectory == "" {
 		return errors.New("register the machine again with the install script")
 	}
-	if string(c.file) != s.attempts.refused {
-		// Somebody has put another connection there: it starts anew, but for what the agent itself has put there.
-		s.attempts = attempts{refused: string(c.file), useless: s.attempts.useless}
-		if s.attempts.useless > 0 {
-			s.attempts.next = time.Now().Add(jitter(min(time.Minute<<min(s.attempts.useless, 6), refusedTry)))
-			s.attempts.reason = errors.New("the hub refuses the token that it gave this machine when it registered again")
+	state := &s.registrations
+	if string(c.file) != state.refused {
+		// Somebody has written another connection, which starts over, or the agent itself, which does not.
+		*state = registrationState{refused: string(c.file), rejectedTokens: state.rejectedTokens}
+		if state.rejectedTokens > 0 {
+			state.notBefore = time.Now().Add(retry.Delay(state.rejectedTokens, rejectedTokenDelay, refusedDelay))
+			state.reason = errors.New("the hub refuses the token that it gave this machine when it registered again")
 		}
 	}
-	if wait := time.Until(s.attempts.next); wait > 0 {
-		return fmt.Errorf("%w; next try in %s", s.attempts.reason, wait.Round(time.Second))
+	if wait := time.Until(state.notBefore); wait > 0 {
+		return fmt.Errorf("%w; next try in %s", state.reason, wait.Round(time.Second))
 	}
-	err := s.registerNow(ctx, c)
+	err := s.requestConnection(ctx, c)
 	if errors.Is(err, errReplaced) || ctx.Err() != nil {
 		return err
 	}
-	s.counters.registrationsFailed.Add(1)
-	var refusal *registration.Refusal
-	pause := min(firstTry<<min(s.attempts.failures, 6), longestTry)
+	s.count(&s.connections.RegistrationsFailed)
+	state.failures++
+	delay := retry.Exponential(state.failures, baseRegistrationDelay, maxRegistrationDelay)
+	var refusal *registration.StatusError
 	if errors.As(err, &refusal) {
-		pause = max(pause, refusal.RetryAfter)
+		delay = max(delay, refusal.RetryAfter)
 	}
-	if refusal != nil && refusal.Final() || errors.Is(err, registration.ErrNoIdentity) {
-		pause = refusedTry
+	if refusal != nil && refusal.Permanent() || errors.Is(err, registration.ErrNoIdentity) {
+		delay = refusedDelay
 	}
-	s.attempts.failures++
-	// Only later, never sooner: what the hub asked for and the hour are bounds.
-	s.attempts.next, s.attempts.reason = time.Now().Add(pause+jitter(pause/4)), err
+	// The jitter only adds: what the hub asked for and the hour are lower bounds.
+	state.notBefore, state.reason = time.Now().Add(delay+retry.Jitter(delay/4)), err
 	return err
 }
 
-func (s *Source) registerNow(ctx context.Context, c *client) error {
-	identity, err := registration.ReadIdentity(s.identity)
+// requestConnection registers with the machine's identity and writes the connection info.
+func (s *Source) requestConnection(ctx context.Context, c *client) error {
+	identity, err := registration.ReadIdentity(s.IdentityDirectory)
 	if err != nil {
 		return err
 	}
-	if wait := c.transport.patience(); wait > 0 {
+	if wait := c.transport.notBefore.Wait(); wait > 0 {
 		return &busyError{wait}
 	}
-	answer, err := registration.Register(ctx, c.http, c.config.Host, identity)
+	connection, err := registration.Register(ctx, c.http, c.config.Host, identity)
 	if err != nil {
 		return err
 	}
-	// The key for signatures stays the one that was pinned first: only a person on the machine replaces it.
+	// The signing key stays the one that was pinned first: only a person on the machine replaces it.
 	if pinned := c.connection.PlanSigningKey; pinned != "" {
-		if answer.PlanSigningKey != "" && answer.PlanSigningKey != pinned {
-			s.log.Warn("The hub signs plans with another key than the one that this machine trusts, which stays", "changed by", "the install script")
+		if connection.PlanSigningKey != "" && connection.PlanSigningKey != pinned {
+			s.Log.Warn("The hub signs plans with another key than the pinned one, which stays; run the install script to replace it")
 		}
-		answer.PlanSigningKey = pinned
+		connection.PlanSigningKey = pinned
 	}
-	next, err := newClient(answer, nil, s.strict)
+	next, err := newClient(connection, nil, s.Strict)
 	if err != nil {
-		return fmt.Errorf("the hub's answer to the registration cannot be used: %w", err)
+		return fmt.Errorf("the hub's response to the registration is invalid: %w", err)
 	}
 	if hasAuthorities(c.config) && !hasAuthorities(next.config) {
-		return errors.New("the hub's answer to the registration holds no certificate authority, and would make the machine trust more than it did")
+		return errors.New("the hub's response to the registration has no certificate authority, so the machine would trust more than before")
 	}
-	if answer == c.connection {
+	if connection == c.connection {
 		return errors.New("the hub gave the machine the same token again, which it refuses")
 	}
-	if err := s.store(c, answer); err != nil {
-		return err
-	}
-	s.counters.registrations.Add(1)
-	s.attempts.useless++
-	s.log.Info("The hub refused this machine's token and has given it a new one", "namespace", answer.Namespace, "name", answer.SecretName)
-	return errReplaced
+	return s.replaceConnection(c, connection, func() {
+		s.count(&s.connections.Registrations)
+		s.registrations.rejectedTokens++
+		s.Log.Info("Registered again after the hub refused this machine's token", "namespace", connection.Namespace, "name",
+			connection.SecretName)
+	})
 }
 
 func hasAuthorities(c *rest.Config) bool {

@@ -24,8 +24,8 @@ const (
 	secondKey = "ICECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 )
 
-// TestRefusedTokenLeadsToRegistration has the hub forget the token of a running source.
-func TestRefusedTokenLeadsToRegistration(t *testing.T) {
+// TestRegisterAfterRefusedToken has the hub forget the token of a running source.
+func TestRegisterAfterRefusedToken(t *testing.T) {
 	for name, code := range map[string]int{"unknown": http.StatusUnauthorized, "forbidden": http.StatusForbidden} {
 		t.Run(name, func(t *testing.T) {
 			ca := trusttest.NewCA(t, "ca")
@@ -53,7 +53,7 @@ func TestRefusedTokenLeadsToRegistration(t *testing.T) {
 }
 
 // A watch that was begun with the old token may go on for minutes; a read that is refused is enough.
-func TestRefusedReadLeadsToRegistration(t *testing.T) {
+func TestRegisterAfterRefusedRead(t *testing.T) {
 	ca := trusttest.NewCA(t, "ca")
 	f := newFront(t, ca)
 	m := newMachine(t, f.info("token", ca.PEM()))
@@ -103,10 +103,11 @@ func TestRegistrationIsRefused(t *testing.T) {
 		}, want: "the same token again", asked: 1},
 		"without authority": {connect: func(f *front, _ machine) http.HandlerFunc {
 			return register(f, "second", map[string]any{"kubeConfig": f.info("second", nil).KubeConfig})
-		}, want: "holds no CA certificate", asked: 1},
+		}, want: "has no CA certificate", asked: 1},
 		"not verified": {connect: func(f *front, _ machine) http.HandlerFunc {
-			return register(f, "second", map[string]any{"kubeConfig": strings.Replace(f.info("second", nil).KubeConfig, "cluster:\n", "cluster:\n    insecure-skip-tls-verify: true\n", 1)})
-		}, want: "the hub's answer to the registration cannot be used", asked: 1},
+			return register(f, "second", map[string]any{"kubeConfig": strings.Replace(f.info("second", nil).KubeConfig, "cluster:\n",
+				"cluster:\n    insecure-skip-tls-verify: true\n", 1)})
+		}, want: "the hub's response to the registration is invalid", asked: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +131,7 @@ func TestRegistrationIsRefused(t *testing.T) {
 			tries := func() int { return f.asked("/api/v1/namespaces/fleet-default/secrets") }
 			for range 4 {
 				at := tries()
-				wake(s.replaced)
+				signal(s.replaced)
 				eventually(t, "another try", func() bool { return tries() > at })
 			}
 			eventually(t, "the time of the next", func() bool {
@@ -148,17 +149,17 @@ func TestRegistrationIsRefused(t *testing.T) {
 }
 
 // A hub that gives tokens which it then refuses is not asked in a loop.
-func TestUselessTokens(t *testing.T) {
+func TestRejectedTokens(t *testing.T) {
 	ca := trusttest.NewCA(t, "ca")
 	f := newFront(t, ca)
 	m := newMachine(t, f.info("revoked", ca.PEM()))
-	f.connect = register(f, "useless", nil)
+	f.connect = register(f, "rejected", nil)
 	s := m.start(t)
 	eventually(t, "the reason", func() bool {
 		reason, _ := s.Unreachable()
 		return strings.Contains(reason, "refuses the token that it gave this machine when it registered again; next try in")
 	})
-	// Somebody joins the machine anew: it is noticed at once, whatever pause the agent is in.
+	// Somebody registers the machine again: it is noticed soon, whatever delay the agent waits for.
 	m.write(t, f.info("token", ca.PEM()))
 	f.Deliver("1")
 	next(t, s, "1")

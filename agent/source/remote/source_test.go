@@ -15,15 +15,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/source"
 	"github.com/drover-dev/drover/agent/source/remote/testhub"
 	"github.com/drover-dev/drover/plans"
 )
 
+func options(connectionFile string) Options {
+	return Options{ConnectionFile: connectionFile, Strict: true, Log: slog.New(slog.DiscardHandler)}
+}
+
 // newSource starts a source.
 func newSource(t *testing.T, h *testhub.Hub) *Source {
 	t.Helper()
-	s, err := New(h.Connection(t, t.TempDir(), "token"), true, slog.New(slog.DiscardHandler))
+	s, err := New(options(h.Connection(t, t.TempDir(), "token")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +47,7 @@ func start(t *testing.T, s *Source) {
 }
 
 // next waits for the snapshot with a plan.
-func next(t *testing.T, s *Source, plan string) engine.Snapshot {
+func next(t *testing.T, s *Source, plan string) source.Snapshot {
 	t.Helper()
 	deadline := time.After(90 * time.Second) // a busy machine, and pauses that have grown meanwhile
 	for {
@@ -71,7 +75,7 @@ func TestWatch(t *testing.T) {
 		h.Deliver(plan)
 	}
 	next(t, s, "3")
-	if asked := h.Asked(); !slices.Equal(asked, []string{"LIST", "WATCH"}) {
+	if asked := h.Requests(); !slices.Equal(asked, []string{"LIST", "WATCH"}) {
 		t.Errorf("asked %v", asked)
 	}
 	h.EndWatches()
@@ -80,7 +84,8 @@ func TestWatch(t *testing.T) {
 }
 
 func TestFaultsOfTheHub(t *testing.T) {
-	gone := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 410, Reason: metav1.StatusReasonExpired}
+	gone := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 410,
+		Reason: metav1.StatusReasonExpired}
 	faults := map[string]func(w http.ResponseWriter, r *http.Request) bool{
 		"500": func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "down", 500); return true },
 		"503 HTML": func(w http.ResponseWriter, _ *http.Request) bool {
@@ -88,7 +93,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 			return true
 		},
 		"401": func(w http.ResponseWriter, _ *http.Request) bool {
-			testhub.Answer(w, 401, metav1.StatusReasonUnauthorized, "who?")
+			testhub.WriteStatus(w, 401, metav1.StatusReasonUnauthorized, "who?")
 			return true
 		},
 		"no JSON": func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write([]byte("hello")); return true },
@@ -100,7 +105,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 			if r.URL.Query().Get("watch") == "" {
 				return false
 			}
-			testhub.Respond(w, http.StatusOK, map[string]any{"type": "ERROR", "object": gone})
+			testhub.WriteJSON(w, http.StatusOK, map[string]any{"type": "ERROR", "object": gone})
 			return true
 		},
 	}
@@ -115,7 +120,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 			h.Deliver("1")
 			h.SetFault(nil)
 			next(t, s, "1")
-			if asked := h.Asked(); len(asked) > 30 {
+			if asked := h.Requests(); len(asked) > 30 {
 				t.Errorf("asked %d times", len(asked))
 			}
 		})
@@ -151,7 +156,7 @@ func TestUpdateKeepsEverythingElse(t *testing.T) {
 		t.Error(diff)
 	}
 	puts := 0
-	for _, request := range h.Asked() {
+	for _, request := range h.Requests() {
 		if request == "PUT" {
 			puts++
 		}
@@ -192,20 +197,20 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 		h.BeforePut = func() {
 			h.ChangeLocked(func(s *corev1.Secret) { plans.Deliver(s.Data, []byte(`{"other":1}`), 1, 0) })
 		}
-		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrSuperseded) {
+		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, source.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
 		if got := h.Now().Data; string(got[plans.KeyPlanState]) != "pending" || got[plans.KeyAppliedChecksum] != nil {
 			t.Errorf("data is %v", got)
 		}
 	})
-	t.Run("the Secret is made anew", func(t *testing.T) {
+	t.Run("the Secret is recreated", func(t *testing.T) {
 		h := testhub.New(t)
 		checksum := h.Deliver("{}")
 		s := newSource(t, h)
 		next(t, s, "{}")
 		h.Change(func(s *corev1.Secret) { s.UID = "uid-2" })
-		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrSuperseded) {
+		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, source.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -215,10 +220,10 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 		s := newSource(t, h)
 		next(t, s, "{}")
 		h.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
-			testhub.Answer(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+			testhub.WriteStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 			return true
 		})
-		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrSuperseded) {
+		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, source.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -245,10 +250,10 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 				if code == http.StatusUnprocessableEntity {
 					reason = metav1.StatusReasonInvalid
 				}
-				testhub.Answer(w, code, reason, "Too long: must have at most 1048576 bytes")
+				testhub.WriteStatus(w, code, reason, "Too long: must have at most 1048576 bytes")
 				return true
 			})
-			if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, engine.ErrTooLarge) {
+			if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, source.ErrTooLarge) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -259,7 +264,8 @@ func TestReportThatCannotBeReadIsReplaced(t *testing.T) {
 	h := testhub.New(t)
 	checksum := h.Deliver("{}")
 	h.Change(func(s *corev1.Secret) {
-		maps.Copy(s.Data, map[string][]byte{plans.KeyFailureCount: []byte("many"), plans.KeyAppliedOutput: []byte("no gzip"), plans.KeyPlanRevision: []byte("7")})
+		maps.Copy(s.Data, map[string][]byte{plans.KeyFailureCount: []byte("many"), plans.KeyAppliedOutput: []byte("no gzip"),
+			plans.KeyPlanRevision: []byte("7")})
 	})
 	s := newSource(t, h)
 	if got := next(t, s, "{}"); got.Status.Revision != 7 || got.Status.FailureCount != 0 || got.Status.State != plans.StatePending {
@@ -276,13 +282,13 @@ func TestReportThatCannotBeReadIsReplaced(t *testing.T) {
 func TestNewRegistrationNeedsNoRestart(t *testing.T) {
 	h := testhub.New(t)
 	dir := t.TempDir()
-	s, err := New(h.Connection(t, dir, "revoked"), false, slog.New(slog.DiscardHandler))
+	s, err := New(options(h.Connection(t, dir, "revoked")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	start(t, s)
 	time.Sleep(100 * time.Millisecond)
-	if asked := h.Asked(); !slices.Contains(asked, "LIST") {
+	if asked := h.Requests(); !slices.Contains(asked, "LIST") {
 		t.Errorf("asked %v", asked)
 	}
 	h.Connection(t, dir, "token")
@@ -297,21 +303,26 @@ func TestNewRefuses(t *testing.T) {
 		strict     bool
 		err        string
 	}{
-		"nonsense":          {kubeconfig: "hello", err: "decoding kubeconfig"},
-		"strict without CA": {kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {token: t}}]\n", strict: true, err: "holds no CA certificate"},
-		"without CA":        {kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {token: t}}]\n"},
+		"nonsense": {kubeconfig: "hello", err: "decoding kubeconfig"},
+		"strict without CA": {kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {token: t}}]\n",
+			strict: true, err: "has no CA certificate"},
+		"without CA": {kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {token: t}}]\n"},
 		"not verified": {
-			kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h', insecure-skip-tls-verify: true}}]\nusers: [{name: a, user: {token: t}}]\n",
-			err:        "turns the verification of the server's certificate off",
+			kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h', insecure-skip-tls-verify: true}}]\nusers: [{name: a, user: {" +
+				"token: t}}]\n",
+			err: "disables verification of the server's certificate",
 		},
 		"a program": {
-			kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}}}]\n",
-			err:        "asks to run a program for credentials",
+			kubeconfig: base + "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {exec: {apiVersion: " +
+				"client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}}}]\n",
+			err: "gets credentials from a program",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(testhub.WriteConnection(t, t.TempDir(), test.kubeconfig), test.strict, slog.New(slog.DiscardHandler))
+			o := options(testhub.WriteConnection(t, t.TempDir(), test.kubeconfig))
+			o.Strict = test.strict
+			_, err := New(o)
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("got %v, want %q", err, test.err)
 			}
@@ -325,7 +336,9 @@ func TestForeignCertificateIsExplained(t *testing.T) {
 	kubeconfig := "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n" +
 		"clusters: [{name: a, cluster: {server: '" + h.URL + "'}}]\nusers: [{name: a, user: {token: t}}]\n"
 	h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	s, err := New(testhub.WriteConnection(t, t.TempDir(), kubeconfig), false, slog.New(slog.DiscardHandler))
+	o := options(testhub.WriteConnection(t, t.TempDir(), kubeconfig))
+	o.Strict = false
+	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

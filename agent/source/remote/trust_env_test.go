@@ -23,6 +23,7 @@ import (
 
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/source/remote/testhub"
 	"github.com/drover-dev/drover/agent/trust"
 	"github.com/drover-dev/drover/agent/trust/trusttest"
@@ -43,8 +44,8 @@ type front struct {
 	refusal  int // instead of 401
 	connect  http.HandlerFunc
 	seen     map[string]int
-	// stranger is since when the hub is not the machine's.
-	stranger time.Time
+	// foreignSince is since when the hub is not the machine's.
+	foreignSince time.Time
 }
 
 // connected is the key of the time at which a connection was made.
@@ -79,7 +80,7 @@ func (f *front) serve(ca *trusttest.CA, authorities []byte) {
 	f.certificate, f.authorities = ca.Serve(f.t, "127.0.0.1"), authorities
 }
 
-// restart ends all connections, as a hub that is started anew does.
+// restart ends all connections, as a hub that restarts does.
 func (f *front) restart() {
 	f.EndWatches()
 	f.server.CloseClientConnections()
@@ -101,8 +102,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.seen[r.URL.Path]++
 	authorities, announce, token, connect, refusal := f.authorities, f.announce, f.token, f.connect, f.refusal
-	if began, _ := r.Context().Value(connected{}).(time.Time); !f.stranger.IsZero() && began.After(f.stranger) && r.Header.Get("Authorization")+r.Header.Get("X-Cattle-Machine-Secret") != "" {
-		f.t.Error("a credential is sent to a stranger")
+	if began, _ := r.Context().Value(connected{}).(time.Time); !f.foreignSince.IsZero() && began.After(f.foreignSince) &&
+		r.Header.Get("Authorization")+r.Header.Get("X-Cattle-Machine-Secret") != "" {
+		f.t.Error("a credential is sent to a foreign hub")
 	}
 	f.mu.Unlock()
 	switch r.URL.Path {
@@ -127,7 +129,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if refusal != 0 {
 			code = refusal
 		}
-		testhub.Answer(w, code, map[int]metav1.StatusReason{401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden}[code], "who is it?")
+		testhub.WriteStatus(w, code, map[int]metav1.StatusReason{401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden}[code],
+			"who is it?")
 		return
 	}
 	r.Header.Set("Authorization", "Bearer token")
@@ -167,7 +170,7 @@ func (m machine) write(t *testing.T, connection config.Connection) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (host.Machine{}).WriteFile(m.file, raw, host.Private(0o600)); err != nil {
+	if err := (host.Local{}).WriteFile(m.file, raw, fs.WithMode(0o600)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -191,7 +194,9 @@ func (m machine) read(t *testing.T) (connection config.Connection, authorities [
 
 func (m machine) start(t *testing.T) *Source {
 	t.Helper()
-	s, err := New(m.file, true, slog.New(slog.DiscardHandler), Rewrite(host.Machine{}), RegisterAgain(m.dir))
+	o := options(m.file)
+	o.Host, o.IdentityDirectory = host.Local{}, m.dir
+	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,38 +12,48 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// follow lists the Secret and watches it to the end of one watch.
-func (s *Source) follow(ctx context.Context, c *client) error {
+const (
+	// The timeout of a watch is random, so that a thousand agents do not come back at once.
+	minWatchTimeout = 5 * time.Minute
+	maxWatchTimeout = 10 * time.Minute
+	// maxWatchSilence is longer than the interval of two bookmarks.
+	maxWatchSilence = 150 * time.Second
+)
+
+// errTokenRefused ends a watch when a request beside it was refused.
+var errTokenRefused = errors.New("watching: the hub refused the token in another request")
+
+// listAndWatch lists the Secret and watches it until the watch ends, which is no error.
+func (s *Source) listAndWatch(ctx context.Context, c *client) error {
 	select {
-	case <-s.refused: // of the connection before
+	case <-s.unauthorized: // of the former connection
 	default:
 	}
 	secret, version, err := c.list(ctx)
 	if err != nil {
 		return fmt.Errorf("listing: %w", err)
 	}
-	s.answered()
-	s.attempts.useless = 0
+	s.setProblem(nil)
+	s.registrations.rejectedTokens = 0
 	if secret == nil {
-		s.log.Info("The plan Secret is not there yet", "namespace", c.namespace, "name", c.name)
+		s.Log.Info("The plan Secret does not exist yet", "namespace", c.namespace, "name", c.name)
 	} else {
 		s.publish(secret)
 	}
 	if err := s.followAuthorities(ctx, c); err != nil {
 		return err
 	}
-	// After the watch the Secret is listed anew, and not watched from the last version on: a hub that was restored from a backup counts its
-	// versions from a lower one again, and would tell of nothing until it has caught up.
-	return s.watch(ctx, c, version, shortestWatch+rand.N(longestWatch-shortestWatch))
+	// After the watch the Secret is listed again, and not watched from the last version on: a hub that was restored from a backup has lower
+	// versions again, and would send no event until it has caught up.
+	return s.watch(ctx, c, version, minWatchTimeout+rand.N(maxWatchTimeout-minWatchTimeout))
 }
 
-// watch follows one watch to its end.
-func (s *Source) watch(ctx context.Context, c *client, version string, last time.Duration) error {
-	// A server that forgets to end the watch, or a connection that is dead, does not keep the agent deaf.
-	ctx, cancel := context.WithTimeout(ctx, last+callTimeout)
+func (s *Source) watch(ctx context.Context, c *client, version string, timeout time.Duration) error {
+	// Also where the server ignores the timeout, or the connection is dead.
+	ctx, cancel := context.WithTimeout(ctx, timeout+requestTimeout)
 	defer cancel()
 	started := time.Now()
-	w, err := c.watch(ctx, version, last)
+	w, err := c.watch(ctx, version, timeout)
 	if err != nil {
 		return fmt.Errorf("watching: %w", err)
 	}
@@ -51,49 +61,48 @@ func (s *Source) watch(ctx context.Context, c *client, version string, last time
 	if err := s.followAuthorities(ctx, c); err != nil {
 		return err
 	}
-	silence := time.NewTimer(s.silence)
+	silence := time.NewTimer(s.watchSilence)
 	defer silence.Stop()
 	for {
 		select {
 		case <-s.replaced:
-			if s.changed() {
+			if s.otherConnection(c.file) != nil {
 				return errReplaced
 			}
-		case <-s.refused:
-			return errAnew
+		case <-s.unauthorized:
+			return errTokenRefused
 		case <-silence.C:
 			if s.bookmarks {
-				return fmt.Errorf("watching: the hub has sent nothing for %s", s.silence)
+				return fmt.Errorf("watching: the hub has sent nothing for %s", s.watchSilence)
 			}
 		case event, open := <-w.ResultChan():
 			if !open {
 				if time.Since(started) < time.Second {
-					return errors.New("watching: the server ended the watch at once")
+					return errors.New("watching: the server ended the watch immediately")
 				}
 				return nil
 			}
-			silence.Reset(s.silence)
-			if err := s.take(c, event); err != nil {
+			silence.Reset(s.watchSilence)
+			if err := s.handle(c, event); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// take takes an event.
-func (s *Source) take(c *client, event watch.Event) error {
+func (s *Source) handle(c *client, event watch.Event) error {
 	secret, ok := event.Object.(*corev1.Secret)
 	if !ok {
-		// "Gone" among others: the next list starts over.
+		// 410 Gone among others: the next list starts over.
 		return fmt.Errorf("watching: %w", apierrors.FromObject(event.Object))
 	}
 	switch event.Type {
 	case watch.Added, watch.Modified:
 		s.publish(secret)
 	case watch.Deleted:
-		s.log.Info("The plan Secret has been deleted", "namespace", c.namespace, "name", c.name)
+		s.Log.Info("The plan Secret has been deleted", "namespace", c.namespace, "name", c.name)
 	case watch.Bookmark:
-		// A hub sends one a minute or none at all. Where there are some, silence means that nothing comes through any more.
+		// A hub sends one a minute or none at all. Where there are some, silence means that the connection is dead.
 		s.bookmarks = true
 	}
 	return nil

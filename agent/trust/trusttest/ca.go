@@ -1,4 +1,4 @@
-// Package trusttest makes certificate authorities for tests.
+// Package trusttest creates certificate authorities (CAs) for tests. Certificates are valid from an hour or two ago for an hour.
 package trusttest
 
 import (
@@ -15,19 +15,20 @@ import (
 	"time"
 )
 
-// CA is an authority and its key.
+// CA is a certificate authority with its key.
 type CA struct {
+	// Cert is the certificate of the CA.
 	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewCA makes an authority that signs itself.
+// NewCA creates a self-signed CA with a common name.
 func NewCA(t *testing.T, name string) *CA {
 	t.Helper()
 	return NewCAUntil(t, name, time.Now().Add(time.Hour))
 }
 
-// NewCAUntil makes one with another end.
+// NewCAUntil creates a self-signed CA that expires at end.
 func NewCAUntil(t *testing.T, name string, end time.Time) *CA {
 	t.Helper()
 	ca := &CA{key: newKey(t)}
@@ -37,12 +38,12 @@ func NewCAUntil(t *testing.T, name string, end time.Time) *CA {
 	return ca
 }
 
-// PEM is the authority's certificate.
+// PEM returns the certificate of the CA as PEM.
 func (ca *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Cert.Raw})
 }
 
-// CrossSign gives other's certificate as ca signs it.
+// CrossSign returns a certificate with name and key of other, signed by ca.
 func (ca *CA) CrossSign(t *testing.T, other *CA) *x509.Certificate {
 	t.Helper()
 	template := authority(t, other.Cert.Subject.CommonName)
@@ -50,13 +51,13 @@ func (ca *CA) CrossSign(t *testing.T, other *CA) *x509.Certificate {
 	return sign(t, template, ca.Cert, other.key, ca.key)
 }
 
-// Serve makes a serving certificate for an IP address.
+// Serve issues a serving certificate for an IP address.
 func (ca *CA) Serve(t *testing.T, address string) tls.Certificate {
 	t.Helper()
 	return ca.ServeBetween(t, address, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 }
 
-// ServeBetween makes one that is good between two times.
+// ServeBetween issues a serving certificate for an IP address that is valid between two times.
 func (ca *CA) ServeBetween(t *testing.T, address string, from, to time.Time) tls.Certificate {
 	t.Helper()
 	key := newKey(t)

@@ -43,7 +43,7 @@ func newDemoCommand(f *flags) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&fresh, "fresh", false, "begin anew even if the demo runs already")
+	cmd.Flags().BoolVar(&fresh, "fresh", false, "start over even if the demo runs already")
 	return cmd
 }
 
@@ -70,7 +70,7 @@ func (d *demo) run(ctx context.Context, fresh bool) error {
 	}
 	if d.Exists() {
 		if !fresh && d.healthy() && d.State().Values[readyValue] == build {
-			fmt.Printf("\nThe demo runs already, since %s. (bin/lab demo --fresh begins anew.)\n", d.State().Created.Format(time.DateTime))
+			fmt.Printf("\nThe demo runs already, since %s. (bin/lab demo --fresh starts over.)\n", d.State().Created.Format(time.DateTime))
 			return d.summary(ctx)
 		}
 		if err := d.steps.do("Removing the lab of an earlier run", func() (string, error) { return "", d.Down(ctx) }); err != nil {
@@ -91,7 +91,7 @@ func (d *demo) run(ctx context.Context, fresh bool) error {
 	return d.summary(ctx)
 }
 
-// healthy tells whether everything that the demo started still runs.
+// healthy reports whether everything that the demo started still runs.
 func (d *demo) healthy() bool {
 	h, err := d.Host(demoHost)
 	return err == nil && h.Up() && d.ServicesRun()
@@ -188,7 +188,7 @@ func (d *demo) collect() string {
 	}
 	dir := filepath.Join(cache, "logs", d.Name+"-"+time.Now().Format("20060102-150405"))
 	if err := d.Collect(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Sprintf("\nThe logs are in %s, as far as they could be saved (%v).", dir, err)
+		return fmt.Sprintf("\nThe logs that could be saved are in %s (%v).", dir, err)
 	}
 	return "\nThe logs are in " + dir + "; lab down removes the lab."
 }

@@ -67,7 +67,8 @@ func TestRowsLeaveOutWhatWasNotMeasured(t *testing.T) {
 }
 
 func TestNextLinesNameTheLab(t *testing.T) {
-	if s := nextLines("demo", demoCluster); !strings.Contains(s, "make demo-down") || !strings.Contains(s, "bin/lab kubectl --cluster demo get pods -A") {
+	if s := nextLines("demo", demoCluster); !strings.Contains(s, "make demo-down") ||
+		!strings.Contains(s, "bin/lab kubectl --cluster demo get pods -A") {
 		t.Error(s)
 	}
 	if s := nextLines("other", demoCluster); !strings.Contains(s, "bin/lab --name other down") || strings.Contains(s, "make demo-down") {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// quiet is how long a step may take before it shows what it is doing, and how often it shows it where lines stay.
+// quiet is how long a step may take before it shows what it is current, and how often it shows it where lines stay.
 const quiet = 2 * time.Second
 
 // steps shows a list of steps as they are done: one line each, with the time since the start. On a terminal the line of
@@ -20,11 +20,11 @@ type steps struct {
 	width int
 	start time.Time
 
-	mu    sync.Mutex // guards what follows
-	title string
-	doing string
-	began time.Time
-	shown time.Time
+	mu      sync.Mutex // guards what follows
+	title   string
+	current string
+	began   time.Time
+	shown   time.Time
 }
 
 func newSteps(out *os.File) *steps {
@@ -33,17 +33,17 @@ func newSteps(out *os.File) *steps {
 	return &steps{out: out, tty: tty, width: 110, start: time.Now()}
 }
 
-// progress tells what the running step is doing.
-func (s *steps) progress(doing string) {
+// progress tells what the running step is current.
+func (s *steps) progress(current string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.doing = strings.ToValidUTF8(strings.ReplaceAll(doing, "\n", " "), "?")
+	s.current = strings.ToValidUTF8(strings.ReplaceAll(current, "\n", " "), "?")
 }
 
 // do runs one step. What it returns beside the error is shown with it when it is done; of a step that fails nothing stays.
 func (s *steps) do(title string, run func() (string, error)) error {
 	s.mu.Lock()
-	s.title, s.doing, s.began, s.shown = title, "", time.Now(), time.Now()
+	s.title, s.current, s.began, s.shown = title, "", time.Now(), time.Now()
 	s.mu.Unlock()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -70,16 +70,16 @@ func (s *steps) show(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line := fmt.Sprintf("%7s  ... %s", clock(now.Sub(s.start)), s.title)
-	if s.doing != "" {
-		line += ": " + s.doing
+	if s.current != "" {
+		line += ": " + s.current
 	}
 	switch {
 	case s.tty:
 		fmt.Fprintf(s.out, "\r\x1b[K%s", cut(line, s.width))
-	case now.Sub(s.shown) >= quiet && (s.doing != "" || now.Sub(s.shown) >= 5*quiet):
+	case now.Sub(s.shown) >= quiet && (s.current != "" || now.Sub(s.shown) >= 5*quiet):
 		fmt.Fprintln(s.out, cut(line, 2*s.width))
 		s.shown = now
-		s.doing = "" // said once
+		s.current = "" // said once
 	}
 }
 

@@ -21,7 +21,8 @@ func (t times) rows(hubMemory, agentMemory int64) [][2]string {
 	for _, m := range []struct {
 		name string
 		d    time.Duration
-	}{{"hub ready", t.hubReady}, {"registration to plan delivered", t.planDelivered}, {"plan delivered to Node Ready", t.nodeReady}, {"whole demo", t.total}} {
+	}{{"hub ready", t.hubReady}, {"registration to plan delivered", t.planDelivered}, {"plan delivered to Node Ready", t.nodeReady},
+		{"whole demo", t.total}} {
 		if m.d > 0 {
 			rows = append(rows, [2]string{m.name, seconds(m.d)})
 		}

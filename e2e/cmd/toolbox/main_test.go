@@ -12,7 +12,8 @@ import (
 
 func TestTarBringsBackWhatItTook(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
-	if err := errors.Join(os.MkdirAll(filepath.Join(from, "a/b"), 0o755), os.WriteFile(filepath.Join(from, "a/b/c"), []byte("hello"), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(from, "a/b"), 0o755),
+		os.WriteFile(filepath.Join(from, "a/b/c"), []byte("hello"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	var archive bytes.Buffer

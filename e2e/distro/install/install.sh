@@ -149,7 +149,7 @@ shims() {
     ps -e -o pid= -o args= | awk '$2 ~ "/data/[0-9a-f]+/bin/containerd-shim" { print $1 }'
 }
 
-# A shim ends by itself once its containers have; one that is about to start a container may be missed the first time.
+# A shim ends once its containers have; one that is about to start a container may be missed the first time.
 for try in 1 2 3 4 5; do
     pids=$(shims)
     [ -n "$pids" ] || break

@@ -28,7 +28,8 @@ func TestAccess(t *testing.T) {
 		waitConnected(t, insideKey)
 	})
 	var beside user
-	suite.Step(t, "the cluster's own API server takes a user's token, where it is reached", func(t *testing.T) { beside = besideUser(t, host) })
+	suite.Step(t, "the cluster's own API server takes a user's token, where it is reached",
+		func(t *testing.T) { beside = besideUser(t, host) })
 	suite.Step(t, "while the hub is dead nothing hangs, and the cluster's own API server does without it", func(t *testing.T) {
 		w := watchAlready(t, u)
 		suite.Must(t, shared.KillHub(t.Context()))

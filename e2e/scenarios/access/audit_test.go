@@ -26,12 +26,13 @@ func checkAudit(t *testing.T) {
 	for line := range bytes.Lines(raw) {
 		event := &auditv1.Event{}
 		suite.Must(t, json.Unmarshal(line, event))
-		if event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil || event.ObjectRef.Name != "toolbox" || event.User.Username != "drover-hub-admin" {
+		if event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil || event.ObjectRef.Name != "toolbox" ||
+			event.User.Username != "drover-hub-admin" {
 			continue
 		}
 		command, ok := missing[event.ObjectRef.Subresource]
-		told := event.Annotations["proxy.drover.dev/duration"] != "" && event.Annotations["proxy.drover.dev/bytes-from-cluster"] != "0"
-		if ok && told && event.Annotations["proxy.drover.dev/command"] == command {
+		complete := event.Annotations["proxy.drover.dev/duration"] != "" && event.Annotations["proxy.drover.dev/bytes-from-cluster"] != "0"
+		if ok && complete && event.Annotations["proxy.drover.dev/command"] == command {
 			delete(missing, event.ObjectRef.Subresource)
 		}
 	}

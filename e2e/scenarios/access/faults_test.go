@@ -27,7 +27,7 @@ func TestFaults(t *testing.T) {
 	suite.Step(t, "a line that was cut for half a minute is found again", func(t *testing.T) {
 		shared.Line().Cut()
 		time.Sleep(30 * time.Second)
-		shared.Line().Mend()
+		shared.Line().Restore()
 		u.waitAnswer(t, time.Now(), longestWait)
 		waitConnected(t, insideKey)
 	})

@@ -26,7 +26,8 @@ func TestImported(t *testing.T) {
 	var command string
 	suite.Step(t, "a Cluster without rkeConfig gets a command to import it", func(t *testing.T) {
 		shared.MakeNamespace(t, namespace)
-		suite.Must(t, shared.Hub.Create(t.Context(), &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))
+		suite.Must(t, shared.Hub.Create(t.Context(),
+			&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))
 		out, err := u.command(t.Context(), "hub", "import-command", key.String(), "--kubeconfig", shared.HubKubeconfig()).Output()
 		suite.Must(t, err)
 		command = string(out)
@@ -41,7 +42,8 @@ func TestImported(t *testing.T) {
 	})
 	suite.Step(t, "who administers the hub has no rights there until its owner gives him some", func(t *testing.T) {
 		u.getKubeconfig(t, key)
-		if out, err := u.try(t.Context(), 20*time.Second, "get", "nodes"); err == nil || !strings.Contains(err.Error(), `User "drover-hub-admin" cannot list resource "nodes"`) {
+		if out, err := u.try(t.Context(), 20*time.Second, "get", "nodes"); err == nil ||
+			!strings.Contains(err.Error(), `User "drover-hub-admin" cannot list resource "nodes"`) {
 			t.Errorf("kubectl get nodes says %q, %v", out, err)
 		}
 		onHost(t, host, "kubectl create clusterrolebinding hub-admin --clusterrole=cluster-admin --group=drover:hub:system:masters")

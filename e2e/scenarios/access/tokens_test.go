@@ -47,8 +47,8 @@ var registrationRE = regexp.MustCompile(`\b[a-z0-9]{10}\.[A-Za-z0-9_-]{16,}`)
 // jwtRE is a signed token.
 var jwtRE = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
 
-// TestNoTokenIsTold runs after the others, and looks for the secrets that they have used wherever others than their owners may look.
-func TestNoTokenIsTold(t *testing.T) {
+// TestNoTokenLeaks runs after the others, and looks for the secrets that they have used wherever others than their owners may look.
+func TestNoTokenLeaks(t *testing.T) {
 	host, u := inside(t)
 	u.waitAnswer(t, time.Now(), longestWait)
 	plantAll(t, host, u)

@@ -17,18 +17,21 @@ import (
 func TestLocalPlans(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "local")
-	n.install("CATTLE_REMOTE_ENABLED=false", "CATTLE_LOCAL_ENABLED=true", "CATTLE_AGENT_METRICS_ADDRESS=unix:///run/rancher-system-agent/metrics.sock")
+	n.install("CATTLE_REMOTE_ENABLED=false", "CATTLE_LOCAL_ENABLED=true",
+		"CATTLE_AGENT_METRICS_ADDRESS=unix:///run/rancher-system-agent/metrics.sock")
 	put := func(name string, plan plans.Plan) {
 		raw, err := plan.Encode()
 		must(t, err)
 		n.write(varDir+"/plans/"+name, string(raw), 0o600)
 	}
-	put("10-first.plan", plans.Plan{Files: []plans.File{file("/etc/local", "by a plan")}, Instructions: []plans.Instruction{shell("a", "echo first >>/root/ran")}})
+	put("10-first.plan", plans.Plan{Files: []plans.File{file("/etc/local", "by a plan")},
+		Instructions: []plans.Instruction{shell("a", "echo first >>/root/ran")}})
 	until(t, "the first plan", func() bool { return n.read("/root/ran") == "first\n" && n.read("/etc/local") == "by a plan" })
 	put("20-second.plan", plans.Plan{Instructions: []plans.Instruction{shell("b", "echo second >>/root/ran")}})
 	until(t, "the second plan", func() bool { return n.read("/root/ran") == "first\nsecond\n" })
 	until(t, "the position files", func() bool {
-		return strings.Contains(n.read(varDir+"/plans/10-first.pos"), "appliedChecksum") && strings.Contains(n.read(varDir+"/plans/20-second.pos"), "appliedChecksum")
+		return strings.Contains(n.read(varDir+"/plans/10-first.pos"), "appliedChecksum") &&
+			strings.Contains(n.read(varDir+"/plans/20-second.pos"), "appliedChecksum")
 	})
 	metrics := n.do("curl", "-sS", "--unix-socket", "/run/rancher-system-agent/metrics.sock", "http://agent/metrics")
 	if !strings.Contains(metrics, `system_agent_attempts_total{source=`) {
@@ -72,12 +75,15 @@ func TestDropIn(t *testing.T) {
 	must(t, err)
 	checksum := plans.Checksum(plan)
 	n.hub.Change(func(s *corev1.Secret) {
-		s.Data = map[string][]byte{plans.KeyPlan: plan, plans.KeyAppliedChecksum: []byte(checksum), "appliedPlan": plan, "success-count": []byte("1"),
+		s.Data = map[string][]byte{plans.KeyPlan: plan, plans.KeyAppliedChecksum: []byte(checksum), "appliedPlan": plan,
+			"success-count": []byte("1"),
 			"failure-count": []byte("0"), "last-apply-time": []byte(plans.FormatTime(time.Now().Add(-time.Hour).UTC()))}
 	})
 	n.connect()
-	n.write(configFile, fmt.Sprintf("workDirectory: %[1]s/work\nappliedPlanDirectory: %[1]s/applied\nremoteEnabled: true\nlocalEnabled: false\n"+
-		"localPlanDirectory: %[1]s/plans\ninterlockDirectory: %[1]s/interlock\npreserveWorkDirectory: true\nconnectionInfoFile: %[2]s\n", varDir, connectionFile), 0o600)
+	n.write(configFile, fmt.Sprintf("workDirectory: %[1]s/work\nappliedPlanDirectory: %[1]s/applied\nremoteEnabled: true\nlocalEnabled: "+
+		"false\n"+
+		"localPlanDirectory: %[1]s/plans\ninterlockDirectory: %[1]s/interlock\npreserveWorkDirectory: true\nconnectionInfoFile: %[2]s\n", varDir,
+		connectionFile), 0o600)
 	id := strings.Repeat("c", 63)
 	n.write("/etc/rancher/agent/cattle-id", id, 0o600)
 	n.write(varDir+"/applied/20260101-000000-applied.plan", fmt.Sprintf(`{"Plan":%s,"Checksum":%q}`, plan, checksum), 0o600)
@@ -87,12 +93,13 @@ func TestDropIn(t *testing.T) {
 	n.do("systemctl", "enable", "--now", service)
 
 	said := n.install()
-	if !strings.Contains(said, "the connection in "+connectionFile+" stays") {
+	if !strings.Contains(said, "keeping the connection in "+connectionFile) {
 		t.Errorf("the script says:\n%s", said)
 	}
 	n.running(0)
 	for _, name := range []string{service + ".service", "system-agent.service"} {
-		if got := n.do("systemctl", "show", "--property=Type,ActiveState,Id", name); got != "Type=notify\nId="+service+".service\nActiveState=active" {
+		if got := n.do("systemctl", "show", "--property=Type,ActiveState,Id", name); got != "Type=notify\nId="+service+
+			".service\nActiveState=active" {
 			t.Errorf("%s is\n%s", name, got)
 		}
 	}
@@ -108,7 +115,7 @@ func TestDropIn(t *testing.T) {
 	if config := n.read(configFile); !strings.Contains(config, "preserveWorkDirectory: true\n") {
 		t.Errorf("configuration:\n%s", config)
 	}
-	until(t, "a watch", func() bool { return strings.Contains(strings.Join(n.hub.Asked(), " "), "WATCH") })
+	until(t, "a watch", func() bool { return strings.Contains(strings.Join(n.hub.Requests(), " "), "WATCH") })
 	time.Sleep(2 * time.Second) // for what must not happen
 	if got := n.read("/root/ran"); got != "" {
 		t.Errorf("what was applied ran again: %q", got)
@@ -120,12 +127,14 @@ func TestDropIn(t *testing.T) {
 	if got := n.read("/root/ran"); got != "new\n" {
 		t.Errorf("ran: %q", got)
 	}
-	if got := n.do("journalctl", "-u", service, "-o", "cat", "--output-fields=PLAN_CHECKSUM,MESSAGE", "PLAN_CHECKSUM="+plans.Checksum(next)[:12]); got == "" {
+	if got := n.do("journalctl", "-u", service, "-o", "cat", "--output-fields=PLAN_CHECKSUM,MESSAGE",
+		"PLAN_CHECKSUM="+plans.Checksum(next)[:12]); got == "" {
 		t.Error("the journal has no fields")
 	}
 
 	n.do("/usr/local/bin/system-agent-uninstall.sh")
-	if left := n.do("sh", "-c", "ls -d /usr/local/bin/*system-agent* /etc/rancher/agent /var/lib/rancher/agent /etc/systemd/system/*system-agent* 2>/dev/null || true"); left != "" {
+	if left := n.do("sh", "-c", "ls -d /usr/local/bin/*system-agent* /etc/rancher/agent /var/lib/rancher/agent "+
+		"/etc/systemd/system/*system-agent* 2>/dev/null || true"); left != "" {
 		t.Errorf("left after uninstalling:\n%s", left)
 	}
 	if pid := n.pid(); pid != 0 {

@@ -101,7 +101,8 @@ func (n *node) matrixRun(number int, interfere func()) outcome {
 			file("/etc/matrix/one", fmt.Sprint("plan ", number)), file("/etc/matrix/deep/er/two", strings.Repeat("x", 100_000)),
 			{Path: "/etc/matrix/dir", Directory: true, Permissions: "0750"},
 		},
-		Instructions: []plans.Instruction{instruction("a"), instruction("b"), image, instruction("c"), instruction("d"), instruction("e"), instruction("f")},
+		Instructions: []plans.Instruction{instruction("a"), instruction("b"), image, instruction("c"), instruction("d"), instruction("e"),
+			instruction("f")},
 	}
 	before := n.status()
 	checksum := n.deliver(plan)
@@ -110,7 +111,8 @@ func (n *node) matrixRun(number int, interfere func()) outcome {
 	}
 	status := n.ended()
 	if status.AppliedChecksum != checksum || status.Revision != before.Revision+1 || status.SuccessCount != before.SuccessCount+1 {
-		n.t.Errorf("plan %d: revision %d after %d, %d successes after %d, applied %s", number, status.Revision, before.Revision, status.SuccessCount,
+		n.t.Errorf("plan %d: revision %d after %d, %d successes after %d, applied %s", number, status.Revision, before.Revision,
+			status.SuccessCount,
 			before.SuccessCount, status.AppliedChecksum)
 	}
 	status.AppliedChecksum, status.Revision, status.SuccessCount, status.LastApplyTime, status.Progress = "", 0, 0, time.Time{}, nil
@@ -160,7 +162,8 @@ func TestReboot(t *testing.T) {
 	n.install()
 	checksum := n.deliver(plans.Plan{Instructions: []plans.Instruction{
 		shell("first", "echo first-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/ran"),
-		shell("kernel", "echo kernel-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/ran; if [ ! -e /root/rebooted ]; then touch /root/rebooted; systemctl reboot; sleep 60; fi"),
+		shell("kernel", "echo kernel-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/ran; if [ ! -e /root/rebooted ]; then touch /root/rebooted; "+
+			"systemctl reboot; sleep 60; fi"),
 		shell("last", "echo last-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/ran"),
 	}})
 	status := n.ended()

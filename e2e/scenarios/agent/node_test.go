@@ -203,7 +203,8 @@ func (n *node) fast(more string) {
 }
 
 func shell(name, script string) plans.Instruction {
-	return plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: "sh", Args: []string{"-c", script}}, SaveOutput: true}
+	return plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: name, Command: "sh", Args: []string{"-c", script}},
+		SaveOutput: true}
 }
 
 func file(path, content string) plans.File {

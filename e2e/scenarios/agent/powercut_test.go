@@ -31,7 +31,8 @@ func TestPowerCut(t *testing.T) {
 	n.write("/root/go", "", 0o600)
 	must(t, n.Boot(t.Context()))
 	status := n.ended()
-	if status.State != plans.StateSucceeded || status.AppliedChecksum != checksum || status.Revision != 1 || string(status.AppliedOutput["first"]) != "saved\n" {
+	if status.State != plans.StateSucceeded || status.AppliedChecksum != checksum || status.Revision != 1 ||
+		string(status.AppliedOutput["first"]) != "saved\n" {
 		t.Errorf("got %+v", status)
 	}
 	if diff := cmp.Diff("first-1\nsecond-1\nsecond-1\n", n.read("/root/ran")); diff != "" {
@@ -42,8 +43,9 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestPowerCutAfterAnImage takes the power away when an image has just been unpacked and its program runs, with everything lost that is not on
-// the disk yet. The image is whole all the same when its program runs again. It runs alone: another host that syncs syncs this one's disk too.
+// TestPowerCutAfterAnImage takes the power away when an image has just been unpacked and its program runs, with everything lost that is not
+// on the disk yet. The image is whole all the same when its program runs again. It runs alone: another host that syncs syncs this one's
+// disk too.
 func TestPowerCutAfterAnImage(t *testing.T) {
 	n := newNode(t, "powerimage", varDir)
 	n.connect()
@@ -53,13 +55,15 @@ func TestPowerCutAfterAnImage(t *testing.T) {
 	n.do("sync", "-f", varDir) // the archive and the connection, which the test has written and not the agent
 	image := plans.Instruction{CommonInstruction: plans.CommonInstruction{Name: "image", Image: matrixImage}, SaveOutput: true}
 	image.Env = []string{"WAIT_FOR=/root/go"}
-	checksum := n.deliver(plans.Plan{Instructions: []plans.Instruction{image, shell("last", "echo last-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/matrix/ran")}})
+	checksum := n.deliver(plans.Plan{Instructions: []plans.Instruction{image,
+		shell("last", "echo last-$CATTLE_AGENT_ATTEMPT_NUMBER >>/root/matrix/ran")}})
 	until(t, "the program of the image", func() bool { return len(n.matrixRan()) > 0 })
 	must(t, n.Kill())
 	n.write("/root/go", "", 0o600)
 	must(t, n.Boot(t.Context()))
 	status := n.ended()
-	if status.State != plans.StateSucceeded || status.AppliedChecksum != checksum || status.Revision != 1 || string(status.AppliedOutput["image"]) != "1000000\n" {
+	if status.State != plans.StateSucceeded || status.AppliedChecksum != checksum || status.Revision != 1 ||
+		string(status.AppliedOutput["image"]) != "1000000\n" {
 		t.Errorf("got %+v", status)
 	}
 	if diff := cmp.Diff([]string{"image-1", "image-1", "last-1"}, n.matrixRan()); diff != "" {

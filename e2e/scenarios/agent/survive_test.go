@@ -37,7 +37,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 	if got := n.status().State; got != plans.StateInProgress {
 		t.Errorf("while it runs the state is %s", got)
 	}
-	n.hub.Asked()
+	n.hub.Requests()
 	n.write("/root/go", "", 0o600)
 	status := n.ended()
 	if status.State != plans.StateSucceeded || status.AppliedChecksum != checksum || status.SuccessCount != 1 || status.Revision != 1 ||
@@ -49,7 +49,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 	}
 	time.Sleep(time.Second) // what would be reported twice would be so soon
 	puts := 0
-	for _, request := range n.hub.Asked() {
+	for _, request := range n.hub.Requests() {
 		if request == "PUT" {
 			puts++
 		}
@@ -62,7 +62,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestWatchdog stops the agent's process in the middle of an instruction, as if it hung: systemd starts it anew, and nothing is lost.
+// TestWatchdog stops the agent's process in the middle of an instruction, as if it hung: systemd restarts it, and nothing is lost.
 func TestWatchdog(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "watchdog")
@@ -82,7 +82,8 @@ func TestWatchdog(t *testing.T) {
 	n.running(pid)
 	t.Logf("restarted after %.1f s", time.Since(began).Seconds())
 	n.write("/root/go", "", 0o600)
-	if status := n.ended(); status.State != plans.StateSucceeded || status.AppliedChecksum != checksum || string(status.AppliedOutput["slow"]) != "it is done\n" {
+	if status := n.ended(); status.State != plans.StateSucceeded || status.AppliedChecksum != checksum ||
+		string(status.AppliedOutput["slow"]) != "it is done\n" {
 		t.Errorf("got %+v", status)
 	}
 	if got := n.read("/root/slow"); got != "started\n" {

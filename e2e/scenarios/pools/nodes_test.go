@@ -93,7 +93,8 @@ func writeData(t *testing.T, key client.ObjectKey) {
 	t.Helper()
 	c, _, err := shared.ClusterClient(t.Context(), shared.Hub, key)
 	suite.Must(t, err)
-	data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: dataName}, Data: map[string]string{"a": "b"}}
+	data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: dataName},
+		Data: map[string]string{"a": "b"}}
 	suite.Must(t, c.Create(t.Context(), data))
 }
 

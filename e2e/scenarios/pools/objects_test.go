@@ -50,7 +50,8 @@ func apply(t *testing.T, file string, key client.ObjectKey, pairs ...string) {
 // machinesOf lists the Machines of a cluster.
 func machinesOf(ctx context.Context, key client.ObjectKey, more ...client.ListOption) ([]clusterv1.Machine, error) {
 	machines := &clusterv1.MachineList{}
-	options := append([]client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}}, more...)
+	options := append([]client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}},
+		more...)
 	if err := shared.Hub.List(ctx, machines, options...); err != nil {
 		return nil, err
 	}

@@ -44,7 +44,8 @@ func changePool(t *testing.T, key client.ObjectKey, name string, edit func(*prov
 func deploymentOf(t *testing.T, key client.ObjectKey, pool string) *clusterv1.MachineDeployment {
 	t.Helper()
 	list := &clusterv1.MachineDeploymentList{}
-	suite.Must(t, shared.Hub.List(t.Context(), list, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}, inPool(pool)))
+	suite.Must(t, shared.Hub.List(t.Context(), list, client.InNamespace(key.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}, inPool(pool)))
 	if len(list.Items) != 1 {
 		t.Fatalf("pool %s has %d MachineDeployments", pool, len(list.Items))
 	}
@@ -82,7 +83,7 @@ func deleteCluster(t *testing.T, cluster client.Object, before map[string]string
 	}
 }
 
-// settled takes stock of the hub once what every namespace gets by itself is there.
+// settled takes stock of the hub once the objects that every namespace gets are there.
 func settled(t *testing.T) map[string]string {
 	t.Helper()
 	shared.MakeNamespace(t, namespace)
@@ -98,7 +99,7 @@ func settled(t *testing.T) map[string]string {
 	return before
 }
 
-// hasAccounts tells whether the hub's API gives namespaces a ServiceAccount.
+// hasAccounts reports whether the hub's API gives namespaces a ServiceAccount.
 func hasAccounts(inventory map[string]string) bool {
 	_, ok := inventory["serviceaccounts. "+metav1.NamespaceDefault+"/default"]
 	return ok

@@ -41,7 +41,8 @@ var guestsYAML []byte
 func machineUIDs(t *testing.T, key client.ObjectKey) map[string]types.UID {
 	t.Helper()
 	list := &clusterv1.MachineList{}
-	suite.Must(t, shared.Hub.List(t.Context(), list, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
+	suite.Must(t, shared.Hub.List(t.Context(), list, client.InNamespace(key.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
 	out := map[string]types.UID{}
 	for _, m := range list.Items {
 		out[m.Name] = m.UID
@@ -51,7 +52,8 @@ func machineUIDs(t *testing.T, key client.ObjectKey) map[string]types.UID {
 
 func applyCluster(t *testing.T, key client.ObjectKey) {
 	t.Helper()
-	text := strings.NewReplacer("NAMESPACE", key.Namespace, "NAME", key.Name, "VERSION", lab.Version, "REGISTRY", shared.RegistryURL()).Replace(clusterYAML)
+	text := strings.NewReplacer("NAMESPACE", key.Namespace, "NAME", key.Name, "VERSION", lab.Version, "REGISTRY",
+		shared.RegistryURL()).Replace(clusterYAML)
 	cluster := &provisioningv1.Cluster{}
 	suite.Must(t, yaml.UnmarshalStrict([]byte(text), cluster))
 	suite.Must(t, shared.Hub.Create(t.Context(), cluster))
@@ -92,7 +94,8 @@ func waitNodes(t *testing.T, key client.ObjectKey, version string, pods int64) {
 		}
 		missing := slices.Clone(everybody)
 		for _, node := range nodes.Items {
-			good := isReady(&node) && !node.Spec.Unschedulable && node.Status.NodeInfo.KubeletVersion == version && node.Status.Capacity.Pods().Value() == pods
+			good := isReady(&node) && !node.Spec.Unschedulable && node.Status.NodeInfo.KubeletVersion == version &&
+				node.Status.Capacity.Pods().Value() == pods
 			if good && (!slices.Contains(etcds, node.Name) || votes(&node)) {
 				missing = slices.DeleteFunc(missing, func(name string) bool { return name == node.Name })
 			}

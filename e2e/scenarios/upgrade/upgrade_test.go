@@ -72,27 +72,30 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("something was restarted:\n%s", diff)
 		}
 	})
-	suite.Step(t, "a change of kubelets' arguments and of registries restarts every machine in its order, and the API and the service stay", func(t *testing.T) {
-		changeInPlace(t, key, machines, servers, lab.Version, 77, func(c *provisioningv1.Cluster) {
-			c.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"kubelet-arg": []any{"max-pods=77"}}
-			c.Spec.RKEConfig.Registries.Mirrors["registry.example"] = rkev1.Mirror{Endpoints: []string{shared.RegistryURL()}}
-		})
-		for name, host := range machines {
-			raw, err := os.ReadFile(host.Path("/etc/rancher/k3s/registries.yaml"))
-			if err != nil || !strings.Contains(string(raw), "registry.example") {
-				t.Errorf("%s: registries.yaml does not name the new mirror (%v)", name, err)
+	suite.Step(t, "a change of kubelets' arguments and of registries restarts every machine in its order, and the API and the service stay",
+		func(t *testing.T) {
+			changeInPlace(t, key, machines, servers, lab.Version, 77, func(c *provisioningv1.Cluster) {
+				c.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"kubelet-arg": []any{"max-pods=77"}}
+				c.Spec.RKEConfig.Registries.Mirrors["registry.example"] = rkev1.Mirror{Endpoints: []string{shared.RegistryURL()}}
+			})
+			for name, host := range machines {
+				raw, err := os.ReadFile(host.Path("/etc/rancher/k3s/registries.yaml"))
+				if err != nil || !strings.Contains(string(raw), "registry.example") {
+					t.Errorf("%s: registries.yaml does not name the new mirror (%v)", name, err)
+				}
 			}
-		}
-	})
+		})
 	suite.Step(t, "the version changes on every machine in its order, with drain, and the API and the service stay", func(t *testing.T) {
-		changeInPlace(t, key, machines, servers, lab.NextVersion, 77, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
+		changeInPlace(t, key, machines, servers, lab.NextVersion, 77,
+			func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
 	})
 	suite.Step(t, "once all is done nobody writes", func(t *testing.T) {
 		shared.WaitQuiet(t, 20*time.Second, 3*time.Minute)
 		shared.NoWrites(t, time.Minute)
 	})
 	suite.Step(t, "the cluster can be deleted, although the hub is killed meanwhile", func(t *testing.T) {
-		suite.Must(t, shared.Hub.Delete(t.Context(), &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))
+		suite.Must(t, shared.Hub.Delete(t.Context(),
+			&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))
 		shared.RestartHub(t)
 		suite.Must(t, shared.WaitGone(t.Context(), shared.Hub, key, 5*time.Minute))
 	})

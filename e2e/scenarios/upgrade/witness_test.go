@@ -139,7 +139,7 @@ func (w *witness) changed() []string {
 	return append([]string(nil), w.order...)
 }
 
-// report says how it was, and fails the test where the API or the guests were away.
+// report says how it was, and fails the test where the API or the guests were unreachable.
 func (w *witness) report(t *testing.T) {
 	t.Helper()
 	w.end()

@@ -23,49 +23,46 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/apply"
-	"github.com/drover-dev/drover/hub/controllers/failure"
-	"github.com/drover-dev/drover/hub/controllers/management"
-	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/controllers/managementcluster"
+	hubapierrors "github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/patch"
+	"github.com/drover-dev/drover/hub/util/ssa"
 )
 
 const (
-	// Finalizer holds a Cluster until everything that was made for it is gone.
+	// Finalizer keeps a Cluster until all its objects are deleted.
 	Finalizer = "provisioning.cattle.io/drover"
 
 	fieldOwner = client.FieldOwner("drover-cluster")
 )
 
-// Reconciler reconciles Clusters of provisioning.cattle.io: those with an rkeConfig, which the hub makes, and those without one, which were
-// made elsewhere and are imported.
+// Reconciler reconciles Clusters of provisioning.cattle.io: those with an rkeConfig, which the hub creates, and those without one, which
+// are imported.
 type Reconciler struct {
+	// Client reads from the cache and writes; SetupWithManager sets it.
 	Client client.Client
-	// Live reads past the cache; a deletion asks it whether things are gone. It is set from the manager where it is nil.
+	// Live reads past the cache, for deletions; SetupWithManager sets it.
 	Live client.Reader
 
-	// keeper writes what is wanted of objects, and asks nothing where that is there.
-	keeper *apply.Keeper
-	// tracker watches kinds of providers from the first time on that a Cluster refers to them.
+	// ssa applies objects, without a request where nothing would change.
+	ssa *ssa.Cache
+	// tracker watches kinds of providers, each from the first Cluster on that refers to it.
 	tracker *external.ObjectTracker
-	// departures are the Clusters that leave for another hub.
-	departures management.Departures
+	// moveCleanup deletes the management Clusters of Clusters that were moved to another hub.
+	moveCleanup managementcluster.MoveCleanup
 }
 
 // SetupWithManager registers the controller. Secrets and ConfigMaps are watched by their metadata only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	if r.Client == nil {
-		r.Client = mgr.GetClient()
-	}
-	if r.Live == nil {
-		r.Live = mgr.GetAPIReader()
-	}
+	r.Client, r.Live = mgr.GetClient(), mgr.GetAPIReader()
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r.keeper = &apply.Keeper{Client: r.Client, Owner: fieldOwner}
+	r.ssa = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner}
+	r.moveCleanup = managementcluster.MoveCleanup{Client: r.Client, Live: r.Live}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("provisioningcluster").
-		For(&provisioningv1.Cluster{}, builder.WithPredicates(r.departures.Note())).
+		For(&provisioningv1.Cluster{}, builder.WithPredicates(r.moveCleanup.Predicate())).
 		Owns(&clusterv1.Cluster{}).
 		Owns(&rkev1.RKECluster{}).
 		Owns(&rkev1.RKEControlPlane{}).
@@ -81,15 +78,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.definitionToClusters), builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToClusters), builder.OnlyMetadata).
 		WithOptions(opts).
-		Build(failure.Requeue(r))
+		Build(hubapierrors.Requeue(r))
 	if err != nil {
-		return fmt.Errorf("setting up the cluster controller: %w", err)
+		return err
 	}
-	r.tracker = &external.ObjectTracker{Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(), PredicateLogger: ptr.To(mgr.GetLogger())}
+	r.tracker = &external.ObjectTracker{Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(),
+		PredicateLogger: ptr.To(mgr.GetLogger())}
 	return nil
 }
 
-// watch watches a provider's kind, if that is not done yet.
+// watch watches a provider's kind, unless it is watched already.
 func (r *Reconciler) watch(ctx context.Context, object client.Object) error {
 	err := r.tracker.Watch(ctrl.LoggerFrom(ctx), object, handler.EnqueueRequestsFromMapFunc(r.providerObjectToClusters))
 	if err != nil {
@@ -98,14 +96,15 @@ func (r *Reconciler) watch(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// Reconcile runs every phase, adds their errors up, and writes the status once at the end.
+// Reconcile runs the phases, each whether or not another failed, and writes the status once at the end.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	cluster := &provisioningv1.Cluster{}
 	err := r.Client.Get(ctx, req.NamespacedName, cluster)
 	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.departures.RemoveLeftovers(ctx, r.Client, r.Live, req.NamespacedName, &provisioningv1.Cluster{})
+		r.ssa.Forget(req.NamespacedName)
+		return ctrl.Result{}, r.moveCleanup.Run(ctx, req.NamespacedName, cluster)
 	}
-	if err != nil || management.IsMovedAway(cluster) {
+	if err != nil || managementcluster.IsMovedAway(cluster) {
 		return ctrl.Result{}, err
 	}
 	s := &scope{cluster: cluster}
@@ -116,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 	pausing := s.capiCluster
 	if !cluster.DeletionTimestamp.IsZero() {
-		pausing = nil // a deletion waits for the Cluster API Cluster by itself, and says so
+		pausing = nil // a deletion waits for the Cluster API Cluster, and reports that
 	}
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, pausing, cluster); err != nil || isPaused || changed {
 		return ctrl.Result{}, err

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,17 +18,19 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/controllers/timeline"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-// removal is a step of a deletion. It tells what it waits for, or nil when it is done and the next step may begin.
+// removal is a step of a deletion. It returns what it waits for; nil when the next step may start.
 type removal func(context.Context, *scope) (*problem, error)
 
-// reconcileDelete takes the steps in order: first nobody may come in any more, so the namespace with the registration tokens begins to go;
-// then Cluster API removes Machines in the right order, for which it needs everything else; then what it may have left; and the management
-// Cluster last, whose name finds the rest.
-// Of an imported cluster there is nothing else to remove; what runs there is its owner's.
-// No step needs anything but what it removes, so that a Cluster that came up by half goes too. All reads are live: the cache may not have
-// seen yet what was made just before.
+// reconcileDelete takes the steps in order: first the namespace with the registration tokens, so that no machine registers any more; then
+// Cluster API deletes the Machines in the right order, for which it needs everything else; then what it may have left; and last the
+// management Cluster, whose name is needed to find the rest. An imported cluster has no other objects. No step depends on anything but what
+// it deletes, so that a Cluster of which only a part was created can be deleted too. All reads are live: the cache may not have seen yet
+// what was created just before.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.cluster, Finalizer) {
 		return nil
@@ -50,7 +51,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	for _, step := range steps {
 		waiting, err := step(ctx, s)
 		if err != nil {
-			s.removal = &problem{"Error", fmt.Sprintf("The deletion could not go on, it is tried again: %v", err)}
+			s.removal = &problem{"Error", fmt.Sprintf("Deleting the objects of the cluster: %v; retrying", err)}
 			return err
 		}
 		if waiting != nil {
@@ -71,13 +72,13 @@ func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*problem, 
 		return nil, err
 	}
 	if ptr.Deref(capi.Spec.Paused, false) {
-		return &problem{"ClusterPaused", "The Cluster API Cluster is paused and cannot be removed; set its spec.paused to false to go on"}, nil
+		return &problem{"ClusterPaused", "Waiting for the Cluster API Cluster to be unpaused: its spec.paused is true"}, nil
 	}
 	machines, err := r.machineNames(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	message := "Waiting for Cluster API to remove the cluster"
+	message := "Waiting for Cluster API to delete the cluster"
 	if deleting := conditions.Get(capi, clusterv1.DeletingCondition); deleting != nil && deleting.Message != "" {
 		message += ": " + deleting.Message
 	}
@@ -87,13 +88,13 @@ func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*problem, 
 	return &problem{"WaitingForClusterAPI", message}, nil
 }
 
-// credentialTypes are the types of Secrets that the hub makes for a cluster and its machines.
+// credentialTypes are the types of Secrets that the hub creates for a cluster and its machines.
 var credentialTypes = []corev1.SecretType{
 	rkev1.MachinePlanSecretType, rkev1.BootstrapSecretType, rkev1.MachineStateSecretType, rkev1.ClusterStateSecretType,
 	corev1.SecretTypeServiceAccountToken,
 }
 
-// removeCredentials makes sure that no machine of the cluster keeps a way in, whether or not a garbage collector runs.
+// removeCredentials deletes the credentials of all machines of the cluster, whether or not a garbage collector runs.
 func (r *Reconciler) removeCredentials(ctx context.Context, s *scope) (*problem, error) {
 	of := []client.DeleteAllOfOption{client.InNamespace(s.cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.cluster.Name}}
 	for _, object := range []client.Object{&rbacv1.RoleBinding{}, &rbacv1.Role{}} {
@@ -112,7 +113,7 @@ func (r *Reconciler) removeCredentials(ctx context.Context, s *scope) (*problem,
 	return nil, nil
 }
 
-// closeRegistration begins to remove the namespace and waits for nothing.
+// closeRegistration starts to delete the namespace and does not wait for it.
 func (r *Reconciler) closeRegistration(ctx context.Context, s *scope) (*problem, error) {
 	_, err := r.removeNamespace(ctx, s)
 	return nil, err
@@ -126,13 +127,13 @@ func (r *Reconciler) removeNamespace(ctx context.Context, s *scope) (*problem, e
 	if gone || err != nil {
 		return nil, err
 	}
-	message := fmt.Sprintf("Waiting for the namespace %s with the registration tokens to be removed", name)
+	message := fmt.Sprintf("Waiting for Namespace %s with the registration tokens to be deleted", name)
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Status == corev1.ConditionTrue && condition.Message != "" {
 			message += ": " + condition.Message
 		}
 	}
-	return &problem{"WaitingForNamespace", message}, nil
+	return &problem{reasons.WaitingForNamespace, message}, nil
 }
 
 func (r *Reconciler) removeManagement(ctx context.Context, s *scope) (*problem, error) {
@@ -141,26 +142,21 @@ func (r *Reconciler) removeManagement(ctx context.Context, s *scope) (*problem, 
 	if gone || err != nil {
 		return nil, err
 	}
-	return &problem{"WaitingForManagementCluster", fmt.Sprintf("Waiting for the management Cluster %s to be removed", name)}, nil
+	return &problem{reasons.WaitingForManagementCluster, fmt.Sprintf("Waiting for management Cluster %s to be deleted", name)}, nil
 }
 
-// removeTimeline deletes the record of what has happened to the cluster, which is kept up to the end.
+// removeTimeline deletes the timeline, which records the deletion until now.
 func (r *Reconciler) removeTimeline(ctx context.Context, s *scope) (*problem, error) {
-	timeline := &corev1.ConfigMap{}
-	timeline.Namespace, timeline.Name = s.cluster.Namespace, rkev1.TimelineName(s.cluster.Name)
-	if err := r.Client.Delete(ctx, timeline); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("deleting the timeline of the cluster: %w", err)
-	}
-	return nil, nil
+	return nil, timeline.Delete(ctx, r.Client, r.Live, client.ObjectKeyFromObject(s.cluster))
 }
 
-// removeOwn removes an object without a namespace if it was made for this Cluster; one that was not counts as gone.
+// removeOwn deletes a cluster-scoped object if it was created for this Cluster; one that was not counts as gone.
 func (r *Reconciler) removeOwn(ctx context.Context, s *scope, name string, object client.Object) (gone bool, err error) {
 	if name == "" {
 		return true, nil
 	}
 	key := types.NamespacedName{Name: name}
-	found, err := read(ctx, r.Live, key, object)
+	found, err := objects.Get(ctx, r.Live, key, object)
 	if err != nil {
 		return false, err
 	}
@@ -170,9 +166,9 @@ func (r *Reconciler) removeOwn(ctx context.Context, s *scope, name string, objec
 	return r.remove(ctx, key, object)
 }
 
-// remove deletes an object, unless that was done before, and tells whether it is gone.
+// remove deletes an object, unless it is being deleted already, and returns whether it is gone.
 func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey, object client.Object) (gone bool, err error) {
-	found, err := read(ctx, r.Live, key, object)
+	found, err := objects.Get(ctx, r.Live, key, object)
 	if err != nil || !found {
 		return !found && err == nil, err
 	}
@@ -180,14 +176,7 @@ func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey, object cl
 		return false, nil
 	}
 	uid := object.GetUID()
-	err = r.Client.Delete(ctx, object, client.Preconditions{UID: &uid})
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("deleting %T %s: %w", object, key, err)
-	}
-	return false, nil
+	return false, objects.Delete(ctx, r.Client, object, client.Preconditions{UID: &uid})
 }
 
 // machineNames are the names of the cluster's Machines.

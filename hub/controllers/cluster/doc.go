@@ -1,4 +1,4 @@
-// Package cluster reconciles the Cluster of provisioning.cattle.io: it makes the management Cluster with its namespace and registration
-// token, and the objects of Cluster API that the other controllers work on, and it tells in the Cluster's conditions how far they are.
-// It never touches a Machine, except to let go of those of a Cluster that is deleted.
+// Package cluster reconciles the Cluster of provisioning.cattle.io. It creates the management Cluster with its namespace and registration
+// tokens, and the objects of Cluster API that other controllers reconcile, and reports their progress in the conditions of the Cluster. It
+// changes no Machine, except for the finalizers of those that are left of a deleted Cluster.
 package cluster

@@ -9,28 +9,30 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	"github.com/drover-dev/drover/hub/release"
+	"github.com/drover-dev/drover/hub/plan/release"
 )
 
-// reconcileImported makes what an agent needs to connect, and nothing of Cluster API: the machines of an imported cluster are its owner's.
+// reconcileImported creates what an agent needs to connect, and no objects of Cluster API: the hub does not manage the machines.
 func (r *Reconciler) reconcileImported(ctx context.Context, s *scope) error {
 	return s.run(ctx, r.reconcileName, r.reconcileManagement, r.checkImported, r.readKubeconfig)
 }
 
-// checkImported looks for fields that cannot have the effect that they are there for.
+// checkImported reports fields that have no effect on an imported cluster.
 func (r *Reconciler) checkImported(_ context.Context, s *scope) error {
-	s.partial = append(s.partial, partialFaults(s.cluster.Spec)...)
+	s.partial = append(s.partial, partialProblems(s.cluster.Spec)...)
 	if s.cluster.Spec.LocalClusterAuthEndpoint.Enabled {
-		s.partial = append(s.partial, problem{"AuthEndpointNotSupported", "spec.localClusterAuthEndpoint.enabled has no effect on an imported cluster: the hub does not configure " +
-			"its API server; reach it through the hub, and remove the field"})
+		s.partial = append(s.partial, problem{"AuthEndpointNotSupported",
+			"spec.localClusterAuthEndpoint.enabled has no effect on an imported cluster, " +
+				"whose API server the hub does not configure; remove the field and use the hub"})
 	}
 	if s.cluster.Spec.KubernetesVersion != "" {
-		s.partial = append(s.partial, problem{"VersionNotManaged", "spec.kubernetesVersion has no effect on an imported cluster: its owner upgrades it; remove the field"})
+		s.partial = append(s.partial, problem{"VersionNotManaged", "spec.kubernetesVersion has no effect on an imported cluster, which the " +
+			"hub does not upgrade; remove the field"})
 	}
 	return nil
 }
 
-// setImported tells how far an imported cluster is: it is ready while its API answers through the agent.
+// setImported sets the conditions of an imported cluster: it is ready while its API responds through the agent.
 func setImported(s *scope) {
 	ready := metav1.Condition{Type: provisioningv1.ReadyCondition, Status: metav1.ConditionFalse}
 	connected := conditions.Get(s.cluster, provisioningv1.ConnectedCondition)
@@ -38,11 +40,11 @@ func setImported(s *scope) {
 	case s.created != nil:
 		ready.Reason, ready.Message = s.created.reason, s.created.message
 	case connected == nil:
-		ready.Reason, ready.Message = "WaitingForAgent", "Waiting for the cluster-agent to connect"
+		ready.Reason, ready.Message = "WaitingForAgent", "Waiting for the cluster agent to connect"
 	case connected.Status != metav1.ConditionTrue:
 		ready.Reason, ready.Message = connected.Reason, connected.Message
 	case s.management == nil || s.management.Status.Version == nil:
-		ready.Reason, ready.Message = "WaitingForAPI", "The cluster-agent is connected; waiting for the cluster's API to answer through it"
+		ready.Reason, ready.Message = "WaitingForAPI", "Waiting for the API of the cluster to respond through the cluster agent"
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, "Ready"
 	}
@@ -56,7 +58,7 @@ func setImported(s *scope) {
 	conditions.Set(s.cluster, provisioned)
 }
 
-// importedRuntime is the distribution, as far as the version tells.
+// importedRuntime is the distribution by the build of the version; empty for others than k3s and RKE2.
 func importedRuntime(management *managementv3.Cluster) string {
 	if management.Status.Version == nil {
 		return ""

@@ -33,15 +33,21 @@ func TestImportedStatus(t *testing.T) {
 		message    string
 	}{
 		{name: "not made yet", created: &problem{"NameTaken", "taken"}, message: "taken",
-			want: map[string]string{"Created": "False/NameTaken", "RKECluster": "True/Accepted", "Ready": "False/NameTaken", "Provisioned": "False/NameTaken"}},
-		{name: "nobody has connected", management: management(""), message: "Waiting for the cluster-agent to connect",
-			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "False/WaitingForAgent", "Provisioned": "False/WaitingForAgent"}},
-		{name: "connected", management: management(""), has: []metav1.Condition{connected}, message: "The cluster-agent is connected; waiting for the cluster's API to answer through it",
-			want: map[string]string{"Connected": "True/Connected", "Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "False/WaitingForAPI", "Provisioned": "False/WaitingForAPI"}},
+			want: map[string]string{"Created": "False/NameTaken", "RKECluster": "True/Accepted", "Ready": "False/NameTaken",
+				"Provisioned": "False/NameTaken"}},
+		{name: "nobody has connected", management: management(""), message: "Waiting for the cluster agent to connect",
+			want: map[string]string{"Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "False/WaitingForAgent",
+				"Provisioned": "False/WaitingForAgent"}},
+		{name: "connected", management: management(""), has: []metav1.Condition{connected},
+			message: "Waiting for the API of the cluster to respond through the cluster agent",
+			want: map[string]string{"Connected": "True/Connected", "Created": "True/Created", "RKECluster": "True/Accepted",
+				"Ready": "False/WaitingForAPI", "Provisioned": "False/WaitingForAPI"}},
 		{name: "the API has answered", management: management("v1.36.3"), has: []metav1.Condition{connected},
-			want: map[string]string{"Connected": "True/Connected", "Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready", "Provisioned": "True/Provisioned"}},
+			want: map[string]string{"Connected": "True/Connected", "Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "True/Ready",
+				"Provisioned": "True/Provisioned"}},
 		{name: "lost", management: management("v1.36.3"), has: []metav1.Condition{lost, ready}, message: "gone since noon",
-			want: map[string]string{"Connected": "False/Disconnected", "Created": "True/Created", "RKECluster": "True/Accepted", "Ready": "False/Disconnected", "Provisioned": "True/Provisioned"}},
+			want: map[string]string{"Connected": "False/Disconnected", "Created": "True/Created", "RKECluster": "True/Accepted",
+				"Ready": "False/Disconnected", "Provisioned": "True/Provisioned"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cluster := &provisioningv1.Cluster{Status: provisioningv1.ClusterStatus{Conditions: tt.has}}
@@ -61,7 +67,8 @@ func TestImportedStatus(t *testing.T) {
 			}
 		})
 	}
-	for gitVersion, want := range map[string]string{"": "", "v1.36.3": "", "v1.36.3+vendor.1": "", "v1.36.3+k3s1": "k3s", "v1.36.3+rke2r1": "rke2"} {
+	for gitVersion, want := range map[string]string{"": "", "v1.36.3": "", "v1.36.3+vendor.1": "", "v1.36.3+k3s1": "k3s",
+		"v1.36.3+rke2r1": "rke2"} {
 		if got := importedRuntime(management(gitVersion)); got != want {
 			t.Errorf("the runtime of %q is %q, want %q", gitVersion, got, want)
 		}

@@ -22,9 +22,11 @@ import (
 // TestKnownStatus: what cannot be read is left as it was known, and not reported as missing.
 func TestKnownStatus(t *testing.T) {
 	known := testCluster()
-	known.Status = provisioningv1.ClusterStatus{Ready: true, ClusterName: "c-m-abcdefgh", FleetWorkspaceName: "fleet-default", ClientSecretName: "one-kubeconfig", ObservedGeneration: 1}
+	known.Status = provisioningv1.ClusterStatus{Ready: true, ClusterName: "c-m-abcdefgh", FleetWorkspaceName: "fleet-default",
+		ClientSecretName: "one-kubeconfig", ObservedGeneration: 1}
 	for _, conditionType := range ownedConditions[:6] {
-		known.Status.Conditions = append(known.Status.Conditions, metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: "Known"})
+		known.Status.Conditions = append(known.Status.Conditions, metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue,
+			Reason: "Known"})
 	}
 	known.Generation = 2
 	known.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*poolSpec("a")}
@@ -38,12 +40,13 @@ func TestKnownStatus(t *testing.T) {
 // TestUncheckedSpec: as long as the sources of its files cannot be looked at, a spec is not handed on.
 func TestUncheckedSpec(t *testing.T) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{provisioningv1.AddToScheme, rkev1.AddToScheme, clusterv1.AddToScheme, managementv3.AddToScheme, metav1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{provisioningv1.AddToScheme, rkev1.AddToScheme, clusterv1.AddToScheme,
+		managementv3.AddToScheme, metav1.AddMetaToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	away := errors.New("the API server is away")
+	away := errors.New("the API server is unreachable")
 	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if _, metadata := obj.(*metav1.PartialObjectMetadata); metadata {
@@ -63,7 +66,7 @@ func TestUncheckedSpec(t *testing.T) {
 	if err := s.run(t.Context(), r.reconcileSpec, r.reconcileClusterAPI); !errors.Is(err, away) {
 		t.Errorf("the error is %v", err)
 	}
-	if s.handedOn || !s.unread.spec {
-		t.Errorf("handed on %v, unread %+v", s.handedOn, s.unread)
+	if s.passedOn || !s.unread.spec {
+		t.Errorf("handed on %v, unread %+v", s.passedOn, s.unread)
 	}
 }

@@ -13,12 +13,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/contract"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/util/capicontract"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-// removeMachines lets Machines go that were left behind without their Cluster, and what would make new ones. Cluster API cannot remove those
-// any more, since it looks their Cluster up first.
+// removeMachines deletes Machines whose Cluster API Cluster is gone, and what would create new ones. Cluster API cannot delete them any
+// more, since it reads their Cluster first.
 func (r *Reconciler) removeMachines(ctx context.Context, s *scope) (*problem, error) {
 	var left []string
 	for _, kind := range []struct {
@@ -29,16 +30,17 @@ func (r *Reconciler) removeMachines(ctx context.Context, s *scope) (*problem, er
 		{&clusterv1.MachineSetList{}, clusterv1.MachineSetFinalizer},
 		{&clusterv1.MachineList{}, clusterv1.MachineFinalizer},
 	} {
-		if err := r.Live.List(ctx, kind.list, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name}); err != nil {
+		if err := r.Live.List(ctx, kind.list, client.InNamespace(s.cluster.Namespace),
+			client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name}); err != nil {
 			return nil, fmt.Errorf("listing %T of the cluster: %w", kind.list, err)
 		}
-		objects, err := meta.ExtractList(kind.list)
+		all, err := meta.ExtractList(kind.list)
 		if err != nil {
 			return nil, fmt.Errorf("reading %T of the cluster: %w", kind.list, err)
 		}
-		for _, o := range objects {
+		for _, o := range all {
 			object := o.(client.Object)
-			if err := r.letGo(ctx, object, kind.finalizer); err != nil {
+			if err := r.abandon(ctx, object, kind.finalizer); err != nil {
 				return nil, err
 			}
 			left = append(left, object.GetName())
@@ -47,26 +49,26 @@ func (r *Reconciler) removeMachines(ctx context.Context, s *scope) (*problem, er
 	if len(left) == 0 {
 		return nil, nil
 	}
-	return &problem{"WaitingForMachines", fmt.Sprintf("Waiting for machines to be removed that lost their Cluster: %s", names(left))}, nil
+	return &problem{"WaitingForMachines", fmt.Sprintf("Waiting for machines without a Cluster to be deleted: %s", names(left))}, nil
 }
 
-// letGo deletes an object without what Cluster API would do before.
-func (r *Reconciler) letGo(ctx context.Context, object client.Object, finalizer string) error {
+// abandon deletes an object and its finalizer of Cluster API, which cannot finalize it without its Cluster.
+func (r *Reconciler) abandon(ctx context.Context, object client.Object, finalizer string) error {
 	if object.GetDeletionTimestamp().IsZero() {
-		if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
+		if err := objects.Delete(ctx, r.Client, object); err != nil {
+			return err
 		}
 	}
 	patch := client.MergeFrom(object.DeepCopyObject().(client.Object))
 	if controllerutil.RemoveFinalizer(object, finalizer) {
 		if err := r.Client.Patch(ctx, object, patch, fieldOwner); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("letting go of %T %s: %w", object, object.GetName(), err)
+			return fmt.Errorf("removing the finalizer of %T %s: %w", object, object.GetName(), err)
 		}
 	}
 	return nil
 }
 
-// removeProviderObjects deletes what would be left of a Cluster that came up by half, or whose Machines lost their Cluster.
+// removeProviderObjects deletes what is left of a Cluster of which only a part was created, or whose Cluster API Cluster is gone.
 func (r *Reconciler) removeProviderObjects(ctx context.Context, s *scope) (*problem, error) {
 	key := client.ObjectKeyFromObject(s.cluster)
 	for kind, object := range map[string]client.Object{"RKEControlPlane": &rkev1.RKEControlPlane{}, "RKECluster": &rkev1.RKECluster{}} {
@@ -75,24 +77,25 @@ func (r *Reconciler) removeProviderObjects(ctx context.Context, s *scope) (*prob
 			return nil, err
 		}
 		if !gone {
-			return &problem{"WaitingFor" + kind, fmt.Sprintf("Waiting for the %s to be removed", kind)}, nil
+			return &problem{"WaitingFor" + kind, fmt.Sprintf("Waiting for %s to be deleted", kind)}, nil
 		}
 	}
 	for _, object := range []client.Object{&rkev1.RKEBootstrap{}, &rkev1.CustomMachine{}, &rkev1.RKEBootstrapTemplate{}} {
-		if err := r.Client.DeleteAllOf(ctx, object, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.cluster.Name}); err != nil {
+		if err := r.Client.DeleteAllOf(ctx, object, client.InNamespace(s.cluster.Namespace),
+			client.MatchingLabels{rkev1.ClusterNameLabel: s.cluster.Name}); err != nil {
 			return nil, fmt.Errorf("deleting the %T of the cluster: %w", object, err)
 		}
 	}
 	return nil, r.removeClones(ctx, s)
 }
 
-// removeClones deletes the copies of machine templates. What a pool was made from before it changed to another provider is left to the
-// garbage collector.
+// removeClones deletes the copies of machine templates. Those of a provider that a pool used earlier are left to the garbage collector.
 func (r *Reconciler) removeClones(ctx context.Context, s *scope) error {
 	for _, p := range s.cluster.Spec.RKEConfig.MachinePools {
 		kind := p.MachineConfigRef.GroupKind()
-		apiVersion, err := contract.APIVersion(ctx, r.Client, kind)
-		if missing, foreign := new(contract.NotInstalledError), new(contract.NotKeptError); errors.As(err, &missing) || errors.As(err, &foreign) {
+		apiVersion, err := capicontract.APIVersion(ctx, r.Client, kind)
+		if missing, foreign := new(capicontract.NotInstalledError), new(capicontract.NotSupportedError); errors.As(err, &missing) ||
+			errors.As(err, &foreign) {
 			continue
 		}
 		if err != nil {
@@ -101,7 +104,8 @@ func (r *Reconciler) removeClones(ctx context.Context, s *scope) error {
 		template := &unstructured.Unstructured{}
 		template.SetAPIVersion(apiVersion)
 		template.SetKind(kind.Kind)
-		err = r.Client.DeleteAllOf(ctx, template, client.InNamespace(s.cluster.Namespace), client.MatchingLabels(pool.Labels(s.cluster.Name, p.Name)))
+		err = r.Client.DeleteAllOf(ctx, template, client.InNamespace(s.cluster.Namespace),
+			client.MatchingLabels(pool.Labels(s.cluster.Name, p.Name)))
 		if err != nil {
 			return fmt.Errorf("deleting the copies of %s: %w", kind, err)
 		}

@@ -9,16 +9,16 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/management"
+	"github.com/drover-dev/drover/hub/controllers/managementcluster"
 )
 
 // ownerOf is the Cluster as the owner of a management Cluster.
-func ownerOf(cluster *provisioningv1.Cluster) management.Owner {
-	return management.Owner{Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID}
+func ownerOf(cluster *provisioningv1.Cluster) managementcluster.Owner {
+	return managementcluster.Owner{Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID}
 }
 
-// reconcileName writes the name of the management Cluster into an annotation before anything of that name exists, so that a hub that
-// stops in between, or a restored backup without status, finds it again.
+// reconcileName writes the name of the management Cluster to an annotation before it creates anything of that name, so that a hub that
+// stops in between, or a restored backup without status, finds it.
 func (r *Reconciler) reconcileName(ctx context.Context, s *scope) error {
 	if s.cluster.Annotations[rkev1.ManagementClusterNameAnnotation] != "" {
 		return nil
@@ -30,12 +30,12 @@ func (r *Reconciler) reconcileName(ctx context.Context, s *scope) error {
 	return r.annotate(ctx, s, rkev1.ManagementClusterNameAnnotation, name)
 }
 
-// reconcileManagement makes the management Cluster, its namespace and its registration tokens: one for machines or for the import, and one for
-// the agent that plans deploy.
+// reconcileManagement creates the management Cluster, its namespace and its registration tokens: one for machines or for the import, and
+// one for the agent that plans deploy.
 func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 	name, owner := s.cluster.Annotations[rkev1.ManagementClusterNameAnnotation], ownerOf(s.cluster)
 	if name == "" {
-		s.created = &problem{"WaitingForName", "Waiting for the name of the management Cluster to be written"}
+		s.created = &problem{"WaitingForName", "Waiting for the annotation with the name of the management Cluster"}
 		return nil
 	}
 	fault, err := owner.Check(ctx, r.Client, name)
@@ -47,7 +47,7 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 		return nil
 	}
 	made := managementCluster(s.cluster, name)
-	if err := r.keeper.Object(ctx, made); err != nil {
+	if err := r.ssa.Apply(ctx, client.ObjectKeyFromObject(s.cluster), made); err != nil {
 		return s.notCreated(err)
 	}
 	objects := []client.Object{owner.NamespaceOf(made), owner.Token(name, managementv3.DefaultTokenName, "")}
@@ -55,7 +55,7 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 		objects = append(objects, owner.Token(name, managementv3.AgentTokenName, managementv3.AgentsPurpose))
 	}
 	for _, object := range objects {
-		if err := r.keeper.Object(ctx, object); err != nil {
+		if err := r.ssa.Apply(ctx, client.ObjectKeyFromObject(s.cluster), object); err != nil {
 			return s.notCreated(err)
 		}
 	}
@@ -64,6 +64,6 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 }
 
 func (s *scope) notCreated(err error) error {
-	s.created = &problem{"Error", fmt.Sprintf("The management Cluster could not be written, it is tried again: %v", err)}
+	s.created = &problem{"Error", fmt.Sprintf("Writing the management Cluster: %v; retrying", err)}
 	return err
 }

@@ -16,12 +16,13 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/contract"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
-	"github.com/drover-dev/drover/hub/ownership"
+	"github.com/drover-dev/drover/hub/util/capicontract"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
-// Indexes of Clusters by the names of the objects that their machineSelectorFiles take files from.
+// Indexes of Clusters by the objects that their machineSelectorFiles name.
 const (
 	indexFileSecrets    = "spec.rkeConfig.machineSelectorFiles.secret"
 	indexFileConfigMaps = "spec.rkeConfig.machineSelectorFiles.configMap"
@@ -45,7 +46,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}
 	for field, key := range map[string]func(pool.TemplateRef) string{
 		indexProviderObjects:     pool.TemplateRef.String,
-		indexProviderDefinitions: func(ref pool.TemplateRef) string { return contract.DefinitionName(ref.GroupKind) },
+		indexProviderDefinitions: func(ref pool.TemplateRef) string { return capicontract.DefinitionName(ref.GroupKind) },
 	} {
 		extract := func(o client.Object) []string { return providerKeys(o.(*provisioningv1.Cluster), key) }
 		if err := indexer.IndexField(ctx, &provisioningv1.Cluster{}, field, extract); err != nil {
@@ -55,7 +56,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// providerKeys are the keys of all objects of providers that a Cluster refers to.
+// providerKeys returns the keys of all objects of providers that a Cluster refers to.
 func providerKeys(cluster *provisioningv1.Cluster, key func(pool.TemplateRef) string) []string {
 	if cluster.Spec.RKEConfig == nil {
 		return nil
@@ -74,7 +75,7 @@ func providerKeys(cluster *provisioningv1.Cluster, key func(pool.TemplateRef) st
 	return slices.Compact(keys)
 }
 
-// fileSources are the names that pick finds in the machineSelectorFiles of a Cluster.
+// fileSources returns the names that pick finds in the machineSelectorFiles of a Cluster.
 func fileSources(cluster *provisioningv1.Cluster, pick func(rkev1.ProvisioningFileSource) *rkev1.K8sObjectFileSource) []string {
 	var names []string
 	if cluster.Spec.RKEConfig == nil {
@@ -90,13 +91,13 @@ func fileSources(cluster *provisioningv1.Cluster, pick func(rkev1.ProvisioningFi
 	return names
 }
 
-// ownerFromLabels maps what was made in or as a management Cluster to the Cluster it was made for.
+// ownerFromLabels maps a management Cluster, and what belongs to it, to the Cluster that it was created for.
 func ownerFromLabels(_ context.Context, o client.Object) []ctrl.Request {
 	key := ownership.Key(o)
 	return request(key.Namespace, key.Name)
 }
 
-// deletedMachineToCluster lets a deletion go on, and tell how far it is, when a Machine goes.
+// deletedMachineToCluster maps a Machine that is being deleted, which the deletion of its Cluster waits for.
 func deletedMachineToCluster(_ context.Context, o client.Object) []ctrl.Request {
 	if o.GetDeletionTimestamp().IsZero() {
 		return nil
@@ -104,7 +105,7 @@ func deletedMachineToCluster(_ context.Context, o client.Object) []ctrl.Request 
 	return request(o.GetNamespace(), o.GetLabels()[rkev1.ClusterNameLabel])
 }
 
-// secretToClusters maps a kubeconfig Secret to its Cluster, and a Secret that files are taken from to all that take them.
+// secretToClusters maps a kubeconfig Secret to its Cluster, and a Secret with files to all Clusters that use it.
 func (r *Reconciler) secretToClusters(ctx context.Context, o client.Object) []ctrl.Request {
 	if name, ok := strings.CutSuffix(o.GetName(), "-"+string(secret.Kubeconfig)); ok {
 		return request(o.GetNamespace(), name)
@@ -116,7 +117,7 @@ func (r *Reconciler) configMapToClusters(ctx context.Context, o client.Object) [
 	return r.clustersByIndex(ctx, indexFileConfigMaps, o)
 }
 
-// poolObjectToCluster maps what was made for a machine pool to its Cluster.
+// poolObjectToCluster maps an object of a machine pool to its Cluster.
 func poolObjectToCluster(_ context.Context, o client.Object) []ctrl.Request {
 	if o.GetLabels()[rkev1.MachinePoolNameLabel] == "" {
 		return nil
@@ -124,14 +125,13 @@ func poolObjectToCluster(_ context.Context, o client.Object) []ctrl.Request {
 	return request(o.GetNamespace(), o.GetLabels()[rkev1.ClusterNameLabel])
 }
 
-// deletions lets nothing through but the end of an object.
+// deletions drops all events but deletions.
 var deletions = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
 }
 
-// providerObjectToClusters maps an object of a provider to the Clusters that refer to it, and a copy of one to the Cluster that it was made
-// for.
+// providerObjectToClusters maps an object of a provider to the Clusters that refer to it, and a copy to the Cluster of its pool.
 func (r *Reconciler) providerObjectToClusters(ctx context.Context, o client.Object) []ctrl.Request {
 	ref := pool.TemplateRef{GroupKind: o.GetObjectKind().GroupVersionKind().GroupKind(), Name: o.GetName()}
 	return append(poolObjectToCluster(ctx, o), r.clustersByKey(ctx, indexProviderObjects, o.GetNamespace(), ref.String())...)
@@ -147,16 +147,7 @@ func (r *Reconciler) clustersByIndex(ctx context.Context, field string, o client
 }
 
 func (r *Reconciler) clustersByKey(ctx context.Context, field, namespace, key string) []ctrl.Request {
-	var clusters provisioningv1.ClusterList
-	if err := r.Client.List(ctx, &clusters, client.InNamespace(namespace), client.MatchingFields{field: key}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the Clusters that use an object", "field", field)
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range clusters.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters.Items[i])})
-	}
-	return requests
+	return objects.List(ctx, r.Client, &provisioningv1.ClusterList{}, client.InNamespace(namespace), client.MatchingFields{field: key})
 }
 
 func request(namespace, name string) []ctrl.Request {

@@ -29,8 +29,8 @@ func managementCluster(cluster *provisioningv1.Cluster, name string) *management
 	}
 }
 
-// capiMeta is the metadata of the objects of Cluster API: they share the Cluster's name. passOn are annotations of the Cluster that they
-// get too.
+// capiMeta is the metadata of the objects of Cluster API, which have the name of the Cluster. passOn are annotations that are copied from
+// the Cluster.
 func capiMeta(cluster *provisioningv1.Cluster, passOn ...string) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Namespace: cluster.Namespace,
@@ -57,7 +57,8 @@ func capiCluster(cluster *provisioningv1.Cluster) *clusterv1.Cluster {
 		ObjectMeta: capiMeta(cluster, rkev1.ClusterAutoscalerEnabledAnnotation, rkev1.ClusterAutoscalerPausedAnnotation),
 		Spec: clusterv1.ClusterSpec{
 			InfrastructureRef: infrastructure,
-			ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane", Name: cluster.Name},
+			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane",
+				Name: cluster.Name},
 		},
 	}
 }
@@ -66,8 +67,8 @@ func infraCluster(cluster *provisioningv1.Cluster) *rkev1.RKECluster {
 	return &rkev1.RKECluster{ObjectMeta: capiMeta(cluster, rkev1.DeleteMissingCustomMachinesAfterAnnotation)}
 }
 
-// controlPlane is the spec of the Cluster as the control plane takes it.
-func controlPlane(cluster *provisioningv1.Cluster) (*rkev1.RKEControlPlane, error) {
+// ControlPlane returns the RKEControlPlane of a Cluster, for the controller and for the preview of a change.
+func ControlPlane(cluster *provisioningv1.Cluster) (*rkev1.RKEControlPlane, error) {
 	encoded, err := encodeSpec(cluster.Spec)
 	if err != nil {
 		return nil, err
@@ -96,8 +97,7 @@ func controlPlane(cluster *provisioningv1.Cluster) (*rkev1.RKEControlPlane, erro
 	}, nil
 }
 
-// encodeSpec is base64(gzip(JSON)) of a spec without what is to be done once; a snapshot carries it so that a restore can bring the
-// configuration back.
+// encodeSpec returns base64(gzip(JSON)) of a spec without operations. Snapshots contain it, for a restore of the configuration.
 func encodeSpec(spec provisioningv1.ClusterSpec) (string, error) {
 	spec = *spec.DeepCopy()
 	spec.RKEConfig.ETCDSnapshotCreate = nil

@@ -34,13 +34,15 @@ func testCluster() *provisioningv1.Cluster {
 
 func TestCAPIClusterInfrastructure(t *testing.T) {
 	own, foreign := testCluster(), testCluster()
-	foreign.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "VSphereCluster", Name: "v"}
+	foreign.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1",
+		Kind: "VSphereCluster", Name: "v"}
 	for name, tt := range map[string]struct {
 		cluster *provisioningv1.Cluster
 		want    clusterv1.ContractVersionedObjectReference
 	}{
-		"own":     {own, clusterv1.ContractVersionedObjectReference{APIGroup: "rke.cattle.io", Kind: "RKECluster", Name: "one"}},
-		"foreign": {foreign, clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "VSphereCluster", Name: "v"}},
+		"own": {own, clusterv1.ContractVersionedObjectReference{APIGroup: "rke.cattle.io", Kind: "RKECluster", Name: "one"}},
+		"foreign": {foreign, clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "VSphereCluster",
+			Name: "v"}},
 	} {
 		if diff := cmp.Diff(tt.want, capiCluster(tt.cluster).Spec.InfrastructureRef); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -50,7 +52,7 @@ func TestCAPIClusterInfrastructure(t *testing.T) {
 
 func TestControlPlane(t *testing.T) {
 	cluster := testCluster()
-	got, err := controlPlane(cluster)
+	got, err := ControlPlane(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func TestControlPlane(t *testing.T) {
 	if kept.RKEConfig.ETCDSnapshotCreate != nil || kept.RKEConfig.RotateCertificates != nil {
 		t.Error("the annotation keeps what is to be done once")
 	}
-	again, err := controlPlane(testCluster())
+	again, err := ControlPlane(testCluster())
 	if err != nil {
 		t.Fatal(err)
 	}

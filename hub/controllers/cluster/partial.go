@@ -10,21 +10,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/drover-dev/drover/hub/access/clusteragent"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	"github.com/drover-dev/drover/hub/clusteragent"
 )
 
-// partialFaults are the faults that concern one part of a spec only, so that all else is handed on.
-func partialFaults(spec provisioningv1.ClusterSpec) []problem {
+// partialProblems are the problems that concern one part of a spec only; the rest is passed on.
+func partialProblems(spec provisioningv1.ClusterSpec) []problem {
 	var problems []problem
 	if ca := spec.LocalClusterAuthEndpoint.CACerts; ca != "" {
 		if err := checkCertificates(ca); err != nil {
-			problems = append(problems, problem{"InvalidCACerts", fmt.Sprintf("spec.localClusterAuthEndpoint.caCerts: %v; write PEM certificates", err)})
+			problems = append(problems, problem{"InvalidCACerts", fmt.Sprintf("spec.localClusterAuthEndpoint.caCerts: %v; write PEM certificates",
+				err)})
 		}
 	}
 	if name := spec.DefaultPodSecurityAdmissionConfigurationTemplateName; name != "" {
-		problems = append(problems, problem{"PodSecurityTemplateNotSupported", fmt.Sprintf("spec.defaultPodSecurityAdmissionConfigurationTemplateName is %q: such templates have no effect; "+
-			"put the admission configuration into a Secret that spec.rkeConfig.machineSelectorFiles names, and its path into kube-apiserver-arg (admission-control-config-file) of spec.rkeConfig.machineGlobalConfig", name)})
+		problems = append(problems, problem{"PodSecurityTemplateNotSupported",
+			fmt.Sprintf("spec.defaultPodSecurityAdmissionConfigurationTemplateName is %q: such templates have no effect; "+
+				"put the admission configuration into a Secret that spec.rkeConfig.machineSelectorFiles names, and its path into kube-apiserver-arg "+
+				"(admission-control-config-file) of spec.rkeConfig.machineGlobalConfig", name)})
 	}
 	for field, tolerations := range agentTolerations(spec) {
 		for i, toleration := range tolerations {
@@ -51,7 +54,7 @@ func agentTolerations(spec provisioningv1.ClusterSpec) map[string][]corev1.Toler
 	return all
 }
 
-// checkCertificates wants nothing but PEM certificates, and at least one.
+// checkCertificates accepts only PEM certificates, at least one.
 func checkCertificates(text string) error {
 	rest := []byte(text)
 	for found := false; ; found = true {
@@ -61,13 +64,13 @@ func checkCertificates(text string) error {
 			return nil
 		}
 		if block == nil {
-			return errors.New("there is no PEM certificate in it")
+			return errors.New("contains no PEM certificate")
 		}
 		if block.Type != "CERTIFICATE" {
-			return fmt.Errorf("it holds a %s", block.Type)
+			return fmt.Errorf("contains a %s", block.Type)
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fmt.Errorf("a certificate cannot be read: %w", err)
+			return fmt.Errorf("parsing a certificate: %w", err)
 		}
 	}
 }

@@ -15,26 +15,26 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
-	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-// poolScope is what one pass has read of a machine pool and found.
+// poolScope is what one reconcile has read and found of a machine pool.
 type poolScope struct {
 	cluster *provisioningv1.Cluster
 	spec    *provisioningv1.RKEMachinePool
-	// deployment is what exists, or what was just applied; nil when there is none.
+	// deployment is what exists, or what was just applied; nil if there is none.
 	deployment *clusterv1.MachineDeployment
 	// sets are the deployment's MachineSets.
 	sets []*clusterv1.MachineSet
-	// problem tells what keeps the pool from being what the spec says.
+	// problem is why the pool differs from the spec.
 	problem *problem
 }
 
-// reconcilePools makes the objects of each machine pool, and takes away those of pools that are not in the spec any more. A pool that
-// cannot be made what it should be stays what it is and keeps no other pool waiting. A Cluster of Cluster API that is being deleted gets
-// nothing new: it would have to go too.
+// reconcilePools creates the objects of each machine pool, and deletes those of pools that are no longer in the spec. A pool with a problem
+// stays as it is and does not delay the others. For a Cluster API Cluster that is being deleted nothing is created.
 func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
-	if !s.handedOn || s.capiCluster != nil && !s.capiCluster.DeletionTimestamp.IsZero() {
+	if !s.passedOn || s.capiCluster != nil && !s.capiCluster.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	deployments, err := r.deployments(ctx, s.cluster)
@@ -50,8 +50,8 @@ func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 		p.deployment = deployments[name]
 		delete(deployments, name)
 		err := r.reconcilePool(ctx, p)
-		if err != nil && !failure.IsRace(err) {
-			p.problem = &problem{"Error", fmt.Sprintf("%s: the pool could not be written, it is tried again: %v", pool.Field(p.spec.Name, ""), err)}
+		if err != nil && !apierrors.IsRace(err) {
+			p.problem = &problem{"Error", fmt.Sprintf("%s: writing the pool: %v; retrying", pool.Field(p.spec.Name, ""), err)}
 		}
 		errs = append(errs, err)
 	}
@@ -63,16 +63,17 @@ func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 	return kerrors.NewAggregate(errs)
 }
 
-// deployments are the MachineDeployments that were made for a Cluster, by name.
+// deployments returns the MachineDeployments of a Cluster by name.
 func (r *Reconciler) deployments(ctx context.Context, cluster *provisioningv1.Cluster) (map[string]*clusterv1.MachineDeployment, error) {
 	var list clusterv1.MachineDeploymentList
-	err := r.Client.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: cluster.Name}, client.HasLabels{rkev1.MachinePoolNameLabel})
+	err := r.Client.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: cluster.Name},
+		client.HasLabels{rkev1.MachinePoolNameLabel})
 	if err != nil {
 		return nil, fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
 	}
 	byName := map[string]*clusterv1.MachineDeployment{}
 	for i := range list.Items {
-		// Users may have MachineDeployments of their own with the same labels.
+		// MachineDeployments of users may have the same labels.
 		if md := &list.Items[i]; isOwnedBy(md, cluster) {
 			byName[md.Name] = md
 		}
@@ -90,8 +91,8 @@ func isOwnedBy(o client.Object, cluster *provisioningv1.Cluster) bool {
 	return false
 }
 
-// reconcilePool brings one pool to what the spec says: first the templates, then the MachineDeployment that refers to them, and at the end
-// templates that nothing refers to any more are removed.
+// reconcilePool writes one pool: first the templates, then the MachineDeployment that refers to them; at the end it deletes templates that
+// are no longer referred to.
 func (r *Reconciler) reconcilePool(ctx context.Context, p *poolScope) error {
 	for _, step := range []func(context.Context, *poolScope) error{
 		r.checkPool, r.writeBackScale, r.reconcileDeployment, r.reconcileHealthCheck, r.removeUnusedTemplates,
@@ -107,10 +108,10 @@ func (r *Reconciler) reconcilePool(ctx context.Context, p *poolScope) error {
 	return nil
 }
 
-// errPoolWaits ends the pass over a pool that stays as it is for now; the pool's problem, if it is one, says why.
+// errPoolWaits ends the reconcile of a pool that stays as it is for now. The pool's problem, if it is one, says why.
 var errPoolWaits = errors.New("the pool waits")
 
-// checkPool looks for what only the whole tells: faults that the API server could not see, and a name that is taken.
+// checkPool checks what the API server could not validate, and whether the name is taken.
 func (r *Reconciler) checkPool(ctx context.Context, p *poolScope) error {
 	if faults := pool.Validate(p.cluster, p.spec); len(faults) > 0 {
 		p.problem = &problem{"InvalidMachinePool", strings.Join(faults, "; ")}
@@ -121,9 +122,10 @@ func (r *Reconciler) checkPool(ctx context.Context, p *poolScope) error {
 	}
 	other := &clusterv1.MachineDeployment{}
 	key := client.ObjectKey{Namespace: p.cluster.Namespace, Name: pool.Name(p.cluster.Name, p.spec.Name)}
-	found, err := r.read(ctx, key, other)
+	found, err := objects.Get(ctx, r.Client, key, other)
 	if found {
-		p.problem = &problem{"NameTaken", fmt.Sprintf("%s: the MachineDeployment %s exists and was made for something else (Cluster %s); give the pool another name",
+		p.problem = &problem{"NameTaken", fmt.Sprintf("%s: MachineDeployment %s exists and does not belong to this pool (Cluster %s); give "+
+			"the pool another name",
 			pool.Field(p.spec.Name, "name"), key.Name, other.Spec.ClusterName)}
 		return errPoolWaits
 	}
@@ -132,7 +134,8 @@ func (r *Reconciler) checkPool(ctx context.Context, p *poolScope) error {
 
 func (r *Reconciler) readSets(ctx context.Context, p *poolScope) error {
 	var list clusterv1.MachineSetList
-	err := r.Client.List(ctx, &list, client.InNamespace(p.cluster.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: p.deployment.Name})
+	err := r.Client.List(ctx, &list, client.InNamespace(p.cluster.Namespace),
+		client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: p.deployment.Name})
 	if err != nil {
 		return fmt.Errorf("listing the MachineSets of the pool %s: %w", p.spec.Name, err)
 	}
@@ -152,7 +155,7 @@ func (r *Reconciler) reconcileDeployment(ctx context.Context, p *poolScope) erro
 	if err != nil {
 		return err
 	}
-	if err := r.keeper.Object(ctx, bootstrap); err != nil {
+	if err := r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), bootstrap); err != nil {
 		return err
 	}
 	templates := pool.Templates{
@@ -164,40 +167,38 @@ func (r *Reconciler) reconcileDeployment(ctx context.Context, p *poolScope) erro
 	if err != nil {
 		return err
 	}
-	if err := r.keeper.Object(ctx, deployment); err != nil {
+	if err := r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), deployment); err != nil {
 		return err
 	}
 	p.deployment = deployment
 	return nil
 }
 
-// reconcileHealthCheck makes the MachineHealthCheck of a pool, or removes it from one that does not want it any more.
+// reconcileHealthCheck creates the MachineHealthCheck of a pool, or deletes it if the pool has none any more.
 func (r *Reconciler) reconcileHealthCheck(ctx context.Context, p *poolScope) error {
 	if check := pool.HealthCheck(p.cluster, p.spec); check != nil {
-		return r.keeper.Object(ctx, check)
+		return r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), check)
 	}
 	return r.removeHealthCheck(ctx, p.deployment)
 }
 
 func (r *Reconciler) removeHealthCheck(ctx context.Context, deployment *clusterv1.MachineDeployment) error {
 	check := &clusterv1.MachineHealthCheck{}
-	found, err := r.read(ctx, client.ObjectKeyFromObject(deployment), check)
+	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(deployment), check)
 	if err != nil || !found || !check.DeletionTimestamp.IsZero() || check.Labels[rkev1.MachinePoolNameLabel] == "" {
 		return err
 	}
-	if err := r.Client.Delete(ctx, check); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the MachineHealthCheck %s: %w", check.Name, err)
-	}
-	return nil
+	return objects.Delete(ctx, r.Client, check)
 }
 
-// removePool takes away what was made for a pool. Templates go first: what is left of them after the MachineDeployment, nobody would know
-// of. Machines that go need none.
+// removePool deletes the objects of a pool. Templates come first: without the MachineDeployment they could not be found. Machines that are
+// being deleted need none.
 func (r *Reconciler) removePool(ctx context.Context, deployment *clusterv1.MachineDeployment) error {
 	if !deployment.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	ctrl.LoggerFrom(ctx).Info("Removing a machine pool that is not in the spec any more", "MachineDeployment", client.ObjectKeyFromObject(deployment))
+	ctrl.LoggerFrom(ctx).Info("Deleting machine pool that is no longer in the spec", "MachineDeployment",
+		client.ObjectKeyFromObject(deployment))
 	if err := r.removeHealthCheck(ctx, deployment); err != nil {
 		return err
 	}
@@ -211,8 +212,5 @@ func (r *Reconciler) removePool(ctx context.Context, deployment *clusterv1.Machi
 	if err != nil {
 		return fmt.Errorf("deleting the bootstrap templates of MachineDeployment %s: %w", deployment.Name, err)
 	}
-	if err := r.Client.Delete(ctx, deployment); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting MachineDeployment %s: %w", deployment.Name, err)
-	}
-	return nil
+	return objects.Delete(ctx, r.Client, deployment)
 }

@@ -16,8 +16,8 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/contract"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/util/capicontract"
 )
 
 // TestQuantityPatch: one pool's quantity changes, and only in the Cluster that was looked at.
@@ -73,17 +73,19 @@ func TestFieldsWithoutEffect(t *testing.T) {
 func TestProviderKeys(t *testing.T) {
 	cluster := testCluster()
 	p := poolSpec("a")
-	p.MachineConfigRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "VSphereMachineTemplate", Name: "m"}
+	p.MachineConfigRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "VSphereMachineTemplate",
+		Name: "m"}
 	other := *p
 	other.Name = "b"
 	cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*p, other}
-	cluster.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "VSphereCluster", Name: "c"}
+	cluster.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1",
+		Kind: "VSphereCluster", Name: "c"}
 	got := providerKeys(cluster, pool.TemplateRef.String)
 	want := []string{"VSphereCluster.infrastructure.cluster.x-k8s.io/c", "VSphereMachineTemplate.infrastructure.cluster.x-k8s.io/m"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
-	got = providerKeys(cluster, func(ref pool.TemplateRef) string { return contract.DefinitionName(ref.GroupKind) })
+	got = providerKeys(cluster, func(ref pool.TemplateRef) string { return capicontract.DefinitionName(ref.GroupKind) })
 	want = []string{"vsphereclusters.infrastructure.cluster.x-k8s.io", "vspheremachinetemplates.infrastructure.cluster.x-k8s.io"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)
@@ -96,7 +98,8 @@ func TestProviderKeys(t *testing.T) {
 // TestPoolObjectToCluster: what was made for a pool leads to its Cluster, and nothing else does.
 func TestPoolObjectToCluster(t *testing.T) {
 	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: pool.Labels("one", "a")}}
-	if got := poolObjectToCluster(context.Background(), set); !slices.Equal(got, []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "one"}}}) {
+	if got := poolObjectToCluster(context.Background(), set); !slices.Equal(got,
+		[]ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "one"}}}) {
 		t.Errorf("got %v", got)
 	}
 	delete(set.Labels, rkev1.MachinePoolNameLabel)

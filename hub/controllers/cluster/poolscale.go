@@ -14,10 +14,11 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-// writeBackScale writes to the pool what somebody has scaled its MachineDeployment to. The pool is left for the next pass then, which sees
-// the Cluster as it has become.
+// writeBackScale writes the replicas of a MachineDeployment that was scaled, by an autoscaler for instance, to the pool. The pool is left
+// to the next reconcile then, which reads the changed Cluster.
 func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 	if p.deployment == nil {
 		return nil
@@ -25,9 +26,9 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 	if _, scaled := pool.Scaled(p.spec, p.deployment); !scaled {
 		return nil
 	}
-	// The cache may show the MachineDeployment of before the hub's own last write, and a user's change of the pool since then would be lost.
+	// The cache may not have seen the hub's own last write yet, and a user's change of the pool since then would be lost.
 	live := &clusterv1.MachineDeployment{}
-	found, err := read(ctx, r.Live, client.ObjectKeyFromObject(p.deployment), live)
+	found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(p.deployment), live)
 	if err != nil || !found {
 		return err
 	}
@@ -35,7 +36,7 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 	if !scaled {
 		return nil
 	}
-	ctrl.LoggerFrom(ctx).Info("The MachineDeployment of a machine pool was scaled; the pool follows", "pool", p.spec.Name,
+	ctrl.LoggerFrom(ctx).Info("Writing the replicas of a scaled MachineDeployment to its pool", "pool", p.spec.Name,
 		"from", pool.Quantity(p.spec), "to", replicas)
 	patch, err := quantityPatch(p.cluster, p.spec.Name, replicas)
 	if err != nil {
@@ -49,7 +50,7 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 	return errPoolWaits
 }
 
-// quantityPatch changes the quantity of one pool and nothing else, and only if nobody has changed the Cluster in between.
+// quantityPatch changes the quantity of one pool, if the Cluster has not changed since it was read.
 func quantityPatch(cluster *provisioningv1.Cluster, name string, quantity int32) (client.Patch, error) {
 	type operation struct {
 		Op    string `json:"op"`

@@ -11,12 +11,13 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/plan/reasons"
 )
 
-// reasonMachinesMissing is for pools that are on their way.
+// reasonMachinesMissing is for pools that are in progress.
 const reasonMachinesMissing = "WaitingForMachines"
 
-// setPools tells how far the machine pools are. A Cluster without any has no such condition.
+// setPools sets the condition MachinePoolsReady. A Cluster without pools does not have it.
 func setPools(s *scope) {
 	if len(s.cluster.Spec.RKEConfig.MachinePools) == 0 {
 		conditions.Delete(s.cluster, provisioningv1.MachinePoolsReadyCondition)
@@ -27,10 +28,10 @@ func setPools(s *scope) {
 		return
 	}
 	conditions.Set(s.cluster, metav1.Condition{Type: provisioningv1.MachinePoolsReadyCondition, Status: metav1.ConditionUnknown,
-		Reason: "WaitingForControlPlane", Message: "Waiting for the objects of Cluster API to be written"})
+		Reason: reasons.WaitingForControlPlane, Message: "Waiting for the objects of Cluster API to be created"})
 }
 
-// poolsCondition sums up the pools: a problem of one that somebody has to solve comes before what takes its time.
+// poolsCondition sums up the pools: problems that a user has to solve come before progress.
 func poolsCondition(pools []*poolScope) metav1.Condition {
 	var faults, waits []problem
 	for _, p := range pools {
@@ -52,10 +53,10 @@ func poolsCondition(pools []*poolScope) metav1.Condition {
 	return condition
 }
 
-// progress tells in which way the machines of a pool are not yet what the pool asks for, or "".
+// progress says how the machines of a pool differ from the spec; empty if they do not.
 func progress(p *poolScope) string {
 	if p.deployment == nil {
-		return fmt.Sprintf("Pool %s: waiting for its MachineDeployment", p.spec.Name)
+		return fmt.Sprintf("Pool %s: waiting for the MachineDeployment to be created", p.spec.Name)
 	}
 	want, status := pool.Quantity(p.spec), p.deployment.Status
 	there, available, current := ptr.Deref(status.Replicas, 0), ptr.Deref(status.AvailableReplicas, 0), ptr.Deref(status.UpToDateReplicas, 0)
@@ -77,7 +78,7 @@ func progress(p *poolScope) string {
 	return fmt.Sprintf("Pool %s: %s", p.spec.Name, strings.Join(parts, ", "))
 }
 
-// withPools makes a Cluster that its control plane calls ready wait for machines that the control plane does not know of yet.
+// withPools makes a Cluster whose control plane is ready wait for machines that do not exist yet.
 func withPools(ready metav1.Condition, s *scope) metav1.Condition {
 	pools := conditions.Get(s.cluster, provisioningv1.MachinePoolsReadyCondition)
 	if ready.Status != metav1.ConditionTrue || pools == nil || pools.Status == metav1.ConditionTrue {

@@ -15,12 +15,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/contract"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/util/capicontract"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-// reconcileMachineTemplate returns what the pool's machines are made from: a copy of the template that the pool names, made when there is
-// none of its present content. A pool that has machines keeps them, and can be scaled, while its template cannot be read or copied.
+// reconcileMachineTemplate returns the template of the pool's machines: a copy of the template that the pool names, created if there is
+// none with its present content. A pool with machines keeps them, and can be scaled, while its template cannot be read or copied.
 func (r *Reconciler) reconcileMachineTemplate(ctx context.Context, p *poolScope) (clusterv1.ContractVersionedObjectReference, error) {
 	source, err := r.machineTemplate(ctx, p)
 	if err != nil {
@@ -48,8 +49,9 @@ func (r *Reconciler) reconcileMachineTemplate(ctx context.Context, p *poolScope)
 	return current, nil
 }
 
-// upToDate tells whether the template that a pool's machines are made from is one of what its source says.
-func (r *Reconciler) upToDate(ctx context.Context, p *poolScope, current clusterv1.ContractVersionedObjectReference, source *unstructured.Unstructured) (bool, error) {
+// upToDate returns whether the template of a pool's machines has the content of its source.
+func (r *Reconciler) upToDate(ctx context.Context, p *poolScope, current clusterv1.ContractVersionedObjectReference,
+	source *unstructured.Unstructured) (bool, error) {
 	if !current.IsDefined() || current.GroupKind() != source.GroupVersionKind().GroupKind() {
 		return false, nil
 	}
@@ -60,24 +62,27 @@ func (r *Reconciler) upToDate(ctx context.Context, p *poolScope, current cluster
 	return clone.GetDeletionTimestamp().IsZero() && pool.UpToDate(clone, source), nil
 }
 
-// machineTemplate reads the template that a pool names; nil with the pool's problem set where that cannot be.
+// machineTemplate reads the template that a pool names; nil, with the pool's problem set, if it cannot be used.
 func (r *Reconciler) machineTemplate(ctx context.Context, p *poolScope) (*unstructured.Unstructured, error) {
 	field, ref := pool.Field(p.spec.Name, "machineConfigRef"), p.spec.MachineConfigRef
-	source, fault, err := r.referenced(ctx, field, client.ObjectKey{Namespace: p.cluster.Namespace, Name: ref.Name}, ref.GroupKind(), "MachineTemplate")
+	source, fault, err := r.referenced(ctx, field, client.ObjectKey{Namespace: p.cluster.Namespace, Name: ref.Name}, ref.GroupKind(),
+		"MachineTemplate")
 	if err != nil || fault != nil {
 		p.problem = fault
 		return nil, err
 	}
 	if _, found, err := unstructured.NestedMap(source.Object, "spec", "template", "spec"); err != nil || !found {
-		p.problem = &problem{"InvalidMachineTemplate", fmt.Sprintf("%s: the %s %q has no spec.template.spec, so no machine can be made from it; name the template of a machine", field, ref.Kind, ref.Name)}
+		p.problem = &problem{"InvalidMachineTemplate", fmt.Sprintf("%s: %s %q has no spec.template.spec; name a machine template", field,
+			ref.Kind, ref.Name)}
 		return nil, nil
 	}
 	return source, nil
 }
 
-// clone makes a copy of a machine template, or returns nil with the pool's problem set where the provider takes none. A copy of that name
-// that exists holds the same content, since the name tells the content.
-func (r *Reconciler) clone(ctx context.Context, p *poolScope, source *unstructured.Unstructured) (*clusterv1.ContractVersionedObjectReference, error) {
+// clone creates a copy of a machine template; nil, with the pool's problem set, if the provider refuses it. An existing copy of that name
+// has the same content, since the name is derived from the content.
+func (r *Reconciler) clone(ctx context.Context, p *poolScope,
+	source *unstructured.Unstructured) (*clusterv1.ContractVersionedObjectReference, error) {
 	clone, err := pool.Clone(p.cluster, p.spec, source)
 	if err != nil {
 		return nil, err
@@ -91,7 +96,7 @@ func (r *Reconciler) clone(ctx context.Context, p *poolScope, source *unstructur
 		err = r.Client.Create(ctx, clone, fieldOwner)
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		p.problem = &problem{"MachineTemplateRefused", fmt.Sprintf("%s: the provider refuses a copy of the %s %q: %v",
+		p.problem = &problem{"MachineTemplateRefused", fmt.Sprintf("%s: the provider refuses a copy of %s %q: %v",
 			pool.Field(p.spec.Name, "machineConfigRef"), source.GetKind(), source.GetName(), err)}
 		return nil, nil
 	}
@@ -101,12 +106,13 @@ func (r *Reconciler) clone(ctx context.Context, p *poolScope, source *unstructur
 	return ptr.To(pool.Ref(kind, clone.GetName())), nil
 }
 
-// referenced reads an object that the spec refers to by group and kind, and watches its kind from then on. Where it cannot be read, the
-// problem names the field; what is short for the kind begins the reasons.
-func (r *Reconciler) referenced(ctx context.Context, field string, key client.ObjectKey, kind schema.GroupKind, what string) (*unstructured.Unstructured, *problem, error) {
+// referenced reads an object that the spec refers to by group and kind, and watches its kind from then on. If it does not exist, it returns
+// a problem that names the field; what is the prefix of the reasons.
+func (r *Reconciler) referenced(ctx context.Context, field string, key client.ObjectKey, kind schema.GroupKind,
+	what string) (*unstructured.Unstructured, *problem, error) {
 	object, err := r.readProviderObject(ctx, key, kind)
-	var missing *contract.NotInstalledError
-	var foreign *contract.NotKeptError
+	var missing *capicontract.NotInstalledError
+	var foreign *capicontract.NotSupportedError
 	switch {
 	case errors.As(err, &missing):
 		return nil, &problem{what + "KindNotInstalled", fmt.Sprintf("%s: %v", field, err)}, nil
@@ -115,14 +121,16 @@ func (r *Reconciler) referenced(ctx context.Context, field string, key client.Ob
 	case err != nil:
 		return nil, nil, err
 	case object == nil:
-		return nil, &problem{what + "NotFound", fmt.Sprintf("%s: there is no %s %q in the namespace %s; create it, or correct the name", field, kind.Kind, key.Name, key.Namespace)}, nil
+		return nil, &problem{what + "NotFound", fmt.Sprintf("%s: %s %q does not exist in namespace %s; create it or correct the name", field,
+			kind.Kind, key.Name, key.Namespace)}, nil
 	}
 	return object, nil, nil
 }
 
-// readProviderObject reads an object of a provider's kind, in the version that its contract asks for; nil where there is none.
-func (r *Reconciler) readProviderObject(ctx context.Context, key client.ObjectKey, kind schema.GroupKind) (*unstructured.Unstructured, error) {
-	apiVersion, err := contract.APIVersion(ctx, r.Client, kind)
+// readProviderObject reads an object of a provider's kind in the version of its contract; nil if it does not exist.
+func (r *Reconciler) readProviderObject(ctx context.Context, key client.ObjectKey, kind schema.GroupKind) (*unstructured.Unstructured,
+	error) {
+	apiVersion, err := capicontract.APIVersion(ctx, r.Client, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -132,14 +140,14 @@ func (r *Reconciler) readProviderObject(ctx context.Context, key client.ObjectKe
 	if err := r.watch(ctx, object); err != nil {
 		return nil, err
 	}
-	found, err := r.read(ctx, key, object)
+	found, err := objects.Get(ctx, r.Client, key, object)
 	if err != nil || !found {
 		return nil, err
 	}
 	return object, nil
 }
 
-// keptTemplates are the machine templates of a pool that are still there: those that something refers to, and those that are yet to go.
+// keptTemplates are the machine templates of a pool that exist: those that are in use, and those that are still to be deleted.
 func keptTemplates(p *poolScope, current clusterv1.ContractVersionedObjectReference) []pool.TemplateRef {
 	kept := []pool.TemplateRef{pool.RefOf(current)}
 	if p.deployment != nil {
@@ -148,8 +156,8 @@ func keptTemplates(p *poolScope, current clusterv1.ContractVersionedObjectRefere
 	return kept
 }
 
-// removeUnusedTemplates removes the templates of earlier contents once no MachineSet refers to them any more. A MachineDeployment that its
-// controller has not looked at since its last change may be about to get a MachineSet that nobody sees yet.
+// removeUnusedTemplates deletes templates of earlier contents that no MachineSet refers to any more. It waits while the MachineDeployment
+// was not reconciled since its last change: its controller may be about to create a MachineSet.
 func (r *Reconciler) removeUnusedTemplates(ctx context.Context, p *poolScope) error {
 	if p.deployment.Status.ObservedGeneration < p.deployment.Generation {
 		return nil
@@ -176,7 +184,7 @@ func (r *Reconciler) removeUnusedTemplates(ctx context.Context, p *poolScope) er
 	if err != nil {
 		return err
 	}
-	return r.keeper.Object(ctx, changed)
+	return r.ssa.Apply(ctx, client.ObjectKeyFromObject(p.cluster), changed)
 }
 
 // usedTemplates are all templates that the MachineDeployment and its MachineSets refer to.
@@ -190,25 +198,23 @@ func usedTemplates(p *poolScope) []pool.TemplateRef {
 	return used
 }
 
-// removeMachineTemplate removes a copy, and nothing that is not one.
+// removeMachineTemplate deletes a copy of a template, if it has the label of the pool.
 func (r *Reconciler) removeMachineTemplate(ctx context.Context, deployment *clusterv1.MachineDeployment, ref pool.TemplateRef) error {
 	object, err := r.readProviderObject(ctx, client.ObjectKey{Namespace: deployment.Namespace, Name: ref.Name}, ref.GroupKind)
-	if missing := new(contract.NotInstalledError); errors.As(err, &missing) {
+	if missing := new(capicontract.NotInstalledError); errors.As(err, &missing) {
 		return nil
 	}
 	if err != nil || object == nil || !object.GetDeletionTimestamp().IsZero() ||
 		object.GetLabels()[rkev1.MachinePoolNameLabel] != deployment.Labels[rkev1.MachinePoolNameLabel] {
 		return err
 	}
-	if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the machine template %s: %w", ref, err)
-	}
-	return nil
+	return objects.Delete(ctx, r.Client, object)
 }
 
 func (r *Reconciler) removeBootstrapTemplates(ctx context.Context, p *poolScope, used []pool.TemplateRef) error {
 	var list rkev1.RKEBootstrapTemplateList
-	if err := r.Client.List(ctx, &list, client.InNamespace(p.cluster.Namespace), client.MatchingLabels(pool.Labels(p.cluster.Name, p.spec.Name))); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(p.cluster.Namespace),
+		client.MatchingLabels(pool.Labels(p.cluster.Name, p.spec.Name))); err != nil {
 		return fmt.Errorf("listing the bootstrap templates of the pool %s: %w", p.spec.Name, err)
 	}
 	kind := rkev1.GroupVersion.WithKind("RKEBootstrapTemplate").GroupKind()
@@ -217,8 +223,8 @@ func (r *Reconciler) removeBootstrapTemplates(ctx context.Context, p *poolScope,
 		if slices.Contains(used, pool.TemplateRef{GroupKind: kind, Name: template.Name}) || !template.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := r.Client.Delete(ctx, template); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting the bootstrap template %s: %w", template.Name, err)
+		if err := objects.Delete(ctx, r.Client, template); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -2,12 +2,9 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,11 +12,12 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/objects"
 )
 
 type phase func(context.Context, *scope) error
 
-// reconcileNormal runs the phases. One that needs what an earlier one could not make does nothing.
+// reconcileNormal runs the phases. A phase that depends on an earlier one that failed does nothing.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	if here, err := r.reconcileOrigin(ctx, s); err != nil || !here {
 		s.unread = unread{spec: err != nil, controlPlane: err != nil, pools: true, kubeconfig: true}
@@ -31,7 +29,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	return err
 }
 
-// run runs phases and adds their errors up.
+// run runs phases, each whether or not another failed.
 func (s *scope) run(ctx context.Context, phases ...phase) error {
 	var errs []error
 	for _, do := range phases {
@@ -42,7 +40,7 @@ func (s *scope) run(ctx context.Context, phases ...phase) error {
 	return kerrors.NewAggregate(errs)
 }
 
-// reconcileSpec looks for faults that the API server could not see.
+// reconcileSpec checks what the API server could not validate.
 func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 	sources, err := r.readFileSources(ctx, s)
 	if err != nil {
@@ -50,7 +48,7 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.invalid = append(s.invalid, validate(s.cluster, sources)...)
-	s.partial = append(s.partial, partialFaults(s.cluster.Spec)...)
+	s.partial = append(s.partial, partialProblems(s.cluster.Spec)...)
 	return nil
 }
 
@@ -64,48 +62,45 @@ func (r *Reconciler) readFileSources(ctx context.Context, s *scope) (map[fileSou
 		for _, name := range names {
 			object := &metav1.PartialObjectMetadata{}
 			object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-			err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.cluster.Namespace, Name: name}, object)
-			if apierrors.IsNotFound(err) {
-				continue
-			}
+			found, err := objects.Get(ctx, r.Client, client.ObjectKey{Namespace: s.cluster.Namespace, Name: name}, object)
 			if err != nil {
-				return nil, fmt.Errorf("reading %s %s: %w", kind, name, err)
+				return nil, err
 			}
-			sources[fileSource{kind: kind, name: name}] = object.ObjectMeta
+			if found {
+				sources[fileSource{kind: kind, name: name}] = object.ObjectMeta
+			}
 		}
 	}
 	return sources, nil
 }
 
-// reconcileClusterAPI hands the spec on. The Cluster API Cluster comes first: it becomes the owner of the other two, so that its
-// controller takes them away in the right order.
+// reconcileClusterAPI passes the spec on. The Cluster API Cluster comes first: it becomes the owner of the other two, so that its
+// controller deletes them in the right order.
 func (r *Reconciler) reconcileClusterAPI(ctx context.Context, s *scope) error {
 	if s.management == nil || len(s.invalid) > 0 || s.unread.spec {
 		return nil
 	}
-	desired, err := controlPlane(s.cluster)
+	desired, err := ControlPlane(s.cluster)
 	if err != nil {
 		return err
 	}
-	objects := []client.Object{capiCluster(s.cluster)}
+	wanted := []client.Object{capiCluster(s.cluster)}
 	if s.cluster.Spec.RKEConfig.InfrastructureRef == nil {
-		objects = append(objects, infraCluster(s.cluster))
+		wanted = append(wanted, infraCluster(s.cluster))
 	}
-	objects = append(objects, desired)
-	for _, object := range objects {
-		if err := r.keeper.Object(ctx, object); err != nil {
+	for _, object := range append(wanted, desired) {
+		if err := r.ssa.Apply(ctx, client.ObjectKeyFromObject(s.cluster), object); err != nil {
 			return err
 		}
 	}
-	s.handedOn = true
+	s.passedOn = true
 	return nil
 }
 
-// checkInfrastructure tells when the infrastructure cluster that the spec names cannot be read. It is no business of this controller's
-// otherwise: Cluster API waits for it.
+// checkInfrastructure reports an infrastructure cluster that the spec names and that cannot be read. Cluster API waits for it to be ready.
 func (r *Reconciler) checkInfrastructure(ctx context.Context, s *scope) error {
 	ref := s.cluster.Spec.RKEConfig.InfrastructureRef
-	if ref == nil || !s.handedOn {
+	if ref == nil || !s.passedOn {
 		return nil
 	}
 	key := client.ObjectKey{Namespace: s.cluster.Namespace, Name: ref.Name}
@@ -116,61 +111,36 @@ func (r *Reconciler) checkInfrastructure(ctx context.Context, s *scope) error {
 	return err
 }
 
-// readControlPlane reads what the Cluster's conditions are copied from.
+// readControlPlane reads the object that the Cluster's conditions are copied from.
 func (r *Reconciler) readControlPlane(ctx context.Context, s *scope) error {
-	rcp := &rkev1.RKEControlPlane{}
-	found, err := r.read(ctx, client.ObjectKeyFromObject(s.cluster), rcp)
-	if err != nil {
-		s.unread.controlPlane = true
-		return err
-	}
+	controlPlane := &rkev1.RKEControlPlane{}
+	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(s.cluster), controlPlane)
 	if found {
-		s.controlPlane = rcp
+		s.controlPlane = controlPlane
 	}
-	return nil
+	s.unread.controlPlane = err != nil
+	return err
 }
 
-// readClusterAPI reads the Cluster of Cluster API, which may have been paused.
+// readClusterAPI reads the Cluster API Cluster, which may be paused.
 func (r *Reconciler) readClusterAPI(ctx context.Context, s *scope) error {
 	capi := &clusterv1.Cluster{}
-	found, err := r.read(ctx, client.ObjectKeyFromObject(s.cluster), capi)
-	if err != nil {
-		return err
-	}
+	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(s.cluster), capi)
 	if found {
 		s.capiCluster = capi
 	}
-	return nil
+	return err
 }
 
-// readKubeconfig finds out whether the kubeconfig exists; its content is nobody's business here.
+// readKubeconfig reads the metadata of the kubeconfig Secret.
 func (r *Reconciler) readKubeconfig(ctx context.Context, s *scope) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	name := secret.Name(s.cluster.Name, secret.Kubeconfig)
-	found, err := r.read(ctx, types.NamespacedName{Namespace: s.cluster.Namespace, Name: name}, object)
-	if err != nil {
-		s.unread.kubeconfig = true
-		return err
-	}
+	found, err := objects.Get(ctx, r.Client, client.ObjectKey{Namespace: s.cluster.Namespace, Name: name}, object)
 	if found {
 		s.kubeconfigSecret = name
 	}
-	return nil
-}
-
-// read gets an object from the cache and tells whether there is one.
-func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, into client.Object) (bool, error) {
-	return read(ctx, r.Client, key, into)
-}
-
-func read(ctx context.Context, from client.Reader, key client.ObjectKey, into client.Object) (bool, error) {
-	err := from.Get(ctx, key, into)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", into, key, err)
-	}
-	return true, nil
+	s.unread.kubeconfig = err != nil
+	return err
 }

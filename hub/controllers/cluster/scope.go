@@ -6,14 +6,14 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/util/patch"
 )
 
-// scope is what one pass over a Cluster has read and found.
+// scope is what one reconcile has read and found.
 type scope struct {
 	// patch writes cluster.
 	patch *patch.Helper
-	// cluster is set from the beginning; its metadata, spec and status are what the pass ends in.
+	// cluster is the object that is reconciled. Phases change its metadata and status.
 	cluster *provisioningv1.Cluster
 	// management is set once the management Cluster exists.
 	management *managementv3.Cluster
@@ -23,32 +23,32 @@ type scope struct {
 	// kubeconfigSecret is the name of the kubeconfig Secret, once it exists.
 	kubeconfigSecret string
 
-	// unread are the things of which a reconcile that failed knows nothing, so that what was known of them stays.
+	// unread says what was not read because of an error. The status keeps what was known of it.
 	unread unread
 
-	// created tells why the management Cluster is not there yet; nil when it is.
+	// created is why the management Cluster does not exist yet; nil when it does.
 	created *problem
-	// invalid are the faults of the spec that keep it from being handed on.
+	// invalid are the problems of the spec that keep all of it from being passed on.
 	invalid []problem
-	// handedOn is set once the objects of Cluster API are what the spec asks for.
-	handedOn bool
-	// partial are faults of one part of the spec; all else is handed on.
+	// passedOn is true once the objects of Cluster API were applied.
+	passedOn bool
+	// partial are problems of one part of the spec; the rest is passed on.
 	partial []problem
-	// pools are the machine pools of the spec, set once they have been looked at.
+	// pools are the machine pools of the spec; set by reconcilePools.
 	pools []*poolScope
-	// removal tells what a deletion waits for; nil when it waits for nothing.
+	// removal is what a deletion waits for; nil when it is complete.
 	removal *problem
 }
 
-// unread tells what could not be read or was not looked at because of an error.
+// unread has what could not be read because of an error.
 type unread struct {
 	spec, pools, controlPlane, kubeconfig bool
 }
 
-// imported tells that the cluster was made elsewhere: the hub only reaches it, through its agent.
+// imported is true for a cluster that the hub did not create and reaches through its agent.
 func (s *scope) imported() bool { return s.cluster.Spec.RKEConfig == nil }
 
-// problem is a reason in CamelCase with the words for it.
+// problem is reason and message of a condition that is not met.
 type problem struct {
 	reason, message string
 }

@@ -12,12 +12,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	"github.com/drover-dev/drover/hub/api/fieldsupport"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/patch"
-	"github.com/drover-dev/drover/hub/fieldsupport"
-	"github.com/drover-dev/drover/hub/release"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/util/patch"
 )
 
 // ownedConditions are those that no other controller writes.
@@ -31,7 +32,7 @@ var ownedConditions = []string{
 	provisioningv1.RemovedCondition,
 }
 
-// setStatus makes the Cluster's status of what a pass has found. What could not be read is left as it was known.
+// setStatus sets the status. What could not be read keeps its status.
 func setStatus(s *scope) {
 	c := s.cluster
 	if !s.unread.spec {
@@ -81,14 +82,14 @@ func createdCondition(s *scope) metav1.Condition {
 	return condition
 }
 
-// specCondition tells whether the spec could be handed on as it is, and which of its fields have no effect.
+// specCondition says whether the whole spec was passed on, and which of its fields have no effect.
 func specCondition(s *scope) metav1.Condition {
 	condition := metav1.Condition{Type: provisioningv1.RKEClusterCondition, Status: metav1.ConditionTrue, Reason: "Accepted"}
 	warnings := fieldsupport.Warnings(&s.cluster.Spec)
 	if len(warnings) > 0 {
 		condition.Reason, condition.Message = "AcceptedWithWarnings", strings.Join(warnings, "; ")
 	}
-	if all := s.faults(); len(all) > 0 {
+	if all := s.problems(); len(all) > 0 {
 		sum := sumUp(all)
 		condition.Status, condition.Reason = metav1.ConditionFalse, sum.reason
 		condition.Message = strings.Join(append([]string{sum.message}, warnings...), "; ")
@@ -96,8 +97,8 @@ func specCondition(s *scope) metav1.Condition {
 	return condition
 }
 
-// faults are all that is wrong with the spec.
-func (s *scope) faults() []problem {
+// problems are all problems of the spec.
+func (s *scope) problems() []problem {
 	all := slices.Concat(s.invalid, s.partial)
 	for _, p := range s.pools {
 		if p.problem != nil {
@@ -107,7 +108,7 @@ func (s *scope) faults() []problem {
 	return all
 }
 
-// readyCondition is the control plane's, or what keeps the control plane from being there.
+// readyCondition is that of the control plane, or why there is no control plane.
 func readyCondition(s *scope) metav1.Condition {
 	condition := metav1.Condition{Type: provisioningv1.ReadyCondition, Status: metav1.ConditionFalse}
 	switch {
@@ -119,23 +120,23 @@ func readyCondition(s *scope) metav1.Condition {
 	case s.created != nil:
 		condition.Reason, condition.Message = s.created.reason, s.created.message
 	default:
-		condition.Reason, condition.Message = "WaitingForControlPlane", "Waiting for the RKEControlPlane to be created"
+		condition.Reason, condition.Message = reasons.WaitingForControlPlane, "Waiting for the RKEControlPlane to be created"
 	}
 	return condition
 }
 
-// updatedCondition tells whether all machines have what the spec asks for. A spec that could not be handed on reaches no machine.
+// updatedCondition says whether all machines have what the spec asks for. A spec that is not passed on reaches no machine.
 func updatedCondition(s *scope) metav1.Condition {
 	condition := metav1.Condition{Type: provisioningv1.UpdatedCondition, Status: metav1.ConditionFalse}
 	switch {
 	case len(s.invalid) > 0:
 		sum := sumUp(s.invalid)
-		condition.Reason, condition.Message = sum.reason, "The change was not handed on: "+sum.message
+		condition.Reason, condition.Message = sum.reason, "The change was not passed on: "+sum.message
 	case s.controlPlane == nil:
-		condition.Reason, condition.Message = "WaitingForControlPlane", "Waiting for the RKEControlPlane to be created"
+		condition.Reason, condition.Message = reasons.WaitingForControlPlane, "Waiting for the RKEControlPlane to be created"
 	case s.controlPlane.Status.ObservedGeneration < s.controlPlane.Generation:
 		condition.Status = metav1.ConditionUnknown
-		condition.Reason, condition.Message = "WaitingForControlPlane", "Waiting for the RKEControlPlane to take up the change"
+		condition.Reason, condition.Message = reasons.WaitingForControlPlane, "Waiting for the RKEControlPlane to be reconciled"
 	case conditions.Has(s.controlPlane, rkev1.UpdatedCondition):
 		return mirror(s.controlPlane, rkev1.UpdatedCondition, provisioningv1.UpdatedCondition)
 	default:
@@ -144,7 +145,7 @@ func updatedCondition(s *scope) metav1.Condition {
 	return condition
 }
 
-// provisionedCondition is true from the first time on that the cluster was ready.
+// provisionedCondition is true from when the cluster was ready for the first time.
 func provisionedCondition(s *scope, ready metav1.Condition) metav1.Condition {
 	condition := metav1.Condition{Type: provisioningv1.ProvisionedCondition, Status: metav1.ConditionTrue, Reason: "Provisioned"}
 	if conditions.IsTrue(s.cluster, provisioningv1.ProvisionedCondition) {
@@ -156,15 +157,15 @@ func provisionedCondition(s *scope, ready metav1.Condition) metav1.Condition {
 	}
 	condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ready.Reason, ready.Message
 	if ready.Status == metav1.ConditionTrue {
-		condition.Reason, condition.Message = "WaitingForInitialization", "Waiting for the API of the cluster to be reached for the first time"
+		condition.Reason, condition.Message = reasons.WaitingForInitialization, "Waiting for the control plane of the cluster to be initialized"
 	}
 	return condition
 }
 
-// managementConditions are the conditions of the Cluster that the management Cluster shows too.
+// managementConditions are copied from the Cluster to the management Cluster.
 var managementConditions = []string{managementv3.ProvisionedCondition, managementv3.ReadyCondition}
 
-// reportManagement copies what users of the management Cluster look at. Conditions of other writers stay.
+// reportManagement writes the status of the management Cluster, except conditions of other writers.
 func (r *Reconciler) reportManagement(ctx context.Context, s *scope) error {
 	if s.management == nil || !s.cluster.DeletionTimestamp.IsZero() {
 		return nil
@@ -181,17 +182,17 @@ func (r *Reconciler) reportManagement(ctx context.Context, s *scope) error {
 	return helper.Patch(ctx, s.management)
 }
 
-// mirror copies a condition of the control plane under a name of the Cluster's.
+// mirror copies a condition of the control plane to a condition of the Cluster.
 func mirror(from *rkev1.RKEControlPlane, fromType, toType string) metav1.Condition {
 	source := conditions.Get(from, fromType)
 	if source == nil {
-		return metav1.Condition{Type: toType, Status: metav1.ConditionUnknown, Reason: "WaitingForControlPlane",
+		return metav1.Condition{Type: toType, Status: metav1.ConditionUnknown, Reason: reasons.WaitingForControlPlane,
 			Message: fmt.Sprintf("Waiting for the RKEControlPlane to report its condition %s", fromType)}
 	}
 	return metav1.Condition{Type: toType, Status: source.Status, Reason: source.Reason, Message: source.Message}
 }
 
-// setRemoval tells how far a deletion is.
+// setRemoval sets the conditions of a deletion.
 func setRemoval(s *scope) {
 	removed := metav1.Condition{Type: provisioningv1.RemovedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.DeletionCompletedReason}
 	if s.removal != nil {
@@ -202,7 +203,7 @@ func setRemoval(s *scope) {
 		Reason: clusterv1.DeletingReason, Message: removed.Message})
 }
 
-// sumUp makes one problem of several: the first one's reason, everybody's message.
+// sumUp merges problems: the reason of the first, the messages of all.
 func sumUp(problems []problem) problem {
 	messages := make([]string, len(problems))
 	for i, p := range problems {

@@ -9,15 +9,15 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/release"
+	"github.com/drover-dev/drover/hub/plan/release"
 )
 
-// fileSource is an object that files come from.
+// fileSource is a Secret or ConfigMap with files.
 type fileSource struct {
 	kind, name string
 }
 
-// validate returns the faults that keep a spec from being handed on. Each message names the field. sources are the objects that exist.
+// validate returns the problems that keep a spec from being passed on. Each message names the field. sources are the objects that exist.
 func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.ObjectMeta) []problem {
 	var problems []problem
 	if err := release.Check(cluster.Spec.KubernetesVersion); err != nil {
@@ -36,7 +36,8 @@ func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.Obj
 				problems = append(problems, validateSource(cluster.Name, field+".secret.name", fileSource{"Secret", source.Secret.Name}, sources)...)
 			}
 			if named(source.ConfigMap) {
-				problems = append(problems, validateSource(cluster.Name, field+".configMap.name", fileSource{"ConfigMap", source.ConfigMap.Name}, sources)...)
+				problems = append(problems, validateSource(cluster.Name, field+".configMap.name", fileSource{"ConfigMap", source.ConfigMap.Name},
+					sources)...)
 			}
 		}
 	}
@@ -45,12 +46,13 @@ func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.Obj
 
 func named(source *rkev1.K8sObjectFileSource) bool { return source != nil && source.Name != "" }
 
-// validateSource checks that an object exists and that its owner lets this cluster have it: without that, who may write a Cluster could
-// read every Secret of the namespace on a machine.
+// validateSource checks that an object exists and is authorized for this cluster: otherwise a user who may write a Cluster could read every
+// Secret of the namespace on a machine.
 func validateSource(cluster, field string, source fileSource, sources map[fileSource]metav1.ObjectMeta) []problem {
 	meta, ok := sources[source]
 	if !ok {
-		return []problem{{"FileSourceNotFound", fmt.Sprintf("%s: there is no %s %q in the Cluster's namespace", field, source.kind, source.name)}}
+		return []problem{{"FileSourceNotFound", fmt.Sprintf("%s: %s %q does not exist in the namespace of the Cluster", field, source.kind,
+			source.name)}}
 	}
 	authorized := strings.Split(meta.Annotations[rkev1.AuthorizedObjectAnnotation], ",")
 	if slices.ContainsFunc(authorized, func(name string) bool { return strings.TrimSpace(name) == cluster }) {

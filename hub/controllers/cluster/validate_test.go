@@ -34,8 +34,10 @@ func TestValidate(t *testing.T) {
 		{name: "infrastructure elsewhere", change: func(c *provisioningv1.Cluster) {
 			c.Spec.RKEConfig.InfrastructureRef = &provisioningv1.ObjectReference{APIVersion: "g/v1", Kind: "K", Name: "n", Namespace: "other"}
 		}, reason: "InvalidInfrastructureRef", field: "spec.rkeConfig.infrastructureRef.namespace"},
-		{name: "file source missing", change: withFile, reason: "FileSourceNotFound", field: "spec.rkeConfig.machineSelectorFiles[0].fileSources[0].secret.name"},
-		{name: "file source of others", change: withFile, sources: authorized("two,three"), reason: "FileSourceNotAuthorized", field: rkev1.AuthorizedObjectAnnotation},
+		{name: "file source missing", change: withFile, reason: "FileSourceNotFound",
+			field: "spec.rkeConfig.machineSelectorFiles[0].fileSources[0].secret.name"},
+		{name: "file source of others", change: withFile, sources: authorized("two,three"), reason: "FileSourceNotAuthorized",
+			field: rkev1.AuthorizedObjectAnnotation},
 		{name: "name is a part only", change: withFile, sources: authorized("one-more"), reason: "FileSourceNotAuthorized", field: "secret.name"},
 		{name: "file source authorized", change: withFile, sources: authorized("two, one")},
 	} {

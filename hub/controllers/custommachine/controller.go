@@ -2,84 +2,58 @@ package custommachine
 
 import (
 	"context"
-	"fmt"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/failure"
-	"github.com/drover-dev/drover/hub/controllers/patch"
-	"github.com/drover-dev/drover/hub/controllers/predicates"
-	"github.com/drover-dev/drover/hub/ownership"
+	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/predicates"
 )
 
-const fieldOwner = client.FieldOwner("drover-custommachine")
+const (
+	controllerName = "custommachine"
+	fieldOwner     = client.FieldOwner("drover-custommachine")
+)
 
 // Reconciler reconciles CustomMachines.
 type Reconciler struct {
+	// Client reads from the cache and writes; SetupWithManager sets it.
 	Client client.Client
+	// ClusterCache holds the connections to the clusters. It is required.
+	ClusterCache clustercache.ClusterCache
+	// Now is the clock; SetupWithManager sets it.
+	Now func() time.Time
+
+	controller controller.Controller
 }
 
-// SetupWithManager registers the controller.
-func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	if r.Client == nil {
-		r.Client = mgr.GetClient()
-	}
-	clusterToMachines, err := util.ClusterToTypedObjectsMapper(r.Client, &rkev1.CustomMachineList{}, mgr.GetScheme())
+// SetupWithManager registers the controller. Nodes are watched per cluster, as soon as the cluster is connected.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	r.Client, r.Now = mgr.GetClient(), time.Now
+	err := mgr.GetFieldIndexer().IndexField(ctx, &rkev1.CustomMachine{}, indexMachineUID, machineUIDs)
 	if err != nil {
-		return fmt.Errorf("mapping Clusters to CustomMachines: %w", err)
+		return err
 	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named("custommachine").
+	machineToCustomMachine := util.MachineToInfrastructureMapFunc(rkev1.GroupVersion.WithKind("CustomMachine"))
+	clusterToCustomMachines := handler.EnqueueRequestsFromMapFunc(r.clusterToCustomMachines)
+	r.controller, err = ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
 		For(&rkev1.CustomMachine{}).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(rkev1.GroupVersion.WithKind("CustomMachine")))).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines), builder.WithPredicates(predicates.ClusterChanged)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToCustomMachine)).
+		Watches(&clusterv1.Cluster{}, clusterToCustomMachines, builder.WithPredicates(predicates.ClusterChanged)).
+		Watches(&rkev1.RKECluster{}, clusterToCustomMachines, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, r.clusterToCustomMachines)).
 		WithOptions(opts).
-		Complete(failure.Requeue(r))
-	if err != nil {
-		return fmt.Errorf("setting up the custommachine controller: %w", err)
-	}
-	return nil
-}
-
-// Reconcile writes the status once at the end. There is nothing to remove when a CustomMachine goes: the machine stays with its owner, and
-// its credentials go with the RKEBootstrap.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	custom := &rkev1.CustomMachine{}
-	if err := r.Client.Get(ctx, req.NamespacedName, custom); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if !custom.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
-	}
-	s := &scope{custom: custom}
-	var cluster *clusterv1.Cluster
-	machine, refusal, err := ownership.Machine(ctx, r.Client, custom)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	s.machine, s.refused = machine, refusal
-	if machine != nil {
-		cluster, err = util.GetClusterByName(ctx, r.Client, machine.Namespace, machine.Spec.ClusterName)
-		if client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, fmt.Errorf("reading the Cluster of the CustomMachine: %w", err)
-		}
-		if err != nil {
-			cluster = nil
-		}
-	}
-	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, custom); err != nil || isPaused || changed {
-		return ctrl.Result{}, err
-	}
-	helper := patch.NewHelper(r.Client, custom, fieldOwner, ownedConditions...)
-	setStatus(s)
-	return ctrl.Result{}, helper.Patch(ctx, custom)
+		Build(apierrors.Requeue(r))
+	return err
 }

@@ -1,3 +1,5 @@
-// Package custommachine reconciles the CustomMachine, a machine that a user brought. Such a machine is provisioned once its Node was seen;
-// the controller nodelookup finds the Node and writes its provider ID, this one tells Cluster API.
+// Package custommachine reconciles the CustomMachine, a machine that a user brought. It finds the machine's Node in the cluster, copies the
+// Node's provider ID and addresses to the CustomMachine, from where Cluster API reads them, and reports the machine as provisioned. Where
+// the annotation rke.cattle.io/delete-missing-custom-machines-after of the RKECluster asks for it, it deletes Machines whose Node has been
+// missing for that long: a custom machine is in no MachineSet, so that no other controller replaces it. It only reads the cluster itself.
 package custommachine

@@ -3,6 +3,7 @@ package custommachine
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -10,28 +11,47 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/ownership"
 )
 
-// scope is what one pass has read.
-type scope struct {
-	custom *rkev1.CustomMachine
-	// machine is nil as long as Cluster API has not taken the CustomMachine over.
-	machine *clusterv1.Machine
-	// refused says why the Machine that the CustomMachine names as its owner does not count.
-	refused *ownership.Refusal
-}
+var ownedConditions = []string{rkev1.NodeFoundCondition, rkev1.ReadyCondition}
 
-var ownedConditions = []string{rkev1.ReadyCondition}
-
-// setStatus makes the status of what a pass has found. A machine that was provisioned once stays so.
+// setStatus writes what the phases found. A provider ID and addresses that were found once stay: a cluster that cannot be reached has lost
+// no Node. A machine that was provisioned once stays so.
 func setStatus(s *scope) {
+	setNodeFound(s)
 	if s.custom.Spec.ProviderID != "" {
 		s.custom.Status.Initialization.Provisioned = ptr.To(true)
 		s.custom.Status.Ready = true
 	}
 	s.custom.Status.FailureDomain = s.custom.Spec.FailureDomain
 	conditions.Set(s.custom, readyCondition(s))
+}
+
+func setNodeFound(s *scope) {
+	found := metav1.Condition{Type: rkev1.NodeFoundCondition, Status: metav1.ConditionTrue, Reason: "NodeFound"}
+	switch {
+	case s.waiting != nil:
+		found.Status, found.Reason, found.Message = metav1.ConditionFalse, s.waiting.reason, s.waiting.message
+		if s.waiting.unknown {
+			found.Status = metav1.ConditionUnknown
+		}
+	case s.node != nil:
+		s.custom.Spec.ProviderID = s.node.Spec.ProviderID
+		s.custom.Status.Addresses = addresses(s.node)
+		found.Message = "Node " + s.node.Name
+	default:
+		return
+	}
+	conditions.Set(s.custom, found)
+}
+
+// addresses converts the addresses of a Node; Cluster API has the same types of addresses.
+func addresses(node *corev1.Node) []clusterv1.MachineAddress {
+	var out []clusterv1.MachineAddress
+	for _, address := range node.Status.Addresses {
+		out = append(out, clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(address.Type), Address: address.Address})
+	}
+	return out
 }
 
 func readyCondition(s *scope) metav1.Condition {
@@ -47,8 +67,13 @@ func readyCondition(s *scope) metav1.Condition {
 	case found != nil && found.Message != "":
 		ready.Reason, ready.Message = found.Reason, found.Message
 	default:
-		ready.Reason = "WaitingForNode"
-		ready.Message = fmt.Sprintf("Waiting for the machine's Node, labelled %s=%s, to appear in the cluster", rkev1.MachineUIDLabel, s.machine.UID)
+		ready.Reason, ready.Message = reasonWaitingForNode, waitingForNode(s.machine)
 	}
 	return ready
+}
+
+const reasonWaitingForNode = "WaitingForNode"
+
+func waitingForNode(machine *clusterv1.Machine) string {
+	return fmt.Sprintf("Waiting for Node with label %s=%s to appear in the cluster", rkev1.MachineUIDLabel, machine.UID)
 }

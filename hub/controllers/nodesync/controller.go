@@ -2,16 +2,14 @@ package nodesync
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -19,54 +17,44 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/failure"
-	"github.com/drover-dev/drover/hub/ownership"
+	apierrors "github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 const controllerName = "nodesync"
 
 const fieldOwner = client.FieldOwner("drover-nodesync")
 
-// Reconciler keeps the Nodes of RKEBootstraps.
+// Reconciler syncs labels and taints of RKEBootstraps to their Nodes.
 type Reconciler struct {
-	// Client is the manager's, where unset.
+	// Client reads from the cache and writes; SetupWithManager sets it.
 	Client client.Client
-	// Cache reads plan Secrets. The manager's, where unset.
+	// Cache reads plan Secrets; SetupWithManager sets it.
 	Cache client.Reader
-	// ClusterCache holds the connections to the clusters.
+	// ClusterCache holds the connections to the clusters. It is required.
 	ClusterCache clustercache.ClusterCache
 
 	controller controller.Controller
 }
 
-// SetupWithManager registers the controller. Nodes are watched per cluster, once it is connected.
+// SetupWithManager registers the controller. Nodes are watched per cluster, as soon as the cluster is connected.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	if r.ClusterCache == nil {
-		return errors.New("setting up the nodesync controller: it has no ClusterCache")
-	}
-	if r.Client == nil {
-		r.Client = mgr.GetClient()
-	}
-	if r.Cache == nil {
-		r.Cache = mgr.GetCache()
-	}
+	r.Client, r.Cache = mgr.GetClient(), mgr.GetCache()
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
-		For(&rkev1.RKEBootstrap{}, builder.WithPredicates(annotationsChanged)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap), builder.WithPredicates(nodeFound)).
+		For(&rkev1.RKEBootstrap{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap), builder.WithPredicates(nodeRefChanged)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(planToBootstrap), builder.WithPredicates(nodeLabelsChanged)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToBootstraps), builder.WithPredicates(pauseChanged)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, r.clusterToBootstraps)).
 		WithOptions(opts).
-		Build(failure.Requeue(r))
-	if err != nil {
-		return fmt.Errorf("setting up the nodesync controller: %w", err)
-	}
-	return nil
+		Build(apierrors.Requeue(r))
+	return err
 }
 
-// Reconcile brings one Node up to date. Every wait ends with a watch: of the Machine, of the Cluster, of its connection, or of its Nodes.
+// Reconcile syncs one Node. Every wait ends with a watch: of the Machine, of the Cluster, of its connection, or of its Nodes.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	bootstrap := &rkev1.RKEBootstrap{}
 	if err := r.Client.Get(ctx, req.NamespacedName, bootstrap); err != nil {
@@ -88,27 +76,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case !machine.Status.NodeRef.IsDefined():
 		return ctrl.Result{}, nil
 	}
-	plan, err := r.planSecret(ctx, bootstrap)
-	if err != nil {
+	plan := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: bootstrap.Namespace, Name: rkev1.PlanSecretName(bootstrap.Name)}
+	if _, err := objects.Get(ctx, r.Cache, key, plan, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
 	w := readWanted(machine, bootstrap, plan)
-	synced, err := r.carry(ctx, client.ObjectKeyFromObject(cluster), machine.Status.NodeRef.Name, w)
-	if err != nil || !synced {
+	done, err := r.syncToNode(ctx, client.ObjectKeyFromObject(cluster), machine.Status.NodeRef.Name, w)
+	if err != nil || !done {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, r.report(ctx, bootstrap, w)
-}
-
-// planSecret reads the machine's plan Secret; nil as long as there is none.
-func (r *Reconciler) planSecret(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (*corev1.Secret, error) {
-	secret := &corev1.Secret{}
-	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: bootstrap.Namespace, Name: rkev1.PlanSecretName(bootstrap.Name)}, secret, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the plan Secret of the machine: %w", err)
-	}
-	return secret, nil
 }

@@ -4,33 +4,33 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// carried is what was carried to a Node, and so is to be taken away from it when it is no longer wanted. The Node holds it in an annotation,
-// since that has to outlive the machine's objects in the hub.
-type carried struct {
-	// Labels are keys, Taints are of the form key:effect. Both are sorted.
+// synced is what was synced to a Node, and is removed from it when it is no longer wanted. It is stored in an annotation of the Node, which
+// outlives the machine's objects in the hub.
+type synced struct {
+	// Labels are keys, Taints have the form key:effect. Both are sorted.
 	Labels []string `json:"labels,omitempty"`
 	Taints []string `json:"taints,omitempty"`
 }
 
-// readCarried reads the annotation. One that cannot be read counts for none: then too much stays on the Node rather than too little.
-func readCarried(node *corev1.Node) carried {
-	var c carried
-	if json.Unmarshal([]byte(node.Annotations[rkev1.CarriedAnnotation]), &c) != nil {
-		return carried{}
+// readSynced reads the annotation. One that cannot be decoded counts as empty: nothing is removed from the Node then.
+func readSynced(node *corev1.Node) synced {
+	var s synced
+	if json.Unmarshal([]byte(node.Annotations[rkev1.SyncedFromMachineAnnotation]), &s) != nil {
+		return synced{}
 	}
-	return c
+	return s
 }
 
-// merge gives a Node what its machine wants, and takes from it what was carried before and is no longer wanted.
+// merge sets what is wanted on a Node, and removes what was synced before and is no longer wanted.
 func merge(node *corev1.Node, w wanted) {
-	before := readCarried(node)
+	before := readSynced(node)
 	for _, key := range before.Labels {
 		if _, still := w.labels[key]; !still {
 			delete(node.Labels, key)
@@ -41,17 +41,17 @@ func merge(node *corev1.Node, w wanted) {
 	}
 	maps.Copy(node.Labels, w.labels)
 	node.Spec.Taints = mergeTaints(node.Spec.Taints, before.Taints, w.taints)
-	mark(node, carriedOf(w))
+	annotate(node, syncedOf(w))
 }
 
-// mergeTaints keeps the order of those that are there, so that nothing is written where nothing changes.
-func mergeTaints(there []corev1.Taint, before []string, want []corev1.Taint) []corev1.Taint {
+// mergeTaints keeps the order of existing taints, so that nothing is written where nothing changes.
+func mergeTaints(existing []corev1.Taint, before []string, want []corev1.Taint) []corev1.Taint {
 	var out []corev1.Taint
-	for _, taint := range there {
+	for _, taint := range existing {
 		i := find(want, taint)
 		switch {
 		case i >= 0:
-			// TimeAdded belongs to whoever evicts.
+			// TimeAdded is kept: eviction depends on it.
 			taint.Value = want[i].Value
 		case slices.Contains(before, taintKey(taint)):
 			continue
@@ -66,27 +66,24 @@ func mergeTaints(there []corev1.Taint, before []string, want []corev1.Taint) []c
 	return out
 }
 
-func carriedOf(w wanted) carried {
-	c := carried{Labels: slices.Sorted(maps.Keys(w.labels))}
+func syncedOf(w wanted) synced {
+	s := synced{Labels: slices.Sorted(maps.Keys(w.labels))}
 	for _, taint := range w.taints {
-		c.Taints = append(c.Taints, taintKey(taint))
+		s.Taints = append(s.Taints, taintKey(taint))
 	}
-	slices.SortFunc(c.Taints, strings.Compare)
-	return c
+	slices.Sort(s.Taints)
+	return s
 }
 
 func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
-// mark writes the annotation, or takes it away where nothing is carried.
-func mark(node *corev1.Node, c carried) {
-	if len(c.Labels)+len(c.Taints) == 0 {
-		delete(node.Annotations, rkev1.CarriedAnnotation)
+// annotate writes the annotation, or removes it if nothing is synced.
+func annotate(node *corev1.Node, s synced) {
+	if len(s.Labels)+len(s.Taints) == 0 {
+		delete(node.Annotations, rkev1.SyncedFromMachineAnnotation)
 		return
 	}
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	// A struct of strings always encodes.
-	raw, _ := json.Marshal(c)
-	node.Annotations[rkev1.CarriedAnnotation] = string(raw)
+	// Encoding a struct of strings does not fail.
+	raw, _ := json.Marshal(s)
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, rkev1.SyncedFromMachineAnnotation, string(raw))
 }

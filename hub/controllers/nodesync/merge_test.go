@@ -18,8 +18,9 @@ import (
 )
 
 func annotated(labels, taints string) wanted {
-	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{rkev1.LabelsAnnotation: labels, rkev1.TaintsAnnotation: taints}}}
-	return readWanted(&clusterv1.Machine{}, bootstrap, nil)
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{rkev1.LabelsAnnotation: labels,
+		rkev1.TaintsAnnotation: taints}}}
+	return readWanted(&clusterv1.Machine{}, bootstrap, &corev1.Secret{})
 }
 
 // Labels come from the role, the delivered configuration and the owner of the machine; the owner has the last word.
@@ -38,10 +39,11 @@ func TestReadWantedFromPlan(t *testing.T) {
 		t.Error(w.problems)
 	}
 	delete(bootstrap.Labels, rkev1.WorkerRoleLabel)
-	if w := readWanted(&clusterv1.Machine{}, bootstrap, nil); len(w.labels) != 1 {
+	if w := readWanted(&clusterv1.Machine{}, bootstrap, &corev1.Secret{}); len(w.labels) != 1 {
 		t.Errorf("labels of a machine that is no worker and has no plan: %v", w.labels)
 	}
-	if w := readWanted(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{rkev1.WorkerRoleLabel: "true"}}}, bootstrap, nil); w.labels[workerRole] != "true" {
+	if w := readWanted(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{rkev1.WorkerRoleLabel: "true"}}}, bootstrap,
+		&corev1.Secret{}); w.labels[workerRole] != "true" {
 		t.Errorf("labels of a worker of a pool: %v", w.labels)
 	}
 }
@@ -53,14 +55,18 @@ func TestReadWanted(t *testing.T) {
 		problem        string
 	}{
 		"nothing": {},
-		"labels and taints": {labels: `{"zone":"a","team.example.com/name":"b"}`, taints: `[{"key":"gpu","value":"yes","effect":"NoSchedule"},{"key":"gpu","effect":"NoExecute"}]`,
-			keys: "team.example.com/name zone", wanted: "gpu:NoSchedule gpu:NoExecute"},
-		"the same taint twice":        {taints: `[{"key":"gpu","effect":"NoSchedule"},{"key":"gpu","value":"no","effect":"NoSchedule"}]`, wanted: "gpu:NoSchedule"},
-		"what the Node is":            {labels: `{"kubernetes.io/hostname":"x","zone":"a"}`, keys: "zone", problem: "label kubernetes.io/hostname: it tells what the Node is and cannot be set; choose another key"},
-		"a role of the user's own":    {labels: `{"node-role.kubernetes.io/builder":"true"}`, keys: "node-role.kubernetes.io/builder"},
-		"a value with a space":        {labels: `{"zone":"a b"}`, problem: `label zone: value "a b"`},
-		"a key that is none":          {labels: `{"a/b/c":"d"}`, problem: `label "a/b/c"`},
-		"an effect that is none":      {taints: `[{"key":"gpu","effect":"Never"}]`, problem: `taint gpu: effect "Never": write NoSchedule, PreferNoSchedule or NoExecute`},
+		"labels and taints": {labels: `{"zone":"a","team.example.com/name":"b"}`,
+			taints: `[{"key":"gpu","value":"yes","effect":"NoSchedule"},{"key":"gpu","effect":"NoExecute"}]`,
+			keys:   "team.example.com/name zone", wanted: "gpu:NoSchedule gpu:NoExecute"},
+		"the same taint twice": {taints: `[{"key":"gpu","effect":"NoSchedule"},{"key":"gpu","value":"no","effect":"NoSchedule"}]`,
+			wanted: "gpu:NoSchedule"},
+		"what the Node is": {labels: `{"kubernetes.io/hostname":"x","zone":"a"}`, keys: "zone",
+			problem: "label kubernetes.io/hostname is reserved"},
+		"a role of the user's own": {labels: `{"node-role.kubernetes.io/builder":"true"}`, keys: "node-role.kubernetes.io/builder"},
+		"a value with a space":     {labels: `{"zone":"a b"}`, problem: `label zone: value "a b"`},
+		"a key that is none":       {labels: `{"a/b/c":"d"}`, problem: `label "a/b/c"`},
+		"an effect that is none": {taints: `[{"key":"gpu","effect":"Never"}]`,
+			problem: `taint gpu: invalid effect "Never": must be NoSchedule, PreferNoSchedule or NoExecute`},
 		"a taint without a key":       {taints: `[{"effect":"NoSchedule"}]`, problem: `taint ""`},
 		"a taint with a wrong value":  {taints: `[{"key":"gpu","value":"a b","effect":"NoSchedule"}]`, problem: "taint gpu: value"},
 		"labels that are not JSON":    {labels: "zone=a", problem: "annotation rke.cattle.io/labels"},
@@ -70,7 +76,7 @@ func TestReadWanted(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := annotated(tc.labels, tc.taints)
-			if got := strings.Join(carriedOf(w).Labels, " "); got != tc.keys {
+			if got := strings.Join(syncedOf(w).Labels, " "); got != tc.keys {
 				t.Errorf("labels: got %q", got)
 			}
 			var taints []string
@@ -88,9 +94,10 @@ func TestReadWanted(t *testing.T) {
 }
 
 // A Node goes through the life of a pool's labels and taints. What others have set stays all the time, and what is right is not written.
-func TestCarryTo(t *testing.T) {
+func TestSyncToNode(t *testing.T) {
 	writes := 0
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "n", "own": "yes", "zone": "a"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "n", "own": "yes",
+		"zone": "a"}}}
 	lost := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{}}
 	node.Spec.Taints = []corev1.Taint{lost}
 	remote := fake.NewClientBuilder().WithObjects(node).WithInterceptorFuncs(interceptor.Funcs{
@@ -108,18 +115,22 @@ func TestCarryTo(t *testing.T) {
 	}{
 		{"labels that the kubelet has set already", `{"zone":"a"}`, "", map[string]string{"zone": "a"}, "", 1},
 		{"again", `{"zone":"a"}`, "", map[string]string{"zone": "a"}, "", 0},
-		{"another label, and a taint", `{"zone":"b","disk":"ssd"}`, `[{"key":"gpu","value":"1","effect":"NoSchedule"}]`, map[string]string{"zone": "b", "disk": "ssd"}, "gpu=1:NoSchedule", 1},
-		{"another value of the taint", `{"zone":"b","disk":"ssd"}`, `[{"key":"gpu","value":"2","effect":"NoSchedule"}]`, map[string]string{"zone": "b", "disk": "ssd"}, "gpu=2:NoSchedule", 1},
-		{"another effect of the taint", `{"zone":"b","disk":"ssd"}`, `[{"key":"gpu","value":"2","effect":"NoExecute"}]`, map[string]string{"zone": "b", "disk": "ssd"}, "gpu=2:NoExecute", 1},
-		{"one label less", `{"disk":"ssd"}`, `[{"key":"gpu","value":"2","effect":"NoExecute"}]`, map[string]string{"disk": "ssd"}, "gpu=2:NoExecute", 1},
+		{"another label, and a taint", `{"zone":"b","disk":"ssd"}`, `[{"key":"gpu","value":"1","effect":"NoSchedule"}]`,
+			map[string]string{"zone": "b", "disk": "ssd"}, "gpu=1:NoSchedule", 1},
+		{"another value of the taint", `{"zone":"b","disk":"ssd"}`, `[{"key":"gpu","value":"2","effect":"NoSchedule"}]`,
+			map[string]string{"zone": "b", "disk": "ssd"}, "gpu=2:NoSchedule", 1},
+		{"another effect of the taint", `{"zone":"b","disk":"ssd"}`, `[{"key":"gpu","value":"2","effect":"NoExecute"}]`,
+			map[string]string{"zone": "b", "disk": "ssd"}, "gpu=2:NoExecute", 1},
+		{"one label less", `{"disk":"ssd"}`, `[{"key":"gpu","value":"2","effect":"NoExecute"}]`, map[string]string{"disk": "ssd"},
+			"gpu=2:NoExecute", 1},
 		{"what nobody can read changes nothing", "disk", "", map[string]string{"disk": "ssd"}, "gpu=2:NoExecute", 0},
 		{"nothing", "", "", map[string]string{}, "", 1},
 		{"nothing again", "", "", map[string]string{}, "", 0},
 	}
 	for _, s := range steps {
 		writes = 0
-		if synced, err := carryTo(t.Context(), remote, "n", annotated(s.labels, s.taints)); err != nil || !synced {
-			t.Fatalf("%s: %v, %v", s.what, synced, err)
+		if done, err := patchNode(t.Context(), remote, "n", annotated(s.labels, s.taints)); err != nil || !done {
+			t.Fatalf("%s: %v, %v", s.what, done, err)
 		}
 		got := &corev1.Node{}
 		if err := remote.Get(t.Context(), client.ObjectKey{Name: "n"}, got); err != nil {
@@ -140,7 +151,7 @@ func TestCarryTo(t *testing.T) {
 			t.Errorf("%s: %d writes", s.what, writes)
 		}
 	}
-	if synced, err := carryTo(t.Context(), remote, "gone", wanted{}); err != nil || synced {
-		t.Errorf("a Node that is gone: %v, %v", synced, err)
+	if done, err := patchNode(t.Context(), remote, "gone", wanted{}); err != nil || done {
+		t.Errorf("a Node that is gone: %v, %v", done, err)
 	}
 }

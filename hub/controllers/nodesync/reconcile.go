@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -17,12 +16,13 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/patch"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/patch"
 )
 
-// carry writes to the Node if it is not as it should be, and tells whether it could be looked at. The Node is read from the cache that Cluster
-// API keeps of the cluster.
-func (r *Reconciler) carry(ctx context.Context, cluster client.ObjectKey, name string, w wanted) (bool, error) {
+// syncToNode writes the Node if it differs from what is wanted, and returns false if it could not be read. The Node is read from the cache
+// that Cluster API keeps of the cluster.
+func (r *Reconciler) syncToNode(ctx context.Context, cluster client.ObjectKey, name string, w wanted) (bool, error) {
 	err := r.ClusterCache.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
 		Name:         controllerName + "-nodes",
 		Watcher:      r.controller,
@@ -40,16 +40,13 @@ func (r *Reconciler) carry(ctx context.Context, cluster client.ObjectKey, name s
 	if err != nil {
 		return false, fmt.Errorf("connecting to the API of the cluster: %w", err)
 	}
-	return carryTo(ctx, remote, name, w)
+	return patchNode(ctx, remote, name, w)
 }
 
-func carryTo(ctx context.Context, remote client.Client, name string, w wanted) (bool, error) {
+func patchNode(ctx context.Context, remote client.Client, name string, w wanted) (bool, error) {
 	node := &corev1.Node{}
-	if err := remote.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("reading Node %s: %w", name, err)
+	if found, err := objects.Get(ctx, remote, client.ObjectKey{Name: name}, node); err != nil || !found {
+		return false, err
 	}
 	if w.unreadable {
 		return true, nil
@@ -59,7 +56,7 @@ func carryTo(ctx context.Context, remote client.Client, name string, w wanted) (
 	if equality.Semantic.DeepEqual(node, changed) {
 		return true, nil
 	}
-	// Taints are a list that is written as a whole: a write that does not know of another's must fail.
+	// The list of taints is written as a whole: the write must fail if another writer has changed it.
 	locked := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
 	if err := remote.Patch(ctx, changed, locked, fieldOwner); err != nil {
 		return false, fmt.Errorf("writing labels and taints of Node %s: %w", name, err)
@@ -67,7 +64,7 @@ func carryTo(ctx context.Context, remote client.Client, name string, w wanted) (
 	return true, nil
 }
 
-// report tells in the condition NodeSynced what could not be carried.
+// report sets the condition NodeSynced, with what could not be synced.
 func (r *Reconciler) report(ctx context.Context, bootstrap *rkev1.RKEBootstrap, w wanted) error {
 	c := metav1.Condition{Type: rkev1.NodeSyncedCondition, Status: metav1.ConditionTrue, Reason: "Synced"}
 	if len(w.problems) > 0 {

@@ -15,41 +15,40 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// reserved are labels that tell what a Node is. They are written by the kubelet and the distribution, and no user may tell otherwise.
+// reserved are labels that identify a Node or its role. The kubelet and the distribution write them; users may not.
 var reserved = []string{
 	corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, rkev1.MachineUIDLabel,
 	"node-role.kubernetes.io/etcd", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
 }
 
-// wanted is what a machine's Node is to have.
+// wanted is what a machine's Node must have.
 type wanted struct {
 	labels map[string]string
 	taints []corev1.Taint
-	// problems are what cannot be carried to a Node, each with what to write instead.
+	// problems says what cannot be synced, each with what to write instead.
 	problems []string
-	// unreadable is set where nobody can tell what is wanted: then the Node stays as it is.
+	// unreadable is true if an annotation cannot be decoded: the Node is not changed then.
 	unreadable bool
 }
 
-// workerRole is the label by which kubectl shows a Node's role as worker. The distributions label only servers, and a kubelet may not set it.
+// workerRole makes kubectl show the role worker. The distributions label only servers, and a kubelet may not set this label.
 const workerRole = "node-role.kubernetes.io/worker"
 
-// readWanted reads what the machine's roles, its delivered plan and its owner want of the Node, the last of which counts where they differ.
-// What is not as it should be is left out: the rest does not have to wait for it. plan is nil for a machine without a plan Secret.
+// readWanted returns the labels and taints of a Node: from the roles of the machine, from its delivered plan, and from annotations of its
+// RKEBootstrap, the later ones overriding the earlier. Invalid ones are left out and do not delay the others. plan is empty for a machine
+// without a plan Secret.
 func readWanted(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, plan *corev1.Secret) wanted {
 	w := wanted{labels: map[string]string{}}
 	annotations := bootstrap.Annotations
 	if bootstrap.Labels[rkev1.WorkerRoleLabel] == "true" || machine.Labels[rkev1.WorkerRoleLabel] == "true" {
 		w.labels[workerRole] = "true"
 	}
-	if plan != nil {
-		var configured map[string]string
-		w.decode(plan.Annotations, rkev1.NodeLabelsAnnotation, &configured)
-		for key, value := range configured {
-			// The distribution would not start with a label that is malformed, and says so.
-			if checkLabel(key, value) == "" {
-				w.labels[key] = value
-			}
+	var configured map[string]string
+	w.decode(plan.Annotations, rkev1.NodeLabelsAnnotation, &configured)
+	for key, value := range configured {
+		// The distribution does not start with an invalid label, and reports it.
+		if checkLabel(key, value) == "" {
+			w.labels[key] = value
 		}
 	}
 	var labels map[string]string
@@ -86,7 +85,7 @@ func (w *wanted) decode(annotations map[string]string, key string, into any) {
 
 func checkLabel(key, value string) string {
 	if slices.Contains(reserved, key) {
-		return fmt.Sprintf("label %s: it tells what the Node is and cannot be set; choose another key", key)
+		return fmt.Sprintf("label %s is reserved for the hub and the distribution; choose another key", key)
 	}
 	if errs := validation.IsQualifiedName(key); len(errs) > 0 {
 		return fmt.Sprintf("label %q: %s", key, strings.Join(errs, "; "))
@@ -108,10 +107,10 @@ func checkTaint(t corev1.Taint) string {
 	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 		return ""
 	}
-	return fmt.Sprintf("taint %s: effect %q: write NoSchedule, PreferNoSchedule or NoExecute", t.Key, t.Effect)
+	return fmt.Sprintf("taint %s: invalid effect %q: must be NoSchedule, PreferNoSchedule or NoExecute", t.Key, t.Effect)
 }
 
-// find returns where a list has a taint of the same key and effect, which is what tells taints apart; -1 if nowhere.
+// find returns the index of the taint with the same key and effect, which identify a taint; -1 if there is none.
 func find(taints []corev1.Taint, taint corev1.Taint) int {
 	return slices.IndexFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }

@@ -45,13 +45,12 @@ func planToBootstrap(_ context.Context, object client.Object) []ctrl.Request {
 	return nil
 }
 
-// clusterToBootstraps maps a Cluster to all its machines, which wait for its connection or for its pause to end.
+// clusterToBootstraps maps a Cluster to all its machines, which wait for its connection or to be unpaused.
 func (r *Reconciler) clusterToBootstraps(ctx context.Context, cluster client.Object) []ctrl.Request {
 	return r.machinesOf(ctx, client.ObjectKeyFromObject(cluster))
 }
 
-// nodeToBootstraps maps Nodes of a cluster to their machine, by the index that Cluster API keeps: there are a thousand Nodes where there are a
-// thousand Machines, and each reports.
+// nodeToBootstraps maps Nodes of a cluster to their machine by an index of Cluster API: a cluster may have a thousand of each.
 func (r *Reconciler) nodeToBootstraps(cluster client.ObjectKey) handler.MapFunc {
 	return func(ctx context.Context, node client.Object) []ctrl.Request {
 		return r.machinesOf(ctx, cluster, client.MatchingFields{index.MachineNodeNameField: node.GetName()})
@@ -60,9 +59,10 @@ func (r *Reconciler) nodeToBootstraps(cluster client.ObjectKey) handler.MapFunc 
 
 func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey, of ...client.ListOption) []ctrl.Request {
 	var machines clusterv1.MachineList
-	of = append(of, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy)
+	of = append(of, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
+		client.UnsafeDisableDeepCopy)
 	if err := r.Client.List(ctx, &machines, of...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the Machines of a cluster", "Cluster", cluster)
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list Machines", "Cluster", cluster)
 		return nil
 	}
 	var requests []ctrl.Request
@@ -72,15 +72,7 @@ func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey, o
 	return requests
 }
 
-// annotationsChanged drops what is written into the status of an RKEBootstrap.
-var annotationsChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
-	},
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
-}
-
-// nodeLabelsChanged drops all that agents and hub write into plan Secrets but the labels of the delivered configuration.
+// nodeLabelsChanged drops all changes of plan Secrets but that of the labels of the delivered configuration.
 var nodeLabelsChanged = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetAnnotations()[rkev1.NodeLabelsAnnotation] != "" },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -89,14 +81,13 @@ var nodeLabelsChanged = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// nodeFound lets through the moment in which a Machine gets its Node, or is no longer paused.
-var nodeFound = predicate.Funcs{
+// nodeRefChanged lets an update through in which a Machine gets its Node, or is paused or unpaused.
+var nodeRefChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.Machine)
 		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
 		return !ok || !ok2 || before.Status.NodeRef != after.Status.NodeRef || !maps.Equal(before.Annotations, after.Annotations)
 	},
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
 var pauseChanged = predicate.Funcs{
@@ -106,16 +97,14 @@ var pauseChanged = predicate.Funcs{
 		after, ok2 := e.ObjectNew.(*clusterv1.Cluster)
 		return ok && ok2 && ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
 	},
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// nodeChanged drops what a kubelet reports of its Node every few seconds.
+// nodeChanged drops the heartbeats of kubelets.
 var nodeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1.Node)
 		after, ok2 := e.ObjectNew.(*corev1.Node)
 		return !ok || !ok2 || !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
-			before.Annotations[rkev1.CarriedAnnotation] != after.Annotations[rkev1.CarriedAnnotation]
+			before.Annotations[rkev1.SyncedFromMachineAnnotation] != after.Annotations[rkev1.SyncedFromMachineAnnotation]
 	},
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }

@@ -19,28 +19,33 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// TestNodeToBootstraps: an event of a Node is mapped to its own machine, and the index is asked for it: one event must not read every Machine.
+// TestNodeToBootstraps: an event of a Node is mapped to its own machine, and the index is asked for it: one event must not read every
+// Machine.
 func TestNodeToBootstraps(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := clusterv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	machine := func(cluster, name, node string) *clusterv1.Machine {
-		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}}}
-		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap", Name: name + "-bootstrap"}
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}}}
+		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap",
+			Name: name + "-bootstrap"}
 		m.Status.NodeRef.Name = node
 		return m
 	}
 	read := 0
 	c := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&clusterv1.Machine{}, index.MachineNodeNameField, index.MachineByNodeName).
 		WithObjects(machine("one", "a", "node-1"), machine("one", "b", "node-2"), machine("two", "c", "node-1"), machine("one", "d", "")).
-		WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			opts ...client.ListOption) error {
 			err := c.List(ctx, list, opts...)
 			read += len(list.(*clusterv1.MachineList).Items)
 			return err
 		}}).Build()
 	r := &Reconciler{Client: c}
-	got := r.nodeToBootstraps(client.ObjectKey{Namespace: "ns", Name: "one"})(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
+	got := r.nodeToBootstraps(client.ObjectKey{Namespace: "ns", Name: "one"})(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
 	want := []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "a-bootstrap"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

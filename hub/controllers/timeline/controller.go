@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,38 +14,30 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/failure"
+	"github.com/drover-dev/drover/hub/util/apierrors"
 )
 
 const fieldOwner = client.FieldOwner("drover-timeline")
 
-// Reconciler keeps the timelines of all clusters. A request is namespace and name of a cluster: that of the provisioning Cluster and of the
-// Cluster of Cluster API, which are the same where there are both.
+// Reconciler keeps the timelines of all clusters. A request has namespace and name of a cluster: those of the Cluster of
+// provisioning.cattle.io and of the Cluster of Cluster API, which are the same where both exist.
 type Reconciler struct {
-	// Client writes, and reads from the cache. The manager's, where unset.
+	// Client reads from the cache and writes; SetupWithManager sets it.
 	Client client.Client
-	// Live reads ConfigMaps and Events, which are read once per start of the hub and are not worth a cache. The manager's, where unset.
+	// Live reads ConfigMaps and Events, which are read once per start of the hub and not cached; SetupWithManager sets it.
 	Live client.Reader
-	// Now is the clock; time.Now where unset.
+	// Now is the clock; SetupWithManager sets it.
 	Now func() time.Time
 
-	mu       sync.Mutex
-	memories map[client.ObjectKey]*memory
+	mu     sync.Mutex
+	states map[client.ObjectKey]*clusterState
 }
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	if r.Client == nil {
-		r.Client = mgr.GetClient()
-	}
-	if r.Live == nil {
-		r.Live = mgr.GetAPIReader()
-	}
-	if r.Now == nil {
-		r.Now = time.Now
-	}
+	r.Client, r.Live, r.Now = mgr.GetClient(), mgr.GetAPIReader(), time.Now
 	toCluster := handler.EnqueueRequestsFromMapFunc(clusterOf)
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("timeline").
 		Watches(&provisioningv1.Cluster{}, toCluster).
 		Watches(&clusterv1.Cluster{}, toCluster).
@@ -55,14 +46,10 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&clusterv1.Machine{}, toCluster).
 		Watches(&rkev1.RKEBootstrap{}, toCluster).
 		WithOptions(opts).
-		Complete(failure.Requeue(r))
-	if err != nil {
-		return fmt.Errorf("setting up the timeline controller: %w", err)
-	}
-	return nil
+		Complete(apierrors.Requeue(r))
 }
 
-// clusterOf names the cluster that an object belongs to.
+// clusterOf maps an object to the cluster that it belongs to.
 func clusterOf(_ context.Context, object client.Object) []ctrl.Request {
 	name := object.GetLabels()[clusterv1.ClusterNameLabel]
 	switch o := object.(type) {
@@ -83,34 +70,35 @@ func clusterOf(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-// memory is what the process keeps of a cluster between two passes. All of it can be lost.
-type memory struct {
-	// record is the timeline as it was last written; nil until it was read.
-	record *Record
-	// seen are the conditions that were told; nil before the first pass.
-	seen map[conditionKey]state
+// clusterState is what is kept in memory of a cluster between two reconciles. All of it can be lost. It needs no lock: a cluster is
+// reconciled by one worker at a time.
+type clusterState struct {
+	// record is the timeline as it was last written; nil until it was read. written has the digest of each part of it.
+	record  *Record
+	written map[int]digest
+	// seen are the conditions of which Events were created; nil before the first reconcile.
+	seen map[conditionKey]conditionState
 	// logged is the last message of the provisioning log; nil until it was read.
 	logged *string
-	// next is when the next pass may be made; size is how many bytes the timeline has.
+	// next is the earliest time of the next reconcile; size is that of the timeline in bytes.
 	next time.Time
 	size int
 }
 
-// memoryOf returns the memory of a cluster. One pass at a time works on a cluster, so that it needs no lock of its own.
-func (r *Reconciler) memoryOf(key client.ObjectKey) *memory {
+func (r *Reconciler) stateOf(key client.ObjectKey) *clusterState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.memories == nil {
-		r.memories = map[client.ObjectKey]*memory{}
+	if r.states == nil {
+		r.states = map[client.ObjectKey]*clusterState{}
 	}
-	if r.memories[key] == nil {
-		r.memories[key] = &memory{}
+	if r.states[key] == nil {
+		r.states[key] = &clusterState{}
 	}
-	return r.memories[key]
+	return r.states[key]
 }
 
 func (r *Reconciler) forget(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.memories, key)
+	delete(r.states, key)
 }

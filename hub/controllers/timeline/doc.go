@@ -1,4 +1,4 @@
-// Package timeline tells people what happens to a cluster: it turns transitions of conditions into Kubernetes Events, keeps the phases of
-// the cluster and of its machines with their times in a ConfigMap, and writes the provisioning log. It only reads what others have found
-// out; it decides nothing, and nothing depends on what it writes.
+// Package timeline records what happened to a cluster. It creates Kubernetes Events from transitions of conditions, keeps the phases of the
+// cluster and of its machines with their times in ConfigMaps, and writes the provisioning log. It reads what other controllers have
+// reported; no controller depends on what it writes.
 package timeline

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,35 +13,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/failure"
-	"github.com/drover-dev/drover/hub/message"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	hubapierrors "github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/message"
 )
 
 const (
-	// component is who reports.
+	// component is the reporting component of Events.
 	component = "drover-hub"
-	// maxEvents is how many transitions are told in one pass. The rest follows in the next.
+	// maxEvents bounds the transitions of one reconcile. The others follow in the next.
 	maxEvents = 100
 )
 
-// tell makes the Events of transitions. Their names depend on nothing but what is told, so that a hub that was killed before it could
-// remember what it told tells nothing twice. It returns how many transitions were told.
-func (r *Reconciler) tell(ctx context.Context, s *scope, m *memory, transitions []transition, now time.Time) (int, error) {
+// createEvents creates the Events of transitions, and returns of how many. The name of an Event is derived from the transition, so that a
+// hub that was killed before it recorded the transition creates none twice.
+func (r *Reconciler) createEvents(ctx context.Context, s *scope, m *clusterState, transitions []transition, now time.Time) (int, error) {
 	for i, t := range transitions {
 		if i == maxEvents {
 			return i, nil
 		}
-		text := s.message(t.reason, t.condition.Message)
+		text := s.publicMessage(t.reason, t.condition.Message)
 		events := []*corev1.Event{newEvent(t, t.object, text, now)}
-		if top := s.top(); t.object.GetUID() != top.GetUID() && s.tellsUp(t) {
+		if cluster := s.clusterObject(); t.object.GetUID() != cluster.GetUID() && s.propagates(t) {
 			about := kindOf(t.object) + " " + t.object.GetName()
 			if text != "" {
 				about += ": " + text
 			}
-			events = append(events, newEvent(t, top, about, now))
+			events = append(events, newEvent(t, cluster, about, now))
 		}
 		for _, event := range events {
-			if err := r.writeEvent(ctx, event, t.again); err != nil {
+			if err := r.writeEvent(ctx, event, t.afterRestart); err != nil {
 				return i, err
 			}
 		}
@@ -51,15 +51,16 @@ func (r *Reconciler) tell(ctx context.Context, s *scope, m *memory, transitions 
 	return len(transitions), nil
 }
 
-// tellsUp tells whether the Cluster shows an Event too. A Cluster of Cluster API alone does not mirror its control plane's conditions.
-func (s *scope) tellsUp(t transition) bool {
+// propagates returns whether the Cluster gets the Event too. A Cluster that was written for Cluster API does not mirror the conditions of
+// its control plane, so it gets all Events of those.
+func (s *scope) propagates(t transition) bool {
 	_, controlPlane := t.object.(*rkev1.RKEControlPlane)
-	return t.telling.up || controlPlane && s.provisioning == nil
+	return t.rule.propagated || controlPlane && s.provisioning == nil
 }
 
 func newEvent(t transition, object conditioned, text string, now time.Time) *corev1.Event {
 	sum := sha256.Sum256(fmt.Append(nil, object.GetUID(), t.key, t.state, t.condition.LastTransitionTime.Unix()))
-	// A name may have 253 characters, which the name of an object may take whole.
+	// The name of the object may have 253 characters already, the limit for names.
 	name := object.GetName()
 	name = name[:min(len(name), 230)] + "." + hex.EncodeToString(sum[:8])
 	event := &corev1.Event{
@@ -75,7 +76,7 @@ func newEvent(t transition, object conditioned, text string, now time.Time) *cor
 
 		ReportingController: component,
 	}
-	if t.condition.Status == metav1.ConditionFalse && t.telling.trouble && !slices.Contains(calm, t.condition.Reason) {
+	if t.condition.Status == metav1.ConditionFalse && t.rule.warning && !reasons.Get(t.condition.Reason).Benign {
 		event.Type = corev1.EventTypeWarning
 	}
 	if t.at.IsZero() {
@@ -84,16 +85,13 @@ func newEvent(t transition, object conditioned, text string, now time.Time) *cor
 	return event
 }
 
-// calm are reasons for which a condition is false although nobody has to act.
-var calm = []string{"Deleting", "WaitingForControlPlane", "WaitingForInitialization", "WaitingForManagementCluster", "WaitingForNamespace"}
-
-// writeEvent creates an Event. One that is there already has happened once more, unless it may be that very one.
-func (r *Reconciler) writeEvent(ctx context.Context, event *corev1.Event, again bool) error {
+// writeEvent creates an Event. If it exists, its count grows, unless it may be the same one, created before a restart.
+func (r *Reconciler) writeEvent(ctx context.Context, event *corev1.Event, afterRestart bool) error {
 	err := r.Client.Create(ctx, event, fieldOwner)
-	if apierrors.IsAlreadyExists(err) && !again {
+	if apierrors.IsAlreadyExists(err) && !afterRestart {
 		err = r.repeatEvent(ctx, event)
 	}
-	if apierrors.IsAlreadyExists(err) || failure.IsEnding(err) || failure.IsGone(err) {
+	if apierrors.IsAlreadyExists(err) || hubapierrors.IsEnding(err) || hubapierrors.IsGone(err) {
 		return nil
 	}
 	if err != nil {

@@ -3,9 +3,9 @@ package timeline
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -13,19 +13,22 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/ownership"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
-// scope is a cluster with everything that belongs to it, as the cache has it.
+// scope is a cluster with everything that belongs to it, read from the cache.
 type scope struct {
-	// provisioning is nil for a cluster that was written for Cluster API, capi until the hub has made it.
+	// provisioning is nil for a cluster that was written for Cluster API, capi until the hub has created it.
 	provisioning *provisioningv1.Cluster
 	capi         *clusterv1.Cluster
-	// controlPlane is nil until it is made.
+	// controlPlane is nil until it exists.
 	controlPlane *rkev1.RKEControlPlane
 	pools        []clusterv1.MachineDeployment
 	machines     []clusterv1.Machine
-	bootstraps   map[string]*rkev1.RKEBootstrap
+	// bootstraps are by the name of the Machine.
+	bootstraps map[string]*rkev1.RKEBootstrap
 }
 
 // conditioned is an object with conditions.
@@ -34,18 +37,18 @@ type conditioned interface {
 	conditions.Getter
 }
 
-// load returns nil for a cluster that is gone, or that is not the hub's to manage.
+// load returns nil for a cluster that does not exist, is imported, or has a control plane of another provider.
 func (r *Reconciler) load(ctx context.Context, key client.ObjectKey) (*scope, error) {
 	s := &scope{bootstraps: map[string]*rkev1.RKEBootstrap{}}
 	provisioning, capi := &provisioningv1.Cluster{}, &clusterv1.Cluster{}
-	found, err := r.get(ctx, key, provisioning)
+	found, err := objects.Get(ctx, r.Client, key, provisioning)
 	if err != nil {
 		return nil, err
 	}
 	if found && provisioning.Spec.RKEConfig != nil {
 		s.provisioning = provisioning
 	}
-	if found, err = r.get(ctx, key, capi); err != nil {
+	if found, err = objects.Get(ctx, r.Client, key, capi); err != nil {
 		return nil, err
 	}
 	ref := capi.Spec.ControlPlaneRef
@@ -67,7 +70,7 @@ func (r *Reconciler) loadMachines(ctx context.Context, key client.ObjectKey, s *
 	var machines clusterv1.MachineList
 	for _, list := range []client.ObjectList{&pools, &machines} {
 		if err := r.Client.List(ctx, list, in, of); err != nil {
-			return fmt.Errorf("listing what belongs to cluster %s: %w", key, err)
+			return fmt.Errorf("listing the machines of cluster %s: %w", key, err)
 		}
 	}
 	s.pools = pools.Items
@@ -78,7 +81,7 @@ func (r *Reconciler) loadMachines(ctx context.Context, key client.ObjectKey, s *
 		}
 		s.machines = append(s.machines, machine)
 		bootstrap := &rkev1.RKEBootstrap{}
-		found, err := r.get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: ref.Name}, bootstrap)
+		found, err := objects.Get(ctx, r.Client, client.ObjectKey{Namespace: key.Namespace, Name: ref.Name}, bootstrap)
 		if err != nil {
 			return err
 		}
@@ -89,26 +92,15 @@ func (r *Reconciler) loadMachines(ctx context.Context, key client.ObjectKey, s *
 	return nil
 }
 
-func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, into client.Object) (bool, error) {
-	err := r.Client.Get(ctx, key, into)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", into, key, err)
-	}
-	return true, nil
-}
-
-// top is the object that stands for the cluster: the one that its user has written.
-func (s *scope) top() conditioned {
+// clusterObject is the Cluster that the user wrote.
+func (s *scope) clusterObject() conditioned {
 	if s.provisioning != nil {
 		return s.provisioning
 	}
 	return s.capi
 }
 
-// reference is how Events refer to an object. What is read from a cache does not say its kind.
+// reference is how Events refer to an object. Objects from a cache have no kind set.
 func reference(object client.Object) corev1.ObjectReference {
 	ref := corev1.ObjectReference{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
@@ -137,4 +129,52 @@ func kindOf(object client.Object) string {
 		return "MachineDeployment"
 	}
 	return "Cluster"
+}
+
+// publicMessage is what Events, timeline and provisioning log say instead of a condition's message. A sensitive message, which quotes
+// output of a program, is replaced by where to find it.
+func (s *scope) publicMessage(reason, message string) string {
+	if !reasons.Get(reason).Sensitive {
+		return message
+	}
+	failed, on := s.failedMachines(), ""
+	if len(failed) > 0 {
+		on = " on " + strings.Join(failed[:min(len(failed), 3)], ", ")
+	}
+	return "Applying the plan failed" + on + "; see condition " + rkev1.PlanAppliedCondition + " of the Machine for the output"
+}
+
+// failedMachines are the names of the Machines whose plan failed.
+func (s *scope) failedMachines() (failed []string) {
+	for i := range s.machines {
+		if conditions.IsFalse(&s.machines[i], rkev1.PlanAppliedCondition) {
+			failed = append(failed, s.machines[i].Name)
+		}
+	}
+	return failed
+}
+
+// objects are all objects of the cluster whose conditions cause Events.
+func (s *scope) objects() []conditioned {
+	var out []conditioned
+	if s.provisioning != nil {
+		out = append(out, s.provisioning)
+	}
+	if s.capi != nil {
+		out = append(out, s.capi)
+	}
+	if s.controlPlane != nil {
+		out = append(out, s.controlPlane)
+	}
+	for i := range s.pools {
+		out = append(out, &s.pools[i])
+	}
+	for i := range s.machines {
+		m := &s.machines[i]
+		out = append(out, m)
+		if b := s.bootstraps[m.Name]; b != nil {
+			out = append(out, b)
+		}
+	}
+	return out
 }

@@ -15,28 +15,29 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/failure"
-	"github.com/drover-dev/drover/hub/message"
-	"github.com/drover-dev/drover/hub/ownership"
-	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	hubapierrors "github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/message"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
-// The ConfigMap with the provisioning log, in the namespace of the management Cluster. Existing interfaces show it.
+// The ConfigMap with the provisioning log, in the namespace of the management Cluster, as existing user interfaces read it.
 const (
-	LogName    = "provisioning-log"
+	LogName = "provisioning-log"
+	// LogKey holds the lines, LogLastKey the last message.
 	LogKey     = "log"
 	LogLastKey = "last"
 )
 
 const (
-	// maxLogBytes is what the log may hold; its oldest lines go first.
+	// maxLogBytes bounds the log; the oldest lines are dropped first.
 	maxLogBytes = 10000
-	// logDone is logged when nothing is waited for any more.
+	// logDone is logged when nothing is being waited for.
 	logDone = "provisioning done"
 )
 
-// log adds a line to the provisioning log when the message of the cluster has changed.
-func (r *Reconciler) log(ctx context.Context, s *scope, m *memory, now time.Time) error {
+// writeLog adds a line to the provisioning log if the message of the cluster has changed.
+func (r *Reconciler) writeLog(ctx context.Context, s *scope, m *clusterState, now time.Time) error {
 	if s.provisioning == nil || !s.provisioning.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -64,8 +65,8 @@ func (r *Reconciler) log(ctx context.Context, s *scope, m *memory, now time.Time
 		} else {
 			err = r.Client.Update(ctx, configMap, fieldOwner)
 		}
-		// The namespace may not be there yet, or not any more.
-		if err != nil && !failure.IsEnding(err) && !failure.IsGone(err) {
+		// The namespace may not exist yet, or be deleted already.
+		if err != nil && !hubapierrors.IsEnding(err) && !hubapierrors.IsGone(err) {
 			return fmt.Errorf("writing the provisioning log: %w", err)
 		}
 		if err != nil {
@@ -76,14 +77,14 @@ func (r *Reconciler) log(ctx context.Context, s *scope, m *memory, now time.Time
 	return nil
 }
 
-// logMessage is what the log says at the moment: what the cluster waits for before it is provisioned, and later what a change waits for.
+// logMessage is the message of the condition Provisioned until that is True, and then of Updated.
 func (s *scope) logMessage() (level, message string) {
 	c := conditions.Get(s.provisioning, provisioningv1.ProvisionedCondition)
-	// Provisioned is false as long as it is not true; Ready tells whether somebody has to act.
-	trouble := conditions.Get(s.provisioning, provisioningv1.ReadyCondition)
+	// Provisioned is never Unknown; the status of Ready says whether a user has to act.
+	severity := conditions.Get(s.provisioning, provisioningv1.ReadyCondition)
 	if c != nil && c.Status == metav1.ConditionTrue {
 		c = conditions.Get(s.provisioning, provisioningv1.UpdatedCondition)
-		trouble = c
+		severity = c
 	}
 	switch {
 	case c == nil:
@@ -91,18 +92,18 @@ func (s *scope) logMessage() (level, message string) {
 	case c.Status == metav1.ConditionTrue:
 		return "INFO", logDone
 	}
-	if c.Reason == rollout.ReasonPlanFailed && len(s.failedMachines()) == 0 {
-		// The cache does not have the Machine yet as the cluster has seen it; that brings another pass.
+	if reasons.Get(c.Reason).Sensitive && len(s.failedMachines()) == 0 {
+		// The cache has not seen the failed Machine yet; that brings another reconcile.
 		return "", ""
 	}
-	message = s.message(c.Reason, c.Message)
-	if calmed(stuck(trouble, "")).outcome == OutcomeFailed {
+	message = s.publicMessage(c.Reason, c.Message)
+	if ignoreBenign(failedOrRunning(severity)).outcome == OutcomeFailed {
 		return "ERROR", message
 	}
 	return "INFO", message
 }
 
-// appendLine adds a line and drops as many of the oldest as are needed to make room for it.
+// appendLine adds a line and drops the oldest ones until maxLogBytes is kept.
 func appendLine(log, line string) string {
 	log += message.Bound(line, maxLogBytes)
 	for len(log) > maxLogBytes {

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"cmp"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -12,6 +11,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/reasons"
 )
 
 // The phases that are not named by the reason of a condition.
@@ -19,104 +19,107 @@ const (
 	phaseReady          = "Ready"
 	phasePaused         = "Paused"
 	phaseDeleting       = "Deleting"
+	phaseCreating       = "Creating"
 	phaseBootstrapData  = "WaitingForBootstrapData"
 	phaseInfrastructure = "WaitingForInfrastructure"
 	phasePlan           = "WaitingForPlan"
 	phaseNode           = "WaitingForNode"
 )
 
-// present is the phase that something is in.
-type present struct {
+// currentPhase is the phase that a subject is in.
+type currentPhase struct {
 	name, message string
 	outcome       Outcome
-	// since is when the condition that it was read from changed its status; zero where it is not known.
+	// since is when the condition that it was read from changed its status; zero where that is not known.
 	since metav1.Time
 }
 
-// running makes a phase of a condition that is not met.
-func running(c *metav1.Condition, name string) present {
+// running makes a phase of a condition that is not met. Without a name it has the name of the condition's reason.
+func running(c *metav1.Condition, name string) currentPhase {
 	if c == nil {
-		return present{name: name, outcome: OutcomeRunning}
+		return currentPhase{name: name, outcome: OutcomeRunning}
 	}
-	return present{name: cmp.Or(name, c.Reason), message: c.Message, outcome: OutcomeRunning, since: c.LastTransitionTime}
+	return currentPhase{name: cmp.Or(name, c.Reason), message: c.Message, outcome: OutcomeRunning, since: c.LastTransitionTime}
 }
 
-// stuck makes a phase of a condition by which False says that somebody has to act.
-func stuck(c *metav1.Condition, name string) present {
-	p := running(c, name)
+// failedOrRunning makes a phase of a condition that is False if a user has to act.
+func failedOrRunning(c *metav1.Condition) currentPhase {
+	p := running(c, "")
 	if c != nil && c.Status == metav1.ConditionFalse {
 		p.outcome = OutcomeFailed
 	}
 	return p
 }
 
-func done(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionTrue }
-
-// machinePhase says what a machine waits for, in the order in which it comes to be.
-func machinePhase(m *clusterv1.Machine) present {
-	get := func(conditionType string) *metav1.Condition { return conditions.Get(m, conditionType) }
-	reconciled := get(rkev1.ReconciledCondition)
-	custom := m.Spec.InfrastructureRef.APIGroup == rkev1.GroupVersion.Group
-	switch {
-	case !m.DeletionTimestamp.IsZero():
-		c := get(clusterv1.DeletingCondition)
-		if !done(c) {
-			return present{name: phaseDeleting, outcome: OutcomeRunning, since: *m.DeletionTimestamp}
-		}
-		return running(c, "")
-	case done(get(clusterv1.PausedCondition)):
-		return running(get(clusterv1.PausedCondition), phasePaused)
-	case !done(get(clusterv1.BootstrapConfigReadyCondition)):
-		return running(get(clusterv1.BootstrapConfigReadyCondition), phaseBootstrapData)
-	// Infrastructure of the hub's own is there once the Node is, and that is what comes last.
-	case !custom && !done(get(clusterv1.InfrastructureReadyCondition)):
-		return running(get(clusterv1.InfrastructureReadyCondition), phaseInfrastructure)
-	case reconciled == nil:
-		return running(nil, phasePlan)
-	case !done(reconciled):
-		return stuck(reconciled, "")
-	case !m.Status.NodeRef.IsDefined():
-		return running(get(clusterv1.MachineNodeReadyCondition), phaseNode)
-	case isFalse(get(clusterv1.MachineHealthCheckSucceededCondition)):
-		return stuck(get(clusterv1.MachineHealthCheckSucceededCondition), "")
-	case !done(get(clusterv1.MachineNodeReadyCondition)):
-		return running(get(clusterv1.MachineNodeReadyCondition), "")
-	}
-	return present{name: phaseReady, outcome: OutcomeReady}
-}
-
-func isFalse(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionFalse }
-
-// clusterPhase says what a cluster as a whole waits for.
-func (s *scope) clusterPhase() present {
-	top := s.top()
-	get := func(conditionType string) *metav1.Condition { return conditions.Get(top, conditionType) }
-	switch {
-	case !top.GetDeletionTimestamp().IsZero() && s.provisioning != nil:
-		return running(get(provisioningv1.RemovedCondition), phaseDeleting)
-	case !top.GetDeletionTimestamp().IsZero():
-		return running(get(clusterv1.DeletingCondition), phaseDeleting)
-	case s.capi != nil && ptr.Deref(s.capi.Spec.Paused, false), done(get(clusterv1.PausedCondition)):
-		return running(get(clusterv1.PausedCondition), phasePaused)
-	case s.provisioning != nil && done(get(provisioningv1.ReadyCondition)):
-		return present{name: phaseReady, outcome: OutcomeReady}
-	case s.provisioning != nil:
-		return calmed(stuck(get(provisioningv1.ReadyCondition), ""))
-	case s.controlPlane == nil:
-		return running(nil, "WaitingForControlPlane")
-	case conditions.IsTrue(s.controlPlane, rkev1.ReadyCondition):
-		return present{name: phaseReady, outcome: OutcomeReady}
-	}
-	return stuck(conditions.Get(s.controlPlane, rkev1.ReadyCondition), "")
-}
-
-// calmed takes back a failure that is none: the Cluster is not ready while its objects are made.
-func calmed(p present) present {
-	if p.name == "" {
-		p.name = "Creating"
-	}
-	if slices.Contains(calm, p.name) {
+// ignoreBenign changes a failure for a benign reason: a Cluster is not ready while its objects are created.
+func ignoreBenign(p currentPhase) currentPhase {
+	p.name = cmp.Or(p.name, phaseCreating)
+	if reasons.Get(p.name).Benign {
 		p.outcome = OutcomeRunning
 	}
 	return p
+}
+
+// machinePhase returns the first of these that applies; the order is that of a machine's life.
+//
+//	being deleted                        Deleting, or the reason of Deleting
+//	paused                               Paused
+//	no bootstrap data                    WaitingForBootstrapData
+//	no infrastructure, of a provider     WaitingForInfrastructure
+//	plan not applied                     WaitingForPlan, or the reason of Reconciled
+//	no Node                              WaitingForNode
+//	failed MachineHealthCheck            its reason
+//	Node not ready                       the reason of NodeReady
+//	else                                 Ready
+func machinePhase(m *clusterv1.Machine) currentPhase {
+	get := func(conditionType string) *metav1.Condition { return conditions.Get(m, conditionType) }
+	isTrue := func(conditionType string) bool { return conditions.IsTrue(m, conditionType) }
+	custom := m.Spec.InfrastructureRef.APIGroup == rkev1.GroupVersion.Group
+	switch {
+	case !m.DeletionTimestamp.IsZero() && isTrue(clusterv1.DeletingCondition):
+		return running(get(clusterv1.DeletingCondition), "")
+	case !m.DeletionTimestamp.IsZero():
+		return currentPhase{name: phaseDeleting, outcome: OutcomeRunning, since: *m.DeletionTimestamp}
+	case isTrue(clusterv1.PausedCondition):
+		return running(get(clusterv1.PausedCondition), phasePaused)
+	case !isTrue(clusterv1.BootstrapConfigReadyCondition):
+		return running(get(clusterv1.BootstrapConfigReadyCondition), phaseBootstrapData)
+	// The infrastructure of a custom machine is ready only when its Node exists.
+	case !custom && !isTrue(clusterv1.InfrastructureReadyCondition):
+		return running(get(clusterv1.InfrastructureReadyCondition), phaseInfrastructure)
+	case !conditions.Has(m, rkev1.ReconciledCondition):
+		return running(nil, phasePlan)
+	case !isTrue(rkev1.ReconciledCondition):
+		return failedOrRunning(get(rkev1.ReconciledCondition))
+	case !m.Status.NodeRef.IsDefined():
+		return running(get(clusterv1.MachineNodeReadyCondition), phaseNode)
+	case conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition):
+		return failedOrRunning(get(clusterv1.MachineHealthCheckSucceededCondition))
+	case !isTrue(clusterv1.MachineNodeReadyCondition):
+		return running(get(clusterv1.MachineNodeReadyCondition), "")
+	}
+	return currentPhase{name: phaseReady, outcome: OutcomeReady}
+}
+
+// clusterPhase is the phase of the cluster as a whole.
+func (s *scope) clusterPhase() currentPhase {
+	cluster := s.clusterObject()
+	get := func(conditionType string) *metav1.Condition { return conditions.Get(cluster, conditionType) }
+	switch {
+	case !cluster.GetDeletionTimestamp().IsZero() && s.provisioning != nil:
+		return running(get(provisioningv1.RemovedCondition), phaseDeleting)
+	case !cluster.GetDeletionTimestamp().IsZero():
+		return running(get(clusterv1.DeletingCondition), phaseDeleting)
+	case s.capi != nil && ptr.Deref(s.capi.Spec.Paused, false), conditions.IsTrue(cluster, clusterv1.PausedCondition):
+		return running(get(clusterv1.PausedCondition), phasePaused)
+	case s.provisioning != nil && conditions.IsTrue(cluster, provisioningv1.ReadyCondition):
+		return currentPhase{name: phaseReady, outcome: OutcomeReady}
+	case s.provisioning != nil:
+		return ignoreBenign(failedOrRunning(get(provisioningv1.ReadyCondition)))
+	case s.controlPlane == nil:
+		return running(nil, reasons.WaitingForControlPlane)
+	case conditions.IsTrue(s.controlPlane, rkev1.ReadyCondition):
+		return currentPhase{name: phaseReady, outcome: OutcomeReady}
+	}
+	return failedOrRunning(conditions.Get(s.controlPlane, rkev1.ReadyCondition))
 }

@@ -6,18 +6,28 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// A cluster is looked at at most once in writeInterval, and the less often the larger its timeline is: one more writeInterval for each
-// writeStep bytes.
+// A cluster is reconciled at most once per writeInterval, and less often the larger its timeline is: one more writeInterval for each
+// writeStep bytes, since reading a large cluster costs time too.
 const (
 	writeInterval = time.Second
 	writeStep     = 128 << 10
 )
 
-// Reconcile tells what has changed since the last pass. What changes while it may not write yet is told together, as it is by then.
+// The kinds of subjects.
+const (
+	KindCluster = "Cluster"
+	KindMachine = "Machine"
+)
+
+// Reconcile records what has changed since the last reconcile. Changes within the interval are recorded together.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	m, now := r.memoryOf(req.NamespacedName), r.Now()
+	m, now := r.stateOf(req.NamespacedName), r.Now()
 	if wait := m.next.Sub(now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -29,64 +39,80 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	// Looking at a large cluster costs something too.
 	m.next = now.Add(writeInterval * time.Duration(1+m.size/writeStep))
 	if m.record == nil {
-		if m.record, err = r.read(ctx, req.NamespacedName, now); err != nil {
+		if m.record, m.written, err = r.read(ctx, req.NamespacedName, now); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	result, err := r.pass(ctx, req, s, m, now)
+	result, err := r.reconcile(ctx, req, s, m, now)
 	if err != nil {
-		// What is in memory may be ahead of what was written.
+		// The record in memory may be ahead of the stored one.
 		m.record = nil
 	}
 	return result, err
 }
 
-func (r *Reconciler) pass(ctx context.Context, req ctrl.Request, s *scope, m *memory, now time.Time) (ctrl.Result, error) {
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, m *clusterState, now time.Time) (ctrl.Result, error) {
 	result := ctrl.Result{}
 	transitions := m.transitions(s.objects(), m.record.Observed.Time, now)
-	told, err := r.tell(ctx, s, m, transitions, now)
+	created, err := r.createEvents(ctx, s, m, transitions, now)
 	if err != nil {
 		return result, err
 	}
-	if told < len(transitions) {
+	if created < len(transitions) {
 		result.RequeueAfter = writeInterval
 	}
 	changed := s.update(m.record, now)
-	if changed || told > 0 {
-		if told == len(transitions) {
+	if changed || created > 0 {
+		if created == len(transitions) {
 			m.record.Observed = metav1.NewTime(now.Truncate(time.Second))
 		}
-		if m.size, err = r.write(ctx, req.NamespacedName, s, m.record); err != nil {
+		if err := r.write(ctx, req.NamespacedName, s, m); err != nil {
 			return result, err
 		}
 	}
-	return result, r.log(ctx, s, m, now)
+	return result, r.writeLog(ctx, s, m, now)
 }
 
-// objects are all of the cluster's objects whose conditions are told.
-func (s *scope) objects() []conditioned {
-	var out []conditioned
-	if s.provisioning != nil {
-		out = append(out, s.provisioning)
-	}
-	if s.capi != nil {
-		out = append(out, s.capi)
-	}
-	if s.controlPlane != nil {
-		out = append(out, s.controlPlane)
-	}
-	for i := range s.pools {
-		out = append(out, &s.pools[i])
-	}
+// update puts the cluster and its machines into their present phases, and returns whether that changed the record.
+func (s *scope) update(r *Record, now time.Time) bool {
+	cluster := s.clusterObject()
+	phase := s.clusterPhase()
+	phase.message = s.publicMessage(phase.name, phase.message)
+	index := r.index()
+	changed := r.subject(index, KindCluster, cluster).setPhase(phase, now)
+
+	exists := map[string]bool{string(cluster.GetUID()): true}
 	for i := range s.machines {
 		m := &s.machines[i]
-		out = append(out, m)
-		if b := s.bootstraps[m.Name]; b != nil {
-			out = append(out, b)
+		exists[string(m.UID)] = true
+		phase := machinePhase(m)
+		phase.message = s.publicMessage(phase.name, phase.message)
+		subject := r.subject(index, KindMachine, m)
+		subject.Roles, subject.Pool = rolesOf(m), m.Labels[rkev1.MachinePoolNameLabel]
+		changed = subject.setPhase(phase, now) || changed
+	}
+	for i := range r.Subjects {
+		subject := &r.Subjects[i]
+		if subject.Gone == nil && !exists[string(subject.UID)] {
+			at := metav1.NewTime(now.Truncate(time.Second))
+			subject.endPhase(at, OutcomeGone)
+			subject.Gone = &at
+			changed = true
 		}
 	}
-	return out
+	return changed
+}
+
+func rolesOf(m *clusterv1.Machine) []string {
+	var roles []string
+	for _, role := range []struct{ label, name string }{
+		{rkev1.EtcdRoleLabel, "etcd"}, {rkev1.ControlPlaneRoleLabel, "control-plane"}, {rkev1.WorkerRoleLabel, "worker"},
+	} {
+		if m.Labels[role.label] == "true" {
+			roles = append(roles, role.name)
+		}
+	}
+	return roles
 }

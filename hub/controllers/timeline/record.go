@@ -1,19 +1,16 @@
 package timeline
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/drover-dev/drover/hub/message"
+	"github.com/drover-dev/drover/hub/util/message"
 )
 
-// Bounds of a record. A ConfigMap may hold 1 MiB.
+// Bounds of a record.
 const (
 	maxRecordBytes  = 512 << 10
 	maxPhases       = 50
@@ -21,32 +18,38 @@ const (
 	maxPhaseMessage = 300
 )
 
-// Record is a cluster's timeline, as the ConfigMap holds it in JSON.
+// Record is the timeline of a cluster.
 type Record struct {
-	// Observed is up to when transitions were told as Events.
+	// Observed is the time until which transitions have Events.
 	Observed metav1.Time `json:"observed"`
-	// Subjects are the cluster and its machines, those that are gone among them.
+	// Subjects are the cluster and its machines, with the last maxGone deleted ones.
 	Subjects []Subject `json:"subjects"`
 }
 
-// Subject is something that goes through phases.
+// Subject is the cluster or a machine.
 type Subject struct {
 	// Kind is Cluster or Machine.
 	Kind string `json:"kind"`
+	// Name is that of the object.
 	Name string `json:"name"`
-	// UID and Deleting tell it from another of the same name, which comes after it was deleted. An object that was moved from another hub has
-	// another UID and is the same.
-	UID      types.UID `json:"uid,omitempty"`
-	Deleting bool      `json:"deleting,omitempty"`
-	// Pool and Roles of a machine.
-	Pool  string   `json:"pool,omitempty"`
+	// UID is that of the object. It changes when the object is moved from another hub; the subject stays the same then.
+	UID types.UID `json:"uid,omitempty"`
+	// Deleting is true from the deletion timestamp on: another UID after that is another subject of the same name.
+	Deleting bool `json:"deleting,omitempty"`
+	// Pool is the machine pool; empty for the cluster and for custom machines.
+	Pool string `json:"pool,omitempty"`
+	// Roles of a machine are among etcd, control-plane and worker.
 	Roles []string `json:"roles,omitempty"`
-	// Created is when it was made, Gone when it was first missed.
+	// Created is the creation timestamp, Gone when the object was first missing.
 	Created metav1.Time  `json:"created"`
 	Gone    *metav1.Time `json:"gone,omitempty"`
-	// Phases are in the order of time; the last is the present one. Dropped is how many older ones were left out to save room.
-	Phases  []Phase `json:"phases"`
-	Dropped int     `json:"dropped,omitempty"`
+	// Phases are in the order of time; the last one is the present phase.
+	Phases []Phase `json:"phases"`
+	// Dropped is the number of older phases that were dropped to keep the bounds.
+	Dropped int `json:"dropped,omitempty"`
+
+	// part is the part of the stored record that has the subject.
+	part int
 }
 
 // Phase is a span of time in which a subject waited for one thing.
@@ -54,7 +57,7 @@ type Phase struct {
 	// Name is the reason, such as ApplyingPlan.
 	Name  string      `json:"phase"`
 	Start metav1.Time `json:"start"`
-	// End is unset for the present phase; Seconds is how long the phase took.
+	// End is nil for the present phase. Seconds is the duration of an ended one.
 	End     *metav1.Time `json:"end,omitempty"`
 	Seconds int64        `json:"seconds,omitempty"`
 	Outcome Outcome      `json:"outcome"`
@@ -62,23 +65,23 @@ type Phase struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Outcome is what became of a phase.
+// Outcome is the state or the result of a phase.
 type Outcome string
 
 // The outcomes of phases.
 const (
-	// OutcomeRunning is a phase that goes on, OutcomeReady one in which nothing is waited for.
+	// OutcomeRunning is a present phase, OutcomeReady one in which nothing is being waited for.
 	OutcomeRunning Outcome = "running"
 	OutcomeReady   Outcome = "ready"
-	// OutcomeFailed is a phase in which somebody has to act, or one that ended in such a phase.
+	// OutcomeFailed is a phase in which a user has to act, or that was followed by such a phase.
 	OutcomeFailed Outcome = "failed"
-	// OutcomeDone is a phase that ended well.
+	// OutcomeDone is a phase that ended successfully.
 	OutcomeDone Outcome = "done"
-	// OutcomeGone is a phase that ended because its subject went away.
+	// OutcomeGone is a phase that ended because its subject was deleted.
 	OutcomeGone Outcome = "gone"
 )
 
-// Present is the phase that the subject is in; false for one that is gone.
+// Present returns the present phase of a subject; false for one that is gone.
 func (s *Subject) Present() (Phase, bool) {
 	if s.Gone != nil || len(s.Phases) == 0 {
 		return Phase{}, false
@@ -86,7 +89,7 @@ func (s *Subject) Present() (Phase, bool) {
 	return s.Phases[len(s.Phases)-1], true
 }
 
-// index finds the subjects that are not gone, by kind and name.
+// index returns the positions of the subjects that are not gone, by kind and name.
 func (r *Record) index() map[[2]string]int {
 	out := make(map[[2]string]int, len(r.Subjects))
 	for i, s := range r.Subjects {
@@ -97,20 +100,20 @@ func (r *Record) index() map[[2]string]int {
 	return out
 }
 
-// subject finds the subject of an object, or adds it.
+// subject returns the subject of an object, which it adds if there is none.
 func (r *Record) subject(index map[[2]string]int, kind string, object metav1.Object) *Subject {
 	i, known := index[[2]string{kind, object.GetName()}]
 	if !known || r.Subjects[i].UID != object.GetUID() && r.Subjects[i].Deleting {
 		i = len(r.Subjects)
-		r.Subjects = append(r.Subjects, Subject{Kind: kind, Name: object.GetName(), Created: object.GetCreationTimestamp()})
+		r.Subjects = append(r.Subjects, Subject{Kind: kind, Name: object.GetName(), Created: object.GetCreationTimestamp(), part: r.freePart()})
 	}
 	s := &r.Subjects[i]
 	s.UID, s.Deleting = object.GetUID(), object.GetDeletionTimestamp() != nil
 	return s
 }
 
-// enter puts a subject into a phase and tells whether that changed anything.
-func (s *Subject) enter(p present, now time.Time) bool {
+// setPhase sets the present phase of a subject, and returns whether that changed anything.
+func (s *Subject) setPhase(p currentPhase, now time.Time) bool {
 	p.message = message.Bound(p.message, maxPhaseMessage)
 	if len(s.Phases) > 0 {
 		last := &s.Phases[len(s.Phases)-1]
@@ -120,16 +123,16 @@ func (s *Subject) enter(p present, now time.Time) bool {
 			return changed
 		}
 	}
-	start := s.began(p, now)
-	s.leave(start, p.outcome)
+	start := s.startOf(p, now)
+	s.endPhase(start, p.outcome)
 	s.Phases = append(s.Phases, Phase{Name: p.name, Start: start, Outcome: p.outcome, Message: p.message})
 	s.trim(maxPhases)
 	return true
 }
 
-// began says when a phase began. A condition knows when its status changed, which may be before the hub was started; where only its reason
-// changed, that is just now.
-func (s *Subject) began(p present, now time.Time) metav1.Time {
+// startOf returns when a phase began. The condition has the time of the last change of its status, which may be before the hub was started;
+// a change of the reason alone has no time, and is recorded as happening now.
+func (s *Subject) startOf(p currentPhase, now time.Time) metav1.Time {
 	if len(s.Phases) == 0 {
 		return s.Created
 	}
@@ -139,8 +142,8 @@ func (s *Subject) began(p present, now time.Time) metav1.Time {
 	return metav1.NewTime(now.Truncate(time.Second))
 }
 
-// leave ends the present phase.
-func (s *Subject) leave(at metav1.Time, next Outcome) {
+// endPhase ends the present phase; next is the outcome of the one that follows.
+func (s *Subject) endPhase(at metav1.Time, next Outcome) {
 	if len(s.Phases) == 0 {
 		return
 	}
@@ -160,6 +163,7 @@ func (s *Subject) leave(at metav1.Time, next Outcome) {
 	}
 }
 
+// trim drops the oldest phases.
 func (s *Subject) trim(most int) {
 	if over := len(s.Phases) - most; over > 0 {
 		s.Phases = slices.Delete(s.Phases, 0, over)
@@ -167,25 +171,8 @@ func (s *Subject) trim(most int) {
 	}
 }
 
-// encode gives the JSON of the record, after it was cut down to what a ConfigMap has room for.
-func (r *Record) encode() (string, error) {
-	r.forgetGone()
-	for most := maxPhases; ; most /= 2 {
-		for i := range r.Subjects {
-			r.Subjects[i].trim(max(most, 1))
-		}
-		raw, err := json.Marshal(r)
-		if err != nil {
-			return "", fmt.Errorf("encoding the timeline: %w", err)
-		}
-		if len(raw) <= maxRecordBytes || most <= 1 {
-			return string(raw), nil
-		}
-	}
-}
-
-// forgetGone keeps those of the subjects that are gone which went last.
-func (r *Record) forgetGone() {
+// dropGone drops the oldest deleted subjects beyond maxGone.
+func (r *Record) dropGone() {
 	var gone []metav1.Time
 	for _, s := range r.Subjects {
 		if s.Gone != nil {
@@ -198,13 +185,4 @@ func (r *Record) forgetGone() {
 	slices.SortFunc(gone, func(a, b metav1.Time) int { return b.Compare(a.Time) })
 	oldest := gone[maxGone-1]
 	r.Subjects = slices.DeleteFunc(r.Subjects, func(s Subject) bool { return s.Gone != nil && s.Gone.Time.Before(oldest.Time) })
-}
-
-// Decode reads a record.
-func Decode(text string) (*Record, error) {
-	record := &Record{}
-	if err := json.NewDecoder(strings.NewReader(text)).Decode(record); err != nil {
-		return nil, fmt.Errorf("decoding the timeline: %w", err)
-	}
-	return record, nil
 }

@@ -33,18 +33,18 @@ func TestPhasesOfSubject(t *testing.T) {
 	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 	for _, step := range []struct {
 		at      int
-		p       present
+		p       currentPhase
 		changed bool
 	}{
-		{3, present{name: "WaitingForAgent", message: "a", outcome: OutcomeRunning}, true},
-		{4, present{name: "WaitingForAgent", message: "a", outcome: OutcomeRunning}, false},
-		{5, present{name: "WaitingForAgent", message: "b", outcome: OutcomeRunning}, true},
-		{10, present{name: "ApplyingPlan", outcome: OutcomeRunning}, true},
-		{20, present{name: "PlanFailed", outcome: OutcomeFailed, since: metav1.NewTime(at(19))}, true},
-		{30, present{name: "ApplyingPlan", outcome: OutcomeRunning}, true},
-		{50, present{name: "Ready", outcome: OutcomeReady, since: metav1.NewTime(at(45))}, true},
+		{3, currentPhase{name: "WaitingForAgent", message: "a", outcome: OutcomeRunning}, true},
+		{4, currentPhase{name: "WaitingForAgent", message: "a", outcome: OutcomeRunning}, false},
+		{5, currentPhase{name: "WaitingForAgent", message: "b", outcome: OutcomeRunning}, true},
+		{10, currentPhase{name: "ApplyingPlan", outcome: OutcomeRunning}, true},
+		{20, currentPhase{name: "PlanFailed", outcome: OutcomeFailed, since: metav1.NewTime(at(19))}, true},
+		{30, currentPhase{name: "ApplyingPlan", outcome: OutcomeRunning}, true},
+		{50, currentPhase{name: "Ready", outcome: OutcomeReady, since: metav1.NewTime(at(45))}, true},
 	} {
-		if changed := s.enter(step.p, at(step.at)); changed != step.changed {
+		if changed := s.setPhase(step.p, at(step.at)); changed != step.changed {
 			t.Errorf("at %d: changed is %v", step.at, changed)
 		}
 	}
@@ -55,7 +55,7 @@ func TestPhasesOfSubject(t *testing.T) {
 	if diff := cmp.Diff(want, lines(s)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	s.leave(metav1.NewTime(at(60)), OutcomeGone)
+	s.endPhase(metav1.NewTime(at(60)), OutcomeGone)
 	if got := lines(s)[4]; got != "Ready 12:00:45+15s gone" {
 		t.Errorf("after it is gone: %s", got)
 	}
@@ -66,7 +66,8 @@ func TestMachinePhase(t *testing.T) {
 	is := func(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
 		return condition(conditionType, status, reason, noon)
 	}
-	data, infra, reconciled := is("BootstrapConfigReady", yes, "Ready"), is("InfrastructureReady", yes, "Ready"), is("Reconciled", yes, "UpToDate")
+	data, infra, reconciled := is("BootstrapConfigReady", yes, "Ready"), is("InfrastructureReady", yes, "Ready"), is("Reconciled", yes,
+		"UpToDate")
 	tests := []struct {
 		name       string
 		change     func(*clusterv1.Machine)
@@ -74,13 +75,15 @@ func TestMachinePhase(t *testing.T) {
 		want       string
 	}{
 		{name: "new", want: "WaitingForBootstrapData running"},
-		{name: "has its data", conditions: []metav1.Condition{data, is("InfrastructureReady", no, "NotReady")}, want: "WaitingForInfrastructure running"},
+		{name: "has its data", conditions: []metav1.Condition{data, is("InfrastructureReady", no, "NotReady")},
+			want: "WaitingForInfrastructure running"},
 		{name: "boots", conditions: []metav1.Condition{data, infra}, want: "WaitingForPlan running"},
 		{name: "applies", conditions: []metav1.Condition{data, infra, is("Reconciled", unknown, "ApplyingPlan")}, want: "ApplyingPlan running"},
 		{name: "fails", conditions: []metav1.Condition{data, infra, is("Reconciled", no, "PlanFailed")}, want: "PlanFailed failed"},
 		{name: "joins", conditions: []metav1.Condition{data, infra, reconciled}, want: "WaitingForNode running"},
 		{
-			name: "a custom machine has its infrastructure last", conditions: []metav1.Condition{data, is("InfrastructureReady", no, "NotReady"), reconciled},
+			name: "a custom machine has its infrastructure last", conditions: []metav1.Condition{data, is("InfrastructureReady", no, "NotReady"),
+				reconciled},
 			change: func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.APIGroup = "rke.cattle.io" }, want: "WaitingForNode running",
 		},
 		{
@@ -92,9 +95,10 @@ func TestMachinePhase(t *testing.T) {
 			change: func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }, want: "NodeReadyUnknown running",
 		},
 		{
-			name:       "a health check gives it up",
-			conditions: []metav1.Condition{data, infra, reconciled, is("NodeReady", no, "NodeNotReady"), is("HealthCheckSucceeded", no, "UnhealthyNode")},
-			change:     func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }, want: "UnhealthyNode failed",
+			name: "a health check gives it up",
+			conditions: []metav1.Condition{data, infra, reconciled, is("NodeReady", no, "NodeNotReady"), is("HealthCheckSucceeded", no,
+				"UnhealthyNode")},
+			change: func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }, want: "UnhealthyNode failed",
 		},
 		{
 			name: "is drained", conditions: []metav1.Condition{data, infra, reconciled, is("Deleting", yes, "DrainingNode")},
@@ -123,7 +127,7 @@ func TestUpdate(t *testing.T) {
 	s := &scope{provisioning: cluster, machines: []clusterv1.Machine{*newMachine("m")}}
 	record := &Record{}
 	if !s.update(record, noon.Add(time.Second)) || s.update(record, noon.Add(2*time.Second)) {
-		t.Fatal("the first pass must change the record, and the second must not")
+		t.Fatal("the first reconcile must change the record, and the second must not")
 	}
 	moved := newMachine("m")
 	moved.UID = "moved"
@@ -153,7 +157,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestRecordIsBounded: no cluster is too large for a ConfigMap, and the present phase of each machine is never left out.
+// TestRecordIsBounded: the timeline of a large cluster is bounded, and never lacks the present phase of a machine.
 func TestRecordIsBounded(t *testing.T) {
 	record := &Record{}
 	for i := range 1000 {
@@ -161,7 +165,8 @@ func TestRecordIsBounded(t *testing.T) {
 		machine.UID = types.UID(fmt.Sprintf("87b1c9b2-5d5c-4d5c-9d5c-%012d", i))
 		s := record.subject(record.index(), KindMachine, machine)
 		for j := range 60 {
-			s.enter(present{name: fmt.Sprintf("Phase%d", j), message: strings.Repeat("x", 80), outcome: OutcomeRunning}, noon.Add(time.Duration(j)*time.Minute))
+			s.setPhase(currentPhase{name: fmt.Sprintf("Phase%d", j), message: strings.Repeat("x", 80), outcome: OutcomeRunning},
+				noon.Add(time.Duration(j)*time.Minute))
 		}
 		if len(s.Phases) != maxPhases {
 			t.Fatalf("machine %d has %d phases", i, len(s.Phases))
@@ -171,50 +176,38 @@ func TestRecordIsBounded(t *testing.T) {
 		gone := metav1.NewTime(noon.Add(time.Duration(i) * time.Minute))
 		record.subject(record.index(), KindMachine, newMachine(fmt.Sprintf("old-%d", i))).Gone = &gone
 	}
-	text, err := record.encode()
-	if err != nil || len(text) > maxRecordBytes {
-		t.Fatalf("%d bytes, error %v", len(text), err)
+	parts, _, size, err := record.encode()
+	if err != nil || size > maxRecordBytes {
+		t.Fatalf("%d bytes, error %v", size, err)
 	}
-	back, err := Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := collect(t, parts)
 	if got := len(back.Subjects); got != 1000+maxGone {
 		t.Errorf("%d subjects are left, want %d", got, 1000+maxGone)
 	}
-	for _, s := range back.Subjects[:1000] {
+	for _, s := range back.Subjects {
+		if s.Gone != nil {
+			continue
+		}
 		if last := s.Phases[len(s.Phases)-1]; last.Name != "Phase59" || last.End != nil || len(s.Phases)+s.Dropped != 60 {
 			t.Fatalf("%s ends in %+v with %d phases and %d dropped", s.Name, last, len(s.Phases), s.Dropped)
 		}
 	}
 }
 
-func TestAppendLine(t *testing.T) {
-	log := ""
-	for i := range 2000 {
-		log = appendLine(log, fmt.Sprintf("line %d\n", i))
-	}
-	if len(log) > maxLogBytes || len(log) < maxLogBytes-20 {
-		t.Errorf("the log has %d bytes", len(log))
-	}
-	first, _, _ := strings.Cut(log, "\n")
-	if !strings.HasPrefix(first, "line ") || !strings.HasSuffix(log, "line 1999\n") {
-		t.Errorf("it begins with %q and ends with %q", first, log[len(log)-12:])
-	}
-}
-
-// BenchmarkPass is a pass over a cluster of 1000 machines in which one has changed: transitions, phases, and the record as it is written.
-func BenchmarkPass(b *testing.B) {
+// BenchmarkReconcile is a reconcile of a cluster of 1000 machines in which one has changed: transitions, phases, and the record as it is
+// written.
+func BenchmarkReconcile(b *testing.B) {
 	s := &scope{provisioning: &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c"}}}
 	for i := range 1000 {
 		m := newMachine(fmt.Sprintf("machine-%d", i))
 		m.UID = types.UID(fmt.Sprint(i))
-		for _, conditionType := range []string{"Ready", "Available", "InfrastructureReady", "BootstrapConfigReady", "Reconciled", "NodeReady", "NodeHealthy", "PlanApplied", "Deleting", "Paused", "UpToDate", "Updating"} {
+		for _, conditionType := range []string{"Ready", "Available", "InfrastructureReady", "BootstrapConfigReady", "Reconciled", "NodeReady",
+			"NodeHealthy", "PlanApplied", "Deleting", "Paused", "UpToDate", "Updating"} {
 			m.Status.Conditions = append(m.Status.Conditions, condition(conditionType, metav1.ConditionTrue, "Reason", noon))
 		}
 		s.machines = append(s.machines, *m)
 	}
-	record, m := &Record{}, &memory{}
+	record, m := &Record{}, &clusterState{}
 	s.update(record, noon)
 	var size int
 	for i := 0; b.Loop(); i++ {
@@ -222,11 +215,10 @@ func BenchmarkPass(b *testing.B) {
 		s.machines[i%1000].Status.Conditions[3].Status = metav1.ConditionFalse
 		m.transitions(s.objects(), now, now)
 		s.update(record, now)
-		text, err := record.encode()
-		if err != nil {
+		var err error
+		if _, _, size, err = record.encode(); err != nil {
 			b.Fatal(err)
 		}
-		size = len(text)
 	}
 	b.ReportMetric(float64(size), "bytes")
 }

@@ -2,6 +2,8 @@ package timeline
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,51 +17,96 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// DataKey is the key of the ConfigMap that holds the Record.
-const DataKey = "timeline"
+// newRecordPeriod is how far back transitions have Events for a cluster without a record: those of a new cluster, and of one that was
+// adopted not all of its life.
+const newRecordPeriod = 10 * time.Minute
 
-// newRecord is how far back transitions are told for a cluster that has no record: those of a new cluster, and of one that is taken over
-// not all that ever happened to it.
-const newRecord = 10 * time.Minute
-
-// read returns the record; a new one where there is none, or where nobody can read it.
-func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, now time.Time) (*Record, error) {
-	configMap := &corev1.ConfigMap{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: rkev1.TimelineName(key.Name)}, configMap)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading the timeline of cluster %s: %w", key, err)
+// read returns the record and the digests of its parts; a new one where there is none, or one that cannot be decoded.
+func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, now time.Time) (*Record, map[int]digest, error) {
+	collector := NewCollector(key)
+	err := collector.Read(ctx, r.Live)
+	switch corrupt := new(corruptError); {
+	case apierrors.IsNotFound(err), errors.As(err, corrupt):
+		return &Record{Observed: metav1.NewTime(now.Add(-newRecordPeriod))}, map[int]digest{}, nil
+	case err != nil:
+		return nil, nil, err
 	}
-	if record, err := Decode(configMap.Data[DataKey]); err == nil {
-		return record, nil
-	}
-	return &Record{Observed: metav1.NewTime(now.Add(-newRecord))}, nil
+	record := collector.Record()
+	_, digests, _, err := record.encode()
+	record.rebalance()
+	return record, digests, err
 }
 
-// write writes the record and returns how many bytes it has. The ConfigMap goes with the object that stands for the cluster; once that is
-// being deleted, it is not made any more.
-func (r *Reconciler) write(ctx context.Context, key client.ObjectKey, s *scope, record *Record) (int, error) {
-	text, err := record.encode()
-	if err != nil {
-		return 0, err
+// rebalance moves subjects out of a part that has too many, as earlier hubs wrote it.
+func (r *Record) rebalance() {
+	counts := map[int]int{}
+	for i := range r.Subjects {
+		s := &r.Subjects[i]
+		if counts[s.part]++; counts[s.part] > subjectsPerPart {
+			s.part = r.freePart()
+		}
 	}
-	top := s.top()
-	owner := reference(top)
+}
+
+// write writes the parts that have changed, or part 0 if only Observed has. Part 0 comes last: it says how many others there are.
+func (r *Reconciler) write(ctx context.Context, key client.ObjectKey, s *scope, m *clusterState) error {
+	parts, digests, size, err := m.record.encode()
+	if err != nil {
+		return err
+	}
+	written := false
+	for i := len(parts) - 1; i >= 0; i-- {
+		if digests[i] == m.written[i] && (i > 0 || written) {
+			continue
+		}
+		if err := r.writePart(ctx, key, s, parts[i]); err != nil {
+			return err
+		}
+		written = true
+	}
+	m.written, m.size = digests, size
+	return nil
+}
+
+// writePart writes a ConfigMap. It is owned by the Cluster that the user wrote; once that is being deleted, none is created any more.
+func (r *Reconciler) writePart(ctx context.Context, key client.ObjectKey, s *scope, p part) error {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encoding the timeline: %w", err)
+	}
+	owner := reference(s.clusterObject())
 	configMap := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: rkev1.TimelineName(key.Name),
+			Namespace: key.Namespace, Name: rkev1.TimelinePartName(key.Name, p.Part),
 			Labels: map[string]string{clusterv1.ClusterNameLabel: key.Name},
 			OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID},
 			},
 		},
-		Data: map[string]string{DataKey: text},
+		Data: map[string]string{DataKey: string(raw)},
 	}
 	err = r.Client.Update(ctx, configMap, fieldOwner)
-	if apierrors.IsNotFound(err) && top.GetDeletionTimestamp().IsZero() {
+	if apierrors.IsNotFound(err) && s.clusterObject().GetDeletionTimestamp().IsZero() {
 		err = r.Client.Create(ctx, configMap, fieldOwner)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("writing the timeline of cluster %s: %w", key, err)
+		return fmt.Errorf("writing the timeline of cluster %s: %w", key, err)
 	}
-	return len(text), nil
+	return nil
+}
+
+// Delete deletes the timeline of a cluster.
+func Delete(ctx context.Context, c client.Client, live client.Reader, cluster client.ObjectKey) error {
+	collector := NewCollector(cluster)
+	if err := collector.Read(ctx, live); err != nil && !errors.As(err, new(corruptError)) {
+		return client.IgnoreNotFound(err)
+	}
+	for i := range collector.parts[0].Parts + 1 {
+		configMap := &corev1.ConfigMap{}
+		configMap.Namespace, configMap.Name = cluster.Namespace, rkev1.TimelinePartName(cluster.Name, i)
+		if err := c.Delete(ctx, configMap); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting ConfigMap %s: %w", client.ObjectKeyFromObject(configMap), err)
+		}
+	}
+	return nil
 }

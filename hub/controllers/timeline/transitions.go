@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// conditionKey names a condition of an object, which another object of the same name does not share.
+// conditionKey identifies a condition of an object; another object of the same name has another UID.
 type conditionKey struct {
 	uid           types.UID
 	conditionType string
 }
 
-// state is what of a condition is told when it changes. A message may change as often as it likes.
-type state struct {
+// conditionState is what makes a transition when it changes. The message is not part of it.
+type conditionState struct {
 	status metav1.ConditionStatus
 	reason string
 }
@@ -23,44 +23,43 @@ type state struct {
 // transition is a condition that has changed.
 type transition struct {
 	key    conditionKey
-	state  state
+	state  conditionState
 	object conditioned
-	// condition is as it is now, reason and telling are for its Event.
+	// condition is the present one; reason and rule are for its Event.
 	condition metav1.Condition
 	reason    string
-	telling   telling
+	rule      eventRule
 	// at is when it changed.
 	at time.Time
-	// again is set where a hub that was stopped may have told it already.
-	again bool
+	// afterRestart is true where the Event may have been created before the hub was restarted.
+	afterRestart bool
 }
 
-// transitions compares conditions with those that were told, oldest first, and remembers those that are not for telling. After a start
-// nothing was told, so that all that has changed since observed may have to be.
-func (m *memory) transitions(objects []conditioned, observed, now time.Time) []transition {
-	start := m.seen == nil
-	seen := map[conditionKey]state{}
+// transitions compares conditions with those of which Events were created, and returns the changes, oldest first. Conditions without an
+// Event are recorded as seen. After a restart nothing is known: all changes since observed are returned.
+func (m *clusterState) transitions(objects []conditioned, observed, now time.Time) []transition {
+	restarted := m.seen == nil
+	seen := map[conditionKey]conditionState{}
 	var changed []transition
 	for _, object := range objects {
 		for _, c := range object.GetConditions() {
 			t := transition{
-				key:   conditionKey{object.GetUID(), c.Type},
-				state: state{c.Status, c.Reason}, object: object, condition: c, telling: tellingOf(object, c.Type),
-				at: c.LastTransitionTime.Time, again: start,
+				key: conditionKey{object.GetUID(), c.Type}, state: conditionState{c.Status, c.Reason},
+				object: object, condition: c, rule: ruleFor(object, c.Type), at: c.LastTransitionTime.Time, afterRestart: restarted,
 			}
-			was, known := m.seen[t.key]
-			t.reason = t.telling.reason(c)
+			previous, known := m.seen[t.key]
+			t.reason = t.rule.reason(c)
 			switch {
-			case known && was == t.state, t.reason == "", start && t.at.Before(observed.Truncate(time.Second)):
+			case known && previous == t.state, t.reason == "", restarted && t.at.Before(observed.Truncate(time.Second)):
 				seen[t.key] = t.state
 				continue
-			case !known && c.Status != metav1.ConditionTrue && t.telling.rests && t.fresh():
+			case !known && c.Status != metav1.ConditionTrue && t.rule.skipInitial && t.initial():
 				seen[t.key] = t.state
 				continue
 			case known:
-				seen[t.key] = was
+				seen[t.key] = previous
 			}
-			if known && was.status == c.Status {
+			if known && previous.status == c.Status {
 				t.at = now
 			}
 			changed = append(changed, t)
@@ -71,7 +70,7 @@ func (m *memory) transitions(objects []conditioned, observed, now time.Time) []t
 	return changed
 }
 
-// fresh tells whether the condition is as it was when its object was made. Conditions know their times in seconds.
-func (t transition) fresh() bool {
-	return !t.again || t.at.Sub(t.object.GetCreationTimestamp().Time) < 2*time.Second
+// initial returns whether the condition has not changed since its object was created. Times of conditions are in seconds.
+func (t transition) initial() bool {
+	return !t.afterRestart || t.at.Sub(t.object.GetCreationTimestamp().Time) < 2*time.Second
 }

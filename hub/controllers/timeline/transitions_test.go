@@ -21,10 +21,11 @@ func newMachine(name string, conditions ...metav1.Condition) *clusterv1.Machine 
 }
 
 func condition(conditionType string, status metav1.ConditionStatus, reason string, at time.Time) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: "about " + reason, LastTransitionTime: metav1.NewTime(at)}
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: "about " + reason,
+		LastTransitionTime: metav1.NewTime(at)}
 }
 
-func reasons(transitions []transition) []string {
+func reasonsOf(transitions []transition) []string {
 	var out []string
 	for _, t := range transitions {
 		out = append(out, t.reason)
@@ -35,7 +36,7 @@ func reasons(transitions []transition) []string {
 func TestTransitions(t *testing.T) {
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	tests := map[string]struct {
-		// before is what was told; nil is a hub that has just started.
+		// before is what Events were created of; nil is a hub that has just started.
 		before   []metav1.Condition
 		now      []metav1.Condition
 		observed time.Time
@@ -52,7 +53,8 @@ func TestTransitions(t *testing.T) {
 		},
 		"a message is no transition": {
 			before: []metav1.Condition{condition("Reconciled", unknown, "WaitingForProbes", noon)},
-			now:    []metav1.Condition{{Type: "Reconciled", Status: unknown, Reason: "WaitingForProbes", Message: "others", LastTransitionTime: metav1.NewTime(noon)}},
+			now: []metav1.Condition{{Type: "Reconciled", Status: unknown, Reason: "WaitingForProbes", Message: "others",
+				LastTransitionTime: metav1.NewTime(noon)}},
 		},
 		"a reason is one": {
 			before: []metav1.Condition{condition("Reconciled", unknown, "WaitingForAgent", noon)},
@@ -64,16 +66,16 @@ func TestTransitions(t *testing.T) {
 			now:    []metav1.Condition{condition("Reconciled", yes, "UpToDate", noon.Add(time.Minute))},
 			want:   []string{"UpToDate"},
 		},
-		"what says the same as others is silent": {
+		"what repeats others has no Event": {
 			before: []metav1.Condition{},
 			now:    []metav1.Condition{condition("Ready", yes, "Ready", noon), condition("Available", yes, "Available", noon)},
 		},
-		"a condition that nobody has listed is told as it is": {
+		"a condition that is not listed has an Event of its reason": {
 			before: []metav1.Condition{condition("MemberRemoved", no, "WaitingForQuorum", noon)},
 			now:    []metav1.Condition{condition("MemberRemoved", no, "RemovingMember", noon)},
 			want:   []string{"RemovingMember"},
 		},
-		"a node that was ready is told when it is not": {
+		"a node that was ready has an Event when it is not": {
 			before: []metav1.Condition{condition("NodeReady", yes, "NodeReady", noon)},
 			now:    []metav1.Condition{condition("NodeReady", no, "NodeNotReady", noon.Add(time.Minute))},
 			want:   []string{"NodeNotReady"},
@@ -81,65 +83,66 @@ func TestTransitions(t *testing.T) {
 		"in the order of time": {
 			before: []metav1.Condition{},
 			now: []metav1.Condition{
-				condition("NodeReady", yes, "NodeReady", noon.Add(2*time.Minute)), condition("InfrastructureReady", yes, "Ready", noon.Add(time.Minute)),
+				condition("NodeReady", yes, "NodeReady", noon.Add(2*time.Minute)), condition("InfrastructureReady", yes, "Ready",
+					noon.Add(time.Minute)),
 			},
 			want: []string{"InfrastructureReady", "NodeReady"},
 		},
-		"after a start, what was told before is not told again": {
+		"after a start, what has an Event gets no other": {
 			now:      []metav1.Condition{condition("Reconciled", yes, "UpToDate", noon)},
 			observed: noon.Add(time.Second),
 		},
-		"after a start, what came since is told": {
+		"after a start, what came since has an Event": {
 			now:      []metav1.Condition{condition("Reconciled", yes, "UpToDate", noon.Add(time.Minute))},
 			observed: noon.Add(time.Minute),
 			want:     []string{"UpToDate"},
 		},
-		"after a start, the end of what was going on is told": {
+		"after a start, the end of what was in progress has an Event": {
 			now:      []metav1.Condition{condition("NodeReady", no, "NodeNotReady", noon.Add(time.Hour))},
 			observed: noon.Add(time.Minute),
 			want:     []string{"NodeNotReady"},
 		},
-		"after a start, what a new machine lacks is not": {
+		"after a start, what a new machine lacks has none": {
 			now:      []metav1.Condition{condition("NodeReady", no, "NodeDoesNotExist", noon)},
 			observed: noon.Add(-time.Minute),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := &memory{}
+			m := &clusterState{}
 			if test.before != nil {
-				m.seen = map[conditionKey]state{}
+				m.seen = map[conditionKey]conditionState{}
 				for _, c := range test.before {
-					m.seen[conditionKey{"uid-m", c.Type}] = state{c.Status, c.Reason}
+					m.seen[conditionKey{"uid-m", c.Type}] = conditionState{c.Status, c.Reason}
 				}
 			}
 			got := m.transitions([]conditioned{newMachine("m", test.now...)}, test.observed, noon.Add(time.Hour))
-			if diff := cmp.Diff(test.want, reasons(got)); diff != "" {
+			if diff := cmp.Diff(test.want, reasonsOf(got)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestUntoldStaysUntold: a transition whose Event could not be written comes again in the next pass, and one that was told does not.
-func TestUntoldStaysUntold(t *testing.T) {
-	m := &memory{seen: map[conditionKey]state{}}
+// TestEventIsRetried: a transition whose Event could not be created comes again in the next reconcile, and one that has its Event does not.
+func TestEventIsRetried(t *testing.T) {
+	m := &clusterState{seen: map[conditionKey]conditionState{}}
 	objects := []conditioned{newMachine("m", condition("Reconciled", metav1.ConditionUnknown, "ApplyingPlan", noon))}
 	first := m.transitions(objects, noon, noon)
 	if got := m.transitions(objects, noon, noon); len(first) != 1 || len(got) != 1 {
-		t.Fatalf("got %v and then %v, want the same twice", reasons(first), reasons(got))
+		t.Fatalf("got %v and then %v, want the same twice", reasonsOf(first), reasonsOf(got))
 	}
 	m.seen[first[0].key] = first[0].state
 	if got := m.transitions(objects, noon, noon); len(got) != 0 {
-		t.Errorf("got %v again", reasons(got))
+		t.Errorf("got %v again", reasonsOf(got))
 	}
 }
 
 func TestNewEvent(t *testing.T) {
 	changed := func(c metav1.Condition) transition {
 		return transition{
-			key: conditionKey{"uid-m", c.Type}, state: state{c.Status, c.Reason}, condition: c, at: noon,
-			reason: c.Reason, telling: tellingOf(newMachine("m"), c.Type), object: newMachine("m"),
+			key: conditionKey{"uid-m", c.Type}, state: conditionState{c.Status, c.Reason}, condition: c, at: noon,
+			reason: c.Reason, rule: ruleFor(newMachine("m"), c.Type), object: newMachine("m"),
 		}
 	}
 	failed := changed(condition("Reconciled", metav1.ConditionFalse, "PlanFailed", noon))
@@ -159,15 +162,17 @@ func TestNewEvent(t *testing.T) {
 	}
 	a, b := newEvent(failed, failed.object, "a", noon), newEvent(failed, failed.object, "b", noon.Add(time.Hour))
 	if a.Name != b.Name {
-		t.Errorf("the same transition is told as %s and as %s", a.Name, b.Name)
+		t.Errorf("the same transition has the Events %s and %s", a.Name, b.Name)
 	}
-	if long := newEvent(failed, failed.object, strings.Repeat("ä", 600), noon).Message; len(long) > 1024 || !strings.HasSuffix(long, " more bytes)") {
+	if long := newEvent(failed, failed.object, strings.Repeat("ä", 600), noon).Message; len(long) > 1024 || !strings.HasSuffix(long,
+		" more bytes)") {
 		t.Errorf("an Event says %q", long)
 	}
 	if c := newEvent(waits, waits.object, "a", noon); c.Name == a.Name {
 		t.Errorf("two transitions have the name %s", a.Name)
 	}
-	if ref := a.InvolvedObject; ref.Kind != "Machine" || ref.APIVersion != clusterv1.GroupVersion.String() || ref.Name != "m" || ref.UID != "uid-m" {
+	if ref := a.InvolvedObject; ref.Kind != "Machine" || ref.APIVersion != clusterv1.GroupVersion.String() || ref.Name != "m" ||
+		ref.UID != "uid-m" {
 		t.Errorf("refers to %+v", ref)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/identity/usertokens"
 	"github.com/drover-dev/drover/hub/testenv"
-	"github.com/drover-dev/drover/hub/usertokens"
 )
 
 // TestCertificate checks that the administrator of the management cluster, known by his certificate, is one of every cluster.
@@ -32,8 +32,8 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestServiceAccount checks that a ServiceAccount of the management cluster gets in when, and as long as, it may, and is not taken for the one
-// of the same name that the cluster has.
+// TestServiceAccount checks that a ServiceAccount of the management cluster gets in when, and as long as, it may, and is not taken for the
+// one of the same name that the cluster has.
 func TestServiceAccount(t *testing.T) {
 	t.Parallel()
 	c := newConnected(t)
@@ -44,7 +44,8 @@ func TestServiceAccount(t *testing.T) {
 	}
 	binding := letIn(t, c, user)
 	who, _ := answers(t, client, http.StatusOK)
-	if who.Username != "drover:hub:"+user || !slices.Contains(who.Groups, "drover:hub:system:serviceaccounts") || slices.Contains(who.Groups, "system:serviceaccounts") {
+	if who.Username != "drover:hub:"+user || !slices.Contains(who.Groups, "drover:hub:system:serviceaccounts") ||
+		slices.Contains(who.Groups, "system:serviceaccounts") {
 		t.Errorf("the cluster takes it for %+v", who)
 	}
 	if _, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
@@ -70,7 +71,7 @@ func TestOwnTokens(t *testing.T) {
 		t.Errorf("refused with %q", message)
 	}
 
-	lasting := userToken(t, c, token, usertokens.Request{TTLSeconds: 3600, Lasting: true, Description: "test"})
+	lasting := userToken(t, c, token, usertokens.Request{TTLSeconds: 3600, Persistent: true, Description: "test"})
 	client := withToken(c, lasting.Token)
 	answers(t, client, http.StatusOK)
 	object := &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: lasting.Name}}
@@ -116,7 +117,8 @@ func TestImpersonation(t *testing.T) {
 	config.BearerToken = token
 	config.Impersonate = rest.ImpersonationConfig{UserName: "ann-" + c.id, Groups: []string{"devs-" + c.id}}
 	client := kubernetes.NewForConfigOrDie(config)
-	if _, message := answers(t, client, http.StatusForbidden); !strings.Contains(message, "cannot impersonate") && !strings.Contains(message, "clusters/proxy") {
+	if _, message := answers(t, client, http.StatusForbidden); !strings.Contains(message, "cannot impersonate") &&
+		!strings.Contains(message, "clusters/proxy") {
 		t.Errorf("refused with %q", message)
 	}
 	meta := metav1.ObjectMeta{Name: "be-" + c.id}
@@ -150,7 +152,8 @@ func TestWatch(t *testing.T) {
 	}
 	defer events.Stop()
 	for i := range 5 {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: fmt.Sprintf("m%d", i), Labels: map[string]string{"watched": ""}}}
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: fmt.Sprintf("m%d", i),
+			Labels: map[string]string{"watched": ""}}}
 		if i == 4 {
 			time.Sleep(2 * time.Second)
 		}
@@ -169,7 +172,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestDisconnected checks that a cluster whose agent is away is refused at once, and reached again as soon as it is back.
+// TestDisconnected checks that a cluster whose agent is disconnected is refused at once, and reached again as soon as it is back.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	c := newConnected(t)

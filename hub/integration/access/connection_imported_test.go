@@ -20,8 +20,8 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/testenv"
-	"github.com/drover-dev/drover/hub/tokens"
 )
 
 // TestImport follows a cluster that was made elsewhere, from its Cluster to the end.
@@ -53,8 +53,8 @@ func TestImport(t *testing.T) {
 	}
 	applyDownstream(t, manifest)
 
-	own := credential(t, token, "imported-agent-0123456789")
-	leave := connect(t, own, agentRights(t))
+	own := env.RegisterAgent(t, token, "imported-agent-0123456789")
+	agent := env.ConnectAgent(t, own, agentRights(t))
 	testenv.Condition(t, env, cluster, "Ready", metav1.ConditionTrue, "")
 	testenv.Condition(t, env, cluster, "AgentDeployed", metav1.ConditionTrue, "Deployed")
 	checkRest(t, cluster, management)
@@ -63,12 +63,12 @@ func TestImport(t *testing.T) {
 	}
 
 	left := time.Now()
-	leave()
+	agent.Disconnect()
 	message = testenv.Condition(t, env, cluster, "Connected", metav1.ConditionFalse, "Disconnected")
 	if took := time.Since(left); took > 20*time.Second {
 		t.Errorf("it took %s until the cluster was called disconnected", took)
 	}
-	if !strings.Contains(message, "has not been connected since 20") || !strings.Contains(message, env.ServerURL) {
+	if !strings.Contains(message, "disconnected since 20") || !strings.Contains(message, env.ServerURL) {
 		t.Errorf("Connected says %q", message)
 	}
 	if ready := testenv.Condition(t, env, cluster, "Ready", metav1.ConditionFalse, "Disconnected"); ready != message {
@@ -76,13 +76,13 @@ func TestImport(t *testing.T) {
 	}
 	testenv.Condition(t, env, cluster, "AgentDeployed", metav1.ConditionTrue, "Deployed")
 
-	leave = connect(t, own, agentRights(t))
+	agent.Connect(t)
 	testenv.Condition(t, env, cluster, "Ready", metav1.ConditionTrue, "")
 	env.Delete(t, cluster)
 	env.Gone(t, cluster)
 	env.Gone(t, management)
 	env.Gone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: management.Name}})
-	leave()
+	agent.Disconnect()
 
 	log, err := os.ReadFile(env.Log)
 	if err != nil {
@@ -108,7 +108,8 @@ func importToken(t *testing.T, management string) string {
 	env.Create(t, crt)
 	testenv.Condition(t, env, crt, "Ready", metav1.ConditionTrue, "")
 	want := env.ServerURL + "/v3/import/{token}_" + management + ".yaml"
-	if s := crt.Status; s.ManifestURL != want || !strings.Contains(s.Command, want) || !strings.Contains(s.VerifiedCommand, want) || s.NodeCommand != "" {
+	if s := crt.Status; s.ManifestURL != want || !strings.Contains(s.Command, want) || !strings.Contains(s.VerifiedCommand, want) ||
+		s.NodeCommand != "" {
 		t.Errorf("the commands are %+v", s)
 	}
 	// The gateway has a watch of its own.

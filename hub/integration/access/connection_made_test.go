@@ -22,8 +22,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// TestAgentOfPlans: the first plan of a control-plane machine holds the agent, whose token opens the hub, and who connects makes the cluster
-// connected.
+// TestAgentOfPlans: the first plan of a control-plane machine holds the agent, whose token opens the hub, and who connects makes the
+// cluster connected.
 func TestAgentOfPlans(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "made", nil)
@@ -32,18 +32,18 @@ func TestAgentOfPlans(t *testing.T) {
 	token := tokenOfPlan(t, plan)
 	management := r.Cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
 
-	leave := connect(t, credential(t, token, "agent-of-plans-0123456789"), nil)
+	agent := env.ConnectAgent(t, env.RegisterAgent(t, token, "agent-of-plans-0123456789"), nil)
 	testenv.Condition(t, env, r.Cluster, "Connected", metav1.ConditionTrue, "Connected")
 	testenv.Condition(t, env, r.Cluster, "AgentDeployed", metav1.ConditionTrue, "Deployed")
 	agentConnected(r, true)
-	leave()
+	agent.Disconnect()
 	testenv.Condition(t, env, r.Cluster, "Connected", metav1.ConditionFalse, "Disconnected")
 	agentConnected(r, false)
 
 	checkKeptNowhere(t, token, management)
 }
 
-func agentConnected(r *testenv.PlayedCluster, want bool) {
+func agentConnected(r *testenv.FakeCluster, want bool) {
 	r.T.Helper()
 	controlPlane := r.ControlPlane()
 	r.Wait(fmt.Sprintf("status.agentConnected to be %t", want), func() error {
@@ -120,7 +120,8 @@ func TestPlainCluster(t *testing.T) {
 		return clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: kind, Name: "plain"}
 	}
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "plain"}
-	cluster := &clusterv1.Cluster{ObjectMeta: meta, Spec: clusterv1.ClusterSpec{InfrastructureRef: ref("RKECluster"), ControlPlaneRef: ref("RKEControlPlane")}}
+	cluster := &clusterv1.Cluster{ObjectMeta: meta,
+		Spec: clusterv1.ClusterSpec{InfrastructureRef: ref("RKECluster"), ControlPlaneRef: ref("RKEControlPlane")}}
 	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: meta, Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.36.3+k3s1"}}
 	env.Create(t, cluster, &rkev1.RKECluster{ObjectMeta: meta}, controlPlane)
 
@@ -135,7 +136,8 @@ func TestPlainCluster(t *testing.T) {
 	})
 	testenv.Condition(t, env, management, "Connected", metav1.ConditionFalse, "WaitingForAgent")
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management.Name, Name: managementv3.AgentTokenName}}
-	testenv.Until(t, "the agent's registration token", func() error { return env.Client.Get(t.Context(), client.ObjectKeyFromObject(crt), crt) })
+	testenv.Until(t, "the agent's registration token",
+		func() error { return env.Client.Get(t.Context(), client.ObjectKeyFromObject(crt), crt) })
 	testenv.Condition(t, env, crt, "Ready", metav1.ConditionTrue, "")
 
 	env.Delete(t, cluster)

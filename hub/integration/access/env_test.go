@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/identity/usertokens"
 	"github.com/drover-dev/drover/hub/testenv"
-	"github.com/drover-dev/drover/hub/usertokens"
 )
 
 // connected is a Cluster whose agent the test plays.
@@ -24,7 +24,7 @@ type connected struct {
 	*provisioningv1.Cluster
 	// id is the name of the management Cluster.
 	id    string
-	agent *testenv.PlayedAgent
+	agent *testenv.FakeAgent
 }
 
 // newConnected makes a Cluster, and an agent that connects it.
@@ -71,7 +71,8 @@ func robot(t *testing.T, c *connected, name string) (user, token string) {
 	t.Helper()
 	env.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}})
 	management := kubernetes.NewForConfigOrDie(env.Config)
-	review, err := management.CoreV1().ServiceAccounts(c.Namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	review, err := management.CoreV1().ServiceAccounts(c.Namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,8 @@ func letIn(t *testing.T, c *connected, user string) *rbacv1.RoleBinding {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
 	env.Create(t, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{provisioningv1.GroupVersion.Group}, Resources: []string{"clusters/proxy"}, ResourceNames: []string{c.Name}, Verbs: []string{"get"},
+		APIGroups: []string{provisioningv1.GroupVersion.Group}, Resources: []string{"clusters/proxy"}, ResourceNames: []string{c.Name},
+		Verbs: []string{"get"},
 	}}}, binding)
 	return binding
 }
@@ -96,7 +98,8 @@ func letIn(t *testing.T, c *connected, user string) *rbacv1.RoleBinding {
 // whoAmI asks a cluster who it takes the caller for.
 func whoAmI(t *testing.T, client kubernetes.Interface) (authenticationv1.UserInfo, error) {
 	t.Helper()
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.UserInfo{}, err
 	}

@@ -99,7 +99,8 @@ func TestPretender(t *testing.T) {
 	})
 	for what, forge := range map[string]func() error{
 		"makes an account of the machine": func() error {
-			return tenant.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "owned", OwnerReferences: ownedBy(bootstrap)}})
+			return tenant.Create(t.Context(),
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "owned", OwnerReferences: ownedBy(bootstrap)}})
 		},
 		"gives his account to the machine": func() error {
 			changed := account.DeepCopy()
@@ -107,10 +108,13 @@ func TestPretender(t *testing.T) {
 			return tenant.Update(t.Context(), changed)
 		},
 		"makes a plan Secret": func() error {
-			return tenant.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "next-machine-plan"}, Type: rkev1.MachinePlanSecretType})
+			return tenant.Create(t.Context(),
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "next-machine-plan"},
+					Type: rkev1.MachinePlanSecretType})
 		},
 		"makes a machine request": func() error {
-			return tenant.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "request"}, Type: rkev1.MachineRequestSecretType})
+			return tenant.Create(t.Context(),
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "request"}, Type: rkev1.MachineRequestSecretType})
 		},
 	} {
 		if err := forge(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the hub writes") {
@@ -149,7 +153,8 @@ func TestNoRole(t *testing.T) {
 	env.Get(t, cluster.Namespace, name, bootstrap)
 	meta := metav1.ObjectMeta{Namespace: plan.Namespace, Name: plan.Name, OwnerReferences: ownedBy(bootstrap)}
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{plan.Name}, Verbs: []string{"get", "list", "watch", "update"},
+		APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{plan.Name},
+		Verbs: []string{"get", "list", "watch", "update"},
 	}}}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: plan.Name},
@@ -208,7 +213,7 @@ func TestPlantedPlan(t *testing.T) {
 			}
 			answered := make(chan error, 1)
 			go func() {
-				response, err := browser.Do(request)
+				response, err := browserOf(t).Do(request)
 				if err == nil {
 					text, _ := io.ReadAll(response.Body)
 					_ = response.Body.Close()
@@ -223,7 +228,7 @@ func TestPlantedPlan(t *testing.T) {
 				return env.Client.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: name}, bootstrap)
 			})
 			message := testenv.Condition(t, env, bootstrap, "IdentityReady", metav1.ConditionFalse, "NameTaken")
-			if !strings.Contains(message, planted.GetName()+" exists and was not made for this RKEBootstrap") {
+			if !strings.Contains(message, planted.GetName()+" exists and does not belong to this RKEBootstrap") {
 				t.Errorf("the condition says %q", message)
 			}
 			env.Get(t, planted.GetNamespace(), planted.GetName(), planted)

@@ -16,8 +16,8 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/cli"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/testenv"
-	"github.com/drover-dev/drover/hub/tokens"
 )
 
 // TestNodeCommand: the command holds a token that lets a machine in with the roles of the command, and no agent, until its
@@ -27,7 +27,8 @@ func TestNodeCommand(t *testing.T) {
 	cluster, management := newCluster(t)
 	command := func(args ...string) string {
 		var out, errs bytes.Buffer
-		args = append([]string{"node-command", client.ObjectKeyFromObject(cluster).String(), "--kubeconfig", env.Server.Kubeconfig(), "--worker"}, args...)
+		args = append([]string{"node-command", client.ObjectKeyFromObject(cluster).String(), "--kubeconfig", env.Server.Kubeconfig(), "--worker"},
+			args...)
 		if code := cli.Main(args, &out, io.MultiWriter(&errs, t.Output())); code != 0 {
 			t.Fatalf("it ended with %d: %s", code, errs.String())
 		}
@@ -53,7 +54,9 @@ func TestNodeCommand(t *testing.T) {
 		t.Fatalf("the ClusterRegistrationToken is %+v", crt)
 	}
 	code, text := get(t, "/v3/connect/agent", machineHeaders(token, "server-by-command", machineSecret))
-	if code != http.StatusForbidden || !strings.Contains(text, "does not allow the role Etcd, ControlPlane: spec.roles of ClusterRegistrationToken "+management+"/"+crt.Name+" is Worker") {
+	if code != http.StatusForbidden ||
+		!strings.Contains(text, "does not allow the role Etcd, ControlPlane: spec.roles of ClusterRegistrationToken "+management+"/"+crt.Name+
+			" is Worker") {
 		t.Errorf("a server by the command for a worker: %d %s", code, text)
 	}
 	registerAs(t, workerHeaders(token, "machine-by-command"))
@@ -103,7 +106,8 @@ func TestBoundToken(t *testing.T) {
 		{spec: `{"purpose":"Machines"}`, patch: `{"spec":{"purpose":"Agents"}}`, err: "spec.purpose cannot be changed"},
 		{spec: `{"purpose":"Machines",` + made + `}`, patch: `{"spec":{"purpose":null}}`, err: "spec.purpose cannot be changed"},
 		{spec: `{"purpose":"Machines","roles":["Etcd","Worker"]}`, patch: `{"spec":{"roles":["Worker"]}}`},
-		{spec: `{"purpose":"Machines","roles":["Worker"]}`, patch: `{"spec":{"roles":["Worker","Etcd"]}}`, err: "spec.roles can only be narrowed"},
+		{spec: `{"purpose":"Machines","roles":["Worker"]}`, patch: `{"spec":{"roles":["Worker","Etcd"]}}`,
+			err: "spec.roles can only be narrowed"},
 		{spec: `{"purpose":"Machines","roles":["Worker"]}`, patch: `{"spec":{"roles":null}}`, err: "spec.roles can only be narrowed"},
 	} {
 		crt, err := create(tt.spec)

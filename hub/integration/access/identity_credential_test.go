@@ -21,8 +21,8 @@ const (
 	idTwo = "agent-two-0123456789"
 )
 
-// TestCredential: an agent gets a credential of its own for a registration token, renews it without a write, and opens tunnels with it until
-// its TunnelAgent is deleted.
+// TestCredential: an agent gets a credential of its own for a registration token, renews it without a write, and opens tunnels with it
+// until its TunnelAgent is deleted.
 func TestCredential(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
@@ -31,7 +31,8 @@ func TestCredential(t *testing.T) {
 	if first.code != http.StatusOK || first.Cluster != management || !strings.HasPrefix(first.Agent, "agent-") {
 		t.Fatalf("%d %s", first.code, first.text)
 	}
-	if left := time.Until(first.ExpiresAt); left < 23*time.Hour || left > 24*time.Hour || first.RenewAfter.After(first.ExpiresAt.Add(-7*time.Hour)) {
+	if left := time.Until(first.ExpiresAt); left < 23*time.Hour || left > 24*time.Hour ||
+		first.RenewAfter.After(first.ExpiresAt.Add(-7*time.Hour)) {
 		t.Errorf("it is good until %s and renewed after %s", first.ExpiresAt, first.RenewAfter)
 	}
 	agent := agentObject(t, first)
@@ -115,7 +116,8 @@ func TestMaxUses(t *testing.T) {
 	t.Parallel()
 	const allowed, come = 3, 8
 	_, management := newCluster(t)
-	token, crt := newToken(t, management, managementv3.AgentsPurpose, func(c *managementv3.ClusterRegistrationToken) { c.Spec.MaxUses = allowed })
+	token, crt := newToken(t, management, managementv3.AgentsPurpose,
+		func(c *managementv3.ClusterRegistrationToken) { c.Spec.MaxUses = allowed })
 	answers := make([]answer, come)
 	id := func(i int) string { return fmt.Sprintf("agent-%d-0123456789", i) }
 	var all sync.WaitGroup

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,8 +24,8 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/testenv"
-	"github.com/drover-dev/drover/hub/tokens"
 )
 
 // newCluster makes a Cluster and returns the name of its management Cluster.
@@ -45,7 +47,8 @@ func newCluster(t *testing.T) (cluster *provisioningv1.Cluster, management strin
 }
 
 // newToken makes a registration token as its maker would, and waits until the gateway knows it.
-func newToken(t *testing.T, management string, purpose managementv3.RegistrationPurpose, set ...func(*managementv3.ClusterRegistrationToken)) (string, *managementv3.ClusterRegistrationToken) {
+func newToken(t *testing.T, management string, purpose managementv3.RegistrationPurpose,
+	set ...func(*managementv3.ClusterRegistrationToken)) (string, *managementv3.ClusterRegistrationToken) {
 	t.Helper()
 	token, err := tokens.NewRegistrationToken()
 	if err != nil {
@@ -62,10 +65,29 @@ func newToken(t *testing.T, management string, purpose managementv3.Registration
 	return token, crt
 }
 
-var browser = &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfigLater()}}
+// dialerOf dials from an address of the loopback that is the test's alone: limits by address that one test exhausts do not reach the tests
+// after it. TestUnauthenticatedClientsDisturbNobody dials from where its agents and users are.
+func dialerOf(t *testing.T) *net.Dialer {
+	t.Helper()
+	if strings.HasPrefix(t.Name(), "TestUnauthenticatedClientsDisturbNobody") {
+		return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(t.Name()))
+	sum := hash.Sum32()
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 64+byte(sum>>16)%128, byte(sum>>8), 1+byte(sum)%254)}}
+}
 
-// tlsConfigLater is a configuration that knows the hub's authority once there is a hub.
-func tlsConfigLater() *tls.Config {
+// browserOf is an HTTP client that calls from the test's address.
+func browserOf(t *testing.T) *http.Client {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: tlsConfig(), DialContext: dialerOf(t).DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// tlsConfig trusts the hub's authority for the name that certificates have, whatever address is dialed.
+func tlsConfig() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error { //nolint:gosec // verified below
 		_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: env.Trust().RootCAs, DNSName: "127.0.0.1"})
 		return err
@@ -94,7 +116,7 @@ func ask(t *testing.T, token, id string) answer {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := browser.Do(request)
+	response, err := browserOf(t).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +153,7 @@ func tunnel(t *testing.T, path string, headers map[string]string) (*websocket.Co
 	for name, value := range headers {
 		header.Set(name, value)
 	}
-	dialer := websocket.Dialer{TLSClientConfig: env.Trust(), HandshakeTimeout: time.Minute}
+	dialer := websocket.Dialer{TLSClientConfig: env.Trust(), HandshakeTimeout: time.Minute, NetDialContext: dialerOf(t).DialContext}
 	conn, response, err := dialer.DialContext(t.Context(), strings.Replace(env.ServerURL, "https://", "wss://", 1)+path, header)
 	if conn != nil {
 		t.Cleanup(func() { _ = conn.Close() })

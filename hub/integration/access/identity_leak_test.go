@@ -22,8 +22,8 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestNothingLeaks plants tokens of every kind, well and badly used, and looks for them in the hub's log, which is kept in debug level, and in
-// every object of its API. The token of a machine is in the one Secret that Kubernetes keeps it in, and nowhere else.
+// TestNothingLeaks plants tokens of every kind, well and badly used, and looks for them in the hub's log, which is kept in debug level, and
+// in every object of its API. The token of a machine is in the one Secret that Kubernetes keeps it in, and nowhere else.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	cluster, management := newCluster(t)
@@ -52,7 +52,7 @@ func TestNothingLeaks(t *testing.T) {
 
 	planted := map[string]string{
 		"registration token": token, "token for machines": machines, "credential": first.Credential, "agent's id": idOne,
-		"machine's secret": machineSecret, "stock agent's token": stockToken, "plan token": planToken,
+		"machine's secret": machineSecret, "legacy agent's token": stockToken, "plan token": planToken,
 	}
 	log, err := os.ReadFile(env.Log)
 	if err != nil {
@@ -145,9 +145,11 @@ func TestOnlyTheHubWritesIdentities(t *testing.T) {
 	forged := &managementv3.TunnelAgent{ObjectMeta: metav1.ObjectMeta{Namespace: management, Name: "agent-forged"}}
 	forged.Spec.ClusterName = management
 	made := &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: "forged-" + management}}
-	made.Spec.ClusterName, made.Spec.User.Username, made.Spec.Hash, made.Spec.ExpiresAt = management, "root", strings.Repeat("a", 64), metav1.Now()
+	made.Spec.ClusterName, made.Spec.User.Username, made.Spec.Hash, made.Spec.ExpiresAt = management, "root", strings.Repeat("a",
+		64), metav1.Now()
 	testenv.Until(t, "the policy to be carried out", func() error {
-		if err := somebody.Create(t.Context(), forged.DeepCopy()); err == nil || !strings.Contains(err.Error(), "only the hub makes and changes these") {
+		if err := somebody.Create(t.Context(), forged.DeepCopy()); err == nil ||
+			!strings.Contains(err.Error(), "only the hub makes and changes these") {
 			return fmt.Errorf("making a TunnelAgent ended with: %w", err)
 		}
 		return nil

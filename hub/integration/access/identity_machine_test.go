@@ -34,7 +34,7 @@ func get(t *testing.T, path string, headers map[string]string) (int, string) {
 	for name, value := range headers {
 		request.Header.Set(name, value)
 	}
-	response, err := browser.Do(request)
+	response, err := browserOf(t).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +109,8 @@ func opensKey(t *testing.T, key string) {
 	})
 }
 
-// TestMachine: a machine opens a tunnel with the token that it reads its plan with, until it is deleted; with its id and secret it reads its
-// own configuration, and nobody else does.
+// TestMachine: a machine opens a tunnel with the token that it reads its plan with, until it is deleted; with its id and secret it reads
+// its own configuration, and nobody else does.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	cluster, management := newCluster(t)
@@ -159,13 +159,16 @@ func machineInfo(t *testing.T, cluster *provisioningv1.Cluster, token, id string
 		{"without token, by the stored identity", "/v3/connect/config-yaml", machineHeaders("", id, machineSecret), 200, ""},
 		{"with another secret", "/v3/connect/config-yaml", machineHeaders(token, id, machineSecret+"x"), 401, "registered already"},
 		{"without secret", "/v3/connect/config-yaml", machineHeaders(token, id, ""), 401, "registered already"},
-		{"with another secret and no token", "/v3/connect/config-yaml", machineHeaders("", id, machineSecret+"x"), 401, "no machine with this id and secret"},
+		{"with another secret and no token", "/v3/connect/config-yaml", machineHeaders("", id, machineSecret+"x"), 401,
+			"no machine with this id and secret"},
 		{"with another token", "/v3/connect/config-yaml", machineHeaders("aaaaaaaaaa.x", id, machineSecret), 401, "unknown"},
 		{"the version", "/v3/connect/cluster-info", bearer(token), 200, cluster.Spec.KubernetesVersion},
 		{"the version by its name", "/v3/connect/cluster-info",
 			map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Field": "kubernetesVersion"}, 200, cluster.Spec.KubernetesVersion},
-		{"the version for a known machine", "/v3/connect/cluster-info", machineHeaders("", id, machineSecret), 200, cluster.Spec.KubernetesVersion},
-		{"another field", "/v3/connect/cluster-info", map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Field": "token"}, 400, "X-Cattle-Field"},
+		{"the version for a known machine", "/v3/connect/cluster-info", machineHeaders("", id, machineSecret), 200,
+			cluster.Spec.KubernetesVersion},
+		{"another field", "/v3/connect/cluster-info", map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Field": "token"}, 400,
+			"X-Cattle-Field"},
 		{"the version for nobody", "/v3/connect/cluster-info", bearer("aaaaaaaaaa.x"), 401, "unknown"},
 	} {
 		if code, text := get(t, tt.path, tt.headers); code != tt.code || !strings.Contains(text, tt.text) {
@@ -180,7 +183,8 @@ func TestMaxUsesOfMachines(t *testing.T) {
 	_, management := newCluster(t)
 	token, _ := newToken(t, management, managementv3.MachinesPurpose, func(c *managementv3.ClusterRegistrationToken) { c.Spec.MaxUses = 1 })
 	register(t, token, "counted-machine-one")
-	if code, text := get(t, "/v3/connect/agent", machineHeaders(token, "counted-machine-two", machineSecret)); code != http.StatusUnauthorized || !strings.Contains(text, "used up") {
+	if code, text := get(t, "/v3/connect/agent",
+		machineHeaders(token, "counted-machine-two", machineSecret)); code != http.StatusUnauthorized || !strings.Contains(text, "used up") {
 		t.Errorf("a second machine: %d %s", code, text)
 	}
 	register(t, token, "counted-machine-one")

@@ -22,9 +22,10 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/cli"
-	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/identity/usertokens"
+	"github.com/drover-dev/drover/hub/server/embedded"
 	"github.com/drover-dev/drover/hub/testenv"
-	"github.com/drover-dev/drover/hub/usertokens"
 )
 
 // command runs a command of the hub with a management kubeconfig; empty is the administrator's.
@@ -59,7 +60,8 @@ func whoHolds(t *testing.T, kubeconfig string) (string, error) {
 func whoIs(t *testing.T, config *rest.Config) (string, error) {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(config)
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -88,7 +90,7 @@ func TestKubeconfigForPeople(t *testing.T) {
 
 	static := mustCommand(t, "", "kubeconfig", key, "--static", "--ttl", "1h", "--description", "a pipeline")
 	if who, err := whoHolds(t, static); who != "drover-hub-admin" {
-		t.Errorf("with a token that lasts it is %q (%v)", who, err)
+		t.Errorf("with a persistent token it is %q (%v)", who, err)
 	}
 	list := mustCommand(t, "", "tokens", "list", key)
 	line := ""
@@ -104,7 +106,7 @@ func TestKubeconfigForPeople(t *testing.T) {
 	secret := tokenOf(t, static)
 	token := &managementv3.Token{}
 	env.Get(t, "", name, token)
-	if token.Spec.Hash != usertokens.Hash(secret) {
+	if token.Spec.Hash != tokens.Hash(secret) {
 		t.Error("the Token is of another token")
 	}
 	mustCommand(t, "", "tokens", "revoke", name)
@@ -114,7 +116,7 @@ func TestKubeconfigForPeople(t *testing.T) {
 		}
 		return nil
 	})
-	if code, _, stderr := command("", "tokens", "revoke", name); code != 1 || !strings.Contains(stderr, "there is no token "+name) {
+	if code, _, stderr := command("", "tokens", "revoke", name); code != 1 || !strings.Contains(stderr, "token "+name+" not found") {
 		t.Errorf("revoking it again: %d %s", code, stderr)
 	}
 	log, err := os.ReadFile(env.Log)
@@ -144,13 +146,15 @@ func TestRightToReach(t *testing.T) {
 	env.NewAgent(t, r.Cluster.Annotations[rkev1.ManagementClusterNameAnnotation])
 	env.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "robot"}})
 	management := kubernetes.NewForConfigOrDie(env.Config)
-	issued, err := management.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	issued, err := management.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig := managementKubeconfig(t, issued.Status.Token)
 	args := []string{"token", "--server", env.ServerURL, "--cluster", key, "--certificate-authority-data", base64CA()}
-	if code, _, stderr := command(kubeconfig, args...); code != 1 || !strings.Contains(stderr, "there is no cluster "+key+" that user \"system:serviceaccount:"+ns+":robot\" may reach") {
+	if code, _, stderr := command(kubeconfig, args...); code != 1 ||
+		!strings.Contains(stderr, "there is no cluster "+key+" that user \"system:serviceaccount:"+ns+":robot\" may reach") {
 		t.Errorf("without the right: %d %s", code, stderr)
 	}
 	if code, _, stderr := command(kubeconfig, "kubeconfig", key); code != 1 || !strings.Contains(stderr, "a right is missing") {
@@ -158,7 +162,8 @@ func TestRightToReach(t *testing.T) {
 	}
 	meta := metav1.ObjectMeta{Namespace: ns, Name: "reach"}
 	env.Create(t, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{provisioningv1.GroupVersion.Group}, Resources: []string{"clusters/proxy"}, ResourceNames: []string{r.Cluster.Name}, Verbs: []string{"get"},
+		APIGroups: []string{provisioningv1.GroupVersion.Group}, Resources: []string{"clusters/proxy"}, ResourceNames: []string{r.Cluster.Name},
+		Verbs: []string{"get"},
 	}}}, &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reach"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "robot"}},
@@ -178,7 +183,8 @@ func TestRightToReach(t *testing.T) {
 		}
 		return err
 	})
-	if err := env.Post(t, usertokens.Path, answer.Token, usertokens.Request{Cluster: key}, &answer); err == nil || !strings.Contains(err.Error(), "401") {
+	if err := env.Post(t, usertokens.Path, answer.Token, usertokens.Request{Cluster: key}, &answer); err == nil ||
+		!strings.Contains(err.Error(), "401") {
 		t.Errorf("a token of the hub makes others: %v", err)
 	}
 	other := env.NewCluster(t, "other", nil)
@@ -238,7 +244,8 @@ func TestContextsPastTheHub(t *testing.T) {
 	}
 	testenv.Until(t, "a context for the machine", contexts(key+"@"+m.Name))
 	direct := config.Clusters[key+"@"+m.Name]
-	if direct.Server != "https://192.0.2.20:6443" || len(direct.CertificateAuthorityData) == 0 || bytes.Equal(direct.CertificateAuthorityData, env.CACerts) {
+	if direct.Server != "https://192.0.2.20:6443" || len(direct.CertificateAuthorityData) == 0 ||
+		bytes.Equal(direct.CertificateAuthorityData, env.CACerts) {
 		t.Errorf("it leads to %s, trusting %s", direct.Server, direct.CertificateAuthorityData)
 	}
 	if config.CurrentContext != key || config.Contexts[key+"@"+m.Name].AuthInfo != key {

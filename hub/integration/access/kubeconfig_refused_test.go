@@ -18,8 +18,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
-	"github.com/drover-dev/drover/hub/controllers/controlplane"
-	"github.com/drover-dev/drover/hub/controllers/kubeconfigcheck"
+	"github.com/drover-dev/drover/hub/controllers/capicluster"
+	"github.com/drover-dev/drover/hub/controllers/rkecontrolplane"
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
@@ -58,7 +58,8 @@ func TestKubeconfigOfATenant(t *testing.T) {
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs"},
 		Spec: clusterv1.ClusterSpec{
-			ControlPlaneRef:      clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.example.com", Kind: "OtherControlPlane", Name: "theirs"},
+			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.example.com", Kind: "OtherControlPlane",
+				Name: "theirs"},
 			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443},
 		},
 	}
@@ -68,7 +69,8 @@ func TestKubeconfigOfATenant(t *testing.T) {
 		cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 		return env.Client.Status().Update(t.Context(), cluster)
 	})
-	if got := testenv.Condition(t, env, cluster, kubeconfigcheck.AcceptedCondition, metav1.ConditionFalse, kubeconfigcheck.RefusedReason); got != message {
+	if got := testenv.Condition(t, env, cluster, capicluster.AcceptedCondition, metav1.ConditionFalse,
+		capicluster.RefusedReason); got != message {
 		t.Errorf("the Cluster says %q", got)
 	}
 	if n := asked.Load(); n > 0 {
@@ -82,7 +84,7 @@ func TestKubeconfigOfATenant(t *testing.T) {
 	})
 	testenv.Until(t, "the condition to go", func() error {
 		env.Get(t, namespace, "theirs", cluster)
-		if c := conditions.Get(cluster, kubeconfigcheck.AcceptedCondition); c != nil {
+		if c := conditions.Get(cluster, capicluster.AcceptedCondition); c != nil {
 			return fmt.Errorf("it is %+v", *c)
 		}
 		return nil
@@ -90,8 +92,9 @@ func TestKubeconfigOfATenant(t *testing.T) {
 
 	// A Cluster of the hub's, for which somebody else has written the Secret first.
 	r := env.NewCluster(t, "ours", nil)
-	env.Create(t, written(t, r.Cluster.Namespace, "ours", "https://192.0.2.1:6443", &clientcmdapi.AuthInfo{ClientKey: file, ClientCertificate: file}))
+	env.Create(t, written(t, r.Cluster.Namespace, "ours", "https://192.0.2.1:6443",
+		&clientcmdapi.AuthInfo{ClientKey: file, ClientCertificate: file}))
 	r.Register("ours-one", "10.0.0.1", "etcd", "control-plane", "worker")
-	r.Says(r.ControlPlane(), controlplane.KubeconfigReadyCondition, metav1.ConditionFalse, "KubeconfigRefused",
+	r.AwaitCondition(r.ControlPlane(), rkecontrolplane.KubeconfigReadyCondition, metav1.ConditionFalse, "KubeconfigRefused",
 		`kubeconfig Secret ours-kubeconfig: users["x"].user.client-certificate names a file, which the hub would read from its own disk: put the content into client-certificate-data`)
 }

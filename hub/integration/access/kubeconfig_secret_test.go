@@ -23,9 +23,9 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/hub/testenv/workload"
-	"github.com/drover-dev/drover/hub/usertokens"
 )
 
 func base64CA() string { return base64.StdEncoding.EncodeToString(env.CACerts) }
@@ -84,7 +84,7 @@ func TestClusterBehindFirewall(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := tokensOf(t, management)
-	if len(own) != 1 || own[0].Spec.Hash != usertokens.Hash(token) {
+	if len(own) != 1 || own[0].Spec.Hash != tokens.Hash(token) {
 		t.Errorf("there are %d Tokens for the token in the Secret", len(own))
 	}
 	time.Sleep(3 * time.Second) // whoever writes again and again does so now
@@ -159,7 +159,8 @@ func TestImportedCluster(t *testing.T) {
 		t.Errorf("it is %q (%v)", who, err)
 	}
 	own := tokensOf(t, management)
-	if len(own) != 1 || strings.Join(own[0].Spec.User.Groups, ",") != "drover:controllers" || own[0].Spec.User.Username != "system:drover:hub" {
+	if len(own) != 1 || strings.Join(own[0].Spec.User.Groups, ",") != "drover:controllers" ||
+		own[0].Spec.User.Username != "system:drover:hub" {
 		t.Errorf("its tokens are %+v", own)
 	}
 	env.Delete(t, cluster)

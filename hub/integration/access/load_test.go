@@ -20,20 +20,20 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/usertokens"
 	"github.com/drover-dev/drover/hub/testenv"
-	"github.com/drover-dev/drover/hub/usertokens"
 	"github.com/drover-dev/drover/plans"
 )
 
 // guesses counts wrong credentials, so that no two are the same.
 var guesses atomic.Int64
 
-// strangers is how many connections lead nowhere while agents and users work.
-const strangers = 1000
+// idleClients is the number of unauthenticated connections while agents and users work.
+const idleClients = 1000
 
-// stranger opens a connection from an address, sends what it wants, and returns when the hub has reacted, where that can be seen. The
+// idleClient opens a connection from an address, sends what it wants, and returns when the hub has reacted, where that can be seen. The
 // connection is never used again.
-type stranger func(ctx context.Context, source string) (net.Conn, error)
+type idleClient func(ctx context.Context, source string) (net.Conn, error)
 
 // dialFrom connects to the gateway from one of the addresses of the loopback.
 func dialFrom(ctx context.Context, source string) (net.Conn, error) {
@@ -50,7 +50,7 @@ func halfHandshake(ctx context.Context, source string) (net.Conn, error) {
 }
 
 // request sends the beginning of a request, and waits for the hub to say something where the request asks for that.
-func request(head string) stranger {
+func request(head string) idleClient {
 	return func(ctx context.Context, source string) (net.Conn, error) {
 		raw, err := dialFrom(ctx, source)
 		if err != nil {
@@ -67,22 +67,23 @@ func request(head string) stranger {
 	}
 }
 
-// kinds of strangers. "Expect" has the hub answer as soon as it waits for the body.
-var kinds = []stranger{
+// kinds of idle clients. "Expect" has the hub answer as soon as it waits for the body.
+var kinds = []idleClient{
 	halfHandshake,
 	request("GET /v3/connect/agent HTTP/1.1\nHost: hub\nX-Never: "),
 	request("POST /v3/connect/credential HTTP/1.1\nHost: hub\nAuthorization: Bearer nobody\nContent-Length: 100\nExpect: 100-continue\n\n"),
-	request("POST /v3/tokens HTTP/1.1\nHost: hub\nAuthorization: Bearer nobody\nContent-Type: application/json\nContent-Length: 100\nExpect: 100-continue\n\n"),
+	request("POST /v3/tokens HTTP/1.1\nHost: hub\nAuthorization: Bearer nobody\nContent-Type: application/json\nContent-Length: " +
+		"100\nExpect: 100-continue\n\n"),
 }
 
-// besiege keeps connections of strangers open until the test ends, each of which is made again when the hub has closed it. It returns when
-// all were open.
+// besiege keeps connections of unauthenticated clients open until the test ends, each of which is made again when the hub has closed it. It
+// returns when all were open.
 func besiege(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all, first sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
-	for i := range strangers {
+	for i := range idleClients {
 		kind, source := kinds[i%len(kinds)], fmt.Sprintf("127.0.0.%d", 2+i/len(kinds)%20)
 		first.Add(1)
 		all.Go(func() {
@@ -113,13 +114,14 @@ func hold(ctx context.Context, conn net.Conn, err error) {
 	}
 }
 
-// guess keeps showing wrong credentials from the address at which the agents and users of the test are, until the test ends. It returns when
-// each kind of credential has been refused often enough that the address is limited.
+// guess keeps showing wrong credentials from the address at which the agents and users of the test are, until the test ends. It returns
+// when each kind of credential has been refused often enough that the address is limited.
 func guess(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all, limited sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
+	browser := browserOf(t)
 	for _, path := range []string{"/version", "/k8s/clusters/c-m-none/api", "/v3/connect/agent", "/v3/connect"} {
 		limited.Add(1)
 		all.Go(func() {
@@ -154,9 +156,9 @@ func guess(t *testing.T) {
 	limited.Wait()
 }
 
-// TestStrangersDisturbNobody holds connections of strangers, and shows wrong credentials from the address at which everybody else is, while
-// agents, machines and users work. None of them may be refused.
-func TestStrangersDisturbNobody(t *testing.T) { //nolint:paralleltest // it is about what one hub does under load
+// TestUnauthenticatedClientsDisturbNobody holds connections of unauthenticated clients, and shows wrong credentials from the address at
+// which everybody else is, while agents, machines and users work. None of them may be refused.
+func TestUnauthenticatedClientsDisturbNobody(t *testing.T) { //nolint:paralleltest // it is about what one hub does under load
 	c := newConnected(t)
 	user, robotToken := robot(t, c, "robot")
 	letIn(t, c, user)
@@ -181,7 +183,8 @@ func TestStrangersDisturbNobody(t *testing.T) { //nolint:paralleltest // it is a
 		if err != nil {
 			t.Fatalf("round %d: reading the plan: %v", round, err)
 		}
-		watched, err := secrets.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + secret, ResourceVersion: got.ResourceVersion})
+		watched, err := secrets.Watch(t.Context(),
+			metav1.ListOptions{FieldSelector: "metadata.name=" + secret, ResourceVersion: got.ResourceVersion})
 		if err != nil {
 			t.Fatalf("round %d: watching the plan: %v", round, err)
 		}

@@ -1,6 +1,7 @@
-// Package access holds the tests of who gets into the hub and its clusters, and how: agents and machines that introduce themselves, clusters
-// that their agent connects, and people and programs with kubeconfigs, tokens and rights of the management cluster, through a real tunnel to a
-// real Kubernetes API. They share one hub, whose API server also plays that of clusters, and a second API server that plays an imported one.
+// Package access holds the tests of who gets into the hub and its clusters, and how: agents and machines that introduce themselves,
+// clusters that their agent connects, and people and programs with kubeconfigs, tokens and rights of the management cluster, through a real
+// tunnel to a real Kubernetes API. They share one hub, whose API server also plays that of clusters, and a second API server that plays an
+// imported one.
 package access
 
 import (
@@ -10,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/hub/cli"
-	"github.com/drover-dev/drover/hub/embedded"
+	"github.com/drover-dev/drover/hub/server/embedded"
 	"github.com/drover-dev/drover/hub/testenv"
 )
 

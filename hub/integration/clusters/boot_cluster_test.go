@@ -31,8 +31,10 @@ func newForeign(t *testing.T) *foreign {
 	c := &foreign{t: t, namespace: env.Namespace(t), name: "one"}
 	meta := metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}
 	capi := &clusterv1.Cluster{ObjectMeta: meta}
-	capi.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane", Name: c.name}
-	capi.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKECluster", Name: c.name}
+	capi.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane",
+		Name: c.name}
+	capi.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKECluster",
+		Name: c.name}
 	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: meta}
 	controlPlane.Spec.KubernetesVersion, controlPlane.Spec.ClusterName = "v1.36.3+k3s1", c.name
 	env.Create(t, &rkev1.RKECluster{ObjectMeta: meta}, controlPlane, capi)
@@ -49,7 +51,8 @@ func (c *foreign) capi() *clusterv1.Cluster {
 // machine makes a Machine of a foreign provider with roles.
 func (c *foreign) machine(name string, userdata rkev1.Userdata, roles ...string) *clusterv1.Machine {
 	c.t.Helper()
-	meta := metav1.ObjectMeta{Namespace: c.namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: c.name, rkev1.ClusterNameLabel: c.name}}
+	meta := metav1.ObjectMeta{Namespace: c.namespace, Name: name,
+		Labels: map[string]string{clusterv1.ClusterNameLabel: c.name, rkev1.ClusterNameLabel: c.name}}
 	for _, role := range roles {
 		meta.Labels["rke.cattle.io/"+role+"-role"] = "true"
 		if role == "control-plane" {
@@ -64,7 +67,8 @@ func (c *foreign) machine(name string, userdata rkev1.Userdata, roles ...string)
 	infrastructure.SetLabels(meta.Labels)
 	machine := &clusterv1.Machine{ObjectMeta: meta}
 	machine.Spec.ClusterName = c.name
-	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap", Name: name}
+	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap",
+		Name: name}
 	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infraGroup, Kind: "BootMachine", Name: name}
 	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: *meta.DeepCopy()}
 	bootstrap.Spec.ClusterName, bootstrap.Spec.Userdata = c.name, userdata
@@ -82,7 +86,8 @@ func (c *foreign) provision(name, address string) {
 	infrastructure.Object["status"] = map[string]any{
 		"initialization": map[string]any{"provisioned": true},
 		"addresses":      []any{map[string]any{"type": "InternalIP", "address": address}},
-		"conditions":     []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}},
+		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}},
 	}
 	if err := env.Client.Status().Update(c.t.Context(), infrastructure); err != nil {
 		c.t.Fatal(err)

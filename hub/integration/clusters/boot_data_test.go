@@ -30,7 +30,8 @@ func TestBootstrapData(t *testing.T) {
 	c := newForeign(t)
 	c.machine("cloud", rkev1.Userdata{InlineUserdata: "#cloud-config\nhostname: one\n"}, "worker")
 	data := c.data("cloud")
-	if string(data.Data["format"]) != "cloud-config" || !strings.HasPrefix(string(data.Data["value"]), "#cloud-config\n") || !strings.Contains(string(data.Data["value"]), "\nhostname: one\n") {
+	if string(data.Data["format"]) != "cloud-config" || !strings.HasPrefix(string(data.Data["value"]), "#cloud-config\n") ||
+		!strings.Contains(string(data.Data["value"]), "\nhostname: one\n") {
 		t.Errorf("the data are %q", data.Data)
 	}
 	if data.Labels[clusterv1.ClusterNameLabel] != c.name || !metav1.IsControlledBy(data, c.bootstrap("cloud")) {
@@ -128,7 +129,7 @@ func TestBootstrapToken(t *testing.T) {
 		return nil
 	})
 	code, body := register(t, token, id, secret)
-	expect("into a paused Cluster", code, http.StatusServiceUnavailable, body, "is paused and takes no machines")
+	expect("into a paused Cluster", code, http.StatusServiceUnavailable, body, "to be unpaused")
 	testenv.Change(t, env, c.capi(), func(capi *clusterv1.Cluster) { capi.Spec.Paused = ptr.To(false) })
 	testenv.Condition(t, env, c.capi(), clusterv1.PausedCondition, metav1.ConditionFalse, "")
 
@@ -172,13 +173,14 @@ func TestBootstrapToken(t *testing.T) {
 
 	// What somebody deletes is made again, without a token.
 	env.Delete(t, data)
-	testenv.Until(t, "the bootstrap data to be made again", func() error {
+	testenv.Until(t, "the bootstrap data to be created again", func() error {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(data), data); err != nil {
 			return err
 		}
 		return nil
 	})
-	err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: rkev1.BootstrapTokenSecretName("late")}, &corev1.Secret{})
+	err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: rkev1.BootstrapTokenSecretName("late")},
+		&corev1.Secret{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the token is there again (%v)", err)
 	}

@@ -14,7 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/hub/testenv/workload"
 	"github.com/drover-dev/drover/plans"
@@ -51,13 +51,16 @@ func (c *foreign) kubelets(ctx context.Context, api *workload.Cluster) {
 	for _, machine := range machines.Items {
 		secret := &corev1.Secret{}
 		key := client.ObjectKey{Namespace: c.namespace, Name: rkev1.PlanSecretName(machine.Name)}
-		if !machine.DeletionTimestamp.IsZero() || api.Node(machine.Name) != nil || env.Client.Get(ctx, key, secret) != nil || string(secret.Data[plans.KeyPlanState]) != string(plans.StateSucceeded) {
+		if !machine.DeletionTimestamp.IsZero() || api.Node(machine.Name) != nil || env.Client.Get(ctx, key, secret) != nil ||
+			string(secret.Data[plans.KeyPlanState]) != string(plans.StateSucceeded) {
 			continue
 		}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name, Labels: map[string]string{rkev1.MachineUIDLabel: string(machine.UID), rollout.EtcdRoleLabel: "true"}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Name,
+			Labels: map[string]string{rkev1.MachineUIDLabel: string(machine.UID), rollout.EtcdRoleLabel: "true"}}}
 		node.Spec.ProviderID = "boot:///" + machine.Name
 		node.Status.NodeInfo.KubeletVersion = "v1.36.3+k3s1"
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: rollout.EtcdIsVoter, Status: corev1.ConditionTrue}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			{Type: rollout.EtcdIsVoter, Status: corev1.ConditionTrue}}
 		api.SetNode(node)
 	}
 }
@@ -76,8 +79,10 @@ func (c *foreign) running(names ...string) *workload.Cluster {
 		testenv.Until(c.t, name+" to be a member", func() error {
 			machine := &clusterv1.Machine{}
 			env.Get(c.t, c.namespace, name, machine)
-			if !machine.Status.NodeRef.IsDefined() || machine.Annotations[rkev1.RKEBootstrapCleanupPreTerminateHook] != rkev1.RKEBootstrapCleanupPreTerminateOwner {
-				return fmt.Errorf("Node %v, annotations %v, conditions %+v", machine.Status.NodeRef, machine.Annotations, c.bootstrap(name).Status.Conditions)
+			if !machine.Status.NodeRef.IsDefined() ||
+				machine.Annotations[rkev1.RKEBootstrapCleanupPreTerminateHook] != rkev1.RKEBootstrapCleanupPreTerminateOwner {
+				return fmt.Errorf("Node %v, annotations %v, conditions %+v", machine.Status.NodeRef, machine.Annotations,
+					c.bootstrap(name).Status.Conditions)
 			}
 			return nil
 		})

@@ -20,8 +20,8 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/app"
-	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/hub/testenv/workload"
 )
@@ -32,7 +32,8 @@ var promises = map[string]func(client.Object) string{
 		return missing("clusterName", c.Status.ClusterName != "", "fleetWorkspaceName", c.Status.FleetWorkspaceName != "")
 	}),
 	"Cluster Ready": promise(func(c *provisioningv1.Cluster) []string {
-		return missing("ready", c.Status.Ready, "clientSecretName", c.Status.ClientSecretName != "", "observedGeneration", c.Status.ObservedGeneration > 0)
+		return missing("ready", c.Status.Ready, "clientSecretName", c.Status.ClientSecretName != "", "observedGeneration",
+			c.Status.ObservedGeneration > 0)
 	}),
 	"ManagementCluster Ready": promise(func(c *managementv3.Cluster) []string {
 		return missing("driver", c.Status.Driver != "", "provider", c.Status.Provider != "")
@@ -55,7 +56,8 @@ var promises = map[string]func(client.Object) string{
 		return missing("ready", c.Status.Ready, "initialization", ptr.Deref(c.Status.Initialization.Provisioned, false))
 	}),
 	"RKEBootstrap DataSecretReady": promise(func(b *rkev1.RKEBootstrap) []string {
-		return missing("dataSecretName", b.Status.DataSecretName != nil, "initialization", ptr.Deref(b.Status.Initialization.DataSecretCreated, false),
+		return missing("dataSecretName", b.Status.DataSecretName != nil, "initialization",
+			ptr.Deref(b.Status.Initialization.DataSecretCreated, false),
 			"ready", b.Status.Ready, "observedGeneration", b.Status.ObservedGeneration > 0)
 	}),
 	"CustomMachine NodeFound": promise(func(c *rkev1.CustomMachine) []string {
@@ -80,8 +82,8 @@ func missing(fields ...any) (names []string) {
 	return names
 }
 
-// onlooker sees every state of every object with conditions that the API server ever had.
-type onlooker struct {
+// statusRecorder sees every state of every object with conditions that the API server ever had.
+type statusRecorder struct {
 	mu sync.Mutex
 	// kept counts, by promise, how often it was seen kept; broken are those that were not.
 	kept   map[string]int
@@ -90,9 +92,9 @@ type onlooker struct {
 	writes map[string]int
 }
 
-func watchStatus(t *testing.T) *onlooker {
+func watchStatus(t *testing.T) *statusRecorder {
 	t.Helper()
-	scheme, err := app.NewScheme()
+	scheme, err := server.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +102,13 @@ func watchStatus(t *testing.T) *onlooker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &onlooker{kept: map[string]int{}, writes: map[string]int{}}
+	o := &statusRecorder{kept: map[string]int{}, writes: map[string]int{}}
 	var done sync.WaitGroup
 	for kind, list := range map[string]client.ObjectList{
-		"Cluster": &provisioningv1.ClusterList{}, "ManagementCluster": &managementv3.ClusterList{}, "ClusterRegistrationToken": &managementv3.ClusterRegistrationTokenList{},
-		"RKEControlPlane": &rkev1.RKEControlPlaneList{}, "RKECluster": &rkev1.RKEClusterList{}, "RKEBootstrap": &rkev1.RKEBootstrapList{}, "CustomMachine": &rkev1.CustomMachineList{},
+		"Cluster": &provisioningv1.ClusterList{}, "ManagementCluster": &managementv3.ClusterList{},
+		"ClusterRegistrationToken": &managementv3.ClusterRegistrationTokenList{},
+		"RKEControlPlane":          &rkev1.RKEControlPlaneList{}, "RKECluster": &rkev1.RKEClusterList{},
+		"RKEBootstrap": &rkev1.RKEBootstrapList{}, "CustomMachine": &rkev1.CustomMachineList{},
 	} {
 		w, err := c.Watch(t.Context(), list)
 		if err != nil {
@@ -121,7 +125,7 @@ func watchStatus(t *testing.T) *onlooker {
 	return o
 }
 
-func (o *onlooker) see(kind string, event watch.Event) {
+func (o *statusRecorder) see(kind string, event watch.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	object, ok := event.Object.(interface {
@@ -142,15 +146,16 @@ func (o *onlooker) see(kind string, event watch.Event) {
 			continue
 		}
 		if lacks := check(object); lacks != "" {
-			o.broken = append(o.broken, fmt.Sprintf("%s is True in %s %s, resource version %s, without %s", c.Type, kind, object.GetName(), object.GetResourceVersion(), lacks))
+			o.broken = append(o.broken, fmt.Sprintf("%s is True in %s %s, resource version %s, without %s", c.Type, kind, object.GetName(),
+				object.GetResourceVersion(), lacks))
 		} else {
 			o.kept[name]++
 		}
 	}
 }
 
-// TestStatusInOneWrite takes a cluster from nothing to Ready and to nothing again. At no moment a condition is True while the fields that it
-// speaks of are not there.
+// TestStatusInOneWrite takes a cluster from nothing to Ready and to nothing again. At no moment a condition is True while the fields that
+// it speaks of are not there.
 func TestStatusInOneWrite(t *testing.T) {
 	seen := watchStatus(t)
 	r := env.NewCluster(t, "status", nil)
@@ -167,11 +172,13 @@ func TestStatusInOneWrite(t *testing.T) {
 	m.Succeed()
 	machine := &clusterv1.Machine{}
 	r.Read(m.Name, machine)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Labels: map[string]string{rkev1.MachineUIDLabel: string(machine.UID), rollout.EtcdRoleLabel: "true"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name,
+		Labels: map[string]string{rkev1.MachineUIDLabel: string(machine.UID), rollout.EtcdRoleLabel: "true"}}}
 	node.Spec.ProviderID = "k3s://" + m.Name
 	node.Status.NodeInfo.KubeletVersion = "v1.36.3+k3s1"
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.9"}}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: rollout.EtcdIsVoter, Status: corev1.ConditionTrue}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+		{Type: rollout.EtcdIsVoter, Status: corev1.ConditionTrue}}
 	api.SetNode(node)
 	testenv.Condition(t, env, r.Cluster, provisioningv1.ReadyCondition, metav1.ConditionTrue, "")
 	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: r.Cluster.Status.ClusterName}}

@@ -20,7 +20,7 @@ const (
 	infraContract = "cluster.x-k8s.io/v1beta2"
 )
 
-// define installs a kind of infrastructure that keeps the contract v1beta2, as far as its definition does, and of which the hub knows nothing.
+// define installs a kind of infrastructure whose definition follows the contract v1beta2, and of which the hub knows nothing.
 func define(ctx context.Context, kind string) error {
 	singular := strings.ToLower(kind)
 	crd := &apiextensionsv1.CustomResourceDefinition{
@@ -29,7 +29,8 @@ func define(ctx context.Context, kind string) error {
 			Group: infraGroup, Scope: apiextensionsv1.NamespaceScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: singular + "s", Singular: singular},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true, Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Name: "v1", Served: true, Storage: true,
+				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", XPreserveUnknownFields: ptr.To(true),
 				}},

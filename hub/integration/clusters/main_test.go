@@ -1,6 +1,6 @@
-// Package clusters holds the tests of the life of a cluster on a whole hub: how machines of any infrastructure come into it and leave it, what
-// its specification comes to on them, pools, control planes, what people see of all that, and its move to another hub. They share one hub,
-// which has release data from a file; the infrastructure, its providers and the agents are played.
+// Package clusters holds the tests of the life of a cluster on a whole hub: how machines of any infrastructure come into it and leave it,
+// what its specification comes to on them, pools, control planes, what people see of all that, and its move to another hub. They share one
+// hub, which has release data from a file; the infrastructure, its providers and the agents are played.
 package clusters
 
 import (

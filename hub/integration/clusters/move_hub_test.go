@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/app"
+	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
@@ -92,7 +92,7 @@ func startTarget(t *testing.T) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, err := app.NewScheme()
+	scheme, err := server.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/render"
+	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/plans"
 )
@@ -55,11 +55,12 @@ func TestMove(t *testing.T) {
 	cluster := newMoved(t)
 	machine := registeredMoved(t, cluster)
 	plan := appliedMoved(t, machine)
-	settleMoved(t, cluster, machine)
+	verifyMoved(t, cluster, machine)
 
 	from := versioned(t, env.Config)
 	describe := clusterctl.run(t, "describe", "cluster", movedName, "-n", movedNamespace, "--kubeconfig", from, "--show-conditions", "all")
-	for _, want := range []string{"Cluster " + movedNamespace + "/" + movedName, "RKECluster " + movedNamespace + "/" + movedName, "RKEControlPlane " + movedNamespace + "/" + movedName, "Machine " + movedNamespace + "/" + machine, "RollingOut"} {
+	for _, want := range []string{"Cluster " + movedNamespace + "/" + movedName, "RKECluster " + movedNamespace + "/" + movedName,
+		"RKEControlPlane " + movedNamespace + "/" + movedName, "Machine " + movedNamespace + "/" + machine, "RollingOut"} {
 		if !strings.Contains(describe, want) {
 			t.Errorf("clusterctl describe does not show %s:\n%s", want, describe)
 		}
@@ -92,7 +93,8 @@ func TestMove(t *testing.T) {
 		if !conditions.IsTrue(prov, provisioningv1.CreatedCondition) || prov.Annotations[rkev1.ClusterUIDAnnotation] != string(prov.UID) {
 			return fmt.Errorf("the Cluster has %+v", prov.Status.Conditions)
 		}
-		return target.Get(t.Context(), client.ObjectKey{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]}, &managementv3.Cluster{})
+		return target.Get(t.Context(), client.ObjectKey{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]},
+			&managementv3.Cluster{})
 	})
 	for secretName, data := range kept {
 		for key, value := range data {
@@ -116,8 +118,9 @@ func TestMove(t *testing.T) {
 	if after.Labels[rkev1.InitNodeLabel] != "true" {
 		t.Error("the init node lost its mark")
 	}
-	testenv.Until(t, "the machine's identity to be made again", func() error {
-		if err := target.Get(t.Context(), client.ObjectKey{Namespace: movedNamespace, Name: rkev1.PlanSecretName(machine)}, &corev1.ServiceAccount{}); err != nil {
+	testenv.Until(t, "the machine's identity to be created again", func() error {
+		if err := target.Get(t.Context(), client.ObjectKey{Namespace: movedNamespace, Name: rkev1.PlanSecretName(machine)},
+			&corev1.ServiceAccount{}); err != nil {
 			return err
 		}
 		if token := readSecret(t, target, rkev1.PlanTokenSecretName(machine)); len(token.Data[corev1.ServiceAccountTokenKey]) == 0 {
@@ -158,16 +161,18 @@ func registeredMoved(t *testing.T, cluster *provisioningv1.Cluster) string {
 	t.Helper()
 	hash := sha256.Sum256([]byte(movedMachineSecret))
 	data, err := json.Marshal(map[string][]string{
-		rkev1.HeaderID: {movedMachineID}, rkev1.HeaderMachineSecretHash: {hex.EncodeToString(hash[:])}, rkev1.HeaderDetectedAddress: {"192.0.2.1"},
-		rkev1.HeaderRoleEtcd: {"true"}, rkev1.HeaderRoleControlPlane: {"true"}, rkev1.HeaderRoleWorker: {"true"},
+		rkev1.HeaderID: {movedMachineID}, rkev1.HeaderMachineSecretHash: {hex.EncodeToString(hash[:])},
+		rkev1.HeaderDetectedAddress: {"192.0.2.1"},
+		rkev1.HeaderRoleEtcd:        {"true"}, rkev1.HeaderRoleControlPlane: {"true"}, rkev1.HeaderRoleWorker: {"true"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	request := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Annotations[rkev1.ManagementClusterNameAnnotation], Name: rkev1.MachineRequestName(movedMachineID)},
-		Type:       rkev1.MachineRequestSecretType,
-		Data:       map[string][]byte{rkev1.MachineRequestDataKey: data},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Annotations[rkev1.ManagementClusterNameAnnotation],
+			Name: rkev1.MachineRequestName(movedMachineID)},
+		Type: rkev1.MachineRequestSecretType,
+		Data: map[string][]byte{rkev1.MachineRequestDataKey: data},
 	}
 	if err := env.Client.Create(t.Context(), request); err != nil {
 		t.Fatal(err)
@@ -181,7 +186,8 @@ func appliedMoved(t *testing.T, machine string) plans.Plan {
 	var plan plans.Plan
 	testenv.Until(t, "a plan", func() error {
 		found := &corev1.Secret{}
-		if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: movedNamespace, Name: rkev1.PlanSecretName(machine)}, found); err != nil {
+		if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: movedNamespace, Name: rkev1.PlanSecretName(machine)},
+			found); err != nil {
 			return err
 		}
 		if len(found.Data[plans.KeyPlan]) == 0 {
@@ -212,7 +218,8 @@ func reportMoved(t *testing.T, to client.Client, machine string) {
 		if err != nil {
 			return err
 		}
-		status = plans.Status{State: plans.StateSucceeded, AppliedChecksum: plans.Checksum(raw), Revision: status.Revision + 1, ProbeStatuses: map[string]plans.ProbeStatus{}}
+		status = plans.Status{State: plans.StateSucceeded, AppliedChecksum: plans.Checksum(raw), Revision: status.Revision + 1,
+			ProbeStatuses: map[string]plans.ProbeStatus{}}
 		for probe := range plan.Probes {
 			status.ProbeStatuses[probe] = plans.ProbeStatus{Healthy: true}
 		}
@@ -226,8 +233,8 @@ func reportMoved(t *testing.T, to client.Client, machine string) {
 	}
 }
 
-// settleMoved waits until the cluster is at rest, and plays the Node: no machine of this test has one, and clusterctl moves none without.
-func settleMoved(t *testing.T, cluster *provisioningv1.Cluster, machine string) {
+// verifyMoved waits until the cluster is at rest, and plays the Node: no machine of this test has one, and clusterctl moves none without.
+func verifyMoved(t *testing.T, cluster *provisioningv1.Cluster, machine string) {
 	t.Helper()
 	testenv.Until(t, "the cluster to be at rest", func() error {
 		controlPlane := &rkev1.RKEControlPlane{}
@@ -238,7 +245,8 @@ func settleMoved(t *testing.T, cluster *provisioningv1.Cluster, machine string) 
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(cluster), capi); err != nil {
 			return err
 		}
-		if !conditions.IsTrue(controlPlane, rkev1.StableCondition) || !conditions.IsTrue(capi, clusterv1.ClusterControlPlaneInitializedCondition) {
+		if !conditions.IsTrue(controlPlane, rkev1.StableCondition) ||
+			!conditions.IsTrue(capi, clusterv1.ClusterControlPlaneInitializedCondition) {
 			return fmt.Errorf("the RKEControlPlane has %+v", controlPlane.Status.Conditions)
 		}
 		return nil

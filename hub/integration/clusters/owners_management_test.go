@@ -17,8 +17,8 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/timeline"
-	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -37,7 +37,7 @@ func imported(t *testing.T) *provisioningv1.Cluster {
 	return cluster
 }
 
-// hasKubeconfig tells whether there is a kubeconfig Secret of a cluster.
+// hasKubeconfig reports whether there is a kubeconfig Secret of a cluster.
 func hasKubeconfig(t *testing.T, namespace, cluster string) bool {
 	t.Helper()
 	err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: cluster + "-kubeconfig"}, &corev1.Secret{})
@@ -57,7 +57,8 @@ func TestManagementNameIsTheHubs(t *testing.T) {
 	t.Parallel()
 	victim := imported(t).Status.ClusterName
 	namespace := env.Namespace(t)
-	tenant := env.Tenant(t, namespace, testenv.AllOf(provisioningv1.GroupVersion.Group, rkev1.GroupVersion.Group, clusterv1.GroupVersion.Group))
+	tenant := env.Tenant(t, namespace,
+		testenv.AllOf(provisioningv1.GroupVersion.Group, rkev1.GroupVersion.Group, clusterv1.GroupVersion.Group))
 	meta := func(name string, annotations map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations}
 	}
@@ -89,7 +90,8 @@ func TestManagementNameIsTheHubs(t *testing.T) {
 		"another name on the Cluster":           update(mine, func(o client.Object) { o.SetAnnotations(naming(victim)) }),
 		"no name on the Cluster":                update(mine, func(o client.Object) { o.SetAnnotations(nil) }),
 		"the annotation on the RKEControlPlane": update(plane, func(o client.Object) { o.SetAnnotations(naming(victim)) }),
-		"the field of the RKEControlPlane":      update(plane, func(o client.Object) { o.(*rkev1.RKEControlPlane).Spec.ManagementClusterName = victim }),
+		"the field of the RKEControlPlane": update(plane,
+			func(o client.Object) { o.(*rkev1.RKEControlPlane).Spec.ManagementClusterName = victim }),
 	} {
 		if err := attempt(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the hub sets") {
 			t.Errorf("%s: %v", name, err)
@@ -105,8 +107,8 @@ func TestManagementNameIsTheHubs(t *testing.T) {
 	env.Gone(t, mine)
 }
 
-// TestForeignManagementCluster: an object that names the management Cluster of another one's cluster, however that came about, gets no way to
-// it: neither its administrator's kubeconfig, nor the registration token of its agents, nor a line in its namespace.
+// TestForeignManagementCluster: an object that names the management Cluster of another one's cluster, however that came about, gets no way
+// to it: neither its administrator's kubeconfig, nor the registration token of its agents, nor a line in its namespace.
 func TestForeignManagementCluster(t *testing.T) {
 	t.Parallel()
 	owner := imported(t)

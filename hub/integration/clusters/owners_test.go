@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/ownership"
 	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -21,7 +21,8 @@ import (
 func claiming(owner client.Object, kind, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: owner.GetNamespace(), Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "c"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: owner.GetName(), UID: owner.GetUID()}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: owner.GetName(),
+			UID: owner.GetUID()}},
 	}
 }
 
@@ -51,8 +52,8 @@ func secretsIn(t *testing.T, namespace string) (names []string) {
 	return names
 }
 
-// TestForeignOwner: a tenant who may write the kinds of rke.cattle.io in a namespace, and nothing else, gets hold of no machine of the cluster
-// there by objects that call themselves its own.
+// TestForeignOwner: a tenant who may write the kinds of rke.cattle.io in a namespace, and nothing else, gets hold of no machine of the
+// cluster there by objects that call themselves its own.
 func TestForeignOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "192.0.2.30")
@@ -61,7 +62,7 @@ func TestForeignOwner(t *testing.T) {
 	server.config()
 	server.applies()
 	testenv.Condition(t, env, w.plane, rkev1.UpdatedCondition, metav1.ConditionTrue, "")
-	w.kubeconfigLeadsTo("https://192.0.2.30:6443")
+	w.kubeconfigServer("https://192.0.2.30:6443")
 	env.Get(t, w.namespace, "c", w.cluster)
 	env.Get(t, w.namespace, "server", server.machine)
 	before := secretsIn(t, w.namespace)
@@ -75,8 +76,10 @@ func TestForeignOwner(t *testing.T) {
 		}
 	}
 
-	plane := &rkev1.RKEControlPlane{ObjectMeta: claiming(w.cluster, "Cluster", "thief"), Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.35.6+k3s1", ClusterName: "c"}}
-	stray := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "stray"}, Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.35.6+k3s1", ClusterName: "c"}}
+	plane := &rkev1.RKEControlPlane{ObjectMeta: claiming(w.cluster, "Cluster", "thief"),
+		Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.35.6+k3s1", ClusterName: "c"}}
+	stray := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "stray"},
+		Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.35.6+k3s1", ClusterName: "c"}}
 	infrastructure := &rkev1.RKECluster{ObjectMeta: claiming(w.cluster, "Cluster", "thief")}
 	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: claiming(server.machine, "Machine", "thief"), Spec: rkev1.RKEBootstrapSpec{ClusterName: "c"}}
 	custom := &rkev1.CustomMachine{ObjectMeta: claiming(server.machine, "Machine", "thief")}

@@ -22,8 +22,8 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/cli"
-	"github.com/drover-dev/drover/hub/preview"
-	"github.com/drover-dev/drover/hub/settings"
+	"github.com/drover-dev/drover/hub/plan/preview"
+	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
@@ -35,7 +35,7 @@ func hub(kubeconfig string, args ...string) (code int, stdout, stderr string) {
 }
 
 // manifest writes the Cluster to a file after an edit, as an editor shows it.
-func manifest(r *testenv.PlayedCluster, edit func(map[string]any)) string {
+func manifest(r *testenv.FakeCluster, edit func(map[string]any)) string {
 	r.T.Helper()
 	r.Read(r.Cluster.Name, r.Cluster)
 	r.Cluster.SetGroupVersionKind(provisioningv1.GroupVersion.WithKind("Cluster"))
@@ -59,10 +59,11 @@ func manifest(r *testenv.PlayedCluster, edit func(map[string]any)) string {
 }
 
 // versions are the resource versions of what a dry run must not touch.
-func versions(r *testenv.PlayedCluster) map[string]string {
+func versions(r *testenv.FakeCluster) map[string]string {
 	r.T.Helper()
 	out := map[string]string{}
-	for _, list := range []client.ObjectList{&corev1.SecretList{}, &provisioningv1.ClusterList{}, &rkev1.RKEControlPlaneList{}, &rkev1.RKEBootstrapList{}} {
+	for _, list := range []client.ObjectList{&corev1.SecretList{}, &provisioningv1.ClusterList{}, &rkev1.RKEControlPlaneList{},
+		&rkev1.RKEBootstrapList{}} {
 		if err := env.Client.List(r.T.Context(), list, client.InNamespace(r.Cluster.Namespace)); err != nil {
 			r.T.Fatal(err)
 		}
@@ -95,7 +96,7 @@ func TestPlanDiff(t *testing.T) {
 	name := r.Cluster.Namespace + "/" + r.Cluster.Name
 	admin := env.Server.Kubeconfig()
 
-	if code, out, errs := hub(admin, "plan", "diff", name, "--exit-code"); code != 0 || !strings.Contains(out, "nothing would change on its 1 machine") {
+	if code, out, errs := hub(admin, "plan", "diff", name, "--exit-code"); code != 0 || !strings.Contains(out, "no change on its 1 machine") {
 		t.Fatalf("at rest: exit code %d\n%s%s", code, out, errs)
 	}
 	edited := manifest(r, func(spec map[string]any) {
@@ -113,22 +114,27 @@ func TestPlanDiff(t *testing.T) {
 	}
 	checkReport(t, m, out)
 	checkSecrets(r, out)
-	if code, table, errs := hub(admin, "plan", "diff", "-f", edited); code != 0 || !strings.Contains(table, "+- api.example.com") || !strings.Contains(table, "warning  ") {
+	if code, table, errs := hub(admin, "plan", "diff", "-f", edited); code != 0 || !strings.Contains(table, "+- api.example.com") ||
+		!strings.Contains(table, "warning  ") {
 		t.Errorf("as a table: exit code %d\n%s%s", code, table, errs)
 	}
 
 	agent := manifest(r, func(spec map[string]any) {
-		spec["clusterAgentDeploymentCustomization"] = map[string]any{"appendTolerations": []any{map[string]any{"key": "dedicated", "operator": "Exists"}}}
+		spec["clusterAgentDeploymentCustomization"] = map[string]any{"appendTolerations": []any{map[string]any{"key": "dedicated",
+			"operator": "Exists"}}}
 	})
-	if code, out, errs := hub(admin, "plan", "diff", "-f", agent, "--exit-code"); code != 2 || !strings.Contains(out, "cluster-agent.yaml") || !strings.Contains(out, "dedicated") {
+	if code, out, errs := hub(admin, "plan", "diff", "-f", agent, "--exit-code"); code != 2 || !strings.Contains(out, "cluster-agent.yaml") ||
+		!strings.Contains(out, "dedicated") {
 		t.Errorf("the agent is customized: exit code %d\n%s%s", code, out, errs)
 	}
 	misspelt := manifest(r, func(spec map[string]any) { spec["kubernetesVersoin"] = "v1.36.3+k3s1" })
-	if code, _, errs := hub(admin, "plan", "diff", "-f", misspelt); code != 1 || !strings.Contains(errs, `unknown field "spec.kubernetesVersoin"`) {
+	if code, _, errs := hub(admin, "plan", "diff", "-f", misspelt); code != 1 ||
+		!strings.Contains(errs, `unknown field "spec.kubernetesVersoin"`) {
 		t.Errorf("a misspelt field: exit code %d, %s", code, errs)
 	}
 	refused := manifest(r, func(spec map[string]any) { delete(spec, "rkeConfig") })
-	if code, _, errs := hub(admin, "plan", "diff", "-f", refused); code != 1 || !strings.Contains(errs, "spec.rkeConfig cannot be added to a cluster or removed from it later") {
+	if code, _, errs := hub(admin, "plan", "diff", "-f", refused); code != 1 ||
+		!strings.Contains(errs, "spec.rkeConfig cannot be added to a cluster or removed from it later") {
 		t.Errorf("what the API server refuses: exit code %d, %s", code, errs)
 	}
 	checkRights(r, name, edited)
@@ -156,11 +162,12 @@ func TestPlanDiff(t *testing.T) {
 }
 
 // checkApplied: of a Cluster that was made with "kubectl apply", a manifest changes what it changes since then.
-func checkApplied(r *testenv.PlayedCluster) {
+func checkApplied(r *testenv.FakeCluster) {
 	r.T.Helper()
 	text := func(config string) string {
 		return fmt.Sprintf(`{"apiVersion":"provisioning.cattle.io/v1","kind":"Cluster","metadata":{"namespace":%q,"name":%q},`+
-			`"spec":{"kubernetesVersion":%q,"rkeConfig":{"machineGlobalConfig":{%s}}}}`, r.Cluster.Namespace, r.Cluster.Name, r.Cluster.Spec.KubernetesVersion, config)
+			`"spec":{"kubernetesVersion":%q,"rkeConfig":{"machineGlobalConfig":{%s}}}}`, r.Cluster.Namespace, r.Cluster.Name,
+			r.Cluster.Spec.KubernetesVersion, config)
 	}
 	old := r.Cluster.DeepCopy()
 	metav1.SetMetaDataAnnotation(&r.Cluster.ObjectMeta, corev1.LastAppliedConfigAnnotation, text(`"selinux":true`))
@@ -177,13 +184,14 @@ func checkApplied(r *testenv.PlayedCluster) {
 	}
 }
 
-func checkReport(t *testing.T, m *testenv.PlayedMachine, out string) {
+func checkReport(t *testing.T, m *testenv.FakeMachine, out string) {
 	t.Helper()
 	var report preview.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v in\n%s", err, out)
 	}
-	if len(report.Machines) != 1 || !report.Changes || report.Machines[0].Impact == preview.ImpactNone || report.Impact != report.Machines[0].Impact {
+	if len(report.Machines) != 1 || !report.Changes || report.Machines[0].Impact == preview.ImpactNone ||
+		report.Impact != report.Machines[0].Impact {
 		t.Fatalf("the report is\n%s", out)
 	}
 	changes := map[string]string{}
@@ -206,7 +214,7 @@ func checkReport(t *testing.T, m *testenv.PlayedMachine, out string) {
 }
 
 // checkSecrets: nothing that a Secret of the cluster holds is in an answer.
-func checkSecrets(r *testenv.PlayedCluster, out string) {
+func checkSecrets(r *testenv.FakeCluster, out string) {
 	r.T.Helper()
 	if strings.Contains(out, leak) {
 		r.T.Errorf("the answer shows the key of a bucket")
@@ -235,14 +243,15 @@ var rights = []rbacv1.PolicyRule{
 }
 
 // checkRights: the rights that the documentation lists are enough, and one that is missing is named.
-func checkRights(r *testenv.PlayedCluster, name, edited string) {
+func checkRights(r *testenv.FakeCluster, name, edited string) {
 	t := r.T
 	t.Helper()
 	subject := []rbacv1.Subject{{Kind: "User", Name: "jane", APIGroup: rbacv1.GroupName}}
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: "onlooker"}, Rules: rights[:len(rights)-1]}
-	system := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: settings.DefaultSystemNamespace, Name: "settings-reader"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{settings.ConfigMapName}, Verbs: []string{"get"}},
-	}}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: "viewer"}, Rules: rights[:len(rights)-1]}
+	system := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: settings.DefaultSystemNamespace, Name: "settings-reader"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{settings.ConfigMapName}, Verbs: []string{"get"}},
+		}}
 	for _, role := range []*rbacv1.Role{role, system} {
 		binding := &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: role.Name}, Subjects: subject,
@@ -288,7 +297,7 @@ func checkRights(r *testenv.PlayedCluster, name, edited string) {
 }
 
 // checkStatus: the other commands show the machine too.
-func checkStatus(r *testenv.PlayedCluster, m *testenv.PlayedMachine, name string) {
+func checkStatus(r *testenv.FakeCluster, m *testenv.FakeMachine, name string) {
 	r.T.Helper()
 	for _, command := range []string{"status", "timeline"} {
 		code, out, errs := hub(env.Server.Kubeconfig(), command, name)

@@ -18,7 +18,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/timeline"
-	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/plans"
 )
@@ -26,18 +26,19 @@ import (
 // leak is what a failing program of the test writes; no Event and no ConfigMap may hold it.
 const leak = "hunter2"
 
-func timelineOf(r *testenv.PlayedCluster) (*timeline.Record, *corev1.ConfigMap, error) {
+func timelineOf(r *testenv.FakeCluster) (*timeline.Record, *corev1.ConfigMap, error) {
 	configMap := &corev1.ConfigMap{}
-	key := client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.TimelineName(r.Cluster.Name)}
+	key := client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.TimelinePartName(r.Cluster.Name, 0)}
 	if err := env.Client.Get(r.T.Context(), key, configMap); err != nil {
 		return nil, nil, err
 	}
-	record, err := timeline.Decode(configMap.Data[timeline.DataKey])
-	return record, configMap, err
+	collector := timeline.NewCollector(client.ObjectKeyFromObject(r.Cluster))
+	err := collector.Read(r.T.Context(), env.Client)
+	return collector.Record(), configMap, err
 }
 
 // awaitPhase waits until a subject is in a phase, and returns the names and outcomes of all of its phases.
-func awaitPhase(r *testenv.PlayedCluster, kind, name, phase string) []string {
+func awaitPhase(r *testenv.FakeCluster, kind, name, phase string) []string {
 	r.T.Helper()
 	var got []string
 	r.Wait(fmt.Sprintf("%s %s to be in phase %s", kind, name, phase), func() error {
@@ -62,7 +63,7 @@ func awaitPhase(r *testenv.PlayedCluster, kind, name, phase string) []string {
 }
 
 // eventsOf lists "kind: type reason" of a cluster's Events, and all of them as text.
-func eventsOf(r *testenv.PlayedCluster) (list []string, text string) {
+func eventsOf(r *testenv.FakeCluster) (list []string, text string) {
 	r.T.Helper()
 	var events corev1.EventList
 	if err := env.Client.List(r.T.Context(), &events, client.InNamespace(r.Cluster.Namespace)); err != nil {
@@ -80,7 +81,7 @@ func eventsOf(r *testenv.PlayedCluster) (list []string, text string) {
 	return list, string(raw)
 }
 
-func logOf(r *testenv.PlayedCluster) string {
+func logOf(r *testenv.FakeCluster) string {
 	r.T.Helper()
 	configMap := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: r.Cluster.Annotations[rkev1.ManagementClusterNameAnnotation], Name: timeline.LogName}
@@ -117,7 +118,8 @@ func TestTimeline(t *testing.T) {
 	wantEvents := []string{
 		"Machine: Normal WaitingForAgent", "Machine: Normal ApplyingPlan", "Machine: Warning PlanFailed", "Machine: Normal UpToDate",
 		"RKEBootstrap: Normal IdentityReady", "RKEBootstrap: Normal PlanApplied", "RKEControlPlane: Normal KubeconfigReady",
-		"Cluster: Normal Created", "Cluster: Normal ApplyingPlan", "Cluster: Warning PlanFailed", "Cluster: Normal UpToDate", "Cluster: Normal Bootstrapped",
+		"Cluster: Normal Created", "Cluster: Normal ApplyingPlan", "Cluster: Warning PlanFailed", "Cluster: Normal UpToDate",
+		"Cluster: Normal Bootstrapped",
 	}
 	var events []string
 	var text string
@@ -140,7 +142,7 @@ func TestTimeline(t *testing.T) {
 			t.Errorf("%s tells what a program wrote:\n%s", name, where)
 		}
 	}
-	for _, want := range []string{"[INFO ] Waiting for machines to be registered", "[ERROR] Applying the plan has failed on " + m.Name} {
+	for _, want := range []string{"[INFO ] Waiting for machines to be registered", "[ERROR] Applying the plan failed on " + m.Name} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %q in the log:\n%s", want, log)
 		}
@@ -149,8 +151,8 @@ func TestTimeline(t *testing.T) {
 	checkRemoval(r)
 }
 
-// checkRestart: a hub that is started anew tells nothing twice, and writes nothing where nothing happens.
-func checkRestart(r *testenv.PlayedCluster) {
+// checkRestart: a hub that is restarted repeats no Event, and writes nothing where nothing happens.
+func checkRestart(r *testenv.FakeCluster) {
 	r.T.Helper()
 	var before string
 	r.Wait("the timeline to rest", func() error {
@@ -192,7 +194,7 @@ func checkRestart(r *testenv.PlayedCluster) {
 }
 
 // checkRemoval: the timeline goes with its cluster.
-func checkRemoval(r *testenv.PlayedCluster) {
+func checkRemoval(r *testenv.FakeCluster) {
 	r.T.Helper()
 	if err := env.Client.Delete(r.T.Context(), r.Cluster); err != nil {
 		r.T.Fatal(err)
@@ -229,14 +231,14 @@ func TestTimelineOfPlainCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &testenv.PlayedCluster{T: t, Env: env}
-	ours := client.ObjectKey{Namespace: namespace, Name: rkev1.TimelineName("ours")}
+	r := &testenv.FakeCluster{T: t, Env: env}
+	ours := client.ObjectKey{Namespace: namespace, Name: rkev1.TimelinePartName("ours", 0)}
 	configMap := &corev1.ConfigMap{}
 	r.Wait("the timeline", func() error { return env.Client.Get(t.Context(), ours, configMap) })
 	if len(configMap.OwnerReferences) != 1 || configMap.OwnerReferences[0].APIVersion != clusterv1.GroupVersion.String() {
 		t.Errorf("it belongs to %+v", configMap.OwnerReferences)
 	}
-	theirs := client.ObjectKey{Namespace: namespace, Name: rkev1.TimelineName("theirs")}
+	theirs := client.ObjectKey{Namespace: namespace, Name: rkev1.TimelinePartName("theirs", 0)}
 	if err := env.Client.Get(t.Context(), theirs, configMap); !apierrors.IsNotFound(err) {
 		t.Errorf("a cluster of another provider has a timeline (%v)", err)
 	}

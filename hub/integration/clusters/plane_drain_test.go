@@ -13,7 +13,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/rollout"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/hub/testenv/workload"
 	"github.com/drover-dev/drover/plans"
@@ -22,7 +22,7 @@ import (
 const hook = "example.com/ready"
 
 // kubelet makes the Node of a machine that has applied its plan.
-func kubelet(t *testing.T, api *workload.Cluster, m *testenv.PlayedMachine, voter bool) {
+func kubelet(t *testing.T, api *workload.Cluster, m *testenv.FakeMachine, voter bool) {
 	t.Helper()
 	machine := &clusterv1.Machine{}
 	m.Read(m.Name, machine)
@@ -38,7 +38,7 @@ func kubelet(t *testing.T, api *workload.Cluster, m *testenv.PlayedMachine, vote
 }
 
 // reconciled waits until what was decided about a machine has a reason and a message that begins so.
-func reconciled(m *testenv.PlayedMachine, reason, message string) {
+func reconciled(m *testenv.FakeMachine, reason, message string) {
 	m.T.Helper()
 	m.Wait(m.Name+" to say "+reason+": "+message, func() error {
 		machine := &clusterv1.Machine{}
@@ -55,8 +55,8 @@ func reconciled(m *testenv.PlayedMachine, reason, message string) {
 	})
 }
 
-// TestDrainInTurn: before a change that workloads notice, workers are drained one after another, once their hook lets them; one whose change
-// fails holds up the next; and each Node is taken back when it has its change.
+// TestDrainInTurn: before a change that workloads notice, workers are drained one after another, once their hook lets them; one whose
+// change fails holds up the next; and each Node is taken back when it has its change.
 func TestDrainInTurn(t *testing.T) {
 	t.Parallel()
 	api := workload.Start()
@@ -68,19 +68,20 @@ func TestDrainInTurn(t *testing.T) {
 	}
 	env.Create(t, kubeconfig)
 	testenv.Change(t, env, c.Cluster, func(cluster *provisioningv1.Cluster) {
-		cluster.Spec.RKEConfig.UpgradeStrategy.WorkerDrainOptions = rkev1.DrainOptions{Enabled: true, PreDrainHooks: []rkev1.DrainHook{{Annotation: hook}}}
+		cluster.Spec.RKEConfig.UpgradeStrategy.WorkerDrainOptions = rkev1.DrainOptions{Enabled: true,
+			PreDrainHooks: []rkev1.DrainHook{{Annotation: hook}}}
 	})
 	server := c.Register("server", "127.0.0.2", "etcd", "control-plane")
-	workers := []*testenv.PlayedMachine{c.Register("one", "127.0.0.3", "worker"), c.Register("two", "127.0.0.4", "worker")}
-	slices.SortFunc(workers, func(a, b *testenv.PlayedMachine) int { return strings.Compare(a.Name, b.Name) })
+	workers := []*testenv.FakeMachine{c.Register("one", "127.0.0.3", "worker"), c.Register("two", "127.0.0.4", "worker")}
+	slices.SortFunc(workers, func(a, b *testenv.FakeMachine) int { return strings.Compare(a.Name, b.Name) })
 	last := map[string]string{}
-	for _, m := range append([]*testenv.PlayedMachine{server}, workers...) {
+	for _, m := range append([]*testenv.FakeMachine{server}, workers...) {
 		_, last[m.Name] = m.AwaitPlan("")
 		m.Take()
 		m.Succeed()
 		kubelet(t, api, m, m == server)
 	}
-	c.Says(c.ControlPlane(), rkev1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
+	c.AwaitCondition(c.ControlPlane(), rkev1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
 
 	env.Get(t, c.Cluster.Namespace, c.Cluster.Name, c.Cluster)
 	testenv.Change(t, env, c.Cluster, func(cluster *provisioningv1.Cluster) {
@@ -91,7 +92,8 @@ func TestDrainInTurn(t *testing.T) {
 	server.Succeed()
 
 	first, second := workers[0], workers[1]
-	reconciled(first, rollout.ReasonDraining, "Waiting for the node to be drained before a change: the pre-drain hooks "+hook+" have not answered")
+	reconciled(first, rollout.ReasonDraining,
+		"Waiting for the Node to be drained before the change: waiting for the pre-drain hooks "+hook+" to answer")
 	reconciled(second, rollout.ReasonWaitingForOthers, "Waiting for other worker nodes: ")
 	if !api.Node(first.Name).Spec.Unschedulable || api.Node(second.Name).Spec.Unschedulable {
 		t.Error("not the one Node is cordoned that is drained")
@@ -103,7 +105,7 @@ func TestDrainInTurn(t *testing.T) {
 	reconciled(first, rollout.ReasonPlanFailed, "Attempt 1 of ")
 	reconciled(second, rollout.ReasonWaitingForOthers, "Waiting for other worker nodes: ")
 
-	// The hub has it tried again.
+	// The hub retries it.
 	first.Wait("another attempt", func() error {
 		if state := first.Secret().Data[plans.KeyPlanState]; string(state) != string(plans.StatePending) {
 			return fmt.Errorf("the plan is %s", state)
@@ -118,11 +120,11 @@ func TestDrainInTurn(t *testing.T) {
 	second.Take()
 	second.Succeed()
 	takenBack(api, second)
-	c.Says(c.ControlPlane(), rkev1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
+	c.AwaitCondition(c.ControlPlane(), rkev1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
 }
 
 // answerHook lets the drain of a machine go on, once the hook is asked.
-func answerHook(m *testenv.PlayedMachine) {
+func answerHook(m *testenv.FakeMachine) {
 	m.T.Helper()
 	m.Wait("the hook of "+m.Name+" to be asked", func() error {
 		secret := m.Secret()
@@ -136,7 +138,7 @@ func answerHook(m *testenv.PlayedMachine) {
 }
 
 // takenBack waits until a Node takes Pods again and nothing of its drain is left.
-func takenBack(api *workload.Cluster, m *testenv.PlayedMachine) {
+func takenBack(api *workload.Cluster, m *testenv.FakeMachine) {
 	m.T.Helper()
 	m.Wait(m.Name+" to be taken back", func() error {
 		for key, value := range m.Secret().Annotations {

@@ -36,7 +36,7 @@ func TestChosenEndpoint(t *testing.T) {
 			}
 			server.applies()
 			w.isProvisionedAt("10.9.0.1")
-			w.kubeconfigLeadsTo("https://10.9.0.1:6443")
+			w.kubeconfigServer("https://10.9.0.1:6443")
 
 			before := server.secret().Data[plans.KeyPlan]
 			worker.comesUp("10.9.0.2")
@@ -46,7 +46,7 @@ func TestChosenEndpoint(t *testing.T) {
 			}
 
 			w.setEndpoint("lb.example.com")
-			w.kubeconfigLeadsTo("https://lb.example.com:6443")
+			w.kubeconfigServer("https://lb.example.com:6443")
 			if diff := cmp.Diff([]any{"lb.example.com"}, server.config()["tls-san"]); diff != "" {
 				t.Errorf("tls-san (-want +got):\n%s", diff)
 			}

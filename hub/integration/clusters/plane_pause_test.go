@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// planRetryAnnotation is that of the planstatus controller.
+// planRetryAnnotation is that of the plansecret controller.
 const planRetryAnnotation = "rke.cattle.io/plan-retry"
 
 // An attempt at a plan that falls due while the cluster is paused is made when it is not any more.
@@ -37,7 +37,8 @@ func TestRetryAfterPause(t *testing.T) {
 	m.Wait("the failure to be seen during the pause", func() error {
 		bootstrap := &rkev1.RKEBootstrap{}
 		m.Read(m.Name, bootstrap)
-		if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c == nil || !strings.Contains(c.Message, "while the cluster is paused") {
+		if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c == nil ||
+			!strings.Contains(c.Message, "waiting for the Cluster to be unpaused") {
 			return fmt.Errorf("it says %+v", c)
 		}
 		return nil

@@ -46,7 +46,7 @@ func TestForeignInfrastructure(t *testing.T) {
 	testenv.Condition(t, env, w.plane, clusterv1.ScalingUpCondition, metav1.ConditionTrue, clusterv1.ScalingUpReason)
 	server.applies()
 	testenv.Condition(t, env, w.plane, clusterv1.AvailableCondition, metav1.ConditionTrue, clusterv1.AvailableReason)
-	w.kubeconfigLeadsTo("https://192.0.2.10:6443")
+	w.kubeconfigServer("https://192.0.2.10:6443")
 	testenv.Until(t, "the server's join URL", func() error {
 		if got := server.secret().Annotations[rkev1.JoinURLAnnotation]; got != "https://10.9.0.1:6443" {
 			return fmt.Errorf("it is %q", got)
@@ -83,12 +83,13 @@ func TestForeignInfrastructure(t *testing.T) {
 		t.Errorf("another order of addresses changed the plan:\n%s", diff)
 	}
 	env.Get(t, w.namespace, "c", w.plane)
-	if s := w.plane.Status; ptr.Deref(s.Replicas, 0) != 1 || ptr.Deref(s.UpToDateReplicas, 0) != 1 || ptr.Deref(s.ExternalManagedControlPlane, true) {
+	if s := w.plane.Status; ptr.Deref(s.Replicas, 0) != 1 || ptr.Deref(s.UpToDateReplicas, 0) != 1 ||
+		ptr.Deref(s.ExternalManagedControlPlane, true) {
 		t.Errorf("the status is %+v", s)
 	}
 }
 
-func (w *world) kubeconfigLeadsTo(url string) {
+func (w *world) kubeconfigServer(url string) {
 	w.t.Helper()
 	testenv.Until(w.t, "the kubeconfig", func() error {
 		secret := &corev1.Secret{}

@@ -52,7 +52,8 @@ func newWorld(t *testing.T, endpoint string, edit ...func(*rkev1.RKEControlPlane
 	for _, f := range edit {
 		f(w.plane)
 	}
-	infrastructure := infra("PlaneCluster", namespace, "c", map[string]any{"controlPlaneEndpoint": map[string]any{"host": endpoint, "port": int64(6443)}})
+	infrastructure := infra("PlaneCluster", namespace, "c",
+		map[string]any{"controlPlaneEndpoint": map[string]any{"host": endpoint, "port": int64(6443)}})
 	env.Create(t, infrastructure, w.plane, w.cluster)
 	w.provisioned(infrastructure, nil)
 	return w
@@ -147,7 +148,8 @@ func (n *node) config() map[string]any {
 	var config map[string]any
 	testenv.Until(n.t, "a plan for "+n.machine.Name, func() error {
 		secret := &corev1.Secret{}
-		if err := env.Client.Get(n.t.Context(), client.ObjectKey{Namespace: n.namespace, Name: rkev1.PlanSecretName(n.machine.Name)}, secret); err != nil {
+		if err := env.Client.Get(n.t.Context(), client.ObjectKey{Namespace: n.namespace, Name: rkev1.PlanSecretName(n.machine.Name)},
+			secret); err != nil {
 			return err
 		}
 		if plans.State(secret.Data[plans.KeyPlanState]) != plans.StatePending {
@@ -180,7 +182,8 @@ func (n *node) applies() {
 		if err != nil {
 			return err
 		}
-		status := plans.Status{State: plans.StateSucceeded, Revision: 1, AppliedChecksum: plans.Checksum(secret.Data[plans.KeyPlan]), ProbeStatuses: map[string]plans.ProbeStatus{}}
+		status := plans.Status{State: plans.StateSucceeded, Revision: 1, AppliedChecksum: plans.Checksum(secret.Data[plans.KeyPlan]),
+			ProbeStatuses: map[string]plans.ProbeStatus{}}
 		for probe := range plan.Probes {
 			status.ProbeStatuses[probe] = plans.ProbeStatus{Healthy: true}
 		}

@@ -57,13 +57,14 @@ func TestCredentials(t *testing.T) {
 		object client.Object
 		denied bool
 	}{
-		"a Secret elsewhere":                {cluster("elsewhere:mine"), true},
-		"a Secret of his own":               {cluster("mine"), false},
-		"a Secret of his own, in full":      {cluster(namespace + ":mine"), false},
-		"no Secret":                         {cluster(""), false},
-		"no configuration of etcd":          {newPooled(namespace, "plain"), false},
-		"a control plane without Cluster":   {controlPlane, true},
-		"a Cluster that was made elsewhere": {&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "imported"}}, false},
+		"a Secret elsewhere":              {cluster("elsewhere:mine"), true},
+		"a Secret of his own":             {cluster("mine"), false},
+		"a Secret of his own, in full":    {cluster(namespace + ":mine"), false},
+		"no Secret":                       {cluster(""), false},
+		"no configuration of etcd":        {newPooled(namespace, "plain"), false},
+		"a control plane without Cluster": {controlPlane, true},
+		"a Cluster that was made elsewhere": {&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "imported"}},
+			false},
 	} {
 		err := writer.Create(t.Context(), tt.object, client.DryRunAll)
 		if denied := err != nil; denied != tt.denied {
@@ -80,7 +81,9 @@ func TestCredentials(t *testing.T) {
 		theirs.Spec.AgentEnvVars = []rkev1.EnvVar{{Name: "A", Value: "b"}}
 		return writer.Update(t.Context(), theirs)
 	})
-	if err := writer.Patch(t.Context(), theirs, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"rkeConfig":{"etcd":{"s3":{"cloudCredentialName":"others"}}}}}`))); err == nil {
+	if err := writer.Patch(t.Context(), theirs,
+		client.RawPatch("application/merge-patch+json",
+			[]byte(`{"spec":{"rkeConfig":{"etcd":{"s3":{"cloudCredentialName":"others"}}}}}`))); err == nil {
 		t.Error("another Secret that he may not read was accepted")
 	}
 }

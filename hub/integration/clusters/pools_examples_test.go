@@ -47,7 +47,8 @@ func TestExamples(t *testing.T) {
 			machines := waitForMachines(t, cluster, 3)
 			for _, machine := range machines {
 				labels := machine.Labels
-				if labels[rkev1.EtcdRoleLabel] != "true" || labels[rkev1.MachinePoolNameLabel] != "pool1" || labels[rkev1.ClusterNameLabel] != "my-cluster" {
+				if labels[rkev1.EtcdRoleLabel] != "true" || labels[rkev1.MachinePoolNameLabel] != "pool1" ||
+					labels[rkev1.ClusterNameLabel] != "my-cluster" {
 					t.Errorf("machine %s has the labels %v", machine.Name, labels)
 				}
 			}
@@ -63,7 +64,8 @@ func waitForMachines(t *testing.T, cluster *provisioningv1.Cluster, want int) []
 	t.Helper()
 	var list clusterv1.MachineList
 	testenv.Until(t, fmt.Sprintf("%d machines", want), func() error {
-		err := env.Client.List(t.Context(), &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+		err := env.Client.List(t.Context(), &list, client.InNamespace(cluster.Namespace),
+			client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 		if err != nil {
 			return err
 		}
@@ -91,5 +93,6 @@ func providerObject(kind, namespace, name string, spec map[string]any) *unstruct
 }
 
 func machineTemplate(namespace, name, size string) *unstructured.Unstructured {
-	return providerObject("TestMachineTemplate", namespace, name, map[string]any{"template": map[string]any{"spec": map[string]any{"size": size}}})
+	return providerObject("TestMachineTemplate", namespace, name,
+		map[string]any{"template": map[string]any{"spec": map[string]any{"size": size}}})
 }

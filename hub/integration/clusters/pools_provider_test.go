@@ -96,9 +96,10 @@ func provide(ctx context.Context) error {
 	return nil
 }
 
-// follow reacts to every object of a kind and to each of its changes, until the watch ends or something goes wrong, which is for the next to
-// make up for. A conflict is none of that: whoever came first makes another change known.
-func follow(ctx context.Context, c client.WithWatch, list *unstructured.UnstructuredList, react func(context.Context, *unstructured.Unstructured) error) {
+// follow reacts to every object of a kind and to each of its changes, until the watch ends or something goes wrong, which is for the next
+// to make up for. A conflict is none of that: whoever came first makes another change known.
+func follow(ctx context.Context, c client.WithWatch, list *unstructured.UnstructuredList,
+	react func(context.Context, *unstructured.Unstructured) error) {
 	events, err := c.Watch(ctx, list)
 	if err == nil {
 		defer events.Stop()

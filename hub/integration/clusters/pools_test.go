@@ -46,7 +46,8 @@ func newPooled(namespace, name string) *provisioningv1.Cluster {
 func pooled(t *testing.T, name string) *provisioningv1.Cluster {
 	t.Helper()
 	namespace := env.Namespace(t)
-	env.Create(t, providerObject("TestCluster", namespace, name, map[string]any{"region": "here"}), machineTemplate(namespace, "machines", "small"))
+	env.Create(t, providerObject("TestCluster", namespace, name, map[string]any{"region": "here"}),
+		machineTemplate(namespace, "machines", "small"))
 	cluster := newPooled(namespace, name)
 	env.Create(t, cluster)
 	waitForMachines(t, cluster, 3)
@@ -81,7 +82,8 @@ func TestScale(t *testing.T) {
 	scale := func(replicas int32) {
 		t.Helper()
 		md := deployment(t, cluster, "workers")
-		if err := env.Client.SubResource("scale").Update(t.Context(), md, client.WithSubResourceBody(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}})); err != nil {
+		if err := env.Client.SubResource("scale").Update(t.Context(), md,
+			client.WithSubResourceBody(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,7 +123,8 @@ func TestInPlace(t *testing.T) {
 			for what, o := range map[string]client.Object{"Machine": &machine, "RKEBootstrap": bootstrap} {
 				annotations := o.GetAnnotations()
 				_, excluded := annotations[clusterv1.ExcludeNodeDrainingAnnotation]
-				if o.GetLabels()["team"] != "a" || annotations[rkev1.LabelsAnnotation] != `{"team":"a"}` || annotations[rkev1.TaintsAnnotation] == "" || excluded {
+				if o.GetLabels()["team"] != "a" || annotations[rkev1.LabelsAnnotation] != `{"team":"a"}` || annotations[rkev1.TaintsAnnotation] == "" ||
+					excluded {
 					return fmt.Errorf("%s has %v and %v", what, o.GetLabels(), annotations)
 				}
 			}
@@ -153,7 +156,8 @@ func templates(t *testing.T, cluster *provisioningv1.Cluster, pool string) []str
 	machine.SetGroupVersionKind(machineTemplate("", "", "").GroupVersionKind())
 	var out []string
 	for _, list := range []client.ObjectList{machine, bootstrap} {
-		if err := env.Client.List(t.Context(), list, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.MachinePoolNameLabel: pool}); err != nil {
+		if err := env.Client.List(t.Context(), list, client.InNamespace(cluster.Namespace),
+			client.MatchingLabels{rkev1.MachinePoolNameLabel: pool}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,7 +180,8 @@ func TestTemplateChange(t *testing.T) {
 		c.Spec.RKEConfig.MachinePools[0].MachineConfigRef.Name = "others"
 	})
 	message := testenv.Condition(t, env, cluster, "RKECluster", metav1.ConditionFalse, "MachineTemplateNotFound")
-	if want := `spec.rkeConfig.machinePools[servers].machineConfigRef: there is no TestMachineTemplate "others"`; !strings.Contains(message, want) {
+	if want := `spec.rkeConfig.machinePools[servers].machineConfigRef: TestMachineTemplate "others" does not exist`; !strings.Contains(message,
+		want) {
 		t.Errorf("RKECluster says %q, want %q", message, want)
 	}
 	old := deployment(t, cluster, "workers").Spec.Template.Spec.InfrastructureRef.Name
@@ -287,8 +292,8 @@ func TestProblems(t *testing.T) {
 			return nil
 		})
 	}
-	says("InfrastructureNotFound", `spec.rkeConfig.infrastructureRef: there is no TestCluster "problems"`,
-		"spec.rkeConfig.machinePools[servers].machineConfigRef: the kind LateMachineTemplate.infrastructure.cluster.x-k8s.io is not installed",
+	says("InfrastructureNotFound", `spec.rkeConfig.infrastructureRef: TestCluster "problems" does not exist`,
+		"spec.rkeConfig.machinePools[servers].machineConfigRef: kind LateMachineTemplate.infrastructure.cluster.x-k8s.io is not installed",
 		`spec.rkeConfig.machinePools[workers].taints[0].effect is "Go"`)
 	testenv.Condition(t, env, cluster, "MachinePoolsReady", metav1.ConditionFalse, "MachineTemplateKindNotInstalled")
 
@@ -298,7 +303,7 @@ func TestProblems(t *testing.T) {
 	waitForMachines(t, cluster, 2)
 
 	installLate(t)
-	says("MachineTemplateNotFound", "spec.rkeConfig.machinePools[servers].machineConfigRef: there is no LateMachineTemplate")
+	says("MachineTemplateNotFound", "spec.rkeConfig.machinePools[servers].machineConfigRef: LateMachineTemplate")
 	late := machineTemplate(namespace, "machines", "small")
 	late.SetKind("LateMachineTemplate")
 	env.Create(t, late)
@@ -313,7 +318,8 @@ func TestNameTaken(t *testing.T) {
 	first, second := newPooled(namespace, "one"), newPooled(namespace, "one-b")
 	first.Spec.RKEConfig.MachinePools[1].Name = "b-c"
 	second.Spec.RKEConfig.MachinePools[1].Name = "c"
-	env.Create(t, providerObject("TestCluster", namespace, "one", map[string]any{}), providerObject("TestCluster", namespace, "one-b", map[string]any{}),
+	env.Create(t, providerObject("TestCluster", namespace, "one", map[string]any{}),
+		providerObject("TestCluster", namespace, "one-b", map[string]any{}),
 		machineTemplate(namespace, "machines", "small"), first)
 	testenv.Condition(t, env, first, "RKECluster", metav1.ConditionTrue, "")
 	env.Create(t, second)

@@ -45,7 +45,7 @@ func deletes(plan plans.Plan, path string) bool {
 }
 
 // specified waits until the control plane has been told of a change of the Cluster.
-func specified(r *testenv.PlayedCluster, done func(rkev1.RKEControlPlaneSpec) bool) {
+func specified(r *testenv.FakeCluster, done func(rkev1.RKEControlPlaneSpec) bool) {
 	r.T.Helper()
 	controlPlane := r.ControlPlane()
 	r.Wait("the control plane to be told", func() error {
@@ -64,8 +64,9 @@ func TestFileComesAndGoes(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "files", nil)
 	env.Create(t, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: "files", Annotations: map[string]string{rkev1.AuthorizedObjectAnnotation: "files"}},
-		Data:       map[string]string{"motd": "hello\n"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: "files",
+			Annotations: map[string]string{rkev1.AuthorizedObjectAnnotation: "files"}},
+		Data: map[string]string{"motd": "hello\n"},
 	})
 	testenv.Change(t, env, r.Cluster, func(c *provisioningv1.Cluster) {
 		c.Spec.RKEConfig.MachineSelectorFiles = []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{
@@ -106,11 +107,12 @@ func TestCredentialOfAnotherNamespace(t *testing.T) {
 	})
 	whole := r.Cluster.Namespace + "/backup"
 	m := r.Register("one", "10.0.0.1", allRoles...)
-	r.Says(r.ControlPlane(), accepted, metav1.ConditionFalse, "PlanInvalid",
-		fmt.Sprintf("spec.rkeConfig.etcd.s3.cloudCredentialName: Secret %q is not authorized for this cluster; add %q to its annotation %s", "cc", whole, rkev1.AuthorizedSecretAnnotation))
+	r.AwaitCondition(r.ControlPlane(), accepted, metav1.ConditionFalse, "PlanInvalid",
+		fmt.Sprintf("spec.rkeConfig.etcd.s3.cloudCredentialName: Secret %q is not authorized for this cluster; add %q to its annotation %s", "cc",
+			whole, rkev1.AuthorizedSecretAnnotation))
 
 	testenv.Change(t, env, credential, func(s *corev1.Secret) { s.Annotations = map[string]string{rkev1.AuthorizedSecretAnnotation: whole} })
-	r.Says(r.ControlPlane(), accepted, metav1.ConditionTrue, "Accepted", "")
+	r.AwaitCondition(r.ControlPlane(), accepted, metav1.ConditionTrue, "Accepted", "")
 	r.Wait("the bucket to be in the plan", func() error {
 		plan, err := plans.Decode(m.Secret().Data[plans.KeyPlan])
 		if err != nil {
@@ -128,12 +130,12 @@ func TestReleaseData(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "released", map[string]any{"later": []any{"a"}, "much-later": true})
 	r.Register("one", "10.0.0.1", allRoles...)
-	r.Says(r.ControlPlane(), accepted, metav1.ConditionFalse, "ArgumentsLeftOut",
+	r.AwaitCondition(r.ControlPlane(), accepted, metav1.ConditionFalse, "ArgumentsLeftOut",
 		"spec.rkeConfig.machineGlobalConfig.much-later: is no argument of k3s v1.36.3+k3s1 and was left out")
 	if err := writeReleaseData(`{"later": {"type": "array"}, "much-later": {"type": "boolean"}}`); err != nil {
 		t.Fatal(err)
 	}
-	r.Says(r.ControlPlane(), accepted, metav1.ConditionTrue, "Accepted", "")
+	r.AwaitCondition(r.ControlPlane(), accepted, metav1.ConditionTrue, "Accepted", "")
 }
 
 // A version that nobody knows works, and what is not known of it is handed on.
@@ -146,7 +148,7 @@ func TestUnknownVersion(t *testing.T) {
 	if config, _ := file(t, plan, configFile); !strings.Contains(config, `"brand-new": 7`) {
 		t.Errorf("the configuration is %s", config)
 	}
-	r.Says(r.ControlPlane(), accepted, metav1.ConditionTrue, "AcceptedWithWarnings",
+	r.AwaitCondition(r.ControlPlane(), accepted, metav1.ConditionTrue, "AcceptedWithWarnings",
 		`spec.kubernetesVersion: "v1.77.0+k3s1" is not in the release data; it is taken for a release like v1.36.3+k3s1; `+
 			"spec.rkeConfig.machineGlobalConfig.brand-new: is no known argument of k3s v1.77.0+k3s1 and was handed on as it is")
 }

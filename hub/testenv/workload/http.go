@@ -20,24 +20,29 @@ import (
 func (c *Cluster) handler() http.Handler {
 	mux := http.NewServeMux()
 	version1 := metav1.GroupVersionForDiscovery{GroupVersion: "storage.k8s.io/v1", Version: "v1"}
-	storage := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: "storage.k8s.io", Versions: []metav1.GroupVersionForDiscovery{version1}, PreferredVersion: version1}
+	storage := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: "storage.k8s.io",
+		Versions: []metav1.GroupVersionForDiscovery{version1}, PreferredVersion: version1}
 	fixed := map[string]any{
 		"/version": version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.3+k3s1"},
 		"/api":     metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
 		"/apis":    metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{storage}},
-		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1", APIResources: []metav1.APIResource{
-			{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: metav1.Verbs{"get", "list", "watch", "patch", "delete"}},
-			{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"list"}},
-		}},
+		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
+			APIResources: []metav1.APIResource{
+				{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: metav1.Verbs{"get", "list", "watch", "patch", "delete"}},
+				{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"list"}},
+			}},
 		"/apis/storage.k8s.io": storage,
-		"/apis/storage.k8s.io/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "storage.k8s.io/v1",
-			APIResources: []metav1.APIResource{{Name: "volumeattachments", SingularName: "volumeattachment", Kind: "VolumeAttachment", Verbs: metav1.Verbs{"list", "watch"}}}},
+		"/apis/storage.k8s.io/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: "storage.k8s.io/v1",
+			APIResources: []metav1.APIResource{{Name: "volumeattachments", SingularName: "volumeattachment", Kind: "VolumeAttachment",
+				Verbs: metav1.Verbs{"list", "watch"}}}},
 	}
 	for path, answer := range fixed {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, answer) })
 	}
 	mux.HandleFunc("GET /api/v1/pods", serveNone(metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}))
-	mux.HandleFunc("GET /apis/storage.k8s.io/v1/volumeattachments", serveNone(metav1.TypeMeta{Kind: "VolumeAttachmentList", APIVersion: "storage.k8s.io/v1"}))
+	mux.HandleFunc("GET /apis/storage.k8s.io/v1/volumeattachments",
+		serveNone(metav1.TypeMeta{Kind: "VolumeAttachmentList", APIVersion: "storage.k8s.io/v1"}))
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, map[string]any{}) })
 	mux.HandleFunc("GET /api/v1/nodes", c.serveNodes)
@@ -71,7 +76,8 @@ func fail(w http.ResponseWriter, code int, message string) {
 	if code == http.StatusNotFound {
 		reason = metav1.StatusReasonNotFound
 	}
-	write(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message})
+	write(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code),
+		Reason: reason, Message: message})
 }
 
 func (c *Cluster) serveNodes(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +92,8 @@ func (c *Cluster) serveNodes(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}}
+	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}}
 	for _, node := range c.nodes {
 		if selector.Matches(labels.Set(node.Labels)) {
 			list.Items = append(list.Items, *node)

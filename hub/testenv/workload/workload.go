@@ -1,4 +1,4 @@
-// Package workload plays the API of a cluster that the hub manages, as far as controllers look into it: Nodes, which the test makes and
+// Package workload plays the API of a cluster that the hub manages, the part that controllers use: Nodes, which the test makes and
 // changes, no pods and no volumes. It keeps everything in memory. Product code must not import it.
 package workload
 
@@ -59,9 +59,10 @@ func (c *Cluster) KubeconfigSecret(namespace, name string) (*corev1.Secret, erro
 		return nil, fmt.Errorf("writing the kubeconfig: %w", err)
 	}
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret.Name(name, secret.Kubeconfig), Labels: map[string]string{clusterv1.ClusterNameLabel: name}},
-		Type:       clusterv1.ClusterSecretType,
-		Data:       map[string][]byte{secret.KubeconfigDataName: raw},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret.Name(name, secret.Kubeconfig),
+			Labels: map[string]string{clusterv1.ClusterNameLabel: name}},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{secret.KubeconfigDataName: raw},
 	}, nil
 }
 

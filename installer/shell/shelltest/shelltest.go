@@ -1,4 +1,4 @@
-// Package shelltest runs an installer image's run.sh as an agent does, against a folder that stands for the machine and a
+// Package shelltest runs an installer image's run.sh as an agent does, against a directory that stands for the machine and a
 // systemctl that keeps its units in files. Only tests use it.
 package shelltest
 
@@ -25,7 +25,7 @@ type Machine struct {
 	t *testing.T
 	// Root is the machine's file system.
 	Root string
-	// Image is the folder that the image was unpacked into.
+	// Image is the directory that the image was unpacked into.
 	Image string
 	units string
 	bin   string
@@ -44,7 +44,7 @@ func New(t *testing.T, runScript []byte, files map[string]string) *Machine {
 	m.check(os.WriteFile(filepath.Join(m.Image, "run.sh"), runScript, 0o755))
 	m.check(os.WriteFile(filepath.Join(m.Image, "lib.sh"), shell.Lib, 0o644))
 	for name, content := range files {
-		m.Artefact(name, content)
+		m.Artifact(name, content)
 	}
 	return m
 }
@@ -52,8 +52,8 @@ func New(t *testing.T, runScript []byte, files map[string]string) *Machine {
 // Arch is this machine's architecture as releases name it.
 func Arch() string { return runtime.GOARCH }
 
-// Artefact replaces a file of the image.
-func (m *Machine) Artefact(name, content string) {
+// Artifact replaces a file of the image.
+func (m *Machine) Artifact(name, content string) {
 	m.t.Helper()
 	m.check(os.WriteFile(filepath.Join(m.Image, name), []byte(content), 0o644))
 }
@@ -67,7 +67,7 @@ func (m *Machine) Sum(names ...string) {
 		m.check(err)
 		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(content), name)
 	}
-	m.Artefact("sha256sum-"+Arch()+".txt", lines.String())
+	m.Artifact("sha256sum-"+Arch()+".txt", lines.String())
 }
 
 // Run runs run.sh as a plan's install instruction does and returns its exit code and everything it printed.
@@ -114,7 +114,7 @@ func (m *Machine) Orders() []string {
 	return strings.Split(strings.TrimSpace(string(raw)), "\n")
 }
 
-// SetState gives a unit a state, as if it had got there by itself.
+// SetState gives a unit a state, as if the service manager had set it.
 func (m *Machine) SetState(unit, state string) {
 	m.t.Helper()
 	m.check(os.WriteFile(filepath.Join(m.units, unit+".state"), []byte(state+"\n"), 0o644))
@@ -136,7 +136,7 @@ func (m *Machine) Mode(path string) os.FileMode {
 	return info.Mode().Perm()
 }
 
-// Exists tells whether the machine has a file.
+// Exists reports whether the machine has a file.
 func (m *Machine) Exists(path string) bool {
 	_, err := os.Lstat(filepath.Join(m.Root, path))
 	return err == nil

@@ -1,9 +1,9 @@
-# What an earlier installation left on this machine, be it of this agent or of rancher-system-agent, and what of it stays.
+# Finds an existing installation of this agent or of rancher-system-agent, and keeps its settings.
 
 # unquoted prints a value of a settings file without the quotes around it.
 unquoted() { sed -e 's/[[:space:]]*$//' -e 's/^"\(.*\)"$/\1/' -e "s/^'\\(.*\\)'\$/\\1/" | tail -n 1; }
 
-# env_value NAME prints what the environment file or the unit of the installation sets.
+# env_value NAME prints the value from the environment file or the unit of the installation.
 env_value() {
 	found=
 	[ ! -r "$env_file" ] || found=$(sed -n "s/^$1=//p" "$env_file" | unquoted | sed 's/\\\([\\"$`]\)/\1/g')
@@ -11,19 +11,19 @@ env_value() {
 	printf '%s' "$found"
 }
 
-# config_value KEY prints what the configuration of the installation says.
+# config_value KEY prints the value from the configuration of the installation.
 config_value() { [ ! -r "$old_config" ] || sed -n "s/^$1:[[:space:]]*//p" "$old_config" | sed 's/[[:space:]]#.*//' | unquoted; }
 
-# find_installation sets the folders: those that the caller names, else those of the installation, else the usual ones.
+# find_installation sets the directories: those of the caller, else those of the installation, else the defaults.
 find_installation() {
 	env_file=$unit_dir/$SERVICE.env unit_file=$unit_dir/$SERVICE.service old_config=''
 	installed=$(env_value CATTLE_AGENT_CONFIG)
 	config_dir=${CATTLE_AGENT_CONFIG_DIR:-${installed%/*}}
 	config_dir=${config_dir:-/etc/rancher/agent}
 	[ ! -r "$config_dir/config.yaml" ] || old_config=$config_dir/config.yaml
-	# Somebody may have written it as JSON, or as YAML of another form. That is kept aside and not taken apart.
+	# It may be JSON, or YAML that this script cannot parse. It is renamed.
 	if [ -n "$old_config" ] && ! grep -q '^[A-Za-z]*:' "$old_config"; then
-		info "The configuration $old_config is not in the form of one key in a line; it is kept as $old_config.before"
+		info "The configuration $old_config does not have one key per line; it is kept as $old_config.before"
 		odd_config=$old_config old_config=''
 	fi
 	var_dir=${CATTLE_AGENT_VAR_DIR:-$(env_value CATTLE_AGENT_VAR_DIR)}
@@ -32,14 +32,14 @@ find_installation() {
 	prefix=${CATTLE_AGENT_BIN_PREFIX:-$(env_value CATTLE_AGENT_BIN_PREFIX)}
 	[ -n "$prefix" ] || [ ! -r "$unit_file" ] || prefix=$(sed -n 's|^ExecStart=\(/.*\)/bin/[a-z-]*system-agent .*|\1|p' "$unit_file" | tail -n 1)
 	usual_folders
-	# The agent that is there keeps a journal and leaves programs running when it is replaced, or does not.
+	# This agent keeps a journal and leaves programs running when it is replaced; rancher-system-agent does not.
 	keeps_journal=''
 	if [ -r "$unit_file" ] && grep -q '^ExecStart=.*/system-agent run' "$unit_file"; then keeps_journal=true; fi
 	connection_file=$(path_setting connectionInfoFile rancher2_connection_info.json)
 	interlock_dir=$(path_setting interlockDirectory interlock)
 }
 
-# usual_folders fills in what neither the caller nor an installation has said.
+# usual_folders sets the defaults of directories that neither the caller nor an installation sets.
 usual_folders() {
 	if have transactional-update && [ -w /usr ]; then
 		# Inside of a transaction: only what is in /usr and /etc becomes part of the next system.
@@ -49,36 +49,35 @@ usual_folders() {
 	var_dir=${var_dir:-/var/lib/rancher/agent}
 	[ -z "$prefix" ] || return 0
 	prefix=/usr/local
-	# A /usr/local of its own may not be there when the agent is started, or differ from one system snapshot to the next.
+	# A /usr/local that is a mount point may not be mounted when the agent starts, or differ between system snapshots.
 	if { have mountpoint && mountpoint -q /usr/local </dev/null; } || { [ -d /usr/local ] && [ ! -w /usr/local ]; }; then
 		prefix=/opt/rancher-system-agent
 	fi
 }
 
-# path_setting KEY NAME prints a path of the configuration: <var dir>/NAME, or what is configured where the caller names no folder.
+# path_setting KEY NAME prints a path of the configuration: <var dir>/NAME, or the configured one if the caller sets no directory.
 path_setting() {
 	found=
 	[ -n "${CATTLE_AGENT_VAR_DIR:-}" ] || found=$(config_value "$1")
 	printf '%s' "${found:-$var_dir/$2}"
 }
 
-# switch KEY VALUE DEFAULT prints true or false: what the caller says, what is configured, or DEFAULT.
+# switch KEY VALUE DEFAULT prints true or false: VALUE, the configured value, or DEFAULT.
 switch() {
 	value=$2
 	[ -n "$value" ] || value=$(config_value "$1")
 	if is_true "${value:-$3}"; then echo true; else echo false; fi
 }
 
-# optional KEY IS_SET VALUE prints a line for a key that may be absent. A caller that sets the variable to nothing takes the key out.
+# optional KEY IS_SET VALUE prints a line for a key that may be absent. An empty variable removes the key.
 optional() {
 	value=$3
 	[ -n "$2" ] || value=$(config_value "$1")
 	[ -z "$value" ] || printf '%s: "%s"\n' "$1" "$value"
 }
 
-# plan_signatures prints what becomes of plans that the hub has not signed: what the caller says, what is configured, and enforce on a machine
-# that had no agent and whose hub has told the key that it signs with. An agent that was here before goes on as before: the plan that it has may
-# be one that nobody has signed.
+# plan_signatures prints the policy for unsigned plans: the caller's, the configured one, or enforce on a machine without an earlier agent whose
+# hub has sent its signing key. An existing agent keeps its policy: its current plan may be unsigned.
 plan_signatures() {
 	value=${CATTLE_AGENT_PLAN_SIGNATURES:-$(config_value planSignatures)}
 	if [ -z "$value" ] && [ -z "$old_config$odd_config" ] && [ ! -e "$unit_file" ] && [ ! -e "$connection_file" ] && [ -n "$connection" ] &&
@@ -101,7 +100,7 @@ localPlanDirectory: $(path_setting localPlanDirectory plans)
 remoteEnabled: $(switch remoteEnabled "$remote" true)
 connectionInfoFile: $connection_file
 CONFIG
-	# A configuration that leaves these two out means the agent's defaults, which are not below a var dir of another name.
+	# An existing configuration without these two keys uses the agent's defaults, which are not below another var dir.
 	if [ -z "$old_config" ]; then
 		printf 'imagesDirectory: "%s"\nagentRegistriesFile: "%s"\n' "$var_dir/images" "$config_dir/registries.yaml"
 	else
@@ -110,7 +109,7 @@ CONFIG
 	fi
 	optional planSignatures set "$(plan_signatures)"
 	optional metricsAddress "${CATTLE_AGENT_METRICS_ADDRESS+set}" "${CATTLE_AGENT_METRICS_ADDRESS:-}"
-	# What else an operator has configured stays.
+	# Other keys of the operator are kept.
 	[ -z "$old_config" ] || grep -v -E "^($OWN_KEYS):" "$old_config" || :
 }
 
@@ -138,6 +137,6 @@ write_env() {
 		env_line PATH "${search:-${PATH:-/usr/sbin:/usr/bin:/sbin:/bin}:/opt/rke2/bin:/opt/bin}"
 		;;
 	esac
-	# What else an operator has set stays.
+	# Other variables of the operator are kept.
 	[ ! -r "$env_file" ] || grep -v -E "^($OWN_ENV)=" "$env_file" || :
 }

@@ -1,4 +1,4 @@
-# What is put in place, and how.
+# Puts files in place.
 
 # for_each_file COMMAND calls COMMAND MODE STAGED TARGET for every file of the installation.
 for_each_file() {
@@ -13,49 +13,49 @@ for_each_file() {
 changed=
 compare() { same "$2" "$3" || changed=true; }
 
-# put MODE STAGED TARGET replaces TARGET whole. The temporary file is beside it, since a rename works in one file system only.
+# put MODE STAGED TARGET replaces TARGET atomically. The temporary file is beside it, since a rename works within one file system only.
 put() {
 	if ! same "$2" "$3"; then
 		rm -f "$3.new"
 		if ! cp "$2" "$3.new" || ! chmod "$1" "$3.new" || ! mv -f "$3.new" "$3"; then
-			fail "The file $3 cannot be written"
+			fail "Cannot write $3"
 		fi
 	fi
 	chmod "$1" "$3" && chown 0:0 "$3"
 	! have restorecon || restorecon -F "$3" >/dev/null 2>&1 </dev/null || :
 }
 
-# put_names puts files under the names that other tools know: the agent's is a script that runs it. They are no links, since the script of
-# rancher-system-agent writes to these names, and would write through a link into what the unit of this agent starts.
+# put_names writes files with the names that other tools use: the agent's is a script that runs it. They are not links, since the script of
+# rancher-system-agent writes to these names, and would write through a link into the binary that the unit of this agent starts.
 put_names() {
 	printf '#!/bin/sh\nexec %s/system-agent "$@"\n' "$bin_dir" >"$work/named-agent"
 	put_name "$work/named-agent" "$bin_dir/rancher-system-agent"
 	put_name "$work/uninstall.sh" "$bin_dir/rancher-system-agent-uninstall.sh"
 }
 
-# put_name STAGED TARGET replaces what is there, a link of an earlier installation as well.
+# put_name STAGED TARGET replaces TARGET, also if it is a link of an earlier installation.
 put_name() {
-	[ ! -L "$2" ] || rm -f "$2" || fail "The link $2 cannot be removed"
+	[ ! -L "$2" ] || rm -f "$2" || fail "Cannot remove the link $2"
 	put 0755 "$1" "$2"
 }
 
-# announce_restart says since when a restart is announced and, for an agent that knows, which process stands behind that: one that was
-# killed cannot take its word back.
+# announce_restart prints the time of the announcement and, for agents that support it, the process that makes it: a killed process cannot
+# remove its announcement.
 announce_restart() {
 	LC_ALL=C date '+%a %b %e %H:%M:%S %Z %Y'
 	printf 'pid=%s start=%s boot=%s\n' "$$" "$(sed 's/.*) //' "/proc/$$/stat" | cut -d ' ' -f 20)" "$(cat /proc/sys/kernel/random/boot_id)"
 }
 
-# hold_agent asks a running agent to begin no further plan, and waits for the one that it is applying.
+# hold_agent asks a running agent to start no further plan, and waits for the current one.
 hold_agent() {
-	make_dir 0700 "$interlock_dir" || fail "The folder $interlock_dir cannot be made"
+	make_dir 0700 "$interlock_dir" || fail "Cannot create $interlock_dir"
 	systemctl is-active --quiet "$SERVICE" </dev/null || return 0
 	announce_restart >"$interlock_dir/restart-pending"
 	waited=0
 	while [ -e "$interlock_dir/applyinator-active" ]; do
 		if [ "$waited" -ge 300 ]; then
-			[ -n "$keeps_journal" ] || fail "The running agent has been applying a plan for 5 minutes; run this again later"
-			info "The running agent still applies its plan, and goes on with it after the restart"
+			[ -n "$keeps_journal" ] || fail "The running agent has been applying a plan for 5 minutes; run this script again later"
+			info "The running agent is still applying its plan, and continues with it after the restart"
 			return 0
 		fi
 		[ "$waited" != 0 ] || info "Waiting up to 5 minutes for the running agent to finish its plan"
@@ -64,14 +64,14 @@ hold_agent() {
 	done
 }
 
-# sync_disk comes before the service starts: a machine whose power is cut then must not come up with half an agent.
-sync_disk() { sync || fail "The installed files cannot be synced to the disk"; }
+# sync_disk runs before the service starts: after a power cut at that moment, the machine must not boot with half an agent.
+sync_disk() { sync || fail "Cannot sync the installed files to disk"; }
 
 put_in_place() {
 	write_config >"$work/config.yaml"
 	write_env >"$work/env"
 	"$work/system-agent" validate-config "$work/config.yaml" >"$work/validate" 2>&1 </dev/null ||
-		fail "The configuration cannot be used: $(one_line <"$work/validate"); nothing was installed"
+		fail "The configuration is invalid: $(one_line <"$work/validate"); nothing was installed"
 	unit_template | sed -e "s|@BIN_DIR@|$bin_dir|g" -e "s|@UNIT_DIR@|$unit_dir|g" >"$work/unit"
 	for_each_file compare
 	if [ -z "$changed" ] && systemctl is-active --quiet "$SERVICE" </dev/null; then
@@ -80,26 +80,26 @@ put_in_place() {
 		return 0
 	fi
 	for folder in "$config_dir" "$var_dir"; do
-		if ! make_dir 0700 "$folder" || ! chmod 0700 "$folder"; then fail "The folder $folder cannot be made"; fi
+		if ! make_dir 0700 "$folder" || ! chmod 0700 "$folder"; then fail "Cannot create $folder"; fi
 	done
-	make_dir 0755 "$unit_dir" || fail "The folder $unit_dir cannot be made"
-	# Whoever has announced a restart: with the one to come it is over.
+	make_dir 0755 "$unit_dir" || fail "Cannot create $unit_dir"
+	# cleanup removes any announcement of a restart, since the restart follows now.
 	interlock=$interlock_dir
 	[ -z "$changed" ] || hold_agent
 	finished=true
-	[ -z "$odd_config" ] || cp "$odd_config" "$odd_config.before" || fail "The file $odd_config.before cannot be written"
+	[ -z "$odd_config" ] || cp "$odd_config" "$odd_config.before" || fail "Cannot write $odd_config.before"
 	for_each_file put
 	put_names
 	if [ -n "$transaction" ]; then
-		systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "The service $SERVICE cannot be enabled"
+		systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "Cannot enable the service $SERVICE"
 		sync_disk
 		info "The agent is installed; it starts when the machine boots into this transaction"
 		return 0
 	fi
 	systemctl daemon-reload </dev/null || fail "systemctl daemon-reload failed"
-	systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "The service $SERVICE cannot be enabled"
+	systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "Cannot enable the service $SERVICE"
 	sync_disk
 	info "Starting the service $SERVICE"
-	systemctl restart "$SERVICE" </dev/null || fail "The service $SERVICE does not start; journalctl -u $SERVICE tells why"
-	info "The agent is running; journalctl -u $SERVICE -f shows what it does"
+	systemctl restart "$SERVICE" </dev/null || fail "The service $SERVICE did not start; see journalctl -u $SERVICE"
+	info "The agent is running; follow its log with journalctl -u $SERVICE -f"
 }

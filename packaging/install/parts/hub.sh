@@ -1,7 +1,7 @@
-# What this script asks of the hub: its CA, whether it is well, and the files it serves.
+# Requests to the hub: its CA, its health, and downloads.
 
-# get URL FILE [curl options] returns 0 when the hub gave an answer to act on (its code in $status), and 1 when another try
-# may help ($reason, $retry_after).
+# get URL FILE [curl options] returns 0 if the hub gave a final answer (its code in $status), and 1 if a retry may help
+# ($reason, $retry_after).
 get() {
 	url=$1 file=$2 rc=0 reason='' retry_after='' status=''
 	shift 2
@@ -15,11 +15,11 @@ get() {
 	case $rc in
 	0) ;;
 	3) fail "$url is not a valid URL" ;;
-	23) fail "Could not write a file in $work; is the disk full?" ;;
+	23) fail "Cannot write a file in $work; is the disk full?" ;;
 	60 | 77) fail "The certificate of $url is not trusted ($(one_line <"$work/curl.err")); nothing was installed" ;;
 	*)
 		reason=$(one_line <"$work/curl.err")
-		# Once the connection was there, the hub may have acted on the request.
+		# Once connected, the hub may have processed the request.
 		case $rc in 5 | 6 | 7 | 35) ;; *) uncertain=true ;; esac
 		return 1
 		;;
@@ -34,21 +34,21 @@ get() {
 	esac
 }
 
-# retry WHAT COMMAND... runs COMMAND until it succeeds, with growing pauses, and gives up after $retry_count attempts.
+# retry WHAT COMMAND... runs COMMAND until it succeeds, with growing delays, at most $retry_count times.
 retry() {
 	what=$1 attempt=1 delay=2
 	shift
 	until "$@"; do
 		[ "$attempt" -lt "$retry_count" ] || fail "$what failed $attempt times, giving up: $reason"
 		pause=${retry_after:-$delay}
-		info "$what: $reason; trying again in $pause s (attempt $attempt of $retry_count)"
+		info "$what: $reason; retrying in $pause s (attempt $attempt of $retry_count)"
 		sleep "$pause"
 		attempt=$((attempt + 1)) delay=$((delay * 2))
 		[ "$delay" -le 30 ] || delay=30
 	done
 }
 
-# verify_ca makes the CA that the checksum names the only one that is trusted for the hub.
+# verify_ca makes the CA with the given checksum the only one that is trusted for the hub.
 verify_ca() {
 	ca_file=
 	[ -n "$ca_checksum" ] || return 0
@@ -70,7 +70,7 @@ check_hub() {
 	case $detected_address in 127.* | ::1) detected_address= ;; esac
 }
 
-# download URL FILE fetches a file. The CA of the hub is for the hub only, other servers need one the machine trusts.
+# download URL FILE downloads a file. The CA of the hub is for the hub only, other servers need one that the machine trusts.
 download() {
 	case $1 in
 	"${server:-none}"/*) retry "Downloading $1" get "$1" "$2" ;;
@@ -84,16 +84,16 @@ download() {
 	[ "$status" = 200 ] || fail "$1 answers HTTP $status: $(one_line <"$2"); nothing was installed"
 }
 
-# fetch_verified FILE URL CHECKSUM INSTALLED puts into FILE what URL serves, after its checksum is verified. Where CHECKSUM is
-# empty, the one that is published beside it over a verified connection counts. INSTALLED is used when it is the same already.
+# fetch_verified FILE URL CHECKSUM INSTALLED downloads URL to FILE and verifies its checksum. If CHECKSUM is empty, it uses the one that is
+# published beside URL over a verified connection. INSTALLED is used instead of a download if it has that checksum.
 fetch_verified() {
 	wanted=$(printf '%s' "$3" | tr 'A-F' 'a-f')
 	if [ -z "$wanted" ]; then
-		case $2 in https://*) ;; *) fail "$2 is not https: its checksum must be given" ;; esac
+		case $2 in https://*) ;; *) fail "$2 is not https: pass its checksum" ;; esac
 		download "$2.sha256" "$work/sha256"
 		wanted=$(head -n 1 "$work/sha256" | cut -c 1-64)
-		case $wanted in *[!0-9a-f]*) fail "$2.sha256 holds no SHA-256; nothing was installed" ;; esac
-		[ "${#wanted}" = 64 ] || fail "$2.sha256 holds no SHA-256; nothing was installed"
+		case $wanted in *[!0-9a-f]*) fail "$2.sha256 contains no SHA-256; nothing was installed" ;; esac
+		[ "${#wanted}" = 64 ] || fail "$2.sha256 contains no SHA-256; nothing was installed"
 	fi
 	if [ -f "$4" ] && [ "$(sha256 "$4")" = "$wanted" ]; then
 		cp "$4" "$1"
@@ -105,12 +105,12 @@ fetch_verified() {
 	[ "$actual" = "$wanted" ] || fail "$2 has the checksum $actual instead of $wanted; nothing was installed"
 }
 
-# given BINARY|UNINSTALL prints something where the caller says where to take it from.
+# given BINARY|UNINSTALL prints something if the caller sets its source.
 given() { eval "printf '%s' \"\${CATTLE_AGENT_${1}_LOCAL:-}\${CATTLE_AGENT_${1}_URL:-}\""; }
 
-# take_local VARIABLE PATH FILE CHECKSUM takes a file of this machine. Its checksum is looked at where one is given.
+# take_local VARIABLE PATH FILE CHECKSUM copies a file of this machine, and verifies its checksum if one is given.
 take_local() {
-	cp "$2" "$3" 2>/dev/null || fail "The file $1 (${2:-not set}) cannot be read"
+	cp "$2" "$3" 2>/dev/null || fail "Cannot read $1 (${2:-not set})"
 	[ -z "$4" ] || [ "$(sha256 "$3")" = "$(printf '%s' "$4" | tr 'A-F' 'a-f')" ] ||
 		fail "$2 has the checksum $(sha256 "$3") instead of $4; nothing was installed"
 }
@@ -118,7 +118,7 @@ take_local() {
 fetch_agent() {
 	base=${CATTLE_AGENT_BINARY_BASE_URL:-${server:+$server/assets}}
 	if [ -z "$base" ] && { [ -z "$(given BINARY)" ] || [ -z "$(given UNINSTALL)" ]; }; then
-		fail "There is nowhere to take the agent from: give --server, CATTLE_AGENT_BINARY_BASE_URL, or the agent and its uninstall script as files"
+		fail "No source for the agent: pass --server, CATTLE_AGENT_BINARY_BASE_URL, or the agent and its uninstall script as files"
 	fi
 	if is_true "${CATTLE_AGENT_BINARY_LOCAL:-}"; then
 		take_local CATTLE_AGENT_BINARY_LOCAL_LOCATION "${CATTLE_AGENT_BINARY_LOCAL_LOCATION:-}" "$work/system-agent" "${CATTLE_AGENT_BINARY_CHECKSUM:-}"

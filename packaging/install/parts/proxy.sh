@@ -1,7 +1,7 @@
 # Proxies: this script and the agent reach the hub in the same way.
 
-# proxy_setting NAME LOWER prints a proxy variable of the caller's, in capitals or not; one that is set to nothing counts. Without one it
-# prints what is installed.
+# proxy_setting NAME LOWER prints a proxy variable of the caller's, in upper or lower case, also if it is empty. If neither is
+# set, it prints that of the installation.
 proxy_setting() {
 	eval "is_set=\${$1+set}\${$2+set} value=\${$1:-\${$2:-}}"
 	[ -n "$is_set" ] || value=$(env_value "$1")
@@ -9,8 +9,8 @@ proxy_setting() {
 	printf '%s' "$value"
 }
 
-# set_proxies makes the variables what curl reads, which knows HTTP_PROXY in small letters only. A list of exceptions may be parted by
-# blanks; curl and the agent want commas.
+# set_proxies sets the variables that curl reads; it reads HTTP_PROXY in lower case only. NO_PROXY may be separated by spaces; curl and the
+# agent require commas.
 set_proxies() {
 	proxy=$(proxy_setting HTTP_PROXY http_proxy) secure_proxy=$(proxy_setting HTTPS_PROXY https_proxy)
 	exceptions=$(proxy_setting NO_PROXY no_proxy | tr -s '[:space:],' ',' | sed -e 's/^,//' -e 's/,$//')
@@ -31,7 +31,7 @@ host_of() {
 	printf '%s' "$host"
 }
 
-# number ADDRESS prints an IPv4 address as a number, and nothing for what is none.
+# number ADDRESS prints an IPv4 address as a number, and nothing for anything else.
 number() {
 	rest=$1. sum=0 parts=0
 	while [ -n "$rest" ]; do
@@ -43,8 +43,8 @@ number() {
 	[ "$parts" != 4 ] || printf '%s' "$sum"
 }
 
-# excepted HOST tells whether HOST is in a network of the exceptions. Versions of curl before 7.86 do not look at networks. What is no
-# IPv4 network is passed over; curl and the agent judge it.
+# excepted HOST succeeds if HOST is in a network of NO_PROXY. Versions of curl before 7.86 do not support networks. Entries that are not
+# IPv4 networks are skipped; curl and the agent evaluate them.
 excepted() {
 	ip=$(number "$1")
 	[ -n "$ip" ] || return 1

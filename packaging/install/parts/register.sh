@@ -1,6 +1,6 @@
 # How this machine gets its identity and registers.
 
-# metadata URL [curl options] asks a cloud's metadata service.
+# metadata URL [curl options] requests a cloud's metadata service.
 metadata() { curl -q -sSf --max-time 20 "$@" 2>/dev/null </dev/null; }
 
 # resolve_address VALUE prints VALUE, or the address of the interface or cloud service it names.
@@ -28,26 +28,26 @@ resolve_address() {
 	*)
 		found=$1
 		if [ -n "$1" ] && [ -d "/sys/class/net/$1" ]; then
-			have ip || fail "The program ip is missing, which finds the address of the interface $1"
+			have ip || fail "ip is not installed; it is required to find the address of the interface $1"
 			found=$(ip -o addr show dev "$1" scope global </dev/null | sed -n 's/.* inet6\{0,1\} \([^ /]*\).*/\1/p' | head -n 1)
 		fi
 		;;
 	esac
-	[ -z "$1" ] || [ -n "$found" ] || fail "No address could be found for $1"
+	[ -z "$1" ] || [ -n "$found" ] || fail "No address found for $1"
 	printf '%s' "$found" | one_line
 }
 
 random_hex() { head -c 512 /dev/urandom | sha256sum | cut -c "1-$1"; }
 
-# prepare_identity reads or makes what tells this machine from all others: its id, and the secret that proves it owns the id.
-# Both are on disk before the hub hears of them, so that an answer that gets lost leaves no second machine behind.
+# prepare_identity reads or generates the identity of this machine: its id, and the secret that proves its identity. Both are on disk before
+# they are sent to the hub, so that a lost answer does not create a second machine.
 prepare_identity() {
 	made_id='' made_secret=''
-	make_dir 0700 "$config_dir" || fail "The folder $config_dir cannot be made"
+	make_dir 0700 "$config_dir" || fail "Cannot create $config_dir"
 	id=${CATTLE_ID:-}
 	if [ -z "$id" ] && [ -s "$config_dir/cattle-id" ]; then id=$(cat "$config_dir/cattle-id"); fi
 	[ -n "$id" ] || id=$(random_hex 63)
-	case $id in *[!A-Za-z0-9._-]*) fail "The id of this machine ($config_dir/cattle-id) may hold only letters, digits and ._-" ;; esac
+	case $id in *[!A-Za-z0-9._-]*) fail "The id of this machine ($config_dir/cattle-id) may contain only letters, digits and ._-" ;; esac
 	[ "${#id}" -le 63 ] || fail "The id of this machine ($config_dir/cattle-id) is longer than 63 characters"
 	[ -s "$config_dir/cattle-id" ] || made_id=true
 	[ -s "$config_dir/machine-secret" ] || made_secret=true
@@ -59,7 +59,7 @@ prepare_identity() {
 	sync || :
 }
 
-# forget_identity takes back what prepare_identity wrote, where the hub cannot have learned it.
+# forget_identity removes what prepare_identity wrote, unless the hub may have received it.
 forget_identity() {
 	[ -z "$uncertain" ] || return 0
 	[ -z "$made_id" ] || rm -f "$config_dir/cattle-id"
@@ -96,8 +96,8 @@ register() {
 	401 | 403)
 		forget_identity
 		if [ -s "$connection_file" ] && [ -n "$made_secret" ]; then
-			# Registered with a script that knew no machine secret, it has nothing to prove itself with. What it has still works.
-			info "The hub refuses to register this machine again (HTTP $status: $(one_line <"$work/answer")); its connection stays as it is"
+			# It was registered by a script without machine secrets, and cannot prove its identity. Its connection still works.
+			info "The hub refuses to register this machine again (HTTP $status: $(one_line <"$work/answer")); keeping its connection"
 			return 0
 		fi
 		fail "The hub refuses this registration (HTTP $status): $(one_line <"$work/answer")"
@@ -110,5 +110,5 @@ register() {
 	connection=$work/rancher2_connection_info.json
 	mv "$work/answer" "$connection"
 	"$work/system-agent" validate-connection "$connection" >"$work/validate" 2>&1 </dev/null ||
-		fail "The hub's answer is no connection information: $(one_line <"$work/validate")"
+		fail "The hub's answer is not valid connection info: $(one_line <"$work/validate")"
 }

@@ -1,15 +1,17 @@
-// Generate writes the manual pages of the system-agent into the current folder. It is a program of its own, so that the agent needs
-// not carry what it takes to write them.
+// Generate writes the manual pages of the system-agent into the current directory. It is a separate program, so that the agent does not
+// link what it needs for that.
 package main
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"github.com/drover-dev/drover/agent/cli"
 )
@@ -22,7 +24,7 @@ func main() {
 }
 
 func generate(dir string) error {
-	// The help tells defaults from the environment; the pages must not depend on who makes them.
+	// Defaults in the help come from the environment; the pages must not depend on who generates them.
 	os.Clearenv()
 	old, err := filepath.Glob(filepath.Join(dir, "system-agent*.1"))
 	if err != nil {
@@ -34,15 +36,19 @@ func generate(dir string) error {
 		}
 	}
 	root := cli.Root()
-	quiet(root)
+	disableAutoGenTag(root)
 	date := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Drover", Manual: "Drover system-agent", Date: &date}, dir)
 }
 
-// quiet leaves out the line that says when and by what a page was made.
-func quiet(cmd *cobra.Command) {
+// quiet leaves out the line that says when and by what a page was generated, and keeps placeholders such as <file>, which Markdown takes
+// for HTML.
+func disableAutoGenTag(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
+	placeholders := strings.NewReplacer("<", `\<`)
+	cmd.Use, cmd.Long = placeholders.Replace(cmd.Use), placeholders.Replace(cmd.Long)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = placeholders.Replace(f.Usage) })
 	for _, child := range cmd.Commands() {
-		quiet(child)
+		disableAutoGenTag(child)
 	}
 }

@@ -1,5 +1,5 @@
-// Package testhub is a hub for tests: it serves one plan Secret over real HTTPS, with the rights that a machine has. It stands in for
-// faults that a real API server does not have on demand; what a real one does is tested in hub/integration.
+// Package testhub is a hub for tests: it serves one plan Secret over HTTPS, with the permissions of a machine. It can fail in ways that a
+// real API server cannot be made to; the tests with a real one are in hub/integration.
 package testhub
 
 import (
@@ -19,35 +19,41 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/drover-dev/drover/plans"
 )
 
-// Hub is the server and its Secret, named plan in namespace fleet-default, of UID uid-1.
+// Hub is a server with the Secret fleet-default/plan of UID uid-1. Requests need the bearer token "token".
 type Hub struct {
 	*httptest.Server
-	t testing.TB
 
 	mu       sync.Mutex
 	secret   *corev1.Secret
 	version  int
-	watchers map[chan metav1.WatchEvent]bool
+	watchers map[chan event]bool
 	requests []string
 	fault    func(w http.ResponseWriter, r *http.Request) bool
-	// BeforePut runs before a write is looked at, with the lock held.
+	// BeforePut, if it is set, is called before each write, with the lock held: see ChangeLocked.
 	BeforePut func()
-	// Opaque makes resource versions what they are by contract: words that nobody can compare.
+	// Opaque makes resource versions strings that cannot be compared as numbers, as the contract of the API allows.
 	Opaque bool
+}
+
+// event is a change of the Secret.
+type event struct {
+	version int
+	secret  *corev1.Secret
 }
 
 const path = "/api/v1/namespaces/fleet-default/secrets"
 
-// New starts a hub; it ends with the test.
+// New starts a hub, which is closed with the test.
 func New(t testing.TB) *Hub { return NewOn(t, nil) }
 
-// NewOn is New with a listener on 127.0.0.1, in another network for instance.
+// NewOn is New with a listener on 127.0.0.1, for example in another network namespace; nil creates one.
 func NewOn(t testing.TB, listener net.Listener) *Hub {
-	h := &Hub{t: t, version: 10, watchers: map[chan metav1.WatchEvent]bool{}}
+	h := &Hub{version: 10, watchers: map[chan event]bool{}}
 	h.secret = &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{Kind: "Secret", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{Name: "plan", Namespace: "fleet-default", UID: "uid-1", ResourceVersion: "10",
@@ -68,7 +74,7 @@ func NewOn(t testing.TB, listener net.Listener) *Hub {
 	return h
 }
 
-// Change lets the hub write its Secret.
+// Change changes the Secret as the hub does.
 func (h *Hub) Change(do func(*corev1.Secret)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,80 +86,72 @@ func (h *Hub) ChangeLocked(do func(*corev1.Secret)) {
 	next := h.secret.DeepCopy()
 	do(next)
 	h.version++
-	next.ResourceVersion = h.word(h.version)
+	next.ResourceVersion = h.format(h.version)
 	h.secret = next
-	h.send(metav1.WatchEvent{Type: "MODIFIED"}, next)
+	for watcher := range h.watchers {
+		watcher <- event{h.version, next}
+	}
 }
 
-// word is a version as the hub tells it.
-func (h *Hub) word(version int) string {
+// format returns a version as a resource version.
+func (h *Hub) format(version int) string {
 	if h.Opaque {
 		return "v" + strconv.FormatInt(int64(version)*7919%10007, 36) + "-" + strconv.Itoa(version)
 	}
 	return strconv.Itoa(version)
 }
 
-// number is the version of a word.
-func (h *Hub) number(word string) int {
-	version, _ := strconv.Atoi(word[strings.LastIndexByte(word, '-')+1:])
+// parse is the inverse of format.
+func parse(resourceVersion string) int {
+	version, _ := strconv.Atoi(resourceVersion[strings.LastIndexByte(resourceVersion, '-')+1:])
 	return version
 }
 
-// Restore puts the Secret back to what it was, under the version that the hub has in the backup: versions fall.
+// Restore replaces the Secret by a backup, and the version of the hub by a lower one, and ends all watches.
 func (h *Hub) Restore(secret *corev1.Secret, version int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.version = version
 	h.secret = secret.DeepCopy()
-	h.secret.ResourceVersion = h.word(version)
-	for watcher := range h.watchers {
-		close(watcher)
-		delete(h.watchers, watcher)
-	}
-}
-
-func (h *Hub) send(event metav1.WatchEvent, object any) {
-	raw, err := json.Marshal(object)
-	if err != nil {
-		h.t.Error(err)
-	}
-	event.Object.Raw = raw
-	for watcher := range h.watchers {
-		watcher <- event
-	}
+	h.secret.ResourceVersion = h.format(version)
+	h.endWatchesLocked()
 }
 
 // EndWatches ends all watches, as a hub that restarts does.
 func (h *Hub) EndWatches() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for watcher := range h.watchers {
-		close(watcher)
-		delete(h.watchers, watcher)
-	}
+	h.endWatchesLocked()
 }
 
-// SetFault lets fault answer in place of the hub, if it returns true.
+func (h *Hub) endWatchesLocked() {
+	for watcher := range h.watchers {
+		close(watcher)
+	}
+	clear(h.watchers)
+}
+
+// SetFault lets fault handle requests before the hub does; it returns true for those that it has responded to. nil removes it.
 func (h *Hub) SetFault(fault func(w http.ResponseWriter, r *http.Request) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fault = fault
 }
 
-// Now is the Secret as it is.
+// Now returns the current Secret, which must not be changed.
 func (h *Hub) Now() *corev1.Secret {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.secret
 }
 
-// Asked lists the requests since the last call.
-func (h *Hub) Asked() []string {
+// Requests returns the requests since the last call: their methods, or LIST and WATCH.
+func (h *Hub) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	asked := h.requests
+	requests := h.requests
 	h.requests = nil
-	return asked
+	return requests
 }
 
 // ServeHTTP implements http.Handler.
@@ -172,34 +170,31 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case fault != nil && fault(w, r):
 	case r.Header.Get("Authorization") != "Bearer token":
-		Answer(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
+		WriteStatus(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 	case r.URL.Path == path && r.URL.Query().Get("fieldSelector") != "metadata.name=plan", r.URL.Path != path && r.URL.Path != path+"/plan",
 		kind != "GET" && kind != "LIST" && kind != "WATCH" && kind != "PUT":
-		Answer(w, http.StatusForbidden, metav1.StatusReasonForbidden, "not your right")
+		WriteStatus(w, http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden")
 	case kind == "LIST":
 		secret := h.Now()
 		list := corev1.SecretList{TypeMeta: metav1.TypeMeta{Kind: "SecretList", APIVersion: "v1"}}
 		list.ResourceVersion = secret.ResourceVersion
 		list.Items = []corev1.Secret{*secret}
-		Respond(w, http.StatusOK, list)
+		WriteJSON(w, http.StatusOK, list)
 	case kind == "WATCH":
 		h.watch(w, r)
 	case kind == "PUT":
 		h.put(w, r)
 	default:
-		Respond(w, http.StatusOK, h.Now())
+		WriteJSON(w, http.StatusOK, h.Now())
 	}
 }
 
 func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
-	events := make(chan metav1.WatchEvent, 100)
+	events := make(chan event, 100)
 	h.mu.Lock()
-	from := h.number(r.URL.Query().Get("resourceVersion"))
+	from := parse(r.URL.Query().Get("resourceVersion"))
 	if from < h.version {
-		raw, _ := json.Marshal(h.secret)
-		event := metav1.WatchEvent{Type: "MODIFIED"}
-		event.Object.Raw = raw
-		events <- event
+		events <- event{h.version, h.secret}
 	}
 	h.watchers[events] = true
 	h.mu.Unlock()
@@ -218,27 +213,19 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
 			if !open {
 				return
 			}
-			if h.versionOf(event) <= from {
-				continue // a watch begins after its version, however far ahead that lies
+			if event.version <= from {
+				continue // a watch starts after its version, even if that is ahead of the hub
 			}
-			_ = json.NewEncoder(w).Encode(event)
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": watch.Modified, "object": event.secret})
 			w.(http.Flusher).Flush()
 		}
 	}
 }
 
-func (h *Hub) versionOf(event metav1.WatchEvent) int {
-	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(event.Object.Raw, &object); err != nil {
-		h.t.Error(err)
-	}
-	return h.number(object.ResourceVersion)
-}
-
 func (h *Hub) put(w http.ResponseWriter, r *http.Request) {
 	var secret corev1.Secret
 	if err := json.NewDecoder(r.Body).Decode(&secret); err != nil {
-		Answer(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		WriteStatus(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
 	size := 0
@@ -246,7 +233,7 @@ func (h *Hub) put(w http.ResponseWriter, r *http.Request) {
 		size += len(value)
 	}
 	if size > corev1.MaxSecretSize {
-		Answer(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "data: Too long: may not be more than 1048576 bytes")
+		WriteStatus(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "data: Too long: may not be more than 1048576 bytes")
 		return
 	}
 	h.mu.Lock()
@@ -255,7 +242,7 @@ func (h *Hub) put(w http.ResponseWriter, r *http.Request) {
 		h.BeforePut()
 	}
 	if secret.ResourceVersion != h.secret.ResourceVersion || secret.UID != h.secret.UID {
-		Answer(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
+		WriteStatus(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified")
 		return
 	}
 	h.ChangeLocked(func(next *corev1.Secret) {
@@ -263,33 +250,35 @@ func (h *Hub) put(w http.ResponseWriter, r *http.Request) {
 		*next = secret
 		next.ResourceVersion = version
 	})
-	Respond(w, http.StatusOK, h.secret)
+	WriteJSON(w, http.StatusOK, h.secret)
 }
 
-// Respond answers with an object.
-func Respond(w http.ResponseWriter, code int, object any) {
+// WriteJSON writes an object as a response.
+func WriteJSON(w http.ResponseWriter, code int, object any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-// Answer answers as the API server does when it refuses.
-func Answer(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
-	Respond(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+// WriteStatus writes a failure as the API server does.
+func WriteStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	WriteJSON(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message})
 }
 
-// Connection writes a connection info file for the hub.
+// Connection writes connection info for the hub to dir and returns its path.
 func (h *Hub) Connection(t testing.TB, dir, token string) string {
 	t.Helper()
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}))
-	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: agent\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n"+
-		"users:\n- name: agent\n  user:\n    token: %s\ncontexts:\n- name: agent\n  context: {cluster: agent, user: agent}\ncurrent-context: agent\n",
+	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: agent\n  cluster:\n    server: %s\n    "+
+		"certificate-authority-data: %s\n"+
+		"users:\n- name: agent\n  user:\n    token: %s\ncontexts:\n- name: agent\n  context: {cluster: agent, user: agent}\ncurrent-context: "+
+		"agent\n",
 		h.URL, ca, token)
 	return WriteConnection(t, dir, kubeconfig)
 }
 
-// WriteConnection writes a connection info file with a kubeconfig.
+// WriteConnection writes connection info with a kubeconfig to dir and returns its path.
 func WriteConnection(t testing.TB, dir, kubeconfig string) string {
 	t.Helper()
 	raw, err := json.Marshal(map[string]string{"kubeConfig": kubeconfig, "namespace": "fleet-default", "secretName": "plan"})
@@ -303,7 +292,7 @@ func WriteConnection(t testing.TB, dir, kubeconfig string) string {
 	return file
 }
 
-// Deliver delivers a plan that may be tried once, and gives its checksum.
+// Deliver delivers a plan with one attempt, and returns its checksum.
 func (h *Hub) Deliver(plan string) string {
 	h.Change(func(s *corev1.Secret) { plans.Deliver(s.Data, []byte(plan), 1, 0) })
 	return plans.Checksum([]byte(plan))

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
-// getCertificates has this node's certificates issued, anew on every start; the keys stay here and are kept.
+// getCertificates has this node's certificates issued again on every start; the keys stay here and are kept.
 func (a *agent) getCertificates(ctx context.Context) error {
 	req := supervisor.SignRequest{NodeName: a.c.NodeName, NodeIPs: append(a.ips, a.c.NodeExternalIP...), Keys: map[string][]byte{}}
 	for _, name := range []string{"client-kubelet", "serving-kubelet", "client-kube-proxy", "client-k3s-controller"} {
@@ -25,7 +25,8 @@ func (a *agent) getCertificates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"client-kubelet", "serving-kubelet", "client-kube-proxy", "client-k3s-controller", "client-ca", "server-ca"} {
+	for _, name := range []string{"client-kubelet", "serving-kubelet", "client-kube-proxy", "client-k3s-controller", "client-ca",
+		"server-ca"} {
 		if len(certs[name]) == 0 {
 			return fmt.Errorf("the server gave no certificate %s", name)
 		}
@@ -33,7 +34,8 @@ func (a *agent) getCertificates(ctx context.Context) error {
 			return err
 		}
 	}
-	for name, cert := range map[string]string{"kubelet": "client-kubelet", "kubeproxy": "client-kube-proxy", "k3scontroller": "client-k3s-controller"} {
+	for name, cert := range map[string]string{"kubelet": "client-kubelet", "kubeproxy": "client-kube-proxy",
+		"k3scontroller": "client-k3s-controller"} {
 		if err := kubeconfig.Write(a.data.Agent(name+".kubeconfig"), a.url, a.data.Agent("server-ca.crt"), a.data.Agent(cert)); err != nil {
 			return err
 		}

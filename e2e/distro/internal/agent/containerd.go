@@ -89,7 +89,7 @@ func (a *agent) pauseImage() string {
 // registry is the one that replaces docker.io for k3s's own images.
 func (a *agent) registry() string { return a.settings.SystemDefaultRegistry }
 
-// ownImage tells whether an image is named without a registry.
+// ownImage reports whether an image is named without a registry.
 func (a *agent) ownImage(image string) bool {
 	first, _, found := strings.Cut(image, "/")
 	return !found || !strings.ContainsAny(first, ".:")

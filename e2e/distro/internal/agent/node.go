@@ -59,7 +59,8 @@ func (a *agent) describeNode(ctx context.Context, node *corev1.Node) error {
 
 // endpoints are the addresses of all API servers, as they keep them in the service "kubernetes".
 func endpoints(ctx context.Context, k kubernetes.Interface) ([]string, error) {
-	slices, err := k.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	slices, err := k.DiscoveryV1().EndpointSlices("default").List(ctx,
+		metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 // Package child runs the components of a node as processes of their own. None of them outlives this process, and when one
-// of them ends on its own the node ends too, so that systemd starts it anew.
+// of them ends on its own the node ends too, so that systemd restarts it.
 package child
 
 import (

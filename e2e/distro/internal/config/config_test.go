@@ -115,7 +115,8 @@ func TestLoadFaults(t *testing.T) {
 		want       string
 	}{
 		{name: "unknown key", file: "bogus: 1", want: "config.yaml: bogus: no such configuration key"},
-		{name: "all of them", file: "bogus: 1\nalso: 2\nbogus+: 3", want: "also: no such configuration key\nbogus+: no such configuration key\nbogus: no such"},
+		{name: "all of them", file: "bogus: 1\nalso: 2\nbogus+: 3",
+			want: "also: no such configuration key\nbogus+: no such configuration key\nbogus: no such"},
 		{name: "unknown flag", args: []string{"--bogus=1"}, want: "--bogus: no such configuration key"},
 		{name: "server key on an agent", role: Agent, file: "cluster-init: true", want: "cluster-init: no such configuration key for an agent"},
 		{name: "wrong type", file: "cluster-init: maybe", want: `cluster-init: strconv.ParseBool: parsing "maybe"`},

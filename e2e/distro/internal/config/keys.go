@@ -56,7 +56,8 @@ func table() map[string]key {
 	add(false, list, ignored, "node-external-dns", "node-internal-dns")
 
 	add(true, text, used, "advertise-address", "agent-token", "agent-token-file", "cluster-domain", "cluster-reset-restore-path",
-		"datastore-endpoint", "secrets-encryption-provider", "service-node-port-range", "system-default-registry", "write-kubeconfig", "write-kubeconfig-mode")
+		"datastore-endpoint", "secrets-encryption-provider", "service-node-port-range", "system-default-registry", "write-kubeconfig",
+		"write-kubeconfig-mode")
 	add(true, flag, used, "cluster-init", "cluster-reset", "disable-agent", "disable-apiserver", "disable-cloud-controller",
 		"disable-controller-manager", "disable-etcd", "disable-kube-proxy", "disable-scheduler",
 		"etcd-expose-metrics", "secrets-encryption")

@@ -151,7 +151,7 @@ func TestLeafIsIssuedAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if changed := !bytes.Equal(before, read(t, filepath.Join(dir, "leaf.crt"))); changed != step.changes {
-			t.Errorf("%s: issued anew: %v", step.name, changed)
+			t.Errorf("%s: issued again: %v", step.name, changed)
 		}
 	}
 }

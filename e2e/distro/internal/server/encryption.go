@@ -22,7 +22,8 @@ func (s *server) ensureEncryption() error {
 	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
-	keys := []apiserver.Key{{Name: s.SecretsEncryptionProvider + "key-" + time.Now().UTC().Format(time.RFC3339), Secret: base64.StdEncoding.EncodeToString(secret)}}
+	keys := []apiserver.Key{{Name: s.SecretsEncryptionProvider + "key-" + time.Now().UTC().Format(time.RFC3339),
+		Secret: base64.StdEncoding.EncodeToString(secret)}}
 	provider := apiserver.ProviderConfiguration{AESCBC: &apiserver.AESConfiguration{Keys: keys}}
 	if s.SecretsEncryptionProvider == "secretbox" {
 		provider = apiserver.ProviderConfiguration{Secretbox: &apiserver.SecretboxConfiguration{Keys: keys}}

@@ -53,7 +53,7 @@ func (s *server) runEtcd(plan etcdPlan) error {
 		Farewell: s.handOver, Spared: s.wasRemoved})
 }
 
-// honourTombstone moves the data of etcd away if somebody has said that this member is dead, so that it joins anew.
+// honourTombstone moves the data of etcd away if somebody has said that this member is dead, so that it joins again.
 func (s *server) honourTombstone() error {
 	if _, err := os.Stat(s.data.Etcd("tombstone")); errors.Is(err, os.ErrNotExist) {
 		return nil

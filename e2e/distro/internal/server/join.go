@@ -85,7 +85,7 @@ func (s *server) fetch(ctx context.Context, known []byte) (supervisor.Bundle, er
 	}
 }
 
-// hasServed tells whether this server has been up before.
+// hasServed reports whether this server has been up before.
 func (s *server) hasServed() bool {
 	_, err := os.Stat(s.data.Cred("admin.kubeconfig"))
 	return err == nil

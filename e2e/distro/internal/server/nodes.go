@@ -42,7 +42,8 @@ const resync = 10 * time.Second
 func (s *server) watchNodes(ctx context.Context) {
 	factory := informers.NewSharedInformerFactory(s.admin, resync)
 	nodes := factory.Core().V1().Nodes()
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](500*time.Millisecond, 10*time.Second))
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](500*time.Millisecond,
+		10*time.Second))
 	context.AfterFunc(ctx, queue.ShutDown)
 	look := func(obj any) {
 		if node, ok := obj.(*corev1.Node); ok {

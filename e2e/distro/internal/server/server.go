@@ -99,7 +99,7 @@ func (s *server) findAddresses(context.Context) error {
 	return err
 }
 
-// hasAPI tells whether this server runs the Kubernetes API.
+// hasAPI reports whether this server runs the Kubernetes API.
 func (s *server) hasAPI() bool { return !s.DisableAPIServer }
 
 // address is host:port of this server's API for others.

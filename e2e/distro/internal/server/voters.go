@@ -14,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
-// etcdIsVoter is the condition on Nodes by which others tell whether the node's etcd member counts for the quorum.
+// etcdIsVoter is the condition on Nodes which says if the node's etcd member counts for the quorum.
 const etcdIsVoter corev1.NodeConditionType = "EtcdIsVoter"
 
 const (
@@ -88,13 +88,13 @@ func voterCondition(info supervisor.Info, peer string, ask func(client string) e
 }
 
 // wasRemoved is asked when etcd has ended on its own. It ends without a fault only where the cluster has removed its
-// member. What it leaves is of no more use, so the next start joins anew; until then, as on k3s, a server that was up goes
-// on without etcd and does not come back by itself.
+// member. What it leaves is of no more use, so the next start joins again; until then, as on k3s, a server that was up goes
+// on without etcd and does not come back.
 func (s *server) wasRemoved(state *os.ProcessState) bool {
 	if !state.Success() {
 		return false
 	}
-	s.log.Warn("This etcd member has been removed from its cluster: restart k3s to join anew")
+	s.log.Warn("This etcd member has been removed from its cluster: restart k3s to join again")
 	if err := pki.WriteFile(s.data.Etcd("tombstone"), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
 		s.log.Error("Cannot mark the data of etcd as that of a removed member", "error", err)
 		return false

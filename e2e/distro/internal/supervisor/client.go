@@ -35,7 +35,7 @@ func Dial(ctx context.Context, url, token string, known []byte) (*Client, error)
 	}
 	c := &Client{url: url, secret: secret, CACerts: known}
 	if len(known) == 0 {
-		c.http = client(&tls.Config{InsecureSkipVerify: true}) // what comes back is checked below, as far as the token tells
+		c.http = client(&tls.Config{InsecureSkipVerify: true}) // the answer is checked below against the hash in the token, if it has one
 		if c.CACerts, err = c.do(ctx, http.MethodGet, "/cacerts", nil, false); err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ func serve(t *testing.T) (url string, ca []byte) {
 		Bootstrap:  func() (Bundle, error) { return Bundle{"tls/server-ca.key": []byte("key")}, nil },
 		Sign:       func(r SignRequest) (SignResponse, error) { return SignResponse{"for": []byte(r.NodeName)}, nil },
 		APIServers: func(context.Context) ([]string, error) { return []string{"10.0.0.1:6443"}, nil },
-		Etcd:       func(context.Context) (Info, error) { return Info{}, errors.New("etcd is away") },
+		Etcd:       func(context.Context) (Info, error) { return Info{}, errors.New("etcd is unreachable") },
 	}
 	h := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Handler().ServeHTTP(w, r) }))
 	t.Cleanup(h.Close)
@@ -73,7 +73,7 @@ func TestAnswers(t *testing.T) {
 	if diff := cmp.Diff([]string{"10.0.0.1:6443"}, servers); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	if _, err := c.Etcd(t.Context()); err == nil || !strings.Contains(err.Error(), "etcd is away") {
+	if _, err := c.Etcd(t.Context()); err == nil || !strings.Contains(err.Error(), "etcd is unreachable") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := Dial(t.Context(), url, "sss", []byte("not a certificate")); err == nil {

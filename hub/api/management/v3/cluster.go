@@ -99,5 +99,6 @@ const (
 type ClusterList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []Cluster `json:"items"`
+	// Items are the objects of the list.
+	Items []Cluster `json:"items"`
 }

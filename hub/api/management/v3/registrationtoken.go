@@ -85,7 +85,7 @@ const (
 	AgentsPurpose RegistrationPurpose = "Agents"
 )
 
-// Serves tells whether a token may be used for a purpose.
+// Serves reports whether a token may be used for a purpose.
 func (s *ClusterRegistrationTokenSpec) Serves(purpose RegistrationPurpose) bool {
 	return s.Purpose == "" || s.Purpose == purpose
 }
@@ -98,9 +98,12 @@ type MachineRole string
 
 // The roles of machines. The install script has the flags --etcd, --controlplane and --worker for them.
 const (
-	EtcdRole         MachineRole = "Etcd"
+	// EtcdRole is of machines with a member of etcd.
+	EtcdRole MachineRole = "Etcd"
+	// ControlPlaneRole is of machines with an API server.
 	ControlPlaneRole MachineRole = "ControlPlane"
-	WorkerRole       MachineRole = "Worker"
+	// WorkerRole is of machines that run workloads.
+	WorkerRole MachineRole = "Worker"
 )
 
 // Excluded returns those of the roles that a machine may not register with.
@@ -149,8 +152,8 @@ type ClusterRegistrationTokenStatus struct {
 	// manifest.
 	// +optional
 	InsecureCommand string `json:"insecureCommand,omitempty"`
-	// VerifiedCommand is Command for a hub with an authority of its own: it fetches the authority, checks it by its checksum, and downloads the
-	// manifest from nobody else. The token is in no argument. Empty where the hub has none.
+	// VerifiedCommand is Command for a hub with an authority of its own: it fetches the authority, checks it by its checksum, and downloads
+	// the manifest from nobody else. The token is in no argument. Empty where the hub has none.
 	// +optional
 	VerifiedCommand string `json:"verifiedCommand,omitempty"`
 	// ManifestURL is where Command gets its manifest.
@@ -182,18 +185,23 @@ type ClusterRegistrationTokenStatus struct {
 const (
 	// TokenSecretPrefix comes before the ClusterRegistrationToken's name in the name of its Secret.
 	TokenSecretPrefix = "crt-token-"
-	// Keys of the token Secret's data. A token is known by its public part and by its hash (lower-case hex SHA-256 of the whole).
-	TokenIDKey           = "tokenID"
-	TokenHashKey         = "tokenHash"
-	PreviousTokenIDKey   = "previousTokenID"
+	// TokenIDKey is the key of the public part of the token.
+	TokenIDKey = "tokenID"
+	// TokenHashKey is the key of the lower-case hex SHA-256 of the whole token.
+	TokenHashKey = "tokenHash"
+	// PreviousTokenIDKey is the key of the public part of the token before a rotation, which is valid until GracePeriodExpiresAtKey.
+	PreviousTokenIDKey = "previousTokenID"
+	// PreviousTokenHashKey is the key of the hash of that token.
 	PreviousTokenHashKey = "previousTokenHash"
 	// UsedByKey lists, one in a line, hashes of who has used a token whose uses are bounded.
 	UsedByKey = "usedBy"
-	// TokenKey and PreviousTokenKey hold whole tokens in Secrets that another hub wrote. They are honoured, and become hashes.
-	TokenKey         = "token"
+	// TokenKey is the key of a whole token in a Secret that another hub wrote. The token is accepted and replaced by its hash.
+	TokenKey = "token"
+	// PreviousTokenKey is the key of such a token before a rotation.
 	PreviousTokenKey = "previousToken"
-	// The times are in RFC 3339.
-	ExpiresAtKey            = "expiresAt"
+	// ExpiresAtKey is the key of the time (RFC 3339) at which the token expires.
+	ExpiresAtKey = "expiresAt"
+	// GracePeriodExpiresAtKey is the key of the time (RFC 3339) at which the token before a rotation expires.
 	GracePeriodExpiresAtKey = "gracePeriodExpiresAt"
 	// RegistrationTokenLabel is "true" on every token Secret. The gateway watches the Secrets that have it, to know a token when it sees one.
 	RegistrationTokenLabel = "management.cattle.io/registration-token"
@@ -221,5 +229,6 @@ func (t *ClusterRegistrationToken) SetConditions(conditions []metav1.Condition) 
 type ClusterRegistrationTokenList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []ClusterRegistrationToken `json:"items"`
+	// Items are the objects of the list.
+	Items []ClusterRegistrationToken `json:"items"`
 }

@@ -2,7 +2,7 @@ package v3
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Token is a token that lasts, with which a person or a program reaches one cluster through the hub. The token itself is shown once, when it
+// Token is a persistent token, with which a user or a program reaches one cluster through the hub. The token itself is shown once, when it
 // is made; what is kept is its hash. Deleting the Token revokes it. Tokens of minutes, as kubectl's plugin gets them, have no object.
 //
 // +kubebuilder:object:root=true
@@ -78,5 +78,6 @@ type TokenStatus struct {
 type TokenList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []Token `json:"items"`
+	// Items are the objects of the list.
+	Items []Token `json:"items"`
 }

@@ -38,5 +38,6 @@ type TunnelAgentSpec struct {
 type TunnelAgentList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []TunnelAgent `json:"items"`
+	// Items are the objects of the list.
+	Items []TunnelAgent `json:"items"`
 }

@@ -136,5 +136,6 @@ func (c *Cluster) SetConditions(conditions []metav1.Condition) { c.Status.Condit
 type ClusterList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []Cluster `json:"items"`
+	// Items are the objects of the list.
+	Items []Cluster `json:"items"`
 }

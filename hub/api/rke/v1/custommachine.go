@@ -82,7 +82,8 @@ func (m *CustomMachine) SetConditions(conditions []metav1.Condition) {
 type CustomMachineList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []CustomMachine `json:"items"`
+	// Items are the objects of the list.
+	Items []CustomMachine `json:"items"`
 }
 
 // CustomMachineTemplate stands for machines that a user will bring, where Cluster API asks for a template.
@@ -130,5 +131,6 @@ type CustomMachineTemplateStatus struct {
 type CustomMachineTemplateList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []CustomMachineTemplate `json:"items"`
+	// Items are the objects of the list.
+	Items []CustomMachineTemplate `json:"items"`
 }

@@ -78,5 +78,6 @@ type ETCDSnapshotStatus struct {
 type ETCDSnapshotList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []ETCDSnapshot `json:"items"`
+	// Items are the objects of the list.
+	Items []ETCDSnapshot `json:"items"`
 }

@@ -18,7 +18,8 @@ func TestGenericMap(t *testing.T) {
 		{name: "absent", in: `{}`, out: `{}`},
 		{name: "null", in: `{"config":null}`, out: `{}`},
 		{name: "empty", in: `{"config":{}}`, out: `{}`, want: map[string]any{}},
-		{name: "values", in: `{"config":{"a":1,"b":1.5,"c":["x"],"d":{"e":true},"f":null}}`, out: `{"config":{"a":1,"b":1.5,"c":["x"],"d":{"e":true},"f":null}}`,
+		{name: "values", in: `{"config":{"a":1,"b":1.5,"c":["x"],"d":{"e":true},"f":null}}`,
+			out:  `{"config":{"a":1,"b":1.5,"c":["x"],"d":{"e":true},"f":null}}`,
 			want: map[string]any{"a": int64(1), "b": 1.5, "c": []any{"x"}, "d": map[string]any{"e": true}, "f": nil}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -21,13 +21,6 @@ type ETCDSnapshotRestore struct {
 	RestoreRKEConfig string `json:"restoreRKEConfig,omitempty"`
 }
 
-// Values of ETCDSnapshotRestore.RestoreRKEConfig.
-const (
-	RestoreRKEConfigNone              = "none"
-	RestoreRKEConfigKubernetesVersion = "kubernetesVersion"
-	RestoreRKEConfigAll               = "all"
-)
-
 // RotateCertificates makes new certificates when its generation changes.
 type RotateCertificates struct {
 	// Generation is any number other than the last one.

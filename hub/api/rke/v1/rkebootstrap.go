@@ -105,7 +105,8 @@ func (b *RKEBootstrap) SetConditions(conditions []metav1.Condition) { b.Status.C
 type RKEBootstrapList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []RKEBootstrap `json:"items"`
+	// Items are the objects of the list.
+	Items []RKEBootstrap `json:"items"`
 }
 
 // RKEBootstrapTemplate is what MachineDeployments and control planes make RKEBootstraps from.
@@ -148,5 +149,6 @@ type RKEBootstrapTemplateResource struct {
 type RKEBootstrapTemplateList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []RKEBootstrapTemplate `json:"items"`
+	// Items are the objects of the list.
+	Items []RKEBootstrapTemplate `json:"items"`
 }

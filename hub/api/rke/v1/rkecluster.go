@@ -93,7 +93,8 @@ func (c *RKECluster) SetConditions(conditions []metav1.Condition) { c.Status.Con
 type RKEClusterList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []RKECluster `json:"items"`
+	// Items are the objects of the list.
+	Items []RKECluster `json:"items"`
 }
 
 // RKEClusterTemplate is what a ClusterClass makes RKEClusters from.
@@ -131,5 +132,6 @@ type RKEClusterTemplateResource struct {
 type RKEClusterTemplateList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []RKEClusterTemplate `json:"items"`
+	// Items are the objects of the list.
+	Items []RKEClusterTemplate `json:"items"`
 }

@@ -112,5 +112,6 @@ func (c *RKEControlPlane) SetConditions(conditions []metav1.Condition) {
 type RKEControlPlaneList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []RKEControlPlane `json:"items"`
+	// Items are the objects of the list.
+	Items []RKEControlPlane `json:"items"`
 }

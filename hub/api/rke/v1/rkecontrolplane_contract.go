@@ -24,8 +24,8 @@ type RKEControlPlaneContractSpec struct {
 	// Rollout is how Machines are changed.
 	// +optional
 	Rollout RKEControlPlaneRollout `json:"rollout,omitempty,omitzero"`
-	// ControlPlaneEndpoint is where the cluster's API is reached, where the infrastructure is another provider's and does not say. Unset, the hub
-	// sets it to a machine of the control plane, which Cluster API copies into the Cluster.
+	// ControlPlaneEndpoint is where the cluster's API is reached, where the infrastructure is another provider's and does not say. Unset, the
+	// hub sets it to a machine of the control plane, which Cluster API copies into the Cluster.
 	// +optional
 	ControlPlaneEndpoint APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 }
@@ -35,12 +35,12 @@ type RKEControlPlaneMachineTemplate struct {
 	// ObjectMeta holds labels and annotations of the Machines.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
-	// Spec is the Machines' spec, as far as it is not the hub's.
+	// Spec is the Machines' spec, except what the hub sets.
 	// +optional
 	Spec RKEControlPlaneMachineTemplateSpec `json:"spec,omitempty,omitzero"`
 }
 
-// RKEControlPlaneMachineTemplateSpec is the Machines' spec, as far as it is not the hub's.
+// RKEControlPlaneMachineTemplateSpec is the Machines' spec, except what the hub sets.
 type RKEControlPlaneMachineTemplateSpec struct {
 	// InfrastructureRef is the template of the infrastructure machines.
 	// +optional

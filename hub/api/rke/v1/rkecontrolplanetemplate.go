@@ -61,5 +61,6 @@ type RKEControlPlaneTemplateResourceSpec struct {
 type RKEControlPlaneTemplateList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []RKEControlPlaneTemplate `json:"items"`
+	// Items are the objects of the list.
+	Items []RKEControlPlaneTemplate `json:"items"`
 }

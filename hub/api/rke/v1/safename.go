@@ -3,6 +3,7 @@ package v1
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
 	"strings"
 )
 
@@ -64,7 +65,11 @@ func ClusterStateSecretName(controlPlaneName string) string {
 	return SafeConcat(controlPlaneName, "rke", "state")
 }
 
-// TimelineName names the ConfigMap with the timeline of a cluster.
-func TimelineName(clusterName string) string {
-	return SafeConcat(clusterName, "timeline")
+// TimelinePartName names the ConfigMap with a part of the timeline of a cluster. Part 0 has the cluster itself and says how many others
+// there are.
+func TimelinePartName(clusterName string, part int) string {
+	if part == 0 {
+		return SafeConcat(clusterName, "timeline")
+	}
+	return SafeConcat(clusterName, "timeline", strconv.Itoa(part))
 }

@@ -13,11 +13,11 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 )
 
-// defaultNodeStartupTimeout is for pools that say nothing.
+// defaultNodeStartupTimeout is for pools without nodeStartupTimeout.
 const defaultNodeStartupTimeout = 10 * time.Minute
 
-// HealthCheck returns the MachineHealthCheck of a pool, or nil where its machines are not replaced. It looks at the Node only: conditions
-// of the Machine tell also of changes that the hub makes in place, and these are no illness.
+// HealthCheck returns the MachineHealthCheck of a pool; nil if its machines are not replaced. It checks the Node only: conditions of the
+// Machine also report changes in place, which are no reason for a replacement.
 func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) *clusterv1.MachineHealthCheck {
 	if p.UnhealthyNodeTimeout == nil || p.UnhealthyNodeTimeout.Duration.Duration <= 0 {
 		return nil
@@ -27,7 +27,8 @@ func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 		startup = p.NodeStartupTimeout.Duration.Duration
 	}
 	unhealthy := func(status corev1.ConditionStatus) clusterv1.UnhealthyNodeCondition {
-		return clusterv1.UnhealthyNodeCondition{Type: corev1.NodeReady, Status: status, TimeoutSeconds: ptr.To(seconds(p.UnhealthyNodeTimeout.Duration.Duration))}
+		return clusterv1.UnhealthyNodeCondition{Type: corev1.NodeReady, Status: status,
+			TimeoutSeconds: ptr.To(seconds(p.UnhealthyNodeTimeout.Duration.Duration))}
 	}
 	name := Name(cluster.Name, p.Name)
 	mhc := &clusterv1.MachineHealthCheck{

@@ -18,16 +18,17 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// Templates are what a pool's machines are made from.
+// Templates are the templates of a pool.
 type Templates struct {
-	// Bootstrap and Machine are what the MachineDeployment refers to.
+	// Bootstrap and Machine are those that the MachineDeployment refers to.
 	Bootstrap, Machine clusterv1.ContractVersionedObjectReference
-	// Kept are the machine templates that were made for the pool and are not removed yet, Machine among them.
+	// Kept are the machine templates that were created for the pool and not deleted yet, including Machine.
 	Kept []TemplateRef
 }
 
-// MachineDeployment returns the MachineDeployment of a pool with as many machines as the pool asks for.
-func MachineDeployment(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, templates Templates) (*clusterv1.MachineDeployment, error) {
+// MachineDeployment returns the MachineDeployment of a pool.
+func MachineDeployment(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool,
+	templates Templates) (*clusterv1.MachineDeployment, error) {
 	machineMeta, err := machineMeta(cluster, p)
 	if err != nil {
 		return nil, err
@@ -69,13 +70,13 @@ func MachineDeployment(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMac
 		md.Spec.MachineNaming.Template = namingTemplate(cluster.Name, p.Name, limit)
 	}
 	if p.EtcdRole {
-		// A health check that found all members unhealthy at once must not take them all at once.
+		// If all members are unhealthy, the health check must replace them one by one.
 		md.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromInt32(1))
 	}
 	return md, nil
 }
 
-// machineMeta is what Cluster API gives to a pool's Machines and RKEBootstraps, also to those that exist: a change replaces no machine.
+// machineMeta is the metadata that Cluster API copies to a pool's Machines and RKEBootstraps, in place: a change replaces no machine.
 func machineMeta(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) (clusterv1.ObjectMeta, error) {
 	annotations := map[string]string{}
 	if labels := userLabels(p); len(labels) > 0 {
@@ -131,12 +132,12 @@ func drainTimeout(p *provisioningv1.RKEMachinePool) *int32 {
 	return ptr.To(seconds(p.DrainBeforeDeleteTimeout.Duration.Duration))
 }
 
-// seconds rounds up: a timeout that somebody asked for must not become none.
+// seconds rounds up: a timeout must not become 0, which is none.
 func seconds(d time.Duration) int32 {
 	return int32((d + time.Second - 1) / time.Second)
 }
 
-// HostnameLimit is the most characters that the names of a pool's machines may have, or 0 where only Kubernetes limits them.
+// HostnameLimit is the maximum length of the names of a pool's machines; 0 for the limit of Kubernetes.
 func HostnameLimit(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) int {
 	if p.HostnameLengthLimit > 0 {
 		return p.HostnameLengthLimit
@@ -144,8 +145,8 @@ func HostnameLimit(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachine
 	return cluster.Spec.RKEConfig.MachinePoolDefaults.HostnameLengthLimit
 }
 
-// namingTemplate makes names of the form cluster-pool-abcde that keep a limit, by leaving the end of cluster-pool out. Providers name hosts
-// after Machines.
+// namingTemplate is for names of the form cluster-pool-abcde within a limit, for which cluster-pool is cut. Providers name hosts after
+// Machines.
 func namingTemplate(cluster, pool string, limit int) string {
 	const random = len("-abcde")
 	prefix := cluster + "-" + pool

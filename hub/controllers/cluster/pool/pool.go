@@ -1,5 +1,5 @@
-// Package pool makes the objects of Cluster API that a machine pool of a Cluster stands for: a MachineDeployment, the templates that its
-// machines are made from, and a MachineHealthCheck. It is pure: values in, values out. It must not decide when they are written.
+// Package pool returns the objects of Cluster API for a machine pool of a Cluster: a MachineDeployment, its templates, and a
+// MachineHealthCheck. It is pure: values in, values out.
 package pool
 
 import (
@@ -30,7 +30,7 @@ func Field(pool, field string) string {
 	return path + "." + field
 }
 
-// Quantity is how many machines a pool asks for. A pool that an autoscaler looks after begins with the least that this may ask for.
+// Quantity is the number of machines of a pool. A pool with an autoscaler and without a quantity starts with the minimum size.
 func Quantity(p *provisioningv1.RKEMachinePool) int32 {
 	if p.Quantity != nil {
 		return *p.Quantity
@@ -41,7 +41,7 @@ func Quantity(p *provisioningv1.RKEMachinePool) int32 {
 	return 1
 }
 
-// meta is the metadata of an object of a pool. It goes with the Cluster, and is found by cluster and pool.
+// meta is the metadata of an object of a pool. The Cluster owns it.
 func meta(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: cluster.Namespace,
@@ -53,7 +53,7 @@ func meta(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, nam
 	}
 }
 
-// Labels are by which all objects of a pool are found.
+// Labels select all objects of a pool.
 func Labels(cluster, pool string) map[string]string {
 	return map[string]string{
 		clusterv1.ClusterNameLabel: cluster,
@@ -62,7 +62,7 @@ func Labels(cluster, pool string) map[string]string {
 	}
 }
 
-// machineLabels are the labels of a pool's machines. Those of the user come first and never win over those that decide what a machine is.
+// machineLabels are the labels of a pool's machines. Those of the hub override those of the user.
 func machineLabels(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) map[string]string {
 	labels := userLabels(p)
 	maps.Copy(labels, Labels(cluster.Name, p.Name))
@@ -102,7 +102,7 @@ func userLabels(p *provisioningv1.RKEMachinePool) map[string]string {
 	return labels
 }
 
-// reserved tells whether a label decides what the hub does with a machine.
+// reserved returns whether only the hub may set a label.
 func reserved(key string) bool {
 	for _, prefix := range rkev1.ReservedPrefixes {
 		if strings.HasPrefix(key, prefix) {
@@ -112,12 +112,12 @@ func reserved(key string) bool {
 	return false
 }
 
-// hash is what tells two contents from each other within a name.
+// hash is the part of a name that depends on the content.
 func hash(content any) (string, error) {
-	// Maps are encoded in the order of their keys, so that equal contents are equal bytes.
+	// Maps are encoded in the order of their keys, so that equal contents have equal encodings.
 	raw, err := json.Marshal(content)
 	if err != nil {
-		return "", fmt.Errorf("encoding what a template is made from: %w", err)
+		return "", fmt.Errorf("encoding the content of a template: %w", err)
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])[:8], nil

@@ -28,7 +28,8 @@ func testCluster() *provisioningv1.Cluster {
 func testPool() *provisioningv1.RKEMachinePool {
 	return &provisioningv1.RKEMachinePool{
 		Name: "workers", WorkerRole: true, Quantity: ptr.To[int32](2),
-		MachineConfigRef: &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "TestMachineTemplate", Name: "t"},
+		MachineConfigRef: &provisioningv1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "TestMachineTemplate",
+			Name: "t"},
 	}
 }
 
@@ -45,7 +46,8 @@ func deploymentOf(t *testing.T, cluster *provisioningv1.Cluster, p *provisioning
 func TestMachines(t *testing.T) {
 	p := testPool()
 	p.EtcdRole, p.ControlPlaneRole, p.MachineOS = true, true, "linux"
-	p.Labels = map[string]string{"team": "a", "rke.cattle.io/etcd-role": "no", "cluster.x-k8s.io/cluster-name": "other", "cattle.io/os": "plan9"}
+	p.Labels = map[string]string{"team": "a", "rke.cattle.io/etcd-role": "no", "cluster.x-k8s.io/cluster-name": "other",
+		"cattle.io/os": "plan9"}
 	p.Taints = []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule}}
 	p.HostnameLengthLimit = 20
 	got := deploymentOf(t, testCluster(), p).Spec.Template.ObjectMeta
@@ -89,7 +91,8 @@ func TestMachineDeployment(t *testing.T) {
 		t.Error("the pool itself was changed")
 	}
 	spec := md.Spec
-	if *spec.Replicas != 2 || !*spec.Paused || spec.Deletion.Order != "Oldest" || spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.String() != "20%" {
+	if *spec.Replicas != 2 || !*spec.Paused || spec.Deletion.Order != "Oldest" ||
+		spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.String() != "20%" {
 		t.Errorf("the spec is %+v", spec)
 	}
 	if got := spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds; got == nil || *got != 2 {
@@ -153,7 +156,8 @@ func TestHealthCheck(t *testing.T) {
 	}
 	p.UnhealthyNodeTimeout, p.MaxUnhealthy, p.UnhealthyRange = &provisioningv1.Duration{Duration: metav1.Duration{Duration: 5 * time.Minute}}, ptr.To("40%"), ptr.To("[1-3]")
 	got := HealthCheck(testCluster(), p).Spec
-	if *got.Checks.NodeStartupTimeoutSeconds != 600 || len(got.Checks.UnhealthyNodeConditions) != 2 || len(got.Checks.UnhealthyMachineConditions) != 0 {
+	if *got.Checks.NodeStartupTimeoutSeconds != 600 || len(got.Checks.UnhealthyNodeConditions) != 2 ||
+		len(got.Checks.UnhealthyMachineConditions) != 0 {
 		t.Errorf("it checks %+v", got.Checks)
 	}
 	for _, c := range got.Checks.UnhealthyNodeConditions {
@@ -259,7 +263,8 @@ func TestBootstrapTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plain.Name == with.Name || with.Spec.Template.Spec.Userdata.InlineUserdata != "#cloud-config\n" || with.Spec.Template.Spec.ClusterName != "one" {
+	if plain.Name == with.Name || with.Spec.Template.Spec.Userdata.InlineUserdata != "#cloud-config\n" ||
+		with.Spec.Template.Spec.ClusterName != "one" {
 		t.Errorf("%s and %s: %+v", plain.Name, with.Name, with.Spec)
 	}
 }
@@ -293,16 +298,18 @@ func TestValidate(t *testing.T) {
 			want: []string{`spec.rkeConfig.machinePools[workers].machineConfigRef.namespace is "other": it must be the Cluster's own, "fleet-default"`}},
 		{name: "machines of users", change: func(p *provisioningv1.RKEMachinePool) {
 			p.MachineConfigRef.APIVersion, p.MachineConfigRef.Kind = "rke.cattle.io/v1", "CustomMachineTemplate"
-		}, want: []string{"spec.rkeConfig.machinePools[workers].machineConfigRef names the kind CustomMachineTemplate, whose machines register themselves"}},
+		}, want: []string{"spec.rkeConfig.machinePools[workers].machineConfigRef names the kind CustomMachineTemplate, whose machines " +
+			"register themselves"}},
 		{name: "no template", change: func(p *provisioningv1.RKEMachinePool) { p.MachineConfigRef.Kind = "TestMachine" },
 			want: []string{`spec.rkeConfig.machinePools[workers].machineConfigRef.kind is "TestMachine": name the kind of a machine template, such as TestMachineTemplate`}},
 		{name: "label of the hub", change: func(p *provisioningv1.RKEMachinePool) {
 			p.Labels = map[string]string{"rke.cattle.io/etcd-role": "true"}
 		},
-			want: []string{"spec.rkeConfig.machinePools[workers].labels: rke.cattle.io/etcd-role is set by the hub alone"}},
+			want: []string{"spec.rkeConfig.machinePools[workers].labels: rke.cattle.io/etcd-role is reserved for the hub"}},
 		{name: "labels that are none", change: func(p *provisioningv1.RKEMachinePool) {
 			p.Labels, p.MachineDeploymentLabels = map[string]string{"a b": "c"}, map[string]string{"a": "b c"}
-		}, want: []string{"spec.rkeConfig.machinePools[workers].labels: Invalid value: \"a b\"", "spec.rkeConfig.machinePools[workers].machineDeploymentLabels: Invalid value: \"b c\""}},
+		}, want: []string{"spec.rkeConfig.machinePools[workers].labels: Invalid value: \"a b\"",
+			"spec.rkeConfig.machinePools[workers].machineDeploymentLabels: Invalid value: \"b c\""}},
 		{name: "taint that is none", change: func(p *provisioningv1.RKEMachinePool) {
 			p.Taints = []corev1.Taint{{Key: "a b", Value: "c d", Effect: "Go"}}
 		},

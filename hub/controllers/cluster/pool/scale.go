@@ -11,8 +11,9 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// Scaled tells whether somebody, a user or an autoscaler, has scaled the MachineDeployment of a pool since the hub wrote to it, and to how
-// many machines. An annotation, written together with the replicas, holds what the hub asked for last. A pool that has changed too wins.
+// Scaled returns whether a user or an autoscaler has scaled the MachineDeployment of a pool since the hub wrote it, and to how many
+// replicas. An annotation, written together with the replicas, has the quantity of the hub's last write. If the pool has changed too, the
+// pool wins.
 func Scaled(p *provisioningv1.RKEMachinePool, md *clusterv1.MachineDeployment) (int32, bool) {
 	applied, err := strconv.ParseInt(md.Annotations[rkev1.AppliedQuantityAnnotation], 10, 32)
 	if err != nil || int32(applied) != Quantity(p) {

@@ -17,8 +17,8 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// BootstrapTemplate returns the template of a pool's RKEBootstraps. Its name tells its content, so that a change of the user data is a new
-// template, and replaces the machines.
+// BootstrapTemplate returns the template of a pool's RKEBootstraps. Its name is derived from its content, so that a change of the user data
+// is a new template, and replaces the machines.
 func BootstrapTemplate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) (*rkev1.RKEBootstrapTemplate, error) {
 	spec := rkev1.RKEBootstrapSpec{ClusterName: cluster.Name}
 	if p.Userdata != nil {
@@ -34,9 +34,10 @@ func BootstrapTemplate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMac
 	}, nil
 }
 
-// Clone returns a copy of the machine template that a pool refers to, under a name that tells its content. Machines are made from the copy:
-// the user's own template may change or go at any time, and Cluster API makes new machines only of a template with a new name.
-func Clone(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, source *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// Clone returns a copy of the machine template that a pool refers to, with a name derived from its content. Machines are created from the
+// copy: the user may change or delete the template at any time, and Cluster API replaces machines only for a template with a new name.
+func Clone(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool,
+	source *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	kind := source.GroupVersionKind()
 	digest, err := hash([]any{kind.Group, kind.Kind, source.Object["spec"]})
 	if err != nil {
@@ -60,14 +61,13 @@ func Clone(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool, so
 	return clone, nil
 }
 
-// revision changes whenever somebody changes the content of an object, and at no other time: not when another version of its provider
-// shows it with other defaults.
+// revision changes with the content of an object, and not if another version of its provider adds defaults.
 func revision(o metav1.Object) string {
 	return string(o.GetUID()) + "/" + strconv.FormatInt(o.GetGeneration(), 10)
 }
 
-// UpToDate tells whether a copy is still one of what its source says. A new version of a provider may show both with more fields than when
-// the copy was made; that must not replace machines.
+// UpToDate returns whether a copy has the content of its source. A new version of a provider may add fields to both; that must not replace
+// machines.
 func UpToDate(clone, source *unstructured.Unstructured) bool {
 	if clone.GroupVersionKind().GroupKind() != source.GroupVersionKind().GroupKind() {
 		return false
@@ -81,20 +81,20 @@ func Ref(kind schema.GroupKind, name string) clusterv1.ContractVersionedObjectRe
 	return clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: name}
 }
 
-// TemplateRef names a machine template that was made for a pool. It is written as Kind.group/name.
+// TemplateRef identifies a machine template of a pool. Its string form is Kind.group/name.
 type TemplateRef struct {
 	schema.GroupKind
 	Name string
 }
 
-// RefOf names what a MachineDeployment or MachineSet refers to.
+// RefOf returns the TemplateRef of a reference in a MachineDeployment or MachineSet.
 func RefOf(ref clusterv1.ContractVersionedObjectReference) TemplateRef {
 	return TemplateRef{schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}, ref.Name}
 }
 
 func (r TemplateRef) String() string { return fmt.Sprintf("%s/%s", r.GroupKind, r.Name) }
 
-// formatRefs is a list of references as the annotation of a MachineDeployment holds it.
+// formatRefs returns references as a comma-separated list, for the annotation of a MachineDeployment.
 func formatRefs(refs []TemplateRef) string {
 	texts := make([]string, len(refs))
 	for i, ref := range refs {
@@ -104,7 +104,7 @@ func formatRefs(refs []TemplateRef) string {
 	return strings.Join(slices.Compact(texts), ",")
 }
 
-// ParseRefs reads the machine templates that a MachineDeployment's annotation says were made for its pool.
+// ParseRefs returns the machine templates in the annotation of a MachineDeployment.
 func ParseRefs(md *clusterv1.MachineDeployment) []TemplateRef {
 	var refs []TemplateRef
 	for text := range strings.SplitSeq(md.Annotations[rkev1.MachineTemplatesAnnotation], ",") {

@@ -15,15 +15,15 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// TaintEffects are the effects that Kubernetes knows.
-var TaintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+// taintEffects are those of Kubernetes.
+var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
-// Validate returns the faults of a pool that the API server could not see. Each names the field and says what to write instead.
+// Validate returns the problems of a pool that the API server could not detect. Each names the field and what to write instead.
 func Validate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) []string {
 	faults := validateRef(cluster, p)
 	for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
 		if reserved(key) {
-			faults = append(faults, fmt.Sprintf("%s: %s is set by the hub alone (as are all labels that begin with %s); remove it",
+			faults = append(faults, fmt.Sprintf("%s: %s is reserved for the hub (as are all labels that begin with %s); remove it",
 				Field(p.Name, "labels"), key, strings.Join(rkev1.ReservedPrefixes, ", ")))
 		}
 	}
@@ -39,19 +39,22 @@ func Validate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool)
 	return faults
 }
 
-// validateRef looks at the reference itself; whether the object exists is another matter.
+// validateRef validates the reference; whether the object exists is checked elsewhere.
 func validateRef(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool) []string {
 	ref := p.MachineConfigRef
 	if ref.Namespace != "" && ref.Namespace != cluster.Namespace {
-		return []string{fmt.Sprintf("%s is %q: it must be the Cluster's own, %q, or be left out", Field(p.Name, "machineConfigRef.namespace"), ref.Namespace, cluster.Namespace)}
+		return []string{fmt.Sprintf("%s is %q: it must be the Cluster's own, %q, or be left out", Field(p.Name, "machineConfigRef.namespace"),
+			ref.Namespace, cluster.Namespace)}
 	}
 	kind := ref.GroupVersionKind()
 	if kind.Group == rkev1.GroupVersion.Group {
-		return []string{fmt.Sprintf("%s names the kind %s, whose machines register themselves; remove the pool and run the command of the ClusterRegistrationToken on them",
+		return []string{fmt.Sprintf("%s names the kind %s, whose machines register themselves; remove the pool and run the command of the "+
+			"ClusterRegistrationToken on them",
 			Field(p.Name, "machineConfigRef"), kind.Kind)}
 	}
 	if !strings.HasSuffix(kind.Kind, "Template") {
-		return []string{fmt.Sprintf("%s is %q: name the kind of a machine template, such as %sTemplate", Field(p.Name, "machineConfigRef.kind"), kind.Kind, kind.Kind)}
+		return []string{fmt.Sprintf("%s is %q: name the kind of a machine template, such as %sTemplate", Field(p.Name, "machineConfigRef.kind"),
+			kind.Kind, kind.Kind)}
 	}
 	return nil
 }
@@ -64,8 +67,8 @@ func validateTaint(path string, taint corev1.Taint) []string {
 	for _, message := range validation.IsValidLabelValue(taint.Value) {
 		faults = append(faults, fmt.Sprintf("%s.value is %q: %s", path, taint.Value, message))
 	}
-	if !slices.Contains(TaintEffects, taint.Effect) {
-		faults = append(faults, fmt.Sprintf("%s.effect is %q: it must be one of %q", path, taint.Effect, TaintEffects))
+	if !slices.Contains(taintEffects, taint.Effect) {
+		faults = append(faults, fmt.Sprintf("%s.effect is %q: it must be one of %q", path, taint.Effect, taintEffects))
 	}
 	return faults
 }

@@ -1,0 +1,216 @@
+package clusteragent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/drover-dev/drover/agent/registration"
+)
+
+// maxRenewalDelay bounds the time until a failed renewal is retried; a credential is valid for hours after it should be renewed.
+const maxRenewalDelay = 5 * time.Minute
+
+// credentialManager obtains, renews and stores the agent's credential. The pods of a cluster share it: a pod uses what another one has
+// stored.
+type credentialManager struct {
+	store   identityStore
+	hub     *hubClient
+	cluster string
+	log     *slog.Logger
+	// obtaining has capacity 1 and is held during requests to the hub and the Kubernetes API.
+	obtaining chan struct{}
+
+	mu      sync.Mutex
+	current identity
+	// renewAt is RenewAfter of current plus jitter, so that pods and clusters do not renew together.
+	renewAt time.Time
+	// refused is a credential for which the hub returned 401.
+	refused string
+}
+
+func newCredentialManager(store identityStore, hub *hubClient, cluster string, log *slog.Logger) *credentialManager {
+	return &credentialManager{store: store, hub: hub, cluster: cluster, log: log, obtaining: make(chan struct{}, 1)}
+}
+
+// credential returns a credential that the hub is expected to accept.
+func (m *credentialManager) credential(ctx context.Context) (string, error) {
+	if credential := m.valid(time.Now()); credential != "" {
+		return credential, nil
+	}
+	select {
+	case m.obtaining <- struct{}{}:
+		defer func() { <-m.obtaining }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if credential := m.valid(time.Now()); credential != "" {
+		return credential, nil
+	}
+	return m.obtain(ctx)
+}
+
+// valid returns the current credential if it is not due for renewal.
+func (m *credentialManager) valid(now time.Time) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current.Credential == m.refused || !now.Before(m.renewAt) {
+		return ""
+	}
+	return m.current.Credential
+}
+
+// unexpired returns the current credential if it has not expired, and postpones its renewal.
+func (m *credentialManager) unexpired(now time.Time) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.current.Credential == m.refused || !now.Before(m.current.ExpiresAt) {
+		return ""
+	}
+	m.renewAt = now.Add(maxRenewalDelay/2 + rand.N(maxRenewalDelay/2))
+	return m.current.Credential
+}
+
+// setRefused records a credential that the hub does not accept; the tunnel calls it, too.
+func (m *credentialManager) setRefused(credential string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refused = credential
+}
+
+// expiresAt is the expiry of the current credential; zero if there is none.
+func (m *credentialManager) expiresAt() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current.ExpiresAt
+}
+
+// obtain uses the credential that another pod has stored, otherwise renews the current one, otherwise registers.
+func (m *credentialManager) obtain(ctx context.Context) (string, error) {
+	m.mu.Lock()
+	agent := m.current.Agent
+	m.mu.Unlock()
+	secret, err := m.store.read(ctx, agent)
+	if err != nil {
+		if credential := m.unexpired(time.Now()); credential != "" {
+			m.log.Warn("Renewing the agent's credential failed; using the current one", "error", err)
+			return credential, nil
+		}
+		return "", fmt.Errorf("reading the agent's identity from Secret %s: %w", identitySecret, err)
+	}
+	if stored := decodeIdentity(secret); stored.Credential != "" || stored.Agent != agent {
+		m.set(stored)
+	}
+	if credential := m.valid(time.Now()); credential != "" {
+		return credential, nil
+	}
+	m.mu.Lock()
+	current, refused := m.current, m.refused
+	m.mu.Unlock()
+	if current.Credential != "" && current.Credential != refused {
+		next, err := m.hub.exchange(ctx, current.Credential, current.Agent)
+		if err == nil {
+			return m.save(ctx, secret, next, "Agent's credential renewed"), nil
+		}
+		if !isUnauthorized(err) {
+			if credential := m.unexpired(time.Now()); credential != "" {
+				m.log.Warn("Renewing the agent's credential failed; using the current one", "error", err, "expiresAt", current.ExpiresAt)
+				return credential, nil
+			}
+			return "", err
+		}
+		m.setRefused(current.Credential)
+		m.log.Warn("The hub refuses the agent's credential; registering again", "error", err)
+	}
+	return m.register(ctx, secret, current.Agent)
+}
+
+func (m *credentialManager) register(ctx context.Context, secret *corev1.Secret, agent string) (string, error) {
+	token, err := m.hub.registrationToken()
+	if err != nil {
+		return "", err
+	}
+	if token == "" {
+		return "", fmt.Errorf("no registration token in %s, and no credential that the hub accepts: apply the cluster's manifest again",
+			m.hub.directory)
+	}
+	next, err := m.hub.exchange(ctx, token, agent)
+	if isUnauthorized(err) {
+		return "", fmt.Errorf("the hub refuses the registration token: apply the cluster's manifest again, which contains the current one: %w",
+			err)
+	}
+	if err != nil {
+		return "", err
+	}
+	return m.save(ctx, secret, next, "Cluster agent registered"), nil
+}
+
+// set makes an identity the current one.
+func (m *credentialManager) set(next identity) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if next == m.current {
+		return
+	}
+	m.current = next
+	m.renewAt = next.RenewAfter
+	if jitter := next.ExpiresAt.Sub(next.RenewAfter) / 8; jitter > 0 {
+		m.renewAt = m.renewAt.Add(rand.N(jitter))
+	}
+}
+
+// save makes a credential of the hub the current one and stores it for the other pods. A pod that cannot store it still uses it.
+func (m *credentialManager) save(ctx context.Context, secret *corev1.Secret, got credentialResponse, message string) string {
+	m.mu.Lock()
+	agent := m.current.Agent
+	m.mu.Unlock()
+	next := identity{Agent: agent, Credential: got.Credential, ExpiresAt: got.ExpiresAt, RenewAfter: got.RenewAfter}
+	m.set(next)
+	if m.cluster != "" && got.Cluster != m.cluster {
+		m.log.Warn("The hub has another name for this cluster than CATTLE_CLUSTER", "hub", got.Cluster, "CATTLE_CLUSTER", m.cluster)
+	}
+	// On a conflict another pod was faster, and has stored a credential that is as good.
+	if err := m.store.write(ctx, secret, next); err != nil && !apierrors.IsConflict(err) {
+		m.log.Warn("Storing the agent's credential failed; the next pod needs the registration token", "secret", identitySecret, "error", err)
+	}
+	m.log.Info(message, "cluster", got.Cluster, "agent", got.Agent, "expiresAt", got.ExpiresAt)
+	return next.Credential
+}
+
+// run renews the credential before it expires until ctx is done, even if the tunnel does not ask for it.
+func (m *credentialManager) run(ctx context.Context) {
+	for {
+		wait := maxRenewalDelay
+		m.mu.Lock()
+		if m.current.Credential != "" && m.current.Credential != m.refused {
+			wait = max(time.Until(m.renewAt), time.Second)
+		}
+		m.mu.Unlock()
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if m.expiresAt().IsZero() {
+			continue // the tunnel obtains the first one and logs why there is none
+		}
+		if _, err := m.credential(ctx); err != nil && ctx.Err() == nil {
+			m.log.Warn("Renewing the agent's credential failed", "error", err)
+		}
+	}
+}
+
+func isUnauthorized(err error) bool {
+	status := (*registration.StatusError)(nil)
+	return errors.As(err, &status) && status.Code == http.StatusUnauthorized
+}

@@ -1,0 +1,218 @@
+// Package journal is the engine's write-ahead journal: what was done for a plan, which attempt it was and how it ended, synced to disk
+// before the next step. After a crash the engine goes on from it. The package also keeps the history of attempts for people. It decides
+// nothing and touches nothing but its two files.
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/drover-dev/drover/agent/engine/filestate"
+	"github.com/drover-dev/drover/agent/host/fs"
+)
+
+// FileName is the journal's name in a state directory.
+const FileName = "journal"
+
+const (
+	// maxLastAttempts is for how many plans the journal remembers the last attempt.
+	maxLastAttempts = 64
+	// CompactBytes is the size from which on the journal is rewritten when an attempt begins.
+	CompactBytes = 1 << 20
+)
+
+// Journal records on disk what was done. It may be used by several goroutines.
+type Journal struct {
+	host fs.FileSystem
+	path string
+
+	// disk is held while a line is written, which may take as long as the disk takes. Readers do not wait for it.
+	disk sync.Mutex
+	// size is the size of the file; guarded by disk.
+	size int
+
+	// mu is never held during input or output.
+	mu       sync.Mutex
+	record   Record
+	attempts map[string]LastAttempt // by checksum
+	previous *previous
+}
+
+// previous is what the journal held before the current attempt began.
+type previous struct {
+	record   Record
+	attempts map[string]LastAttempt
+}
+
+// Open reads the journal at path from raw; empty means that there is none. A last line that a crash has cut off does not count and is
+// removed from the file. A journal that cannot be decoded is reported and not trusted: the Journal returned with the error is empty, so
+// that plans are applied again rather than taken for applied.
+func Open(h fs.FileSystem, path string, raw []byte) (*Journal, error) {
+	whole := raw[:bytes.LastIndexByte(raw, '\n')+1]
+	j, err := decode(whole)
+	if err != nil {
+		// Nothing may be appended to a file that the next start cannot read either.
+		empty := &Journal{host: h, path: path, attempts: map[string]LastAttempt{}, size: CompactBytes}
+		return empty, fmt.Errorf("decoding journal %s: %w", path, err)
+	}
+	j.host, j.path, j.size = h, path, len(whole)
+	if len(whole) < len(raw) {
+		// The next line must not be joined to the half one.
+		if err := h.WriteFile(path, whole, fs.WithMode(0o600)); err != nil {
+			return j, fmt.Errorf("repairing journal %s: %w", path, err)
+		}
+	}
+	return j, nil
+}
+
+// Read decodes a journal without changing it, also while an engine writes to it, and returns its last attempt.
+func Read(raw []byte) (Record, error) {
+	j, err := decode(raw[:bytes.LastIndexByte(raw, '\n')+1])
+	if err != nil {
+		return Record{}, err
+	}
+	return j.record, nil
+}
+
+// decode replays whole lines.
+func decode(lines []byte) (*Journal, error) {
+	j := &Journal{attempts: map[string]LastAttempt{}}
+	for line := range bytes.Lines(lines) {
+		var e Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, err
+		}
+		j.replay(e)
+	}
+	return j, nil
+}
+
+// State is the last attempt, and the last attempt of each remembered plan by its checksum. Both are copies.
+func (j *Journal) State() (Record, map[string]LastAttempt) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.record.clone(), maps.Clone(j.attempts)
+}
+
+// Record is the last attempt, as a copy; its Checksum is empty when there was none.
+func (j *Journal) Record() Record {
+	r, _ := j.State()
+	return r
+}
+
+// replay applies an entry in memory. It needs mu, unless nobody else has the Journal yet.
+func (j *Journal) replay(e Entry) {
+	r := &j.record
+	switch e.Kind {
+	case KindSnapshot:
+		if e.Record != nil {
+			*r = *e.Record
+			r.makeMaps()
+		}
+		if e.Attempts != nil {
+			j.attempts = e.Attempts
+		}
+		j.previous = nil
+	case KindBegin:
+		if e.Begin != nil {
+			j.replayBegin(e)
+		}
+	case KindVoid:
+		if j.previous != nil {
+			j.record, j.attempts, j.previous = j.previous.record, j.previous.attempts, nil
+		}
+	case KindReported:
+		r.Reported = e.Time
+	case KindEnd:
+		r.replay(e)
+		j.attempts[r.Checksum] = LastAttempt{Number: r.Attempt, Succeeded: r.Succeeded, Time: e.Time}
+	default:
+		r.replay(e)
+	}
+}
+
+func (j *Journal) replayBegin(e Entry) {
+	j.previous = &previous{record: j.record, attempts: maps.Clone(j.attempts)}
+	backups := map[int]filestate.Backup{}
+	if r := j.record; r.Delivery() == e.Begin.Delivery() && !r.Succeeded && !r.Canceled && !r.RolledBack {
+		maps.Copy(backups, r.Backups) // a later try restores what was there before the first
+	}
+	j.record = Record{AttemptID: *e.Begin, Started: e.Time, DeliveredPlan: e.DeliveredPlan, Unconfirmed: e.Unconfirmed, Backups: backups}
+	j.record.makeMaps()
+	j.attempts[e.Begin.Checksum] = LastAttempt{Number: e.Begin.Attempt, Time: e.Time}
+	for len(j.attempts) > maxLastAttempts {
+		oldest := ""
+		for checksum, a := range j.attempts {
+			if oldest == "" || a.Time.Before(j.attempts[oldest].Time) {
+				oldest = checksum
+			}
+		}
+		delete(j.attempts, oldest)
+	}
+}
+
+// Append writes entries, which reach the disk together. The Journal in memory follows even when the write fails, so that this process
+// knows what it did. A journal that has grown past CompactBytes is rewritten when an attempt begins.
+func (j *Journal) Append(entries ...Entry) error {
+	j.disk.Lock()
+	defer j.disk.Unlock()
+	compact := entries[0].Kind == KindBegin && j.size >= CompactBytes
+	if compact {
+		last, attempts := j.State()
+		last.Plan = nil
+		entries = append([]Entry{{Kind: KindSnapshot, Record: &last, Attempts: attempts}}, entries...)
+	}
+	raw, err := encode(entries)
+	if err != nil {
+		return err
+	}
+	j.replayAll(entries)
+	if compact {
+		err = j.host.WriteFile(j.path, raw, fs.WithMode(0o600))
+	} else {
+		err = j.host.AppendFile(j.path, raw)
+	}
+	if err != nil {
+		return fmt.Errorf("writing journal: %w", err)
+	}
+	if compact {
+		j.size = 0
+	}
+	j.size += len(raw)
+	return nil
+}
+
+func (j *Journal) replayAll(entries []Entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range entries {
+		j.replay(e)
+	}
+}
+
+// TakePreviousBackups returns, once, the backups of the delivery before the current one, for removal. They are kept for people as long as
+// that delivery, having failed, is the last one. nil means that there are none to remove.
+func (j *Journal) TakePreviousBackups() map[int]filestate.Backup {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.previous == nil || j.previous.record.Delivery() == j.record.Delivery() && len(j.record.Backups) > 0 {
+		return nil
+	}
+	r := j.previous.record
+	j.previous = nil
+	if r.Succeeded || r.RolledBack {
+		return nil
+	}
+	return r.Backups
+}
+
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}

@@ -1,0 +1,117 @@
+package apiproxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"gopkg.in/natefinch/lumberjack.v2"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/plugin/pkg/audit/buffered"
+	auditlog "k8s.io/apiserver/plugin/pkg/audit/log"
+)
+
+const (
+	auditIDHeader = auditinternal.HeaderAuditID
+	// maxAuditID is the length up to which a client may choose the id of its events.
+	maxAuditID = 64
+	// annotationPrefix begins the annotations that the proxy adds to events.
+	annotationPrefix = "proxy.drover.dev/"
+	// auditBuffer is how many events wait for a slow disk. When it is full events are dropped, which metric apiserver_audit_error_total
+	// counts.
+	auditBuffer = 10000
+)
+
+// everything has every stage of every request in the log, without bodies.
+var everything = policy.NewPolicyRuleEvaluator(&auditinternal.Policy{
+	Rules: []auditinternal.PolicyRule{{Level: auditinternal.LevelMetadata}},
+})
+
+// AuditOptions say where events go and how much of them is kept.
+type AuditOptions struct {
+	// Path is a file, or "-" for the standard output; empty for no audit log.
+	Path string
+	// MaxAge is in days, MaxSize in megabytes; MaxBackups is how many files are kept beside the present one. 0 is no limit, but for MaxSize,
+	// which is 100 then.
+	MaxAge, MaxBackups, MaxSize int
+}
+
+// AuditLog takes events of kind audit.k8s.io/v1 Event, one per line.
+type AuditLog struct {
+	audit.Backend
+	out io.Closer
+}
+
+// NewAuditLog opens the log, or returns nil where none is asked for.
+func NewAuditLog(opts AuditOptions) (*AuditLog, error) {
+	if opts.Path == "" {
+		return nil, nil
+	}
+	log := &AuditLog{out: io.NopCloser(nil)}
+	var out io.Writer = os.Stdout
+	if opts.Path != "-" {
+		if err := os.MkdirAll(filepath.Dir(opts.Path), 0o700); err != nil {
+			return nil, fmt.Errorf("making the directory of the audit log: %w", err)
+		}
+		// Before the first event, so that nobody learns only then that it cannot be written.
+		file, err := os.OpenFile(opts.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("opening the audit log: %w", err)
+		}
+		_ = file.Close()
+		rotated := &lumberjack.Logger{Filename: opts.Path, MaxAge: opts.MaxAge, MaxBackups: opts.MaxBackups, MaxSize: opts.MaxSize}
+		out, log.out = rotated, rotated
+	}
+	// The disk is not waited for.
+	log.Backend = buffered.NewBackend(auditlog.NewBackend(out, auditlog.FormatJson, auditv1.SchemeGroupVersion), buffered.BatchConfig{
+		BufferSize: auditBuffer, MaxBatchSize: 1,
+	})
+	return log, nil
+}
+
+// Start writes until ctx ends, and then what is left. No log at all has nothing to write.
+func (l *AuditLog) Start(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+	if err := l.Run(ctx.Done()); err != nil {
+		return fmt.Errorf("starting the audit log: %w", err)
+	}
+	<-ctx.Done()
+	l.Shutdown()
+	return l.out.Close()
+}
+
+// audited writes down what is asked for and what is answered, upgrades included.
+func (h *Handler) audited(next http.Handler) http.Handler {
+	if h.opts.Audit == nil {
+		return next
+	}
+	annotated := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r)
+		audit.AddAuditAnnotation(r.Context(), annotationPrefix+"cluster", c.cluster)
+		if c.kind == upgrade {
+			c.describe(r)
+		}
+		next.ServeHTTP(w, r)
+	})
+	return filters.WithAudit(annotated, h.opts.Audit, everything, func(r *http.Request, _ *request.RequestInfo) bool {
+		return callOf(r).isLongRunning()
+	})
+}
+
+// auditedFailure writes down who was not let in at all.
+func (h *Handler) auditedFailure(next http.Handler) http.Handler {
+	if h.opts.Audit == nil {
+		return next
+	}
+	return filters.WithFailedAuthenticationAudit(next, newUnauthenticatedAudit(h.opts.Audit, h.metrics.omitted), everything)
+}

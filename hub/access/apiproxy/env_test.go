@@ -1,0 +1,210 @@
+package apiproxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/drover-dev/drover/hub/access/tunnel"
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/userauth"
+)
+
+// theCluster is the management Cluster that is connected; asleep is one that is not, plain one that only Cluster API knows.
+// imported is one that the hub has not made, left what an earlier cluster of the first one's name has left behind.
+const theCluster, asleep, plain, imported, left = "c-m-awake", "c-m-asleep", "c-m-plain", "c-m-imported", "c-m-left"
+
+// world is a proxy between users and the API server of a cluster, all in this process but with real connections between them.
+type world struct {
+	t *testing.T
+	// hub is where users send requests to; backend is the cluster's API server behind its agent.
+	hub     *httptest.Server
+	handler *Handler
+	backend *httptest.Server
+	agents  *agents
+	clients client.Client
+	// rules are who may do what: "user verb resource/name".
+	rules map[string]bool
+	audit string
+}
+
+// agents are the tunnels: each dial is a connection to the backend.
+type agents struct {
+	mu      sync.Mutex
+	backend string
+	known   map[string]tunnel.Agent
+	dials   []string
+	conns   []net.Conn
+	// session and doubtful are those of all agents.
+	session  int64
+	doubtful bool
+}
+
+func (a *agents) Route(key string) (tunnel.Route, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	agent, ok := a.known[key]
+	return tunnel.Route{Agent: agent, Session: a.session, Suspect: a.doubtful}, ok
+}
+
+func (a *agents) Dial(_ context.Context, key, network, address string) (net.Conn, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.known[key]; !ok {
+		return nil, &tunnel.NoSessionError{Key: key}
+	}
+	a.dials = append(a.dials, network+" "+address)
+	conn, err := net.Dial("tcp", a.backend)
+	a.conns = append(a.conns, conn)
+	return conn, err
+}
+
+// cut ends all connections, as the end of a session does.
+func (a *agents) cut() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, conn := range a.conns {
+		_ = conn.Close()
+	}
+}
+
+func newWorld(t *testing.T, backend http.Handler, change ...func(*Options)) *world {
+	t.Helper()
+	w := &world{t: t, rules: map[string]bool{}, audit: filepath.Join(t.TempDir(), "audit.log")}
+	w.backend = httptest.NewServer(backend)
+	t.Cleanup(w.backend.Close)
+	w.agents = &agents{backend: w.backend.Listener.Addr().String(),
+		known: map[string]tunnel.Agent{theCluster: {Key: theCluster}, plain: {Key: plain}, imported: {Key: imported}}}
+	w.clients = clusters(t)
+	log, err := NewAuditLog(AuditOptions{Path: w.audit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	written := make(chan error, 1)
+	go func() { written <- log.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+	})
+	opts := Options{
+		Authenticator: authenticator.RequestFunc(users), Authorizer: w, Clusters: w.clients, Tunnels: w.agents, Audit: log,
+		Logger: logr.Discard(),
+	}
+	for _, f := range change {
+		f(&opts)
+	}
+	if w.handler, err = New(opts); err != nil {
+		t.Fatal(err)
+	}
+	w.hub = httptest.NewUnstartedServer(w.handler)
+	w.hub.EnableHTTP2 = true
+	w.hub.StartTLS()
+	t.Cleanup(func() {
+		w.handler.Close()
+		w.hub.Close()
+	})
+	w.allow("jane get clusters/awake")
+	return w
+}
+
+// users knows everybody by the token "is-<name>"; the token "only-<cluster>" is jane's for one cluster, "admin" the
+// administrator's.
+func users(r *http.Request) (*authenticator.Response, bool, error) {
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if name, ok := strings.CutPrefix(token, "is-"); ok {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: name, UID: "7", Groups: []string{"ops", "system:authenticated"},
+			Extra: map[string][]string{"Team/x": {"blue"}}}}, true, nil
+	}
+	if cluster, ok := strings.CutPrefix(token, "only-"); ok {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "jane"}, Audiences: authenticator.Audiences{cluster}}, true, nil
+	}
+	if token == "admin" {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "admin", Groups: []string{"system:masters"}}}, true, nil
+	}
+	if token == "flood" {
+		return nil, false, userauth.ErrTooMany
+	}
+	if token == "outage" {
+		return nil, false, userauth.ErrUnavailable
+	}
+	return nil, false, nil
+}
+
+func clusters(t testing.TB) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme,
+		rkev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	management := func(name, owner string) *managementv3.Cluster {
+		return &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: owner,
+		}}}
+	}
+	named := func(name, management string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "fleet", Name: name,
+			Annotations: map[string]string{rkev1.ManagementClusterNameAnnotation: management}}
+	}
+	capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "plain", UID: "plain"}}
+	capi.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane",
+		Name: "plain"}
+	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: named("plain", plain)}
+	controlPlane.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(capi, clusterv1.GroupVersion.WithKind("Cluster"))}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		management(theCluster, "awake"), management(asleep, "asleep"), management(plain, "plain"), management(imported, "imported"),
+		management("c-m-orphan", "orphan"),
+		management(left, "awake"),
+		&provisioningv1.Cluster{ObjectMeta: named("awake", theCluster), Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
+		&provisioningv1.Cluster{ObjectMeta: named("imported", imported)},
+		&provisioningv1.Cluster{ObjectMeta: named("asleep", asleep)},
+		capi, controlPlane,
+	).Build()
+}
+
+func (w *world) allow(rules ...string) {
+	for _, rule := range rules {
+		w.rules[rule] = true
+	}
+}
+
+// Authorize is the management cluster's word.
+func (w *world) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.GetUser().GetName() == "unlucky" {
+		return authorizer.DecisionNoOpinion, "", io.ErrUnexpectedEOF
+	}
+	resource := a.GetResource()
+	if resource == "clusters" && (a.GetSubresource() != "proxy" || a.GetNamespace() != "fleet") {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	if a.GetAPIGroup() == clusterv1.GroupVersion.Group {
+		resource = "capi-" + resource
+	}
+	if w.rules[strings.Join([]string{a.GetUser().GetName(), a.GetVerb(), resource + "/" + a.GetName()}, " ")] {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}

@@ -1,0 +1,67 @@
+package apiproxy
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestLimits checks that a user who has too much under way in a cluster waits, and nobody else does.
+func TestLimits(t *testing.T) {
+	arrived, release := make(chan struct{}, 10), make(chan struct{})
+	w := newWorld(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" || r.URL.Query().Has("watch") {
+			arrived <- struct{}{}
+			<-release
+		}
+	}), func(o *Options) { o.Limits = Limits{Requests: 2, Watches: 1, Upgrades: 1} })
+	w.allow("ann get clusters/awake", "jane get capi-clusters/plain")
+	path := "/k8s/clusters/" + theCluster
+	done := make(chan int, 10)
+	for _, wait := range []string{"/wait", "/wait", "/api/v1/pods?watch=1"} {
+		go func() { done <- w.send(w.request("GET", path+wait, "is-jane")).StatusCode }()
+		<-arrived
+	}
+	for name, test := range map[string]struct {
+		path, token string
+		want        int
+	}{
+		"one request more": {path: path + "/api", token: "is-jane", want: 429},
+		"one watch more":   {path: path + "/api/v1/nodes?watch=1", token: "is-jane", want: 429},
+		"somebody else":    {path: path + "/api", token: "is-ann", want: 200},
+		"another cluster":  {path: "/k8s/clusters/" + plain + "/api", token: "is-jane", want: 200},
+	} {
+		got := w.send(w.request("GET", test.path, test.token))
+		if got.StatusCode != test.want || test.want == 429 &&
+			(got.Header.Get("Retry-After") == "" || !strings.Contains(got.status.Message, "as many as the hub lets one user have")) {
+			t.Errorf("%s: %s %s", name, got.Status, got.body)
+		}
+	}
+	close(release)
+	for range 3 {
+		if code := <-done; code != 200 {
+			t.Errorf("one of those that were let in got %d", code)
+		}
+	}
+	if got := w.send(w.request("GET", path+"/api", "is-jane")); got.StatusCode != 200 {
+		t.Errorf("afterwards: %s %s", got.Status, got.body)
+	}
+}
+
+// TestUpgradeLimit checks that an exec that is refused by the limit is told so.
+func TestUpgradeLimit(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(tell), func(o *Options) { o.Limits = Limits{Upgrades: 1} })
+	if !w.handler.limits.enter(limitKey{"jane", theCluster, upgrade}) {
+		t.Fatal("the first is refused")
+	}
+	r := w.request("GET", "/k8s/clusters/"+theCluster+"/api/v1/namespaces/a/pods/p/exec?command=sh", "is-jane", "Connection", "Upgrade",
+		"Upgrade", "websocket")
+	response, err := w.client(false).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != 429 {
+		t.Errorf("it is answered with %s", response.Status)
+	}
+}

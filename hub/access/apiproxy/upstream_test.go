@@ -1,0 +1,225 @@
+package apiproxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/drover-dev/drover/hub/access/replicas"
+	"github.com/drover-dev/drover/hub/access/tunnel"
+)
+
+// neighbour is another replica of the hub, as seen by one that forwards to it.
+type neighbour struct {
+	at        http.RoundTripper
+	url       *url.URL
+	forwarded atomic.Int64
+}
+
+func (n *neighbour) Owner(string) (http.RoundTripper, bool) { return n, n.url != nil }
+
+func (n *neighbour) RoundTrip(r *http.Request) (*http.Response, error) {
+	n.forwarded.Add(1)
+	out := r.Clone(r.Context())
+	out.URL.Scheme, out.URL.Host = n.url.Scheme, n.url.Host
+	out.Header.Set("X-Test-Peer", "yes")
+	answer, err := n.at.RoundTrip(out)
+	if err == nil {
+		answer.Request = r
+	}
+	return answer, err
+}
+
+// newReplicas returns two replicas: users talk to the first, and the cluster's agent is connected to the second.
+func newReplicas(t *testing.T, backend http.Handler) (first, second *world, next, back *neighbour) {
+	t.Helper()
+	back = &neighbour{}
+	second = newWorld(t, backend, func(o *Options) {
+		o.Remote, o.FromPeer = back, func(r *http.Request) bool { return r.Header.Get("X-Test-Peer") == "yes" }
+	})
+	target, err := url.Parse(second.hub.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next = &neighbour{at: second.client(false).Transport, url: target}
+	first = newWorld(t, backend, func(o *Options) { o.Remote = next })
+	first.agents.known = map[string]tunnel.Agent{}
+	if back.url, err = url.Parse(first.hub.URL); err != nil {
+		t.Fatal(err)
+	}
+	return first, second, next, back
+}
+
+// TestOtherReplica checks that a request that another replica passes on arrives as the user's own, once, and is in one audit log.
+func TestOtherReplica(t *testing.T) {
+	first, second, next, back := newReplicas(t, http.HandlerFunc(tell))
+	got := first.send(first.request("GET", "/k8s/clusters/"+theCluster+"/api/v1/pods?limit=1", "is-jane", "Audit-Id", "one"))
+	s := got.seen(t)
+	if s.URI != "/api/v1/pods?limit=1" || s.Header.Get("Impersonate-User") != "jane" || s.Header.Get("Impersonate-Extra-Team%2fx") != "blue" ||
+		s.Header.Get("Audit-Id") != "one" || s.Header.Get("X-Forwarded-For") != "127.0.0.1" || s.Header.Get("X-Drover-Identity") != "" ||
+		s.Header.Get("Authorization") != "" {
+		t.Errorf("the cluster sees %+v", s)
+	}
+	if ids := got.Header.Values("Audit-Id"); len(ids) != 1 {
+		t.Errorf("the client gets Audit-ID %v", ids)
+	}
+	first.events("ResponseComplete", 1)
+	if n := len(second.events("RequestReceived", 0)); n != 0 {
+		t.Errorf("the other replica has %d events too", n)
+	}
+	// The agent leaves before the request arrives: it goes no further than that.
+	second.agents.known = map[string]tunnel.Agent{}
+	if got := first.send(first.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")); got.StatusCode != 503 ||
+		got.Header.Get("Retry-After") == "" {
+		t.Errorf("%s: %s", got.Status, got.body)
+	}
+	if next.forwarded.Load() != 2 || back.forwarded.Load() != 0 {
+		t.Errorf("forwarded %d times, and back %d times", next.forwarded.Load(), back.forwarded.Load())
+	}
+}
+
+// TestNewerSession checks that requests take the session that new streams take, and not connections that are left of another.
+func TestNewerSession(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(tell))
+	send := func() {
+		w.send(w.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")).seen(t)
+	}
+	for session, want := range []int{1, 2} {
+		w.agents.session = int64(session)
+		send()
+		send()
+		if got := len(w.agents.dials); got != want {
+			t.Errorf("%d connections after session %d, want %d", got, session, want)
+		}
+	}
+}
+
+// TestDoubtfulSession checks that the session of another replica is preferred to one whose agent does not answer, and that such a one is
+// better than none.
+func TestDoubtfulSession(t *testing.T) {
+	first, second, next, _ := newReplicas(t, http.HandlerFunc(tell))
+	first.agents.known = map[string]tunnel.Agent{theCluster: {Key: theCluster}}
+	send := func() {
+		first.send(first.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")).seen(t)
+	}
+	send()
+	if next.forwarded.Load() != 0 {
+		t.Error("a session of its own is not used")
+	}
+	first.agents.doubtful, second.agents.doubtful = true, true
+	send()
+	if next.forwarded.Load() != 1 {
+		t.Error("a doubtful session is preferred to another replica's")
+	}
+	next.url = nil
+	send()
+}
+
+func TestExecThroughOtherReplica(t *testing.T) {
+	first, _, _, _ := newReplicas(t, newClusterWithNode(t))
+	data := bytes.Repeat([]byte("0123456789"), 50_000)
+	for name, executor := range first.executors("/exec", "command=cat&stdin=1&stdout=1") {
+		var out bytes.Buffer
+		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: bytes.NewReader(data), Stdout: &out})
+		if err != nil || !bytes.Equal(out.Bytes(), data) {
+			t.Errorf("%s: %d of %d bytes: %v", name, out.Len(), len(data), err)
+		}
+	}
+}
+
+func TestForgedForwarding(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(tell), func(o *Options) {
+		o.FromPeer = func(r *http.Request) bool { return r.Header.Get("X-Test-Peer") == "yes" }
+	})
+	for _, identity := range []string{"", "%", "e30=", "bm9uZQ=="} {
+		got := w.send(w.request("GET", "/k8s/clusters/"+theCluster+"/api", "", "X-Test-Peer", "yes", "X-Drover-Identity", identity))
+		if got.StatusCode != 400 || !strings.Contains(got.status.Message, "X-Drover-Identity") {
+			t.Errorf("%q: %s %s", identity, got.Status, got.body)
+		}
+	}
+}
+
+// TestLost checks what a client is told whose request got no answer: to come again where that can do no harm.
+func TestLost(t *testing.T) {
+	hang := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for method, want := range map[string]int{"GET": 503, "POST": 502, "DELETE": 502} {
+		w := newWorld(t, hang)
+		got := w.send(w.request(method, "/k8s/clusters/"+theCluster+"/api/v1/pods", "is-jane"))
+		if retry := got.Header.Get("Retry-After"); got.StatusCode != want || (retry != "") != (want == 503) || got.status.Kind != "Status" {
+			t.Errorf("%s: %s, Retry-After %q: %s", method, got.Status, retry, got.body)
+		}
+	}
+	for unsent, want := range map[bool]int{true: 503, false: 502} {
+		w := newWorld(t, hang)
+		recorder := httptest.NewRecorder()
+		r := w.request("POST", "/", "")
+		w.handler.failed(recorder, r.WithContext(withCall(r.Context(), &call{cluster: theCluster, kind: ordinary, info: requestInfo(t, r)})),
+			&replicas.LostError{Unsent: unsent})
+		if recorder.Code != want {
+			t.Errorf("unsent %v: %d", unsent, recorder.Code)
+		}
+	}
+}
+
+// TestBrokenAnswer checks that an answer that ends too early is not taken for a whole one.
+func TestBrokenAnswer(t *testing.T) {
+	for _, http2 := range []bool{true, false} {
+		w := newWorld(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(rw, "begin")
+			_ = http.NewResponseController(rw).Flush()
+			panic(http.ErrAbortHandler)
+		}))
+		response, err := w.client(http2).Do(w.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane"))
+		if err == nil {
+			_, err = io.ReadAll(response.Body)
+		}
+		if err == nil {
+			t.Errorf("HTTP/2 %v: the client takes it for whole", http2)
+		}
+		w.events("ResponseComplete", 1)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestAnswerWithin checks that the beginning of an answer is bounded in time, and its length is not.
+func TestAnswerWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		slow := roundTrip(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		r := httptest.NewRequest("GET", "/", nil)
+		if _, err := answerWithin(answerTimeout, slow, r); !errors.Is(err, errAnswerTimeout) || time.Since(begun) != answerTimeout {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+		long := roundTrip(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(answerTimeout / 2)
+			return &http.Response{Body: io.NopCloser(bytes.NewReader(nil)), Request: r}, nil
+		})
+		answer, err := answerWithin(answerTimeout, long, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if err := answer.Request.Context().Err(); err != nil {
+			t.Errorf("the answer was ended: %v", err)
+		}
+		if err := answer.Body.Close(); err != nil || answer.Request.Context().Err() == nil {
+			t.Errorf("something is left of it: %v", err)
+		}
+	})
+}

@@ -1,0 +1,53 @@
+// Package clusternodes reads the Nodes of clusters from the caches that Cluster API keeps of them (clustercache), and watches them.
+package clusternodes
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+)
+
+// Watch is how changes of Nodes are reported. It is started once for each cluster and Name, however often List is called.
+type Watch struct {
+	// Name of the watch, unique among controllers.
+	Name string
+	// Controller gets the requests.
+	Controller controller.Controller
+	// Request is enqueued for every Node that Changed passes.
+	Request ctrl.Request
+	Changed predicate.Predicate
+}
+
+// List watches and lists the Nodes of a cluster, which are not to be changed. The error is clustercache.ErrClusterNotConnected while there
+// is no connection to the cluster.
+func List(ctx context.Context, cache clustercache.ClusterCache, cluster client.ObjectKey, watch Watch) ([]corev1.Node, error) {
+	err := cache.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
+		Name: watch.Name, Watcher: watch.Controller, Kind: &corev1.Node{}, Predicates: []predicate.Predicate{watch.Changed},
+		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context,
+			client.Object) []ctrl.Request {
+			return []ctrl.Request{watch.Request}
+		}),
+	}))
+	if err != nil {
+		return nil, err
+	}
+	reader, err := cache.GetReader(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return Read(ctx, reader)
+}
+
+// Read lists the Nodes that a reader has, without a watch.
+func Read(ctx context.Context, reader client.Reader) ([]corev1.Node, error) {
+	var nodes corev1.NodeList
+	err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy)
+	return nodes.Items, err
+}

@@ -1,0 +1,183 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestOneReplica(t *testing.T) {
+	local := &sessions{keys: map[string]bool{}}
+	d := New(Options{Local: local, ReplicaID: "a"})
+	var changed []string
+	d.OnChange(func(key string) { changed = append(changed, fmt.Sprint(key, " ", d.Connected(key))) })
+	local.set("c-1", true)
+	local.set("c-1", false)
+	if diff := cmp.Diff([]string{"c-1 true", "c-1 false"}, changed); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	if _, found := d.Owner("c-1"); found {
+		t.Error("another replica has a session, of none")
+	}
+	if got := d.Replicas(); got != 1 {
+		t.Errorf("%d replicas take sessions, want 1", got)
+	}
+}
+
+func TestReplicasKnowEachOthersSessions(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	a, b, c := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil), newReplica(t, "c", ca, nil)
+	for i := range 2*keysPerMessage + 1 {
+		a.own.keys[fmt.Sprintf("old-%d", i)] = true
+	}
+	join(t, a, b, c)
+	for _, r := range []*replica{a, b, c} {
+		if !r.Directory.Connected("old-0") || !r.Directory.Connected("old-2000") {
+			t.Errorf("replica %s does not know what was there before it came", r.opts.ReplicaID)
+		}
+	}
+	if _, found := a.Owner("old-0"); found {
+		t.Error("a replica forwards to others what it has itself")
+	}
+	for len(c.changes) > 0 {
+		<-c.changes
+	}
+
+	b.own.set("new", true)
+	until(t, "a session that came", func() bool { _, found := c.Owner("new"); return found && c.Directory.Connected("new") })
+	a.own.set("new", true)
+	until(t, "a second session", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 2 })
+	b.own.set("new", false)
+	until(t, "the first to go", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 1 })
+	a.own.set("new", false)
+	until(t, "the session to go", func() bool { return !c.Directory.Connected("new") })
+	if got := len(c.changes); got != 2 {
+		t.Errorf("a session that moved between replicas was told %d times, want 2: when it came and when it went", got)
+	}
+}
+
+// TestManyChanges has more changes than wait for a replica one by one.
+func TestManyChanges(t *testing.T) {
+	local := &sessions{keys: map[string]bool{}}
+	d := New(Options{Local: local, ReplicaID: "a"})
+	s, unsubscribe := d.publish.subscribe()
+	defer unsubscribe()
+	if first := s.next(local); len(first) != 1 || !first[0].Snapshot || !first[0].Complete {
+		t.Fatalf("the first message is %+v, want a snapshot of nothing", first)
+	}
+	local.set("x", true)
+	local.set("x", false)
+	local.set("y", true)
+	if diff := cmp.Diff([]message{{Have: []string{"y"}, Gone: []string{"x"}}}, s.next(local)); diff != "" {
+		t.Errorf("what is reported of sessions that were added and removed (-want +got):\n%s", diff)
+	}
+	for i := range 3 * maxPending {
+		local.set(fmt.Sprint(i), true)
+	}
+	if len(s.pending) > maxPending {
+		t.Errorf("%d names wait, want %d at most", len(s.pending), maxPending)
+	}
+	messages := s.next(local)
+	keys := []string{}
+	for _, m := range messages {
+		keys = append(keys, m.Have...)
+	}
+	if len(keys) != 3*maxPending+1 || !messages[0].Snapshot || !messages[len(messages)-1].Complete {
+		t.Errorf("a replica that was behind got %d keys in %d messages, want a snapshot of all", len(keys), len(messages))
+	}
+	if rest := s.next(local); rest != nil {
+		t.Errorf("everything was sent, and still got %+v", rest)
+	}
+}
+
+func TestFrozenReplica(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
+	join(t, a, b)
+	b.own.set("c-1", true)
+	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+
+	b.freezer.freeze(true)
+	took := until(t, "the frozen replica's session to be forgotten", func() bool { return !a.Directory.Connected("c-1") })
+	if took < heartbeatInterval {
+		t.Errorf("a frozen replica was forgotten after %s, want about %s", took, heartbeatTimeout)
+	}
+	if got := a.Replicas(); got != 1 {
+		t.Errorf("%d replicas take sessions while the other one is frozen, want 1", got)
+	}
+	b.freezer.freeze(false)
+	until(t, "its sessions to come back", func() bool { return a.Directory.Connected("c-1") && a.Replicas() == 2 })
+}
+
+func TestKilledReplica(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
+	join(t, a, b)
+	b.own.set("c-1", true)
+	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	_ = b.server.Listener.Close()
+	b.server.CloseClientConnections()
+	if took := until(t, "the killed replica's session to be forgotten",
+		func() bool { return !a.Directory.Connected("c-1") }); took > heartbeatTimeout {
+		t.Errorf("a killed replica was forgotten after %s, want at once", took)
+	}
+	a.SetMembers(nil)
+	until(t, "the replica to be let go", func() bool { a.mu.RLock(); defer a.mu.RUnlock(); return len(a.peers) == 0 })
+}
+
+// TestMemberWithoutLease is an unreachable Kubernetes API: nobody renews a Lease, and all are heard.
+func TestMemberWithoutLease(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
+	join(t, a, b)
+	b.own.set("c-1", true)
+	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	a.SetMembers(nil)
+	time.Sleep(2 * heartbeatInterval)
+	if !a.Directory.Connected("c-1") || a.Replicas() != 2 {
+		t.Error("a replica that responds was dropped because of its Lease")
+	}
+}
+
+// TestAddressOfAnother is an address at which another replica answers, as when a pod got the address of one before it.
+func TestAddressOfAnother(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
+	b.own.set("c-1", true)
+	go func() { _ = a.Start(t.Context()) }()
+	a.SetMembers([]Member{{ID: "former", Address: b.member().Address}, b.member()})
+	until(t, "the replica that is there", func() bool { return a.Directory.Connected("c-1") })
+	time.Sleep(2 * heartbeatInterval)
+	if got := a.Replicas(); got != 2 {
+		t.Errorf("%d replicas are counted, want 2: one address is that of a replica that is gone", got)
+	}
+}
+
+// TestStoppedReplica stops in order: whoever follows it must not keep its server from ending.
+func TestStoppedReplica(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Start(ctx) }()
+	go func() { _ = a.Start(t.Context()) }()
+	a.SetMembers([]Member{b.member()})
+	until(t, "the replica", func() bool { return a.Replicas() == 2 })
+	stop()
+	<-ended
+	quick, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if err := b.server.Config.Shutdown(quick); err != nil {
+		t.Errorf("the server does not end, since somebody still follows: %v", err)
+	}
+	until(t, "the replica to be let go", func() bool { return a.Replicas() == 1 })
+}

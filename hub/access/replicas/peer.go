@@ -1,0 +1,161 @@
+package replicas
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// peer is another replica as this one sees it.
+type peer struct {
+	Member
+	ctx  context.Context // of its follower
+	stop context.CancelFunc
+
+	// lastSeen is when its last message came, in nanoseconds.
+	lastSeen atomic.Int64
+
+	// Guarded by the Directory's lock.
+	keys     map[string]struct{}
+	draining bool
+	// alive lasts from the first complete snapshot until the replica is forgotten; nil outside of that.
+	alive     context.Context
+	forgotten context.CancelFunc
+
+	// stream is for its sessions, so that requests cannot block them; plain for requests, and upgrades for those that turn into a
+	// stream of bytes, which HTTP/2 cannot carry.
+	stream, plain, upgrades *http.Transport
+}
+
+func newPeer(ctx context.Context, m Member, config *tls.Config) *peer {
+	p := &peer{Member: m, keys: map[string]struct{}{}, stream: newTransport(config, true), plain: newTransport(config, true),
+		upgrades: newTransport(config, false)}
+	p.ctx, p.stop = context.WithCancel(ctx)
+	context.AfterFunc(p.ctx, p.closeIdle)
+	return p
+}
+
+func newTransport(config *tls.Config, http2 bool) *http.Transport {
+	t := &http.Transport{
+		TLSClientConfig:     config.Clone(),
+		DialContext:         (&net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 2 * time.Second,
+		MaxIdleConnsPerHost: 100,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true,
+		ForceAttemptHTTP2:   http2,
+		Protocols:           &http.Protocols{},
+		// A connection that leads nowhere is found out as soon as a replica that is silent.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: suspectAfter, PingTimeout: heartbeatTimeout - suspectAfter},
+	}
+	t.Protocols.SetHTTP1(!http2)
+	t.Protocols.SetHTTP2(http2)
+	return t
+}
+
+func (p *peer) closeIdle() {
+	for _, t := range []*http.Transport{p.stream, p.plain, p.upgrades} {
+		t.CloseIdleConnections()
+	}
+}
+
+// alive needs the Directory's lock, as do the others that say nothing else.
+func (p *peer) isAlive() bool { return p.alive != nil }
+
+func (p *peer) seen(at time.Time) { p.lastSeen.Store(at.UnixNano()) }
+
+func (p *peer) unseenFor(now time.Time) time.Duration {
+	return now.Sub(time.Unix(0, p.lastSeen.Load()))
+}
+
+// replace makes a peer's sessions those of a complete snapshot.
+func (d *Directory) replace(p *peer, keys map[string]struct{}) {
+	d.mu.Lock()
+	var changed []string
+	for key := range p.keys {
+		if _, stays := keys[key]; !stays && d.removeOwner(key, p) {
+			changed = append(changed, key)
+		}
+	}
+	for key := range keys {
+		if _, known := p.keys[key]; !known && d.addOwner(key, p) {
+			changed = append(changed, key)
+		}
+	}
+	p.keys = keys
+	first := !p.isAlive()
+	if first {
+		p.alive, p.forgotten = context.WithCancel(p.ctx)
+	}
+	d.mu.Unlock()
+	if first {
+		d.log.Info("Another replica is heard", "replica", p.ID, "address", p.Address, "sessions", len(keys))
+	}
+	d.changed(changed...)
+}
+
+// update adds and removes sessions of a peer.
+func (d *Directory) update(p *peer, have, gone []string) {
+	if len(have)+len(gone) == 0 {
+		return
+	}
+	d.mu.Lock()
+	var changed []string
+	for _, key := range have {
+		if _, known := p.keys[key]; !known && d.addOwner(key, p) {
+			changed = append(changed, key)
+		}
+		p.keys[key] = struct{}{}
+	}
+	for _, key := range gone {
+		if _, known := p.keys[key]; known && d.removeOwner(key, p) {
+			changed = append(changed, key)
+		}
+		delete(p.keys, key)
+	}
+	d.mu.Unlock()
+	d.changed(changed...)
+}
+
+// forget takes all sessions from a peer until it responds again. Requests that wait for it are given up.
+func (d *Directory) forget(p *peer, why string) {
+	d.mu.Lock()
+	if !p.isAlive() {
+		d.mu.Unlock()
+		return
+	}
+	var changed []string
+	for key := range p.keys {
+		if d.removeOwner(key, p) {
+			changed = append(changed, key)
+		}
+	}
+	sessions := len(p.keys)
+	p.forgotten()
+	p.keys, p.alive, p.forgotten, p.draining = map[string]struct{}{}, nil, nil, false
+	d.mu.Unlock()
+	p.closeIdle()
+	d.metrics.lost.WithLabelValues(why).Inc()
+	d.log.Info("Another replica stopped responding, its sessions are left out until it is", "replica", p.ID, "address", p.Address, "why", why,
+		"sessions", sessions)
+	d.changed(changed...)
+}
+
+// addOwner and removeOwner report whether that made the first owner, or took the last; the lock is held.
+func (d *Directory) addOwner(key string, p *peer) (first bool) {
+	d.owners[key] = append(d.owners[key], p)
+	return len(d.owners[key]) == 1
+}
+
+func (d *Directory) removeOwner(key string, p *peer) (last bool) {
+	d.owners[key] = slices.DeleteFunc(d.owners[key], func(o *peer) bool { return o == p })
+	if len(d.owners[key]) > 0 {
+		return false
+	}
+	delete(d.owners, key)
+	return true
+}

@@ -1,0 +1,95 @@
+package crds
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+func definitions(t *testing.T, opts Options) map[string]*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	all, err := Definitions(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, crd := range all {
+		out[crd.Name] = crd
+	}
+	return out
+}
+
+func TestConversionCallsTheHub(t *testing.T) {
+	url := "https://127.0.0.1:9443/"
+	ca := []byte("ca")
+	for name, crd := range definitions(t, Options{Conversion: &apiextensionsv1.WebhookClientConfig{URL: &url, CABundle: ca}}) {
+		if !strings.HasSuffix(crd.Spec.Group, "cluster.x-k8s.io") {
+			continue
+		}
+		config := crd.Spec.Conversion.Webhook.ClientConfig
+		if config.URL == nil || *config.URL != "https://127.0.0.1:9443/convert" || config.Service != nil || string(config.CABundle) != "ca" {
+			t.Errorf("%s is converted by %+v", name, config)
+		}
+	}
+	service := &apiextensionsv1.ServiceReference{Namespace: "a", Name: "b"}
+	crd := definitions(t, Options{Conversion: &apiextensionsv1.WebhookClientConfig{Service: service}})["machines.cluster.x-k8s.io"]
+	if got := crd.Spec.Conversion.Webhook.ClientConfig.Service; got.Name != "b" || got.Path == nil || *got.Path != "/convert" {
+		t.Errorf("a Service became %+v", got)
+	}
+	if service.Path != nil {
+		t.Error("the caller's value was changed")
+	}
+}
+
+func TestClusterAPIIsLeftOut(t *testing.T) {
+	for name := range definitions(t, Options{SkipCAPI: true}) {
+		if strings.HasSuffix(name, "cluster.x-k8s.io") {
+			t.Errorf("%s is there", name)
+		}
+	}
+}
+
+// Every kind is served in exactly one stored version, and everything that clusterctl and Cluster API look at definitions for is there.
+func TestDefinitionsAreComplete(t *testing.T) {
+	all := definitions(t, Options{})
+	for _, name := range []string{
+		"clusters.cluster.x-k8s.io", "machines.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "machinedeployments.cluster.x-k8s.io",
+		"machinehealthchecks.cluster.x-k8s.io", "machinepools.cluster.x-k8s.io", "machinedrainrules.cluster.x-k8s.io",
+		"clusterclasses.cluster.x-k8s.io", "clusterresourcesets.addons.cluster.x-k8s.io", "clusterresourcesetbindings.addons.cluster.x-k8s.io",
+		"ipaddresses.ipam.cluster.x-k8s.io", "ipaddressclaims.ipam.cluster.x-k8s.io", "extensionconfigs.runtime.cluster.x-k8s.io",
+		"clusters.provisioning.cattle.io", "clusters.management.cattle.io", "clusterregistrationtokens.management.cattle.io",
+		"rkeclusters.rke.cattle.io", "rkecontrolplanes.rke.cattle.io", "rkebootstraps.rke.cattle.io", "rkebootstraptemplates.rke.cattle.io",
+		"custommachines.rke.cattle.io", "custommachinetemplates.rke.cattle.io", "etcdsnapshots.rke.cattle.io",
+	} {
+		if all[name] == nil {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	for name, crd := range all {
+		stored := slices.Collect(func(yield func(string) bool) {
+			for _, version := range crd.Spec.Versions {
+				if version.Storage && version.Served && !yield(version.Name) {
+					return
+				}
+			}
+		})
+		if len(stored) != 1 {
+			t.Errorf("%s is stored and served in versions %v", name, stored)
+		}
+		if crd.Name != crd.Spec.Names.Plural+"."+crd.Spec.Group {
+			t.Errorf("%s is not named after its kind", name)
+		}
+		switch {
+		case strings.HasSuffix(name, "cluster.x-k8s.io"):
+			if _, ok := crd.Labels["clusterctl.cluster.x-k8s.io"]; !ok {
+				t.Errorf("%s lacks the label without which clusterctl does not move it", name)
+			}
+		case crd.Spec.Group == "rke.cattle.io" && crd.Spec.Names.Kind != "ETCDSnapshot": // which plays no part in the contract
+			if crd.Labels["cluster.x-k8s.io/v1beta2"] != "v1" {
+				t.Errorf("%s lacks the label of contract v1beta2", name)
+			}
+		}
+	}
+}

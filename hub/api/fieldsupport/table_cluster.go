@@ -1,0 +1,49 @@
+package fieldsupport
+
+// cluster are the fields of a Cluster of provisioning.cattle.io.
+var cluster = all(
+	acted("kubernetesVersion agentEnvVars[].name agentEnvVars[].value"),
+	under("clusterAgentDeploymentCustomization", agentCustomization),
+	under("localClusterAuthEndpoint", authEndpoint),
+	under("rkeConfig", configuration),
+	under("rkeConfig", operations),
+	under("rkeConfig.infrastructureRef", reference),
+	under("rkeConfig.machinePools[]", machinePool),
+	acted("rkeConfig.machinePoolDefaults.hostnameLengthLimit"),
+	lines{
+		"cloudCredentialSecretName":           {warned, credentialOfProvider},
+		"clusterAPIConfig":                    {warned, "this hub does not take over Clusters of Cluster API by name"},
+		"fleetAgentDeploymentCustomization":   {warned, "this hub deploys no Fleet agent"},
+		"webhookDeploymentCustomization":      {warned, "this hub deploys no webhook in its clusters"},
+		"defaultClusterRoleForProjectMembers": {warned, "this hub has no projects"},
+		"enableNetworkPolicy": {warned,
+			"this hub has no projects to isolate; create NetworkPolicies in the cluster"},
+		"redeploySystemAgentGeneration": {warned,
+			"this hub does not install agents again; run the registration command on the machines"},
+		"defaultPodSecurityAdmissionConfigurationTemplateName": {refused, "condition RKECluster, PodSecurityTemplateNotSupported"},
+	},
+)
+
+const credentialOfProvider = "machines of Cluster API providers are made with the credential that the provider itself was given"
+
+var machinePool = all(
+	acted(`name etcdRole controlPlaneRole workerRole quantity autoscalingMinSize autoscalingMaxSize labels taints paused
+		drainBeforeDelete drainBeforeDeleteTimeout rollingUpdate.maxUnavailable rollingUpdate.maxSurge machineDeploymentLabels
+		machineDeploymentAnnotations nodeStartupTimeout unhealthyNodeTimeout maxUnhealthy unhealthyRange machineOS hostnameLengthLimit`),
+	under("machineConfigRef", reference),
+	under("userdata", userdata),
+	lines{
+		"displayName":               {warned, "the field is deprecated"},
+		"cloudCredentialSecretName": {warned, credentialOfProvider},
+		"dynamicSchemaSpec":         {warned, "this hub has no machine drivers"},
+	},
+)
+
+// reference are the fields of an ObjectReference.
+var reference = all(acted("apiVersion kind namespace name"), lines{
+	"uid":             {warned, onlyNames},
+	"resourceVersion": {warned, onlyNames},
+	"fieldPath":       {warned, onlyNames},
+})
+
+const onlyNames = "objects are referred to by apiVersion, kind and name"

@@ -1,0 +1,56 @@
+package v1
+
+// Annotations of rke.cattle.io on clusters, Secrets and templates.
+const (
+	// ClusterSpecAnnotation, on an RKEControlPlane, is base64(gzip(JSON)) of the Cluster's spec. Snapshots carry it.
+	ClusterSpecAnnotation = "rke.cattle.io/cluster-spec"
+	// ChosenEndpointsAnnotation, on an RKEControlPlane, lists the control plane endpoints (host:port, comma separated, newest first) that the
+	// hub has chosen among machines for Cluster API. Kubeconfigs, certificates and plans do not use them.
+	ChosenEndpointsAnnotation = "rke.cattle.io/chosen-endpoints"
+	// KubeconfigMovedAnnotation, on a kubeconfig Secret, is the time (RFC 3339) at which its server was last replaced by another, because the
+	// one before did not answer.
+	KubeconfigMovedAnnotation = "rke.cattle.io/kubeconfig-moved"
+	// AuthorizedObjectAnnotation, on a Secret or ConfigMap, lists the Clusters (comma separated) that may use it as a file source.
+	AuthorizedObjectAnnotation = "rke.cattle.io/object-authorized-for-clusters"
+	// AuthorizedSecretAnnotation, on a Secret, names the Cluster that may use it.
+	AuthorizedSecretAnnotation = "v2prov-secret-authorized-for-cluster"
+	// DeleteMissingCustomMachinesAfterAnnotation is a duration after which a CustomMachine without a Node is deleted. Users set it on the
+	// Cluster; the hub copies it to the RKECluster.
+	DeleteMissingCustomMachinesAfterAnnotation = "rke.cattle.io/delete-missing-custom-machines-after"
+	// BootstrapTokenAnnotation is "true" on the token Secret of a bootstrap ServiceAccount.
+	BootstrapTokenAnnotation = "rke.cattle.io/bootstrap-token"
+	// BootstrapTokenInvalidatedAnnotation is "true" on such a Secret, or its account, once the token was exchanged.
+	BootstrapTokenInvalidatedAnnotation = "rke.cattle.io/bootstrap-token-invalidated"
+	// ClonedFromGroupVersionAnnotation, on a machine template, is the API version of the machine configuration it was created from.
+	ClonedFromGroupVersionAnnotation = "rke.cattle.io/cloned-from-group-version"
+	// ClonedFromKindAnnotation is the kind of that object.
+	ClonedFromKindAnnotation = "rke.cattle.io/cloned-from-kind"
+	// ClonedFromNameAnnotation is the name of that object.
+	ClonedFromNameAnnotation = "rke.cattle.io/cloned-from-name"
+	// ClonedFromRevisionAnnotation is the UID and generation of the machine template that a copy was made from.
+	ClonedFromRevisionAnnotation = "rke.cattle.io/cloned-from-revision"
+	// AppliedQuantityAnnotation, on a MachineDeployment, is the quantity of its pool that the hub last wrote.
+	AppliedQuantityAnnotation = "rke.cattle.io/applied-quantity"
+	// MachineTemplatesAnnotation, on a MachineDeployment, lists the machine templates that the hub created for its pool, as Kind.group/name.
+	MachineTemplatesAnnotation = "rke.cattle.io/machine-templates"
+)
+
+// Annotations of provisioning.cattle.io.
+const (
+	// ManagementClusterNameAnnotation names the management Cluster of a Cluster. The hub writes it before it creates the management Cluster.
+	ManagementClusterNameAnnotation = "provisioning.cattle.io/management-cluster-name"
+	// ClusterUIDAnnotation is the UID of the Cluster that an object was created for. A Cluster that was moved or restored has another.
+	ClusterUIDAnnotation = "provisioning.cattle.io/cluster-uid"
+	// ClusterAutoscalerEnabledAnnotation, set by users on a Cluster, is copied to the Cluster of Cluster API for the cluster autoscaler.
+	ClusterAutoscalerEnabledAnnotation = "provisioning.cattle.io/cluster-autoscaler-enabled"
+	// ClusterAutoscalerPausedAnnotation is copied likewise.
+	ClusterAutoscalerPausedAnnotation = "provisioning.cattle.io/cluster-autoscaler-paused"
+	// PrimeEnabledAnnotation, "true" or "false" on a Cluster, overrides the hub's --rke2-prime for it.
+	PrimeEnabledAnnotation = "provisioning.cattle.io/rke2-prime-enabled"
+	// SyncBootstrapAnnotation, "true" on a Secret, has the Secret written to the cluster by its first plan.
+	SyncBootstrapAnnotation = "provisioning.cattle.io/sync-bootstrap"
+	// SyncTargetNamespaceAnnotation is the namespace of that Secret in the cluster. Default: the namespace it has in the management cluster.
+	SyncTargetNamespaceAnnotation = "provisioning.cattle.io/sync-target-namespace"
+	// SyncTargetNameAnnotation is the name of that Secret in the cluster. Default: the name it has in the management cluster.
+	SyncTargetNameAnnotation = "provisioning.cattle.io/sync-target-name"
+)

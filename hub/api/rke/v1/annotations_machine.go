@@ -1,0 +1,80 @@
+package v1
+
+// Annotations on objects of machines: Machine, RKEBootstrap, plan Secret and Node.
+const (
+	// AddressAnnotation, on an RKEBootstrap, lists the external IP addresses (comma separated) that the registration command was given.
+	AddressAnnotation = "rke.cattle.io/address"
+	// InternalAddressAnnotation lists the internal IP addresses that it was given.
+	InternalAddressAnnotation = "rke.cattle.io/internal-address"
+	// DetectedAddressAnnotation is the source address of the machine's route to the hub, as the machine saw it.
+	DetectedAddressAnnotation = "rke.cattle.io/detected-address"
+	// InfrastructureAddressesAnnotation, on a plan Secret, is a JSON object of the addresses that the infrastructure reported and that the
+	// machine's plan contains.
+	InfrastructureAddressesAnnotation = "rke.cattle.io/infrastructure-addresses"
+	// LabelsAnnotation is a JSON object of the labels with which the Node registers.
+	LabelsAnnotation = "rke.cattle.io/labels"
+	// TaintsAnnotation is a JSON array of core/v1 taints with which the Node registers.
+	TaintsAnnotation = "rke.cattle.io/taints"
+	// NodeLabelsAnnotation, on a plan Secret, is a JSON object of the labels (node-label) in the configuration of the plan.
+	NodeLabelsAnnotation = "rke.cattle.io/node-labels"
+	// SyncedFromMachineAnnotation, on a Node, lists as JSON the labels and taints that were synced from its Machine, so that they can be
+	// removed again.
+	SyncedFromMachineAnnotation = "rke.cattle.io/carried-from-machine"
+	// RegisterFromAnnotation, set by users on a Machine, lets the machine register again without proof, once, from the IP address in it.
+	RegisterFromAnnotation = "rke.cattle.io/register-from"
+	// MachineSecretHashAnnotation is the hex SHA-256 of the secret with which a registered machine proves its identity when it registers
+	// again.
+	MachineSecretHashAnnotation = "rke.cattle.io/machine-secret-hash"
+	// JoinURLAnnotation, on a plan Secret, is the URL under which other machines join this one.
+	JoinURLAnnotation = "rke.cattle.io/join-url"
+	// JoinedToAnnotation is the join URL in the machine's own plan.
+	JoinedToAnnotation = "rke.cattle.io/joined-to"
+	// JoinURLAutosetDisabledAnnotation, "true" on a plan Secret, makes the hub leave JoinURLAnnotation to the user.
+	JoinURLAutosetDisabledAnnotation = "rke.cattle.io/join-url-autoset-disabled"
+	// PlanLastUpdatedAnnotation, on a plan Secret, is the time (RFC 3339) at which the hub last delivered a plan.
+	PlanLastUpdatedAnnotation = "rke.cattle.io/plan-last-updated"
+	// PlanProbesPassedAnnotation is the first time (RFC 3339) after it at which all probes were healthy. The gateway writes it.
+	PlanProbesPassedAnnotation = "rke.cattle.io/plan-probes-passed"
+	// AgentLastSeenAnnotation is the time (RFC 3339, to some minutes) at which the gateway last saw the agent of a machine with etcd. Reports
+	// of the agent count as evidence only while it is recent.
+	AgentLastSeenAnnotation = "rke.cattle.io/agent-last-seen"
+	// EtcdForceRemoveAnnotation, set by users on a Machine, skips the safe removal of its etcd member.
+	EtcdForceRemoveAnnotation = "rke.cattle.io/etcd-force-remove"
+	// HostnameLengthLimitAnnotation limits the length of machine names of a pool.
+	HostnameLengthLimitAnnotation = "rke.cattle.io/hostname-length-limit"
+)
+
+// Annotations by which rollout and drain work together, all on the plan Secret.
+const (
+	// DrainOptionsAnnotation holds the drain options (JSON) and so asks for a drain. The control plane controller writes it.
+	DrainOptionsAnnotation = "rke.cattle.io/drain-options"
+	// DrainDoneAnnotation repeats the options of the drain that has finished. The drain controller writes it.
+	DrainDoneAnnotation = "rke.cattle.io/drain-done"
+	// DrainErrorAnnotation says why a drain failed.
+	DrainErrorAnnotation = "rke.cattle.io/drain-error"
+	// PreDrainAnnotation repeats the options for pre-drain hooks, which copy the value to their own annotation when they have finished.
+	PreDrainAnnotation = "rke.cattle.io/pre-drain"
+	// PostDrainAnnotation does so for post-drain hooks.
+	PostDrainAnnotation = "rke.cattle.io/post-drain"
+	// UncordonAnnotation holds the options of the drain after which the Node is to be uncordoned. The control plane controller writes it.
+	UncordonAnnotation = "rke.cattle.io/uncordon"
+	// DrainWaitingAnnotation says what a running drain waits for.
+	DrainWaitingAnnotation = "rke.cattle.io/drain-waiting"
+	// DrainBeganAnnotation is the time (RFC 3339) since when Pods are evicted.
+	DrainBeganAnnotation = "rke.cattle.io/drain-began"
+	// DrainCordonedAnnotation is "true" where the hub cordoned the Node: a Node that a user cordoned stays so.
+	DrainCordonedAnnotation = "rke.cattle.io/drain-cordoned"
+)
+
+// Annotations and hooks for the removal of etcd members. The formats take the runtime: k3s or rke2.
+const (
+	// EtcdRemoveAnnotationFormat, "true" on a Node, asks the distribution to remove the Node's etcd member.
+	EtcdRemoveAnnotationFormat = "etcd.%s.cattle.io/remove"
+	// EtcdRemovedNodeNameAnnotationFormat, on a Node, is set by the distribution once the member is removed.
+	EtcdRemovedNodeNameAnnotationFormat = "etcd.%s.cattle.io/removed-node-name"
+	// RKEBootstrapCleanupPreTerminateHook, on a Machine, holds its deletion until the etcd member is removed (Cluster API's pre-terminate
+	// hook).
+	RKEBootstrapCleanupPreTerminateHook = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/rke-bootstrap-cleanup"
+	// RKEBootstrapCleanupPreTerminateOwner is the value of the hook.
+	RKEBootstrapCleanupPreTerminateOwner = "rke-bootstrap-controller"
+)

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// checkListeners reports a port that is in use before anything is started, and names the flag that changes it.
+func (o *serveOptions) checkListeners() error {
+	for _, listener := range []struct{ flag, address string }{
+		{"--listen", o.listen},
+		{"--webhook-listen", o.webhookListen},
+		{"--health-listen", o.healthListen},
+		{"--metrics-listen", o.metricsListen},
+		{"--pprof-listen", o.pprofListen},
+	} {
+		if listener.address == "0" {
+			continue
+		}
+		l, err := net.Listen("tcp", listener.address)
+		if err != nil {
+			var opErr *net.OpError
+			if errors.As(err, &opErr) {
+				err = opErr.Err
+			}
+			return fmt.Errorf("cannot listen on %s: %w; choose another address with %s", listener.address, err, listener.flag)
+		}
+		_ = l.Close()
+	}
+	return nil
+}

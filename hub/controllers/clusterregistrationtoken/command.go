@@ -1,0 +1,95 @@
+package clusterregistrationtoken
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/packaging/install"
+)
+
+var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// download says how a node command gets the install script.
+type download int
+
+const (
+	// plainDownload uses the machine's trusted CAs.
+	plainDownload download = iota
+	// insecureDownload does not verify the server; the script verifies what it does after that.
+	insecureDownload
+	// verifiedDownload trusts the hub's CA, which it verifies by its checksum.
+	verifiedDownload
+)
+
+// nodeCommand is the command that registers a Linux machine, without roles. The token is a placeholder. It is empty without a server URL,
+// or without a CA for a verified download.
+func nodeCommand(s settings.Settings, env []rkev1.EnvVar, from download) string {
+	if s.ServerURL == "" {
+		return ""
+	}
+	if from == verifiedDownload {
+		return verifiedNodeCommand(s, env)
+	}
+	words := append(quoteEnv(env), "curl")
+	if from == insecureDownload {
+		words = append(words, "--insecure")
+	}
+	words = append(words, "-fL", quoteIfNeeded(s.ServerURL+scriptPath), "|")
+	words = append(words, sudoScript(s, env)...)
+	words = append(words, "--token", managementv3.TokenPlaceholder)
+	if sum := s.CAChecksum(); sum != "" {
+		words = append(words, "--ca-checksum", sum)
+	}
+	return strings.Join(words, " ")
+}
+
+const scriptPath = "/system-agent-install.sh"
+
+// verifiedNodeCommand runs nothing that is not verified: it ends with a failed download or a CA with another checksum. The token is on
+// standard input, in front of the script, since sudo logs arguments and all users can list them.
+func verifiedNodeCommand(s settings.Settings, env []rkev1.EnvVar) string {
+	sum := s.CAChecksum()
+	if sum == "" {
+		return ""
+	}
+	curl := strings.Join(append(quoteEnv(env), "curl"), " ")
+	steps := []string{
+		`d=$(mktemp -d)`,
+		fmt.Sprintf(`%s --insecure -fsSL %s -o "$d/ca"`, curl, quoteIfNeeded(s.ServerURL+"/cacerts")),
+		fmt.Sprintf(`echo "%s  $d/ca" | sha256sum -c`, sum),
+		fmt.Sprintf(`%s --cacert "$d/ca" -fsSL %s -o "$d/sh"`, curl, quoteIfNeeded(s.ServerURL+scriptPath)),
+		fmt.Sprintf(`{ echo "export CATTLE_TOKEN=%s"; cat "$d/sh"; } | %s --ca-checksum %s`,
+			managementv3.TokenPlaceholder, strings.Join(sudoScript(s, env), " "), sum),
+	}
+	return strings.Join(steps, " && ")
+}
+
+// sudoScript runs the script on standard input as root, with the arguments of all commands.
+func sudoScript(s settings.Settings, env []rkev1.EnvVar) []string {
+	words := append([]string{"sudo"}, quoteEnv(env)...)
+	return append(words, "sh", "-s", "-", "--server", quoteIfNeeded(s.ServerURL), "--label", "'cattle.io/os=linux'")
+}
+
+// quoteEnv formats variables as assignments in front of a shell command. Names that are no valid shell names are left out.
+func quoteEnv(env []rkev1.EnvVar) []string {
+	var words []string
+	for _, variable := range env {
+		if shellName.MatchString(variable.Name) {
+			words = append(words, fmt.Sprintf("%s=%s", variable.Name, install.Quote(variable.Value)))
+		}
+	}
+	return words
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+func quoteIfNeeded(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return install.Quote(word)
+}

@@ -1,0 +1,64 @@
+package custommachine
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/objects"
+)
+
+// indexMachineUID indexes CustomMachines by the UID of their Machine, which their Node has as a label.
+const indexMachineUID = "metadata.ownerReferences.machineUID"
+
+func machineUIDs(o client.Object) []string {
+	var uids []string
+	for _, ref := range o.GetOwnerReferences() {
+		gv, err := schema.ParseGroupVersion(ref.APIVersion)
+		if err == nil && gv.Group == clusterv1.GroupVersion.Group && ref.Kind == "Machine" {
+			uids = append(uids, string(ref.UID))
+		}
+	}
+	return uids
+}
+
+// nodeToCustomMachine maps a Node of any cluster. UIDs are unique across clusters.
+func (r *Reconciler) nodeToCustomMachine(ctx context.Context, o client.Object) []ctrl.Request {
+	uid := o.GetLabels()[rkev1.MachineUIDLabel]
+	if uid == "" {
+		return nil
+	}
+	return objects.List(ctx, r.Client, &rkev1.CustomMachineList{}, client.MatchingFields{indexMachineUID: uid})
+}
+
+// clusterToCustomMachines maps a Cluster, or an RKECluster, which usually has the name of its Cluster.
+func (r *Reconciler) clusterToCustomMachines(ctx context.Context, o client.Object) []ctrl.Request {
+	name := o.GetName()
+	if _, infra := o.(*rkev1.RKECluster); infra && o.GetLabels()[clusterv1.ClusterNameLabel] != "" {
+		name = o.GetLabels()[clusterv1.ClusterNameLabel]
+	}
+	return objects.List(ctx, r.Client, &rkev1.CustomMachineList{}, client.InNamespace(o.GetNamespace()),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: name})
+}
+
+// nodeChanged drops the heartbeats of kubelets.
+var nodeChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Node)
+		after, ok2 := e.ObjectNew.(*corev1.Node)
+		return !ok || !ok2 ||
+			before.Spec.ProviderID != after.Spec.ProviderID ||
+			!maps.Equal(before.Labels, after.Labels) ||
+			!slices.Equal(before.Status.Addresses, after.Status.Addresses)
+	},
+}

@@ -1,0 +1,89 @@
+package custommachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// problem is why there is no Node: reason and message of the condition NodeFound. unknown makes its status Unknown instead of False.
+type problem struct {
+	reason, message string
+	unknown         bool
+}
+
+// reconcileNode finds the Node. Every wait ends with a watch: of the Cluster, of its connection, or of its Nodes.
+func (r *Reconciler) reconcileNode(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if !ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false) {
+		s.waiting = &problem{reason: "WaitingForControlPlane", message: "Waiting for the control plane of the cluster to be initialized"}
+		return ctrl.Result{}, nil
+	}
+	nodes, err := r.nodesOf(ctx, s)
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		s.waiting = &problem{reason: clusterv1.ConnectionDownReason, message: "Waiting for the connection to the API of the cluster",
+			unknown: true}
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		s.waiting = &problem{reason: "Error", message: fmt.Sprintf("Listing the Nodes of the cluster: %v; retrying", err), unknown: true}
+		return ctrl.Result{}, fmt.Errorf("listing the Nodes of the cluster: %w", err)
+	}
+	s.node, s.waiting = selectNode(nodes, s.machine)
+	return ctrl.Result{}, nil
+}
+
+// nodesOf watches the cluster's Nodes and returns those with the Machine's label; where there is none, those with the provider ID that was
+// found earlier: a Machine that was moved to another hub has another UID than the label of its Node.
+func (r *Reconciler) nodesOf(ctx context.Context, s *scope) ([]corev1.Node, error) {
+	key := client.ObjectKeyFromObject(s.cluster)
+	err := r.ClusterCache.Watch(ctx, key, clustercache.NewWatcher(clustercache.WatcherOptions{
+		Name:         controllerName + "-nodes",
+		Watcher:      r.controller,
+		Kind:         &corev1.Node{},
+		EventHandler: handler.EnqueueRequestsFromMapFunc(r.nodeToCustomMachine),
+		Predicates:   []predicate.TypedPredicate[client.Object]{nodeChanged},
+	}))
+	if err != nil {
+		return nil, err
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	var nodes corev1.NodeList
+	err = reader.List(ctx, &nodes, client.MatchingLabels{rkev1.MachineUIDLabel: string(s.machine.UID)})
+	if err != nil || len(nodes.Items) > 0 || s.custom.Spec.ProviderID == "" {
+		return nodes.Items, err
+	}
+	err = reader.List(ctx, &nodes)
+	return slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.ProviderID != s.custom.Spec.ProviderID }), err
+}
+
+// selectNode returns the one Node of a Machine, or what is wrong with the Nodes that were found.
+func selectNode(nodes []corev1.Node, machine *clusterv1.Machine) (*corev1.Node, *problem) {
+	switch {
+	case len(nodes) == 0:
+		return nil, &problem{reason: reasonWaitingForNode, message: waitingForNode(machine)}
+	case len(nodes) > 1:
+		return nil, &problem{reason: "SeveralNodes",
+			message: fmt.Sprintf("Nodes %s and %s both have the label %s=%s; delete the one that does not belong to this machine",
+				nodes[0].Name, nodes[1].Name, rkev1.MachineUIDLabel, machine.UID)}
+	case nodes[0].Spec.ProviderID == "":
+		return nil, &problem{reason: "WaitingForProviderID",
+			message: fmt.Sprintf("Waiting for the cloud controller manager of the cluster to set spec.providerID of Node %s", nodes[0].Name)}
+	}
+	return &nodes[0], nil
+}

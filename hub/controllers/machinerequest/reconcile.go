@@ -1,0 +1,250 @@
+package machinerequest
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/ssa"
+)
+
+// refusal is an error that a retry does not cure. Its text is for the user who registers the machine.
+type refusal struct{ text string }
+
+func (r refusal) Error() string { return r.text }
+
+func refuse(format string, args ...any) error { return refusal{fmt.Sprintf(format, args...)} }
+
+// errWait is returned where an event of a watch causes the next reconcile.
+var errWait = errors.New("waiting for the cluster")
+
+// Reconcile creates the Machine that a request asks for, and writes to the request which it is or why it was refused. A request is deleted
+// after requestLifetime in any case.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	request := &corev1.Secret{}
+	if err := r.requests.Get(ctx, req.NamespacedName, request); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !request.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	left := requestLifetime - r.Clock.Since(request.CreationTimestamp.Time)
+	if left <= 0 {
+		err := r.Client.Delete(ctx, request, client.Preconditions{UID: &request.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return ctrl.Result{}, fmt.Errorf("deleting an old machine request: %w", err)
+		}
+		return ctrl.Result{}, nil
+	}
+	result := ctrl.Result{RequeueAfter: left}
+	if request.Labels[rkev1.MachineNameLabel] != "" || request.Annotations[rkev1.MachineRequestErrorAnnotation] != "" {
+		return result, nil
+	}
+	machine, err := r.reconcileRequest(ctx, request)
+	var refused refusal
+	switch {
+	case errors.Is(err, errWait):
+		return result, nil
+	case errors.As(err, &refused):
+		ctrl.LoggerFrom(ctx).Info("Refused machine", "reason", refused.text)
+		return result, r.answer(ctx, request, func(meta *metav1.ObjectMeta) {
+			metav1.SetMetaDataAnnotation(meta, rkev1.MachineRequestErrorAnnotation, refused.text)
+		})
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	ctrl.LoggerFrom(ctx).Info("Registered machine", "Machine", client.ObjectKeyFromObject(machine))
+	return result, r.answer(ctx, request, func(meta *metav1.ObjectMeta) {
+		metav1.SetMetaDataLabel(meta, rkev1.MachineNamespaceLabel, machine.Namespace)
+		metav1.SetMetaDataLabel(meta, rkev1.MachineNameLabel, machine.Name)
+	})
+}
+
+func (r *Reconciler) answer(ctx context.Context, request *corev1.Secret, set func(*metav1.ObjectMeta)) error {
+	changed := request.DeepCopy()
+	set(&changed.ObjectMeta)
+	if err := r.Client.Patch(ctx, changed, client.MergeFrom(request), fieldOwner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("answering a machine request: %w", err)
+	}
+	return nil
+}
+
+// reconcileRequest finds or creates the Machine.
+func (r *Reconciler) reconcileRequest(ctx context.Context, secret *corev1.Secret) (*clusterv1.Machine, error) {
+	request, err := parseRequest(secret.Data[rkev1.MachineRequestDataKey])
+	if err != nil {
+		return nil, refuse("%v", err)
+	}
+	cluster, err := r.clusterOf(ctx, secret.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	name := rkev1.MachineRequestName(request.id)
+	machine, err := r.knownMachine(ctx, cluster, name, request)
+	if machine != nil || err != nil {
+		return machine, err
+	}
+	created, err := newMachine(cluster, name, request)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.create(ctx, cluster, request, created.bootstrap, created.infra, created.machine); err != nil {
+		return nil, err
+	}
+	return created.machine, r.setOwner(ctx, created)
+}
+
+// setOwner makes the Machine the owner of the other two objects. Cluster API does that too, but seconds later, and the machine waits for
+// what is created for its RKEBootstrap after that.
+func (r *Reconciler) setOwner(ctx context.Context, o machineObjects) error {
+	owned := func(object client.Object) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.machine, clusterv1.GroupVersion.WithKind("Machine"))},
+		}
+	}
+	for _, object := range []client.Object{
+		&rkev1.RKEBootstrap{ObjectMeta: owned(o.bootstrap)},
+		&rkev1.CustomMachine{ObjectMeta: owned(o.infra)},
+	} {
+		// A conflict means that the object is not the one that was just created.
+		if err := ssa.Apply(ctx, r.Client, fieldOwner, object); err != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("setting Machine %s as the owner: %w", o.machine.Name, err)
+		}
+	}
+	return nil
+}
+
+// clusterOf returns the Cluster API Cluster that belongs to the namespace of a management Cluster.
+func (r *Reconciler) clusterOf(ctx context.Context, namespace string) (*clusterv1.Cluster, error) {
+	management := &managementv3.Cluster{}
+	found, err := objects.Get(ctx, r.Client, client.ObjectKey{Name: namespace}, management)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, refuse("cluster %s does not exist", namespace)
+	}
+	owned, err := ownership.ClusterOf(ctx, r.Client, management)
+	if err != nil {
+		return nil, err
+	}
+	if owned == nil || owned.Provisioning == nil {
+		return nil, refuse("no Cluster belongs to management Cluster %s", namespace)
+	}
+	key, cluster := owned.ObjectKey, owned.Provisioning
+	capi := &clusterv1.Cluster{}
+	found, err = objects.Get(ctx, r.Client, key, capi)
+	switch {
+	case !cluster.DeletionTimestamp.IsZero() || !capi.DeletionTimestamp.IsZero():
+		return nil, refuse("cluster %s is being deleted", key)
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, errWait
+	case annotations.HasPaused(cluster) || annotations.HasPaused(capi) || ptr.Deref(capi.Spec.Paused, false):
+		return nil, refuse("cluster %s is paused; unpause it to add machines", key)
+	}
+	return capi, nil
+}
+
+// knownMachine returns the Machine of a machine that registered before, by its present name, or by its ID under another name; nil for a new
+// machine.
+func (r *Reconciler) knownMachine(ctx context.Context, cluster *clusterv1.Cluster, name string, request machineRequest) (*clusterv1.Machine,
+	error) {
+	machine := &clusterv1.Machine{}
+	found, err := objects.Get(ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, machine)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		if machine, err = r.machineByID(ctx, cluster, request.id); machine == nil || err != nil {
+			return nil, err
+		}
+	}
+	if machine.Spec.ClusterName != cluster.Name {
+		return nil, refuse("this machine is already in cluster %s; delete its Machine there and uninstall the agent first",
+			machine.Spec.ClusterName)
+	}
+	if !machine.DeletionTimestamp.IsZero() {
+		return nil, refuse("Machine %s of this machine is still being deleted; try again later", machine.Name)
+	}
+	bootstrap := &rkev1.RKEBootstrap{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name},
+		bootstrap); err != nil {
+		return nil, fmt.Errorf("reading the RKEBootstrap of the Machine %s: %w", machine.Name, err)
+	}
+	if refusal := ownership.OfMachine(bootstrap, machine); refusal != nil {
+		return nil, refuse("%s", refusal.Message)
+	}
+	return machine, proven(bootstrap, request)
+}
+
+func (r *Reconciler) machineByID(ctx context.Context, cluster *clusterv1.Cluster, id string) (*clusterv1.Machine, error) {
+	for _, value := range []string{rkev1.MachineIDLabelValue(id), id} {
+		if len(validation.IsValidLabelValue(value)) > 0 {
+			continue
+		}
+		var machines clusterv1.MachineList
+		err := r.Live.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.MachineIDLabel: value})
+		if err != nil {
+			return nil, fmt.Errorf("looking for the machine by its ID: %w", err)
+		}
+		if len(machines.Items) > 0 {
+			return &machines.Items[0], nil
+		}
+	}
+	return nil, nil
+}
+
+// proven refuses a machine that does not have the secret of the machine that registered first under this ID.
+func proven(bootstrap *rkev1.RKEBootstrap, request machineRequest) error {
+	stored := bootstrap.Annotations[rkev1.MachineSecretHashAnnotation]
+	if subtle.ConstantTimeCompare([]byte(stored), []byte(request.secretHash)) != 1 {
+		return refuse("a machine with the same ID is registered already, and this machine could not prove that it is the same one; " +
+			"delete the old Machine first, or give this machine a new ID")
+	}
+	return nil
+}
+
+// create creates the objects in order, the Machine last, since Cluster API reads the other two as soon as it sees it. Objects that exist
+// must have been created for the same machine.
+func (r *Reconciler) create(ctx context.Context, cluster *clusterv1.Cluster, request machineRequest, all ...client.Object) error {
+	for _, object := range all {
+		err := r.Client.Create(ctx, object, fieldOwner)
+		if err == nil {
+			continue
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+		}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return fmt.Errorf("reading %T %s: %w", object, object.GetName(), err)
+		}
+		if !object.GetDeletionTimestamp().IsZero() || object.GetLabels()[clusterv1.ClusterNameLabel] != cluster.Name {
+			return refuse("objects of an earlier registration of this machine are still being deleted; try again later")
+		}
+		if bootstrap, ok := object.(*rkev1.RKEBootstrap); ok {
+			if err := proven(bootstrap, request); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package managementcluster
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// TestMoveCleanup: only what is moved to another hub is recorded, under the name of its cluster.
+func TestMoveCleanup(t *testing.T) {
+	leaving := map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
+	for _, tt := range []struct {
+		name        string
+		annotations map[string]string
+		management  string
+		want        string
+	}{
+		{name: "deleted"},
+		{name: "moved", annotations: leaving, want: "cluster"},
+		{name: "moved with its Cluster", annotations: leaving, management: "c-m-abcdefgh"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			controlPlane := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "servers", Annotations: tt.annotations, Labels: map[string]string{clusterv1.ClusterNameLabel: "cluster"},
+			}}
+			controlPlane.Spec.ManagementClusterName = tt.management
+			m := MoveCleanup{ClusterName: standaloneClusterName}
+			if !m.Predicate().Delete(event.DeleteEvent{Object: controlPlane}) {
+				t.Error("the deletion of an object does not reach the controller")
+			}
+			got, _ := m.moved.Load(client.ObjectKey{Namespace: "ns", Name: "servers"})
+			if name, _ := got.(string); name != tt.want {
+				t.Errorf("the moved cluster is %q, want %q", name, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package managementcluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// api is an API server with a version and Nodes, and counts what it is asked.
+type api struct {
+	*httptest.Server
+	versions, lists, watches atomic.Int32
+	forbidden                bool
+	events                   chan string
+}
+
+const node = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":%q,"resourceVersion":%q}}`
+
+func newAPI(t *testing.T) *api {
+	a := &api{events: make(chan string)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
+		a.versions.Add(1)
+		_, _ = fmt.Fprint(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3+k3s1"}`)
+	})
+	mux.HandleFunc("/api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if a.forbidden {
+			w.WriteHeader(http.StatusForbidden)
+			_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
+				"code": 403, "message": "no"})
+			return
+		}
+		if r.URL.Query().Get("watch") == "" {
+			a.lists.Add(1)
+			_, _ = fmt.Fprintf(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"1"},"items":[`+
+				node+`]}`, "a", "1")
+			return
+		}
+		if r.URL.Query().Get("sendInitialEvents") != "" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid",
+				"code": 422})
+			return
+		}
+		a.watches.Add(1)
+		w.(http.Flusher).Flush()
+		for {
+			select {
+			case event := <-a.events:
+				_, _ = fmt.Fprintln(w, event)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	a.Server = httptest.NewServer(mux)
+	t.Cleanup(a.Close)
+	return a
+}
+
+// watching returns what tells of changes, after the first look at a cluster.
+func watching(t *testing.T, a *api) (*nodeWatchers, chan string) {
+	t.Helper()
+	changed := make(chan string, 100)
+	w := &nodeWatchers{}
+	w.start(t.Context(), func(name string) *rest.Config { return &rest.Config{Host: a.URL, UserAgent: name} },
+		func(name string) { changed <- name })
+	w.watch("c-m-a")
+	t.Cleanup(func() { w.stop("c-m-a") })
+	return w, changed
+}
+
+func await(t *testing.T, w *nodeWatchers, changed chan string, what string, met func(observation) bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !met(w.watch("c-m-a")) {
+		select {
+		case name := <-changed:
+			if name != "c-m-a" {
+				t.Fatalf("told of %s", name)
+			}
+		case <-deadline:
+			t.Fatalf("%s was not seen: %+v", what, w.watch("c-m-a"))
+		}
+	}
+}
+
+func TestNodeWatch(t *testing.T) {
+	a := newAPI(t)
+	w, changed := watching(t, a)
+	await(t, w, changed, "one Node", func(f observation) bool {
+		return f.version != nil && f.version.GitVersion == "v1.36.3+k3s1" && f.counted && f.nodes == 1
+	})
+	a.events <- fmt.Sprintf(`{"type":"ADDED","object":`+node+`}`, "b", "2")
+	await(t, w, changed, "a second Node", func(f observation) bool { return f.nodes == 2 })
+	a.events <- fmt.Sprintf(`{"type":"MODIFIED","object":`+node+`}`, "b", "3")
+	a.events <- fmt.Sprintf(`{"type":"DELETED","object":`+node+`}`, "a", "4")
+	await(t, w, changed, "one Node again", func(f observation) bool { return f.nodes == 1 })
+	if lists, watches := a.lists.Load(), a.watches.Load(); lists != 1 || watches != 1 {
+		t.Errorf("asked for %d lists and %d watches, want one of each", lists, watches)
+	}
+	if versions := a.versions.Load(); versions > 3 {
+		t.Errorf("asked for the version %d times", versions)
+	}
+	w.stop("c-m-a")
+	select {
+	case <-changed:
+		t.Error("told of a change after the end")
+	case <-time.After(200 * time.Millisecond):
+	}
+}
+
+// TestWatchWithoutRights: the version is enough to call a cluster ready, and who may not read Nodes does not ask again and again.
+func TestNodeWatchForbidden(t *testing.T) {
+	a := newAPI(t)
+	a.forbidden = true
+	w, changed := watching(t, a)
+	await(t, w, changed, "the version", func(f observation) bool { return f.version != nil && !f.counted })
+	time.Sleep(3 * time.Second)
+	if versions := a.versions.Load(); versions > 3 {
+		t.Errorf("asked for the version %d times", versions)
+	}
+}

@@ -1,0 +1,137 @@
+// Package nodedrain drains the Node of a machine before a change, and uncordons it afterwards. Both are requested by annotations of the
+// machine's plan Secret; the controller answers with others, and calls hooks in between:
+//
+//	rke.cattle.io/drain-options   the request: rkev1.DrainOptions as JSON, written by rkecontrolplane
+//	rke.cattle.io/pre-drain       the same value, once the pre-drain hooks are called; each answers with that value in its own annotation
+//	rke.cattle.io/drain-done      the same value, once the Node is drained
+//	rke.cattle.io/drain-error     why the drain is stuck
+//	rke.cattle.io/drain-waiting   what the drain waits for in its normal course
+//	rke.cattle.io/drain-began     JSON of the request and the time of its first eviction, by which the timeout outlives the hub
+//	rke.cattle.io/drain-cordoned  "true" where this controller has cordoned the Node
+//	rke.cattle.io/uncordon        the same value as the request, once its end is requested, written by rkecontrolplane
+//	rke.cattle.io/post-drain      the same value, once the post-drain hooks are called
+//
+// All of them are removed at the end. When a machine is drained is decided by hub/plan/rollout. Evictions are requests to other clusters,
+// and may take long: this is a controller of its own beside plansecret so that reports of agents need not wait for them.
+package nodedrain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/paused"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
+)
+
+const (
+	controllerName = "nodedrain"
+	fieldOwner     = client.FieldOwner("drover-" + controllerName)
+)
+
+// Reconciler reconciles plan Secrets that request a drain.
+type Reconciler struct {
+	// Client reads Clusters and writes plan Secrets.
+	Client client.Client
+	// Cache reads plan Secrets.
+	Cache client.Reader
+	// ClusterCache holds the connections to the clusters; required.
+	ClusterCache clustercache.ClusterCache
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// SetupWithManager registers the controller, with the clients of the manager.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if r.ClusterCache == nil {
+		return fmt.Errorf("setting up controller %s: ClusterCache is nil", controllerName)
+	}
+	r.Client, r.Cache, r.Now = mgr.GetClient(), mgr.GetCache(), time.Now
+	toSecrets := plansecrets.ClusterToPlanSecrets(r.Cache, hasDrain)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&corev1.Secret{}, builder.WithPredicates(drainChanged)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToSecret), builder.WithPredicates(deletedOrUnpaused)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(toSecrets), builder.WithPredicates(paused.Unpaused)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, toSecrets)).
+		WithOptions(opts).
+		Complete(apierrors.Requeue(r))
+	if err != nil {
+		return fmt.Errorf("setting up controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+// drainChanged passes plan Secrets with a drain, and updates of them that change annotations: agents update the data all the time.
+var drainChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return hasDrain(e.Object) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return hasDrain(e.ObjectNew) && !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// hasDrain matches a plan Secret that requests a drain, or whose Node is still cordoned for a drain that was withdrawn.
+func hasDrain(object client.Object) bool {
+	a := object.GetAnnotations()
+	return plansecrets.IsPlanSecret(object) && (a[rkev1.DrainOptionsAnnotation] != "" || a[rkev1.DrainCordonedAnnotation] != "")
+}
+
+// deletedOrUnpaused passes a Machine whose deletion begins, or that is no longer paused.
+var deletedOrUnpaused = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return !e.Object.GetDeletionTimestamp().IsZero() },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero() || paused.Unpaused.Update(e)
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+func machineToSecret(_ context.Context, object client.Object) []ctrl.Request {
+	machine, ok := object.(*clusterv1.Machine)
+	if !ok {
+		return nil
+	}
+	ref := machine.Spec.Bootstrap.ConfigRef
+	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: rkev1.PlanSecretName(ref.Name)}}}
+}
+
+// Reconcile does what can be done of one drain without waiting, and writes the annotations once.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	secret := &corev1.Secret{}
+	if err := r.Cache.Get(ctx, req.NamespacedName, secret); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !secret.DeletionTimestamp.IsZero() || !hasDrain(secret) {
+		return ctrl.Result{}, nil
+	}
+	s := &scope{secret: secret, state: readState(secret)}
+	_, machine, cluster, err := plansecrets.Owners(ctx, r.Client, r.Client, secret)
+	if err != nil || cluster != nil && annotations.IsPaused(cluster, machine) {
+		return ctrl.Result{}, err
+	}
+	if cluster != nil {
+		s.machine, s.cluster = machine, client.ObjectKeyFromObject(cluster)
+	}
+	err = r.reconcile(ctx, s)
+	return ctrl.Result{RequeueAfter: s.requeueAfter}, errors.Join(err, r.writeState(ctx, s))
+}

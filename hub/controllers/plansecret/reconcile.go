@@ -1,0 +1,94 @@
+package plansecret
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
+	"github.com/drover-dev/drover/plans"
+)
+
+// scope is what one reconcile has read.
+type scope struct {
+	secret *corev1.Secret
+	// bootstrap is nil where the Secret belongs to none, machine until Cluster API has adopted the RKEBootstrap.
+	bootstrap *rkev1.RKEBootstrap
+	machine   *clusterv1.Machine
+	paused    bool
+
+	report    rollout.Report
+	reportErr error
+	// retry is the record of failed attempts.
+	retry retry
+
+	requeueAfter time.Duration
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
+	var cluster *clusterv1.Cluster
+	var err error
+	if s.bootstrap, s.machine, cluster, err = plansecrets.Owners(ctx, r.Cache, r.Client, s.secret); err != nil {
+		return err
+	}
+	s.paused = cluster != nil && annotations.IsPaused(cluster, s.bootstrap)
+	s.report, s.reportErr = rollout.ReadReport(s.secret.Data)
+	if s.reportErr == nil && !s.paused {
+		if err := r.updateSecret(ctx, s); err != nil {
+			return err
+		}
+	}
+	return r.updateConditions(ctx, s)
+}
+
+// updateSecret writes what follows from the report in one update, if anything does. The update fails on a conflict with the agent, whose
+// new report is then reconciled first.
+func (r *Reconciler) updateSecret(ctx context.Context, s *scope) error {
+	wanted := s.secret.DeepCopy()
+	now := r.Now()
+	s.retry = readRetry(wanted.Annotations[retryAnnotation], s.report.Checksum)
+	switch s.report.Progress {
+	case rollout.ProgressApplied:
+		if !bytes.Equal(wanted.Data[plans.KeyAppliedPlan], wanted.Data[plans.KeyPlan]) {
+			wanted.Data[plans.KeyAppliedPlan] = wanted.Data[plans.KeyPlan]
+		}
+		if len(s.report.NotHealthy()) == 0 && wanted.Annotations[rkev1.PlanProbesPassedAnnotation] == "" {
+			metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, rkev1.PlanProbesPassedAnnotation, now.UTC().Format(time.RFC3339))
+		}
+		delete(wanted.Annotations, retryAnnotation)
+	case rollout.ProgressFailed:
+		// An agent of the older protocol retries on its own.
+		if s.report.Status.State != plans.StateFailed {
+			break
+		}
+		var retryNow bool
+		s.retry, retryNow = s.retry.failed(now)
+		if retryNow {
+			wanted.Data[plans.KeyPlanState] = []byte(plans.StatePending)
+		} else if !s.retry.exhausted() {
+			s.requeueAfter = s.retry.next().Sub(now)
+		}
+		metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, retryAnnotation, s.retry.encode())
+	}
+	if maps.Equal(s.secret.Annotations, wanted.Annotations) && reflect.DeepEqual(s.secret.Data, wanted.Data) {
+		return nil
+	}
+	if err := r.Client.Update(ctx, wanted, fieldOwner); err != nil {
+		return err
+	}
+	if s.retry.Pending {
+		ctrl.LoggerFrom(ctx).Info("Retrying a failed plan", "attempt", s.retry.Attempts+1, "of", maxAttempts)
+	}
+	return nil
+}

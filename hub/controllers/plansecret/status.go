@@ -1,0 +1,131 @@
+package plansecret
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/patch"
+	"github.com/drover-dev/drover/plans"
+)
+
+// updateConditions writes the condition PlanApplied of RKEBootstrap and Machine.
+func (r *Reconciler) updateConditions(ctx context.Context, s *scope) error {
+	c := condition(s)
+	var errs []error
+	if s.bootstrap != nil {
+		errs = append(errs, patch.Conditions(ctx, r.Client, s.bootstrap, fieldOwner, c))
+	}
+	if s.machine != nil {
+		errs = append(errs, patch.Conditions(ctx, r.Client, s.machine, fieldOwner, c))
+	}
+	return kerrors.NewAggregate(errs)
+}
+
+// condition is PlanApplied. Its reasons are API.
+func condition(s *scope) metav1.Condition {
+	c := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: rkev1.PlanAppliedCondition, Status: status, Reason: reason, Message: message}
+	}
+	if s.reportErr != nil {
+		return c(metav1.ConditionUnknown, "ReportInvalid", "Reading the plan Secret failed: "+s.reportErr.Error())
+	}
+	switch s.report.Progress {
+	case rollout.ProgressApplied:
+		if waiting := s.report.NotHealthy(); len(waiting) > 0 {
+			return c(metav1.ConditionTrue, "Applied", "Waiting for probes: "+strings.Join(waiting, ", "))
+		}
+		return c(metav1.ConditionTrue, "Applied", "")
+	case rollout.ProgressFailed:
+		return c(metav1.ConditionFalse, "Failed", failureMessage(s))
+	case rollout.ProgressApplying:
+		return c(metav1.ConditionUnknown, "Applying", "Waiting for the agent to apply the plan"+attempt(s.retry))
+	case rollout.ProgressPending:
+		return c(metav1.ConditionUnknown, "Pending", "Waiting for the agent to start applying the plan"+attempt(s.retry))
+	case rollout.ProgressPaused:
+		return c(metav1.ConditionUnknown, "Paused", "The plan is paused on the machine")
+	case rollout.ProgressCanceled:
+		return c(metav1.ConditionFalse, "Canceled", "The plan was canceled on the machine")
+	}
+	return c(metav1.ConditionUnknown, "WaitingForPlan", "Waiting for the first plan to be delivered")
+}
+
+// attempt is the end of a message about any attempt but the first.
+func attempt(r retry) string {
+	if r.Attempts == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (attempt %d of %d)", r.Attempts+1, maxAttempts)
+}
+
+// failureMessage says how often the plan failed, what happens next, the end of the output, and where to find more.
+func failureMessage(s *scope) string {
+	var text string
+	switch {
+	case s.report.Status.State != plans.StateFailed:
+		text = fmt.Sprintf("Applying the plan failed %d times; the agent is retrying", s.report.Status.FailureCount)
+	case s.paused:
+		text = "Applying the plan failed; waiting for the Cluster to be unpaused to retry"
+	case s.retry.exhausted():
+		text = fmt.Sprintf("Attempt %d of %d to apply the plan failed; to retry, change the cluster's configuration "+
+			"or remove the annotation %s from Secret %s",
+			s.retry.Attempts, maxAttempts, retryAnnotation, s.secret.Name)
+	case s.retry.Pending:
+		text = fmt.Sprintf("Attempt %d of %d to apply the plan failed; retrying now", s.retry.Attempts, maxAttempts)
+	default:
+		text = fmt.Sprintf("Attempt %d of %d to apply the plan failed; retrying at %s", s.retry.Attempts, maxAttempts,
+			s.retry.next().UTC().Format("15:04:05 MST"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.report.Status.FailedOutput)) {
+		if tail := tailOf(s.report.Status.FailedOutput[name]); tail != "" {
+			text += fmt.Sprintf("; output of instruction %s: %s", name, tail)
+		}
+	}
+	return text + "; for details run on the machine: journalctl -u rancher-system-agent.service" + serviceUnit(s.report.Delivered)
+}
+
+// tailOf is the end of an output, on one line and without control characters: a condition is no log.
+func tailOf(output []byte) string {
+	const maxRunes = 300
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(string(output), ""))
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > maxRunes {
+		return "…" + string(runes[len(runes)-maxRunes:])
+	}
+	return string(runes)
+}
+
+// serviceUnit is the distribution's unit of the plan, as one more argument of journalctl; empty if the plan configures none.
+func serviceUnit(plan plans.Plan) string {
+	for _, runtime := range []string{release.K3s, release.RKE2} {
+		names := release.NamesOf(runtime)
+		if !slices.ContainsFunc(plan.Files, func(f plans.File) bool { return strings.HasPrefix(f.Path, names.ConfigDir+"/") }) {
+			continue
+		}
+		unit := names.ServerUnit
+		if slices.ContainsFunc(plan.Instructions, func(i plans.Instruction) bool {
+			return slices.Contains(i.Env, "INSTALL_"+names.EnvPrefix+"_EXEC=agent")
+		}) {
+			unit = names.AgentUnit
+		}
+		return " -u " + unit + ".service"
+	}
+	return ""
+}

@@ -1,0 +1,88 @@
+package plansecret
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+func TestCondition(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	k3s := plans.Plan{Files: []plans.File{{Path: "/etc/rancher/agent/registries.yaml"},
+		{Path: "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"}}}
+	worker := plans.Plan{
+		Files:        []plans.File{{Path: "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml"}},
+		Instructions: []plans.Instruction{{CommonInstruction: plans.CommonInstruction{Env: []string{"INSTALL_RKE2_EXEC=agent"}}}},
+	}
+	failed := plans.Status{State: plans.StateFailed}
+	tests := map[string]struct {
+		scope scope
+		want  metav1.Condition
+	}{
+		"nothing delivered": {scope{}, metav1.Condition{Status: "Unknown", Reason: "WaitingForPlan",
+			Message: "Waiting for the first plan to be delivered"}},
+		"pending": {scope{report: rollout.Report{Progress: rollout.ProgressPending}},
+			metav1.Condition{Status: "Unknown", Reason: "Pending", Message: "Waiting for the agent to start applying the plan"}},
+		"applying again": {
+			scope{report: rollout.Report{Progress: rollout.ProgressApplying}, retry: retry{Attempts: 2}},
+			metav1.Condition{Status: "Unknown", Reason: "Applying", Message: "Waiting for the agent to apply the plan (attempt 3 of 10)"},
+		},
+		"applied": {scope{report: rollout.Report{Progress: rollout.ProgressApplied}}, metav1.Condition{Status: "True", Reason: "Applied"}},
+		"applied and unhealthy": {
+			scope{report: rollout.Report{Progress: rollout.ProgressApplied, Unhealthy: []string{"etcd", "kubelet"}}},
+			metav1.Condition{Status: "True", Reason: "Applied", Message: "Waiting for probes: etcd, kubelet"},
+		},
+		"failed": {
+			scope{report: rollout.Report{Progress: rollout.ProgressFailed, Status: failed, Delivered: k3s}, retry: retry{Attempts: 2, FailedAt: at}},
+			metav1.Condition{Status: "False", Reason: "Failed", Message: "Attempt 2 of 10 to apply the plan failed; retrying at 03:04:35 UTC; " +
+				"for details run on the machine: journalctl -u rancher-system-agent.service -u k3s.service"},
+		},
+		"failed for good": {
+			scope{
+				report: rollout.Report{Progress: rollout.ProgressFailed, Delivered: worker, Status: plans.Status{
+					State: plans.StateFailed, FailedOutput: map[string][]byte{"install": []byte("one\n\ttwo\x1b[0m\xff\n")},
+				}},
+				retry:  retry{Attempts: 10, FailedAt: at},
+				secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "plan"}},
+			},
+			metav1.Condition{Status: "False", Reason: "Failed",
+				Message: "Attempt 10 of 10 to apply the plan failed; to retry, change the cluster's configuration " +
+					"or remove the annotation rke.cattle.io/plan-retry from Secret plan; output of instruction install: one two[0m; " +
+					"for details run on the machine: journalctl -u rancher-system-agent.service -u rke2-agent.service"},
+		},
+		"an older agent has failed": {
+			scope{report: rollout.Report{Progress: rollout.ProgressFailed, Status: plans.Status{FailureCount: 3}}},
+			metav1.Condition{Status: "False", Reason: "Failed", Message: "Applying the plan failed 3 times; the agent is retrying; " +
+				"for details run on the machine: journalctl -u rancher-system-agent.service"},
+		},
+		"failed while paused": {
+			scope{paused: true, report: rollout.Report{Progress: rollout.ProgressFailed, Status: failed}},
+			metav1.Condition{Status: "False", Reason: "Failed",
+				Message: "Applying the plan failed; waiting for the Cluster to be unpaused to retry; " +
+					"for details run on the machine: journalctl -u rancher-system-agent.service"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tc.want.Type = rkev1.PlanAppliedCondition
+			if diff := cmp.Diff(tc.want, condition(&tc.scope)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTailOf(t *testing.T) {
+	long := strings.Repeat("x", 1000) + "ü"
+	if got := []rune(tailOf([]byte(long))); len(got) != 301 || got[0] != '…' || got[300] != 'ü' {
+		t.Errorf("got %d runes: %q", len(got), string(got))
+	}
+}

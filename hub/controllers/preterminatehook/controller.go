@@ -1,0 +1,135 @@
+// Package preterminatehook keeps the pre-terminate hook of Machines with etcd (Cluster API's
+// pre-terminate.delete.hook.machine.cluster.x-k8s.io), so that no deletion costs etcd its quorum: it sets the hook on every etcd machine,
+// and removes it from a deleted one once the cluster has removed its etcd member. The removal is requested by an annotation of the Node,
+// and done by k3s and RKE2.
+//
+// Requests are Clusters, not Machines: the members of one cluster are removed one after the other.
+package preterminatehook
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
+	"github.com/drover-dev/drover/hub/util/predicates"
+)
+
+const (
+	controllerName = "preterminatehook"
+	fieldOwner     = client.FieldOwner("drover-" + controllerName)
+)
+
+// Reconciler reconciles the etcd members of Clusters of Cluster API.
+type Reconciler struct {
+	// Client reads Clusters and Machines and writes Machines.
+	Client client.Client
+	// Cache reads plan Secrets with their content.
+	Cache client.Reader
+	// Live reads past the cache, before a removal is requested.
+	Live client.Reader
+	// ClusterCache holds the connections to the clusters; required.
+	ClusterCache clustercache.ClusterCache
+	// Now is the clock.
+	Now func() time.Time
+
+	controller controller.Controller
+	// removing are the Clusters (client.ObjectKey) with a Machine that waits for the removal of its member, and the time.Time of their last
+	// refresh by another connection; zero for never. Only they reconcile on every report of an agent.
+	removing sync.Map
+}
+
+// SetupWithManager registers the controller, with the clients of the manager. Nodes are watched per cluster, while one of its members is
+// being removed.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if r.ClusterCache == nil {
+		return fmt.Errorf("setting up controller %s: ClusterCache is nil", controllerName)
+	}
+	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
+	var err error
+	r.controller, err = ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ClusterChanged)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(toCluster), builder.WithPredicates(machineChanged)).
+		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(toCluster), builder.WithPredicates(bootstrapChanged)).
+		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(controlPlaneToCluster), builder.WithPredicates(controlPlaneChanged)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.planSecretToCluster)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, func(_ context.Context, o client.Object) []ctrl.Request {
+			return r.ifRemoving(client.ObjectKeyFromObject(o))
+		})).
+		WithOptions(opts).
+		Build(apierrors.Requeue(r))
+	if err != nil {
+		return fmt.Errorf("setting up controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+func request(namespace, cluster string) []ctrl.Request {
+	if cluster == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: cluster}}}
+}
+
+// toCluster maps an object to the Cluster that its label names.
+func toCluster(_ context.Context, o client.Object) []ctrl.Request {
+	return request(o.GetNamespace(), o.GetLabels()[clusterv1.ClusterNameLabel])
+}
+
+// controlPlaneToCluster maps an RKEControlPlane to the Cluster that owns it.
+func controlPlaneToCluster(_ context.Context, o client.Object) []ctrl.Request {
+	for _, ref := range o.GetOwnerReferences() {
+		if ref.Kind == "Cluster" && ref.APIVersion == clusterv1.GroupVersion.String() {
+			return request(o.GetNamespace(), ref.Name)
+		}
+	}
+	return nil
+}
+
+// planSecretToCluster maps a plan Secret to its Cluster if that waits for a removal: agents update their Secrets all the time.
+func (r *Reconciler) planSecretToCluster(_ context.Context, o client.Object) []ctrl.Request {
+	if !plansecrets.IsPlanSecret(o) {
+		return nil
+	}
+	return r.ifRemoving(client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[rkev1.ClusterNameLabel]})
+}
+
+func (r *Reconciler) ifRemoving(cluster client.ObjectKey) []ctrl.Request {
+	if _, removing := r.removing.Load(cluster); !removing {
+		return nil
+	}
+	return request(cluster.Namespace, cluster.Name)
+}
+
+var (
+	machineChanged = predicates.OnUpdate(func(before, after *clusterv1.Machine) bool {
+		deleting := func(m *clusterv1.Machine) string { return conditions.GetReason(m, clusterv1.MachineDeletingCondition) }
+		return before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+			before.Status.NodeRef != after.Status.NodeRef || deleting(before) != deleting(after)
+	})
+	bootstrapChanged = predicates.OnUpdate(func(before, after *rkev1.RKEBootstrap) bool {
+		return !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
+	})
+	controlPlaneChanged = predicates.OnUpdate(func(before, after *rkev1.RKEControlPlane) bool {
+		return !maps.Equal(before.Annotations, after.Annotations) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+	})
+	nodeChanged = predicates.OnUpdate(machinestate.NodeDiffers)
+)

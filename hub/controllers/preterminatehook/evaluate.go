@@ -1,0 +1,249 @@
+package preterminatehook
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+// The reasons of the condition EtcdMemberRemoved, beside those of hub/plan/rollout. They are API.
+const (
+	reasonForced            = "Forced"
+	reasonNoMember          = "NoMember"
+	reasonClusterDeleted    = "ClusterDeleted"
+	reasonNeverStarted      = "ClusterNeverStarted"
+	reasonRemoved           = "Removed"
+	reasonWaitingForDrain   = "WaitingForDrain"
+	reasonUnreachable       = "ClusterUnreachable"
+	reasonRemoving          = "Removing"
+	reasonLastMember        = "LastMember"
+	reasonWaitingForServers = "WaitingForServers"
+	reasonSettling          = "Settling"
+	// reasonControlPlaneDeleted is that of members whose cluster has lost all machines that could take over its data, by their deletion.
+	reasonControlPlaneDeleted = "ControlPlaneDeleted"
+)
+
+const (
+	// rejoinTimeout is how long after its deletion a member is kept for servers that have joined through it, so that they still find it when
+	// they restart. hub/plan/rollout gives them another join address meanwhile.
+	rejoinTimeout = 5 * time.Minute
+	// abandonTimeout is how long members are kept where every etcd and control plane machine of a cluster is being deleted. Until then a new
+	// machine can still take over the data.
+	abandonTimeout = 5 * time.Minute
+	// electionTimeout is how long one of two members is kept, so that the other is not left alone in the middle of an election.
+	electionTimeout = 20 * time.Second
+	// refreshInterval is how often Nodes are read by another connection after a removal was requested: the connection that is watched may be
+	// the removed member's own.
+	refreshInterval = 10 * time.Second
+)
+
+// clusterState is what is known of a cluster with a deleted member.
+type clusterState struct {
+	// deletion says why no data of the cluster is to be kept; empty if it is.
+	deletion string
+	// started is set once the cluster's API was reached.
+	started bool
+	// connected is set while there is a connection to the cluster's API.
+	connected bool
+	// abandonedAt is when the last etcd or control plane machine of the cluster was deleted; zero while one of them stays.
+	abandonedAt time.Time
+	// inputs are all machines of the cluster, the orphaned members, and the present.
+	inputs rollout.Inputs
+}
+
+// candidate is a Machine that is being deleted and has the hook.
+type candidate struct {
+	machine *clusterv1.Machine
+	state   rollout.Machine
+	// forced is set where the user skips the removal, by rkev1.EtcdForceRemoveAnnotation.
+	forced bool
+}
+
+// action is what happens to a candidate.
+type action int
+
+const (
+	keepHook action = iota
+	requestRemoval
+	removeHook
+)
+
+// decision is an action with reason and message of the condition.
+type decision struct {
+	action          action
+	reason, message string
+	// requeueAfter is when to evaluate again, where no watch reports the change; zero if one does.
+	requeueAfter time.Duration
+}
+
+// rules are evaluated in this order; the first that decides wins:
+//
+//	rule                      decides for                                             action
+//	isForced                  a Machine with the annotation to force it               remove the hook
+//	hasNoEtcd                 a machine without the etcd role                         remove the hook
+//	clusterDeleted            a cluster that is being deleted                         remove the hook
+//	neverStarted              a cluster whose API was never reached                   remove the hook
+//	isAbandoned               a control plane deleted as a whole, after a timeout     remove the hook
+//	isDraining                a Machine that Cluster API has not drained yet          keep
+//	notConnected              a cluster without a connection                          keep
+//	isRemoved                 a machine that is no member                             remove the hook
+//	isBeingRemoved            a member whose removal was requested                    keep
+//	isLastMember              a member beside which no etcd machine stays             keep
+//	isJoinAddress             a member that servers join through, for a while         keep
+//	electionPending           one of two members, for a moment                        keep
+//	removalBlocked            a member that hub/plan/rollout holds back               keep
+//
+// The removal of any other is requested.
+var rules = []func(clusterState, candidate) *decision{
+	isForced, hasNoEtcd, clusterDeleted, neverStarted, isAbandoned, isDraining, notConnected, isRemoved, isBeingRemoved,
+	isLastMember, isJoinAddress, electionPending, removalBlocked,
+}
+
+// evaluate decides about one candidate.
+func evaluate(s clusterState, c candidate) decision {
+	for _, rule := range rules {
+		d := rule(s, c)
+		if d == nil {
+			continue
+		}
+		if left := s.untilAbandoned(); d.action == keepHook && left > 0 && (d.requeueAfter == 0 || left < d.requeueAfter) {
+			d.requeueAfter = left
+		}
+		return *d
+	}
+	return decision{action: requestRemoval, reason: reasonRemoving, message: "Requested the removal of the etcd member"}
+}
+
+func decide(do action, reason, format string, args ...any) *decision {
+	return &decision{action: do, reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+func decideIf(condition bool, do action, reason, format string, args ...any) *decision {
+	if !condition {
+		return nil
+	}
+	return decide(do, reason, format, args...)
+}
+
+// hint ends the message of a wait that may never end.
+const hint = "To skip the removal, set the annotation " + rkev1.EtcdForceRemoveAnnotation + "=true on the Machine"
+
+func isForced(_ clusterState, c candidate) *decision {
+	return decideIf(c.forced, removeHook, reasonForced, "Removal of the etcd member skipped: annotation %s is set",
+		rkev1.EtcdForceRemoveAnnotation)
+}
+
+func hasNoEtcd(_ clusterState, c candidate) *decision {
+	return decideIf(!c.state.Etcd, removeHook, reasonNoMember, "Machine has no etcd role")
+}
+
+func clusterDeleted(s clusterState, _ candidate) *decision {
+	return decideIf(s.deletion != "", removeHook, reasonClusterDeleted, "%s", s.deletion)
+}
+
+func neverStarted(s clusterState, _ candidate) *decision {
+	return decideIf(!s.started, removeHook, reasonNeverStarted, "The cluster's API was never reached, so there is no data to keep")
+}
+
+// untilAbandoned is how long the members of a cluster whose control plane is deleted as a whole are kept; zero for any other.
+func (s clusterState) untilAbandoned() time.Duration {
+	if s.abandonedAt.IsZero() {
+		return 0
+	}
+	return s.abandonedAt.Add(abandonTimeout).Sub(s.inputs.Now)
+}
+
+// isAbandoned releases the members of a control plane that is deleted as a whole: no member is left to keep the data, and soon no API to
+// request a removal from.
+func isAbandoned(s clusterState, _ candidate) *decision {
+	return decideIf(!s.abandonedAt.IsZero() && s.untilAbandoned() <= 0, removeHook, reasonControlPlaneDeleted,
+		"All etcd and control plane machines of the cluster are being deleted")
+}
+
+// isDraining keeps the machine in etcd until its Pods are evicted: it may serve the API that they are evicted by.
+func isDraining(_ clusterState, c candidate) *decision {
+	return decideIf(c.state.Removal == rollout.RemovalNone, keepHook, reasonWaitingForDrain, "Waiting for Cluster API to drain the Node")
+}
+
+func notConnected(s clusterState, _ candidate) *decision {
+	return decideIf(!s.connected, keepHook, reasonUnreachable, "Waiting for a connection to the cluster's API, to remove the etcd member. %s",
+		hint)
+}
+
+// isRemoved includes a machine that has no Node: it never started, or its Node was deleted by hand.
+func isRemoved(_ clusterState, c candidate) *decision {
+	return decideIf(c.state.Membership == rollout.MemberNone, removeHook, reasonRemoved, "Machine is not a member of etcd")
+}
+
+func isBeingRemoved(_ clusterState, c candidate) *decision {
+	if c.state.Removal != rollout.RemovalRequested {
+		return nil
+	}
+	d := decide(keepHook, reasonRemoving, "Waiting for the cluster to remove the etcd member. %s", hint)
+	d.requeueAfter = refreshInterval
+	return d
+}
+
+func isLastMember(s clusterState, c candidate) *decision {
+	for _, m := range s.inputs.Machines {
+		if m.Etcd && !m.Deleting && m.Name != c.machine.Name {
+			return nil
+		}
+	}
+	if s.abandonedAt.IsZero() {
+		return decide(keepHook, reasonLastMember,
+			"No other etcd machine remains to take over the cluster's data: add one, or delete the Cluster. %s", hint)
+	}
+	return decide(keepHook, reasonLastMember,
+		"All etcd and control plane machines are being deleted, and the cluster's data with them at %s. "+
+			"To keep the data, add one with the etcd role before then. %s", s.abandonedAt.Add(abandonTimeout).UTC().Format("15:04:05 MST"), hint)
+}
+
+// isJoinAddress keeps a member for a while for servers whose configuration joins it, until that is changed. Workers know all servers, and
+// the address of a machine that is down is of no use.
+func isJoinAddress(s clusterState, c candidate) *decision {
+	left := c.machine.DeletionTimestamp.Add(rejoinTimeout).Sub(s.inputs.Now)
+	if left <= 0 || c.state.Lost() {
+		return nil
+	}
+	var joined []string
+	for _, m := range s.inputs.Machines {
+		if m.Server() && !m.Deleting && m.JoinedTo != "" && m.JoinedTo == c.state.JoinURL {
+			joined = append(joined, m.Name)
+		}
+	}
+	if len(joined) == 0 {
+		return nil
+	}
+	d := decide(keepHook, reasonWaitingForServers,
+		"Waiting up to %s for servers that joined through this machine to get another join address: %s",
+		rejoinTimeout, strings.Join(joined, ", "))
+	d.requeueAfter = left
+	return d
+}
+
+func electionPending(s clusterState, c candidate) *decision {
+	members := 0
+	for _, m := range s.inputs.Machines {
+		if m.Etcd {
+			members++
+		}
+	}
+	left := c.machine.DeletionTimestamp.Add(electionTimeout).Sub(s.inputs.Now)
+	if members != 2 || left <= 0 {
+		return nil
+	}
+	d := decide(keepHook, reasonSettling, "Waiting %s before the removal leaves a single etcd member", electionTimeout)
+	d.requeueAfter = left
+	return d
+}
+
+func removalBlocked(s clusterState, c candidate) *decision {
+	w := rollout.CheckRemoval(s.inputs, c.machine.Name)
+	return decideIf(w != (rollout.Wait{}), keepHook, w.Reason, "%s", w.Message)
+}

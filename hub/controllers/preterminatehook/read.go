@@ -1,0 +1,239 @@
+package preterminatehook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	"github.com/drover-dev/drover/hub/access/clusternodes"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/redirect"
+)
+
+// scope is what one reconcile has read.
+type scope struct {
+	key client.ObjectKey
+	// cluster is nil if it is gone. controlPlane is nil if the cluster has none, or one of another kind.
+	cluster      *clusterv1.Cluster
+	controlPlane *rkev1.RKEControlPlane
+	// machines are those of the cluster that have an RKEBootstrap.
+	machines []*member
+	// state is set by readState.
+	state clusterState
+
+	requeueAfter time.Duration
+}
+
+// member is a Machine, with or without etcd.
+type member struct {
+	machine *clusterv1.Machine
+	// bootstrap is never nil, and empty if it is gone.
+	bootstrap *rkev1.RKEBootstrap
+	etcd      bool
+	// state and node are set by readState; node is nil where there is none.
+	state rollout.Machine
+	node  *corev1.Node
+}
+
+func (m *member) candidate() candidate {
+	forced := func(o client.Object) bool { return o.GetAnnotations()[rkev1.EtcdForceRemoveAnnotation] == "true" }
+	return candidate{machine: m.machine, state: m.state, forced: forced(m.machine) || forced(m.bootstrap)}
+}
+
+func (s *scope) paused() bool {
+	return s.cluster != nil && (annotations.IsPaused(s.cluster, s.cluster) || s.controlPlane != nil && annotations.HasPaused(s.controlPlane))
+}
+
+// deletion says why no data of the cluster is to be kept; empty if it is.
+func (s *scope) deletion() string {
+	switch {
+	case s.cluster == nil:
+		return "Cluster is gone"
+	case !s.cluster.DeletionTimestamp.IsZero():
+		return "Cluster is being deleted"
+	case s.controlPlane == nil:
+		return "Cluster has no RKEControlPlane"
+	case !s.controlPlane.DeletionTimestamp.IsZero():
+		return "RKEControlPlane is being deleted"
+	}
+	return ""
+}
+
+// waiting are the Machines that are being deleted and have the hook, in the order of their deletion.
+func (s *scope) waiting() []*member {
+	var waiting []*member
+	for _, m := range s.machines {
+		if !m.machine.DeletionTimestamp.IsZero() && hasHook(m.machine) && !annotations.HasPaused(m.machine) {
+			waiting = append(waiting, m)
+		}
+	}
+	slices.SortFunc(waiting, byDeletion)
+	return waiting
+}
+
+func readCluster(ctx context.Context, s *scope, from client.Reader) error {
+	cluster := &clusterv1.Cluster{}
+	if err := from.Get(ctx, s.key, cluster); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the Cluster: %w", err)
+		}
+		return nil
+	}
+	s.cluster = cluster
+	var err error
+	s.controlPlane, _, err = ownership.ControlPlane(ctx, from, cluster)
+	return err
+}
+
+// readMachines reads the cluster's Machines and their RKEBootstraps. Either may have the label of the etcd role.
+func readMachines(ctx context.Context, s *scope, from client.Reader) error {
+	in, of := client.InNamespace(s.key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.key.Name}
+	var machines clusterv1.MachineList
+	if err := from.List(ctx, &machines, in, of); err != nil {
+		return fmt.Errorf("listing the cluster's Machines: %w", err)
+	}
+	var bootstraps rkev1.RKEBootstrapList
+	if err := from.List(ctx, &bootstraps, in, of, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the cluster's RKEBootstraps: %w", err)
+	}
+	byName := make(map[string]*rkev1.RKEBootstrap, len(bootstraps.Items))
+	for i := range bootstraps.Items {
+		byName[bootstraps.Items[i].Name] = &bootstraps.Items[i]
+	}
+	for i := range machines.Items {
+		machine := &machines.Items[i]
+		ref := machine.Spec.Bootstrap.ConfigRef
+		if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
+			continue
+		}
+		m := &member{machine: machine, bootstrap: byName[ref.Name]}
+		if m.bootstrap == nil || ownership.OfMachine(m.bootstrap, machine) != nil {
+			m.bootstrap = &rkev1.RKEBootstrap{}
+		}
+		m.etcd = machine.Labels[rkev1.EtcdRoleLabel] == "true" || m.bootstrap.Labels[rkev1.EtcdRoleLabel] == "true"
+		s.machines = append(s.machines, m)
+	}
+	return nil
+}
+
+// nodeLister lists the Nodes of a cluster. It returns clustercache.ErrClusterNotConnected while there is no connection.
+type nodeLister func(ctx context.Context, cluster client.ObjectKey) ([]corev1.Node, error)
+
+// readState reads what the rules need: plan Secrets and Nodes.
+func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader, listNodes nodeLister) error {
+	state := clusterState{deletion: s.deletion(), inputs: rollout.Inputs{Now: r.Now()}}
+	state.started = s.cluster != nil && ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false)
+	var secrets corev1.SecretList
+	err := from.List(ctx, &secrets, client.InNamespace(s.key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.key.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("listing the cluster's plan Secrets: %w", err)
+	}
+	plans := map[string]*corev1.Secret{}
+	for i := range secrets.Items {
+		if secrets.Items[i].Type == rkev1.MachinePlanSecretType {
+			plans[secrets.Items[i].Name] = &secrets.Items[i]
+		}
+	}
+	nodes, err := listNodes(ctx, s.key)
+	if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return fmt.Errorf("listing the Nodes of the cluster: %w", err)
+	}
+	state.connected = err == nil
+	matched := machinestate.NewNodes(nodes)
+	for _, m := range s.machines {
+		// A report that cannot be decoded leaves the state of the plan unknown, as if there were none.
+		m.state, _, _ = machinestate.Of(m.machine, m.bootstrap, plans[rkev1.PlanSecretName(m.machine.Spec.Bootstrap.ConfigRef.Name)])
+		m.node = matched.Of(m.machine)
+		if state.connected {
+			m.state.ReadNode(m.node)
+		}
+		// A moved cluster has lost its status. A control plane machine that others could join has had an API.
+		state.started = state.started || m.state.ControlPlane && m.state.JoinURL != ""
+		state.inputs.Machines = append(state.inputs.Machines, m.state)
+	}
+	state.inputs.OrphanedMembers = matched.OrphanedMembers()
+	state.abandonedAt = abandonedAt(s.machines)
+	s.state = state
+	return nil
+}
+
+// abandonedAt is when the last etcd or control plane machine was deleted; zero while one stays.
+func abandonedAt(members []*member) (last time.Time) {
+	for _, m := range members {
+		if !m.state.Etcd && !m.state.ControlPlane {
+			continue
+		}
+		at := m.machine.DeletionTimestamp
+		if at.IsZero() {
+			return time.Time{}
+		}
+		if at.After(last) {
+			last = at.Time
+		}
+	}
+	return last
+}
+
+// cachedNodes lists the Nodes that Cluster API has cached, and watches them.
+func (r *Reconciler) cachedNodes(ctx context.Context, key client.ObjectKey) ([]corev1.Node, error) {
+	return clusternodes.List(ctx, r.ClusterCache, key, clusternodes.Watch{
+		Name: controllerName + "-nodes", Controller: r.controller, Request: ctrl.Request{NamespacedName: key}, Changed: nodeChanged,
+	})
+}
+
+// liveNodes lists the Nodes past the cache.
+func (r *Reconciler) liveNodes(ctx context.Context, key client.ObjectKey) ([]corev1.Node, error) {
+	reader, err := r.ClusterCache.GetUncachedClient(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return clusternodes.Read(ctx, reader)
+}
+
+// nodesByNewConnection lists the Nodes by a connection that is closed afterwards. The one that Cluster API keeps may lead, through a load
+// balancer, to the API server beside the very member that was removed: it has no etcd any more, so it never sees a change, and still seems
+// healthy.
+func (r *Reconciler) nodesByNewConnection(ctx context.Context, key client.ObjectKey) ([]corev1.Node, error) {
+	cached, err := r.ClusterCache.GetRESTConfig(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(cached)
+	config.Dial = (&net.Dialer{}).DialContext // client-go shares no connections of a config with a Dial
+	config.Timeout = 5 * time.Second
+	redirect.Restrict(config)
+	connection, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a connection to the cluster: %w", err)
+	}
+	defer connection.CloseIdleConnections()
+	api, err := corev1client.NewForConfigAndClient(config, connection)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a connection to the cluster: %w", err)
+	}
+	nodes, err := api.Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return nodes.Items, nil
+}

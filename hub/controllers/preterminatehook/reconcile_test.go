@@ -1,0 +1,114 @@
+package preterminatehook
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+// oneConnection is a connection to a cluster beside which no other can be made.
+type oneConnection struct {
+	clustercache.ClusterCache
+}
+
+func (oneConnection) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	return nil, errors.New("no other connection")
+}
+
+// leavingMember is a cluster with two members of etcd, of which "a" was asked to leave, and counts the lists that are read past the cache.
+func leavingMember(t *testing.T, now func() time.Time) (r *Reconciler, lists *int) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "cluster"}}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane",
+		Name: "c"}
+	cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
+	controlPlane.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster"))}
+	controlPlane.Spec.KubernetesVersion = "v1.36.3+k3s1"
+	machine := func(name string) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "c", rkev1.EtcdRoleLabel: "true",
+				rkev1.ControlPlaneRoleLabel: "true"},
+			Annotations: map[string]string{rkev1.RKEBootstrapCleanupPreTerminateHook: rkev1.RKEBootstrapCleanupPreTerminateOwner},
+		}}
+		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap",
+			Name: name}
+		m.Status.NodeRef.Name = name
+		return m
+	}
+	a := machine("a")
+	a.DeletionTimestamp, a.Finalizers = &metav1.Time{Time: now().Add(-time.Hour)}, []string{clusterv1.MachineFinalizer}
+	a.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
+	}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "a", Labels: map[string]string{rollout.EtcdRoleLabel: "true"}, Annotations: map[string]string{"etcd.k3s.cattle.io/remove": "true"},
+	}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: rollout.EtcdIsVoter, Status: corev1.ConditionTrue}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(cluster, controlPlane, a,
+		machine("b")).Build()
+	lists = new(int)
+	live := interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+		opts ...client.ListOption) error {
+		*lists++
+		return c.List(ctx, list, opts...)
+	}})
+	remote := fake.NewClientBuilder().WithScheme(scheme).WithObjects(node).Build()
+	connections := clustercache.NewFakeClusterCache(remote, client.ObjectKeyFromObject(cluster), controllerName+"-nodes")
+	return &Reconciler{Client: c, Cache: c, Live: live, ClusterCache: oneConnection{connections}, Now: now}, lists
+}
+
+// TestReportsAreReadFromTheCache: agents report all the time, and while a member is being removed each report is looked at. What is read
+// past the caches for that is read once in an interval, and is not forgotten where no report comes.
+func TestReportsAreReadFromTheCache(t *testing.T) {
+	at := now
+	r, lists := leavingMember(t, func() time.Time { return at })
+	report := func() ctrl.Result {
+		t.Helper()
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "c"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	report()
+	once := *lists
+	if once == 0 {
+		t.Fatal("nothing was read past the cache, so that this test proves nothing")
+	}
+	for at = now.Add(100 * time.Millisecond); at.Before(now.Add(refreshInterval)); at = at.Add(100 * time.Millisecond) {
+		if again, due := report().RequeueAfter, now.Add(refreshInterval).Sub(at); again <= 0 || again > due {
+			t.Fatalf("the next look is in %s, and is due in %s", again, due)
+		}
+	}
+	if *lists != once {
+		t.Errorf("%d lists were read past the cache, want %d as for one report", *lists, once)
+	}
+	report()
+	if *lists != 2*once {
+		t.Errorf("after %s %d lists were read past the cache, want %d", refreshInterval, *lists, 2*once)
+	}
+}

@@ -1,0 +1,129 @@
+package rkebootstrap
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
+	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/packaging/install"
+)
+
+// The keys of a bootstrap data Secret, by the contract of Cluster API.
+const (
+	dataKey   = "value"
+	formatKey = "format"
+)
+
+var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// varAgentVarDir is the variable of the install script with the data directory of the agent.
+const varAgentVarDir = "CATTLE_AGENT_VAR_DIR"
+
+// retryCount is the number of attempts to reach the hub, with up to 30 s in between, before the bootstrap fails: more than a day, since
+// bootstrap data run only once.
+const retryCount = "4500"
+
+// dataSecret is the Secret with the bootstrap data: the install script with the variables of this machine, in the format of its provider.
+// The error is a *bootstrapdata.InvalidError if the user has to change the spec.
+func dataSecret(s *scope, vars []install.Var) (*corev1.Secret, error) {
+	script, err := install.CompactScript(vars...)
+	if err != nil {
+		return nil, fmt.Errorf("rendering the install script: %w", err)
+	}
+	format := formatOf(s.bootstrap, s.machine)
+	if s.bootstrap.Labels[rkev1.OSLabel] == "windows" && !isCustom(s.machine) {
+		return nil, &bootstrapdata.InvalidError{Field: "metadata.labels[" + rkev1.OSLabel + "]",
+			Detail: "bootstrap data support Linux only; register a Windows machine as a custom machine, or set machineOS of the pool to linux"}
+	}
+	data, err := bootstrapdata.Make(format, script, s.bootstrap.Spec.Userdata.InlineUserdata)
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.bootstrap.Namespace,
+			Name:      rkev1.BootstrapSecretName(s.bootstrap.Name),
+			Labels: map[string]string{
+				clusterv1.ClusterNameLabel: s.cluster.Name,
+				rkev1.ClusterNameLabel:     s.cluster.Name,
+				rkev1.BootstrapNameLabel:   s.bootstrap.Name,
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
+		},
+		Type: rkev1.BootstrapSecretType,
+		Data: map[string][]byte{dataKey: data, formatKey: []byte(format.ProviderFormat())},
+	}, nil
+}
+
+// scriptGroups are the API groups of infrastructure providers whose machines run a shell script.
+var scriptGroups = []string{rkev1.GroupVersion.Group, "rke-machine.cattle.io", "elemental.cattle.io"}
+
+// formatOf is the format of a machine's bootstrap data: that of the spec, or the default of its provider.
+func formatOf(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) bootstrapdata.Format {
+	switch {
+	case bootstrap.Spec.Userdata.Format != "":
+		return bootstrapdata.Format(bootstrap.Spec.Userdata.Format)
+	case slices.Contains(scriptGroups, machine.Spec.InfrastructureRef.APIGroup):
+		return bootstrapdata.Script
+	}
+	return bootstrapdata.CloudConfig
+}
+
+// scriptVars are the variables of the script; nil until the token exists. A machine that has registered gets no token any more.
+func (r *Reconciler) scriptVars(ctx context.Context, s *scope) ([]install.Var, error) {
+	vars, err := r.clusterVars(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	vars = append(vars,
+		install.Var{Name: install.VarServer, Value: r.Settings.ServerURL},
+		install.Var{Name: install.VarCAChecksum, Value: r.Settings.CAChecksum()},
+		install.Var{Name: install.VarRoleNone, Value: "true"},
+		install.Var{Name: install.VarRetryCount, Value: retryCount})
+	if isCustom(s.machine) || s.registered {
+		return vars, nil
+	}
+	token, err := r.token(ctx, s)
+	if err != nil || token == "" {
+		return nil, err
+	}
+	return append(vars, install.Var{Name: install.VarToken, Value: token}), nil
+}
+
+// refusedError is a Refusal as an error.
+type refusedError struct{ ownership.Refusal }
+
+func (e *refusedError) Error() string { return e.Message }
+
+// clusterVars are the variables from the cluster's configuration. Names that are no valid shell names are left out.
+func (r *Reconciler) clusterVars(ctx context.Context, s *scope) ([]install.Var, error) {
+	controlPlane, refusal, err := ownership.ControlPlane(ctx, r.Client, s.cluster)
+	if refusal != nil {
+		return nil, &refusedError{*refusal}
+	}
+	if err != nil || controlPlane == nil {
+		return nil, err
+	}
+	var vars []install.Var
+	for _, env := range controlPlane.Spec.AgentEnvVars {
+		if shellName.MatchString(env.Name) {
+			vars = append(vars, install.Var{Name: env.Name, Value: env.Value})
+		}
+	}
+	return append(vars, install.Var{Name: varAgentVarDir, Value: string(controlPlane.Spec.DataDirectories.SystemAgent)}), nil
+}
+
+// isCustom returns whether the machine is a custom one, which has run the install script before its objects were created.
+func isCustom(machine *clusterv1.Machine) bool {
+	ref := machine.Spec.InfrastructureRef
+	return ref.APIGroup == rkev1.GroupVersion.Group && ref.Kind == "CustomMachine"
+}

@@ -1,0 +1,107 @@
+package rkebootstrap
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// planAccount is the ServiceAccount of the machine's agent. It has no rights in the Kubernetes API: the gateway serves the plan Secret by
+// name and owner of the account. Existing tools use the labels.
+func planAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *corev1.ServiceAccount {
+	name := rkev1.PlanSecretName(bootstrap.Name)
+	account := &corev1.ServiceAccount{ObjectMeta: ownedMeta(bootstrap, machine, name)}
+	account.Labels[rkev1.ServiceAccountRoleLabel] = rkev1.ServiceAccountRolePlan
+	account.Labels[rkev1.PlanSecretNameLabel] = name
+	return account
+}
+
+// bootstrapAccount is the ServiceAccount of a provisioned machine until it has registered.
+func bootstrapAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *corev1.ServiceAccount {
+	account := &corev1.ServiceAccount{ObjectMeta: ownedMeta(bootstrap, machine, rkev1.BootstrapServiceAccountName(bootstrap.Name))}
+	account.Labels[rkev1.ServiceAccountRoleLabel] = rkev1.ServiceAccountRoleBootstrap
+	return account
+}
+
+// applyToken creates a ServiceAccount and a token of it. The ServiceAccount comes first, since the token controller deletes a token without
+// one. It owns the token, so that the token is deleted with it, and "clusterctl move" does not move the token, which is invalid elsewhere.
+func (r *Reconciler) applyToken(
+	ctx context.Context, bootstrap *rkev1.RKEBootstrap, account *corev1.ServiceAccount, name string, annotations map[string]string,
+) (*corev1.Secret, error) {
+	if err := r.applyOwned(ctx, bootstrap, account); err != nil {
+		return nil, err
+	}
+	labels := maps.Clone(account.Labels)
+	delete(labels, rkev1.ServiceAccountRoleLabel)
+	delete(labels, rkev1.PlanSecretNameLabel)
+	token := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: account.Namespace, Name: name, Labels: labels, Annotations: maps.Clone(annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(account, corev1.SchemeGroupVersion.WithKind("ServiceAccount"))},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}
+	metav1.SetMetaDataAnnotation(&token.ObjectMeta, corev1.ServiceAccountNameKey, account.Name)
+	return token, r.ssa.Apply(ctx, client.ObjectKeyFromObject(bootstrap), token)
+}
+
+// planSecret is the plan Secret without data: labels and annotations for the controller of the control plane. Data of other writers are
+// kept when it is applied again.
+func planSecret(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *corev1.Secret {
+	meta := ownedMeta(bootstrap, machine, rkev1.PlanSecretName(bootstrap.Name))
+	// Labels of the RKEBootstrap may come from users, so the controller's own come last.
+	labels := maps.Clone(bootstrap.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	// The controller of the control plane elects the init node on the plan Secret; a machine must not.
+	delete(labels, rkev1.InitNodeLabel)
+	maps.Copy(labels, meta.Labels)
+	labels[rkev1.BackupLabel] = "true"
+	labels[rkev1.LifecycleClusterGroupLabel] = clusterv1.GroupVersion.Group
+	labels[rkev1.LifecycleClusterKindLabel] = "Cluster"
+	labels[rkev1.LifecycleClusterNameLabel] = machine.Spec.ClusterName
+	labels[rkev1.LifecycleMachineGroupLabel] = clusterv1.GroupVersion.Group
+	labels[rkev1.LifecycleMachineKindLabel] = "Machine"
+	labels[rkev1.LifecycleMachineNameLabel] = machine.Name
+	meta.Labels = labels
+	for key, value := range bootstrap.Annotations {
+		if strings.HasPrefix(key, "rke.cattle.io/") && !slices.Contains(notCopied, key) {
+			metav1.SetMetaDataAnnotation(&meta, key, value)
+		}
+	}
+	return &corev1.Secret{ObjectMeta: meta, Type: rkev1.MachinePlanSecretType}
+}
+
+// notCopied are annotations of the RKEBootstrap that the plan Secret does not get: what is none of the agent's business, and what other
+// controllers write there, which a template's annotations must not overrule.
+var notCopied = []string{
+	rkev1.MachineSecretHashAnnotation, rkev1.EtcdForceRemoveAnnotation,
+	rkev1.JoinURLAnnotation, rkev1.JoinedToAnnotation, rkev1.PlanLastUpdatedAnnotation, rkev1.PlanProbesPassedAnnotation,
+	rkev1.DrainOptionsAnnotation, rkev1.DrainDoneAnnotation, rkev1.DrainErrorAnnotation,
+	rkev1.PreDrainAnnotation, rkev1.PostDrainAnnotation, rkev1.UncordonAnnotation,
+}
+
+// ownedMeta is the metadata of an object that the RKEBootstrap owns.
+func ownedMeta(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: bootstrap.Namespace,
+		Name:      name,
+		Labels: map[string]string{
+			rkev1.ClusterNameLabel:     machine.Spec.ClusterName,
+			clusterv1.ClusterNameLabel: machine.Spec.ClusterName,
+			rkev1.MachineNameLabel:     machine.Name,
+			rkev1.BootstrapNameLabel:   bootstrap.Name,
+		},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
+	}
+}

@@ -1,0 +1,106 @@
+package rkebootstrap
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+func testObjects() (*rkev1.RKEBootstrap, *clusterv1.Machine) {
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "custom-0123456789ab", UID: "b",
+		Labels: map[string]string{
+			rkev1.EtcdRoleLabel: "true", rkev1.InitNodeLabel: "true", rkev1.MachineNameLabel: "somebody-else", "mine": "yes",
+		},
+		Annotations: map[string]string{
+			rkev1.AddressAnnotation: "192.0.2.1", rkev1.MachineSecretHashAnnotation: "hash",
+			rkev1.JoinedToAnnotation: "https://elsewhere", rkev1.DrainDoneAnnotation: "{}", "kubectl.kubernetes.io/last-applied-configuration": "{}",
+		},
+	}}
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "custom-0123456789ab"},
+		Spec:       clusterv1.MachineSpec{ClusterName: "one"},
+	}
+	return bootstrap, machine
+}
+
+func TestPlanSecret(t *testing.T) {
+	got := planSecret(testObjects())
+	if got.Name != "custom-0123456789ab-machine-plan" || got.Type != rkev1.MachinePlanSecretType {
+		t.Errorf("got Secret %s of type %s", got.Name, got.Type)
+	}
+	if len(got.Data) != 0 {
+		t.Error("the plan Secret is applied with data, which would remove what others wrote")
+	}
+	want := map[string]string{
+		rkev1.EtcdRoleLabel:              "true",
+		"mine":                           "yes",
+		rkev1.MachineNameLabel:           "custom-0123456789ab",
+		rkev1.BootstrapNameLabel:         "custom-0123456789ab",
+		rkev1.ClusterNameLabel:           "one",
+		clusterv1.ClusterNameLabel:       "one",
+		rkev1.BackupLabel:                "true",
+		rkev1.LifecycleClusterGroupLabel: "cluster.x-k8s.io",
+		rkev1.LifecycleClusterKindLabel:  "Cluster",
+		rkev1.LifecycleClusterNameLabel:  "one",
+		rkev1.LifecycleMachineGroupLabel: "cluster.x-k8s.io",
+		rkev1.LifecycleMachineKindLabel:  "Machine",
+		rkev1.LifecycleMachineNameLabel:  "custom-0123456789ab",
+	}
+	if diff := cmp.Diff(want, got.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{rkev1.AddressAnnotation: "192.0.2.1"}, got.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+// TestIdentity: the machine's ServiceAccount and its plan Secret share a name and the RKEBootstrap as owner, by which the gateway goes.
+func TestIdentity(t *testing.T) {
+	bootstrap, machine := testObjects()
+	account, plan := planAccount(bootstrap, machine), planSecret(bootstrap, machine)
+	for _, object := range []client.Object{account, plan} {
+		if !metav1.IsControlledBy(object, bootstrap) || !bootstrap.Owns(object) || object.GetName() != "custom-0123456789ab-machine-plan" {
+			t.Errorf("%T %s does not go with the RKEBootstrap: %v", object, object.GetName(), object.GetOwnerReferences())
+		}
+	}
+	if account.Labels[rkev1.PlanSecretNameLabel] != plan.Name || account.Labels[rkev1.ServiceAccountRoleLabel] != "plan" {
+		t.Errorf("the ServiceAccount has labels %v", account.Labels)
+	}
+}
+
+func TestSetStatus(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		identity, data *problem
+		want           map[string]string
+		created        bool
+	}{
+		{name: "done", created: true, want: map[string]string{"IdentityReady": "True", "DataSecretReady": "True", "Ready": "True"}},
+		{name: "no token", identity: &problem{"WaitingForToken", "w"}, created: true,
+			want: map[string]string{"IdentityReady": "False", "DataSecretReady": "True", "Ready": "False"}},
+		{name: "no infrastructure", data: &problem{"WaitingForInfrastructure", "w"},
+			want: map[string]string{"IdentityReady": "True", "DataSecretReady": "False", "Ready": "False"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bootstrap, machine := testObjects()
+			setStatus(&scope{bootstrap: bootstrap, machine: machine, identity: tt.identity, data: tt.data})
+			got := map[string]string{}
+			for _, c := range bootstrap.Status.Conditions {
+				got[c.Type] = string(c.Status)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if has := bootstrap.Status.DataSecretName != nil; has != tt.created || bootstrap.Status.Ready != tt.created {
+				t.Errorf("dataSecretName is set: %t, ready: %t, want %t", has, bootstrap.Status.Ready, tt.created)
+			}
+		})
+	}
+}

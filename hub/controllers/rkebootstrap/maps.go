@@ -1,0 +1,58 @@
+package rkebootstrap
+
+import (
+	"context"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// secretToBootstrap maps the Secrets of an RKEBootstrap by their label: tokens have another owner.
+func secretToBootstrap(_ context.Context, o client.Object) []ctrl.Request {
+	name := o.GetLabels()[rkev1.BootstrapNameLabel]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+// machineToBootstrap maps a Machine to the RKEBootstrap that it refers to.
+func machineToBootstrap(_ context.Context, o client.Object) []ctrl.Request {
+	machine, ok := o.(*clusterv1.Machine)
+	if !ok {
+		return nil
+	}
+	ref := machine.Spec.Bootstrap.ConfigRef
+	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
+}
+
+// controlPlaneToBootstraps maps an RKEControlPlane to the RKEBootstraps whose data it may change: those of machines that have not reported.
+func (r *Reconciler) controlPlaneToBootstraps(ctx context.Context, o client.Object) []ctrl.Request {
+	for _, ref := range o.GetOwnerReferences() {
+		if ref.Kind != "Cluster" || ref.APIVersion != clusterv1.GroupVersion.String() {
+			continue
+		}
+		var list rkev1.RKEBootstrapList
+		if err := r.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
+			client.MatchingLabels{clusterv1.ClusterNameLabel: ref.Name}); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to list RKEBootstraps", "Cluster", ref.Name)
+			return nil
+		}
+		var requests []ctrl.Request
+		for i := range list.Items {
+			if !conditions.Has(&list.Items[i], rkev1.PlanAppliedCondition) {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			}
+		}
+		return requests
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package rkebootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/packaging/install"
+)
+
+// scope is what one reconcile has read and found.
+type scope struct {
+	bootstrap *rkev1.RKEBootstrap
+	// machine is nil until Cluster API has set the owner reference, cluster until it exists.
+	machine *clusterv1.Machine
+	cluster *clusterv1.Cluster
+	// refused says why the Machine that the RKEBootstrap names as its owner does not count.
+	refused *ownership.Refusal
+	// registered is set by reconcileData for a machine that needs no bootstrap data any more.
+	registered bool
+	// identity and data are what each waits for; nil when it is ready.
+	identity, data *problem
+}
+
+// problem is reason and message of a condition that is not met.
+type problem struct {
+	reason, message string
+}
+
+func (r *Reconciler) readOwners(ctx context.Context, s *scope) error {
+	machine, refusal, err := ownership.Machine(ctx, r.Client, s.bootstrap)
+	if s.refused = refusal; err != nil || machine == nil {
+		return err
+	}
+	s.machine = machine
+	cluster := &clusterv1.Cluster{}
+	found, err := objects.Get(ctx, r.Client, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster)
+	if found {
+		s.cluster = cluster
+	}
+	return err
+}
+
+// reconcileNormal creates the identity as soon as the Machine exists, so that a machine can register whatever the state of its cluster, and
+// the bootstrap data when the infrastructure of the Cluster is provisioned.
+func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
+	switch {
+	case s.refused != nil:
+		s.identity = &problem{s.refused.Reason, s.refused.Message}
+	case s.machine == nil:
+		s.identity = &problem{"WaitingForMachine", "Waiting for a Machine of cluster.x-k8s.io to refer to this RKEBootstrap"}
+	case s.cluster == nil:
+		s.identity = &problem{"WaitingForCluster", fmt.Sprintf("Waiting for Cluster API Cluster %s to be created", s.machine.Spec.ClusterName)}
+	case !s.machine.DeletionTimestamp.IsZero():
+		s.identity = &problem{clusterv1.DeletingReason, "Machine is being deleted"}
+	}
+	if s.identity != nil {
+		s.data = s.identity
+		return nil
+	}
+	var errs []error
+	for _, run := range []func(context.Context, *scope) error{r.reconcileIdentity, r.reconcileData} {
+		if err := run(ctx, s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return kerrors.NewAggregate(errs)
+}
+
+// reconcileIdentity creates the plan Secret, and then the ServiceAccount that may use it, so that no machine gets access to a Secret that
+// does not belong to the RKEBootstrap.
+func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
+	account := planAccount(s.bootstrap, s.machine)
+	err := r.applyOwned(ctx, s.bootstrap, planSecret(s.bootstrap, s.machine))
+	if err == nil {
+		_, err = r.applyToken(ctx, s.bootstrap, account, rkev1.PlanTokenSecretName(s.bootstrap.Name), nil)
+	}
+	if err == nil {
+		err = r.removeRole(ctx, s.bootstrap)
+	}
+	if err != nil {
+		s.identity = writeProblem(err, "Writing the identity of the machine")
+		return err
+	}
+	ready, err := r.tokenReady(ctx, s.bootstrap.Namespace, rkev1.PlanTokenSecretName(s.bootstrap.Name), account.UID)
+	if err != nil {
+		s.identity = &problem{"Error", err.Error()}
+		return err
+	}
+	if !ready {
+		s.identity = &problem{"WaitingForToken", fmt.Sprintf("Waiting for the token of ServiceAccount %s",
+			rkev1.PlanSecretName(s.bootstrap.Name))}
+	}
+	return nil
+}
+
+// writeProblem is why an object could not be written; nil without an error.
+func writeProblem(err error, doing string) *problem {
+	var taken *nameTakenError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &taken):
+		return &problem{"NameTaken", taken.Error()}
+	}
+	return &problem{"Error", fmt.Sprintf("%s: %v; retrying", doing, err)}
+}
+
+// tokenReady returns whether the token controller has written the token, which it does together with the annotation. A Secret that was
+// moved from another hub has the UID of another ServiceAccount, and will be replaced.
+func (r *Reconciler) tokenReady(ctx context.Context, namespace, name string, account types.UID) (bool, error) {
+	token, err := r.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), client.ObjectKey{Namespace: namespace, Name: name})
+	return token != nil && token.GetAnnotations()[corev1.ServiceAccountUIDKey] == string(account), err
+}
+
+// reconcileData creates the bootstrap data. The contract requires it for every machine; a custom machine never reads it, and its copy has
+// no credential.
+func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
+	if !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) {
+		s.data = &problem{"WaitingForInfrastructure", fmt.Sprintf("Waiting for the infrastructure of Cluster %s to be provisioned",
+			s.cluster.Name)}
+		return nil
+	}
+	done, err := r.finishData(ctx, s)
+	if done {
+		return nil
+	}
+	var vars []install.Var
+	if err == nil {
+		vars, err = r.scriptVars(ctx, s)
+	}
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		// A change of the RKEControlPlane's owner causes the next reconcile.
+		s.data = &problem{refused.Reason, refused.Message}
+		return nil
+	}
+	if err != nil {
+		s.data = &problem{"Error", fmt.Sprintf("Rendering the bootstrap data: %v; retrying", err)}
+		return err
+	}
+	if vars == nil {
+		s.data = &problem{"WaitingForToken", fmt.Sprintf("Waiting for the token of ServiceAccount %s",
+			rkev1.BootstrapServiceAccountName(s.bootstrap.Name))}
+		return nil
+	}
+	object, err := dataSecret(s, vars)
+	var invalid *bootstrapdata.InvalidError
+	if errors.As(err, &invalid) {
+		// Only a change of the spec helps, which causes the next reconcile.
+		s.data = &problem{"InvalidBootstrapData", invalid.Error()}
+		return nil
+	}
+	if err == nil {
+		err = r.applyOwned(ctx, s.bootstrap, object)
+	}
+	s.data = writeProblem(err, "Writing the bootstrap data")
+	return err
+}
+
+// finishData revokes the token of a machine that has registered. It returns true if nothing is left to do: the bootstrap data of such a
+// machine are not updated any more, since nothing reads them again.
+func (r *Reconciler) finishData(ctx context.Context, s *scope) (bool, error) {
+	var err error
+	if s.registered, err = r.hasRegistered(ctx, s.bootstrap, s.machine); err != nil || !s.registered || isCustom(s.machine) {
+		return false, err
+	}
+	if err := r.revokeToken(ctx, s); err != nil {
+		return false, err
+	}
+	return r.exists(ctx, s.bootstrap.Namespace, rkev1.BootstrapSecretName(s.bootstrap.Name))
+}
+
+// exists returns whether a Secret exists. One that the cache has not seen yet must not be created again.
+func (r *Reconciler) exists(ctx context.Context, namespace, name string) (bool, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	if found, err := objects.Get(ctx, r.Cache, key, object); found || err != nil {
+		return found, err
+	}
+	return objects.Get(ctx, r.Live, key, object)
+}

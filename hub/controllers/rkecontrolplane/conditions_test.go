@@ -1,0 +1,228 @@
+package rkecontrolplane
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+func server(name string, progress rollout.Progress, change rollout.Change, version string) *machine {
+	m := &machine{
+		machine:   &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		bootstrap: &rkev1.RKEBootstrap{}, secret: &corev1.Secret{},
+		inputs: render.Machine{Name: name, Etcd: true, ControlPlane: true},
+		state: rollout.Machine{Name: name, Etcd: true, ControlPlane: true, Progress: progress, Change: change, JoinURL: "https://" + name,
+			Version: version},
+		report: rollout.Report{Progress: progress, Delivered: plans.Plan{Probes: map[string]plans.Probe{render.APIServerProbe: {}}}},
+	}
+	return m
+}
+
+func summary(s *scope) map[string]string {
+	out := map[string]string{}
+	for _, c := range s.controlPlane.Status.Conditions {
+		out[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
+	}
+	return out
+}
+
+func TestSetContract(t *testing.T) {
+	a := server("a", rollout.ProgressApplied, rollout.ChangeNone, "v1.36.3+k3s1")
+	b := server("b", rollout.ProgressApplied, rollout.ChangeRestart, "v1.36.2+k3s1")
+	c := server("c", rollout.ProgressPending, rollout.ChangeNone, "")
+	c.state.JoinURL = ""
+	d := server("d", rollout.ProgressApplied, rollout.ChangeNone, "v1.36.2+k3s1")
+	d.state.Deleting = true
+	worker := &machine{machine: &clusterv1.Machine{}, inputs: render.Machine{Worker: true}}
+	conditions.Set(a.machine, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, machines: []*machine{a, b, c, d, worker}}
+	d.machine.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Controller: ptr.To(true)}}
+	conditions.Set(d.machine, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason})
+	s.poolReplicas = controlPlaneReplicas([]clusterv1.MachineDeployment{pool(clusterv1.MachineControlPlaneLabel, 2),
+		pool(rkev1.WorkerRoleLabel, 5)})
+	setReplicas(s)
+	setInitialized(s)
+	setContractConditions(s)
+
+	status := s.controlPlane.Status
+	if got := []*int32{status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas}; !slices.EqualFunc(got,
+		[]int32{4, 1, 0, 1}, func(a *int32, b int32) bool { return *a == b }) {
+		t.Errorf("replicas are %d %d %d %d", *got[0], *got[1], *got[2], *got[3])
+	}
+	if diff := cmp.Diff([]clusterv1.StatusVersion{{Version: "v1.36.2+k3s1", Replicas: 2}, {Version: "v1.36.3+k3s1", Replicas: 1}},
+		status.Versions); diff != "" || status.Version != "v1.36.2+k3s1" {
+		t.Errorf("version %s: %s", status.Version, diff)
+	}
+	if !ptr.Deref(status.Initialization.ControlPlaneInitialized, false) {
+		t.Error("not initialized")
+	}
+	want := map[string]string{
+		"Available":        "True Available ",
+		"RollingOut":       "True RollingOut Changing 1 control plane node: b",
+		"ScalingUp":        "True ScalingUp Adding 1 control plane node: c; 0 of 2 control plane Machines of MachineDeployments exist",
+		"ScalingDown":      "True ScalingDown Removing 1 control plane node: d",
+		"MachinesReady":    "False NotReady Not ready: b, c",
+		"MachinesUpToDate": "False NotUpToDate Not up to date: b, c",
+		"Remediating":      "True Remediating Remediating 1 control plane node: d",
+	}
+	if diff := cmp.Diff(want, summary(s)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A control plane that nobody can reach any more, or whose Nodes are all down, is not said to be available for what was reported before.
+func TestAvailable(t *testing.T) {
+	a := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, machines: []*machine{a}}
+	s.controlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	for _, tc := range []struct {
+		node   rollout.NodeState
+		silent time.Time
+		want   string
+	}{
+		{want: "True Available "},
+		{node: rollout.NodeReady, want: "True Available "},
+		{node: rollout.NodeNotReady, want: "False NotAvailable No control plane node is known to serve the Kubernetes API"},
+		{silent: time.Unix(0, 0), want: "Unknown ConnectionDown The cluster's API has not answered since 1970-01-01 00:00:00 UTC"},
+	} {
+		a.state.Node, s.unreachableSince = tc.node, tc.silent
+		setContractConditions(s)
+		if got := summary(s)["Available"]; got != tc.want {
+			t.Errorf("Node %q, silent since %v: got %q, want %q", tc.node, tc.silent, got, tc.want)
+		}
+	}
+}
+
+func pool(label string, replicas int32) clusterv1.MachineDeployment {
+	d := clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Replicas: &replicas}}
+	d.Spec.Template.Labels = map[string]string{label: ""}
+	return d
+}
+
+func TestSetPhases(t *testing.T) {
+	waiting := rollout.Wait{Reason: rollout.ReasonWaitingForProbes, Message: "Waiting for probes: kubelet"}
+	tests := map[string]struct {
+		scope scope
+		err   error
+		want  map[string]string
+	}{
+		"nothing known yet": {scope{}, nil, map[string]string{}},
+		"version": {scope{wait: rollout.Wait{Reason: reasons.VersionInvalid, Message: "bad"}}, nil,
+			map[string]string{"Ready": "False VersionInvalid bad", "Provisioned": "False VersionInvalid bad"}},
+		"probes": {
+			scope{outcome: &rollout.Outcome{Wait: waiting}, election: rollout.Election{Init: "a"}}, nil,
+			map[string]string{"Ready": "Unknown WaitingForProbes Waiting for probes: kubelet", "Provisioned": "True Provisioned ",
+				"Bootstrapped": "Unknown WaitingForProbes Waiting for probes: kubelet"},
+		},
+		"done": {
+			scope{outcome: &rollout.Outcome{Done: true}, election: rollout.Election{Init: "a"},
+				machines: []*machine{withNode(server("a", rollout.ProgressApplied, rollout.ChangeNone, ""))}}, nil,
+			map[string]string{"Ready": "True Ready ", "Provisioned": "True Provisioned ", "Bootstrapped": "True Bootstrapped ",
+				"Stable": "True Stable ", "KubeconfigReady": "True KubeconfigReady "},
+		},
+		"no Node": {
+			scope{outcome: &rollout.Outcome{Done: true}, machines: []*machine{server("a", rollout.ProgressApplied, rollout.ChangeNone, "")}}, nil,
+			map[string]string{"Ready": "Unknown WaitingForNodes Waiting for the Node of a to appear in the cluster", "Stable": "True Stable "},
+		},
+		"no kubeconfig": {
+			scope{outcome: &rollout.Outcome{Done: true}, kubeconfig: rollout.Wait{Reason: reasons.NoCertificateAuthority, Message: "none"}}, nil,
+			map[string]string{"Ready": "False NoCertificateAuthority none", "Stable": "True Stable "},
+		},
+		"error": {
+			scope{}, errTest{},
+			map[string]string{"Ready": "False InternalError Reconciling failed, retrying: broken", "Reconciled": "False InternalError broken"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tc.scope.controlPlane = &rkev1.RKEControlPlane{}
+			setPhases(&tc.scope, tc.err)
+			got := summary(&tc.scope)
+			if len(tc.want) == 0 && len(got) > 0 {
+				t.Errorf("got %v", got)
+			}
+			for conditionType, want := range tc.want {
+				if diff := cmp.Diff(want, got[conditionType]); diff != "" {
+					t.Errorf("%s: %s", conditionType, diff)
+				}
+			}
+		})
+	}
+}
+
+func withNode(m *machine) *machine {
+	m.machine.Status.NodeRef.Name, m.state.Init = "node", true
+	return m
+}
+
+type errTest struct{}
+
+func (errTest) Error() string { return "broken" }
+
+// TestKnownReplicas: what is not read in a reconcile, because of an error or of a deletion, is still what it was.
+func TestKnownReplicas(t *testing.T) {
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, machines: []*machine{server("a", rollout.ProgressApplied,
+		rollout.ChangeNone, "v1.36.3+k3s1")}}
+	setStatus(s, nil)
+	known := s.controlPlane.DeepCopy()
+	if known.Status.Version == "" || ptr.Deref(known.Status.Replicas, 0) != 1 {
+		t.Fatalf("the status is %+v", known.Status)
+	}
+	deleted := known.DeepCopy()
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	counts := func(c *rkev1.RKEControlPlane) []any {
+		s := c.Status
+		return []any{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpToDateReplicas, s.Versions, s.Version, s.Selector}
+	}
+	for name, test := range map[string]struct {
+		scope *scope
+		err   error
+	}{
+		"a list failed": {&scope{controlPlane: known.DeepCopy()}, errors.New("the API server is unreachable")},
+		"a list failed in between": {&scope{controlPlane: known.DeepCopy(), machines: s.machines[:0]},
+			errors.New("the API server is unreachable")},
+		"being deleted": {&scope{controlPlane: deleted, deleting: "Waiting for machines"}, nil},
+	} {
+		setStatus(test.scope, test.err)
+		if diff := cmp.Diff(counts(known), counts(test.scope.controlPlane)); diff != "" {
+			t.Errorf("%s (-known +reported):\n%s", name, diff)
+		}
+	}
+}
+
+// TestFieldsWithoutEffect: fields that nothing acts on are named in a condition, and are in no applied spec.
+func TestFieldsWithoutEffect(t *testing.T) {
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, outcome: &rollout.Outcome{}, machines: []*machine{}}
+	s.controlPlane.Spec.KubernetesVersion = "v1.36.3+k3s1"
+	s.controlPlane.Spec.RotateEncryptionKeys = &rkev1.RotateEncryptionKeys{Generation: 1}
+	setStatus(s, nil)
+	accepted := conditions.Get(s.controlPlane, ConfigurationAcceptedCondition)
+	if accepted.Status != metav1.ConditionTrue || accepted.Reason != "AcceptedWithWarnings" ||
+		!strings.HasPrefix(accepted.Message, "spec.rotateEncryptionKeys has no effect: ") {
+		t.Errorf("ConfigurationAccepted is %+v", accepted)
+	}
+	applied := s.controlPlane.Status.AppliedSpec
+	if applied == nil || applied.KubernetesVersion == "" || applied.RotateEncryptionKeys != nil {
+		t.Errorf("the applied spec is %+v", applied)
+	}
+	if s.controlPlane.Spec.RotateEncryptionKeys == nil {
+		t.Error("the spec itself was changed")
+	}
+}

@@ -1,0 +1,147 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/paused"
+
+	"github.com/drover-dev/drover/hub/access/endpoint"
+	"github.com/drover-dev/drover/hub/access/tunnelaccess"
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/signing"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/objectcache"
+	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/patch"
+	"github.com/drover-dev/drover/hub/util/predicates"
+)
+
+// Finalizer holds an RKEControlPlane until the cluster has no control plane Machine left.
+const Finalizer = "rke.cattle.io/rkecontrolplane"
+
+const (
+	controllerName = "rkecontrolplane"
+	fieldOwner     = client.FieldOwner("drover-" + controllerName)
+)
+
+// Reconciler reconciles RKEControlPlanes.
+type Reconciler struct {
+	// Client writes, and reads what is rarely read, such as Secrets that a cluster refers to.
+	Client client.Client
+	// Cache reads what every reconcile needs, among it plan Secrets with their data.
+	Cache client.Reader
+	// Live reads from the API server, where outdated objects would do harm.
+	Live client.Reader
+	// Settings are the hub's.
+	Settings settings.Settings
+	// ClusterCache holds the connections to the clusters. Without it, Nodes are unknown.
+	ClusterCache clustercache.ClusterCache
+	// Access reaches clusters through the tunnels of their agents; nil where there are none.
+	Access *tunnelaccess.Access
+	// Reconnect makes ClusterCache connect to a cluster again, without blocking; nil if it cannot.
+	Reconnect func(cluster client.ObjectKey)
+	// Signer signs plans; nil leaves them unsigned.
+	Signer *signing.Signer
+	// Tokens makes the registration token of the cluster-agent. If nil, the manifest of the cluster-agent in plans stays as it is.
+	Tokens Tokens
+	// Releases has what each release accepts; nil for what is built in.
+	Releases *release.Catalog
+	// Now is the clock.
+	Now func() time.Time
+
+	controller controller.Controller
+	objects    objectcache.Cache
+	endpoints  endpoint.Chooser
+	agents     *agentSessions
+	// reconnected is, by Cluster (client.ObjectKey), for which time.Time of its endpoint a reconnect was requested.
+	reconnected sync.Map
+}
+
+// SetupWithManager registers the controller, with the clients of the manager.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
+	r.endpoints = endpoint.Chooser{Now: r.Now, Prober: endpoint.NewProber(endpoint.Requests(r.Access), r.Now)}
+	r.agents = &agentSessions{connected: r.Access.Connected, reader: r.Cache, now: r.Now, since: map[string]time.Time{}}
+	r.Access.OnChange(r.agents.changed)
+	ofCluster := handler.EnqueueRequestsFromMapFunc(r.labelToControlPlane)
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&rkev1.RKEControlPlane{}).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToControlPlane),
+			builder.WithPredicates(predicates.ClusterChanged)).
+		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToControlPlane),
+			builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&rkev1.RKECluster{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.MachineDeployment{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Machine{}, coalesced(r.labelToControlPlane)).
+		Watches(&rkev1.RKEBootstrap{}, coalesced(r.labelToControlPlane)).
+		Watches(&corev1.Secret{}, coalesced(r.secretToControlPlanes)).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
+		WatchesRawSource(r.releaseData()).
+		WatchesRawSource(source.Func(r.agents.start)).
+		WatchesRawSource(source.Channel(r.endpoints.Prober.Done, &handler.EnqueueRequestForObject{})).
+		WithOptions(opts)
+	if r.ClusterCache != nil {
+		b = b.WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, clusterToControlPlane,
+			clustercache.WatchForProbeFailure(endpoint.UnreachableAfter)))
+	}
+	var err error
+	if r.controller, err = b.Build(apierrors.Requeue(r)); err != nil {
+		return fmt.Errorf("setting up controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+// Reconcile reconciles one RKEControlPlane, and writes its status once at the end.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	controlPlane := &rkev1.RKEControlPlane{}
+	if err := r.Client.Get(ctx, req.NamespacedName, controlPlane); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	s := &scope{controlPlane: controlPlane}
+	var err error
+	if s.cluster, s.refused, err = ownership.Cluster(ctx, r.Client, controlPlane); err != nil {
+		return ctrl.Result{}, err
+	}
+	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, controlPlane); err != nil || isPaused || changed {
+		return ctrl.Result{}, err
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, controlPlane, Finalizer); err != nil || added {
+		return ctrl.Result{}, err
+	}
+	helper := patch.NewHelper(r.Client, controlPlane, fieldOwner, ownedConditions...)
+	if !controlPlane.DeletionTimestamp.IsZero() {
+		err = r.reconcileDelete(ctx, s)
+	} else {
+		err = r.reconcileNormal(ctx, s)
+	}
+	// A conflict and a namespace that is being deleted are no failures: the conditions do not mention them.
+	shown := err
+	if apierrors.IsRace(err) || apierrors.IsEnding(err) {
+		shown = nil
+	}
+	setStatus(s, shown)
+	if err := kerrors.NewAggregate([]error{err, helper.Patch(ctx, controlPlane)}); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: s.requeueAfter}, nil
+}

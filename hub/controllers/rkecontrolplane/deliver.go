@@ -1,0 +1,122 @@
+package rkecontrolplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+// deliver writes plan Secrets. The label of the init node is removed from one machine before another one gets it.
+func (r *Reconciler) deliver(ctx context.Context, s *scope) error {
+	for _, init := range []bool{false, true} {
+		var errs []error
+		for _, m := range s.machines {
+			if m.state.Init == init && m.secret != nil {
+				errs = append(errs, r.updatePlanSecret(ctx, s, m))
+			}
+		}
+		if err := kerrors.NewAggregate(errs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// updatePlanSecret updates a plan Secret, if it changes. The update fails on a conflict with any other writer since it was read.
+func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine) error {
+	wanted := m.secret.DeepCopy()
+	init := ""
+	if m.state.Init {
+		init = "true"
+	}
+	setOrDelete(&wanted.Labels, rkev1.InitNodeLabel, init)
+	setOrDelete(&wanted.Annotations, rkev1.JoinURLAnnotation, m.state.JoinURL)
+	if m.decision.Deliver {
+		if wanted.Data == nil {
+			wanted.Data = map[string][]byte{}
+		}
+		nodeLabels, err := s.nodeLabels(m)
+		if err != nil {
+			return err
+		}
+		plans.Deliver(wanted.Data, m.encoded, plans.Unlimited, m.inputs.FailureThreshold())
+		setOrDelete(&wanted.Annotations, rkev1.JoinedToAnnotation, m.joinURL)
+		setOrDelete(&wanted.Annotations, rkev1.InfrastructureAddressesAnnotation, m.selected.Encode())
+		setOrDelete(&wanted.Annotations, rkev1.PlanProbesPassedAnnotation, "")
+		setOrDelete(&wanted.Annotations, rkev1.NodeLabelsAnnotation, nodeLabels)
+		setOrDelete(&wanted.Annotations, rkev1.PlanLastUpdatedAnnotation, r.Now().UTC().Format(time.RFC3339))
+	}
+	requestDrain(m.decision, wanted)
+	if err := r.sign(m, wanted); err != nil {
+		return err
+	}
+	if maps.Equal(m.secret.Labels, wanted.Labels) && maps.Equal(m.secret.Annotations, wanted.Annotations) &&
+		reflect.DeepEqual(m.secret.Data, wanted.Data) {
+		return nil
+	}
+	if err := r.Client.Update(ctx, wanted, fieldOwner); err != nil {
+		return fmt.Errorf("writing the plan Secret of Machine %s: %w", m.machine.Name, err)
+	}
+	if m.decision.Deliver {
+		ctrl.LoggerFrom(ctx).Info("Delivered a plan", "Machine", m.machine.Namespace+"/"+m.machine.Name, "changes",
+			plans.Diff(m.report.Delivered, m.plan).String())
+	}
+	return nil
+}
+
+// requestDrain requests the drain of a Node, or its end, from the controller nodedrain.
+func requestDrain(d rollout.Decision, secret *corev1.Secret) {
+	switch {
+	case d.Drain != "":
+		setOrDelete(&secret.Annotations, rkev1.DrainOptionsAnnotation, d.Drain)
+		setOrDelete(&secret.Annotations, rkev1.UncordonAnnotation, "")
+	case d.Uncordon:
+		setOrDelete(&secret.Annotations, rkev1.UncordonAnnotation, secret.Annotations[rkev1.DrainOptionsAnnotation])
+	}
+}
+
+// nodeLabels are the labels that the plan's configuration sets on the Node, as JSON for the controller nodesync; empty for none.
+func (s *scope) nodeLabels(m *machine) (string, error) {
+	labels, err := render.NodeLabels(s.inputs, m.plan)
+	if err != nil || len(labels) == 0 {
+		return "", err
+	}
+	raw, err := json.Marshal(labels)
+	return string(raw), err
+}
+
+// sign signs a plan that is delivered, also where the same one was before, and a delivered one whose signature is missing or outdated. A
+// plan that this reconcile has not rendered is not signed: somebody else wrote it into the Secret.
+func (r *Reconciler) sign(m *machine, wanted *corev1.Secret) error {
+	name := wanted.Namespace + "/" + wanted.Name
+	if len(m.encoded) == 0 || !bytes.Equal(wanted.Data[plans.KeyPlan], m.encoded) || !m.decision.Deliver &&
+		!r.Signer.Stale(wanted.Data, name) {
+		return nil
+	}
+	return r.Signer.Sign(wanted.Data, m.secret.Data, name)
+}
+
+// setOrDelete sets a key, or removes it for an empty value.
+func setOrDelete(in *map[string]string, key, value string) {
+	if value == "" {
+		delete(*in, key)
+		return
+	}
+	if *in == nil {
+		*in = map[string]string{}
+	}
+	(*in)[key] = value
+}

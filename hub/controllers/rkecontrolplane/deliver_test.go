@@ -1,0 +1,85 @@
+package rkecontrolplane
+
+import (
+	"crypto/ed25519"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drover-dev/drover/hub/identity/signing"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+// TestSign: only what was rendered is signed, every delivery, and nothing twice.
+func TestSign(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMilli(1000)
+	r := &Reconciler{Signer: signing.New(key, func() time.Time { return now })}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m1"}, Data: map[string][]byte{}}
+	pass := func(rendered string, deliver bool) (sequence int64) {
+		t.Helper()
+		m := &machine{secret: secret, encoded: []byte(rendered), decision: rollout.Decision{Deliver: deliver}}
+		wanted := secret.DeepCopy()
+		if deliver {
+			plans.Deliver(wanted.Data, m.encoded, 0, 0)
+		}
+		if err := r.sign(m, wanted); err != nil {
+			t.Fatal(err)
+		}
+		secret = wanted
+		signature, err := plans.Verify(r.Signer.Public(), secret.Data[plans.KeyPlanSignature], plans.Checksum(secret.Data[plans.KeyPlan]),
+			"fleet/m1")
+		if err != nil {
+			return 0
+		}
+		return signature.Sequence
+	}
+	for _, step := range []struct {
+		name     string
+		do       func()
+		rendered string
+		deliver  bool
+		want     int64
+	}{
+		{name: "nothing is rendered"},
+		{name: "it waits for its turn", rendered: "{}"},
+		{name: "delivered", rendered: "{}", deliver: true, want: 1000},
+		{name: "nothing changes", do: func() { now = time.UnixMilli(2000) }, rendered: "{}", want: 1000},
+		{name: "delivered again", rendered: "{}", deliver: true, want: 2000},
+		{name: "another is rendered and waits", rendered: `{"files":[]}`, want: 2000},
+		{name: "somebody writes a plan", do: func() { secret.Data[plans.KeyPlan] = []byte(`{"x":1}`) }, rendered: "{}", want: 0},
+		{name: "the hub puts its own back", rendered: "{}", deliver: true, want: 2000},
+		{name: "somebody takes the signature away", do: func() { delete(secret.Data, plans.KeyPlanSignature); now = time.UnixMilli(3000) },
+			rendered: "{}", want: 3000},
+		{name: "the hub starts again, and the plan still waits", do: func() {
+			now = time.UnixMilli(4000)
+			r.Signer = signing.New(key, func() time.Time { return now })
+		}, rendered: "{}", want: 4000},
+	} {
+		if step.do != nil {
+			step.do()
+		}
+		if got := pass(step.rendered, step.deliver); got != step.want {
+			t.Errorf("%s: sequence %d, want %d", step.name, got, step.want)
+		}
+	}
+	// A hub from before has signed nothing, and one that is given another key signs with that.
+	r.Signer = nil
+	if pass("{}", true); len(secret.Data[plans.KeyPlanSignature]) == 0 {
+		t.Error("a signature is lost")
+	}
+	_, other, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Signer = signing.New(other, func() time.Time { return now })
+	if got := pass("{}", false); got != 4000 {
+		t.Errorf("with another key: %d", got)
+	}
+}

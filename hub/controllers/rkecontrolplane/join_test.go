@@ -1,0 +1,105 @@
+package rkecontrolplane
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+func TestAddressesAndJoinURL(t *testing.T) {
+	r, err := release.Lookup("v1.36.3+k3s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := render.Cluster{Release: r}
+	m := server("a", rollout.ProgressPending, rollout.ChangeNone, "")
+	m.state.JoinURL = ""
+	m.inputs.DetectedAddress = "10.0.0.9"
+	if got := joinURL(c, m); got != "" {
+		t.Errorf("a machine that has never worked is joined at %s", got)
+	}
+	m.state.Progress, m.state.ProbesPassed = rollout.ProgressApplied, true
+	if got := joinURL(c, m); got != "" {
+		t.Errorf("a machine that may be a learner yet is joined at %s", got)
+	}
+	m.state.Membership = rollout.MemberVoter
+	if got := joinURL(c, m); got != "https://10.0.0.9:6443" {
+		t.Errorf("got %s", got)
+	}
+	m.state.JoinURL = "https://10.0.0.9:6443"
+	m.inputs.InternalAddresses, m.inputs.Addresses = []string{"10.0.0.2"}, []string{"203.0.113.1"}
+	m.machine.Status.Addresses = []clusterv1.MachineAddress{{Type: "Hostname", Address: "a"}, {Type: "ExternalIP", Address: "203.0.113.1"},
+		{Type: "InternalIP", Address: "10.0.0.1"}}
+	m.reported = machinestate.ReportedAddresses(m.machine, "")
+	if diff := cmp.Diff([]string{"10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.9"}, m.addresses()); diff != "" {
+		t.Error(diff)
+	}
+	if got := joinURL(c, m); got != "https://10.0.0.9:6443" {
+		t.Errorf("an address that is still there was given up for %s", got)
+	}
+	m.inputs.DetectedAddress = "10.0.0.77"
+	if got := joinURL(c, m); got != "https://10.0.0.1:6443" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestNewToken(t *testing.T) {
+	first, second := string(newToken()), string(newToken())
+	if first == second || !regexp.MustCompile(`^[b-df-hj-np-tv-xz2-9]{54}$`).MatchString(first) {
+		t.Errorf("got %s and %s", first, second)
+	}
+}
+
+func TestCompareVersions(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want int
+	}{
+		{"v1.36.3+k3s1", "v1.36.3+k3s1", 0}, {"v1.35.9+k3s1", "v1.36.0+k3s1", -1}, {"v1.36.10+k3s1", "v1.36.9+k3s1", 1},
+		{"v1.36.3+rke2r1", "v1.36.3+rke2r2", -1}, {"odd", "v1.36.0", -1},
+	} {
+		if got := compareVersions(tc.a, tc.b); got != tc.want {
+			t.Errorf("compareVersions(%s, %s) = %d, want %d", tc.a, tc.b, got, tc.want)
+		}
+	}
+}
+
+func TestKubeconfigServers(t *testing.T) {
+	s := &scope{
+		controlPlane: &rkev1.RKEControlPlane{}, cluster: &clusterv1.Cluster{}, machines: []*machine{server("a", rollout.ProgressApplied,
+			rollout.ChangeNone, "")},
+	}
+	if _, wait := s.servers(); wait.Reason != reasons.NoCertificateAuthority {
+		t.Errorf("without authorities: %+v", wait)
+	}
+	s.clientCA, s.serverCA = &authority{}, &authority{}
+	if _, wait := s.servers(); wait.Reason != reasonWaitingForAddress {
+		t.Errorf("without an address: %+v", wait)
+	}
+	s.machines[0].inputs.DetectedAddress = "10.0.0.9"
+	if got, _ := s.servers(); len(got) != 1 || got[0].URLs[0] != "https://10.0.0.9:6443" {
+		t.Errorf("got %v", got)
+	}
+	s.machines[0].report.Unhealthy = []string{render.APIServerProbe}
+	if _, wait := s.servers(); wait.Reason != reasons.WaitingForControlPlane {
+		t.Errorf("while the API is down: %+v", wait)
+	}
+	s.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}
+	if _, wait := s.servers(); wait.Reason != reasons.WaitingForControlPlane {
+		t.Errorf("an endpoint on the loopback counts: %+v", wait)
+	}
+	s.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "fd00::1", Port: 443}
+	if got, _ := s.servers(); len(got) != 1 || got[0].URLs[0] != "https://[fd00::1]:443" {
+		t.Errorf("got %v", got)
+	}
+}

@@ -1,0 +1,227 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	"github.com/drover-dev/drover/hub/access/clusternodes"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/predicates"
+)
+
+// nodesRetry is when Nodes are listed again that could not be, although there is a connection.
+const nodesRetry = 10 * time.Second
+
+// loadMachines reads the cluster's Machines and what belongs to them, all from the cache.
+func (r *Reconciler) loadMachines(ctx context.Context, s *scope) error {
+	return loadFrom(ctx, s, r.Cache)
+}
+
+func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
+	name, in := s.clusterName(), client.InNamespace(s.controlPlane.Namespace)
+	var machines clusterv1.MachineList
+	var deployments clusterv1.MachineDeploymentList
+	var secrets corev1.SecretList
+	var bootstraps rkev1.RKEBootstrapList
+	for _, list := range []struct {
+		kind, label string
+		into        client.ObjectList
+		options     []client.ListOption
+	}{
+		{"Machines", clusterv1.ClusterNameLabel, &machines, nil},
+		{"MachineDeployments", clusterv1.ClusterNameLabel, &deployments, []client.ListOption{client.UnsafeDisableDeepCopy}},
+		// Plan Secrets are large, and copied only where one is written.
+		{"plan Secrets", rkev1.ClusterNameLabel, &secrets, []client.ListOption{client.UnsafeDisableDeepCopy}},
+		{"RKEBootstraps", clusterv1.ClusterNameLabel, &bootstraps, nil},
+	} {
+		if err := from.List(ctx, list.into, append(list.options, in, client.MatchingLabels{list.label: name})...); err != nil {
+			return fmt.Errorf("listing the cluster's %s: %w", list.kind, err)
+		}
+	}
+	s.poolReplicas = controlPlaneReplicas(deployments.Items)
+	secretByName := map[string]*corev1.Secret{}
+	for i := range secrets.Items {
+		if secrets.Items[i].Type == rkev1.MachinePlanSecretType {
+			secretByName[secrets.Items[i].Name] = &secrets.Items[i]
+		}
+	}
+	bootstrapByName := map[string]*rkev1.RKEBootstrap{}
+	for i := range bootstraps.Items {
+		bootstrapByName[bootstraps.Items[i].Name] = &bootstraps.Items[i]
+	}
+	s.machines = nil
+	for i := range machines.Items {
+		m := &machine{machine: &machines.Items[i]}
+		ref := m.machine.Spec.Bootstrap.ConfigRef
+		// Cluster API corrects the label of a Machine of another cluster.
+		if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" || m.machine.Spec.ClusterName != name {
+			continue
+		}
+		if m.bootstrap = bootstrapByName[ref.Name]; m.bootstrap == nil {
+			// Cluster API may not have set its label yet.
+			m.bootstrap = &rkev1.RKEBootstrap{}
+			if err := from.Get(ctx, client.ObjectKey{Namespace: m.machine.Namespace, Name: ref.Name}, m.bootstrap); apierrors.IsNotFound(err) {
+				continue
+			} else if err != nil {
+				return fmt.Errorf("reading RKEBootstrap %s: %w", ref.Name, err)
+			}
+		}
+		// A Machine may name the RKEBootstrap of another one, whose plan it must not get.
+		if ownership.OfMachine(m.bootstrap, m.machine) != nil {
+			continue
+		}
+		// A Secret of that name that was not created for the machine gets no plan, which contains secrets of the cluster.
+		if secret := secretByName[rkev1.PlanSecretName(m.bootstrap.Name)]; secret != nil && m.bootstrap.Owns(secret) {
+			m.secret = secret
+		}
+		m.readInputs(s)
+		m.state, m.report, m.reportErr = machinestate.Of(m.machine, m.bootstrap, m.secret)
+		m.state.WantVersion = s.controlPlane.Spec.DesiredVersion()
+		s.machines = append(s.machines, m)
+	}
+	s.loaded = true
+	slices.SortFunc(s.machines, func(a, b *machine) int { return strings.Compare(a.machine.Name, b.machine.Name) })
+	return nil
+}
+
+// controlPlaneReplicas is how many control plane Machines MachineDeployments ask for.
+func controlPlaneReplicas(deployments []clusterv1.MachineDeployment) (n int32) {
+	for i := range deployments {
+		d := &deployments[i]
+		_, is := d.Spec.Template.Labels[clusterv1.MachineControlPlaneLabel]
+		if (is || d.Spec.Template.Labels[rkev1.ControlPlaneRoleLabel] == "true") && d.DeletionTimestamp.IsZero() {
+			n += ptr.Deref(d.Spec.Replicas, 0)
+		}
+	}
+	return n
+}
+
+// readInputs sets the inputs of the machine's plan.
+func (m *machine) readInputs(s *scope) {
+	labels, annotations := m.bootstrap.Labels, m.bootstrap.Annotations
+	role := func(label string) bool { return labels[label] == "true" || m.machine.Labels[label] == "true" }
+	m.inputs = render.Machine{
+		Name: m.machine.Name, UID: string(m.machine.UID), Labels: m.machine.Labels, OS: labels[rkev1.OSLabel],
+		Etcd: role(rkev1.EtcdRoleLabel), ControlPlane: role(rkev1.ControlPlaneRoleLabel), Worker: role(rkev1.WorkerRoleLabel),
+		NodeName: labels[rkev1.NodeNameLabel], Addresses: splitList(annotations[rkev1.AddressAnnotation]),
+		InternalAddresses: splitList(annotations[rkev1.InternalAddressAnnotation]), DetectedAddress: annotations[rkev1.DetectedAddressAnnotation],
+	}
+	m.inputsErr = errors.Join(
+		decodeAnnotation(annotations, rkev1.LabelsAnnotation, &m.inputs.NodeLabels),
+		decodeAnnotation(annotations, rkev1.TaintsAnnotation, &m.inputs.NodeTaints),
+	)
+	m.reported, m.selected = machinestate.ReportedAddresses(m.machine, s.endpoint().Host), machinestate.Addresses{}
+	if machinestate.HasProvider(m.machine) {
+		m.inputs.ProviderID = m.machine.Spec.ProviderID
+		var stored machinestate.Addresses
+		if m.secret == nil || decodeAnnotation(m.secret.Annotations, rkev1.InfrastructureAddressesAnnotation, &stored) != nil {
+			stored = machinestate.Addresses{}
+		}
+		m.selected = machinestate.SelectAddresses(stored, m.reported, usesIPv6(s.controlPlane.Spec))
+	}
+	// The addresses of the registration command take precedence over those of the infrastructure.
+	if len(m.inputs.Addresses) == 0 {
+		m.inputs.Addresses = m.selected.External
+	}
+	if len(m.inputs.InternalAddresses) == 0 {
+		m.inputs.InternalAddresses = m.selected.Internal
+	}
+}
+
+// usesIPv6 reports whether the cluster's networks or its stack preference include IPv6.
+func usesIPv6(spec rkev1.RKEControlPlaneSpec) bool {
+	if n := spec.Networking; n != nil && (n.StackPreference == "dual" || n.StackPreference == "ipv6") {
+		return true
+	}
+	return slices.ContainsFunc([]string{"cluster-cidr", "service-cidr"}, func(key string) bool {
+		return strings.Contains(fmt.Sprint(spec.MachineGlobalConfig.Data[key]), ":")
+	})
+}
+
+// decodeAnnotation decodes JSON; an annotation that is not set leaves into as it is.
+func decodeAnnotation(annotations map[string]string, key string, into any) error {
+	if annotations[key] == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(annotations[key]), into); err != nil {
+		return fmt.Errorf("annotation %s of the machine's RKEBootstrap: %w", key, err)
+	}
+	return nil
+}
+
+// splitList splits a comma-separated list.
+func splitList(text string) []string {
+	parts := strings.Split(text, ",")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+}
+
+// addresses are the machine's, best first: those in its certificate, of its Node or infrastructure, of its user, and the detected one.
+func (m *machine) addresses() []string {
+	var out []string
+	for _, addresses := range [][]string{
+		m.selected.Internal, m.reported.Internal, m.inputs.InternalAddresses,
+		m.selected.External, m.reported.External, m.inputs.Addresses, {m.inputs.DetectedAddress},
+	} {
+		for _, a := range addresses {
+			if a != "" && !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+var nodeChanged = predicates.OnUpdate(machinestate.NodeDiffers)
+
+// readNodes adds what the cluster's Nodes say of the machines: readiness, etcd membership, and addresses where nobody else has any. Without
+// a connection they stay unknown, which holds back only what needs them; a watch ends every such wait.
+func (r *Reconciler) readNodes(ctx context.Context, s *scope) {
+	if r.ClusterCache == nil || s.cluster == nil || !isInitialized(s.controlPlane) {
+		return
+	}
+	if s.nodes == nil {
+		nodes, err := clusternodes.List(ctx, r.ClusterCache, client.ObjectKeyFromObject(s.cluster), clusternodes.Watch{
+			Name: controllerName + "-nodes", Controller: r.controller, Changed: nodeChanged,
+			Request: ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.controlPlane)},
+		})
+		if errors.Is(err, clustercache.ErrClusterNotConnected) {
+			s.unreachableSince = r.ClusterCache.GetHealthCheckingState(ctx, client.ObjectKeyFromObject(s.cluster)).LastProbeSuccessTime
+			return
+		}
+		if err != nil {
+			// The plan that this reconcile delivers may repair the cluster.
+			ctrl.LoggerFrom(ctx).Error(err, "Listing the Nodes of the cluster failed; continuing without them")
+			s.requeue(nodesRetry)
+			return
+		}
+		s.nodes = machinestate.NewNodes(nodes)
+	}
+	for _, m := range s.machines {
+		node := s.nodes.Of(m.machine)
+		m.state.ReadNode(node)
+		if node != nil && m.reported.Empty() {
+			m.reported = machinestate.NodeAddresses(node)
+		}
+	}
+	s.orphanedMembers = s.nodes.OrphanedMembers()
+}

@@ -1,0 +1,198 @@
+package rkecontrolplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+// maxPlanBytes limits a plan. A Secret may have 1 MiB, and holds the plan twice (wanted and applied) beside the agent's report.
+const maxPlanBytes = 480 << 10
+
+// plan elects the init node, renders the plans, and asks rollout. A decision that must not be made on outdated objects is made again on
+// live ones: the caches may not have seen what an earlier reconcile, or another hub process, has written.
+func (r *Reconciler) plan(ctx context.Context, s *scope) error {
+	if err := r.planOnce(ctx, s); err != nil || s.live || !s.needsLive() {
+		return err
+	}
+	if err := loadFrom(ctx, s, r.Live); err != nil {
+		return err
+	}
+	s.live = true
+	return r.planOnce(ctx, s)
+}
+
+func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {
+	r.readNodes(ctx, s)
+	s.electInitNode()
+	s.findJoinURLs()
+	if err := r.renderPlans(s); err != nil {
+		return err
+	}
+	outcome := rollout.Decide(s.rolloutInputs(r.Now()))
+	s.outcome = &outcome
+	// Both are in the order of the machines' names.
+	for i, m := range s.machines {
+		m.decision = outcome.Decisions[i]
+	}
+	return nil
+}
+
+// needsLive reports a decision that does harm if it is made twice: two init nodes start two clusters, and two etcd members that restart or
+// join at the same time may cost etcd its quorum.
+func (s *scope) needsLive() bool {
+	return slices.ContainsFunc(s.machines, func(m *machine) bool {
+		marked := m.secret != nil && m.secret.Labels[rkev1.InitNodeLabel] == "true"
+		return m.state.Init && !marked || m.state.Etcd && m.decision.Deliver && m.state.Change != rollout.ChangeMinor
+	})
+}
+
+// electInitNode decides which machine starts the cluster. Its label is written with its plan, or at once where the cluster exists.
+func (s *scope) electInitNode() {
+	s.election = rollout.Elect(s.states(), s.controlPlane.Labels[rkev1.InitNodeMachineIDLabel], s.bootstrapped())
+	for _, m := range s.machines {
+		m.state.Init = m.machine.Name == s.election.Init
+		m.inputs.Init = m.state.Init
+	}
+}
+
+func (s *scope) states() []rollout.Machine {
+	states := make([]rollout.Machine, 0, len(s.machines))
+	for _, m := range s.machines {
+		states = append(states, m.state)
+	}
+	return states
+}
+
+// findJoinURLs sets where each server can be joined, and then where each machine joins.
+func (s *scope) findJoinURLs() {
+	common := render.Cluster{Spec: s.controlPlane.Spec, Release: s.release}
+	for _, m := range s.machines {
+		if m.state.Server() && m.secret != nil && m.secret.Annotations[rkev1.JoinURLAutosetDisabledAnnotation] != "true" {
+			m.state.JoinURL = joinURL(common, m)
+		}
+	}
+	states := s.states()
+	for _, m := range s.machines {
+		m.joinURL = rollout.JoinURL(states, m.state, string(m.machine.UID))
+	}
+}
+
+// joinURL keeps the URL that others have joined while the machine has its address, so that another address of the machine restarts nothing.
+// It is empty for a machine that others cannot join yet.
+func joinURL(c render.Cluster, m *machine) string {
+	addresses := m.addresses()
+	if captured := render.CapturedAddress(m.report.Status.PeriodicOutput); len(addresses) == 0 && captured != "" {
+		addresses = []string{captured}
+	}
+	if len(addresses) == 0 {
+		return m.state.JoinURL
+	}
+	if m.state.JoinURL == "" && !m.state.Joinable() {
+		return ""
+	}
+	if u, err := url.Parse(m.state.JoinURL); err == nil && slices.Contains(addresses, u.Hostname()) {
+		return render.JoinURL(c, u.Hostname())
+	}
+	return render.JoinURL(c, addresses[0])
+}
+
+// renderPlans renders the plan of every machine and compares it with the delivered one.
+func (r *Reconciler) renderPlans(s *scope) error {
+	s.problems = nil
+	s.inputs = render.Cluster{
+		Namespace: s.controlPlane.Namespace, Name: s.clusterName(), ManagementName: s.management,
+		Spec: s.controlPlane.Spec, Release: s.release, Settings: r.Settings, ConfigGeneration: s.controlPlane.Status.ConfigGeneration,
+		Endpoint: s.endpoint().Host, Tokens: s.tokens, CA: render.CA{Server: s.serverCA.keyPair(), Client: s.clientCA.keyPair()},
+		Objects: s.objects, PullSecrets: s.pullSecrets, BootstrapSecrets: s.bootstrapSecrets, Bootstrapped: s.bootstrapped(),
+		Prime: r.prime(s.controlPlane), SnapshotMetadata: s.controlPlane.Annotations[rkev1.ClusterSpecAnnotation],
+	}
+	s.inputs.Agent = s.agent()
+	for _, m := range s.machines {
+		if m.secret == nil || m.state.Deleting {
+			continue
+		}
+		m.inputs.Addressed = len(m.addresses()) > 0
+		plan, problems := render.Plan(render.Inputs{Cluster: s.inputs, Machine: m.inputs, JoinURL: m.joinURL, Delivered: m.report.Delivered})
+		s.problems = s.problems.Merge(problems)
+		m.plan = plan
+		var err error
+		if m.encoded, err = plan.Encode(); err != nil {
+			return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
+		}
+		m.state.Problem, m.state.Change = m.problem(), m.change()
+	}
+	return nil
+}
+
+// problem says in one line why the plan cannot be delivered; empty if it can.
+func (m *machine) problem() string {
+	err := m.plan.Validate()
+	switch {
+	case m.inputsErr != nil:
+		err = m.inputsErr
+	case m.reportErr != nil:
+		err = fmt.Errorf("decoding Secret %s: %w", m.secret.Name, m.reportErr)
+	case m.plan.Error != "":
+		return oneLine(m.plan.Error)
+	case len(m.encoded) > maxPlanBytes:
+		err = fmt.Errorf("the plan has %d bytes, %d are allowed; reduce machineSelectorFiles or additionalManifest", len(m.encoded), maxPlanBytes)
+	}
+	if err == nil {
+		return ""
+	}
+	return oneLine(err.Error())
+}
+
+// oneLine joins the lines of joined errors, for messages.
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
+
+// change compares the wanted plan with the delivered one.
+func (m *machine) change() rollout.Change {
+	delivered := m.secret.Data[plans.KeyPlan]
+	switch {
+	case len(delivered) == 0:
+		return rollout.ChangeFirst
+	case bytes.Equal(delivered, m.encoded):
+		return rollout.ChangeNone
+	}
+	return machinestate.Change(m.report.Delivered, m.plan)
+}
+
+func (s *scope) rolloutInputs(now time.Time) rollout.Inputs {
+	strategy := s.controlPlane.Spec.UpgradeStrategy
+	in := rollout.Inputs{
+		Now: now, Machines: s.states(), OrphanedMembers: s.orphanedMembers, Bootstrapped: s.bootstrapped(),
+		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency),
+		ControlPlaneDrain: drainOptions(strategy.ControlPlaneDrainOptions), WorkerDrain: drainOptions(strategy.WorkerDrainOptions),
+	}
+	if s.election.Init == "" {
+		in.Blocked = s.election.Wait
+	}
+	return in
+}
+
+// drainOptions encodes the options as the value of rke.cattle.io/drain-options, which hooks answer with.
+func drainOptions(o rkev1.DrainOptions) rollout.DrainOptions {
+	named := func(h rkev1.DrainHook) bool { return h.Annotation != "" }
+	// The same options are the same bytes: fields are in the order of the type. They are strings, numbers and booleans, which cannot fail.
+	options, _ := json.Marshal(o)
+	hooksOnly := o
+	hooksOnly.Enabled = false
+	withoutDrain, _ := json.Marshal(hooksOnly)
+	return rollout.DrainOptions{
+		Enabled: o.Enabled, Hooks: slices.ContainsFunc(o.PreDrainHooks, named) || slices.ContainsFunc(o.PostDrainHooks, named),
+		Options: string(options), HooksOnly: string(withoutDrain),
+	}
+}

@@ -1,0 +1,153 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/message"
+	"github.com/drover-dev/drover/hub/util/ownership"
+)
+
+// The reasons of conditions beyond those of hub/plan/rollout. They are API.
+const (
+	reasonWaitingForCluster    = "WaitingForCluster"
+	reasonWaitingForNodes      = "WaitingForNodes"
+	reasonWaitingForAgentToken = "WaitingForAgentToken"
+)
+
+// phase is a step of a reconcile. It sets the scope's wait where the reconcile cannot go on.
+type phase func(context.Context, *scope) error
+
+// reconcileNormal runs the phases until one has to wait or fails: each needs what the ones before have set.
+func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
+	return run(ctx, s,
+		findCluster,
+		r.findInfraCluster,
+		r.loadMachines,
+		waitForInfrastructure,
+		r.findManagement,
+		r.findRelease,
+		r.ensureTokens,
+		r.ensureCA,
+		r.findAgentToken,
+		r.readReferences,
+		r.plan,
+		r.deliver,
+		r.ensureKubeconfig,
+		r.updateMachines,
+		r.ensureEndpoint,
+	)
+}
+
+func run(ctx context.Context, s *scope, phases ...phase) error {
+	for _, phase := range phases {
+		if err := phase(ctx, s); err != nil || s.wait != (rollout.Wait{}) {
+			return err
+		}
+	}
+	return nil
+}
+
+func findCluster(_ context.Context, s *scope) error {
+	switch {
+	case s.refused != nil:
+		s.waitFor(s.refused.Reason, s.refused.Message)
+	case s.cluster == nil:
+		// An RKEControlPlane without a Cluster has no Machines that would have to be read.
+		s.loaded = true
+		s.waitFor(reasonWaitingForCluster, "Waiting for Cluster API to set the Cluster as the owner of the RKEControlPlane")
+	}
+	return nil
+}
+
+func waitForInfrastructure(_ context.Context, s *scope) error {
+	if !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) {
+		ref := s.cluster.Spec.InfrastructureRef
+		s.waitFor(rollout.ReasonWaitingForInfrastructure,
+			"Waiting for the infrastructure of the cluster: "+ref.Kind+" "+ref.Name+" is not provisioned yet")
+	}
+	return nil
+}
+
+// findManagement finds the cluster's management Cluster. A cluster that names the one of another cluster gets nothing: the name leads to
+// tokens and to the tunnel of its agent.
+func (r *Reconciler) findManagement(ctx context.Context, s *scope) error {
+	name := s.controlPlane.ManagementName()
+	if name == "" {
+		return nil
+	}
+	_, refusal, err := ownership.ManagementCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster), name)
+	switch {
+	case err != nil:
+		return err
+	case refusal != nil:
+		s.waitFor(refusal.Reason, refusal.Message)
+	default:
+		s.management = name
+	}
+	return nil
+}
+
+func (r *Reconciler) findRelease(_ context.Context, s *scope) (err error) {
+	if s.release, err = r.Releases.Lookup(s.controlPlane.Spec.DesiredVersion()); err != nil {
+		s.waitFor(reasons.VersionInvalid, err.Error())
+	}
+	return nil
+}
+
+// reconcileDelete deletes the control plane's Machines, and then the Secrets of the cluster. Cluster API deletes an RKEControlPlane after
+// all workers and leaves control plane Machines to it, except those of MachineDeployments.
+func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
+	// Without its Cluster it has no Machines to delete: the name of one, which anybody may write, is not enough.
+	if s.cluster != nil {
+		remaining, err := r.deleteMachines(ctx, s)
+		if err != nil {
+			return err
+		}
+		if len(remaining) > 0 {
+			s.deleting = "Waiting for control plane Machines to be deleted: " + message.JoinNames(remaining, maxNames)
+			return nil
+		}
+	}
+	if err := r.deleteSecrets(ctx, s); err != nil {
+		return err
+	}
+	s.deleting = "All Machines and Secrets of the control plane are deleted"
+	controllerutil.RemoveFinalizer(s.controlPlane, Finalizer)
+	return nil
+}
+
+// deleteMachines returns the names of those that still exist.
+func (r *Reconciler) deleteMachines(ctx context.Context, s *scope) (remaining []string, _ error) {
+	var list clusterv1.MachineList
+	err := r.Live.List(ctx, &list, client.InNamespace(s.controlPlane.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName()})
+	if err != nil {
+		return nil, fmt.Errorf("listing the cluster's Machines: %w", err)
+	}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if _, is := m.Labels[clusterv1.MachineControlPlaneLabel]; !is && m.Labels[rkev1.ControlPlaneRoleLabel] != "true" {
+			continue
+		}
+		remaining = append(remaining, m.Name)
+		if !m.DeletionTimestamp.IsZero() || inMachineSet(m) {
+			continue
+		}
+		if err := r.Client.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("deleting Machine %s: %w", m.Name, err)
+		}
+	}
+	slices.Sort(remaining)
+	return remaining, nil
+}

@@ -1,0 +1,84 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// namespaceOf holds the Secrets of a namespace as the manager's cache does, and counts the copies that it makes.
+type namespaceOf struct {
+	client.Reader
+	secrets []corev1.Secret
+	copies  int
+}
+
+func (n *namespaceOf) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var options client.ListOptions
+	options.ApplyOptions(opts)
+	for _, secret := range n.secrets {
+		if !ptr.Deref(options.UnsafeDisableDeepCopy, false) {
+			n.copies++
+			secret = *secret.DeepCopy()
+		}
+		list.(*corev1.SecretList).Items = append(list.(*corev1.SecretList).Items, secret)
+	}
+	return nil
+}
+
+func (n *namespaceOf) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	for i := range n.secrets {
+		if n.secrets[i].Name == key.Name {
+			n.secrets[i].DeepCopyInto(into.(*corev1.Secret))
+		}
+	}
+	return nil
+}
+
+// TestReadBootstrapSecrets: until a cluster has started, each reconcile looks through all Secrets of the namespace, of every cluster in it,
+// and copies none but those that it takes.
+func TestReadBootstrapSecrets(t *testing.T) {
+	in := &namespaceOf{}
+	for i := range 1000 {
+		in.secrets = append(in.secrets, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: fmt.Sprint("other-", i)}})
+	}
+	in.secrets = append(in.secrets, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cloud",
+		Annotations: map[string]string{
+			rkev1.SyncBootstrapAnnotation: "true", rkev1.AuthorizedObjectAnnotation: "c", rkev1.SyncTargetNamespaceAnnotation: "kube-system",
+		}}, Data: map[string][]byte{"key": []byte("value")}})
+	r := &Reconciler{Cache: in}
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}},
+		cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}}}
+	found, err := r.readBootstrapSecrets(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 1 || found[0].Namespace != "kube-system" || found[0].Name != "cloud" || string(found[0].Data["key"]) != "value" {
+		t.Errorf("got %+v", found)
+	}
+	if in.copies != 0 {
+		t.Errorf("%d Secrets were copied", in.copies)
+	}
+}
+
+// A Secret is given to a cluster before it starts only if it says so itself, and names the cluster.
+func TestIsBootstrapSecret(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cni",
+		Annotations: map[string]string{rkev1.AuthorizedObjectAnnotation: "a, b"}}}
+	if isBootstrapSecret(secret, "b") {
+		t.Error("a Secret is given away that does not say so")
+	}
+	secret.Annotations[rkev1.SyncBootstrapAnnotation] = "true"
+	if !isBootstrapSecret(secret, "b") || isBootstrapSecret(secret, "c") {
+		t.Error("it is given to other clusters than those that it names")
+	}
+}

@@ -1,0 +1,156 @@
+package rkecontrolplane
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/plans"
+)
+
+// scope is what one reconcile has read and decided. The comments name the phase that sets a field.
+type scope struct {
+	controlPlane *rkev1.RKEControlPlane
+	// cluster is nil until Cluster API has set the owner of the RKEControlPlane. The Cluster refers to the RKEControlPlane, too.
+	cluster *clusterv1.Cluster
+	// refused says why the Cluster that the RKEControlPlane names as its owner does not count; nil where it does or none is named.
+	refused *ownership.Refusal
+	// infraCluster is nil where the cluster's infrastructure is another provider's (findInfraCluster).
+	infraCluster *rkev1.RKECluster
+	// management is the name of the cluster's own management Cluster; empty for none (findManagement).
+	management string
+	// release of the desired version (findRelease).
+	release release.Release
+	// machines are all Machines of the cluster that have an RKEBootstrap, by name. poolReplicas is the sum of the replicas of
+	// MachineDeployments for control plane machines. loaded is set once both were read, live once they were read past the cache
+	// (loadMachines).
+	machines     []*machine
+	poolReplicas int32
+	loaded, live bool
+	// nodes are the cluster's Nodes; nil where there is no connection. unreachableSince is when the cluster last answered, where the
+	// connection was lost; zero where it was not, or never existed (readNodes).
+	nodes            *machinestate.Nodes
+	unreachableSince time.Time
+	// orphanedMembers are the members of etcd without a Machine (readNodes).
+	orphanedMembers []rollout.Member
+
+	// tokens by which machines join (ensureTokens).
+	tokens render.Tokens
+	// clientCA and serverCA are nil where the cluster has created its own (ensureCA).
+	clientCA, serverCA *authority
+	// agentToken is the registration token of the cluster-agent, agentKeys the hub's public keys; empty while unknown (findAgentToken).
+	agentToken string
+	agentKeys  []byte
+	// objects are the Secrets and ConfigMaps that the specification refers to, pullSecrets the hub's credentials for its system default
+	// registry, bootstrapSecrets what a new cluster has from its start (readReferences).
+	objects          render.Objects
+	pullSecrets      []render.Object
+	bootstrapSecrets []render.BootstrapSecret
+
+	// election of the init node, inputs that all plans share, problems of the specification, and what rollout decided; nil before (plan).
+	election rollout.Election
+	inputs   render.Cluster
+	problems render.Problems
+	outcome  *rollout.Outcome
+
+	// wait is why the phases stopped; zero if they did not.
+	wait rollout.Wait
+	// kubeconfig is why there is no kubeconfig; zero if there is one (ensureKubeconfig).
+	kubeconfig rollout.Wait
+	// deleting is what a deletion waits for (reconcileDelete).
+	deleting string
+
+	requeueAfter time.Duration
+}
+
+// machine is a Machine and what belongs to it.
+type machine struct {
+	machine   *clusterv1.Machine
+	bootstrap *rkev1.RKEBootstrap
+	// secret is the plan Secret, perhaps the cache's own: it is not to be changed. Nil until it exists.
+	secret *corev1.Secret
+	// report of the agent; reportErr says why it could not be decoded.
+	report    rollout.Report
+	reportErr error
+
+	// inputs of the plan; inputsErr says which annotation could not be decoded.
+	inputs    render.Machine
+	inputsErr error
+	// state that rollout decides on.
+	state rollout.Machine
+	// reported are the addresses that Cluster API or the Node report, selected those of them in the plan.
+	reported, selected machinestate.Addresses
+
+	// joinURL is what the plan joins. plan is the wanted one, and encoded its bytes; empty where none is rendered.
+	joinURL string
+	plan    plans.Plan
+	encoded []byte
+	// decision of rollout.
+	decision rollout.Decision
+}
+
+// clusterName is the name of the cluster and of its Cluster of Cluster API.
+func (s *scope) clusterName() string {
+	switch {
+	case s.cluster != nil:
+		return s.cluster.Name
+	case s.controlPlane.Spec.ClusterName != "":
+		return s.controlPlane.Spec.ClusterName
+	}
+	return s.controlPlane.Name
+}
+
+func isInitialized(c *rkev1.RKEControlPlane) bool {
+	return ptr.Deref(c.Status.Initialization.ControlPlaneInitialized, false)
+}
+
+// bootstrapped reports whether the cluster was ever started. The join URLs in annotations of plan Secrets outlive a lost status.
+func (s *scope) bootstrapped() bool {
+	for _, m := range s.machines {
+		if m.state.JoinURL != "" {
+			return true
+		}
+	}
+	return isInitialized(s.controlPlane) || conditions.IsTrue(s.controlPlane, rkev1.BootstrappedCondition)
+}
+
+// delivered reports whether any machine was ever given a plan.
+func (s *scope) delivered() bool {
+	for _, m := range s.machines {
+		if m.report.Checksum != "" {
+			return true
+		}
+	}
+	return s.bootstrapped()
+}
+
+// administrator reports whether the hub is an administrator of the cluster: it has the CA of client certificates.
+func (s *scope) administrator() bool { return s.clientCA != nil }
+
+// requeue reconciles again after a while; zero for on any change.
+func (s *scope) requeue(after time.Duration) {
+	if after > 0 && (s.requeueAfter == 0 || after < s.requeueAfter) {
+		s.requeueAfter = after
+	}
+}
+
+// waitFor stops the phases.
+func (s *scope) waitFor(reason, message string) {
+	s.wait = rollout.Wait{Reason: reason, Message: message}
+}
+
+// key of an object in the namespace of the cluster.
+func (s *scope) key(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: name}
+}

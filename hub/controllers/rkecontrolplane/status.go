@@ -1,0 +1,172 @@
+package rkecontrolplane
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/drover-dev/drover/hub/api/fieldsupport"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/message"
+)
+
+// Conditions of an RKEControlPlane beyond those of rkev1 and of Cluster API.
+const (
+	// ConfigurationAcceptedCondition is false while something in the specification was left out of the plans or keeps them from being
+	// rendered.
+	ConfigurationAcceptedCondition = "ConfigurationAccepted"
+	// KubeconfigReadyCondition is true once the Secret with the cluster's kubeconfig exists.
+	KubeconfigReadyCondition = "KubeconfigReady"
+)
+
+// ownedConditions of an RKEControlPlane are written by this controller only.
+var ownedConditions = []string{
+	clusterv1.PausedCondition, rkev1.ReadyCondition, rkev1.ProvisionedCondition, rkev1.BootstrappedCondition, rkev1.StableCondition,
+	rkev1.ReconciledCondition, rkev1.UpdatedCondition, ConfigurationAcceptedCondition, KubeconfigReadyCondition,
+	clusterv1.AvailableCondition, clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition, clusterv1.ScalingDownCondition,
+	clusterv1.MachinesReadyCondition, clusterv1.MachinesUpToDateCondition, clusterv1.RemediatingCondition, clusterv1.DeletingCondition,
+}
+
+// setStatus sets the status by what a reconcile has found. err is what it failed with.
+func setStatus(s *scope, err error) {
+	status := &s.controlPlane.Status
+	status.ObservedGeneration = s.controlPlane.Generation
+	setReplicas(s)
+	setInitialized(s)
+	setPhases(s, err)
+	setConfigurationAccepted(s)
+	setContractConditions(s)
+	setDeleting(s)
+	status.Ready = conditions.IsTrue(s.controlPlane, rkev1.ReadyCondition)
+	if status.Ready {
+		status.AppliedSpec = s.controlPlane.Spec.DeepCopy()
+		fieldsupport.Clear(status.AppliedSpec)
+	}
+}
+
+// setInitialized reports once that the cluster's API was reached. By Cluster API's contract it never becomes false again.
+func setInitialized(s *scope) {
+	status := &s.controlPlane.Status
+	if slices.ContainsFunc(s.controlPlaneMachines(), (*machine).servesAPI) {
+		status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	}
+	status.Initialized = isInitialized(s.controlPlane)
+	status.ExternalManagedControlPlane = ptr.To(false)
+}
+
+// setPhases sets the conditions of the cluster as a whole.
+func setPhases(s *scope, err error) {
+	wait := s.wait
+	switch {
+	case !s.controlPlane.DeletionTimestamp.IsZero():
+		wait = rollout.Wait{Reason: rollout.ReasonDeleting, Message: s.deleting}
+	case err != nil:
+		// What the cluster waits for is unknown, but it must not seem to wait for nothing.
+		wait = rollout.Wait{Reason: clusterv1.InternalErrorReason, Message: "Reconciling failed, retrying: " + err.Error()}
+	case wait != (rollout.Wait{}):
+	case s.outcome == nil:
+		// A conflict ended the reconcile before anything was decided.
+		return
+	default:
+		wait = s.outcome.Wait
+	}
+	failure := rollout.Wait{}
+	if err != nil {
+		failure = rollout.Wait{Reason: clusterv1.InternalErrorReason, Message: err.Error()}
+	}
+	set(s, rkev1.ReconciledCondition, failure)
+	set(s, rkev1.StableCondition, wait)
+	set(s, rkev1.UpdatedCondition, s.updated(wait))
+	setOnce(s, rkev1.ProvisionedCondition, s.outcome != nil && s.election.Init != "" &&
+		s.outcome.Wait.Reason != rollout.ReasonWaitingForMachines, wait)
+	setOnce(s, rkev1.BootstrappedCondition, slices.ContainsFunc(s.machines,
+		func(m *machine) bool { return m.state.Init && m.state.Working() }), wait)
+	if s.outcome != nil && err == nil {
+		set(s, KubeconfigReadyCondition, s.kubeconfig)
+	} else if !conditions.Has(s.controlPlane, KubeconfigReadyCondition) {
+		set(s, KubeconfigReadyCondition, wait)
+	}
+	if wait == (rollout.Wait{}) {
+		wait = s.kubeconfig
+	}
+	if wait == (rollout.Wait{}) {
+		wait = s.waitForNodes()
+	}
+	set(s, rkev1.ReadyCondition, wait)
+}
+
+// updated is zero once every machine has what the specification asks for, which it may have before it is done.
+func (s *scope) updated(wait rollout.Wait) rollout.Wait {
+	outdated := func(m *machine) bool {
+		return !m.state.Deleting && (m.state.Change != rollout.ChangeNone || m.state.Progress != rollout.ProgressApplied)
+	}
+	if s.outcome == nil || len(s.machines) == 0 || slices.ContainsFunc(s.machines, outdated) {
+		return wait
+	}
+	return rollout.Wait{}
+}
+
+// waitForNodes waits for the Nodes of all machines: without one, a machine runs no Pods.
+func (s *scope) waitForNodes() rollout.Wait {
+	without := namesOf(s.machines, func(m *machine) bool { return !m.state.Deleting && !m.machine.Status.NodeRef.IsDefined() })
+	if len(without) == 0 {
+		return rollout.Wait{}
+	}
+	return rollout.Wait{Reason: reasonWaitingForNodes, Message: "Waiting for the Node of " + message.JoinNames(without, maxNames) +
+		" to appear in the cluster"}
+}
+
+// setConfigurationAccepted reports the problems of the specification.
+func setConfigurationAccepted(s *scope) {
+	if s.outcome == nil {
+		return
+	}
+	c := metav1.Condition{Type: ConfigurationAcceptedCondition, Status: metav1.ConditionTrue, Reason: "Accepted"}
+	var messages []string
+	for _, p := range s.problems {
+		messages = append(messages, p.String())
+		switch {
+		case p.Fatal:
+			c.Status, c.Reason = metav1.ConditionFalse, rollout.ReasonPlanInvalid
+		case p.Kept && c.Reason == "Accepted":
+			c.Reason = "AcceptedWithWarnings"
+		case !p.Kept && c.Reason != rollout.ReasonPlanInvalid:
+			c.Status, c.Reason = metav1.ConditionFalse, "ArgumentsLeftOut"
+		}
+	}
+	if warnings := fieldsupport.Warnings(&s.controlPlane.Spec); len(warnings) > 0 {
+		messages = append(messages, warnings...)
+		if c.Reason == "Accepted" {
+			c.Reason = "AcceptedWithWarnings"
+		}
+	}
+	c.Message = strings.Join(messages, "; ")
+	conditions.Set(s.controlPlane, c)
+}
+
+// set sets a condition that is true, with its type as the reason, when nothing is waited for.
+func set(s *scope, conditionType string, wait rollout.Wait) {
+	c := metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: conditionType}
+	if wait != (rollout.Wait{}) {
+		c.Status, c.Reason, c.Message = reasons.Get(wait.Reason).Status, wait.Reason, wait.Message
+	}
+	conditions.Set(s.controlPlane, c)
+}
+
+// setOnce sets a condition that stays true once it was.
+func setOnce(s *scope, conditionType string, met bool, wait rollout.Wait) {
+	switch {
+	case met || conditions.IsTrue(s.controlPlane, conditionType):
+		wait = rollout.Wait{}
+	case wait == (rollout.Wait{}):
+		wait = rollout.Wait{Reason: rollout.ReasonWaitingForMachines, Message: "Waiting for machines to be registered"}
+	}
+	set(s, conditionType, wait)
+}

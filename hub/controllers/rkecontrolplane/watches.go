@@ -1,0 +1,172 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/util/ownership"
+)
+
+// clusterToControlPlane maps a Cluster to its RKEControlPlane, if it has one.
+func clusterToControlPlane(_ context.Context, object client.Object) []ctrl.Request {
+	cluster, ok := object.(*clusterv1.Cluster)
+	if !ok {
+		return nil
+	}
+	ref := cluster.Spec.ControlPlaneRef
+	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}}}
+}
+
+// labelToControlPlane maps an object to the RKEControlPlane of the Cluster that its label names.
+func (r *Reconciler) labelToControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
+	return r.ofCluster(ctx, object.GetNamespace(), object.GetLabels()[clusterv1.ClusterNameLabel])
+}
+
+func (r *Reconciler) ofCluster(ctx context.Context, namespace, name string) []ctrl.Request {
+	if name == "" {
+		return nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cluster); err != nil {
+		return nil
+	}
+	return clusterToControlPlane(ctx, cluster)
+}
+
+// managementToControlPlane maps a management Cluster to the RKEControlPlane of its cluster.
+func (r *Reconciler) managementToControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
+	key := ownership.Key(object)
+	return r.ofCluster(ctx, key.Namespace, key.Name)
+}
+
+// secretToControlPlanes maps registration tokens by their namespace, plan Secrets and other Secrets of a cluster by their label, and all
+// others by the references to them.
+func (r *Reconciler) secretToControlPlanes(ctx context.Context, object client.Object) []ctrl.Request {
+	labels := object.GetLabels()
+	if labels[managementv3.RegistrationTokenLabel] == "true" {
+		management := &managementv3.Cluster{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, management); err != nil {
+			return nil
+		}
+		return r.managementToControlPlane(ctx, management)
+	}
+	// A kubeconfig Secret that somebody else has written may have no label.
+	ofKubeconfig, _ := strings.CutSuffix(object.GetName(), "-"+string(secret.Kubeconfig))
+	if ofKubeconfig == object.GetName() {
+		ofKubeconfig = ""
+	}
+	for _, cluster := range []string{labels[rkev1.ClusterNameLabel], labels[clusterv1.ClusterNameLabel], ofKubeconfig} {
+		if requests := r.ofCluster(ctx, object.GetNamespace(), cluster); len(requests) > 0 {
+			return requests
+		}
+	}
+	if secret, ok := object.(*corev1.Secret); ok && strings.HasPrefix(string(secret.Type), "rke.cattle.io/") &&
+		secret.Type != rkev1.AuthConfigSecretType {
+		return nil
+	}
+	return r.referringTo(ctx, render.KindSecret, object)
+}
+
+func (r *Reconciler) configMapToControlPlanes(ctx context.Context, object client.Object) []ctrl.Request {
+	return r.referringTo(ctx, render.KindConfigMap, object)
+}
+
+// referringTo lists the RKEControlPlanes whose plans contain an object: their specification names it, or it names them. A pull Secret of
+// the hub is in the plans of all.
+func (r *Reconciler) referringTo(ctx context.Context, kind string, object client.Object) []ctrl.Request {
+	if kind == render.KindSecret && object.GetNamespace() == r.Settings.SystemNamespace &&
+		slices.Contains(r.Settings.PullSecrets, object.GetName()) {
+		return r.controlPlanes(ctx, func(*rkev1.RKEControlPlane) bool { return true })
+	}
+	requests := r.controlPlanes(ctx, func(c *rkev1.RKEControlPlane) bool {
+		refs := render.References(c.Spec)
+		ref := render.Reference{Kind: kind, Name: object.GetName()}
+		qualified := render.Reference{Kind: kind, Name: object.GetName(), Namespace: object.GetNamespace()}
+		return slices.Contains(refs, ref) || slices.Contains(refs, qualified)
+	}, client.InNamespace(object.GetNamespace()))
+	if object.GetAnnotations()[rkev1.SyncBootstrapAnnotation] == "true" {
+		for _, name := range splitList(object.GetAnnotations()[rkev1.AuthorizedObjectAnnotation]) {
+			requests = append(requests, r.ofCluster(ctx, object.GetNamespace(), name)...)
+		}
+	}
+	// A Secret for clusters of other namespaces names each as namespace/name.
+	for _, entry := range splitList(object.GetAnnotations()[rkev1.AuthorizedSecretAnnotation]) {
+		if namespace, name, found := strings.Cut(entry, "/"); found {
+			requests = append(requests, r.ofCluster(ctx, namespace, name)...)
+		}
+	}
+	return requests
+}
+
+// controlPlanes lists the RKEControlPlanes that match.
+func (r *Reconciler) controlPlanes(ctx context.Context, match func(*rkev1.RKEControlPlane) bool,
+	opts ...client.ListOption) (requests []ctrl.Request) {
+	var list rkev1.RKEControlPlaneList
+	if err := r.Client.List(ctx, &list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing RKEControlPlanes failed")
+		return nil
+	}
+	for i := range list.Items {
+		if match(&list.Items[i]) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// releaseData enqueues all RKEControlPlanes when the data of releases changes.
+func (r *Reconciler) releaseData() source.Source {
+	changes := make(chan event.GenericEvent, 1)
+	if r.Releases != nil {
+		r.Releases.OnChange(func() {
+			select {
+			case changes <- event.GenericEvent{Object: &rkev1.RKEControlPlane{}}:
+			default: // the one that is in the channel stands for this one too
+			}
+		})
+	}
+	return source.Channel(changes, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request {
+		return r.controlPlanes(ctx, func(*rkev1.RKEControlPlane) bool { return true })
+	}))
+}
+
+// coalesceTime is how long a reconcile waits for more reports. It reads all machines of a cluster, and a thousand agents that report at the
+// same time shall not be a thousand reconciles.
+const coalesceTime = 100 * time.Millisecond
+
+// coalesced enqueues what a function maps objects to, after coalesceTime.
+func coalesced(toRequests handler.MapFunc) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+	add := func(ctx context.Context, q queue, objects ...client.Object) {
+		for _, object := range objects {
+			for _, request := range toRequests(ctx, object) {
+				q.AddAfter(request, coalesceTime)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, e.Object) },
+	}
+}

@@ -1,0 +1,156 @@
+package timeline
+
+import (
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// eventRule says which Events a condition causes. A transition is a change of the condition's status or reason.
+type eventRule struct {
+	// whenTrue and otherwise are the reasons of the Events for a condition that is True, and for one that is not. Empty takes the reason of
+	// the condition; suppressed creates no Event.
+	whenTrue, otherwise string
+	// prefix is put before the reason of the condition, for reasons that say little without the type of the condition.
+	prefix string
+	// warning makes the Event of a condition that is False a warning: a user has to act, unless the reason is benign.
+	warning bool
+	// skipInitial creates no Event for a condition that is not True when it is seen for the first time.
+	skipInitial bool
+	// propagated creates the Event for the Cluster too.
+	propagated bool
+}
+
+const suppressed = "-"
+
+var (
+	// noEvents is for conditions that repeat what others say.
+	noEvents = eventRule{whenTrue: suppressed, otherwise: suppressed}
+	// defaultRule is for conditions that are not listed, such as those of other controllers.
+	defaultRule  = eventRule{warning: true, skipInitial: true, propagated: true}
+	pausedRule   = progressRule("Paused", "Resumed")
+	deletingRule = eventRule{otherwise: suppressed, propagated: true}
+)
+
+// progressRule is for conditions that are True while something is in progress.
+func progressRule(started, finished string) eventRule {
+	return eventRule{whenTrue: started, otherwise: finished, skipInitial: true, propagated: true}
+}
+
+// eventRules are the rules by kind and type of the condition.
+var eventRules = map[reflect.Type]map[string]eventRule{
+	reflect.TypeFor[*provisioningv1.Cluster](): {
+		provisioningv1.CreatedCondition:     {whenTrue: "Created", warning: true},
+		provisioningv1.RKEClusterCondition:  {whenTrue: "Accepted", warning: true},
+		provisioningv1.ProvisionedCondition: {whenTrue: "Provisioned", otherwise: suppressed},
+		provisioningv1.UpdatedCondition:     {whenTrue: "UpToDate", otherwise: suppressed},
+		provisioningv1.ReadyCondition:       {whenTrue: "Ready", warning: true},
+		provisioningv1.RemovedCondition:     {whenTrue: "Removed"},
+		clusterv1.PausedCondition:           pausedRule,
+	},
+	reflect.TypeFor[*clusterv1.Cluster](): {
+		clusterv1.InfrastructureReadyCondition:                 {whenTrue: "InfrastructureReady", otherwise: suppressed, propagated: true},
+		clusterv1.ClusterControlPlaneInitializedCondition:      {whenTrue: "ControlPlaneInitialized", otherwise: suppressed, propagated: true},
+		clusterv1.ClusterControlPlaneAvailableCondition:        noEvents,
+		clusterv1.ClusterWorkersAvailableCondition:             noEvents,
+		clusterv1.AvailableCondition:                           noEvents,
+		clusterv1.ClusterControlPlaneMachinesReadyCondition:    noEvents,
+		clusterv1.ClusterWorkerMachinesReadyCondition:          noEvents,
+		clusterv1.ClusterControlPlaneMachinesUpToDateCondition: noEvents,
+		clusterv1.ClusterWorkerMachinesUpToDateCondition:       noEvents,
+		clusterv1.ClusterTopologyReconciledCondition:           noEvents,
+		clusterv1.ClusterRemoteConnectionProbeCondition: {whenTrue: "ClusterReached", otherwise: "ClusterNotReached", skipInitial: true,
+			warning: true, propagated: true},
+		clusterv1.RollingOutCondition:  noEvents,
+		clusterv1.ScalingUpCondition:   noEvents,
+		clusterv1.ScalingDownCondition: noEvents,
+		clusterv1.RemediatingCondition: noEvents,
+		clusterv1.DeletingCondition:    deletingRule,
+		clusterv1.PausedCondition:      pausedRule,
+	},
+	reflect.TypeFor[*rkev1.RKEControlPlane](): {
+		rkev1.ReadyCondition:        {whenTrue: "Ready", warning: true},
+		rkev1.ProvisionedCondition:  {whenTrue: "Provisioned", otherwise: suppressed},
+		rkev1.BootstrappedCondition: {whenTrue: "Bootstrapped", otherwise: suppressed, propagated: true},
+		rkev1.StableCondition:       noEvents,
+		rkev1.UpdatedCondition:      noEvents,
+		rkev1.ReconciledCondition:   {whenTrue: suppressed, warning: true},
+		"ConfigurationAccepted":     {whenTrue: "ConfigurationAccepted", warning: true, propagated: true},
+		"KubeconfigReady":           {whenTrue: "KubeconfigReady", otherwise: suppressed, propagated: true},
+		clusterv1.AvailableCondition: {whenTrue: "Available", otherwise: "NotAvailable", skipInitial: true, warning: true,
+			propagated: true},
+		clusterv1.RollingOutCondition:               progressRule("RollingOut", "RolledOut"),
+		clusterv1.ScalingUpCondition:                progressRule("ScalingUp", "ScaledUp"),
+		clusterv1.ScalingDownCondition:              progressRule("ScalingDown", "ScaledDown"),
+		clusterv1.RemediatingCondition:              progressRule("Remediating", "Remediated"),
+		clusterv1.MachinesReadyCondition:            noEvents,
+		clusterv1.MachinesUpToDateCondition:         noEvents,
+		clusterv1.DeletingCondition:                 deletingRule,
+		clusterv1.PausedCondition:                   pausedRule,
+		rkev1.SystemUpgradeControllerReadyCondition: noEvents,
+	},
+	reflect.TypeFor[*clusterv1.MachineDeployment](): {
+		clusterv1.AvailableCondition:        {whenTrue: "Available", otherwise: "NotAvailable", skipInitial: true},
+		clusterv1.RollingOutCondition:       progressRule("RollingOut", "RolledOut"),
+		clusterv1.ScalingUpCondition:        progressRule("ScalingUp", "ScaledUp"),
+		clusterv1.ScalingDownCondition:      progressRule("ScalingDown", "ScaledDown"),
+		clusterv1.RemediatingCondition:      progressRule("Remediating", "Remediated"),
+		clusterv1.MachinesReadyCondition:    noEvents,
+		clusterv1.MachinesUpToDateCondition: noEvents,
+		clusterv1.DeletingCondition:         deletingRule,
+		clusterv1.PausedCondition:           pausedRule,
+	},
+	reflect.TypeFor[*clusterv1.Machine](): {
+		clusterv1.InfrastructureReadyCondition:  {whenTrue: "InfrastructureReady", otherwise: "WaitingForInfrastructure"},
+		clusterv1.BootstrapConfigReadyCondition: {whenTrue: "BootstrapDataReady", otherwise: "WaitingForBootstrapData"},
+		clusterv1.MachineNodeReadyCondition: {whenTrue: "NodeReady", otherwise: "NodeNotReady", skipInitial: true, warning: true,
+			propagated: true},
+		clusterv1.MachineNodeHealthyCondition:          noEvents,
+		rkev1.ReconciledCondition:                      {whenTrue: "UpToDate", warning: true, propagated: true},
+		rkev1.PlanAppliedCondition:                     noEvents,
+		clusterv1.MachineHealthCheckSucceededCondition: {whenTrue: suppressed, warning: true, propagated: true},
+		clusterv1.MachineOwnerRemediatedCondition:      {whenTrue: "Remediated", otherwise: "Remediating", propagated: true},
+		clusterv1.DeletingCondition:                    deletingRule,
+		clusterv1.PausedCondition:                      pausedRule,
+		clusterv1.ReadyCondition:                       noEvents,
+		clusterv1.AvailableCondition:                   noEvents,
+		clusterv1.MachineUpToDateCondition:             noEvents,
+		clusterv1.MachineUpdatingCondition:             noEvents,
+	},
+	reflect.TypeFor[*rkev1.RKEBootstrap](): {
+		rkev1.IdentityReadyCondition:   {whenTrue: "IdentityReady", otherwise: suppressed},
+		rkev1.DataSecretReadyCondition: {whenTrue: "DataSecretReady"},
+		rkev1.PlanAppliedCondition:     {whenTrue: "PlanApplied", prefix: "Plan", warning: true},
+		rkev1.ReconciledCondition:      noEvents,
+		rkev1.ReadyCondition:           noEvents,
+		clusterv1.PausedCondition:      pausedRule,
+	},
+}
+
+// ruleFor returns the rule of a condition of an object.
+func ruleFor(object conditioned, conditionType string) eventRule {
+	if rule, ok := eventRules[reflect.TypeOf(object)][conditionType]; ok {
+		return rule
+	}
+	return defaultRule
+}
+
+// reason is that of the Event; empty if there is none.
+func (r eventRule) reason(c metav1.Condition) string {
+	reason := r.otherwise
+	if c.Status == metav1.ConditionTrue {
+		reason = r.whenTrue
+	}
+	switch reason {
+	case suppressed:
+		return ""
+	case "":
+		return r.prefix + c.Reason
+	}
+	return reason
+}

@@ -1,0 +1,155 @@
+package timeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// A record is stored in parts, each with a few subjects and in a ConfigMap of its own, so that a change of one machine does not rewrite
+// what is stored of all others. Part 0 has the cluster and says how many more parts there are. Earlier hubs wrote all subjects to part 0.
+
+// DataKey is the key of a ConfigMap that holds a part as JSON.
+const DataKey = "timeline"
+
+// subjectsPerPart bounds what a change of one machine rewrites: with the usual 2 to 6 KiB per machine, 16 to 48 KiB.
+const subjectsPerPart = 8
+
+// part is the content of one ConfigMap.
+type part struct {
+	Record
+	// Part is the number of this part.
+	Part int `json:"part,omitempty"`
+	// Parts, in part 0, is the number of parts beside it.
+	Parts int `json:"parts,omitempty"`
+}
+
+// digest is that of a part without the time Observed, which alone is no reason to write it.
+type digest [sha256.Size]byte
+
+// encode returns what is to be stored, after the record was cut to its bounds.
+func (r *Record) encode() (parts []part, digests map[int]digest, size int, err error) {
+	r.dropGone()
+	for most := maxPhases; ; most = max(most/2, 1) {
+		for i := range r.Subjects {
+			r.Subjects[i].trim(most)
+		}
+		parts, digests, size = r.split(), map[int]digest{}, 0
+		for i := range parts {
+			raw, err := json.Marshal(parts[i])
+			if err != nil {
+				return nil, nil, 0, fmt.Errorf("encoding the timeline: %w", err)
+			}
+			digests[i], size = sha256.Sum256(raw), size+len(raw)
+			parts[i].Observed = r.Observed
+		}
+		if size <= maxRecordBytes || most == 1 {
+			return parts, digests, size, nil
+		}
+	}
+}
+
+// split distributes the subjects to parts.
+func (r *Record) split() []part {
+	parts := []part{{}}
+	for _, s := range r.Subjects {
+		for len(parts) <= s.part {
+			parts = append(parts, part{Part: len(parts)})
+		}
+		parts[s.part].Subjects = append(parts[s.part].Subjects, s)
+	}
+	parts[0].Parts = len(parts) - 1
+	return parts
+}
+
+// freePart returns the first part that has room for another subject.
+func (r *Record) freePart() int {
+	var counts []int
+	for _, s := range r.Subjects {
+		for len(counts) <= s.part {
+			counts = append(counts, 0)
+		}
+		counts[s.part]++
+	}
+	for i, n := range counts {
+		if n < subjectsPerPart {
+			return i
+		}
+	}
+	return len(counts)
+}
+
+// corruptError is returned for a ConfigMap that cannot be decoded.
+type corruptError struct{ error }
+
+func (e corruptError) Unwrap() error { return e.error }
+
+// Collector puts together the parts of a cluster's timeline, as they are read or watched.
+type Collector struct {
+	cluster client.ObjectKey
+	texts   map[int]string
+	parts   map[int]part
+}
+
+// NewCollector returns a Collector without parts.
+func NewCollector(cluster client.ObjectKey) *Collector {
+	return &Collector{cluster: cluster, texts: map[int]string{}, parts: map[int]part{}}
+}
+
+// Add adds a part, or replaces it. It returns false for a ConfigMap that is no part of this timeline, or that is known already.
+func (c *Collector) Add(configMap *corev1.ConfigMap) (changed bool, err error) {
+	text, ok := configMap.Data[DataKey]
+	if !ok {
+		return false, nil
+	}
+	var p part
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return false, corruptError{fmt.Errorf("decoding ConfigMap %s: %w", client.ObjectKeyFromObject(configMap), err)}
+	}
+	if configMap.Name != rkev1.TimelinePartName(c.cluster.Name, p.Part) || c.texts[p.Part] == text {
+		return false, nil
+	}
+	for i := range p.Subjects {
+		p.Subjects[i].part = p.Part
+	}
+	c.texts[p.Part], c.parts[p.Part] = text, p
+	return true, nil
+}
+
+// Record returns the timeline of the parts that are known.
+func (c *Collector) Record() *Record {
+	record := &Record{}
+	for i := range c.parts[0].Parts + 1 {
+		p := c.parts[i]
+		if p.Observed.After(record.Observed.Time) {
+			record.Observed = p.Observed
+		}
+		record.Subjects = append(record.Subjects, p.Subjects...)
+	}
+	return record
+}
+
+// Read reads all parts. The error is NotFound where there is no timeline.
+func (c *Collector) Read(ctx context.Context, from client.Reader) error {
+	for i := 0; i <= c.parts[0].Parts; i++ {
+		configMap := &corev1.ConfigMap{}
+		key := client.ObjectKey{Namespace: c.cluster.Namespace, Name: rkev1.TimelinePartName(c.cluster.Name, i)}
+		err := from.Get(ctx, key, configMap)
+		if i > 0 && client.IgnoreNotFound(err) == nil && err != nil {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading ConfigMap %s: %w", key, err)
+		}
+		if _, err := c.Add(configMap); err != nil {
+			return err
+		}
+	}
+	return nil
+}

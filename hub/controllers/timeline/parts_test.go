@@ -1,0 +1,187 @@
+package timeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+var clusterKey = client.ObjectKey{Namespace: "ns", Name: "c"}
+
+// collect reads parts as they are stored.
+func collect(t *testing.T, parts []part) *Record {
+	t.Helper()
+	collector := NewCollector(clusterKey)
+	for _, p := range parts {
+		raw, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		configMap := &corev1.ConfigMap{Data: map[string]string{DataKey: string(raw)}}
+		configMap.Name = rkev1.TimelinePartName(clusterKey.Name, p.Part)
+		if changed, err := collector.Add(configMap); err != nil || !changed {
+			t.Fatalf("part %d: %v, %v", p.Part, changed, err)
+		}
+		if changed, err := collector.Add(configMap); err != nil || changed {
+			t.Errorf("part %d is new a second time (%v)", p.Part, err)
+		}
+	}
+	return collector.Record()
+}
+
+// fullRecord has the cluster and machines with their phases, within the bound of the whole.
+func fullRecord(machines int) (*Record, *provisioningv1.Cluster) {
+	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c",
+		CreationTimestamp: metav1.NewTime(noon)}}
+	record := &Record{Observed: metav1.NewTime(noon)}
+	record.subject(record.index(), KindCluster, cluster).setPhase(currentPhase{name: "Ready", outcome: OutcomeReady}, noon)
+	for i := range machines {
+		machine := newMachine(fmt.Sprintf("machine-%d", i))
+		machine.UID = types.UID(fmt.Sprintf("87b1c9b2-5d5c-4d5c-9d5c-%012d", i))
+		s := record.subject(record.index(), KindMachine, machine)
+		for j := range 20 {
+			phase := currentPhase{name: fmt.Sprintf("Phase%d", j), message: strings.Repeat("x", 100), outcome: OutcomeRunning}
+			s.setPhase(phase, noon.Add(time.Duration(j)*time.Minute))
+		}
+	}
+	return record, cluster
+}
+
+// world is an API server that counts the bytes that are written.
+func world(t *testing.T, objects ...client.Object) (c client.Client, written map[string]int) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	written = map[string]int{}
+	count := func(obj client.Object) { written[obj.GetName()] += len(obj.(*corev1.ConfigMap).Data[DataKey]) }
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			count(obj)
+			return c.Create(ctx, obj, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			err := c.Update(ctx, obj, opts...)
+			if err == nil {
+				count(obj)
+			}
+			return err
+		},
+	}).Build(), written
+}
+
+// TestChangeWritesOnePart: in a cluster whose timeline is as large as it may be, a change of one machine writes one part of it.
+func TestChangeWritesOnePart(t *testing.T) {
+	record, cluster := fullRecord(100)
+	c, written := world(t)
+	r, s := &Reconciler{Client: c, Live: c}, &scope{provisioning: cluster}
+	m := &clusterState{record: record}
+	write := func() map[string]int {
+		t.Helper()
+		clear(written)
+		if err := r.write(t.Context(), clusterKey, s, m); err != nil {
+			t.Fatal(err)
+		}
+		return written
+	}
+	if got := write(); len(got) != 13 {
+		t.Fatalf("101 subjects are written to %d parts", len(got))
+	}
+	if m.size < maxRecordBytes/2 {
+		t.Fatalf("the timeline has %d bytes", m.size)
+	}
+	record.Subjects[50].setPhase(currentPhase{name: "ApplyingPlan", outcome: OutcomeRunning}, noon.Add(time.Hour))
+	if got := write(); len(got) != 1 || got["c-timeline-6"] == 0 || got["c-timeline-6"] > maxRecordBytes/10 {
+		t.Errorf("a change of one machine of a timeline with %d bytes writes %v", m.size, got)
+	}
+	record.Observed = metav1.NewTime(noon.Add(2 * time.Hour))
+	if got := write(); len(got) != 1 || got["c-timeline"] == 0 {
+		t.Errorf("an Event alone writes %v", got)
+	}
+
+	again, digests, err := r.read(t.Context(), clusterKey, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(record, again, cmpopts.IgnoreUnexported(Subject{}), cmpopts.EquateApproxTime(0)); diff != "" {
+		t.Errorf("what is read differs from what was written:\n%s", diff)
+	}
+	if diff := cmp.Diff(m.written, digests); diff != "" {
+		t.Errorf("after a restart all is written again:\n%s", diff)
+	}
+
+	if err := Delete(t.Context(), c, c, clusterKey); err != nil {
+		t.Fatal(err)
+	}
+	var left corev1.ConfigMapList
+	if err := c.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
+		t.Errorf("%d parts are left (%v)", len(left.Items), err)
+	}
+}
+
+// TestReadEarlierFormat: earlier hubs wrote one ConfigMap. It is read, and the next change distributes it to parts.
+func TestReadEarlierFormat(t *testing.T) {
+	record, cluster := fullRecord(20)
+	raw, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c-timeline"},
+		Data: map[string]string{DataKey: string(raw)}}
+	c, written := world(t, earlier)
+	r := &Reconciler{Client: c, Live: c}
+	got, digests, err := r.read(t.Context(), clusterKey, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(record, got, cmpopts.IgnoreUnexported(Subject{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	m := &clusterState{record: got, written: digests}
+	if err := r.write(t.Context(), clusterKey, &scope{provisioning: cluster}, m); err != nil {
+		t.Fatal(err)
+	}
+	if len(written) != 3 {
+		t.Errorf("21 subjects are written to %v", written)
+	}
+	collector := NewCollector(clusterKey)
+	if err := collector.Read(t.Context(), c); err != nil || len(collector.Record().Subjects) != 21 {
+		t.Errorf("%d subjects are read (%v)", len(collector.Record().Subjects), err)
+	}
+}
+
+// TestReadUnreadable: a timeline that cannot be decoded is replaced, and one that cannot be read is not.
+func TestReadUnreadable(t *testing.T) {
+	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c-timeline"}, Data: map[string]string{DataKey: "{"}}
+	c, _ := world(t, broken)
+	r := &Reconciler{Client: c, Live: c}
+	if record, _, err := r.read(t.Context(), clusterKey, noon); err != nil || len(record.Subjects) > 0 {
+		t.Errorf("got %+v, %v", record, err)
+	}
+	r.Live = interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewTooManyRequests("busy", 1)
+		},
+	})
+	if record, _, err := r.read(t.Context(), clusterKey, noon); err == nil {
+		t.Errorf("got %+v", record)
+	}
+}

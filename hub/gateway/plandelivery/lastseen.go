@@ -1,0 +1,59 @@
+package plandelivery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// seenInterval is how often a request of an agent is recorded at most. Agents open their watch again after 5 to 10 minutes.
+const seenInterval = 2 * time.Minute
+
+// recordSeen records in the annotation rkev1.AgentLastSeenAnnotation of the plan Secret that the machine's agent is alive. Only
+// hub/plan/rollout needs that, of members of etcd, so all others cost no write. After a failure the next request records it.
+func (h *Handler) recordSeen(ctx context.Context, m *Machine) {
+	secret, _ := h.Secrets.Plans.Get(m.Account)
+	if secret == nil || !seenIsDue(secret, time.Now()) {
+		return
+	}
+	if err := h.writeSeen(ctx, secret, time.Now()); err != nil {
+		h.Logger.V(1).Info("Recording that an agent was seen failed", "Secret", m.Account.String(), "error", err.Error())
+	}
+}
+
+// seenIsDue reports whether the last record is old, or from the future: the clock was set back.
+func seenIsDue(secret *corev1.Secret, now time.Time) bool {
+	if secret.Labels[rkev1.EtcdRoleLabel] != "true" {
+		return false
+	}
+	last, err := time.Parse(time.RFC3339, secret.Annotations[rkev1.AgentLastSeenAnnotation])
+	return err != nil || now.Sub(last) >= seenInterval || last.After(now)
+}
+
+func (h *Handler) writeSeen(ctx context.Context, current *corev1.Secret, now time.Time) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": current.UID, "annotations": seenAnnotation(current, now)}})
+	if err != nil {
+		return fmt.Errorf("encoding an annotation: %w", err)
+	}
+	written := &corev1.Secret{}
+	written.Namespace, written.Name = current.Namespace, current.Name
+	if err := h.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
+		return err
+	}
+	return h.Secrets.Plans.Observe(written)
+}
+
+// seenAnnotation is the annotation that a write of a plan Secret adds, nil for a machine without etcd.
+func seenAnnotation(secret *corev1.Secret, now time.Time) map[string]string {
+	if secret.Labels[rkev1.EtcdRoleLabel] != "true" {
+		return nil
+	}
+	return map[string]string{rkev1.AgentLastSeenAnnotation: now.UTC().Format(time.RFC3339)}
+}

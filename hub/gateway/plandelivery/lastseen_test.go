@@ -1,0 +1,60 @@
+package plandelivery
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/gateway/secretcache"
+)
+
+// That an agent is there is recorded for members of etcd, and not with each of its requests.
+func TestRecordSeen(t *testing.T) {
+	now := time.Now()
+	at := func(d time.Duration) string { return now.Add(d).UTC().Format(time.RFC3339) }
+	for name, tc := range map[string]struct {
+		etcd, last string
+		written    bool
+	}{
+		"a worker":                    {},
+		"a member for the first time": {etcd: "true", written: true},
+		"a moment later":              {etcd: "true", last: at(-time.Minute)},
+		"some minutes later":          {etcd: "true", last: at(-3 * time.Minute), written: true},
+		"a clock that was set back":   {etcd: "true", last: at(time.Hour), written: true},
+		"a record that is damaged":    {etcd: "true", last: "yesterday", written: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "plan", ResourceVersion: "7", UID: "u",
+				Labels: map[string]string{}, Annotations: map[string]string{}}}
+			if tc.etcd != "" {
+				secret.Labels[rkev1.EtcdRoleLabel] = tc.etcd
+			}
+			if tc.last != "" {
+				secret.Annotations[rkev1.AgentLastSeenAnnotation] = tc.last
+			}
+			api := fake.NewClientBuilder().WithObjects(secret).Build()
+			h := &Handler{Options{Client: api, Secrets: &secretcache.Cache{Plans: secretcache.NewPlanStore()}}}
+			if err := h.Secrets.Plans.Observe(secret); err != nil {
+				t.Fatal(err)
+			}
+			h.recordSeen(t.Context(), &Machine{Account: types.NamespacedName{Namespace: "fleet", Name: "plan"}})
+			got := &corev1.Secret{}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(secret), got); err != nil {
+				t.Fatal(err)
+			}
+			if written := got.Annotations[rkev1.AgentLastSeenAnnotation] != tc.last; written != tc.written {
+				t.Errorf("the annotation is %q", got.Annotations[rkev1.AgentLastSeenAnnotation])
+			}
+			stored, _ := h.Secrets.Plans.Get(types.NamespacedName{Namespace: "fleet", Name: "plan"})
+			if stored.ResourceVersion != got.ResourceVersion {
+				t.Errorf("the store has version %s of %s", stored.ResourceVersion, got.ResourceVersion)
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package plandelivery
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// identityReader knows ServiceAccounts and RKEBootstraps by namespace and name.
+type identityReader struct {
+	accounts   map[string]*corev1.ServiceAccount
+	bootstraps map[string]*rkev1.RKEBootstrap
+}
+
+func (r identityReader) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	switch obj := obj.(type) {
+	case *corev1.ServiceAccount:
+		if found := r.accounts[key.String()]; found != nil {
+			found.DeepCopyInto(obj)
+			return nil
+		}
+	case *rkev1.RKEBootstrap:
+		if found := r.bootstraps[key.String()]; found != nil {
+			found.DeepCopyInto(obj)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(corev1.Resource("objects"), key.Name)
+}
+
+func (identityReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("not used")
+}
+
+// fixtureBootstrap is an RKEBootstrap of the namespace ns with the UID b-<name>.
+func fixtureBootstrap(name string) *rkev1.RKEBootstrap {
+	return &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("b-" + name)}}
+}
+
+// planAccount is a ServiceAccount that says that it may use the plan of m1, with an owner where there is one.
+func planAccount(name, uid string, owner *rkev1.RKEBootstrap) *corev1.ServiceAccount {
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name, account.UID = "ns", name, types.UID(uid)
+	account.Labels = map[string]string{rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRolePlan,
+		rkev1.PlanSecretNameLabel: "m1-machine-plan"}
+	if owner != nil {
+		account.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, rkev1.GroupVersion.WithKind("RKEBootstrap"))}
+	}
+	return account
+}
+
+func TestAuthenticate(t *testing.T) {
+	reviews := 0
+	m1, m2 := fixtureBootstrap("m1"), fixtureBootstrap("m2")
+	previous, other := fixtureBootstrap("m4"), fixtureBootstrap("m4")
+	other.UID = "b-m4-of-today"
+	elsewhere := planAccount("m5-machine-plan", "uid8", fixtureBootstrap("m5"))
+	elsewhere.OwnerReferences[0].APIVersion = "apps/v1"
+	accounts := map[string]*corev1.ServiceAccount{}
+	for _, account := range []*corev1.ServiceAccount{
+		planAccount("m1-machine-plan", "uid1", m1), planAccount("m2-machine-plan", "new", m2), planAccount("m1-machine-bootstrap", "uid3", m1),
+		planAccount("labelled", "uid4", nil), planAccount("owned", "uid5", m1), planAccount("m3-machine-plan", "uid6", fixtureBootstrap("m3")),
+		planAccount("m4-machine-plan", "uid7", previous), elsewhere,
+	} {
+		accounts["ns/"+account.Name] = account
+	}
+	bootstraps := map[string]*rkev1.RKEBootstrap{"ns/m1": m1, "ns/m2": m2, "ns/m4": other, "ns/m5": fixtureBootstrap("m5")}
+	clock := testclock.NewFakePassiveClock(time.Unix(1000, 0))
+	a := &Authenticator{
+		cached: identityReader{accounts, bootstraps}, live: identityReader{}, issued: func(string) bool { return false },
+		reviews: utilcache.NewLRUExpireCacheWithClock(100, clock),
+		review: func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+			reviews++
+			if token == "broken" {
+				return authenticationv1.UserInfo{}, false, errors.New("the API is unreachable")
+			}
+			users := map[string]authenticationv1.UserInfo{
+				"t1":    {Username: "system:serviceaccount:ns:m1-machine-plan", UID: "uid1"},
+				"t2":    {Username: "system:serviceaccount:ns:m2-machine-plan", UID: "old"},
+				"admin": {Username: "system:admin"},
+				"odd":   {Username: "system:serviceaccount:ns"},
+
+				"of the account for registering":              {Username: "system:serviceaccount:ns:m1-machine-bootstrap", UID: "uid3"},
+				"of an account that is only labelled":         {Username: "system:serviceaccount:ns:labelled", UID: "uid4"},
+				"of an account that is only owned":            {Username: "system:serviceaccount:ns:owned", UID: "uid5"},
+				"of a machine that is gone":                   {Username: "system:serviceaccount:ns:m3-machine-plan", UID: "uid6"},
+				"of an earlier machine of the same name":      {Username: "system:serviceaccount:ns:m4-machine-plan", UID: "uid7"},
+				"of an account whose owner is something else": {Username: "system:serviceaccount:ns:m5-machine-plan", UID: "uid8"},
+			}
+			user, ok := users[token]
+			return user, ok, nil
+		},
+	}
+	for _, token := range []string{
+		"", "nobody", "t2", "admin", "odd", "of the account for registering", "of an account that is only labelled", "of an account that is " +
+			"only owned",
+		"of a machine that is gone", "of an earlier machine of the same name", "of an account whose owner is something else",
+	} {
+		if m, err := a.Authenticate(t.Context(), token); !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("%q: %v, %v", token, m, err)
+		}
+	}
+	m, err := a.Authenticate(t.Context(), "t1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (types.NamespacedName{Namespace: "ns", Name: "m1-machine-plan"}); m.Account != want {
+		t.Errorf("plan Secret %v, want %v", m.Account, want)
+	}
+	if err := m.owns("ns", "m2-machine-plan"); !apierrors.IsForbidden(err) {
+		t.Errorf("another machine's Secret: %v", err)
+	}
+	planted := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m1-machine-plan"}}
+	if m.mayRead(planted) {
+		t.Error("a Secret of the right name that was not made for the machine passes for its plan")
+	}
+	planted.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(m1, rkev1.GroupVersion.WithKind("RKEBootstrap"))}
+	if !m.mayRead(planted) {
+		t.Error("the machine may not read its plan")
+	}
+
+	before := reviews
+	for range 10 {
+		_, _ = a.Authenticate(t.Context(), "t1")
+		_, _ = a.Authenticate(t.Context(), "nobody")
+	}
+	if reviews != before || !a.Recognizes("t1") || a.Recognizes("nobody") {
+		t.Errorf("%d reviews for tokens that were just reviewed", reviews-before)
+	}
+	clock.SetTime(clock.Now().Add(reviewTTL + time.Nanosecond))
+	if a.Recognizes("t1") {
+		t.Error("a verdict lives too long")
+	}
+	if _, err := a.Authenticate(t.Context(), "t1"); err != nil || reviews != before+1 {
+		t.Errorf("after the verdict's life: %v, %d reviews", err, reviews-before)
+	}
+	// The machine is deleted: no verdict helps.
+	delete(accounts, "ns/m1-machine-plan")
+	if _, err := a.Authenticate(t.Context(), "t1"); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("a deleted machine: %v", err)
+	}
+	if _, err := a.Authenticate(t.Context(), "broken"); err == nil || errors.Is(err, ErrUnauthorized) {
+		t.Errorf("the API is unreachable: %v", err)
+	}
+}

@@ -1,0 +1,52 @@
+package plandelivery
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drover-dev/drover/hub/gateway/secretcache"
+	"github.com/drover-dev/drover/hub/util/response"
+)
+
+// deadlineRecorder keeps the bound under which each part was written, and the one that is left.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+	bounded  []bool
+}
+
+func (r *deadlineRecorder) SetWriteDeadline(deadline time.Time) error {
+	r.deadline = deadline
+	return nil
+}
+
+func (r *deadlineRecorder) Write(p []byte) (int, error) {
+	r.bounded = append(r.bounded, !r.deadline.IsZero())
+	return r.ResponseRecorder.Write(p)
+}
+
+// A watch with nothing to say for longer than one answer may take was cut off.
+func TestQuietStreamStaysOpen(t *testing.T) {
+	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+	stream := &eventStream{w: w, control: http.NewResponseController(w), mayRead: func(*corev1.Secret) bool { return true }}
+	response.SetTimeout(w, answerTimeout) // as the server does for every request
+	if err := stream.begin(); err != nil {
+		t.Fatal(err)
+	}
+	if !w.deadline.IsZero() {
+		t.Errorf("the stream would end at %v without an event", w.deadline)
+	}
+	if err := stream.send(secretcache.PlanEvent{Type: "BOOKMARK", Version: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.bounded) != 1 || !w.bounded[0] {
+		t.Errorf("an event must be written within a bound: %v", w.bounded)
+	}
+	if !w.deadline.IsZero() {
+		t.Errorf("the stream would end at %v after an event", w.deadline)
+	}
+}

@@ -1,0 +1,210 @@
+// Package secretcache holds the Secrets that the gateway works with: plan Secrets, tokens of ServiceAccounts, machine requests and
+// registration tokens. Each kind costs the Kubernetes API one watch, however many machines there are, and Secrets of others are never
+// read.
+//
+// It must not decide who may see or change what is in it.
+package secretcache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/util/response"
+)
+
+// ErrNotSynced answers requests that need the cache before it is filled.
+var ErrNotSynced = response.Retry(2*time.Second, "the hub is starting: its caches are not filled yet")
+
+// Cache watches the Secrets of the gateway.
+type Cache struct {
+	// Plans are the plan Secrets of all machines.
+	Plans *PlanStore
+	// Registrations are the Secrets of registration tokens.
+	Registrations RegistrationTokens
+
+	planReflector *cache.Reflector
+	// accountTokens are the tokens of ServiceAccounts, requests those for machines, registrations those behind Registrations.
+	accountTokens, requests, registrations cache.SharedIndexInformer
+	changes                                *notifier
+}
+
+// Names of indices of accountTokens.
+const (
+	byTokenHash = "tokenHash"
+	byAccount   = "account"
+)
+
+// New returns a Cache that is empty until Start.
+func New(clientset kubernetes.Interface, log logr.Logger) *Cache {
+	c := &Cache{Plans: NewPlanStore(), changes: newNotifier()}
+	watch := func(selector func(*metav1.ListOptions)) *cache.ListWatch {
+		return cache.NewFilteredListWatchFromClient(clientset.CoreV1().RESTClient(), "secrets", metav1.NamespaceAll, selector)
+	}
+	ofType := func(secretType corev1.SecretType) *cache.ListWatch {
+		return watch(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("type", string(secretType)).String()
+		})
+	}
+	c.planReflector = cache.NewReflectorWithOptions(ofType(rkev1.MachinePlanSecretType), &corev1.Secret{}, c.Plans,
+		cache.ReflectorOptions{Name: "gateway plan Secrets", Logger: &log})
+	c.accountTokens = cache.NewSharedIndexInformer(ofType(corev1.SecretTypeServiceAccountToken), &corev1.Secret{}, 0,
+		cache.Indexers{byTokenHash: indexTokenHash, byAccount: indexAccount})
+	c.requests = cache.NewSharedIndexInformer(ofType(rkev1.MachineRequestSecretType), &corev1.Secret{}, 0, cache.Indexers{})
+	labelled := func(o *metav1.ListOptions) { o.LabelSelector = managementv3.RegistrationTokenLabel }
+	c.registrations = cache.NewSharedIndexInformer(watch(labelled),
+		&corev1.Secret{}, 0, RegistrationIndexers)
+	c.Registrations = RegistrationTokens{c.registrations.GetIndexer()}
+
+	// None of these fails before an informer runs.
+	_ = c.accountTokens.SetTransform(func(in any) (any, error) {
+		if secret, ok := in.(*corev1.Secret); ok {
+			secret.ManagedFields = nil
+			secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: secret.Data[corev1.ServiceAccountTokenKey]}
+		}
+		return in, nil
+	})
+	c.notifyOn(c.accountTokens, func(secret *corev1.Secret) string { return accountTopic(accountOf(secret)) })
+	c.notifyOn(c.requests, func(secret *corev1.Secret) string { return requestTopic(keyOf(secret)) })
+	return c
+}
+
+// Start fills the Cache and keeps it up to date until ctx ends. It does not wait.
+func (c *Cache) Start(ctx context.Context) {
+	go c.planReflector.RunWithContext(ctx)
+	for _, informer := range []cache.SharedIndexInformer{c.accountTokens, c.requests, c.registrations} {
+		go informer.RunWithContext(ctx)
+	}
+}
+
+// Synced reports whether all kinds have been listed.
+func (c *Cache) Synced() bool {
+	return c.Plans.Synced() && c.accountTokens.HasSynced() && c.requests.HasSynced() && c.registrations.HasSynced()
+}
+
+// Issued reports whether a token is one of those that the hub's Kubernetes keeps in a Secret, as those of machines are.
+func (c *Cache) Issued(token string) bool {
+	keys, err := c.accountTokens.GetIndexer().IndexKeys(byTokenHash, bootstrapTokenIndex(bootstrapToken([]byte(token))))
+	return err == nil && len(keys) > 0
+}
+
+// BootstrapToken returns the Secret of a token that is in bootstrap data, or nil for any other token.
+func (c *Cache) BootstrapToken(token string) *corev1.Secret {
+	for _, secret := range c.accountTokensBy(byTokenHash, bootstrapTokenIndex(token)) {
+		if secret.Annotations[rkev1.BootstrapTokenAnnotation] == "true" {
+			return secret
+		}
+	}
+	return nil
+}
+
+// AccountTokens returns the token Secrets of a ServiceAccount, also of an earlier one of the same name. Of their data only the token is
+// kept.
+func (c *Cache) AccountTokens(account types.NamespacedName) []*corev1.Secret {
+	return c.accountTokensBy(byAccount, account.String())
+}
+
+func (c *Cache) accountTokensBy(index, value string) []*corev1.Secret {
+	found, _ := c.accountTokens.GetIndexer().ByIndex(index, value) // fails for an unknown index only
+	secrets := make([]*corev1.Secret, 0, len(found))
+	for _, obj := range found {
+		if secret, ok := obj.(*corev1.Secret); ok {
+			secrets = append(secrets, secret)
+		}
+	}
+	return secrets
+}
+
+// MachineRequest returns a machine request, or nil.
+func (c *Cache) MachineRequest(key types.NamespacedName) *corev1.Secret {
+	obj, _, _ := c.requests.GetStore().GetByKey(key.String()) // never fails
+	secret, _ := obj.(*corev1.Secret)
+	return secret
+}
+
+// SubscribeAccount returns a channel that receives after each change of a ServiceAccount's tokens, or of the account itself as
+// AccountChanged reports it. cancel ends the subscription.
+func (c *Cache) SubscribeAccount(account types.NamespacedName) (changed <-chan struct{}, cancel func()) {
+	return c.changes.subscribe(accountTopic(account))
+}
+
+// SubscribeRequest returns a channel that receives after each change of a machine request.
+func (c *Cache) SubscribeRequest(key types.NamespacedName) (changed <-chan struct{}, cancel func()) {
+	return c.changes.subscribe(requestTopic(key))
+}
+
+// AccountChanged notifies the subscribers of a ServiceAccount.
+func (c *Cache) AccountChanged(account types.NamespacedName) { c.changes.notify(accountTopic(account)) }
+
+func requestTopic(key types.NamespacedName) string { return "request/" + key.String() }
+
+func accountTopic(account types.NamespacedName) string { return "account/" + account.String() }
+
+func keyOf(secret *corev1.Secret) types.NamespacedName {
+	return types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
+}
+
+// accountOf names the ServiceAccount of a token Secret.
+func accountOf(secret *corev1.Secret) types.NamespacedName {
+	return types.NamespacedName{Namespace: secret.Namespace, Name: secret.Annotations[corev1.ServiceAccountNameKey]}
+}
+
+func (c *Cache) notifyOn(informer cache.SharedIndexInformer, topic func(*corev1.Secret) string) {
+	notify := func(obj any) {
+		if deleted, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = deleted.Obj
+		}
+		if secret, ok := obj.(*corev1.Secret); ok {
+			c.changes.notify(topic(secret))
+		}
+	}
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: notify, UpdateFunc: func(_, obj any) { notify(obj) }, DeleteFunc: notify,
+	})
+}
+
+func indexAccount(obj any) ([]string, error) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return nil, fmt.Errorf("indexing %T as a Secret", obj)
+	}
+	return []string{accountOf(secret).String()}, nil
+}
+
+// indexTokenHash finds a ServiceAccount's token by its bootstrap token.
+func indexTokenHash(obj any) ([]string, error) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return nil, fmt.Errorf("indexing %T as a Secret", obj)
+	}
+	token := secret.Data[corev1.ServiceAccountTokenKey]
+	if len(token) == 0 {
+		return nil, nil
+	}
+	return []string{bootstrapTokenIndex(bootstrapToken(token))}, nil
+}
+
+// bootstrapToken is what the bootstrap data of a machine holds instead of the token of its bootstrap ServiceAccount: enough to register
+// with, and nothing that the Kubernetes API would accept.
+func bootstrapToken(accountToken []byte) string {
+	sum := sha256.Sum256(accountToken)
+	return base64.URLEncoding.EncodeToString(sum[:])
+}
+
+// bootstrapTokenIndex is the index value of a bootstrap token, with or without padding. It is a hash, so that the time of a look-up reveals
+// nothing about existing tokens.
+func bootstrapTokenIndex(token string) string { return tokens.Hash(strings.TrimRight(token, "=")) }

@@ -1,0 +1,234 @@
+package secretcache
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// PlanStore holds all plan Secrets in their newest version and sends changes to watchers. A reflector fills it; Observe adds versions
+// that the gateway got from the API itself, so that a machine that reads after its own write finds what it wrote.
+//
+// Objects in it are never changed; whoever wants another one makes a copy.
+type PlanStore struct {
+	mu      sync.Mutex
+	objects map[types.NamespacedName]stored
+	// deleted are the Secrets that were deleted last, for watches that continue from before, and deletedOrder their keys, oldest first.
+	deleted      map[types.NamespacedName]stored
+	deletedOrder []types.NamespacedName
+	watchers     map[types.NamespacedName]map[*PlanWatcher]struct{}
+	// latest is the newest resourceVersion up to which the store has seen everything.
+	latest uint64
+	// completeSince is the resourceVersion from which on all deletions are known.
+	completeSince uint64
+	filled        bool
+	// advanced is closed and replaced whenever latest grows.
+	advanced chan struct{}
+}
+
+// stored is a Secret with its resourceVersion as a number, or that of its deletion.
+type stored struct {
+	secret  *corev1.Secret
+	version uint64
+}
+
+// maxDeleted is how many deletions are kept.
+const maxDeleted = 1024
+
+// NewPlanStore returns an empty PlanStore.
+func NewPlanStore() *PlanStore {
+	return &PlanStore{
+		objects:  map[types.NamespacedName]stored{},
+		deleted:  map[types.NamespacedName]stored{},
+		watchers: map[types.NamespacedName]map[*PlanWatcher]struct{}{},
+		advanced: make(chan struct{}),
+	}
+}
+
+// The interface of the reflector.
+
+func (p *PlanStore) Add(obj any) error    { return p.Observe(obj) }
+func (p *PlanStore) Update(obj any) error { return p.Observe(obj) }
+func (p *PlanStore) Resync() error        { return nil }
+
+func (p *PlanStore) Delete(obj any) error {
+	secret, version, err := secretAndVersion(obj)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remove(keyOf(secret), secret, version)
+	p.advance(version)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore: the store then holds what was listed at resourceVersion.
+func (p *PlanStore) Replace(list []any, resourceVersion string) error {
+	version, err := ParseVersion(resourceVersion)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if version < p.latest {
+		// The API's storage was restored from a backup: versions from before cannot be compared with those after.
+		p.reset()
+	}
+	listed := map[types.NamespacedName]bool{}
+	for _, obj := range list {
+		secret, itemVersion, err := secretAndVersion(obj)
+		if err != nil {
+			return err
+		}
+		key := keyOf(secret)
+		listed[key] = true
+		p.put(key, secret, itemVersion)
+	}
+	for key, old := range p.objects {
+		if !listed[key] && old.version <= version {
+			p.remove(key, old.secret, version)
+		}
+	}
+	if !p.filled {
+		p.filled, p.completeSince = true, version
+	}
+	p.advance(version)
+	return nil
+}
+
+// UpdateResourceVersion implements cache.ResourceVersionUpdater: the reflector has seen everything up to resourceVersion.
+func (p *PlanStore) UpdateResourceVersion(resourceVersion string) {
+	if version, err := ParseVersion(resourceVersion); err == nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.advance(version)
+	}
+}
+
+// Synced reports whether the Secrets have been listed.
+func (p *PlanStore) Synced() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.filled
+}
+
+// Observe stores a version of a Secret (*corev1.Secret) unless a newer one, or a newer deletion, is known.
+func (p *PlanStore) Observe(obj any) error {
+	secret, version, err := secretAndVersion(obj)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.put(keyOf(secret), secret, version)
+	return nil
+}
+
+// put and everything below expects the lock to be held.
+func (p *PlanStore) put(key types.NamespacedName, secret *corev1.Secret, version uint64) {
+	old, exists := p.objects[key]
+	if exists && old.version >= version || p.deleted[key].version >= version {
+		return
+	}
+	kept := forMachines(secret)
+	p.objects[key] = stored{kept, version}
+	event := PlanEvent{Type: "ADDED", Secret: kept, Version: version}
+	if exists && old.secret.UID == kept.UID {
+		event.Type = "MODIFIED"
+	} else if exists {
+		// The Secret was deleted and created again unseen: a watcher that knows it by its UID needs both events.
+		p.send(key, PlanEvent{Type: "DELETED", Secret: old.secret, Version: version})
+	}
+	p.send(key, event)
+}
+
+func (p *PlanStore) remove(key types.NamespacedName, last *corev1.Secret, version uint64) {
+	old, exists := p.objects[key]
+	if exists && old.version > version {
+		return
+	}
+	delete(p.objects, key)
+	if p.deleted[key].version >= version {
+		return
+	}
+	final := forMachines(last)
+	final.ResourceVersion = strconv.FormatUint(version, 10)
+	if _, again := p.deleted[key]; !again {
+		p.deletedOrder = append(p.deletedOrder, key)
+	}
+	p.deleted[key] = stored{final, version}
+	if len(p.deletedOrder) > maxDeleted {
+		oldest := p.deletedOrder[0]
+		p.deletedOrder = p.deletedOrder[1:]
+		p.completeSince = max(p.completeSince, p.deleted[oldest].version)
+		delete(p.deleted, oldest)
+	}
+	if exists {
+		p.send(key, PlanEvent{Type: "DELETED", Secret: final, Version: version})
+	}
+}
+
+// reset drops everything, watchers included: they reconnect and list.
+func (p *PlanStore) reset() {
+	for _, watchers := range p.watchers {
+		for w := range watchers {
+			p.drop(w)
+		}
+	}
+	clear(p.objects)
+	clear(p.deleted)
+	p.deletedOrder, p.latest, p.completeSince, p.filled = nil, 0, 0, false
+}
+
+func (p *PlanStore) advance(version uint64) {
+	if version > p.latest {
+		p.latest = version
+		close(p.advanced)
+		p.advanced = make(chan struct{})
+	}
+}
+
+// Get returns the Secret, or nil, and the resourceVersion up to which the store has seen everything.
+func (p *PlanStore) Get(key types.NamespacedName) (*corev1.Secret, uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := p.objects[key]
+	return found.secret, max(p.latest, found.version)
+}
+
+// Progress returns a channel that is closed when the store has seen more.
+func (p *PlanStore) Progress() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.advanced
+}
+
+// forMachines is a copy of a Secret as machines get it: managed fields are of no use to them, and often larger than the rest.
+func forMachines(secret *corev1.Secret) *corev1.Secret {
+	out := *secret
+	out.ManagedFields = nil
+	out.APIVersion, out.Kind = "v1", "Secret"
+	return &out
+}
+
+func secretAndVersion(obj any) (*corev1.Secret, uint64, error) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return nil, 0, fmt.Errorf("storing %T as a plan Secret", obj)
+	}
+	version, err := ParseVersion(secret.ResourceVersion)
+	return secret, version, err
+}
+
+// ParseVersion reads a resourceVersion as the number that etcd counts.
+func ParseVersion(resourceVersion string) (uint64, error) {
+	version, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading resource version %q: not a number", resourceVersion)
+	}
+	return version, nil
+}

@@ -1,0 +1,217 @@
+package secretcache
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var planKey = types.NamespacedName{Namespace: "ns", Name: "plan"}
+
+func planAt(version, uid string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: planKey.Namespace, Name: planKey.Name, ResourceVersion: version, UID: types.UID(uid),
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}},
+	}}
+}
+
+// drain returns what a watcher was sent, as "TYPE version".
+func drain(missed []PlanEvent, w *PlanWatcher) string {
+	var out []string
+	for _, event := range missed {
+		out = append(out, event.Type+" "+event.Secret.ResourceVersion)
+	}
+	for w != nil && len(w.events) > 0 {
+		event := <-w.events
+		out = append(out, event.Type+" "+event.Secret.ResourceVersion)
+	}
+	return strings.Join(out, ", ")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPlanStoreKeepsTheNewest(t *testing.T) {
+	p := NewPlanStore()
+	must(t, p.Replace([]any{planAt("5", "a")}, "10"))
+	_, w, err := p.Watch(planKey, 10)
+	must(t, err)
+	// A machine's own write is seen before the reflector brings it, once.
+	must(t, p.Observe(planAt("12", "a")))
+	must(t, p.Update(planAt("11", "a")))
+	must(t, p.Update(planAt("12", "a")))
+	secret, version := p.Get(planKey)
+	if secret.ResourceVersion != "12" || version != 12 || secret.ManagedFields != nil || secret.Kind != "Secret" {
+		t.Errorf("got %v at %d", secret, version)
+	}
+	must(t, p.Delete(planAt("14", "a")))
+	// An answer of the API from before the deletion must not bring the Secret back.
+	must(t, p.Observe(planAt("13", "a")))
+	must(t, p.Add(planAt("20", "b")))
+	if diff := cmp.Diff("MODIFIED 12, DELETED 14, ADDED 20", drain(nil, w)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestPlanStoreWatchFrom(t *testing.T) {
+	tests := []struct {
+		name    string
+		prepare func(*PlanStore)
+		from    uint64
+		want    string
+		err     error
+	}{
+		{name: "from nothing, there", from: 0, want: "ADDED 5"},
+		{name: "from nothing, not there", prepare: func(p *PlanStore) { _ = p.Delete(planAt("12", "a")) }, from: 0, want: ""},
+		{name: "up to date", from: 10, want: ""},
+		{name: "exactly this version", from: 5, want: ""},
+		{name: "before", from: 4, want: "MODIFIED 5"},
+		{name: "deleted since", prepare: func(p *PlanStore) { _ = p.Delete(planAt("12", "a")) }, from: 11, want: "DELETED 12"},
+		{name: "deletion was seen", prepare: func(p *PlanStore) { _ = p.Delete(planAt("12", "a")) }, from: 12, want: ""},
+		{
+			name: "deleted and made again", prepare: func(p *PlanStore) { _ = p.Delete(planAt("12", "a")); _ = p.Add(planAt("13", "b")) },
+			from: 11, want: "MODIFIED 13",
+		},
+		{name: "ahead", from: 11, err: ErrAhead},
+		{name: "ahead, then the cache caught up", prepare: func(p *PlanStore) { p.UpdateResourceVersion("11") }, from: 11, want: ""},
+		{name: "ahead, but of its own write", prepare: func(p *PlanStore) { _ = p.Observe(planAt("15", "a")) }, from: 15, want: ""},
+		{
+			name: "gone in a list", prepare: func(p *PlanStore) { _ = p.Replace(nil, "20") },
+			from: 10, want: "DELETED 20",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := NewPlanStore()
+			must(t, p.Replace([]any{planAt("5", "a")}, "10"))
+			if tt.prepare != nil {
+				tt.prepare(p)
+			}
+			missed, w, err := p.Watch(planKey, tt.from)
+			if !errors.Is(err, tt.err) {
+				t.Fatalf("error %v, want %v", err, tt.err)
+			}
+			if got := drain(missed, w); got != tt.want {
+				t.Errorf("missed %q, want %q", got, tt.want)
+			}
+		})
+	}
+	p := NewPlanStore()
+	must(t, p.Replace(nil, "10"))
+	if _, _, err := p.Watch(planKey, 9); !errors.Is(err, ErrTooOld) {
+		t.Errorf("watching from before the store knows anything: %v", err)
+	}
+}
+
+func TestPlanStoreForgetsOldDeletions(t *testing.T) {
+	p := NewPlanStore()
+	must(t, p.Replace(nil, "1"))
+	for i := range maxDeleted + 10 {
+		gone := planAt(strconv.Itoa(100+i), "a")
+		gone.Name = "plan-" + strconv.Itoa(i)
+		must(t, p.Delete(gone))
+	}
+	if len(p.deleted) != maxDeleted || len(p.deletedOrder) != maxDeleted {
+		t.Errorf("%d deletions are remembered", len(p.deleted))
+	}
+	if _, _, err := p.Watch(types.NamespacedName{Namespace: "ns", Name: "plan-0"}, 50); !errors.Is(err, ErrTooOld) {
+		t.Errorf("watching from before a forgotten deletion: %v", err)
+	}
+}
+
+func TestPlanStoreDropsSlowReaders(t *testing.T) {
+	p := NewPlanStore()
+	must(t, p.Replace([]any{planAt("1", "a")}, "1"))
+	_, w, err := p.Watch(planKey, 1)
+	must(t, err)
+	for i := range watchBuffer + 2 {
+		must(t, p.Update(planAt(strconv.Itoa(i+2), "a")))
+	}
+	for range w.events {
+		// The channel must be closed after what fitted in.
+	}
+	p.Unwatch(w)
+	if len(p.watchers) != 0 {
+		t.Errorf("watchers left: %v", p.watchers)
+	}
+}
+
+func TestPlanStoreAfterRestore(t *testing.T) {
+	p := NewPlanStore()
+	must(t, p.Replace([]any{planAt("90", "a")}, "100"))
+	_, w, err := p.Watch(planKey, 100)
+	must(t, err)
+	// The API's storage was restored from a backup: its versions went back.
+	must(t, p.Replace([]any{planAt("40", "a")}, "50"))
+	if _, open := <-w.events; open {
+		t.Error("a watch of before the restore goes on")
+	}
+	if secret, version := p.Get(planKey); secret == nil || secret.ResourceVersion != "40" || version != 50 {
+		t.Errorf("got %v at %d", secret, version)
+	}
+}
+
+func TestPlanStoreRefusesOtherThings(t *testing.T) {
+	p := NewPlanStore()
+	for _, obj := range []any{"text", &corev1.ConfigMap{}, planAt("x", "a"), planAt("", "a")} {
+		if p.Add(obj) == nil || p.Delete(obj) == nil {
+			t.Errorf("%v was stored", obj)
+		}
+	}
+}
+
+// TestPlanStoreUnderLoad lets many watch while one writes: whoever is not too slow ends with the newest version, and sees none twice or
+// out of order.
+func TestPlanStoreUnderLoad(t *testing.T) {
+	const versions, readers = 500, 20
+	p := NewPlanStore()
+	must(t, p.Replace([]any{planAt("1", "a")}, "1"))
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			seen := uint64(1)
+			for seen < versions {
+				missed, w, err := p.Watch(planKey, seen)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				next := func(event PlanEvent) {
+					if event.Version <= seen {
+						t.Errorf("version %d after %d", event.Version, seen)
+					}
+					seen = event.Version
+				}
+				for _, event := range missed {
+					next(event)
+				}
+				for seen < versions {
+					event, open := <-w.events
+					if !open {
+						break
+					}
+					next(event)
+				}
+				p.Unwatch(w)
+			}
+		})
+	}
+	for version := 2; version <= versions; version++ {
+		// The reflector and a machine's own write bring the same version, in either order.
+		must(t, p.Observe(planAt(strconv.Itoa(version), "a")))
+		must(t, p.Update(planAt(strconv.Itoa(version), "a")))
+		p.UpdateResourceVersion(strconv.Itoa(version))
+	}
+	wg.Wait()
+}

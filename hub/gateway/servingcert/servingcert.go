@@ -1,0 +1,218 @@
+// Package servingcert owns the gateway's certificate authority and its certificates: the serving certificate that machines verify, and
+// the client certificate by which a replica of the hub proves itself to the others. Authority and serving certificate are in the Secret
+// SecretName of the system namespace, which this package alone writes; the client certificate is in memory only.
+package servingcert
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/server/settings"
+)
+
+// SecretName is the Secret of the system namespace that holds the gateway's certificate authority and serving certificate.
+const SecretName = "drover-gateway-tls"
+
+// The keys of that Secret.
+const (
+	caCertKey      = "ca.crt"
+	caKeyKey       = "ca.key"
+	servingCertKey = "tls.crt"
+	servingKeyKey  = "tls.key"
+)
+
+// refreshInterval is how often a certificate that is about to expire, or was replaced by another replica, is looked for.
+const refreshInterval = time.Hour
+
+// Identity is what the gateway proves itself with. All replicas of a hub share one through the Secret.
+type Identity struct {
+	client    client.Client
+	namespace string
+	names     []string
+	now       func() time.Time
+
+	ca      []byte
+	serving atomic.Pointer[tls.Certificate]
+	// peer is the client certificate that this replica presents to others.
+	peer atomic.Pointer[tls.Certificate]
+}
+
+// Ensure reads the Identity from the Secret in the settings' system namespace, and creates namespace, authority and serving certificate
+// where they are missing. It may run in several replicas at once. The serving certificate is for the host of the settings' server URL,
+// for localhost and for the addresses of listen ("host:port"; without a host, those of this machine).
+//
+// c must not read from a cache: this runs before any cache has started, since everything else needs the authority's certificate. An
+// authority that cannot be read is an error and is never replaced, since every machine trusts it.
+func Ensure(ctx context.Context, c client.Client, s settings.Settings, listen string) (*Identity, error) {
+	names, err := servingNames(s.ServerURL, listen)
+	if err != nil {
+		return nil, err
+	}
+	namespace := cmp.Or(s.SystemNamespace, settings.DefaultSystemNamespace)
+	i := &Identity{client: c, namespace: namespace, names: names, now: time.Now}
+	err = c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating namespace %s: %w", namespace, err)
+	}
+	if err := i.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// CACerts returns the certificates of the authorities that machines must trust, as PEM: one, or two during a rotation.
+func (i *Identity) CACerts() []byte { return slices.Clone(i.ca) }
+
+// ServerTLS returns the configuration of the listener, which presents the newest certificate at each handshake.
+func (i *Identity) ServerTLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		// Users and other replicas may present a certificate; whoever relies on it verifies it.
+		ClientAuth:     tls.RequestClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.serving.Load(), nil },
+	}
+}
+
+// Run renews the certificates until ctx ends.
+func (i *Identity) Run(ctx context.Context, log logr.Logger) {
+	ticker := time.NewTicker(refreshInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := i.refresh(ctx); err != nil && ctx.Err() == nil {
+			log.Error(err, "Renewing the serving certificate failed, the present one stays in use", "expires", i.serving.Load().Leaf.NotAfter)
+		}
+	}
+}
+
+// errConflict is returned if another replica wrote the Secret in between.
+var errConflict = errors.New("another replica wrote the Secret at the same time")
+
+// refresh brings Secret and Identity up to date, and retries on a conflict with another replica.
+func (i *Identity) refresh(ctx context.Context) error {
+	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 15, Cap: 2 * time.Second}
+	err := retry.OnError(backoff, func(err error) bool { return errors.Is(err, errConflict) && ctx.Err() == nil }, func() error {
+		return i.refreshOnce(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the certificates in Secret %s/%s: %w", i.namespace, SecretName, err)
+	}
+	return nil
+}
+
+func (i *Identity) refreshOnce(ctx context.Context) error {
+	secret := &corev1.Secret{}
+	err := i.client.Get(ctx, client.ObjectKey{Namespace: i.namespace, Name: SecretName}, secret)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return err
+	}
+	if missing {
+		if secret, err = i.newSecret(); err != nil {
+			return err
+		}
+	}
+	rotated := false
+	if i.ca == nil {
+		// Only at the start: everything else that holds the authorities' certificates gets them then.
+		if rotated, err = i.rotate(secret); err != nil {
+			return err
+		}
+	}
+	ca, err := pki.Parse(secret.Data[caCertKey], secret.Data[caKeyKey])
+	if err != nil {
+		return fmt.Errorf("reading the certificate authority (%s, %s), which machines trust and which is therefore not replaced: %w",
+			caCertKey, caKeyKey, err)
+	}
+	if i.now().After(ca.Cert.NotAfter) {
+		return fmt.Errorf("the certificate authority expired on %s", ca.Cert.NotAfter.Format(time.DateOnly))
+	}
+	serving, changed, err := i.servingPair(secret, ca)
+	if err != nil {
+		return err
+	}
+	if changed || rotated {
+		if missing {
+			err = i.client.Create(ctx, secret)
+		} else {
+			err = i.client.Update(ctx, secret)
+		}
+		if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return errConflict
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := i.refreshPeer(ca); err != nil {
+		return err
+	}
+	if i.ca == nil {
+		i.ca = bundle(secret)
+	} else if !bytes.Equal(i.ca, bundle(secret)) {
+		return errors.New("the certificate authority was replaced while the hub was running; restart the hub to serve with the new one")
+	}
+	i.serving.Store(&tls.Certificate{Certificate: chain(secret, serving.Cert.Raw, ca, i.now()), PrivateKey: serving.Key, Leaf: serving.Cert})
+	return nil
+}
+
+// newSecret returns the Secret with a new authority.
+func (i *Identity) newSecret() (*corev1.Secret, error) {
+	ca, err := pki.Issue(pki.Request{
+		CommonName: fmt.Sprintf("drover-gateway-ca@%d", i.now().Unix()), IsCA: true, Lifetime: pki.CALifetime,
+	}, nil, i.now())
+	if err != nil {
+		return nil, err
+	}
+	key, err := ca.KeyPEM()
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: SecretName},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{caCertKey: ca.CertPEM(), caKeyKey: key},
+	}, nil
+}
+
+// servingPair returns the serving certificate of the Secret, or puts a new one in if that one does not fit or is about to expire.
+func (i *Identity) servingPair(secret *corev1.Secret, ca *pki.Pair) (pair *pki.Pair, changed bool, err error) {
+	request := servingRequest(i.names)
+	if pair, err := pki.Parse(secret.Data[servingCertKey], secret.Data[servingKeyKey]); err == nil {
+		// Names of other replicas are kept, or replicas would replace each other's certificate again and again.
+		request = servingRequest(union(i.names, namesOf(pair)))
+		if pair.Serves(request, ca, i.now()) {
+			return pair, false, nil
+		}
+	}
+	if pair, err = pki.Issue(request, ca, i.now()); err != nil {
+		return nil, false, err
+	}
+	key, err := pair.KeyPEM()
+	if err != nil {
+		return nil, false, err
+	}
+	secret.Data[servingCertKey], secret.Data[servingKeyKey] = pair.CertPEM(), key
+	return pair, true, nil
+}

@@ -1,0 +1,90 @@
+// Package signing signs plans, so that machines can verify that a plan comes from this hub (docs/adr/0005-signed-plans.md). It owns the
+// Secret SecretName of the system namespace, which it alone writes: whoever may write plan Secrets still cannot sign. It signs what it is
+// given; that this is a plan which the hub has rendered is its caller's responsibility.
+package signing
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/plans"
+)
+
+const (
+	// SecretName is the Secret of the system namespace that holds the key.
+	SecretName = "drover-plan-signing"
+	// keyName is its key: an ed25519 private key, PKCS #8 in PEM, as "openssl genpkey -algorithm ed25519" makes it.
+	keyName = "signing.key"
+)
+
+// Signer signs plans. A nil Signer signs nothing.
+type Signer struct {
+	key ed25519.PrivateKey
+	// started is when this hub began; see Stale.
+	started time.Time
+	now     func() time.Time
+}
+
+// New returns a Signer with a key and a clock.
+func New(key ed25519.PrivateKey, now func() time.Time) *Signer {
+	return &Signer{key: key, started: now(), now: now}
+}
+
+// Ensure returns the Signer of a hub: it reads the key in the system namespace, and creates it if there is none. It may run in several
+// replicas at once. A key that cannot be read is an error and is never replaced, since machines hold its public half.
+func Ensure(ctx context.Context, c client.Client, namespace string) (*Signer, error) {
+	key, err := pki.KeySecret{Namespace: namespace, Name: SecretName, DataKey: keyName, Purpose: "plan signatures"}.Ensure(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return New(key, time.Now), nil
+}
+
+// Public is the key that machines pin; nil of a nil Signer.
+func (s *Signer) Public() ed25519.PublicKey {
+	if s == nil {
+		return nil
+	}
+	return s.key.Public().(ed25519.PublicKey)
+}
+
+// Sign adds to data the signature of the plan in it. machine is "namespace/name" of the plan Secret, previous its former data. The
+// sequence is the time in milliseconds, but always above that of previous.
+func (s *Signer) Sign(data, previous plans.SecretData, machine string) error {
+	if s == nil {
+		return nil
+	}
+	sequence := s.now().UnixMilli()
+	if last, ok := s.signed(previous, machine); ok && last >= sequence {
+		sequence = last + 1
+	}
+	raw, err := plans.Sign(s.key, plans.Checksum(data[plans.KeyPlan]), machine, sequence)
+	if err != nil {
+		return fmt.Errorf("signing the plan of %s: %w", machine, err)
+	}
+	data[plans.KeyPlanSignature] = raw
+	return nil
+}
+
+// Stale reports whether the plan in data needs a signature: it has none of this key, or it is pending and was signed before this hub
+// started. The latter may be a plan from a restored backup, which machines would refuse as a replay of an old one.
+func (s *Signer) Stale(data plans.SecretData, machine string) bool {
+	if s == nil || len(data[plans.KeyPlan]) == 0 {
+		return false
+	}
+	sequence, ok := s.signed(data, machine)
+	pending := plans.State(data[plans.KeyPlanState]) == plans.StatePending
+	return !ok || pending && sequence < s.started.UnixMilli()
+}
+
+// signed is the sequence of a plan that this key has signed. A sequence that somebody else has written does not count: it could use up
+// all sequences.
+func (s *Signer) signed(data plans.SecretData, machine string) (int64, bool) {
+	signature, err := plans.Verify(s.Public(), data[plans.KeyPlanSignature], plans.Checksum(data[plans.KeyPlan]), machine)
+	return signature.Sequence, err == nil
+}

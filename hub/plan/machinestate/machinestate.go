@@ -1,0 +1,141 @@
+// Package machinestate reads the rollout state of a machine from its objects: Machine, RKEBootstrap, plan Secret and Node. All controllers
+// that ask hub/plan/rollout use it, so that they see a machine alike. It makes no requests.
+package machinestate
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+// Of reads the state of a machine and the report of its agent. secret is nil until the plan Secret exists. The fields that come from the
+// Node are set by the state's ReadNode, where the cluster can be asked; Problem, Change, WantVersion and Drain options depend on the wanted
+// plan and are left to the caller. An error means that the plan Secret's data cannot be decoded; the state is usable nevertheless.
+func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev1.Secret) (rollout.Machine, rollout.Report, error) {
+	m := rollout.Machine{
+		Name: machine.Name, ID: bootstrap.Labels[rkev1.MachineIDLabel],
+		Etcd:         hasRole(machine, bootstrap, rkev1.EtcdRoleLabel),
+		ControlPlane: hasRole(machine, bootstrap, rkev1.ControlPlaneRoleLabel),
+		Worker:       hasRole(machine, bootstrap, rkev1.WorkerRoleLabel),
+		Deleting:     !machine.DeletionTimestamp.IsZero() || !bootstrap.DeletionTimestamp.IsZero(),
+		PlanSecret:   rkev1.PlanSecretName(bootstrap.Name), HasPlanSecret: secret != nil,
+		Unusable: unusable(machine), Removal: removal(machine),
+		FailureDomain: cmp.Or(machine.Status.FailureDomain, machine.Spec.FailureDomain),
+	}
+	if machine.Status.NodeInfo != nil {
+		m.Version = machine.Status.NodeInfo.KubeletVersion
+	}
+	if secret == nil {
+		return m, rollout.Report{}, nil
+	}
+	m.Init = secret.Labels[rkev1.InitNodeLabel] == "true"
+	m.JoinURL = secret.Annotations[rkev1.JoinURLAnnotation]
+	m.JoinedTo = secret.Annotations[rkev1.JoinedToAnnotation]
+	m.ProbesPassed = secret.Annotations[rkev1.PlanProbesPassedAnnotation] != ""
+	m.Drain = rollout.Drain{
+		Requested: secret.Annotations[rkev1.DrainOptionsAnnotation], Done: secret.Annotations[rkev1.DrainDoneAnnotation],
+		Error: secret.Annotations[rkev1.DrainErrorAnnotation], Waiting: secret.Annotations[rkev1.DrainWaitingAnnotation],
+		Uncordon: secret.Annotations[rkev1.UncordonAnnotation],
+	}
+	report, err := rollout.ReadReport(secret.Data)
+	m.Progress, m.CheckedIn, m.Unhealthy, m.HealthUnknown = report.Progress, report.CheckedIn(), report.Unhealthy, report.HealthUnknown
+	m.Underway, m.AgentPhase = underway(secret.Data, report), agentPhase(report)
+	if m.Etcd {
+		// What cannot be parsed counts as never seen, the zero time.
+		m.LastSeen, _ = time.Parse(time.RFC3339, secret.Annotations[rkev1.AgentLastSeenAnnotation])
+		m.EtcdProbe = report.EtcdProbe()
+	}
+	if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c != nil && m.Progress == rollout.ProgressFailed {
+		m.Failure = c.Message
+	}
+	return m, report, err
+}
+
+// Change compares two plans of a machine. Plans that differ only in their encoding are the same, so that no machine gets a plan for that.
+func Change(before, after plans.Plan) rollout.Change {
+	changes := plans.Diff(before, after)
+	switch {
+	case changes.Empty():
+		return rollout.ChangeNone
+	case changes.Minor():
+		return rollout.ChangeMinor
+	}
+	switch render.ImpactOf(before, after) {
+	case render.ImpactNone:
+		return rollout.ChangeMinor
+	case render.ImpactRestart:
+		return rollout.ChangeRestart
+	}
+	return rollout.ChangeDrain
+}
+
+// underway compares the delivered plan with the one that was applied before. Where that cannot be decoded, the worst is assumed.
+func underway(data plans.SecretData, report rollout.Report) rollout.Change {
+	switch {
+	case report.Checksum == "" || report.Progress == rollout.ProgressApplied:
+		return rollout.ChangeNone
+	case report.Status.AppliedChecksum == "":
+		return rollout.ChangeFirst
+	}
+	applied, err := plans.Decode(data[plans.KeyAppliedPlan])
+	if err != nil {
+		return rollout.ChangeDrain
+	}
+	return Change(applied, report.Delivered)
+}
+
+// agentPhase is what the agent reports to be doing, for messages. It leaves out bytes and times: each change of a condition is a write.
+func agentPhase(report rollout.Report) string {
+	p := report.Status.Progress
+	if p == nil || p.Checksum != report.Checksum || report.Progress != rollout.ProgressApplying {
+		return ""
+	}
+	what := map[plans.ProgressPhase]string{
+		plans.PhaseFiles: "writing files", plans.PhasePulling: "pulling the image of instruction ", plans.PhaseRunning: "running instruction ",
+	}[p.Phase]
+	if what == "" || p.Phase == plans.PhaseFiles {
+		return what
+	}
+	return fmt.Sprintf("%s%s (%d of %d)", what, p.Name, p.Index+1, p.Total)
+}
+
+func hasRole(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, label string) bool {
+	return bootstrap.Labels[label] == "true" || machine.Labels[label] == "true"
+}
+
+// HasProvider reports whether an infrastructure provider other than the hub makes the machine. A custom machine, which its user has
+// brought, has no infrastructure of its own.
+func HasProvider(machine *clusterv1.Machine) bool {
+	return machine.Spec.InfrastructureRef.APIGroup != rkev1.GroupVersion.Group
+}
+
+// unusable says why the machine can neither start nor join a cluster yet; empty if it can. Provider ID and addresses of a machine are known
+// once its infrastructure is provisioned, and a Node's provider ID cannot be changed later. A custom machine waits for nothing: Cluster API
+// learns of its Node only after it was given a plan.
+func unusable(machine *clusterv1.Machine) string {
+	if !HasProvider(machine) || ptr.Deref(machine.Status.Initialization.InfrastructureProvisioned, false) {
+		return ""
+	}
+	ref := machine.Spec.InfrastructureRef
+	return "has no infrastructure yet: " + ref.Kind + " " + ref.Name + " is not provisioned"
+}
+
+// removal reports RemovalDue once Cluster API waits for nothing but the pre-terminate hook of the machine.
+func removal(machine *clusterv1.Machine) rollout.Removal {
+	if machine.DeletionTimestamp.IsZero() || conditions.GetReason(machine,
+		clusterv1.MachineDeletingCondition) != clusterv1.MachineDeletingWaitingForPreTerminateHookReason {
+		return rollout.RemovalNone
+	}
+	return rollout.RemovalDue
+}

@@ -1,0 +1,80 @@
+package machinestate
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+// A machine of somebody's infrastructure provider waits for it, one that its user has brought does not.
+func TestUnusable(t *testing.T) {
+	machine := &clusterv1.Machine{}
+	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io",
+		Kind: "LabMachine", Name: "a"}
+	read := func() string {
+		m, _, err := Of(machine, &rkev1.RKEBootstrap{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Unusable
+	}
+	if got, want := read(), "has no infrastructure yet: LabMachine a is not provisioned"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	machine.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	if got := read(); got != "" {
+		t.Errorf("got %q", got)
+	}
+	machine.Status.Initialization.InfrastructureProvisioned = nil
+	machine.Spec.InfrastructureRef.APIGroup = rkev1.GroupVersion.Group
+	if got := read(); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What the agent is doing is reported without what changes with every byte.
+func TestAgentPhase(t *testing.T) {
+	for _, tc := range []struct {
+		progress *plans.Progress
+		want     string
+	}{
+		{},
+		{progress: &plans.Progress{Checksum: "another", Phase: plans.PhaseFiles}},
+		{progress: &plans.Progress{Checksum: "c", Phase: plans.PhaseFiles}, want: "writing files"},
+		{progress: &plans.Progress{Checksum: "c", Phase: plans.PhasePulling, Name: "install", Total: 2, PulledBytes: 7},
+			want: "pulling the image of instruction install (1 of 2)"},
+		{progress: &plans.Progress{Checksum: "c", Phase: plans.PhaseRunning, Name: "install", Index: 1, Total: 2},
+			want: "running instruction install (2 of 2)"},
+		{progress: &plans.Progress{Checksum: "c", Phase: "unheard of"}},
+	} {
+		got := agentPhase(rollout.Report{Checksum: "c", Progress: rollout.ProgressApplying, Status: plans.Status{Progress: tc.progress}})
+		if got != tc.want {
+			t.Errorf("%+v: got %q, want %q", tc.progress, got, tc.want)
+		}
+	}
+}
+
+// When an agent was last seen is known of members of etcd.
+func TestLastSeen(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{rkev1.AgentLastSeenAnnotation: "2026-11-22T04:00:00Z"},
+	}}
+	etcd := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{rkev1.EtcdRoleLabel: "true"}}}
+	m, _, err := Of(&clusterv1.Machine{}, etcd, secret)
+	if want := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC); err != nil || !m.LastSeen.Equal(want) {
+		t.Errorf("got %v, %v", m.LastSeen, err)
+	}
+	secret.Annotations[rkev1.AgentLastSeenAnnotation] = "yesterday"
+	if m, _, err = Of(&clusterv1.Machine{}, etcd, secret); err != nil || !m.LastSeen.IsZero() {
+		t.Errorf("a record that is damaged: got %v, %v", m.LastSeen, err)
+	}
+}

@@ -1,0 +1,77 @@
+package machinestate
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+// Nodes are the Nodes of one cluster, indexed by what ties them to Machines.
+type Nodes struct {
+	nodes                                []corev1.Node
+	byName, byUID, byProvider, byMachine map[string]*corev1.Node
+	// matched are the names of those that Of has returned.
+	matched map[string]bool
+}
+
+// NewNodes indexes the Nodes of a cluster. They are not changed.
+func NewNodes(nodes []corev1.Node) *Nodes {
+	n := &Nodes{nodes: nodes, byName: map[string]*corev1.Node{}, byUID: map[string]*corev1.Node{}, byProvider: map[string]*corev1.Node{},
+		byMachine: map[string]*corev1.Node{}, matched: map[string]bool{}}
+	for i := range nodes {
+		node := &nodes[i]
+		n.byName[node.Name] = node
+		n.byUID[node.Labels[rkev1.MachineUIDLabel]] = node
+		n.byProvider[node.Spec.ProviderID] = node
+		n.byMachine[node.Annotations[clusterv1.ClusterNamespaceAnnotation]+"/"+node.Annotations[clusterv1.MachineAnnotation]] = node
+	}
+	delete(n.byUID, "")
+	delete(n.byProvider, "")
+	return n
+}
+
+// Of returns the Node of a Machine, or nil. The label that the machine's plan sets comes first; then what Cluster API has found; then
+// Cluster API's annotations on the Node, which still hold after a Machine was moved to another hub and has another UID and no status yet.
+func (n *Nodes) Of(machine *clusterv1.Machine) *corev1.Node {
+	for _, node := range []*corev1.Node{
+		n.byUID[string(machine.UID)], n.byName[machine.Status.NodeRef.Name], n.byProvider[machine.Spec.ProviderID],
+		n.byMachine[machine.Namespace+"/"+machine.Name],
+	} {
+		if node != nil {
+			n.matched[node.Name] = true
+			return node
+		}
+	}
+	return nil
+}
+
+// OrphanedMembers are the members of etcd that belong to no Machine, by name. Of has to be called for every Machine first.
+func (n *Nodes) OrphanedMembers() []rollout.Member {
+	var orphaned []rollout.Member
+	for i := range n.nodes {
+		node := &n.nodes[i]
+		if membership := rollout.MembershipOf(node); !n.matched[node.Name] && membership != rollout.MemberNone {
+			health, at := rollout.MemberHealthOf(node)
+			orphaned = append(orphaned, rollout.Member{Node: node.Name, State: rollout.StateOf(node), Membership: membership, Health: health,
+				CheckedAt: at})
+		}
+	}
+	slices.SortFunc(orphaned, func(a, b rollout.Member) int { return strings.Compare(a.Node, b.Node) })
+	return orphaned
+}
+
+// NodeDiffers reports whether an update of a Node may change a decision of hub/plan/rollout, or the Machine that the Node belongs to. It is
+// false for what a kubelet reports every few seconds.
+func NodeDiffers(before, after *corev1.Node) bool {
+	var a, b rollout.Machine
+	a.ReadNode(before)
+	b.ReadNode(after)
+	return a.NodeDiffers(b) || a.Version != b.Version ||
+		before.Labels[rkev1.MachineUIDLabel] != after.Labels[rkev1.MachineUIDLabel] || before.Spec.ProviderID != after.Spec.ProviderID
+}

@@ -1,0 +1,69 @@
+package machinestate
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+func testNode(name string, change func(*corev1.Node)) corev1.Node {
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
+	if change != nil {
+		change(&node)
+	}
+	return node
+}
+
+func voter(node *corev1.Node) {
+	node.Status.Conditions = []corev1.NodeCondition{{Type: rollout.EtcdIsVoter, Status: corev1.ConditionTrue},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+}
+
+func TestNodes(t *testing.T) {
+	nodes := NewNodes([]corev1.Node{
+		testNode("told", func(n *corev1.Node) { n.Labels[rkev1.MachineUIDLabel] = "uid-1"; voter(n) }),
+		testNode("found", nil),
+		testNode("provided", func(n *corev1.Node) { n.Spec.ProviderID = "lab:///3" }),
+		testNode("moved", func(n *corev1.Node) {
+			n.Labels[rkev1.MachineUIDLabel] = "uid-of-another-hub"
+			n.Annotations[clusterv1.ClusterNamespaceAnnotation], n.Annotations[clusterv1.MachineAnnotation] = "ns", "four"
+		}),
+		testNode("of-another-namespace", func(n *corev1.Node) {
+			n.Annotations[clusterv1.ClusterNamespaceAnnotation], n.Annotations[clusterv1.MachineAnnotation] = "other", "five"
+		}),
+		testNode("z-foreign", voter),
+		testNode("a-foreign", func(n *corev1.Node) { n.Labels[rollout.EtcdRoleLabel] = "true" }),
+		testNode("worker", nil),
+	})
+	machine := func(name, uid string) *clusterv1.Machine {
+		return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}}
+	}
+	two, three := machine("two", "uid-2"), machine("three", "uid-3")
+	two.Status.NodeRef.Name = "found"
+	three.Spec.ProviderID = "lab:///3"
+	for want, m := range map[string]*clusterv1.Machine{"told": machine("one", "uid-1"), "found": two, "provided": three,
+		"moved": machine("four", "uid-4"), "": machine("five", "uid-5")} {
+		got := ""
+		if node := nodes.Of(m); node != nil {
+			got = node.Name
+		}
+		if got != want {
+			t.Errorf("the Node of %s is %q, want %q", m.Name, got, want)
+		}
+	}
+	want := []rollout.Member{
+		{Node: "a-foreign", State: rollout.NodeNotReady, Membership: rollout.MemberUnknown},
+		{Node: "z-foreign", State: rollout.NodeReady, Membership: rollout.MemberVoter, Health: rollout.MemberHealthy},
+	}
+	if diff := cmp.Diff(want, nodes.OrphanedMembers()); diff != "" {
+		t.Errorf("foreign Nodes (-want +got):\n%s", diff)
+	}
+}

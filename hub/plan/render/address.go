@@ -1,0 +1,136 @@
+package render
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-dev/drover/hub/plan/release"
+)
+
+// JoinURL is where other machines join a server at this address.
+func JoinURL(c Cluster, address string) string {
+	port := c.names().SupervisorPort
+	if c.Release.Runtime == release.K3s {
+		port = APIPort(c)
+	}
+	return "https://" + net.JoinHostPort(address, strconv.Itoa(port))
+}
+
+// APIPort is the TCP port of the Kubernetes API on the cluster's servers. Only k3s lets a cluster choose it.
+func APIPort(c Cluster) int {
+	if c.Release.Runtime == release.K3s {
+		if port, err := toInt(c.Spec.MachineGlobalConfig.Data["https-listen-port"]); err == nil {
+			return int(port.(int64))
+		}
+	}
+	return release.APIServerPort
+}
+
+// loopback is the address at which probes reach the machine's own components: what the cluster prefers, or else that of IPv6 where its
+// Services have nothing else.
+func (b *builder) loopback() string {
+	var stack string
+	if n := b.Cluster.Spec.Networking; n != nil {
+		stack = n.StackPreference
+	}
+	switch stack {
+	case "ipv6":
+		return "[::1]"
+	case "dual":
+		return "localhost"
+	case "":
+		if cidrs := b.all.words("service-cidr"); len(cidrs) > 0 && !slices.ContainsFunc(cidrs, func(c string) bool { return !prefix6(c) }) {
+			return "[::1]"
+		}
+	}
+	return "127.0.0.1"
+}
+
+// addAddresses tells the distribution the addresses that the machine's owner gave. Without any, the distribution finds its own.
+func (b *builder) addAddresses() {
+	m := b.Machine
+	// The family of the Services' first range comes first, as the distributions want it.
+	sixFirst := false
+	if cidrs := b.all.words("service-cidr"); len(cidrs) > 0 {
+		sixFirst = prefix6(cidrs[0])
+	}
+	internal := byFamily(slices.DeleteFunc(slices.Clone(m.InternalAddresses), notIP), sixFirst)
+	b.args.extend("node-ip", missing(b.args.list("node-ip"), internal)...)
+	ips := b.args.words("node-ip")
+
+	own := func(a string) bool { return slices.Contains(ips, a) || linkLocal(a) }
+	external := slices.DeleteFunc(byFamily(m.Addresses, sixFirst), own)
+	// Without an internal address the kubelet would detect one and might take the external one, which the Node then had twice.
+	if b.args.text("cloud-provider-name") == "" && len(ips) > 0 {
+		addresses := slices.DeleteFunc(slices.Clone(external), notIP)
+		b.args.extend("node-external-ip", missing(b.args.list("node-external-ip"), addresses)...)
+	}
+	if !m.server() {
+		return
+	}
+	if len(ips) > 0 && len(external) > 0 && b.args.text("advertise-address") == "" {
+		b.args["advertise-address"] = ips[0]
+	}
+	// Whatever the hub or another machine may call this server by must be in its certificate.
+	sans := slices.Clone(external)
+	if m.ControlPlane {
+		sans = append(sans, strings.Trim(b.Cluster.Endpoint, "[]"), m.DetectedAddress)
+		if b.Cluster.Spec.LocalClusterAuthEndpoint.Enabled {
+			sans = append(sans, b.Cluster.Spec.LocalClusterAuthEndpoint.FQDN)
+		}
+	}
+	sans = slices.DeleteFunc(sans, func(s string) bool { return s == "" || own(s) })
+	b.args.extend("tls-san", missing(b.args.list("tls-san"), sans)...)
+}
+
+// prefix6 reports whether a range of addresses is one of IPv6.
+func prefix6(cidr string) bool {
+	p, err := netip.ParsePrefix(cidr)
+	return err == nil && p.Addr().Is6()
+}
+
+// byFamily sorts addresses so that those of the preferred family come first, each family in the order given.
+func byFamily(addresses []string, sixFirst bool) []string {
+	out := slices.Clone(addresses)
+	slices.SortStableFunc(out, func(a, b string) int {
+		if is6(a) == is6(b) {
+			return 0
+		}
+		if is6(a) == sixFirst {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+func is6(address string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && a.Is6()
+}
+
+// linkLocal tells of an address that no other machine can use.
+func linkLocal(address string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && a.IsLinkLocalUnicast()
+}
+
+// notIP tells of what cannot be an address of a Node: names, and addresses that no other machine can use.
+func notIP(address string) bool {
+	_, err := netip.ParseAddr(address)
+	return err != nil || linkLocal(address)
+}
+
+// missing returns what of add is not in have, without duplicates.
+func missing(have, add []string) []string {
+	var out []string
+	for _, s := range add {
+		if !slices.Contains(have, s) && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

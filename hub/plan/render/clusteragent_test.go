@@ -1,0 +1,61 @@
+package render
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/server/settings"
+)
+
+// TestAgentRestartsNobody: whatever changes about the agent, no node restarts and none is drained.
+func TestAgentRestartsNobody(t *testing.T) {
+	render := func(change func(*Inputs)) Inputs {
+		in := machineOf(t, k3s, "a", "ecwi")
+		in.Cluster.Settings = settings.Settings{ServerURL: "https://hub.example", CACerts: []byte("ca\n")}
+		in.Cluster.Agent = &Agent{Token: "id.one", Replicas: 1}
+		if change != nil {
+			change(&in)
+		}
+		return in
+	}
+	before, _ := Plan(render(nil))
+	for name, change := range map[string]func(*Inputs){
+		"no agent yet":    func(in *Inputs) { in.Cluster.Agent = nil },
+		"another token":   func(in *Inputs) { in.Cluster.Agent.Token = "id.two" },
+		"another machine": func(in *Inputs) { in.Cluster.Agent.Replicas = 2 },
+		"customized": func(in *Inputs) {
+			in.Cluster.Spec.ClusterAgentDeploymentCustomization = &rkev1.AgentDeploymentCustomization{OverrideAffinity: &corev1.Affinity{}}
+		},
+		"another hub": func(in *Inputs) { in.Cluster.Settings.ServerURL = "https://other.example" },
+	} {
+		after, problems := Plan(render(change))
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if encoded(t, before) == encoded(t, after) {
+			t.Errorf("%s: the plan is the same", name)
+		}
+		if impact := ImpactOf(before, after); impact != ImpactNone {
+			t.Errorf("%s: the machine goes through %s", name, impact)
+		}
+	}
+}
+
+func TestNodeTaints(t *testing.T) {
+	taint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
+		return corev1.Taint{Key: key, Value: value, Effect: effect}
+	}
+	in := machineOf(t, rke2, "a", "ec")
+	in.Machine.NodeTaints = []corev1.Taint{taint("dedicated", "db", "NoSchedule")}
+	in.Cluster.Spec.MachineGlobalConfig = config(t, `{"node-taint": ["CriticalAddonsOnly=true:NoExecute", "broken"]}`)
+	want := []corev1.Taint{
+		taint("CriticalAddonsOnly", "true", "NoExecute"), taint("dedicated", "db", "NoSchedule"),
+		taint("node-role.kubernetes.io/control-plane", "", "NoSchedule"), taint("node-role.kubernetes.io/etcd", "", "NoExecute"),
+	}
+	if diff := cmp.Diff(want, NodeTaints(in.Cluster, in.Machine)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,66 @@
+package render
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/hub/plan/release"
+)
+
+func TestCoerce(t *testing.T) {
+	tests := map[string]struct {
+		t       release.ArgType
+		value   any
+		want    any
+		wantErr string
+	}{
+		"bool":                  {release.Bool, true, true, ""},
+		"bool as text":          {release.Bool, "False", false, ""},
+		"bool as number":        {release.Bool, int64(1), nil, "is a number; it takes true or false"},
+		"int":                   {release.Int, int64(7), int64(7), ""},
+		"int as float":          {release.Int, float64(7), int64(7), ""},
+		"int as text":           {release.Int, " 7 ", int64(7), ""},
+		"int as json number":    {release.Int, json.Number("7"), int64(7), ""},
+		"int as Go int":         {release.Int, 7, int64(7), ""},
+		"fraction":              {release.Int, 7.5, nil, "is a number; it takes a whole number"},
+		"huge float":            {release.Int, 1e300, nil, "is a number; it takes a whole number"},
+		"int as bool":           {release.Int, true, nil, "is a boolean; it takes a whole number"},
+		"text":                  {release.String, "x", "x", ""},
+		"text as number":        {release.String, 1.5, "1.5", ""},
+		"text as list":          {release.String, []any{"x"}, nil, "is a list; it takes a text"},
+		"list":                  {release.List, []any{"a", int64(1), true}, []string{"a", "1", "true"}, ""},
+		"list of Go texts":      {release.List, []string{"a"}, []string{"a"}, ""},
+		"list as text":          {release.List, "a,b", "a,b", ""},
+		"list with nothing in":  {release.List, []any{}, []string{}, ""},
+		"list with a map in it": {release.List, []any{map[string]any{}}, nil, "has a map at place 0; it takes a list of texts"},
+		"list as map":           {release.List, map[string]any{"b": int64(2), "a": "1", "c": true}, []string{"a=1", "b=2", "c=true"}, ""},
+		"list as deep map": {release.List, map[string]any{"b": []any{}}, nil,
+			`has a list at "b"; it takes a list of texts, or a map of them`},
+		"text as map":           {release.String, map[string]any{"a": "b"}, nil, "is a map; it takes a text"},
+		"anything: text":        {release.Any, "x", "x", ""},
+		"anything: text number": {release.Any, "007", "007", ""},
+		"anything: bool":        {release.Any, true, true, ""},
+		"anything: number":      {release.Any, int64(7), int64(7), ""},
+		"anything: fraction":    {release.Any, 1.5, "1.5", ""},
+		"anything: list":        {release.Any, []any{"a", int64(1)}, []string{"a", "1"}, ""},
+		"anything: map":         {release.Any, map[string]any{"a": "b"}, []string{"a=b"}, ""},
+		"odd Go type":           {release.List, struct{}{}, nil, "is a struct {}; it takes a list of texts"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := coerce(tc.t, tc.value)
+			var text string
+			if err != nil {
+				text = err.Error()
+			}
+			if diff := cmp.Diff(tc.wantErr, text); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

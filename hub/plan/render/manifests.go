@@ -1,0 +1,138 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/drover-dev/drover/plans"
+)
+
+// addManifests adds what the distribution's deploy controller applies to the cluster. The files are there even when they are empty,
+// since the deploy controller removes what an earlier content held. A cluster that needs Secrets before anything else gets nothing else
+// until it has started.
+func (b *builder) addManifests() {
+	dir := b.dataDir + "/server/manifests/rancher/"
+	first := !b.Cluster.Bootstrapped && len(b.Cluster.BootstrapSecrets) > 0
+	if b.Machine.ControlPlane {
+		if first {
+			b.add(plans.File{Path: dir + "bootstrap-secrets.yaml", Dynamic: true}, b.bootstrapSecrets())
+			return
+		}
+		b.addClusterAgent()
+		b.addSnapshotMetadata(dir)
+		b.add(plans.File{Path: dir + "addons.yaml", Dynamic: true}, []byte(b.Cluster.Spec.AdditionalManifest))
+	}
+	if b.Machine.server() {
+		b.add(plans.File{Path: dir + "managed-chart-config.yaml", Dynamic: true}, b.chartConfigs())
+	}
+}
+
+// addSnapshotMetadata adds a ConfigMap whose content the distribution keeps in every snapshot.
+func (b *builder) addSnapshotMetadata(dir string) {
+	if b.Cluster.SnapshotMetadata == "" {
+		return
+	}
+	name := b.Cluster.Release.Runtime + "-etcd-snapshot-extra-metadata"
+	var out bytes.Buffer
+	b.document(&out, "spec", map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "kube-system"},
+		"data": map[string]any{"provisioning-cluster-spec": b.Cluster.SnapshotMetadata},
+	})
+	b.add(plans.File{Path: dir + name + ".yaml", Dynamic: true, Minor: true}, out.Bytes())
+}
+
+// bootstrapSecrets are the Secrets that the cluster needs first, and the Namespaces that they are in.
+func (b *builder) bootstrapSecrets() []byte {
+	var out bytes.Buffer
+	made := map[string]bool{"default": true, "kube-system": true, "kube-public": true}
+	for _, secret := range b.Cluster.BootstrapSecrets {
+		if !made[secret.Namespace] {
+			made[secret.Namespace] = true
+			b.document(&out, "spec", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": secret.Namespace}})
+		}
+		doc := map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": secret.Name, "namespace": secret.Namespace},
+		}
+		if len(secret.Data) > 0 {
+			doc["data"] = secret.Data
+		}
+		if secret.Type != "" {
+			doc["type"] = secret.Type
+		}
+		b.document(&out, "spec", doc)
+	}
+	return out.Bytes()
+}
+
+// document writes one object of a manifest.
+func (b *builder) document(out *bytes.Buffer, field string, object map[string]any) {
+	doc, err := yaml.Marshal(object)
+	if err != nil {
+		b.problems.fail(field, "cannot be written as a manifest: %s", err)
+		return
+	}
+	out.WriteString("---\n")
+	out.Write(doc)
+}
+
+// vSphereCSI is a chart that has to know the cluster that it runs in even where nobody sets values for it.
+const vSphereCSI = "rancher-vsphere-csi"
+
+// chartConfigs gives the values that the cluster sets for the distribution's own charts, one HelmChartConfig each.
+func (b *builder) chartConfigs() []byte {
+	var out bytes.Buffer
+	charts := maps.Clone(b.Cluster.Spec.ChartValues.Data)
+	if charts[vSphereCSI] == nil && b.all.text("cloud-provider-name") == "rancher-vsphere" {
+		if charts == nil {
+			charts = map[string]any{}
+		}
+		charts[vSphereCSI] = nil
+	}
+	for _, chart := range slices.Sorted(maps.Keys(charts)) {
+		field := "spec.rkeConfig.chartValues." + chart
+		values, ok := charts[chart].(map[string]any)
+		if !ok && charts[chart] != nil {
+			b.problems.fail(field, "is %s; it takes a map of values", describe(charts[chart]))
+			continue
+		}
+		if known := b.Cluster.Release.Charts; len(known) > 0 && !slices.Contains(known, chart) {
+			b.problems.doubt(field, "is no chart that %s %s brings; the values wait for one of that name", b.Cluster.Release.Runtime,
+				b.Cluster.Release.Version)
+		}
+		content, err := json.Marshal(withClusterID(values, b.Cluster.ManagementName))
+		if err != nil {
+			b.problems.fail(field, "cannot be written as values: %s", err)
+			continue
+		}
+		b.document(&out, field, map[string]any{
+			"apiVersion": "helm.cattle.io/v1",
+			"kind":       "HelmChartConfig",
+			"metadata":   map[string]any{"name": chart, "namespace": "kube-system"},
+			"spec":       map[string]any{"valuesContent": string(content)},
+		})
+	}
+	return out.Bytes()
+}
+
+// withClusterID copies values and sets global.cattle.clusterId, by which charts know the cluster that they run in.
+func withClusterID(values map[string]any, id string) map[string]any {
+	out := maps.Clone(values)
+	if out == nil {
+		out = map[string]any{}
+	}
+	sub := func(parent map[string]any, key string) map[string]any {
+		child, _ := parent[key].(map[string]any)
+		child = maps.Clone(child)
+		if child == nil {
+			child = map[string]any{}
+		}
+		parent[key] = child
+		return child
+	}
+	sub(sub(out, "global"), "cattle")["clusterId"] = id
+	return out
+}

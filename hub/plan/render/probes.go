@@ -1,0 +1,99 @@
+package render
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/plans"
+)
+
+// APIServerProbe is the probe by which the hub knows that a control plane machine serves the Kubernetes API.
+const APIServerProbe = "kube-apiserver"
+
+// addProbes adds the health checks of what runs on the machine.
+func (b *builder) addProbes() {
+	b.plan.Probes = map[string]plans.Probe{}
+	rke2 := b.Cluster.Release.Runtime == release.RKE2
+	m := b.Machine
+	if m.Etcd && rke2 {
+		b.probe("etcd", plans.HTTPGetAction{URL: b.local("http", 2381, "/health")})
+	}
+	if m.ControlPlane {
+		b.addControlPlaneProbes()
+	}
+	if rke2 || !m.onlyEtcd() {
+		b.addKubeletProbe()
+	}
+	if rke2 && !m.onlyEtcd() && !m.windows() {
+		b.addCalicoProbe()
+	}
+}
+
+func (b *builder) addKubeletProbe() {
+	port := "10248"
+	if own, ok := b.args.option("kubelet-arg", "healthz-port"); ok {
+		port = own
+	}
+	if port != "0" {
+		b.probe("kubelet", plans.HTTPGetAction{URL: "http://" + b.loopback() + ":" + port + "/healthz"})
+	}
+}
+
+// addCalicoProbe watches Calico on the machines where it really runs: it is the cluster's network plugin, its chart is not disabled, and
+// the chart's values do not switch the health check off.
+func (b *builder) addCalicoProbe() {
+	const chart = "rke2-calico"
+	if !slices.Contains(b.all.words("cni"), "calico") || slices.Contains(b.all.words("disable"), chart) {
+		return
+	}
+	values, _ := b.Cluster.Spec.ChartValues.Data[chart].(map[string]any)
+	felix, _ := values["felixConfiguration"].(map[string]any)
+	if enabled, ok := felix["healthEnabled"].(bool); ok && !enabled {
+		return
+	}
+	port := int64(9099)
+	if own, err := toInt(felix["healthPort"]); err == nil {
+		port, _ = own.(int64)
+	}
+	b.probe("calico", plans.HTTPGetAction{URL: b.local("http", int(port), "/liveness")})
+}
+
+func (b *builder) addControlPlaneProbes() {
+	tls := b.dataDir + "/server/tls/"
+	port := release.APIServerPort
+	if p, ok := b.args["https-listen-port"].(int64); ok && b.Cluster.Release.Runtime == release.K3s {
+		port = int(p)
+	}
+	b.probe(APIServerProbe, plans.HTTPGetAction{
+		URL:        b.local("https", port, "/readyz"),
+		CACert:     tls + "server-ca.crt",
+		ClientCert: tls + "client-kube-apiserver.crt",
+		ClientKey:  tls + "client-kube-apiserver.key",
+	})
+	for _, c := range components {
+		port := fmt.Sprint(c.port)
+		if own, ok := b.args.option(c.arg, "secure-port"); ok {
+			port = own
+		}
+		// Their serving certificates are self-signed, so that each is its own authority.
+		ca := b.certDir(c) + "/" + c.name + ".crt"
+		if dir, ok := b.args.option(c.arg, "cert-dir"); ok {
+			ca = dir + "/" + c.name + ".crt"
+		}
+		if file, ok := b.args.option(c.arg, "tls-cert-file"); ok {
+			ca = file
+		}
+		b.probe(c.name, plans.HTTPGetAction{URL: "https://" + b.loopback() + ":" + port + "/healthz", CACert: ca})
+	}
+}
+
+func (b *builder) local(scheme string, port int, path string) string {
+	return fmt.Sprintf("%s://%s:%d%s", scheme, b.loopback(), port, path)
+}
+
+func (b *builder) probe(name string, get plans.HTTPGetAction) {
+	b.plan.Probes[name] = plans.Probe{
+		Name: name, InitialDelaySeconds: 1, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 5, HTTPGet: get,
+	}
+}

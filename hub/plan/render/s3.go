@@ -1,0 +1,84 @@
+package render
+
+import (
+	"cmp"
+	"encoding/base64"
+	"strings"
+
+	"github.com/drover-dev/drover/hub/api/references"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/plans"
+)
+
+// addS3 has snapshots of etcd copied to a bucket. What the specification leaves open comes from the credential.
+func (b *builder) addS3(s3 *rkev1.ETCDSnapshotS3) {
+	const field = "spec.rkeConfig.etcd.s3"
+	if s3 == nil || s3.Bucket == "" && s3.Endpoint == "" && s3.Folder == "" && s3.CloudCredentialName == "" && s3.Region == "" {
+		return
+	}
+	credential := b.s3Credential(field+".cloudCredentialName", s3.CloudCredentialName)
+	bucket := cmp.Or(s3.Bucket, credential["defaultBucket"])
+	if bucket == "" {
+		b.problems.fail(field+".bucket", "is empty, and the cloud credential names no defaultBucket; name the bucket that snapshots go to")
+	}
+	endpoint := cmp.Or(s3.Endpoint, credential["defaultEndpoint"])
+	if strings.Contains(endpoint, "://") {
+		b.problems.fail(field+".endpoint", "is a URL; it takes a host, with a port where it needs one, such as s3.example.com:9000")
+	}
+	b.args["etcd-s3"] = true
+	for name, value := range map[string]string{
+		"bucket": bucket, "access-key": credential["accessKey"], "secret-key": credential["secretKey"], "endpoint": endpoint,
+		"region": cmp.Or(s3.Region, credential["defaultRegion"]), "folder": cmp.Or(s3.Folder, credential["defaultFolder"]),
+		"endpoint-ca": b.s3CA(cmp.Or(s3.EndpointCA, credential["defaultEndpointCA"])),
+	} {
+		if value != "" {
+			b.args["etcd-s3-"+name] = value
+		}
+	}
+	if s3.SkipSSLVerify || credential["defaultSkipSSLVerify"] == "true" {
+		b.args["etcd-s3-skip-ssl-verify"] = true
+	}
+	if s3.Retention > 0 {
+		if _, known := b.Cluster.Release.Arg("etcd-s3-retention", true); known {
+			b.args["etcd-s3-retention"] = int64(s3.Retention)
+		} else {
+			b.problems.warn(field+".retention", "is no argument of %s %s and was left out: as many are kept in the bucket as on the machine",
+				b.Cluster.Release.Runtime, b.Cluster.Release.Version)
+		}
+	}
+}
+
+// s3Credential reads a cloud credential. Its keys may have the name of the kind of credential in front, with a dash.
+func (b *builder) s3Credential(field, name string) map[string]string {
+	if name == "" {
+		return nil
+	}
+	ref := parseRef(KindSecret, name)
+	secret, ok := b.refer(references.S3Credential, field, ref)
+	if !ok {
+		return nil
+	}
+	out := map[string]string{}
+	for key, value := range secret.Data {
+		out[key[strings.LastIndex(key, "-")+1:]] = string(value)
+	}
+	if (out["accessKey"] == "") != (out["secretKey"] == "") {
+		b.problems.fail(field, "Secret %q needs both of the keys accessKey and secretKey, or neither", ref.Name)
+	}
+	return out
+}
+
+// s3CA writes the authority of the bucket's endpoint to a file and returns its path. It may be given as PEM, as that in base64, or as the
+// path of a file that is there.
+func (b *builder) s3CA(ca string) string {
+	if ca == "" || strings.HasPrefix(ca, "/") {
+		return ca
+	}
+	content := []byte(ca)
+	if decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(ca)); err == nil {
+		content = decoded
+	}
+	path := b.dataDir + "/etc/config-files/s3-endpoint-ca.crt"
+	b.add(plans.File{Path: path}, content)
+	return path
+}

@@ -1,0 +1,51 @@
+package render
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// idempotent runs the script for a command that appends a line to a file, as an attempt at a plan.
+func idempotent(t *testing.T, dir, attempt string, command ...string) (string, error) {
+	t.Helper()
+	script := filepath.Join(dir, "idempotent.sh")
+	if err := os.WriteFile(script, idempotentSh, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "/bin/sh",
+		append([]string{script, "restart", "value", "hash", command[0], dir}, command[1:]...)...)
+	cmd.Env = append(os.Environ(), "CATTLE_AGENT_ATTEMPT_NUMBER="+attempt)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// A command runs once in each attempt; one that fails, or is cut off, has not run.
+func TestIdempotentScript(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ran")
+	lines := func() int {
+		content, _ := os.ReadFile(file)
+		return strings.Count(string(content), "\n")
+	}
+	appending := []string{"sh", "-c", `echo "$1" >>"$2"`, "sh", "a b", file}
+	for i, step := range []struct {
+		attempt string
+		want    int
+	}{{"1", 1}, {"1", 1}, {"2", 2}, {"2", 2}, {"1", 3}, {"", 4}, {"", 5}} {
+		if out, err := idempotent(t, dir, step.attempt, appending...); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if got := lines(); got != step.want {
+			t.Errorf("step %d: ran %d times, want %d", i, got, step.want)
+		}
+	}
+	if _, err := idempotent(t, dir, "7", "sh", "-c", "exit 3"); err == nil {
+		t.Error("a failure was hidden")
+	}
+	if out, err := idempotent(t, dir, "7", appending...); err != nil || lines() != 6 {
+		t.Errorf("a command was not run after a failure in the same attempt: %v: %s", err, out)
+	}
+}

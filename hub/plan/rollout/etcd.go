@@ -1,0 +1,133 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+)
+
+// votes reports whether the machine counts for etcd's quorum. While the API cannot be asked, a machine counts that others have joined, and
+// one that has joined another and works, or did before its present change: it has the cluster's data. A member that does not answer etcd's
+// leader may be a learner, and counts nevertheless.
+func (m Machine) votes() bool {
+	switch m.Membership {
+	case MemberVoter:
+		return true
+	case MemberUnknown:
+		worked := m.Underway != ChangeNone && m.Underway != ChangeFirst
+		return m.Etcd && (m.MemberHealth == MemberUnhealthy || m.JoinURL != "" || m.JoinedTo != "" && (m.Working() || worked))
+	}
+	return false
+}
+
+// etcdActivity is what a member of etcd is going through that others have to wait for, as the predicate of a message. Empty for nothing.
+type etcdActivity string
+
+const (
+	etcdRemoving = etcdActivity("is being removed from etcd")
+	etcdLeaving  = etcdActivity("is about to be removed from etcd")
+	etcdLearning = etcdActivity("is not a voting member of etcd yet")
+	// etcdUnresponsive is a new member of which is known only that it does not answer.
+	etcdUnresponsive = etcdActivity("has joined etcd and does not answer its leader")
+	etcdChanging     = etcdActivity("is being changed")
+	etcdDraining     = etcdActivity("is being drained")
+	// etcdUnverified is a machine whose change has failed, or whose etcd did not come back.
+	etcdUnverified = etcdActivity("was changed and its etcd is not verified yet")
+	etcdJoining    = etcdActivity("is joining etcd")
+	// etcdMembershipUnknown lasts until the cluster's API is reached.
+	etcdMembershipUnknown = etcdActivity("may not be a voting member of etcd yet")
+)
+
+// etcdActivity of a machine. A new member whose Node is lost is ignored, since it may never return, unless its agent was applying a plan
+// when last heard of: that may be why. nodesSeen is set where the cluster's Nodes were ever read: from then on a machine's Node has the
+// answer.
+func (m Machine) etcdActivity(nodesSeen bool) etcdActivity {
+	lost := m.Node == NodeLost && m.Progress != ProgressApplying
+	switch {
+	case m.Removal == RemovalRequested && m.Membership != MemberNone:
+		return etcdRemoving
+	case !m.Etcd:
+	case m.Membership == MemberLearner && !lost:
+		return etcdLearning
+	case m.joiningEtcd():
+		if !m.Deleting && !lost {
+			return etcdJoining
+		}
+	case m.changing():
+		return etcdChanging
+	case m.Deleting || lost:
+	case m.MemberHealth == MemberUnhealthy && m.JoinURL == "":
+		return etcdUnresponsive
+	case m.draining():
+		return etcdDraining
+	case nodesSeen && m.Membership == MemberUnknown && m.JoinURL == "" && m.Progress != ProgressNone:
+		return etcdMembershipUnknown
+	}
+	return ""
+}
+
+// joiningEtcd reports whether the machine is becoming a member of etcd. One whose plan has failed is not.
+func (m Machine) joiningEtcd() bool {
+	if m.Membership == MemberVoter || m.JoinURL != "" {
+		return false
+	}
+	return m.bootstrapping() || m.Progress == ProgressApplied && (m.Membership != MemberUnknown || !m.Working())
+}
+
+// nodesSeen reports whether the cluster's Nodes were ever read.
+func nodesSeen(machines []Machine) bool {
+	return slices.ContainsFunc(machines, func(m Machine) bool { return m.Version != "" || m.Node != NodeUnknown })
+}
+
+// quorum is how many of a number of voters must be up for etcd to work.
+func quorum(voters int) int { return voters/2 + 1 }
+
+// electorate is the voting members of etcd.
+type electorate struct {
+	// voters are machines and, as "Node <name>", members without a Machine. down are those of them that are not known to be and to stay up.
+	voters, down []string
+}
+
+// electorateOf leaves out one machine; an empty name leaves out none.
+func electorateOf(in Inputs, without string) electorate {
+	var e electorate
+	for _, m := range in.Machines {
+		if m.Name != without && m.votes() {
+			e.add(m.Name, m.etcdState(in.Now) == etcdUp && !m.restartUnverified(in.Now) && !m.changing())
+		}
+	}
+	for _, o := range in.OrphanedMembers {
+		if o.Membership == MemberVoter || o.Membership == MemberUnknown {
+			e.add("Node "+o.Node, o.etcdState(in.Now) == etcdUp)
+		}
+	}
+	return e
+}
+
+func (e *electorate) add(name string, up bool) {
+	e.voters = append(e.voters, name)
+	if !up {
+		e.down = append(e.down, name)
+	}
+}
+
+func (e electorate) up() int { return len(e.voters) - len(e.down) }
+
+// restartLosesQuorum says why a voter cannot restart now; zero if it can. etcd needs its quorum without it. One or two members have none to
+// spare: then all others must be up.
+func restartLosesQuorum(in Inputs, m Machine) Wait {
+	if !m.votes() || m.etcdState(in.Now) == etcdDown {
+		return Wait{}
+	}
+	others := electorateOf(in, m.Name)
+	voters := len(others.voters) + 1
+	if others.up() >= min(quorum(voters), voters-1) {
+		return Wait{}
+	}
+	return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up: while %s changes, %s", joinNames(others.down), m.Name,
+		votersUp(others.up(), voters))}
+}
+
+// votersUp compares the number of members that are up with the quorum.
+func votersUp(up, voters int) string {
+	return fmt.Sprintf("only %d of %d voting etcd members are up, %d required", up, voters, quorum(voters))
+}

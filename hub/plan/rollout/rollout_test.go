@@ -1,0 +1,115 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// fresh is a machine that has just been registered; roles are letters of "ecw".
+func fresh(name, roles string) Machine {
+	return Machine{
+		Name: name, HasPlanSecret: true, Change: ChangeFirst,
+		Etcd: strings.Contains(roles, "e"), ControlPlane: strings.Contains(roles, "c"), Worker: strings.Contains(roles, "w"),
+	}
+}
+
+// member is a machine that has been part of the cluster for long.
+func member(name, roles string) Machine {
+	m := fresh(name, roles)
+	m.Change, m.Progress, m.CheckedIn, m.ProbesPassed, m.Node = ChangeNone, ProgressApplied, true, true, NodeReady
+	if m.Server() {
+		m.JoinURL = "https://" + name
+	}
+	if m.Etcd {
+		m.Membership, m.EtcdProbe = MemberVoter, ProbeHealthy
+	}
+	return m
+}
+
+func TestMaxUnavailable(t *testing.T) {
+	tests := []struct {
+		concurrency    string
+		machines, want int
+	}{
+		{"", 5, 1}, {"1", 5, 1}, {"3", 5, 3}, {"0", 5, 5}, {"25%", 5, 2}, {"100%", 5, 5}, {"0%", 5, 5}, {"many", 5, 1}, {"-2", 5, 1}, {"10%", 0,
+			0},
+	}
+	for _, tc := range tests {
+		if got := maxUnavailable(tc.concurrency, tc.machines); got != tc.want {
+			t.Errorf("maxUnavailable(%q, %d) = %d, want %d", tc.concurrency, tc.machines, got, tc.want)
+		}
+	}
+}
+
+func TestElectDesignated(t *testing.T) {
+	a, b := member("a", "ecw"), member("b", "ecw")
+	a.ID, b.ID, a.Init = "id-a", "id-b", true
+	if got := Elect([]Machine{a, b}, "id-b", true); got.Init != "b" {
+		t.Errorf("got %+v", got)
+	}
+	if got := Elect([]Machine{a, b}, "id-c", true); got.Init != "" || got.Reason != ReasonWaitingForInitNode {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestElectPrefersMembers(t *testing.T) {
+	newcomer := fresh("a", "ecw")
+	newcomer.Init = true
+	if got := Elect([]Machine{newcomer, member("b", "ecw")}, "", true); got.Init != "b" {
+		t.Errorf("got %+v", got)
+	}
+	unusable := fresh("a", "ecw")
+	unusable.Unusable = "has failed"
+	if got := Elect([]Machine{unusable, fresh("b", "ecw")}, "", false); got.Init != "b" {
+		t.Errorf("got %+v", got)
+	}
+	if got := Elect([]Machine{unusable}, "", false); got.Message != "Waiting for an etcd machine that can start the cluster: a has failed" {
+		t.Errorf("got %+v", got)
+	}
+	twoMarks := []Machine{member("a", "ecw"), member("b", "ecw")}
+	twoMarks[0].Init, twoMarks[1].Init = true, true
+	if got := Elect(twoMarks, "", true); got.Init != "a" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Workers are spread over all servers, and stay where they are while servers are added and removed.
+func TestJoinURL(t *testing.T) {
+	machines := []Machine{member("a", "ec"), member("b", "ec"), member("c", "ec"), fresh("w", "w")}
+	machines[0].Init = true
+	used := map[string]int{}
+	for i := range 300 {
+		used[JoinURL(machines, machines[3], fmt.Sprint("uid-", i))]++
+	}
+	for _, url := range []string{"https://a", "https://b", "https://c"} {
+		if used[url] < 50 {
+			t.Errorf("%s is joined by %d of 300 workers", url, used[url])
+		}
+	}
+	w := machines[3]
+	w.FailureDomain, machines[2].FailureDomain = "zone-2", "zone-2"
+	for i := range 10 {
+		if got := JoinURL(machines, w, fmt.Sprint("uid-", i)); got != "https://c" {
+			t.Errorf("a worker joins %q, though a server stands in its failure domain", got)
+		}
+	}
+	machines[2].FailureDomain = ""
+	if got := JoinURL(machines, w, "uid"); got == "" {
+		t.Error("a worker whose failure domain has no server joins nowhere")
+	}
+	w.JoinedTo = "https://b"
+	if got := JoinURL(machines, w, "uid"); got != "https://b" {
+		t.Errorf("got %q", got)
+	}
+	machines[1].Deleting = true
+	if got := JoinURL(machines, w, "uid"); got == "https://b" || got == "" {
+		t.Errorf("got %q", got)
+	}
+	if got := JoinURL(machines, machines[2], "uid"); got != "https://a" {
+		t.Errorf("a server joins %q", got)
+	}
+	if got := JoinURL(machines, machines[0], "uid"); got != "" {
+		t.Errorf("the init node joins %q", got)
+	}
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/client-go/kubernetes"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/drover-dev/drover/hub/access/apiproxy"
+	"github.com/drover-dev/drover/hub/access/replicas"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/identity/userauth"
+	"github.com/drover-dev/drover/hub/util/ssa"
+)
+
+// reviewTTL is how long the management cluster's word on what a user may do is kept, so that taking a right away works within seconds; its
+// no is kept shorter, since whoever has just been given a right tries again.
+const (
+	reviewTTL  = 10 * time.Second
+	refusalTTL = 2 * time.Second
+)
+
+// addProxy sets up the API proxy for users and its audit log.
+func (l *listener) addProxy(mgr ctrl.Manager, clientset kubernetes.Interface, users authenticator.Request, opts Options) error {
+	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: clientset.AuthorizationV1(),
+		AllowCacheTTL:             reviewTTL,
+		DenyCacheTTL:              refusalTTL,
+		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 3},
+	}.New()
+	if err != nil {
+		return fmt.Errorf("making the authorization of users: %w", err)
+	}
+	if l.audit, err = apiproxy.NewAuditLog(opts.Audit); err != nil {
+		return err
+	}
+	l.proxy, err = apiproxy.New(apiproxy.Options{
+		Authenticator: users,
+		Authorizer:    reviews,
+		Clusters:      mgr.GetClient(),
+		Tunnels:       l.tunnels,
+		Remote:        l.directory,
+		FromPeer:      replicas.FromPeer,
+		Audit:         l.audit,
+		Registerer:    metrics.Registry,
+		Logger:        logr.FromSlogHandler(opts.Logger.Handler()).WithName("apiproxy"),
+	})
+	return err
+}
+
+// proxyRole is the name of the ClusterRole, and of its binding, by which the hub's own controllers reach every cluster through the proxy.
+const proxyRole = "drover:hub-proxy"
+
+// grantProxy lets the hub's own user through the proxy, as any other user is let through.
+func grantProxy(ctx context.Context, c client.Client) error {
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: proxyRole},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{provisioningv1.GroupVersion.Group, clusterv1.GroupVersion.Group}, Resources: []string{"clusters/proxy"},
+			Verbs: []string{"get"},
+		}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: proxyRole},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: proxyRole},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userauth.HubUser}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := ssa.Apply(ctx, c, client.FieldOwner("drover-hub"), object); err != nil {
+			return fmt.Errorf("granting the hub access to its clusters: %w", err)
+		}
+	}
+	return nil
+}

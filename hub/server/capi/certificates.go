@@ -1,0 +1,165 @@
+package capi
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/identity/pki"
+)
+
+// CertificateSecret is the Secret, in the hub's own namespace, that holds authority and certificate of the webhooks. Replicas of a hub
+// share it.
+const CertificateSecret = "drover-webhook-tls"
+
+const (
+	caCertKey = "ca.crt"
+	caKeyKey  = "ca.key"
+)
+
+// Certificate is what the webhook server serves with. It is a manager.Runnable that renews itself.
+type Certificate struct {
+	// CA are the PEM certificates that callers have to trust.
+	CA []byte
+
+	client    client.Client
+	namespace string
+	hosts     []string
+	current   atomic.Pointer[tls.Certificate]
+}
+
+// EnsureCertificate reads the certificate for the given host names and addresses from its Secret and makes or renews it where needed.
+// The authority stays the same for as long as it lasts, so that a restart does not change what is registered with the API server. c must
+// not read from a cache.
+func EnsureCertificate(ctx context.Context, c client.Client, namespace string, hosts []string) (*Certificate, error) {
+	out := &Certificate{client: c, namespace: namespace, hosts: hosts}
+	if err := out.renew(ctx); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Get returns the certificate of this moment.
+func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.current.Load(), nil
+}
+
+// NeedLeaderElection tells the manager that every replica serves webhooks.
+func (c *Certificate) NeedLeaderElection() bool { return false }
+
+// Start renews the certificate, or takes over what another replica has renewed, until ctx ends.
+func (c *Certificate) Start(ctx context.Context) error {
+	ticker := time.NewTicker(12 * time.Hour)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := c.renew(ctx); err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Could not renew the webhook certificate, will try again in 12 hours")
+			}
+		}
+	}
+}
+
+func (c *Certificate) renew(ctx context.Context) error {
+	err := retry.OnError(retry.DefaultBackoff, lostRace, func() error {
+		secret, err := ensureSecret(ctx, c.client, c.namespace, c.hosts, time.Now())
+		if err != nil {
+			return err
+		}
+		pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+		if err != nil {
+			return err
+		}
+		if c.CA == nil { // callers learn of another authority at the next start
+			c.CA = secret.Data[caCertKey]
+		}
+		c.current.Store(&pair)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("preparing webhook certificate in Secret %s/%s: %w", c.namespace, CertificateSecret, err)
+	}
+	return nil
+}
+
+// lostRace reports whether another replica wrote the Secret first.
+func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+func ensureSecret(ctx context.Context, c client.Client, namespace string, hosts []string, now time.Time) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: CertificateSecret}, secret)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return nil, err
+	}
+	if missing {
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: CertificateSecret},
+			Type:       corev1.SecretTypeTLS,
+		}
+	}
+	changed, err := fill(secret, hosts, now)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case missing:
+		err = c.Create(ctx, secret)
+	case changed:
+		err = c.Update(ctx, secret)
+	}
+	return secret, err
+}
+
+// fill puts an authority and a certificate for hosts into the Secret and reports whether it had to change anything.
+func fill(secret *corev1.Secret, hosts []string, now time.Time) (changed bool, err error) {
+	authority := pki.Request{CommonName: "drover-webhook-ca", IsCA: true, Lifetime: pki.CALifetime}
+	leaf := pki.Request{CommonName: "drover-webhook", Usage: x509.ExtKeyUsageServerAuth, Lifetime: pki.LeafLifetime}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			leaf.IPs = append(leaf.IPs, ip)
+		} else {
+			leaf.DNSNames = append(leaf.DNSNames, host)
+		}
+	}
+
+	ca, caChanged, err := pairIn(secret, caCertKey, caKeyKey, authority, nil, now)
+	if err != nil {
+		return false, err
+	}
+	_, leafChanged, err := pairIn(secret, corev1.TLSCertKey, corev1.TLSPrivateKeyKey, leaf, ca, now)
+	return caChanged || leafChanged, err
+}
+
+func pairIn(secret *corev1.Secret, certKey, keyKey string, req pki.Request, signer *pki.Pair, now time.Time) (*pki.Pair, bool, error) {
+	if pair, err := pki.Parse(secret.Data[certKey], secret.Data[keyKey]); err == nil && pair.Serves(req, signer, now) {
+		return pair, false, nil
+	}
+	pair, err := pki.Issue(req, signer, now)
+	if err != nil {
+		return nil, false, err
+	}
+	keyPEM, err := pair.KeyPEM()
+	if err != nil {
+		return nil, false, err
+	}
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	secret.Data[certKey], secret.Data[keyKey] = pair.CertPEM(), keyPEM
+	return pair, true, nil
+}

@@ -1,0 +1,106 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/setup"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/drover-dev/drover/hub/access/egress"
+)
+
+// Connections are the connections to workload clusters.
+type Connections struct {
+	clustercache.ClusterCache
+	again *again
+}
+
+// Reconnect gives up the connection to a cluster, if there is one, and makes a new one at once. Without it a kubeconfig that leads
+// elsewhere would be looked at only after half a minute in which the old one does not answer. It does not block.
+func (c *Connections) Reconnect(cluster client.ObjectKey) { c.again.ask(cluster) }
+
+// again are the clusters that are to be reconnected. Upstream's cache has no such call; it forgets a cluster, with the time that it would
+// have waited, when its filter does not want it.
+type again struct {
+	mu      sync.Mutex
+	queue   workqueue.TypedRateLimitingInterface[ctrl.Request]
+	pending sets.Set[client.ObjectKey]
+}
+
+// newQueue is upstream's usual queue, of which this keeps hold.
+func (a *again) newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
+	queue := priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue = queue
+	return queue
+}
+
+func (a *again) ask(cluster client.ObjectKey) {
+	a.mu.Lock()
+	queue := a.queue
+	if queue != nil {
+		a.pending.Insert(cluster)
+	}
+	a.mu.Unlock()
+	if queue != nil {
+		queue.Add(ctrl.Request{NamespacedName: cluster})
+	}
+}
+
+// wanted is false once after each ask, and has the cluster looked at again.
+func (a *again) wanted(cluster client.ObjectKey) bool {
+	a.mu.Lock()
+	queue, forget := a.queue, a.pending.Has(cluster)
+	a.pending.Delete(cluster)
+	a.mu.Unlock()
+	if forget {
+		queue.Add(ctrl.Request{NamespacedName: cluster})
+	}
+	return !forget
+}
+
+func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, error) {
+	// The manager's own client reads Secrets from the API server; this one reads the kubeconfig Secrets from the cache. What tenants may have
+	// written into them is checked before Cluster API sees it.
+	secrets, err := client.New(mgr.GetConfig(), client.Options{
+		Scheme:     mgr.GetScheme(),
+		HTTPClient: mgr.GetHTTPClient(),
+		Cache:      &client.CacheOptions{Reader: mgr.GetCache()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making client for kubeconfig Secrets: %w", err)
+	}
+	// Cluster API would follow a redirect of a cluster with the cluster's credential.
+	proxy, err := egress.Listen()
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(proxy); err != nil {
+		return nil, fmt.Errorf("adding the proxy for connections to clusters: %w", err)
+	}
+	again := &again{pending: sets.New[client.ObjectKey]()}
+	const qps, burst = 20, 30 // per workload cluster, as upstream has it
+	cache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient: proxy.Reader(secrets),
+		Cache:        setup.ClusterCacheCacheOptions(),
+		Client:       setup.ClusterCacheClientOptions(controllerName, qps, burst),
+
+		ClusterFilter: func(cluster *clusterv1.Cluster) bool {
+			return again.wanted(client.ObjectKeyFromObject(cluster)) && worthConnecting(cluster)
+		},
+	}, controller.Options{MaxConcurrentReconciles: 100, NewQueue: again.newQueue})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
+	}
+	return &Connections{ClusterCache: cache, again: again}, nil
+}

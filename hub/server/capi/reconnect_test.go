@@ -1,0 +1,49 @@
+package capi
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A cluster that is to be reconnected is forgotten once, and looked at again at once.
+func TestAgain(t *testing.T) {
+	a := &again{pending: sets.New[client.ObjectKey]()}
+	key := client.ObjectKey{Namespace: "fleet", Name: "demo"}
+	a.ask(key) // a replica that does not lead has no connections
+	if !a.wanted(key) {
+		t.Error("a cluster is forgotten that nobody could have connected")
+	}
+	queue := a.newQueue("test", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	defer queue.ShutDown()
+	next := func() {
+		t.Helper()
+		got := make(chan ctrl.Request, 1)
+		go func() {
+			request, _ := queue.Get()
+			got <- request
+		}()
+		select {
+		case request := <-got:
+			if request.NamespacedName != key {
+				t.Errorf("got %v", request)
+			}
+			queue.Done(request)
+		case <-time.After(10 * time.Second):
+			t.Fatal("it is not looked at")
+		}
+	}
+	a.ask(key)
+	next()
+	if a.wanted(key) {
+		t.Error("it is not forgotten")
+	}
+	next()
+	if !a.wanted(key) {
+		t.Error("it is forgotten twice")
+	}
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/drover-dev/drover/hub/access/tunnelaccess"
+	"github.com/drover-dev/drover/hub/controllers/capicluster"
+	"github.com/drover-dev/drover/hub/controllers/cluster"
+	"github.com/drover-dev/drover/hub/controllers/clusterregistrationtoken"
+	"github.com/drover-dev/drover/hub/controllers/custommachine"
+	"github.com/drover-dev/drover/hub/controllers/machinerequest"
+	"github.com/drover-dev/drover/hub/controllers/managementcluster"
+	"github.com/drover-dev/drover/hub/controllers/nodedrain"
+	"github.com/drover-dev/drover/hub/controllers/nodesync"
+	"github.com/drover-dev/drover/hub/controllers/plansecret"
+	"github.com/drover-dev/drover/hub/controllers/preterminatehook"
+	"github.com/drover-dev/drover/hub/controllers/rkebootstrap"
+	"github.com/drover-dev/drover/hub/controllers/rkecluster"
+	"github.com/drover-dev/drover/hub/controllers/rkecontrolplane"
+	"github.com/drover-dev/drover/hub/controllers/timeline"
+	"github.com/drover-dev/drover/hub/identity/signing"
+	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/server/capi"
+	"github.com/drover-dev/drover/hub/server/settings"
+)
+
+// workers is how many objects of a kind are worked on at the same time.
+const workers = 10
+
+// reconciler is what every package of hub/controllers exports. Clients and readers that are left unset come from the manager.
+type reconciler interface {
+	SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error
+}
+
+// shared is what several controllers have to do with.
+type shared struct {
+	settings     settings.Settings
+	signer       *signing.Signer
+	issuer       *tokens.Issuer
+	clusterCache *capi.Connections
+	releases     *release.Catalog
+	access       *tunnelaccess.Access
+}
+
+// addControllers adds Drover's own controllers, in the order in which a cluster comes to be.
+func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
+	for _, r := range []reconciler{
+		&cluster.Reconciler{},
+		&rkecluster.Reconciler{},
+		&clusterregistrationtoken.Reconciler{Settings: s.settings, Issuer: s.issuer},
+		&machinerequest.Reconciler{},
+		&managementcluster.Reconciler{Access: s.access},
+		&rkebootstrap.Reconciler{Settings: s.settings},
+		&rkecontrolplane.Reconciler{
+			Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Reconnect: s.clusterCache.Reconnect,
+			Access: s.access, Releases: s.releases,
+		},
+		&capicluster.Reconciler{},
+		&preterminatehook.Reconciler{ClusterCache: s.clusterCache},
+		&nodedrain.Reconciler{ClusterCache: s.clusterCache},
+		&plansecret.Reconciler{},
+		&custommachine.Reconciler{ClusterCache: s.clusterCache},
+		&nodesync.Reconciler{ClusterCache: s.clusterCache},
+		&timeline.Reconciler{},
+	} {
+		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {
+			return fmt.Errorf("setting up controller %T: %w", r, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package embedded
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/drover-dev/drover/hub/identity/pki"
+)
+
+// certificates are all the keys of the embedded API server. The files are read again by the API server and by clients when they change,
+// so that renewing a certificate does not need a restart.
+type certificates struct {
+	dir string
+
+	serverCA *filePair // signs the serving certificate; what clients trust
+	clientCA *filePair // signs client certificates; what the API server trusts
+	serving  *filePair
+	admin    *filePair
+
+	serviceAccountKeyFile string
+	serviceAccountKey     crypto.Signer
+}
+
+// filePair is a certificate with its key and the files they live in.
+type filePair struct {
+	*pki.Pair
+	certFile, keyFile string
+}
+
+// ensureCertificates reads or makes everything below dir and renews what ends soon.
+func ensureCertificates(dir string, now time.Time) (*certificates, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making %s: %w", dir, err)
+	}
+	c := &certificates{dir: dir, serviceAccountKeyFile: filepath.Join(dir, "service-account.key")}
+	var err error
+	pair := func(name string, req pki.Request, signer *filePair) *filePair {
+		if err != nil {
+			return nil
+		}
+		var made *filePair
+		if made, err = ensurePair(filepath.Join(dir, name), req, signer, now); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+		return made
+	}
+	c.serverCA = pair("server-ca", pki.Request{CommonName: "drover-hub-server-ca", IsCA: true, Lifetime: pki.CALifetime}, nil)
+	c.clientCA = pair("client-ca", pki.Request{CommonName: "drover-hub-client-ca", IsCA: true, Lifetime: pki.CALifetime}, nil)
+	c.serving = pair("server", pki.Request{
+		CommonName: "drover-hub-apiserver",
+		Usage:      x509.ExtKeyUsageServerAuth,
+		DNSNames:   []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		IPs:        []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		Lifetime:   pki.LeafLifetime,
+	}, c.serverCA)
+	c.admin = pair("admin", pki.Request{
+		CommonName:   "drover-hub-admin",
+		Organization: []string{"system:masters"},
+		Usage:        x509.ExtKeyUsageClientAuth,
+		Lifetime:     pki.LeafLifetime,
+	}, c.clientCA)
+	if err != nil {
+		return nil, err
+	}
+	c.serviceAccountKey, err = ensureKey(c.serviceAccountKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("service account key: %w", err)
+	}
+	return c, nil
+}
+
+// ensurePair reads the pair from <base>.crt and <base>.key and replaces it where it is missing, damaged, close to its end, signed by
+// another authority or not made for this request.
+func ensurePair(base string, req pki.Request, signer *filePair, now time.Time) (*filePair, error) {
+	p := &filePair{certFile: base + ".crt", keyFile: base + ".key"}
+	var signedBy *pki.Pair
+	if signer != nil {
+		signedBy = signer.Pair
+	}
+	certPEM, certErr := os.ReadFile(p.certFile)
+	keyPEM, keyErr := os.ReadFile(p.keyFile)
+	if err := errors.Join(ignoreMissing(certErr), ignoreMissing(keyErr)); err != nil {
+		return nil, fmt.Errorf("reading: %w", err)
+	}
+	if pair, err := pki.Parse(certPEM, keyPEM); err == nil && pair.Serves(req, signedBy, now) {
+		p.Pair = pair
+		return p, nil
+	}
+	pair, err := pki.Issue(req, signedBy, now)
+	if err != nil {
+		return nil, err
+	}
+	p.Pair = pair
+	// After a crash between the two writes the pair does not belong together and is created again.
+	return p, errors.Join(writeKey(p.keyFile, pair.Key), writeFile(p.certFile, pair.CertPEM(), 0o600))
+}
+
+// ensureKey never replaces a key that exists: every service account token in the database is signed with it.
+func ensureKey(path string) (crypto.Signer, error) {
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		return pki.ParseKey(raw)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("reading: %w", err)
+	}
+	key, err := pki.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	return key, writeKey(path, key)
+}
+
+func writeKey(path string, key crypto.Signer) error {
+	raw, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return fmt.Errorf("encoding key: %w", err)
+	}
+	return writeFile(path, raw, 0o600)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// adminConfig names files rather than their content, since client-go reads those again after a renewal.
+func (c *certificates) adminConfig(address string) *rest.Config {
+	return &rest.Config{
+		Host: "https://" + address,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAFile:   c.serverCA.certFile,
+			CertFile: c.admin.certFile,
+			KeyFile:  c.admin.keyFile,
+		},
+		// The server is in the same process and has limits of its own; these only keep a runaway loop from starving all others.
+		QPS:   500,
+		Burst: 1000,
+	}
+}
+
+// keepFresh renews certificates of a hub that runs for longer than they last. The file admin.kubeconfig is written again at the next
+// start only; until then the copy in it stays valid for a third of the certificate's lifetime.
+func (c *certificates) keepFresh(ctx context.Context, log *slog.Logger) {
+	ticker := time.NewTicker(24 * time.Hour)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			if _, err := ensureCertificates(c.dir, now); err != nil {
+				log.Error("Could not renew certificates, will try again tomorrow", "err", err)
+			}
+		}
+	}
+}

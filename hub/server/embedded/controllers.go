@@ -1,0 +1,196 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
+	"k8s.io/kubernetes/pkg/controller/garbagecollector"
+	"k8s.io/kubernetes/pkg/controller/namespace"
+	serviceaccounts "k8s.io/kubernetes/pkg/controller/serviceaccount"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+)
+
+const (
+	resync = 10 * time.Minute
+	// gcDiscoveryPeriod is how soon the garbage collector notices a new kind. Upstream's 30 s would make the first minute after the CRDs
+	// are installed a time in which nothing is collected.
+	gcDiscoveryPeriod = 5 * time.Second
+	workers           = 4
+)
+
+// controllerLoop is a controller that runs until its context ends.
+type controllerLoop func(ctx context.Context)
+
+// startControllers runs the part of kube-controller-manager that an API server without nodes needs. The channel is closed when all have
+// ended.
+func startControllers(ctx context.Context, config *rest.Config, certs *certificates) (<-chan struct{}, error) {
+	client, err := clientFor(config, "controllers")
+	if err != nil {
+		return nil, err
+	}
+	shared := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(dropManagedFields))
+
+	var loops []controllerLoop
+	for _, build := range []func(context.Context, *rest.Config, *certificates, informers.SharedInformerFactory) ([]controllerLoop, error){
+		namespaceController, serviceAccountController, tokenController, roleAggregationController, garbageCollector,
+	} {
+		built, err := build(ctx, config, certs, shared)
+		if err != nil {
+			return nil, err
+		}
+		loops = append(loops, built...)
+	}
+	shared.Start(ctx.Done())
+
+	var running sync.WaitGroup
+	for _, loop := range loops {
+		running.Go(func() { loop(ctx) })
+	}
+	done := make(chan struct{})
+	go func() {
+		running.Wait()
+		shared.Shutdown()
+		close(done)
+	}()
+	return done, nil
+}
+
+func namespaceController(ctx context.Context, config *rest.Config, _ *certificates,
+	shared informers.SharedInformerFactory) ([]controllerLoop, error) {
+	client, err := clientFor(config, "namespace-controller")
+	if err != nil {
+		return nil, err
+	}
+	metadataClient, err := metadata.NewForConfig(named(config, "namespace-controller"))
+	if err != nil {
+		return nil, fmt.Errorf("making metadata client: %w", err)
+	}
+	c := namespace.NewNamespaceController(ctx, client, metadataClient, client.Discovery().ServerPreferredNamespacedResources,
+		shared.Core().V1().Namespaces(), resync, corev1.FinalizerKubernetes)
+	return []controllerLoop{func(ctx context.Context) { c.Run(ctx, workers) }}, nil
+}
+
+func serviceAccountController(ctx context.Context, config *rest.Config, _ *certificates,
+	shared informers.SharedInformerFactory) ([]controllerLoop, error) {
+	client, err := clientFor(config, "service-account-controller")
+	if err != nil {
+		return nil, err
+	}
+	c, err := serviceaccounts.NewServiceAccountsController(klog.FromContext(ctx), shared.Core().V1().ServiceAccounts(),
+		shared.Core().V1().Namespaces(), client, serviceaccounts.DefaultServiceAccountsControllerOptions())
+	if err != nil {
+		return nil, fmt.Errorf("making service account controller: %w", err)
+	}
+	return []controllerLoop{func(ctx context.Context) { c.Run(ctx, 1) }}, nil
+}
+
+// tokenController fills Secrets of type kubernetes.io/service-account-token, which is how every machine gets its credentials.
+func tokenController(ctx context.Context, config *rest.Config, certs *certificates,
+	shared informers.SharedInformerFactory) ([]controllerLoop, error) {
+	client, err := clientFor(config, "tokens-controller")
+	if err != nil {
+		return nil, err
+	}
+	generator, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, certs.serviceAccountKey)
+	if err != nil {
+		return nil, fmt.Errorf("making token generator: %w", err)
+	}
+	rootCA, err := os.ReadFile(certs.serverCA.certFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading server CA: %w", err)
+	}
+	c, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), shared.Core().V1().ServiceAccounts(), shared.Core().V1().Secrets(),
+		client, serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: rootCA})
+	if err != nil {
+		return nil, fmt.Errorf("making token controller: %w", err)
+	}
+	return []controllerLoop{func(ctx context.Context) { c.Run(ctx, workers) }}, nil
+}
+
+// roleAggregationController fills the roles admin, edit and view from what is labelled to be part of them.
+func roleAggregationController(_ context.Context, config *rest.Config, _ *certificates,
+	shared informers.SharedInformerFactory) ([]controllerLoop, error) {
+	client, err := clientFor(config, "clusterrole-aggregation-controller")
+	if err != nil {
+		return nil, err
+	}
+	c := clusterroleaggregation.NewClusterRoleAggregation(shared.Rbac().V1().ClusterRoles(), client.RbacV1())
+	return []controllerLoop{func(ctx context.Context) { c.Run(ctx, 1) }}, nil
+}
+
+func garbageCollector(ctx context.Context, config *rest.Config, _ *certificates, _ informers.SharedInformerFactory) ([]controllerLoop,
+	error) {
+	const name = "generic-garbage-collector"
+	client, err := clientFor(config, name)
+	if err != nil {
+		return nil, err
+	}
+	metadataClient, err := metadata.NewForConfig(named(config, name))
+	if err != nil {
+		return nil, fmt.Errorf("making metadata client: %w", err)
+	}
+	// Two discovery clients, since resetting the mapper must not reset the one with which new kinds are noticed.
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(named(config, name))
+	if err != nil {
+		return nil, fmt.Errorf("making discovery client: %w", err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
+	factory := metadataOnly{metadatainformer.NewSharedInformerFactory(metadataClient, resync)}
+	started := make(chan struct{})
+	close(started)
+
+	gc, err := garbagecollector.NewGarbageCollector(ctx, client, metadataClient, mapper,
+		garbagecollector.DefaultIgnoredResources(), factory, started)
+	if err != nil {
+		return nil, fmt.Errorf("making garbage collector: %w", err)
+	}
+	return []controllerLoop{
+		func(ctx context.Context) { gc.Run(ctx, workers, gcDiscoveryPeriod) },
+		func(ctx context.Context) { gc.Sync(ctx, client.Discovery(), gcDiscoveryPeriod) },
+	}, nil
+}
+
+// metadataOnly gives the garbage collector informers that keep no more of an object than its metadata, also for kinds that have typed
+// informers.
+type metadataOnly struct {
+	metadatainformer.SharedInformerFactory
+}
+
+func (f metadataOnly) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
+	return f.SharedInformerFactory.ForResource(resource), nil
+}
+
+func dropManagedFields(in any) (any, error) {
+	if object, err := meta.Accessor(in); err == nil {
+		object.SetManagedFields(nil)
+	}
+	return in, nil
+}
+
+func named(config *rest.Config, name string) *rest.Config {
+	return rest.AddUserAgent(rest.CopyConfig(config), name)
+}
+
+func clientFor(config *rest.Config, name string) (kubernetes.Interface, error) {
+	client, err := kubernetes.NewForConfig(named(config, name))
+	if err != nil {
+		return nil, fmt.Errorf("making client for %s: %w", name, err)
+	}
+	return client, nil
+}

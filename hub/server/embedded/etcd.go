@@ -1,0 +1,130 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+
+	_ "github.com/drover-dev/drover/hub/server/embedded/internal/quietetcd" // before any client is made
+)
+
+const (
+	etcdStartTimeout = 60 * time.Second
+	// maxSocketPath is what the kernel allows for the path of a unix socket (108 bytes with the final zero).
+	maxSocketPath = 107
+	// etcdName is the name of the only member, etcdSocket that of its socket in etcd's directory.
+	etcdName   = "hub"
+	etcdSocket = "client.sock"
+)
+
+// nowhere is what the member announces to others. There are none, and nothing listens there.
+var nowhere = url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+
+// etcdServer is one etcd member that nobody but this process can reach: it listens on a unix socket in a directory of mode 0700, and
+// not at all for peers, since it will never have any.
+type etcdServer struct {
+	endpoint string
+	failed   chan error // receives one value when the member ends without having been asked to
+	settled  func()     // from here on, what etcd warns about is worth an operator's attention
+	close    func()
+}
+
+func startEtcd(ctx context.Context, opts Options) (*etcdServer, error) {
+	dir := opts.etcdDir()
+	socket, removeSocket, err := socketPath(dir)
+	if err != nil {
+		return nil, err
+	}
+
+	// What etcd complains about while it comes up and goes down is how it always talks then; a real failure is also returned.
+	var running atomic.Bool
+	log := opts.Logger.With("logger", "etcd")
+	member, err := embed.StartEtcd(etcdConfig(dir, socket, opts, zapToSlog(log, &running)))
+	if err != nil {
+		removeSocket()
+		return nil, fmt.Errorf("starting etcd in %s: %w", dir, err)
+	}
+	closeMember := sync.OnceFunc(func() {
+		running.Store(false)
+		member.Close()
+		removeSocket()
+	})
+	select {
+	case <-member.Server.ReadyNotify():
+	case err = <-member.Err():
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-time.After(etcdStartTimeout):
+		err = fmt.Errorf("not ready after %s", etcdStartTimeout)
+	}
+	if err != nil {
+		closeMember()
+		return nil, fmt.Errorf("starting etcd in %s: %w", dir, err)
+	}
+	s := &etcdServer{
+		endpoint: "unix://" + socket,
+		failed:   make(chan error, 1),
+		settled:  func() { running.Store(true) },
+		close:    closeMember,
+	}
+	go func() {
+		select {
+		case err := <-member.Err():
+			s.failed <- err
+		case <-member.Server.StopNotify():
+			s.failed <- errors.New("stopped")
+		}
+	}()
+	return s, nil
+}
+
+func makeEtcdDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making etcd directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("protecting etcd directory: %w", err)
+	}
+	return nil
+}
+
+func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config {
+	cfg := embed.NewConfig()
+	cfg.Name = etcdName
+	cfg.Dir = dir
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socket}}
+	cfg.ListenPeerUrls = nil
+	cfg.AdvertiseClientUrls = []url.URL{nowhere}
+	cfg.AdvertisePeerUrls = []url.URL{nowhere}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.EnableGRPCGateway = false
+	cfg.QuotaBackendBytes = 8 << 30
+	// With one member an election cannot be contested, so there is no use in waiting long for it.
+	cfg.TickMs = 10
+	cfg.ElectionMs = 100
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
+	cfg.UnsafeNoFsync = opts.UnsafeNoFsync
+	cfg.ZapLoggerBuilder = log
+	return cfg
+}
+
+// socketPath chooses where etcd's socket lies: beside its data, or in a directory of its own where that path would be too long.
+func socketPath(dir string) (path string, remove func(), err error) {
+	path = filepath.Join(dir, etcdSocket)
+	if len(path) <= maxSocketPath {
+		return path, func() { _ = os.Remove(path) }, nil
+	}
+	short, err := os.MkdirTemp("", "drover-etcd-")
+	if err != nil {
+		return "", nil, fmt.Errorf("making directory for the etcd socket: %w", err)
+	}
+	return filepath.Join(short, "client.sock"), func() { _ = os.RemoveAll(short) }, nil
+}

@@ -1,0 +1,167 @@
+package feed
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/hub/plan/release"
+)
+
+const (
+	first  = `{"k3s": {"releases": [{"version": "v1.36.1+k3s1", "serverArgs": {"one": {"type": "string"}}}]}}`
+	second = `{"k3s": {"releases": [{"version": "v1.36.1+k3s1", "serverArgs": {"two": {"type": "string"}}}]}}`
+)
+
+func knows(t *testing.T, c *release.Catalog, arg string) bool {
+	t.Helper()
+	r, err := c.Lookup("v1.36.1+k3s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ok := r.Arg(arg, true)
+	return ok
+}
+
+func newFeed(t *testing.T, location string) (*Feed, *strings.Builder) {
+	var log strings.Builder
+	return &Feed{Location: location, Catalog: &release.Catalog{}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, &log
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file is read at once and again when it changes; what cannot be read changes nothing.
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data.json")
+	f, _ := newFeed(t, path)
+	if err := f.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "reading release data") {
+		t.Errorf("a missing file: %v", err)
+	}
+	write(t, path, "{}")
+	if err := f.Load(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a file without data: %v", err)
+	}
+	write(t, path, first)
+	if err := f.Load(t.Context()); err != nil || !knows(t, f.Catalog, "one") {
+		t.Fatalf("not loaded: %v", err)
+	}
+
+	changed := make(chan struct{}, 8)
+	f.Catalog.OnChange(func() { changed <- struct{}{} })
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Start(ctx) }()
+	for !knows(t, f.Catalog, "two") { // until the watch stands, a change may pass unseen
+		write(t, path, second)
+		select {
+		case <-changed:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// What was fetched is kept: a hub that starts while the URL cannot be reached has it.
+func TestURL(t *testing.T) {
+	var requests, unchanged atomic.Int32
+	content := first
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		if r.Header.Get("If-None-Match") == `"1"` {
+			unchanged.Add(1)
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("ETag", `"1"`)
+		_, _ = w.Write([]byte(content))
+	}))
+	cache := filepath.Join(t.TempDir(), "deep", "release-data.json")
+	f, _ := newFeed(t, server.URL)
+	f.CacheFile = cache
+	if err := f.Load(t.Context()); err != nil || !knows(t, f.Catalog, "one") {
+		t.Fatalf("not fetched: %v", err)
+	}
+	if err := f.fetch(t.Context()); err != nil || unchanged.Load() != 1 {
+		t.Errorf("unchanged data was fetched again: %v", err)
+	}
+	server.Close()
+
+	again, log := newFeed(t, server.URL)
+	again.CacheFile = cache
+	if err := again.Load(t.Context()); err != nil || !knows(t, again.Catalog, "one") {
+		t.Errorf("what was kept is not in use: %v", err)
+	}
+	if err := again.fetch(t.Context()); err == nil || !knows(t, again.Catalog, "one") {
+		t.Errorf("a failed fetch took away what there was: %v\n%s", err, log)
+	}
+}
+
+// Without any data the hub starts all the same.
+func TestURLUnreachable(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	f, log := newFeed(t, server.URL)
+	f.CacheFile = filepath.Join(t.TempDir(), "release-data.json")
+	write(t, f.CacheFile, "damaged")
+	if err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"404", "cannot be used", "built with"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, log)
+		}
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		chunk := make([]byte, 1<<20)
+		for range maxBytes>>20 + 1 {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	f, _ := newFeed(t, server.URL)
+	if err := f.fetch(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for location, want := range map[string]string{
+		"/etc/data.json":           "",
+		"data.json":                "",
+		"https://example.com/data": "",
+		"ftp://example.com/data":   "ftp:// is not supported; give a path, or a URL that begins with https:// or http://",
+		"https://":                 "it is not a URL; one looks like https://example.com/data.json",
+		"https://u:p%zz@h/":        "it is not a URL; one looks like https://example.com/data.json",
+	} {
+		var got string
+		if err := Check(location); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", location, got, want)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/cluster-api/util/secret"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/drover-dev/drover/hub/access/replicas"
+	"github.com/drover-dev/drover/hub/server/capi"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// NewScheme returns a scheme with every type that the hub handles.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		capi.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("adding types to scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, certificate *capi.Certificate,
+	newCache cache.NewCacheFunc) (ctrl.Manager, error) {
+	webhooks, err := webhookServer(opts.WebhookListen, certificate)
+	if err != nil {
+		return nil, err
+	}
+	handler := opts.LogHandler
+	if handler == nil {
+		handler = opts.Logger.Handler()
+	}
+	return ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme: scheme,
+		Logger: logr.FromSlogHandler(handler),
+		Controller: config.Controller{
+			UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue)),
+			CacheSyncTimeout: 5 * time.Minute,
+			// A replica that does not lead knows all that there is to be done, and begins with it at once when it does.
+			EnableWarmup: ptr.To(opts.LeaderElection),
+		},
+		Cache:                         cacheOptions(opts.Settings.SystemNamespace),
+		NewCache:                      newCache,
+		Client:                        clientOptions(),
+		LeaderElection:                opts.LeaderElection,
+		LeaderElectionID:              "drover-hub",
+		LeaderElectionNamespace:       opts.Settings.SystemNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		HealthProbeBindAddress:        opts.HealthListen,
+		PprofBindAddress:              opts.PprofListen,
+		Metrics:                       server.Options{BindAddress: opts.MetricsListen},
+		WebhookServer:                 webhooks,
+	})
+}
+
+func webhookServer(listen string, certificate *capi.Certificate) (webhook.Server, error) {
+	host, portText, err := net.SplitHostPort(listen)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-listen: must be [host]:port, got %q: %w", listen, err)
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-listen: the port must be a number, got %q", listen)
+	}
+	return webhook.NewServer(webhook.Options{
+		Host: host,
+		Port: int(port),
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.GetCertificate = certificate.Get
+		}},
+	}), nil
+}
+
+// cacheOptions keep of Secrets what controllers watch for: the metadata of all, and the content of those that belong to machines and
+// clusters. A hub that lives in somebody's cluster must not hold all of that cluster's Secrets in memory.
+//
+// All other kinds keep their managed fields: Cluster API's MachineSets and MachineDeployments look at them, and where there are none repair
+// them again and again instead of making machines.
+//
+// Of Leases only those of the hub's replicas are watched; the nodes of that cluster write theirs all the time.
+func cacheOptions(systemNamespace string) cache.Options {
+	return cache.Options{
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Transform: trimSecret},
+			&coordinationv1.Lease{}: {
+				Namespaces: map[string]cache.Config{systemNamespace: {}},
+				Label:      labels.SelectorFromSet(labels.Set{replicas.ReplicaLabel: "true"}),
+			},
+		},
+	}
+}
+
+func trimSecret(in any) (any, error) {
+	if object, err := meta.Accessor(in); err == nil {
+		object.SetManagedFields(nil)
+	}
+	if s, ok := in.(*corev1.Secret); ok && !strings.HasPrefix(string(s.Type), "rke.cattle.io/") && !isKubeconfig(s) {
+		s.Data = nil
+	}
+	return in, nil
+}
+
+func isKubeconfig(s *corev1.Secret) bool {
+	return strings.HasSuffix(s.Name, "-"+string(secret.Kubeconfig))
+}
+
+// clientOptions let the manager's client read Secrets and ConfigMaps from the API server, since the cache does not hold their content.
+func clientOptions() client.Options {
+	return client.Options{Cache: &client.CacheOptions{
+		DisableFor:   []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+		Unstructured: true,
+	}}
+}

@@ -1,0 +1,80 @@
+package patch
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/drover-dev/drover/hub/util/message"
+)
+
+// Conditions sets conditions of an object of which this controller writes nothing else. If they are set already, it neither sends a request
+// nor copies the object.
+func Conditions(ctx context.Context, c client.Client, object Object, owner client.FieldOwner, wanted ...metav1.Condition) error {
+	have := object.GetConditions()
+	if !slices.ContainsFunc(wanted, func(w metav1.Condition) bool {
+		w.Message, w.ObservedGeneration = message.Bound(w.Message, message.MaxCondition), object.GetGeneration()
+		return !same(meta.FindStatusCondition(have, w.Type), &w)
+	}) {
+		return nil
+	}
+	types := make([]string, len(wanted))
+	for i, w := range wanted {
+		types[i] = w.Type
+	}
+	helper := NewHelper(c, object, owner, types...)
+	for _, w := range wanted {
+		conditions.Set(object, w)
+	}
+	return helper.Patch(ctx, object)
+}
+
+// same reports whether two conditions are equal except for their time; nil is no condition.
+func same(a, b *metav1.Condition) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message && a.ObservedGeneration == b.ObservedGeneration
+}
+
+// boundMessages cuts the messages of owned conditions to the limit of the API.
+func boundMessages(object Object, owned []string) {
+	all := slices.Clone(object.GetConditions())
+	for i := range all {
+		if slices.Contains(owned, all[i].Type) {
+			all[i].Message = message.Bound(all[i].Message, message.MaxCondition)
+		}
+	}
+	object.SetConditions(all)
+}
+
+// mergeConditions applies the changes of owned conditions from before to after to latest, and reports whether there are any. Conditions
+// that after has are in its order.
+func mergeConditions(latest, before, after []metav1.Condition, owned []string) (merged []metav1.Condition, differ bool) {
+	want := slices.Clone(latest)
+	for _, conditionType := range owned {
+		previous, current := meta.FindStatusCondition(before, conditionType), meta.FindStatusCondition(after, conditionType)
+		if same(previous, current) {
+			continue
+		}
+		if current == nil {
+			differ = meta.RemoveStatusCondition(&want, conditionType) || differ
+		} else {
+			differ = meta.SetStatusCondition(&want, *current) || differ
+		}
+	}
+	order := func(c metav1.Condition) int {
+		i := slices.IndexFunc(after, func(a metav1.Condition) bool { return a.Type == c.Type })
+		if i < 0 {
+			return len(after)
+		}
+		return i
+	}
+	slices.SortStableFunc(want, func(a, b metav1.Condition) int { return order(a) - order(b) })
+	return want, differ
+}

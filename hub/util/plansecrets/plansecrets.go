@@ -1,0 +1,65 @@
+// Package plansecrets has what controllers that reconcile plan Secrets share: which Secrets those are, which of them a change of a Cluster
+// concerns, and to whom one belongs.
+package plansecrets
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/ownership"
+)
+
+// IsPlanSecret matches every plan Secret.
+func IsPlanSecret(object client.Object) bool {
+	secret, ok := object.(*corev1.Secret)
+	return ok && secret.Type == rkev1.MachinePlanSecretType
+}
+
+// ClusterToPlanSecrets maps a Cluster to those plan Secrets of its machines that match. A list that fails is logged and maps to none.
+func ClusterToPlanSecrets(from client.Reader, match func(client.Object) bool) handler.MapFunc {
+	return func(ctx context.Context, cluster client.Object) []ctrl.Request {
+		var secrets corev1.SecretList
+		err := from.List(ctx, &secrets, client.InNamespace(cluster.GetNamespace()),
+			client.MatchingLabels{rkev1.ClusterNameLabel: cluster.GetName()},
+			client.UnsafeDisableDeepCopy)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing the plan Secrets of a cluster failed", "Cluster", client.ObjectKeyFromObject(cluster))
+			return nil
+		}
+		var requests []ctrl.Request
+		for i := range secrets.Items {
+			if match(&secrets.Items[i]) {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&secrets.Items[i])})
+			}
+		}
+		return requests
+	}
+}
+
+// Owners returns the RKEBootstrap, Machine and Cluster of a plan Secret, each nil where there is none. plans reads the first two,
+// clusters the Cluster.
+func Owners(ctx context.Context, plans client.Reader, clusters client.Client, secret *corev1.Secret) (
+	*rkev1.RKEBootstrap, *clusterv1.Machine, *clusterv1.Cluster, error,
+) {
+	bootstrap, machine, err := ownership.PlanOwners(ctx, plans, secret)
+	if err != nil || machine == nil {
+		return bootstrap, nil, nil, err
+	}
+	cluster, err := util.GetClusterByName(ctx, clusters, machine.Namespace, machine.Spec.ClusterName)
+	if client.IgnoreNotFound(err) != nil {
+		return bootstrap, machine, nil, fmt.Errorf("reading the Cluster of Machine %s: %w", machine.Name, err)
+	}
+	if err != nil {
+		return bootstrap, machine, nil, nil
+	}
+	return bootstrap, machine, cluster, nil
+}

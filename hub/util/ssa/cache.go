@@ -1,0 +1,166 @@
+package ssa
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Cache applies objects as Apply does, without a request where it would change nothing: what is wanted is what was applied last, and the
+// object has not changed since. It is in memory, so that a hub that has just started sends one request for each object. It is for kinds
+// that Client, or Metadata, reads from a cache.
+type Cache struct {
+	Client client.Client
+	// FieldOwner owns the fields that are applied.
+	FieldOwner client.FieldOwner
+	// Metadata reads the metadata of objects whose content no cache holds. Where it is set, no content is read: an object that needs no
+	// request is filled with its metadata only.
+	Metadata client.Reader
+
+	mu sync.Mutex
+	// applied holds what was applied for each reconciled object.
+	applied map[client.ObjectKey]map[identity]state
+}
+
+// identity identifies an object.
+type identity struct {
+	kind, namespace, name string
+}
+
+// state is what was wanted of an object, and what it was after that.
+type state struct {
+	wanted, found [sha256.Size]byte
+}
+
+// Apply makes the API server's object have what obj sets, and fills obj with the result. reconciled is the object whose reconcile wants it;
+// Forget drops everything that was applied for it.
+func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj client.Object) error {
+	u, err := toUnstructured(c.Client.Scheme(), obj)
+	if err != nil {
+		return err
+	}
+	id := identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()}
+	wanted, err := digest(u.Object)
+	if err != nil {
+		return err
+	}
+	content := hasContent(u.Object)
+	if last, ok := c.load(reconciled, id); ok && last.wanted == wanted {
+		same, err := c.unchanged(ctx, obj, last.found, content)
+		if same || err != nil {
+			return err
+		}
+	}
+	if err := Apply(ctx, c.Client, c.FieldOwner, obj); err != nil {
+		return err
+	}
+	found, err := fingerprint(obj, content)
+	if err != nil {
+		return err
+	}
+	c.store(reconciled, id, state{wanted, found})
+	return nil
+}
+
+// Forget drops what was applied for an object that was deleted.
+func (c *Cache) Forget(reconciled client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.applied, reconciled)
+}
+
+func (c *Cache) load(reconciled client.ObjectKey, id identity) (state, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, ok := c.applied[reconciled][id]
+	return last, ok
+}
+
+func (c *Cache) store(reconciled client.ObjectKey, id identity, applied state) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.applied == nil {
+		c.applied = map[client.ObjectKey]map[identity]state{}
+	}
+	if c.applied[reconciled] == nil {
+		c.applied[reconciled] = map[identity]state{}
+	}
+	c.applied[reconciled][id] = applied
+}
+
+// unchanged returns whether an object is what it was after it was applied last, and fills obj with it if so.
+func (c *Cache) unchanged(ctx context.Context, obj client.Object, found [sha256.Size]byte, content bool) (bool, error) {
+	current, err := c.read(ctx, obj)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+	}
+	now, err := fingerprint(current, content)
+	if err != nil || now != found {
+		return false, err
+	}
+	if metadata, ok := current.(*metav1.PartialObjectMetadata); ok {
+		reflect.ValueOf(obj).Elem().FieldByName("ObjectMeta").Set(reflect.ValueOf(metadata.ObjectMeta))
+		return true, nil
+	}
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(current).Elem())
+	return true, nil
+}
+
+// read reads an object, or its metadata.
+func (c *Cache) read(ctx context.Context, obj client.Object) (client.Object, error) {
+	key := client.ObjectKeyFromObject(obj)
+	if c.Metadata == nil {
+		current := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
+		return current, c.Client.Get(ctx, key, current)
+	}
+	gvk, err := apiutil.GVKForObject(obj, c.Client.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	current := &metav1.PartialObjectMetadata{}
+	current.SetGroupVersionKind(gvk)
+	return current, c.Metadata.Get(ctx, key, current)
+}
+
+// hasContent returns whether more is wanted of an object than its existence and its metadata.
+func hasContent(wanted map[string]any) bool {
+	for field := range wanted {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "type"}, field) {
+			return true
+		}
+	}
+	return false
+}
+
+// fingerprint changes with everything that can be applied. The generation stands for the spec, the resource version for the content of
+// kinds without one. Where no content was applied, other writers may change it: agents write plan Secrets all the time.
+func fingerprint(obj client.Object, content bool) ([sha256.Size]byte, error) {
+	version := any(obj.GetGeneration())
+	if obj.GetGeneration() == 0 {
+		version = obj.GetResourceVersion()
+	}
+	if !content {
+		version = nil
+	}
+	return digest([]any{obj.GetUID(), version, obj.GetLabels(), obj.GetAnnotations(), obj.GetOwnerReferences()})
+}
+
+func digest(content any) ([sha256.Size]byte, error) {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("encoding an object: %w", err)
+	}
+	return sha256.Sum256(raw), nil
+}

@@ -1,0 +1,193 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/drover-dev/drover/installer/artifact"
+	"github.com/drover-dev/drover/installer/layout"
+	"github.com/drover-dev/drover/installer/shell"
+)
+
+// layerSpec describes a layer before it is written.
+type layerSpec struct {
+	comment string
+	entries []entry
+}
+
+// collector collects the files of one architecture.
+type collector struct {
+	Options
+	arch         string
+	sums         artifact.Checksums
+	checksumFile string
+}
+
+// collect finds every file of the image. Scripts, programs and container images get a layer each, since they change at
+// different times. Checksums are verified later, when the files are packed.
+func collect(ctx context.Context, opts Options, arch string) ([]layerSpec, error) {
+	g := &collector{Options: opts, arch: arch}
+	sums, err := g.checksums(ctx)
+	if err != nil {
+		return nil, err
+	}
+	script, err := g.script(ctx)
+	if err != nil {
+		return nil, err
+	}
+	parts := []layerSpec{{comment: "scripts", entries: []entry{
+		inMemory("run.sh", 0o755, opts.Definition.RunScript),
+		inMemory("lib.sh", 0o644, shell.Lib),
+		sums, script,
+	}}}
+	artifacts := opts.Definition.Artifacts(arch)
+	for _, name := range opts.AdditionalImages {
+		name = g.expand(name)
+		if !strings.Contains(name, "images") || !strings.Contains(name, arch+".tar") {
+			return nil, fmt.Errorf("%s: the name of an archive of container images must contain %q and %q", name, "images", arch+".tar")
+		}
+		artifacts = append(artifacts, layout.Artifact{Kind: layout.Images, Names: []string{name}, Mode: 0o644})
+	}
+	byKind := map[layout.Kind][]entry{}
+	for i, a := range artifacts {
+		explicit := i >= len(artifacts)-len(opts.AdditionalImages)
+		if a.Kind == layout.Images && !explicit && !g.wantImages() {
+			continue
+		}
+		e, err := g.artifact(ctx, a)
+		if errors.Is(err, artifact.ErrNotFound) && a.Kind == layout.Images && !explicit && opts.Images != ImagesAlways {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		byKind[a.Kind] = append(byKind[a.Kind], e)
+	}
+	parts = append(parts, layerSpec{comment: opts.Definition.Title + " " + opts.Version, entries: byKind[layout.Program]})
+	if images := byKind[layout.Images]; len(images) > 0 {
+		parts = append(parts, layerSpec{comment: "container images", entries: images})
+	}
+	return parts, nil
+}
+
+func (g *collector) wantImages() bool {
+	return g.Images == ImagesAlways || g.Images != ImagesNever && !g.Source.Remote()
+}
+
+func (g *collector) expand(name string) string {
+	return strings.ReplaceAll(name, "{arch}", g.arch)
+}
+
+// checksums reads the checksum file, which also goes into the image under its default name.
+func (g *collector) checksums(ctx context.Context) (entry, error) {
+	wanted := layout.ChecksumsArtifact(g.arch)
+	g.checksumFile = wanted.Names[0]
+	if g.Checksums != "" {
+		g.checksumFile = g.expand(g.Checksums)
+	}
+	file, err := g.Source.Fetch(ctx, g.checksumFile)
+	if err != nil {
+		return entry{}, fmt.Errorf("reading the checksums of the release: %w", err)
+	}
+	raw, err := os.ReadFile(file.Path)
+	if err != nil {
+		return entry{}, fmt.Errorf("reading %s: %w", g.checksumFile, err)
+	}
+	if g.sums, err = artifact.ParseChecksums(raw); err != nil {
+		return entry{}, fmt.Errorf("reading %s: %w", g.checksumFile, err)
+	}
+	return inMemory(wanted.Path, wanted.Mode, raw), nil
+}
+
+// artifact finds a file under one of its names. The checksum file must list it.
+func (g *collector) artifact(ctx context.Context, a layout.Artifact) (entry, error) {
+	var file artifact.File
+	err := artifact.ErrNotFound
+	for _, name := range a.Names {
+		if file, err = g.Source.Fetch(ctx, name); !errors.Is(err, artifact.ErrNotFound) {
+			break
+		}
+	}
+	if err != nil && len(a.Names) > 1 && errors.Is(err, artifact.ErrNotFound) {
+		return entry{}, fmt.Errorf("%w in %s: any of %s", artifact.ErrNotFound, g.Source, strings.Join(a.Names, ", "))
+	}
+	if err != nil {
+		return entry{}, err
+	}
+	sum, ok := g.sums[file.Name]
+	if !ok {
+		return entry{}, fmt.Errorf("%s is not listed in %s", file.Name, g.checksumFile)
+	}
+	e := onDisk(path.Base(file.Name), a.Mode, file)
+	if a.Path != "" {
+		e.path = a.Path
+	}
+	e.checksum, e.checksumSource = sum, g.checksumFile
+	return e, nil
+}
+
+// script finds the release's install script. Published checksum files do not list it, so that the caller must give the checksum of a script
+// from a network.
+func (g *collector) script(ctx context.Context) (entry, error) {
+	wanted := layout.ScriptArtifact()
+	file, remote := artifact.File{}, false
+	if g.Script != nil {
+		file = *g.Script
+	} else {
+		found, err := g.Source.Fetch(ctx, wanted.Names[0])
+		if err != nil {
+			return entry{}, fmt.Errorf("reading the install script of the release (use --install-script for another one): %w", err)
+		}
+		file, remote = found, g.Source.Remote()
+	}
+	e := onDisk(wanted.Path, wanted.Mode, file)
+	e.checksum, e.checksumSource = strings.ToLower(g.ScriptChecksum), "--install-script-sha256"
+	if e.checksum == "" {
+		e.checksum, e.checksumSource = g.sums[file.Name], g.checksumFile
+	}
+	if e.checksum != "" {
+		return e, nil
+	}
+	have, err := sumOf(file.Path)
+	if err != nil {
+		return entry{}, err
+	}
+	if remote {
+		return entry{}, fmt.Errorf("%s is not listed in %s: read the script, then pass --install-script-sha256=%s",
+			file.Name, g.checksumFile, have)
+	}
+	_, _ = fmt.Fprintf(g.Notes, "Note: %s is not listed in %s; its sha256 is %s\n", file.Name, g.checksumFile, have)
+	e.checksum, e.checksumSource = have, "the build itself"
+	return e, nil
+}
+
+func sumOf(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", fmt.Errorf("reading %s: %w", path, err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func inMemory(path string, mode int64, content []byte) entry {
+	return entry{path: path, mode: mode, size: int64(len(content)), open: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}}
+}
+
+func onDisk(path string, mode int64, file artifact.File) entry {
+	return entry{path: path, mode: mode, size: file.Size, open: func() (io.ReadCloser, error) { return os.Open(file.Path) }}
+}
