@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -196,6 +197,27 @@ func TestStartRefuses(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A hub that is stopped while its API server starts ends without an error of the Kubernetes libraries, which would end the process, and
+// the next start finds the data directory in order.
+func TestStartIsCancelled(t *testing.T) {
+	t.Parallel()
+	dataDir := filepath.Join(t.TempDir(), "data")
+	for after := 400 * time.Millisecond; ; after *= 4 {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		server, err := embedded.Start(ctx, embedded.Options{DataDir: dataDir})
+		if err == nil {
+			<-server.Done()
+			cancel()
+			break
+		}
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("a start that was cancelled after %s: %v", after, err)
+		}
+	}
+	startServer(t, dataDir)
 }
 
 func TestStartAndStopAreQuick(t *testing.T) {

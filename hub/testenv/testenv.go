@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"runtime/pprof"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -120,7 +122,7 @@ func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) e
 	if err != nil {
 		return fmt.Errorf("listening for the gateway: %w", err)
 	}
-	webhooks, err := freeAddress()
+	webhooks, err := FreeAddress()
 	if err != nil {
 		return err
 	}
@@ -224,11 +226,16 @@ func (e *Env) awaitEnd() error {
 	return <-e.done
 }
 
-// freeAddress finds a free loopback port for a listener that somebody else opens.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
+// FreeAddress finds a loopback address for a listener that somebody else opens later. Its port is none of those that the kernel gives to
+// outgoing connections: one of these may be taken by a connection before anybody listens.
+func FreeAddress() (string, error) {
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000)))
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return "", fmt.Errorf("looking for a free port: %w", err)
+		}
 	}
-	return l.Addr().String(), l.Close()
 }

@@ -57,6 +57,10 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	}
 	// The sample counts on three servers, and then lets five seconds pass before it calls a new kind established.
 	config.APIExtensions.ExtraConfig.MasterCount = 1
+	createRoles, err := replaceRolesHook(config)
+	if err != nil {
+		return nil, fmt.Errorf("configuring API server: %w", err)
+	}
 	completedConfig, err := config.Complete()
 	if err != nil {
 		return nil, fmt.Errorf("configuring API server: %w", err)
@@ -66,6 +70,9 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 		return nil, fmt.Errorf("assembling API server: %w", err)
 	}
 	chain.GenericAPIServer.ShutdownTimeout = apiShutdownTimeout
+	if err := chain.GenericAPIServer.AddPostStartHook(retriedHook, createRoles); err != nil {
+		return nil, fmt.Errorf("assembling API server: %w", err)
+	}
 	prepared, err := chain.PrepareRun()
 	if err != nil {
 		return nil, fmt.Errorf("preparing API server: %w", err)

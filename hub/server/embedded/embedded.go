@@ -65,7 +65,8 @@ type Server struct {
 }
 
 // Start brings the server up and returns when /readyz is ok and the default namespaces exist. Cancelling ctx has the same effect as
-// Stop; a caller who wants to choose the order in which things end passes a context of its own and calls Stop.
+// Stop; a caller who wants to choose the order in which things end passes a context of its own and calls Stop. An API server that is
+// starting becomes ready before it is stopped: its hooks end the whole process when they are interrupted.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -116,7 +117,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	undo.add(etcd.close)
 
-	runCtx, cancel := context.WithCancel(ctx)
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	undo.add(cancel)
 	api, err := startAPIServer(runCtx, opts, listener, certs, encryption, etcd.endpoint)
 	if err != nil {
@@ -124,8 +125,12 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	undo.add(api.wait)
 	undo.add(cancel)
-	if err := api.waitReady(ctx, adminConfig); err != nil {
+	if err := api.waitReady(context.WithoutCancel(ctx), adminConfig); err != nil {
+		opts.Logger.Error("The embedded API server does not start", "error", err)
 		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("starting the API server: %w", err)
 	}
 	if err := encryption.rewriteSecrets(ctx, adminConfig, opts.Logger); err != nil {
 		return nil, err

@@ -3,6 +3,8 @@ package embedded
 import (
 	"context"
 	"log/slog"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -25,30 +27,65 @@ func unsettle() (settle func()) {
 // RouteKubernetesLogs sends what the Kubernetes libraries log through klog to logger. Below debug level only errors pass: those
 // libraries report every informer and every request at the level at which the hub reports what matters to its operator. klog is global
 // to the process, so this is for main and for test mains.
+//
+// klog.Fatal gives its message the level of information and then ends the process: the last messages are logged whatever their level.
 func RouteKubernetesLogs(logger *slog.Logger) {
-	klog.SetSlogLogger(slog.New(&quiet{Handler: logger.Handler()}).With("logger", "kubernetes"))
-}
-
-// quiet drops records below error level, and all while a server is unsettled, unless debug is enabled.
-type quiet struct{ slog.Handler }
-
-func (q *quiet) Enabled(ctx context.Context, level slog.Level) bool {
-	if (level < slog.LevelError || unsettled.Load() > 0) && !q.Handler.Enabled(ctx, slog.LevelDebug) {
-		return false
+	last := &lastMessages{}
+	klog.SetSlogLogger(slog.New(&quiet{Handler: logger.Handler(), last: last}).With("logger", "kubernetes"))
+	klog.OsExit = func(code int) {
+		logger.Error("The Kubernetes libraries ended this process", "exitCode", code, "lastMessages", last.all())
+		os.Exit(code)
 	}
-	return q.Handler.Enabled(ctx, level)
 }
 
-// Handle asks again: klog's errors come without having asked Enabled.
+// lastMessages keeps the newest messages, the oldest first. Other goroutines may log between a klog.Fatal and the end that it brings.
+type lastMessages struct {
+	mu       sync.Mutex
+	messages []string
+}
+
+func (l *lastMessages) add(message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.messages = append(l.messages, message)
+	l.messages = l.messages[max(0, len(l.messages)-8):]
+}
+
+func (l *lastMessages) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.messages)
+}
+
+// quiet drops records below error level, and all while a server is unsettled, unless debug is enabled. last keeps the messages that may be
+// of klog.Fatal, dropped or not: they have no attributes.
+type quiet struct {
+	slog.Handler
+	last *lastMessages
+}
+
+// Enabled is true for all that klog.Fatal may use, so that its message reaches Handle.
+func (q *quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo || q.Handler.Enabled(ctx, level)
+}
+
 func (q *quiet) Handle(ctx context.Context, record slog.Record) error {
-	if !q.Enabled(ctx, record.Level) {
+	if record.NumAttrs() == 0 {
+		q.last.add(record.Message)
+	}
+	if (record.Level < slog.LevelError || unsettled.Load() > 0) && !q.Handler.Enabled(ctx, slog.LevelDebug) {
+		return nil
+	}
+	if !q.Handler.Enabled(ctx, record.Level) {
 		return nil
 	}
 	return q.Handler.Handle(ctx, record)
 }
 
-func (q *quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return &quiet{q.Handler.WithAttrs(attrs)} }
-func (q *quiet) WithGroup(name string) slog.Handler       { return &quiet{q.Handler.WithGroup(name)} }
+func (q *quiet) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &quiet{q.Handler.WithAttrs(attrs), q.last}
+}
+func (q *quiet) WithGroup(name string) slog.Handler { return &quiet{q.Handler.WithGroup(name), q.last} }
 
 type embedLogger = func(*embed.Config) error
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -40,6 +42,26 @@ func TestKubernetesLogsAreQuietWhileUnsettled(t *testing.T) {
 	klog.ErrorS(errors.New("connection refused"), "Unhandled Error")
 	if !strings.Contains(out.String(), "connection refused") {
 		t.Errorf("debugging shows everything: %q", out.String())
+	}
+}
+
+// TestFatalIsLogged: klog.Fatal ends the process, and its message is below the level of errors.
+func TestFatalIsLogged(t *testing.T) {
+	const child = "DROVER_TEST_FATAL"
+	if os.Getenv(child) != "" {
+		RouteKubernetesLogs(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		unsettle()
+		klog.Fatalf("PostStartHook %q failed: %v", "a-hook", "no answer")
+	}
+	command := exec.Command(os.Args[0], "-test.run", "^TestFatalIsLogged$")
+	command.Env = append(os.Environ(), child+"=1")
+	out, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 255 {
+		t.Errorf("ended with %v, want exit code 255", err)
+	}
+	if !strings.Contains(string(out), `PostStartHook \"a-hook\" failed: no answer`) {
+		t.Errorf("the reason is not logged: %s", out)
 	}
 }
 
