@@ -1,6 +1,7 @@
 package preterminatehook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,9 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/clustermachines"
 	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/hub/util/redirect"
 )
 
@@ -106,30 +109,13 @@ func readCluster(ctx context.Context, s *scope, from client.Reader) error {
 
 // readMachines reads the cluster's Machines and their RKEBootstraps. Either may have the label of the etcd role.
 func readMachines(ctx context.Context, s *scope, from client.Reader) error {
-	in, of := client.InNamespace(s.key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.key.Name}
-	var machines clusterv1.MachineList
-	if err := from.List(ctx, &machines, in, of); err != nil {
-		return fmt.Errorf("listing the cluster's Machines: %w", err)
+	machines, err := clustermachines.List(ctx, from, s.key)
+	if err != nil {
+		return err
 	}
-	var bootstraps rkev1.RKEBootstrapList
-	if err := from.List(ctx, &bootstraps, in, of, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing the cluster's RKEBootstraps: %w", err)
-	}
-	byName := make(map[string]*rkev1.RKEBootstrap, len(bootstraps.Items))
-	for i := range bootstraps.Items {
-		byName[bootstraps.Items[i].Name] = &bootstraps.Items[i]
-	}
-	for i := range machines.Items {
-		machine := &machines.Items[i]
-		ref := machine.Spec.Bootstrap.ConfigRef
-		if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
-			continue
-		}
-		m := &member{machine: machine, bootstrap: byName[ref.Name]}
-		if m.bootstrap == nil || ownership.OfMachine(m.bootstrap, machine) != nil {
-			m.bootstrap = &rkev1.RKEBootstrap{}
-		}
-		m.etcd = machine.Labels[rkev1.EtcdRoleLabel] == "true" || m.bootstrap.Labels[rkev1.EtcdRoleLabel] == "true"
+	for _, found := range machines {
+		m := &member{machine: found.Machine, bootstrap: cmp.Or(found.Bootstrap, &rkev1.RKEBootstrap{})}
+		m.etcd = m.machine.Labels[rkev1.EtcdRoleLabel] == "true" || m.bootstrap.Labels[rkev1.EtcdRoleLabel] == "true"
 		s.machines = append(s.machines, m)
 	}
 	return nil
@@ -142,17 +128,9 @@ type nodeLister func(ctx context.Context, cluster client.ObjectKey) ([]corev1.No
 func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader, listNodes nodeLister) error {
 	state := clusterState{deletion: s.deletion(), inputs: rollout.Inputs{Now: r.Now()}}
 	state.started = s.cluster != nil && ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false)
-	var secrets corev1.SecretList
-	err := from.List(ctx, &secrets, client.InNamespace(s.key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.key.Name},
-		client.UnsafeDisableDeepCopy)
+	secrets, err := plansecrets.ByName(ctx, from, s.key)
 	if err != nil {
-		return fmt.Errorf("listing the cluster's plan Secrets: %w", err)
-	}
-	plans := map[string]*corev1.Secret{}
-	for i := range secrets.Items {
-		if secrets.Items[i].Type == rkev1.MachinePlanSecretType {
-			plans[secrets.Items[i].Name] = &secrets.Items[i]
-		}
+		return err
 	}
 	nodes, err := listNodes(ctx, s.key)
 	if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
@@ -162,7 +140,7 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader
 	matched := machinestate.NewNodes(nodes)
 	for _, m := range s.machines {
 		// A report that cannot be decoded leaves the state of the plan unknown, as if there were none.
-		m.state, _, _ = machinestate.Of(m.machine, m.bootstrap, plans[rkev1.PlanSecretName(m.machine.Spec.Bootstrap.ConfigRef.Name)])
+		m.state, _, _ = machinestate.Of(m.machine, m.bootstrap, secrets[rkev1.PlanSecretName(m.machine.Spec.Bootstrap.ConfigRef.Name)])
 		m.node = matched.Of(m.machine)
 		if state.connected {
 			m.state.ReadNode(m.node)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +20,8 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/render"
-	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/clustermachines"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/hub/util/predicates"
 )
 
@@ -35,60 +34,30 @@ func (r *Reconciler) loadMachines(ctx context.Context, s *scope) error {
 }
 
 func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
-	name, in := s.clusterName(), client.InNamespace(s.controlPlane.Namespace)
-	var machines clusterv1.MachineList
+	cluster := s.key(s.clusterName())
+	machines, err := clustermachines.List(ctx, from, cluster)
+	if err != nil {
+		return err
+	}
+	secrets, err := plansecrets.ByName(ctx, from, cluster)
+	if err != nil {
+		return err
+	}
 	var deployments clusterv1.MachineDeploymentList
-	var secrets corev1.SecretList
-	var bootstraps rkev1.RKEBootstrapList
-	for _, list := range []struct {
-		kind, label string
-		into        client.ObjectList
-		options     []client.ListOption
-	}{
-		{"Machines", clusterv1.ClusterNameLabel, &machines, nil},
-		{"MachineDeployments", clusterv1.ClusterNameLabel, &deployments, []client.ListOption{client.UnsafeDisableDeepCopy}},
-		// Plan Secrets are large, and copied only where one is written.
-		{"plan Secrets", rkev1.ClusterNameLabel, &secrets, []client.ListOption{client.UnsafeDisableDeepCopy}},
-		{"RKEBootstraps", clusterv1.ClusterNameLabel, &bootstraps, nil},
-	} {
-		if err := from.List(ctx, list.into, append(list.options, in, client.MatchingLabels{list.label: name})...); err != nil {
-			return fmt.Errorf("listing the cluster's %s: %w", list.kind, err)
-		}
+	if err := from.List(ctx, &deployments, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
 	}
 	s.poolReplicas = controlPlaneReplicas(deployments.Items)
-	secretByName := map[string]*corev1.Secret{}
-	for i := range secrets.Items {
-		if secrets.Items[i].Type == rkev1.MachinePlanSecretType {
-			secretByName[secrets.Items[i].Name] = &secrets.Items[i]
-		}
-	}
-	bootstrapByName := map[string]*rkev1.RKEBootstrap{}
-	for i := range bootstraps.Items {
-		bootstrapByName[bootstraps.Items[i].Name] = &bootstraps.Items[i]
-	}
 	s.machines = nil
-	for i := range machines.Items {
-		m := &machine{machine: &machines.Items[i]}
-		ref := m.machine.Spec.Bootstrap.ConfigRef
+	for _, found := range machines {
 		// Cluster API corrects the label of a Machine of another cluster.
-		if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" || m.machine.Spec.ClusterName != name {
+		if found.Bootstrap == nil || found.Spec.ClusterName != cluster.Name {
 			continue
 		}
-		if m.bootstrap = bootstrapByName[ref.Name]; m.bootstrap == nil {
-			// Cluster API may not have set its label yet.
-			m.bootstrap = &rkev1.RKEBootstrap{}
-			if err := from.Get(ctx, client.ObjectKey{Namespace: m.machine.Namespace, Name: ref.Name}, m.bootstrap); apierrors.IsNotFound(err) {
-				continue
-			} else if err != nil {
-				return fmt.Errorf("reading RKEBootstrap %s: %w", ref.Name, err)
-			}
-		}
-		// A Machine may name the RKEBootstrap of another one, whose plan it must not get.
-		if ownership.OfMachine(m.bootstrap, m.machine) != nil {
-			continue
-		}
+		m := &machine{machine: found.Machine, bootstrap: found.Bootstrap}
 		// A Secret of that name that was not created for the machine gets no plan, which contains secrets of the cluster.
-		if secret := secretByName[rkev1.PlanSecretName(m.bootstrap.Name)]; secret != nil && m.bootstrap.Owns(secret) {
+		if secret := secrets[rkev1.PlanSecretName(m.bootstrap.Name)]; secret != nil && m.bootstrap.Owns(secret) {
 			m.secret = secret
 		}
 		m.readInputs(s)

@@ -1,5 +1,5 @@
-// Package plansecrets has what controllers that reconcile plan Secrets share: which Secrets those are, which of them a change of a Cluster
-// concerns, and to whom one belongs.
+// Package plansecrets has what controllers that read plan Secrets share: which Secrets those are, which of them are a cluster's, and to whom
+// one belongs.
 package plansecrets
 
 import (
@@ -24,21 +24,36 @@ func IsPlanSecret(object client.Object) bool {
 	return ok && secret.Type == rkev1.MachinePlanSecretType
 }
 
+// ByName lists the plan Secrets with the label of a cluster, by their names. They may be the cache's own, and are not to be changed: plan
+// Secrets are large. A name and a label prove nothing: RKEBootstrap.Owns reports whether one was created for a machine.
+func ByName(ctx context.Context, from client.Reader, cluster client.ObjectKey) (map[string]*corev1.Secret, error) {
+	var secrets corev1.SecretList
+	err := from.List(ctx, &secrets, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: cluster.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the cluster's plan Secrets: %w", err)
+	}
+	byName := make(map[string]*corev1.Secret, len(secrets.Items))
+	for i := range secrets.Items {
+		if IsPlanSecret(&secrets.Items[i]) {
+			byName[secrets.Items[i].Name] = &secrets.Items[i]
+		}
+	}
+	return byName, nil
+}
+
 // ClusterToPlanSecrets maps a Cluster to those plan Secrets of its machines that match. A list that fails is logged and maps to none.
 func ClusterToPlanSecrets(from client.Reader, match func(client.Object) bool) handler.MapFunc {
 	return func(ctx context.Context, cluster client.Object) []ctrl.Request {
-		var secrets corev1.SecretList
-		err := from.List(ctx, &secrets, client.InNamespace(cluster.GetNamespace()),
-			client.MatchingLabels{rkev1.ClusterNameLabel: cluster.GetName()},
-			client.UnsafeDisableDeepCopy)
+		secrets, err := ByName(ctx, from, client.ObjectKeyFromObject(cluster))
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing the plan Secrets of a cluster failed", "Cluster", client.ObjectKeyFromObject(cluster))
 			return nil
 		}
 		var requests []ctrl.Request
-		for i := range secrets.Items {
-			if match(&secrets.Items[i]) {
-				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&secrets.Items[i])})
+		for _, secret := range secrets {
+			if match(secret) {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
 			}
 		}
 		return requests

@@ -1,0 +1,45 @@
+package plansecrets
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// of is a Secret with the label of a cluster.
+func of(cluster, namespace, name string, secretType corev1.SecretType) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+		Labels: map[string]string{rkev1.ClusterNameLabel: cluster}}, Type: secretType}
+}
+
+// TestOfCluster: other Secrets of the cluster, and plan Secrets of others, are not its plan Secrets.
+func TestOfCluster(t *testing.T) {
+	c := fake.NewClientBuilder().WithObjects(
+		of("c", "ns", "a-machine-plan", rkev1.MachinePlanSecretType), of("c", "ns", "b-machine-plan", rkev1.MachinePlanSecretType),
+		of("c", "ns", "state", rkev1.ClusterStateSecretType), of("d", "ns", "d-machine-plan", rkev1.MachinePlanSecretType),
+		of("c", "other", "a-machine-plan", rkev1.MachinePlanSecretType),
+	).Build()
+	byName, err := ByName(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a-machine-plan", "b-machine-plan"}, slices.Sorted(maps.Keys(byName))); diff != "" {
+		t.Errorf("the names differ (-want +got):\n%s", diff)
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
+	isB := func(object client.Object) bool { return object.GetName() == "b-machine-plan" }
+	requests := ClusterToPlanSecrets(c, isB)(t.Context(), cluster)
+	if len(requests) != 1 || requests[0].Name != "b-machine-plan" {
+		t.Errorf("the Cluster is mapped to %v", requests)
+	}
+}
