@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -270,7 +271,9 @@ func TestLogsFollow(t *testing.T) {
 	attempt := journal.Attempt{Source: "hub", Checksum: "abc", Number: 1, Started: time.Now(), Instructions: []journal.InstructionRun{first}}
 	states := make(chan journal.Attempt, 1)
 	states <- attempt
+	var requests atomic.Int32
 	m.agent.state = func() engine.State {
+		requests.Add(1)
 		now := <-states
 		states <- now
 		return engine.State{Source: "hub", Phase: engine.PhaseApplying, Last: &now}
@@ -299,8 +302,14 @@ func TestLogsFollow(t *testing.T) {
 	read("==> instructions[0] (a), stdout <==\none\n")
 	appendTo(t, first.RunDir+"/stdout.log", "two")
 	read("two")
-	appendTo(t, first.RunDir+"/stdout.log", " and a half\n")
-	read(" and a half\n")
+	before := requests.Load()
+	for range 100 {
+		appendTo(t, first.RunDir+"/stdout.log", " and more\n")
+		read(" and more\n")
+	}
+	if now := requests.Load(); now != before {
+		t.Errorf("%d requests for output, which needs none", now-before)
+	}
 	attempt.Instructions = []journal.InstructionRun{first, second}
 	change(attempt)
 	m.write("var/state/runs/abc-1-1/stdout.log", "three\n")

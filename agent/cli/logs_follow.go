@@ -4,45 +4,128 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/drover-dev/drover/agent/control"
 	"github.com/drover-dev/drover/agent/engine/journal"
 )
 
 const (
-	// followInterval is how often new output is printed and the agent is asked whether the attempt has ended.
-	followInterval = 200 * time.Millisecond
+	// pollInterval is how often everything is read again where the kernel has no watches left.
+	pollInterval = time.Second
 	// startupTime is how long an agent may take to read its journal after a start.
 	startupTime = 30 * time.Second
 )
 
-// follow prints the output of an attempt until the attempt ends or the user stops it.
+// follow prints the output of an attempt until the attempt ends or the user stops it. At rest it does nothing but wait for changes on disk.
 func (v *view) follow(ctx context.Context, attempt journal.Attempt, printer *logPrinter) error {
+	w := newLogWatch()
+	defer w.close()
+	// The agent's state is never older than its journal. Its socket appears and disappears with it.
+	w.add(filepath.Dir(v.client.Socket()))
+	cfg := v.cfg
+	cfg.StateDirectory = v.status.StateDirectory
+	for _, dir := range stateDirectories(v.host, cfg) {
+		if dir.source == attempt.Source {
+			w.add(dir.path)
+		}
+	}
 	stopped := false
-	for {
+	for agentChanged := true; ctx.Err() == nil; agentChanged = w.wait(ctx) {
+		if agentChanged {
+			switch next, err := v.refresh(ctx, attempt); {
+			case err == nil:
+				attempt, stopped = next, false
+			case !errors.Is(err, control.ErrNotRunning):
+				return err
+			case !stopped:
+				// The agent may be restarted for an upgrade: instructions in transient units continue, and so does their output.
+				stopped = true
+				fmt.Fprintln(printer.err, "The agent has stopped; running instructions may continue. Press Ctrl-C to stop following.")
+			}
+			for _, run := range attempt.Instructions {
+				w.addRun(run.RunDir)
+			}
+		}
 		if err := printer.printNew(attempt); err != nil {
 			return err
 		}
 		if !attempt.Ended.IsZero() {
 			return printer.print(attempt)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(followInterval):
-		}
-		switch next, err := v.refresh(ctx, attempt); {
-		case err == nil:
-			attempt, stopped = next, false
-		case !errors.Is(err, control.ErrNotRunning):
-			return err
-		case !stopped:
-			// The agent may be restarted for an upgrade: instructions in transient units continue, and so does their output.
-			stopped = true
-			fmt.Fprintln(printer.err, "The agent has stopped; running instructions may continue. Press Ctrl-C to stop following.")
-		}
 	}
+	return nil
+}
+
+// logWatch waits for changes in directories.
+type logWatch struct {
+	// watcher is nil if the kernel has none left.
+	watcher *fsnotify.Watcher
+	events  <-chan fsnotify.Event
+	errs    <-chan error
+	// poll is set if something cannot be watched.
+	poll <-chan time.Time
+	// runs are the run directories.
+	runs map[string]bool
+}
+
+func newLogWatch() *logWatch {
+	w := &logWatch{runs: map[string]bool{}}
+	watcher, err := fsnotify.NewBufferedWatcher(1024)
+	if err != nil {
+		w.poll = time.Tick(pollInterval)
+		return w
+	}
+	w.watcher, w.events, w.errs = watcher, watcher.Events, watcher.Errors
+	return w
+}
+
+func (w *logWatch) close() {
+	if w.watcher != nil {
+		w.watcher.Close()
+	}
+}
+
+// add watches a directory. One that does not exist is no error.
+func (w *logWatch) add(dir string) {
+	if w.watcher == nil {
+		return
+	}
+	if err := w.watcher.Add(dir); err != nil && !errors.Is(err, os.ErrNotExist) && w.poll == nil {
+		w.poll = time.Tick(pollInterval)
+	}
+}
+
+// addRun watches a run directory, which may be about to be created.
+func (w *logWatch) addRun(dir string) {
+	if dir != "" {
+		w.add(filepath.Dir(dir))
+		w.add(dir)
+		w.runs[dir] = true
+	}
+}
+
+// wait waits for a change. It returns true if the agent may have changed, false if only files in run directories have.
+func (w *logWatch) wait(ctx context.Context) (agentChanged bool) {
+	select {
+	case <-ctx.Done():
+		return false
+	case event := <-w.events:
+		agentChanged = !w.runs[filepath.Dir(event.Name)]
+	case <-w.errs: // events were lost
+		return true
+	case <-w.poll:
+		return true
+	}
+	for len(w.events) > 0 {
+		event := <-w.events
+		agentChanged = agentChanged || !w.runs[filepath.Dir(event.Name)]
+	}
+	return agentChanged
 }
 
 // refresh asks the agent for the current state of an attempt.

@@ -38,6 +38,9 @@ func NewClient(socket string) *Client {
 	return &Client{socket: socket, http: &http.Client{Timeout: clientTimeout, Transport: transport}}
 }
 
+// Socket is the path of the socket.
+func (c *Client) Socket() string { return c.socket }
+
 // Status returns the state of the agent.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var status Status

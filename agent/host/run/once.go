@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-dev/drover/agent/host/fs"
@@ -136,7 +137,7 @@ func (d runDir) runWithoutUnit(ctx context.Context, command Command, units unitM
 // wait waits until the shim releases the lock, and returns the result that it recorded.
 func (d runDir) wait(ctx context.Context, command Command, units unitManager) (Result, error) {
 	if command.Progress != nil {
-		defer d.pollProgress(command.Progress)()
+		defer d.watchProgress(command.Progress)()
 	}
 	unlocked, err := d.unlocked()
 	if err != nil {
@@ -244,30 +245,34 @@ func (d runDir) shim() *os.Process {
 	return process
 }
 
-// pollProgress calls progress whenever the number in the progress file has changed, a last time when stop is called.
-func (d runDir) pollProgress(progress func(int64)) (stop func()) {
-	stopping, done := make(chan struct{}), make(chan struct{})
+// watchProgress calls progress whenever the number in the progress file has changed, and a last time when stop is called. If the kernel has
+// no watch left, there is only the last call.
+func (d runDir) watchProgress(progress func(int64)) (stop func()) {
+	last := int64(0)
+	read := func() {
+		raw, _ := os.ReadFile(d.path(progressFile))
+		if total, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64); err == nil && total != last {
+			last = total
+			progress(total)
+		}
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return read
+	}
+	_ = watcher.Add(d.path(progressFile))
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ticker := time.NewTicker(progressInterval)
-		defer ticker.Stop()
-		last := int64(0)
-		for running := true; running; {
-			select {
-			case <-ticker.C:
-			case <-stopping:
-				running = false
-			}
-			raw, _ := os.ReadFile(d.path(progressFile))
-			if total, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64); err == nil && total != last {
-				last = total
-				progress(total)
-			}
+		read()
+		for range watcher.Events {
+			read()
 		}
 	}()
 	return func() {
-		close(stopping)
+		watcher.Close()
 		<-done
+		read()
 	}
 }
 
