@@ -187,13 +187,13 @@ func TestCommandLineErrorsAreOneLine(t *testing.T) {
 	}
 }
 
-func TestNodeCommandWords(t *testing.T) {
+func TestNodeCommandArguments(t *testing.T) {
 	opts := &nodeOptions{
 		etcd: true, worker: true, nodeName: "it's", internalAddress: "10.0.0.1",
 		labels: []string{"a=b", "c=d e"}, taints: []string{"k=v:NoSchedule"},
 	}
 	want := `--etcd --worker --node-name 'it'\''s' --internal-address '10.0.0.1' --label 'a=b' --label 'c=d e' --taint 'k=v:NoSchedule'`
-	if got := strings.Join(opts.words(), " "); got != want {
+	if got := strings.Join(opts.scriptArgs(), " "); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

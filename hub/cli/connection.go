@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -52,6 +54,26 @@ func (c *connection) client() (client.WithWatch, error) {
 		return nil, fmt.Errorf("reaching the hub's API at %s: %w", config.Host, err)
 	}
 	return out, nil
+}
+
+// cluster reads the argument of a command about a cluster and returns a client for it.
+func (c *connection) cluster(argument string) (client.WithWatch, client.ObjectKey, error) {
+	key, err := clusterKey(argument)
+	if err != nil {
+		return nil, key, err
+	}
+	out, err := c.client()
+	return out, key, err
+}
+
+// oneCluster checks that a command about a cluster has one argument.
+func oneCluster(command string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return errors.New(command + " needs one argument: <namespace>/<cluster>")
+		}
+		return nil
+	}
 }
 
 // clusterKey reads the argument of a command about a cluster.

@@ -34,11 +34,7 @@ func newStatus() *cobra.Command {
 			if err := out.check(); err != nil {
 				return err
 			}
-			key, err := clusterKey(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := where.client()
+			c, key, err := where.cluster(args[0])
 			if err != nil {
 				return err
 			}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -41,11 +40,7 @@ running or ready.`,
 			if err := o.output.check(); err != nil {
 				return err
 			}
-			key, err := clusterKey(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := o.client()
+			c, key, err := o.cluster(args[0])
 			if err != nil {
 				return err
 			}
@@ -66,16 +61,6 @@ running or ready.`,
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false,
 		"watch for changes and print a line for each new phase; with -o json print the whole timeline after each change")
 	return cmd
-}
-
-// oneCluster checks the argument of a command about a cluster.
-func oneCluster(command string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return errors.New(command + " needs one argument: <namespace>/<cluster>")
-		}
-		return nil
-	}
 }
 
 func readTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*timeline.Record, error) {
