@@ -39,6 +39,7 @@ import (
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // gatewayEnv is a gateway of its own in front of the API server. The hub's controllers leave its cluster alone, since that is paused: the
@@ -61,14 +62,8 @@ type gatewayEnv struct {
 
 func gatewayScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, clientgoscheme.AddToScheme, clusterv1.AddToScheme, provisioningv1.AddToScheme,
+		rkev1.AddToScheme, managementv3.AddToScheme)
 	return scheme
 }
 

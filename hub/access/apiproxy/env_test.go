@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -26,6 +25,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/userauth"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // theCluster is the management Cluster that is connected; asleep is one that is not, plain one that only Cluster API knows.
@@ -153,13 +153,7 @@ func users(r *http.Request) (*authenticator.Response, bool, error) {
 
 func clusters(t testing.TB) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme,
-		rkev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme)
 	management := func(name, owner string) *managementv3.Cluster {
 		return &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: owner,

@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // filled is a value of a type in which every list, map and pointer has something, so that a walk comes to every field.
@@ -38,12 +38,7 @@ func filled(t reflect.Type) reflect.Value {
 
 // specs are the types of the specs of all kinds that are registered.
 func specs(t *testing.T) map[string]reflect.Type {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme)
 	out := map[string]reflect.Type{}
 	for kind, object := range scheme.AllKnownTypes() {
 		if spec, ok := object.FieldByName("Spec"); ok && strings.HasPrefix(object.PkgPath(), strings.TrimSuffix(apiPackage, "/")) {

@@ -14,6 +14,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // suspect matches names of fields that may refer to an object.
@@ -55,12 +56,7 @@ func fields(t reflect.Type, path string, above []reflect.Type) []string {
 // kinds are all kinds of the hub by their names.
 func kinds(t *testing.T) map[string]reflect.Type {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme)
 	out := map[string]reflect.Type{}
 	for gvk, kind := range scheme.AllKnownTypes() {
 		if strings.HasPrefix(kind.PkgPath(), "github.com/drover-dev/") && !strings.HasSuffix(gvk.Kind, "List") {

@@ -17,6 +17,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // TestKnownStatus: what cannot be read is left as it was known, and not reported as missing.
@@ -39,13 +40,8 @@ func TestKnownStatus(t *testing.T) {
 
 // TestUncheckedSpec: as long as the sources of its files cannot be looked at, a spec is not handed on.
 func TestUncheckedSpec(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{provisioningv1.AddToScheme, rkev1.AddToScheme, clusterv1.AddToScheme,
-		managementv3.AddToScheme, metav1.AddMetaToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme, clusterv1.AddToScheme,
+		managementv3.AddToScheme, metav1.AddMetaToScheme)
 	away := errors.New("the API server is unreachable")
 	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // TestReconcile has a machine whose Node has been gone for an hour, in situations that differ from one in which it is deleted.
@@ -86,12 +86,7 @@ func TestMissingNode(t *testing.T) {
 			if tc.change != nil {
 				tc.change(w)
 			}
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme} {
-				if err := add(scheme); err != nil {
-					t.Fatal(err)
-				}
-			}
+			scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme)
 			custom := &rkev1.CustomMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "a", OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(w.machine, clusterv1.GroupVersion.WithKind("Machine"))}}}
 			custom.Status.Conditions = []metav1.Condition{{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,

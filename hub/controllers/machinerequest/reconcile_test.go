@@ -7,21 +7,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // TestRequestLifetime: a request is removed when it is a minute old, and looked at again at that moment and not before.
 func TestRequestLifetime(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme)
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	request := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

@@ -14,22 +14,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/hub/util/ssa"
 )
 
 // TestIdentityAtRest: a reconcile that finds the identity of a machine as it should be makes no request, whatever the agent writes into its
 // plan Secret meanwhile. There are several reconciles of each machine in a rollout.
 func TestIdentityAtRest(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, rkev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme, rbacv1.AddToScheme, rkev1.AddToScheme)
 	writes, reads := 0, 0
 	cache := fake.NewClientBuilder().WithScheme(scheme).Build()
 	c := interceptor.NewClient(cache, interceptor.Funcs{
@@ -77,20 +74,17 @@ func TestIdentityAtRest(t *testing.T) {
 	if reconcile(); writes != 1 {
 		t.Errorf("when a label was changed there are %d writes, want 1", writes)
 	}
-	r.ssa.Forget(client.ObjectKeyFromObject(bootstrap))
-	if reconcile(); writes == 0 {
-		t.Error("objects of a deleted RKEBootstrap are still cached")
-	}
+}
+
+func TestReconcileForgetsDeletedBootstrap(t *testing.T) {
+	fakeclient.CheckForget(t, func(c client.WithWatch, cache *ssa.Cache) reconcile.Reconciler {
+		return &Reconciler{Client: c, Cache: c, Live: c, ssa: cache}
+	}, rkev1.AddToScheme)
 }
 
 // TestDataSecretNameTaken: bootstrap data are not written to a Secret of the RKEBootstrap's name that belongs to somebody else.
 func TestDataSecretNameTaken(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rkev1.AddToScheme, clusterv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme, rkev1.AddToScheme, clusterv1.AddToScheme)
 	s := &scope{cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}}
 	s.cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.bootstrap, s.machine = testObjects()

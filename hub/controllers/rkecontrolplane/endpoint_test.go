@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/endpoint"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // endpointWorld is a cluster whose objects a fake API server holds. Cluster API's part is the test's.
@@ -25,10 +25,7 @@ type endpointWorld struct {
 
 func newEndpointWorld(t *testing.T, infraKind string) *endpointWorld {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := rkev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := fakeclient.Scheme(t, rkev1.AddToScheme)
 	meta := metav1.ObjectMeta{Namespace: "fleet", Name: "c", UID: "u"}
 	s := &scope{controlPlane: &rkev1.RKEControlPlane{ObjectMeta: meta}, cluster: &clusterv1.Cluster{ObjectMeta: meta},
 		serverCA: testAuthority, clientCA: testAuthority}

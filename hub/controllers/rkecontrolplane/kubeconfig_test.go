@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -29,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // kubeconfigWorld is a cluster with a server and a tunnel, each of which the test opens and closes.
@@ -72,12 +72,7 @@ func (w *kubeconfigWorld) OnChange(func(string)) {}
 
 func newKubeconfigWorld(t *testing.T) *kubeconfigWorld {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, managementv3.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, clientgoscheme.AddToScheme, managementv3.AddToScheme)
 	w := &kubeconfigWorld{t: t, now: time.Now().Truncate(time.Second), cache: &fakeClusterCache{}}
 	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-a",
 		UID: "m"}}).Build()

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -21,6 +20,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 var clusterKey = client.ObjectKey{Namespace: "ns", Name: "c"}
@@ -67,10 +67,7 @@ func fullRecord(machines int) (*Record, *provisioningv1.Cluster) {
 // world is an API server that counts the bytes that are written.
 func world(t *testing.T, objects ...client.Object) (c client.Client, written map[string]int) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme)
 	written = map[string]int{}
 	count := func(obj client.Object) { written[obj.GetName()] += len(obj.(*corev1.ConfigMap).Data[DataKey]) }
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{

@@ -25,6 +25,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // cluster plays the management cluster: it knows the token "good" and all that end with ".good", and counts how often it is asked.
@@ -56,10 +57,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 
 func newAuthenticator(t *testing.T, c *cluster) *Authenticator {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := managementv3.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := fakeclient.Scheme(t, managementv3.AddToScheme)
 	objects := ctrlfake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&managementv3.Token{}).Build()
 	a, err := New(Options{Clientset: c, Tokens: newIssuer(t), Client: objects, APIReader: objects, Logger: logr.Discard()})
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +27,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/identity/userauth"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 var now = time.Unix(1_800_000_000, 0).UTC()
@@ -41,12 +41,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{managementv3.AddToScheme, provisioningv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, managementv3.AddToScheme, provisioningv1.AddToScheme)
 	w := &world{client: fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&managementv3.Token{}).WithObjects(&managementv3.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "c-m-a", UID: "u", Labels: map[string]string{

@@ -7,16 +7,14 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 func TestAPIVersion(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := fakeclient.Scheme(t, apiextensionsv1.AddToScheme)
 	for _, tt := range []struct {
 		name   string
 		labels map[string]string

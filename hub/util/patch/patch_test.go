@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/hub/util/message"
 )
 
@@ -33,10 +33,7 @@ type api struct {
 }
 
 func newAPI(t *testing.T) *api {
-	scheme := runtime.NewScheme()
-	if err := rkev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	scheme := fakeclient.Scheme(t, rkev1.AddToScheme)
 	a := &api{t: t}
 	write := func(kind string, object client.Object, p client.Patch) error {
 		if a.before != nil {

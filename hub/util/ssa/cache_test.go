@@ -1,4 +1,4 @@
-package ssa
+package ssa_test
 
 import (
 	"context"
@@ -6,149 +6,132 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/ssa"
 )
 
-var reconciled = client.ObjectKey{Namespace: "ns", Name: "reconciled"}
+var (
+	reconciled = client.ObjectKey{Namespace: "ns", Name: "reconciled"}
+	applied    = client.ObjectKey{Namespace: "ns", Name: "one"}
+)
 
-// TestCache counts requests.
-func TestCache(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := rkev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	requests := 0
-	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			requests++
-			return c.Apply(ctx, obj, opts...)
-		},
-	}).Build()
-	cache := &Cache{Client: c, FieldOwner: "test"}
-	wanted := func(cluster string) *rkev1.RKEBootstrapTemplate {
-		return &rkev1.RKEBootstrapTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"},
-			Spec: rkev1.RKEBootstrapTemplateSpec{ClusterName: cluster}}
-	}
-	stored := func() *rkev1.RKEBootstrapTemplate {
-		object := &rkev1.RKEBootstrapTemplate{}
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "one"}, object); err != nil {
-			t.Fatal(err)
-		}
-		return object
-	}
-	for _, step := range []struct {
-		name   string
-		before func()
-		want   string
-		// asks is whether a request is needed.
-		asks bool
-	}{
-		{name: "it is new", want: "a", asks: true},
-		{name: "nothing has changed", want: "a"},
-		{name: "something else is wanted", want: "b", asks: true},
-		{name: "nothing has changed after that", want: "b"},
-		{name: "somebody has changed a label", want: "b", asks: true, before: func() {
-			object := stored()
-			object.Labels = map[string]string{"a": "b"}
-			if err := c.Update(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{name: "the label was nobody's business", want: "b"},
-		{name: "somebody has deleted it", want: "b", asks: true, before: func() {
-			if err := c.Delete(t.Context(), stored()); err != nil {
-				t.Fatal(err)
-			}
-		}},
-	} {
+// step applies an object with the cache of the steps before it.
+type step struct {
+	name string
+	// before is what happens before the object is applied; it may be nil.
+	before  func()
+	want    client.Object
+	request bool
+}
+
+// runSteps fails the test if a step makes more or fewer requests than it needs. check gets what the step wants, and the object
+// as Apply has filled it.
+func runSteps(t *testing.T, cache *ssa.Cache, requests *int, steps []step, check func(t *testing.T, want, got client.Object)) {
+	t.Helper()
+	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			if step.before != nil {
 				step.before()
 			}
-			requests = 0
-			object := wanted(step.want)
+			*requests = 0
+			object := step.want.DeepCopyObject().(client.Object)
 			if err := cache.Apply(t.Context(), reconciled, object); err != nil {
 				t.Fatal(err)
 			}
-			if (requests > 0) != step.asks || requests > 1 {
-				t.Errorf("%d requests were made", requests)
+			if (*requests == 1) != step.request || *requests > 1 {
+				t.Errorf("%d requests, needed: %t", *requests, step.request)
 			}
-			if object.ResourceVersion == "" || object.ResourceVersion != stored().ResourceVersion || stored().Spec.ClusterName != step.want {
-				t.Errorf("the object is %+v, the API server has %+v", object, stored())
+			if object.GetResourceVersion() == "" {
+				t.Error("the metadata is not returned")
 			}
+			check(t, step.want, object)
 		})
 	}
 }
 
-// TestCacheOfMetadata: where only metadata is read, what others write into an object costs a request only where content of it is wanted.
-func TestCacheOfMetadata(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+func TestCache(t *testing.T) {
+	scheme := fakeclient.Scheme(t, rkev1.AddToScheme)
+	c, requests := fakeclient.CountApplies(fake.NewClientBuilder().WithScheme(scheme).Build())
+	cache := &ssa.Cache{Client: c, FieldOwner: "test"}
+	template := func(cluster string) *rkev1.RKEBootstrapTemplate {
+		return &rkev1.RKEBootstrapTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: applied.Namespace, Name: applied.Name},
+			Spec: rkev1.RKEBootstrapTemplateSpec{ClusterName: cluster}}
 	}
-	requests := 0
-	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			requests++
-			return c.Apply(ctx, obj, opts...)
-		},
+	stored := func() *rkev1.RKEBootstrapTemplate {
+		object := &rkev1.RKEBootstrapTemplate{}
+		if err := c.Get(t.Context(), applied, object); err != nil {
+			t.Fatal(err)
+		}
+		return object
+	}
+	addLabel := func() {
+		object := stored()
+		object.Labels = map[string]string{"a": "b"}
+		if err := c.Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func() {
+		if err := c.Delete(t.Context(), stored()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := template("a"), template("b")
+	runSteps(t, cache, requests, []step{
+		{name: "new object", want: a, request: true},
+		{name: "no change", want: a},
+		{name: "another spec", want: b, request: true},
+		{name: "no change after that", want: b},
+		{name: "label added by another writer", want: b, request: true, before: addLabel},
+		{name: "no change after the label", want: b},
+		{name: "deleted by another writer", want: b, request: true, before: remove},
+	}, func(t *testing.T, want, got client.Object) {
+		if s := stored(); s.ResourceVersion != got.GetResourceVersion() || s.Spec.ClusterName != want.(*rkev1.RKEBootstrapTemplate).Spec.ClusterName {
+			t.Errorf("the API server has %+v; wanted %+v, got %+v", s, want, got)
+		}
+	})
+}
+
+// TestCacheMetadata: with Metadata, the cache reads no content. Changes by other writers cost a request only if content is applied.
+func TestCacheMetadata(t *testing.T) {
+	scheme := fakeclient.Scheme(t, corev1.AddToScheme)
+	c, requests := fakeclient.CountApplies(fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if _, ok := obj.(*metav1.PartialObjectMetadata); !ok {
 				t.Errorf("the content of %s is read", key)
 			}
 			return c.Get(ctx, key, obj, opts...)
 		},
-	}).Build()
-	cache := &Cache{Client: c, FieldOwner: "test", Metadata: c}
+	}).Build())
+	cache := &ssa.Cache{Client: c, FieldOwner: "test", Metadata: c}
+	secret := func(data map[string][]byte) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: applied.Namespace, Name: applied.Name}, Data: data}
+	}
 	patch := func(body string) func() {
 		return func() {
 			t.Helper()
-			object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}
-			if err := c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+			if err := c.Patch(t.Context(), secret(nil), client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	data := map[string][]byte{"mine": []byte("1")}
-	for _, step := range []struct {
-		name   string
-		before func()
-		want   map[string][]byte
-		asks   bool
-	}{
-		{name: "it is new", asks: true},
-		{name: "nothing has changed"},
-		{name: "somebody has written data", before: patch(`{"data":{"plan":"MQ=="}}`)},
-		{name: "somebody has written a label", asks: true, before: patch(`{"metadata":{"labels":{"a":"b"}}}`)},
-		{name: "data is wanted", want: data, asks: true},
-		{name: "the data is there", want: data},
-		{name: "somebody has written data beside it", want: data, asks: true, before: patch(`{"data":{"plan":"Mg=="}}`)},
-		{name: "another object was deleted", want: data, before: func() { cache.Forget(client.ObjectKey{Namespace: "ns", Name: "other"}) }},
-		{name: "it is forgotten", want: data, asks: true, before: func() {
-			cache.Forget(reconciled)
-		}},
-	} {
-		t.Run(step.name, func(t *testing.T) {
-			if step.before != nil {
-				step.before()
-			}
-			requests = 0
-			object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}, Data: step.want}
-			if err := cache.Apply(t.Context(), reconciled, object); err != nil {
-				t.Fatal(err)
-			}
-			if (requests > 0) != step.asks || requests > 1 {
-				t.Errorf("%d requests were made", requests)
-			}
-			if object.ResourceVersion == "" {
-				t.Error("the metadata is not returned")
-			}
-		})
-	}
+	forget := func(key client.ObjectKey) func() { return func() { cache.Forget(key) } }
+	empty, filled := secret(nil), secret(map[string][]byte{"mine": []byte("1")})
+	runSteps(t, cache, requests, []step{
+		{name: "new object", want: empty, request: true},
+		{name: "no change", want: empty},
+		{name: "data added by another writer", want: empty, before: patch(`{"data":{"plan":"MQ=="}}`)},
+		{name: "label added by another writer", want: empty, request: true, before: patch(`{"metadata":{"labels":{"a":"b"}}}`)},
+		{name: "with data", want: filled, request: true},
+		{name: "no change of the data", want: filled},
+		{name: "more data added by another writer", want: filled, request: true, before: patch(`{"data":{"plan":"Mg=="}}`)},
+		{name: "another object forgotten", want: filled, before: forget(client.ObjectKey{Namespace: "ns", Name: "other"})},
+		{name: "object forgotten", want: filled, request: true, before: forget(reconciled)},
+	}, func(*testing.T, client.Object, client.Object) {})
 }
