@@ -23,6 +23,7 @@ import (
 	"github.com/rancher/remotedialer"
 
 	agent "github.com/drover-dev/drover/agent/tunnel"
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 // setups are what is compared: which hub, and whose agents.
@@ -117,7 +118,7 @@ func (p *process) connect(ctx context.Context, key string) {
 
 func (p *process) awaitSessions(b *testing.B, count int) {
 	b.Helper()
-	eventually(b, 2*time.Minute, fmt.Sprintf("%s has %d sessions", p.name, count), func() bool {
+	tunneltest.Eventually(b, 2*time.Minute, fmt.Sprintf("%s has %d sessions", p.name, count), func() bool {
 		time.Sleep(20 * time.Millisecond)
 		return p.order(b, "idle", nil).Sessions >= count
 	})
@@ -181,9 +182,9 @@ func BenchmarkUpload64(b *testing.B) { benchmarkTransfer(b, "upload", 64) }
 
 func benchmarkTransfer(b *testing.B, what string, streams int) {
 	const mib = 256
-	address := target(b, source)
+	address := tunneltest.Listen(b, source)
 	if what == "upload" {
-		address = target(b, discard(mib<<20/int64(streams)))
+		address = tunneltest.Listen(b, discard(mib<<20/int64(streams)))
 	}
 	measure(b, func(b *testing.B, p *process) map[string]float64 {
 		done := p.order(b, what, url.Values{"address": {address}, "streams": {fmt.Sprint(streams)}, "mib": {fmt.Sprint(mib)}})
@@ -193,7 +194,7 @@ func benchmarkTransfer(b *testing.B, what string, streams int) {
 
 // BenchmarkRequestsDuringDownload sends requests of 1 KiB while a download has the tunnel busy.
 func BenchmarkRequestsDuringDownload(b *testing.B) {
-	bulk, small := target(b, source), target(b, echo)
+	bulk, small := tunneltest.Listen(b, source), tunneltest.Listen(b, tunneltest.Echo)
 	measure(b, func(b *testing.B, p *process) map[string]float64 {
 		done := p.order(b, "latency", url.Values{"bulk": {bulk}, "small": {small}})
 		return map[string]float64{"p50-ms": done.P50, "p99-ms": done.P99, "req/s": float64(done.Requests) / 3}
@@ -202,7 +203,7 @@ func BenchmarkRequestsDuringDownload(b *testing.B) {
 
 // BenchmarkStalledStreams has 64 downloads that nobody reads.
 func BenchmarkStalledStreams(b *testing.B) {
-	address := target(b, source)
+	address := tunneltest.Listen(b, source)
 	measure(b, func(b *testing.B, p *process) map[string]float64 {
 		done := p.order(b, "stalled", url.Values{"address": {address}, "streams": {"64"}})
 		return map[string]float64{"MiB": float64(done.RSS) / (1 << 20)}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 // Each test shows a fault of the library's server on the library, and that the hub is without it. Where the library stalls for a minute, it
@@ -40,7 +42,7 @@ func TestMutualPause(t *testing.T) {
 				}
 			}
 		}
-		address := target(t, slowReader)
+		address := tunneltest.Listen(t, slowReader)
 		for range 16 {
 			// The library may freeze before all of them are open.
 			go func() {
@@ -73,7 +75,7 @@ func TestStaleSession(t *testing.T) {
 	both(t, func(t *testing.T, h *hub, isLibrary bool) {
 		tap := newWireTap(t)
 		h.agent(t.Context(), t, "a", nil, tap)
-		address := target(t, echo)
+		address := tunneltest.Listen(t, tunneltest.Echo)
 		if !works(h, address) {
 			t.Fatal("the first session does not work")
 		}
@@ -99,7 +101,7 @@ func TestStaleNewestSession(t *testing.T) {
 	h.agent(t.Context(), t, "a", nil, nil)
 	tap := newWireTap(t)
 	h.agent(t.Context(), t, "a", nil, tap)
-	address := target(t, echo)
+	address := tunneltest.Listen(t, tunneltest.Echo)
 	time.Sleep(1500 * time.Millisecond)
 	tap.freeze()
 	frozen := time.Now()
@@ -186,7 +188,7 @@ func TestPausedCloseLeaks(t *testing.T) {
 				h = library(t)
 			}
 			h.agent(t.Context(), t, "a", nil, nil)
-			address := target(t, func(conn net.Conn) {
+			address := tunneltest.Listen(t, func(conn net.Conn) {
 				for err := error(nil); err == nil; {
 					_, err = conn.Write(make([]byte, 64<<10))
 				}
@@ -200,7 +202,7 @@ func TestPausedCloseLeaks(t *testing.T) {
 				}
 				conns = append(conns, conn)
 			}
-			eventually(t, 10*time.Second, "all agents' writers are paused", func() bool { return waiting()-before >= 15 })
+			tunneltest.Eventually(t, 10*time.Second, "all agents' writers are paused", func() bool { return waiting()-before >= 15 })
 			paused := waiting() - before
 			for _, conn := range conns {
 				_ = conn.Close()
@@ -224,7 +226,7 @@ func waiting() int {
 func TestMetDeadline(t *testing.T) {
 	both(t, func(t *testing.T, h *hub, isLibrary bool) {
 		h.agent(t.Context(), t, "a", nil, nil)
-		conn := h.open(t, "a", target(t, echo))
+		conn := h.open(t, "a", tunneltest.Listen(t, tunneltest.Echo))
 		_ = conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatal(err)
@@ -267,7 +269,7 @@ func TestRefusedDial(t *testing.T) {
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}, nil)
-		good := h.open(t, "a", target(t, echo))
+		good := h.open(t, "a", tunneltest.Listen(t, tunneltest.Echo))
 		if _, err := h.open(t, "a", "10.0.0.1:22").Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "not allowed") {
 			t.Errorf("the refused stream answers %v", err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 // The tests of this file play agents that mean harm. They measure the memory of the process, so that they do not run side by side with
@@ -103,14 +104,14 @@ func TestFlood(t *testing.T) {
 	} else {
 		t.Logf("the hub took %d MiB", mib)
 	}
-	eventually(t, 5*time.Second, "the stream ended", func() bool {
+	tunneltest.Eventually(t, 5*time.Second, "the stream ended", func() bool {
 		_, err := conn.Write([]byte("x"))
 		return err != nil && strings.Contains(err.Error(), "wait to be read")
 	})
 	if lines := log.with("violated the tunnel protocol"); lines != 1 {
 		t.Errorf("%d lines about it in the log", lines)
 	}
-	if !h.connected("flood") || !works(h, target(t, echo)) && !h.connected("other") {
+	if !h.connected("flood") || !works(h, tunneltest.Listen(t, tunneltest.Echo)) && !h.connected("other") {
 		t.Error("a session ended")
 	}
 }
@@ -128,7 +129,7 @@ func TestFloodOnLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 10*time.Second, "all of it arrived",
+	tunneltest.Eventually(t, 10*time.Second, "all of it arrived",
 		func() bool { return ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second)) == nil })
 	time.Sleep(200 * time.Millisecond)
 	if mib := grown(); mib < 128 {
@@ -169,7 +170,7 @@ func TestForgery(t *testing.T) {
 	var log logLines
 	h := ours(t, tunnel.Options{Logger: log.logger()})
 	var dialed atomic.Int32
-	inside := target(t, func(net.Conn) { dialed.Add(1) })
+	inside := tunneltest.Listen(t, func(net.Conn) { dialed.Add(1) })
 	ws := h.raw(t, "forger")
 	var answers atomic.Int32
 	go func() {
@@ -243,8 +244,8 @@ func TestGarbage(t *testing.T) {
 			if err := say(ws); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 5*time.Second, "the session is gone", func() bool { return !h.connected("garbage") })
-			eventually(t, time.Second, "there is a line in the log", func() bool { return log.with("Tunnel has ended") == 1 })
+			tunneltest.Eventually(t, 5*time.Second, "the session is gone", func() bool { return !h.connected("garbage") })
+			tunneltest.Eventually(t, time.Second, "there is a line in the log", func() bool { return log.with("Tunnel has ended") == 1 })
 			if lines := len(log.lines); lines != 2 {
 				t.Errorf("%d lines in the log: %q", lines, log.lines)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 // quiet are the options of a hub whose log nobody reads.
@@ -106,7 +107,7 @@ func (h *hub) agent(ctx context.Context, t testing.TB, key string, dial remotedi
 	case <-time.After(10 * time.Second):
 		t.Fatal("the agent did not connect")
 	}
-	eventually(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
+	tunneltest.Eventually(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
 }
 
 // raw connects as an agent that the test plays itself.
@@ -117,7 +118,7 @@ func (h *hub) raw(t testing.TB, key string) *websocket.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ws.Close() })
-	eventually(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
+	tunneltest.Eventually(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
 	return ws
 }
 
@@ -200,39 +201,5 @@ func (c *tapped) Close() error {
 		return nil
 	default:
 		return c.Conn.Close()
-	}
-}
-
-// target serves each connection with serve.
-func target(t testing.TB, serve func(net.Conn)) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				serve(conn)
-			}()
-		}
-	}()
-	return listener.Addr().String()
-}
-
-func echo(conn net.Conn) { _, _ = io.Copy(conn, conn) }
-
-func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after %s it is not so: %s", within, what)
-		}
 	}
 }

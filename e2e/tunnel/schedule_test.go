@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 // schedules is how many random schedules are played, each over TCP and through a tunnel.
@@ -283,7 +285,7 @@ func TestKilledAgents(t *testing.T) {
 			time.Sleep(time.Duration(40+10*round) * time.Millisecond)
 			tap.cut()
 			players.Wait()
-			eventually(t, 5*time.Second, "the session is gone", func() bool { return !h.connected(key) })
+			tunneltest.Eventually(t, 5*time.Second, "the session is gone", func() bool { return !h.connected(key) })
 		})
 	}
 }

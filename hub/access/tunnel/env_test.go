@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rancher/remotedialer"
 	"github.com/sirupsen/logrus"
+
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 // A test's hub: a Manager behind a server that takes the key from the request's query.
@@ -33,7 +35,7 @@ func startHub(t *testing.T, limits Limits) *testHub {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() {
 		m.Disconnect(func(Agent) bool { return true }, "the test is over")
-		eventually(t, "no session is left", func() bool { return m.count() == 0 })
+		tunneltest.Eventually(t, 10*time.Second, "no session is left", func() bool { return m.count() == 0 })
 	})
 	return &testHub{m, "ws" + strings.TrimPrefix(server.URL, "http") + "/?key="}
 }
@@ -48,7 +50,7 @@ func (h *testHub) connect(t *testing.T, key string, dial remotedialer.Dialer) (s
 		defer close(done)
 		_ = remotedialer.ConnectToProxyWithDialer(ctx, h.url+key, nil, func(string, string) bool { return true }, &websocket.Dialer{}, dial, nil)
 	}()
-	eventually(t, "the agent is connected", func() bool { return len(h.of(key)) > before })
+	tunneltest.Eventually(t, 10*time.Second, "the agent is connected", func() bool { return len(h.of(key)) > before })
 	return func() { cancel(); <-done }
 }
 
@@ -67,37 +69,3 @@ func (h *testHub) dial(t *testing.T, key, address string) net.Conn {
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after 10 s it is not so: %s", what)
-		}
-	}
-}
-
-// target serves each connection with serve.
-func target(t *testing.T, serve func(net.Conn)) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				serve(conn)
-			}()
-		}
-	}()
-	return listener.Addr().String()
-}
-
-func echo(conn net.Conn) { _, _ = io.Copy(conn, conn) }

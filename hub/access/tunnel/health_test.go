@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 // raw connects as an agent that the test plays itself.
@@ -25,7 +26,7 @@ func (h *testHub) raw(t *testing.T, key string) *websocket.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ws.Close() })
-	eventually(t, "it is connected", func() bool { return h.Connected(key) })
+	tunneltest.Eventually(t, 10*time.Second, "it is connected", func() bool { return h.Connected(key) })
 	return ws
 }
 
@@ -46,7 +47,7 @@ func TestSilentAgent(t *testing.T) {
 	if end := (*SessionEndedError)(nil); !errors.As(err, &end) || !strings.Contains(end.Reason, "no message from the agent") {
 		t.Errorf("a stream of the silent agent answers %v", err)
 	}
-	eventually(t, "the silent agent is gone", func() bool { return !h.Connected("silent") })
+	tunneltest.Eventually(t, 10*time.Second, "the silent agent is gone", func() bool { return !h.Connected("silent") })
 	if !h.Connected("alive") {
 		t.Error("the agent that answers was given up")
 	}
@@ -61,7 +62,7 @@ func TestAgentThatDoesNotRead(t *testing.T) {
 	if end := (*SessionEndedError)(nil); !errors.As(err, &end) {
 		t.Errorf("the writer learns %v", err)
 	}
-	eventually(t, "the agent is gone", func() bool { return !h.Connected("stuck") })
+	tunneltest.Eventually(t, 10*time.Second, "the agent is gone", func() bool { return !h.Connected("stuck") })
 }
 
 type neverending struct{}
@@ -140,7 +141,7 @@ func TestLimits(t *testing.T) {
 	oldest := h.of("a")[0]
 	h.raw(t, "a")
 	h.raw(t, "a")
-	eventually(t, "the oldest session has made room", func() bool {
+	tunneltest.Eventually(t, 10*time.Second, "the oldest session has made room", func() bool {
 		sessions := h.of("a")
 		return len(sessions) == 2 && sessions[0] != oldest
 	})
@@ -152,15 +153,15 @@ func TestNothingIsLeft(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		stop := h.connect(t, key, nil)
 		for range 20 {
-			conn := h.dial(t, key, target(t, func(c net.Conn) { _, _ = c.Write(make([]byte, 4<<20)) }))
+			conn := h.dial(t, key, tunneltest.Listen(t, func(c net.Conn) { _, _ = c.Write(make([]byte, 4<<20)) }))
 			_ = conn.SetDeadline(time.Now().Add(time.Hour))
 			_, _ = conn.Write([]byte("x"))
 		}
 		time.Sleep(50 * time.Millisecond)
 		stop()
 	}
-	eventually(t, "all sessions are gone", func() bool { return h.count() == 0 })
-	eventually(t, "the manager is at rest", func() bool { h.mu.RLock(); defer h.mu.RUnlock(); return !h.watched })
+	tunneltest.Eventually(t, 10*time.Second, "all sessions are gone", func() bool { return h.count() == 0 })
+	tunneltest.Eventually(t, 10*time.Second, "the manager is at rest", func() bool { h.mu.RLock(); defer h.mu.RUnlock(); return !h.watched })
 	if streams := testutil.ToFloat64(h.metrics.streams); streams != 0 {
 		t.Errorf("%v streams are counted", streams)
 	}
@@ -168,7 +169,7 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("%v paused streams are counted", paused)
 	}
 	stacks := make([]byte, 1<<20)
-	eventually(t, "no goroutine of a session is left", func() bool {
+	tunneltest.Eventually(t, 10*time.Second, "no goroutine of a session is left", func() bool {
 		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "tunnel.(*session)")
 	})
 }
@@ -193,5 +194,5 @@ func TestProcessLimit(t *testing.T) {
 	if _, err := io.Copy(io.Discard, fullest); !errors.As(err, new(*LimitError)) {
 		t.Errorf("the stream that holds most answers %v", err)
 	}
-	eventually(t, "the memory is given back", func() bool { return h.used.Load() == 0 })
+	tunneltest.Eventually(t, 10*time.Second, "the memory is given back", func() bool { return h.used.Load() == 0 })
 }

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 func TestDial(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "c-m-1", nil)
-	conn := hub.dial(t, "c-m-1", target(t, echo))
+	conn := hub.dial(t, "c-m-1", tunneltest.Listen(t, tunneltest.Echo))
 	for _, text := range []string{"hello", strings.Repeat("x", 100<<10)} {
 		go func() { _, _ = io.WriteString(conn, text) }()
 		got := make([]byte, len(text))
@@ -37,7 +39,7 @@ func TestDialWithoutAgent(t *testing.T) {
 func TestDialRefused(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "c-m-1", nil)
-	good := hub.dial(t, "c-m-1", target(t, echo))
+	good := hub.dial(t, "c-m-1", tunneltest.Listen(t, tunneltest.Echo))
 	_, err := io.ReadAll(hub.dial(t, "c-m-1", "127.0.0.1:1"))
 	if remote := (*RemoteError)(nil); !errors.As(err, &remote) || !strings.Contains(remote.Text, "connection refused") {
 		t.Errorf("reading answers %v, not what the agent said", err)
@@ -63,13 +65,13 @@ func TestKeysAndChanges(t *testing.T) {
 		t.Errorf("Keys() = %v", got)
 	}
 	stopA1()
-	eventually(t, "one session of a is left", func() bool { return len(hub.of("a")) == 1 })
+	tunneltest.Eventually(t, 10*time.Second, "one session of a is left", func() bool { return len(hub.of("a")) == 1 })
 	if !hub.Connected("a") {
 		t.Error("a is not connected though it has a session")
 	}
 	stopA2()
 	stopB()
-	eventually(t, "no session is left", func() bool { return len(hub.Keys()) == 0 })
+	tunneltest.Eventually(t, 10*time.Second, "no session is left", func() bool { return len(hub.Keys()) == 0 })
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(changes)
@@ -127,13 +129,13 @@ func TestDisconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ws.Close()
-	eventually(t, "it is connected", func() bool { return hub.Connected("goes") })
+	tunneltest.Eventually(t, 10*time.Second, "it is connected", func() bool { return hub.Connected("goes") })
 	hub.Disconnect(func(a Agent) bool { return a.Identity == "ns/agent-1" }, "the agent was revoked")
 	_, _, err = ws.NextReader()
 	if !websocket.IsCloseError(err, websocket.ClosePolicyViolation) || !strings.Contains(err.Error(), "revoked") {
 		t.Errorf("the agent sees %v", err)
 	}
-	eventually(t, "only the other one is left", func() bool { return slices.Equal(hub.Keys(), []string{"stays"}) })
+	tunneltest.Eventually(t, 10*time.Second, "only the other one is left", func() bool { return slices.Equal(hub.Keys(), []string{"stays"}) })
 }
 
 func TestDrain(t *testing.T) {

@@ -3,6 +3,8 @@ package tunnel
 import (
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 // TestRoute: the route to an agent names its session, and says when the agent gives no sign of life.
@@ -16,7 +18,7 @@ func TestRoute(t *testing.T) {
 	if !ok || first.Agent.Key != "one" || first.Session == 0 {
 		t.Errorf("the route is %+v", first)
 	}
-	eventually(t, "the agent that answers no ping is doubted", func() bool {
+	tunneltest.Eventually(t, 10*time.Second, "the agent that answers no ping is doubted", func() bool {
 		route, ok := h.Route("one")
 		return ok && route.Suspect && route.Session == first.Session
 	})
@@ -28,7 +30,7 @@ func TestRoute(t *testing.T) {
 			}
 		}
 	}()
-	eventually(t, "the route is the other session", func() bool {
+	tunneltest.Eventually(t, 10*time.Second, "the route is the other session", func() bool {
 		route, ok := h.Route("one")
 		return ok && route.Session != first.Session && !route.Suspect
 	})

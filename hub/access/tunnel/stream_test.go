@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/nettest"
+
+	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
 // TestNetConn runs the standard checks of net.Conn on a stream whose other end is a pipe at an agent.
@@ -47,7 +49,7 @@ func TestEnd(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "agent", nil)
 	sent := random(3 << 20)
-	conn := hub.dial(t, "agent", target(t, func(c net.Conn) { _, _ = c.Write(sent) }))
+	conn := hub.dial(t, "agent", tunneltest.Listen(t, func(c net.Conn) { _, _ = c.Write(sent) }))
 	time.Sleep(50 * time.Millisecond)
 	got, err := io.ReadAll(conn)
 	if err != nil || !bytes.Equal(got, sent) {
@@ -68,7 +70,7 @@ func TestEnd(t *testing.T) {
 func TestWriteDeadlineLeavesNothing(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "agent", nil)
-	conn := hub.dial(t, "agent", target(t, echo))
+	conn := hub.dial(t, "agent", tunneltest.Listen(t, tunneltest.Echo))
 	for range 100 {
 		_ = conn.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 		if _, err := conn.Write([]byte("x")); err != nil {
@@ -84,7 +86,7 @@ func TestWriteDeadlineLeavesNothing(t *testing.T) {
 		t.Fatalf("%d bytes came back, %v", len(got), err)
 	}
 
-	stuck := hub.dial(t, "agent", target(t, func(c net.Conn) { time.Sleep(2 * time.Second) }))
+	stuck := hub.dial(t, "agent", tunneltest.Listen(t, func(c net.Conn) { time.Sleep(2 * time.Second) }))
 	much := make([]byte, 64<<20)
 	_ = stuck.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
 	n, err := stuck.Write(much)
@@ -98,7 +100,7 @@ func TestWriteDeadlineLeavesNothing(t *testing.T) {
 func TestBothDirections(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "agent", nil)
-	conn := hub.dial(t, "agent", target(t, echo))
+	conn := hub.dial(t, "agent", tunneltest.Listen(t, tunneltest.Echo))
 	sent := random(24 << 20)
 	go func() {
 		for rest := sent; len(rest) > 0; {
@@ -131,7 +133,7 @@ func TestSlowTarget(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "agent", nil)
 	const size = 12 << 20
-	conn := hub.dial(t, "agent", target(t, func(c net.Conn) {
+	conn := hub.dial(t, "agent", tunneltest.Listen(t, func(c net.Conn) {
 		_, _ = c.Write(make([]byte, size))
 		_, _ = io.CopyN(io.Discard, c, size)
 		_, _ = c.Write([]byte("done"))

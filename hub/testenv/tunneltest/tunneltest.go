@@ -1,0 +1,46 @@
+// Package tunneltest has what tests of tunnels share: TCP servers to dial through a tunnel, and waiting for a state.
+package tunneltest
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// Listen starts a TCP server that handles each connection with serve and then closes it. It returns the server's address; the server stops
+// at the end of the test.
+func Listen(t testing.TB, serve func(net.Conn)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				serve(conn)
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// Echo sends back what it receives.
+func Echo(conn net.Conn) { _, _ = io.Copy(conn, conn) }
+
+// Eventually fails the test if the condition does not become true within the time. what names the condition.
+func Eventually(t testing.TB, within time.Duration, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timed out after %s waiting for: %s", within, what)
+		}
+	}
+}
