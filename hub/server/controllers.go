@@ -12,6 +12,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/cluster"
 	"github.com/drover-dev/drover/hub/controllers/clusterregistrationtoken"
 	"github.com/drover-dev/drover/hub/controllers/custommachine"
+	"github.com/drover-dev/drover/hub/controllers/etcdsnapshot"
 	"github.com/drover-dev/drover/hub/controllers/machinerequest"
 	"github.com/drover-dev/drover/hub/controllers/managementcluster"
 	"github.com/drover-dev/drover/hub/controllers/nodedrain"
@@ -66,6 +67,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 		&plansecret.Reconciler{},
 		&custommachine.Reconciler{ClusterCache: s.clusterCache},
 		&nodesync.Reconciler{ClusterCache: s.clusterCache},
+		&etcdsnapshot.Reconciler{ClusterCache: s.clusterCache},
 		&timeline.Reconciler{},
 	} {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {

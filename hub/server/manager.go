@@ -107,7 +107,8 @@ func webhookServer(listen string, certificate *capi.Certificate) (webhook.Server
 func cacheOptions(systemNamespace string) cache.Options {
 	return cache.Options{
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}: {Transform: trimSecret},
+			&corev1.Secret{}:      {Transform: trimSecret},
+			&rkev1.ETCDSnapshot{}: {Transform: trimSnapshot},
 			&coordinationv1.Lease{}: {
 				Namespaces: map[string]cache.Config{systemNamespace: {}},
 				Label:      labels.SelectorFromSet(labels.Set{replicas.ReplicaLabel: "true"}),
@@ -122,6 +123,14 @@ func trimSecret(in any) (any, error) {
 	}
 	if s, ok := in.(*corev1.Secret); ok && !strings.HasPrefix(string(s.Type), "rke.cattle.io/") && !isKubeconfig(s) {
 		s.Data = nil
+	}
+	return in, nil
+}
+
+// trimSnapshot drops what no controller reads: the specification of the cluster that the snapshot was taken of.
+func trimSnapshot(in any) (any, error) {
+	if s, ok := in.(*rkev1.ETCDSnapshot); ok {
+		s.ManagedFields, s.SnapshotFile.Metadata = nil, ""
 	}
 	return in, nil
 }

@@ -4,14 +4,10 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/version"
@@ -19,23 +15,21 @@ import (
 
 func (c *Cluster) handler() http.Handler {
 	mux := http.NewServeMux()
-	version1 := metav1.GroupVersionForDiscovery{GroupVersion: "storage.k8s.io/v1", Version: "v1"}
-	storage := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: "storage.k8s.io",
-		Versions: []metav1.GroupVersionForDiscovery{version1}, PreferredVersion: version1}
+	storage, k3s := group("storage.k8s.io"), group("k3s.cattle.io")
 	fixed := map[string]any{
 		"/version": version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.3+k3s1"},
 		"/api":     metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
-		"/apis":    metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{storage}},
-		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
-			APIResources: []metav1.APIResource{
-				{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: metav1.Verbs{"get", "list", "watch", "patch", "delete"}},
-				{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"list"}},
-			}},
+		"/apis": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups: []metav1.APIGroup{storage, k3s}},
+		"/api/v1": resources("v1",
+			metav1.APIResource{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: metav1.Verbs{"get", "list", "watch", "patch", "delete"}},
+			metav1.APIResource{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"list"}}),
 		"/apis/storage.k8s.io": storage,
-		"/apis/storage.k8s.io/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
-			GroupVersion: "storage.k8s.io/v1",
-			APIResources: []metav1.APIResource{{Name: "volumeattachments", SingularName: "volumeattachment", Kind: "VolumeAttachment",
-				Verbs: metav1.Verbs{"list", "watch"}}}},
+		"/apis/storage.k8s.io/v1": resources("storage.k8s.io/v1", metav1.APIResource{Name: "volumeattachments", SingularName: "volumeattachment",
+			Kind: "VolumeAttachment", Verbs: metav1.Verbs{"list", "watch"}}),
+		"/apis/k3s.cattle.io": k3s,
+		"/apis/k3s.cattle.io/v1": resources("k3s.cattle.io/v1", metav1.APIResource{Name: "etcdsnapshotfiles", SingularName: "etcdsnapshotfile",
+			Kind: "ETCDSnapshotFile", Verbs: metav1.Verbs{"list", "watch"}}),
 	}
 	for path, answer := range fixed {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, answer) })
@@ -45,12 +39,26 @@ func (c *Cluster) handler() http.Handler {
 		serveNone(metav1.TypeMeta{Kind: "VolumeAttachmentList", APIVersion: "storage.k8s.io/v1"}))
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, map[string]any{}) })
-	mux.HandleFunc("GET /api/v1/nodes", c.serveNodes)
+	mux.HandleFunc("GET /api/v1/nodes", c.nodes.serve(metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}))
+	mux.HandleFunc("GET /apis/k3s.cattle.io/v1/etcdsnapshotfiles",
+		c.snapshots.serve(metav1.TypeMeta{Kind: "ETCDSnapshotFileList", APIVersion: "k3s.cattle.io/v1"}))
 	mux.HandleFunc("/api/v1/nodes/{name}", c.serveNode)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, r.Method+" "+r.URL.Path+" is not played")
 	})
 	return mux
+}
+
+// group describes an API group that has v1 only.
+func group(name string) metav1.APIGroup {
+	version := metav1.GroupVersionForDiscovery{GroupVersion: name + "/v1", Version: "v1"}
+	return metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: name,
+		Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
+}
+
+func resources(groupVersion string, all ...metav1.APIResource) metav1.APIResourceList {
+	return metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: groupVersion,
+		APIResources: all}
 }
 
 // serveNone serves a kind of which there are no objects, ever.
@@ -78,58 +86,6 @@ func fail(w http.ResponseWriter, code int, message string) {
 	}
 	write(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code),
 		Reason: reason, Message: message})
-}
-
-func (c *Cluster) serveNodes(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("watch") != "" {
-		c.watch(w, r)
-		return
-	}
-	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"},
-		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}}
-	for _, node := range c.nodes {
-		if selector.Matches(labels.Set(node.Labels)) {
-			list.Items = append(list.Items, *node)
-		}
-	}
-	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
-	write(w, http.StatusOK, list)
-}
-
-// watch sends every change after a version, until the client leaves.
-func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
-	sent, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
-	flusher, ok := w.(http.Flusher)
-	if !ok || r.URL.Query().Get("sendInitialEvents") == "true" {
-		fail(w, http.StatusUnprocessableEntity, "a watch begins after a list here")
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
-	for {
-		c.mu.Lock()
-		events, changed := slices.Clone(c.events[min(sent, len(c.events)):]), c.changed
-		c.mu.Unlock()
-		for _, event := range events {
-			if encoder.Encode(event) != nil {
-				return
-			}
-		}
-		sent += len(events)
-		flusher.Flush()
-		select {
-		case <-changed:
-		case <-r.Context().Done():
-			return
-		}
-	}
 }
 
 func (c *Cluster) serveNode(w http.ResponseWriter, r *http.Request) {

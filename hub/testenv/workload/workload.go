@@ -1,16 +1,15 @@
-// Package workload plays the API of a cluster that the hub manages, the part that controllers use: Nodes, which the test makes and
-// changes, no pods and no volumes. It keeps everything in memory. Product code must not import it.
+// Package workload plays the API of a cluster that the hub manages, the part that controllers use: Nodes and ETCDSnapshotFiles,
+// which the test makes and changes, no pods and no volumes. It keeps everything in memory. Product code must not import it.
 package workload
 
 import (
 	"encoding/pem"
 	"fmt"
 	"net/http/httptest"
-	"strconv"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -21,19 +20,14 @@ import (
 
 // Cluster is the API of a cluster.
 type Cluster struct {
-	server *httptest.Server
-
-	mu      sync.Mutex
-	version int
-	nodes   map[string]*corev1.Node
-	// events are all changes since the beginning, for watches; changed is closed and replaced with each.
-	events  []metav1.WatchEvent
-	changed chan struct{}
+	server    *httptest.Server
+	nodes     *store[*corev1.Node]
+	snapshots *store[*unstructured.Unstructured]
 }
 
-// Start starts an API without Nodes.
+// Start starts an API without Nodes and without ETCDSnapshotFiles.
 func Start() *Cluster {
-	c := &Cluster{nodes: map[string]*corev1.Node{}, changed: make(chan struct{})}
+	c := &Cluster{nodes: newStore[*corev1.Node](), snapshots: newStore[*unstructured.Unstructured]()}
 	c.server = httptest.NewTLSServer(c.handler())
 	return c
 }
@@ -74,55 +68,25 @@ func (c *Cluster) Config() *rest.Config {
 
 // Node returns a copy of a Node, or nil.
 func (c *Cluster) Node(name string) *corev1.Node {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.nodes[name].DeepCopy()
+	node, _ := c.nodes.get(name)
+	return node
 }
 
 // SetNode makes a Node, or changes it into this one.
 func (c *Cluster) SetNode(node *corev1.Node) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.set(node.DeepCopy())
+	node = node.DeepCopy()
+	node.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
+	c.nodes.set(node)
 }
 
 // ChangeNode changes a Node that is there.
-func (c *Cluster) ChangeNode(name string, change func(*corev1.Node)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if node := c.nodes[name].DeepCopy(); node != nil {
-		change(node)
-		c.set(node)
-	}
-}
+func (c *Cluster) ChangeNode(name string, change func(*corev1.Node)) { c.nodes.change(name, change) }
 
 // DeleteNode deletes a Node.
-func (c *Cluster) DeleteNode(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if node := c.nodes[name]; node != nil {
-		delete(c.nodes, name)
-		c.record("DELETED", node.DeepCopy())
-	}
-}
+func (c *Cluster) DeleteNode(name string) { c.nodes.delete(name) }
 
-func (c *Cluster) set(node *corev1.Node) {
-	kind := "ADDED"
-	if _, there := c.nodes[node.Name]; there {
-		kind = "MODIFIED"
-	}
-	c.nodes[node.Name] = node
-	c.record(kind, node)
-}
+// SetSnapshotFile makes an ETCDSnapshotFile, or changes it into this one.
+func (c *Cluster) SetSnapshotFile(file *unstructured.Unstructured) { c.snapshots.set(file.DeepCopy()) }
 
-// record gives a Node a new version and tells watches of it.
-func (c *Cluster) record(kind string, node *corev1.Node) {
-	c.version++
-	node.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
-	node.ResourceVersion = strconv.Itoa(c.version)
-	event := metav1.WatchEvent{Type: kind}
-	event.Object.Object = node.DeepCopy()
-	c.events = append(c.events, event)
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
+// DeleteSnapshotFile deletes an ETCDSnapshotFile.
+func (c *Cluster) DeleteSnapshotFile(name string) { c.snapshots.delete(name) }

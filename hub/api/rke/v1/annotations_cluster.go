@@ -54,3 +54,19 @@ const (
 	// SyncTargetNameAnnotation is the name of that Secret in the cluster. Default: the name it has in the management cluster.
 	SyncTargetNameAnnotation = "provisioning.cattle.io/sync-target-name"
 )
+
+// Annotations of etcdsnapshot.rke.io, on ETCDSnapshots that the hub created for what a cluster lists.
+const (
+	// SnapshotNameAnnotation is the name of the ETCDSnapshotFile in the cluster.
+	SnapshotNameAnnotation = "etcdsnapshot.rke.io/snapshot-name"
+	// SnapshotFileNameAnnotation is the name of the file, or of the object in a bucket.
+	SnapshotFileNameAnnotation = "etcdsnapshot.rke.io/snapshot-file-name"
+	// SnapshotStorageAnnotation is SnapshotStorageLocal or SnapshotStorageS3.
+	SnapshotStorageAnnotation = "etcdsnapshot.rke.io/storage"
+)
+
+// Values of SnapshotStorageAnnotation.
+const (
+	SnapshotStorageLocal = "local"
+	SnapshotStorageS3    = "s3"
+)

@@ -9,7 +9,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"auth.cattle.io/cluster-indexed=true"}
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The Cluster it was taken of"
-// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.snapshotFile.nodeName`,description="Node that took it, or s3"
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.snapshotFile.nodeName`,description="Node that took it"
 // +kubebuilder:printcolumn:name="Size",type=integer,JSONPath=`.snapshotFile.size`,description="Bytes"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.snapshotFile.status`
 // +kubebuilder:printcolumn:name="Missing",type=boolean,JSONPath=`.status.missing`,description="Whether it is gone"
@@ -39,7 +39,7 @@ type ETCDSnapshotFile struct {
 	// Name of the file.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// NodeName is the Node that took it, or s3.
+	// NodeName is the Node that took it.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
 	// Location is a file or s3 URL.
@@ -67,9 +67,12 @@ type ETCDSnapshotFile struct {
 
 // ETCDSnapshotStatus is what the hub found.
 type ETCDSnapshotStatus struct {
-	// Missing is true for a file that the cluster no longer lists.
+	// Missing is true for a file that the cluster no longer lists, or whose Node is gone.
 	// +optional
 	Missing bool `json:"missing,omitempty"`
+	// MissingSince is since when.
+	// +optional
+	MissingSince *metav1.Time `json:"missingSince,omitempty"`
 }
 
 // ETCDSnapshotList is a list of ETCDSnapshot.

@@ -1,0 +1,122 @@
+package etcdsnapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/predicates"
+	"github.com/drover-dev/drover/hub/util/ssa"
+)
+
+const (
+	controllerName = "etcdsnapshot"
+	fieldOwner     = client.FieldOwner("drover-" + controllerName)
+)
+
+// Reconciler reconciles the ETCDSnapshots of Clusters.
+type Reconciler struct {
+	// Client reads from the cache and writes; SetupWithManager sets it.
+	Client client.Client
+	// ClusterCache holds the connections to the clusters; required.
+	ClusterCache clustercache.ClusterCache
+	// Now is the clock; SetupWithManager sets it.
+	Now func() time.Time
+
+	controller controller.Controller
+	applied    *ssa.Cache
+}
+
+// SetupWithManager registers the controller. ETCDSnapshotFiles and Nodes are watched per cluster, as soon as the cluster is connected.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if r.ClusterCache == nil {
+		return fmt.Errorf("setting up controller %s: ClusterCache is nil", controllerName)
+	}
+	r.Client, r.Now = mgr.GetClient(), time.Now
+	r.applied = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner}
+	var err error
+	r.controller, err = ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ClusterChanged)).
+		Watches(&rkev1.ETCDSnapshot{}, handler.EnqueueRequestsFromMapFunc(snapshotToCluster), builder.WithPredicates(changedByOthers)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, func(_ context.Context, o client.Object) []ctrl.Request {
+			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+		})).
+		WithOptions(opts).
+		Build(apierrors.Requeue(r))
+	if err != nil {
+		return fmt.Errorf("setting up controller %s: %w", controllerName, err)
+	}
+	return nil
+}
+
+func snapshotToCluster(_ context.Context, o client.Object) []ctrl.Request {
+	name := o.GetLabels()[rkev1.ClusterNameLabel]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+// changedByOthers passes deletions, and updates of what this controller applies.
+var changedByOthers = predicate.And(
+	predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }},
+	predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		predicate.AnnotationChangedPredicate{}),
+)
+
+// Reconcile makes the ETCDSnapshots of a cluster follow what the cluster lists. Without a connection nothing is known, and all stay as they
+// are.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.Cluster{}
+	found, err := objects.Get(ctx, r.Client, req.NamespacedName, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !found || !cluster.DeletionTimestamp.IsZero() {
+		r.applied.Forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	controlPlane, _, err := ownership.ControlPlane(ctx, r.Client, cluster)
+	if err != nil || controlPlane == nil || annotations.IsPaused(cluster, controlPlane) {
+		return ctrl.Result{}, err
+	}
+	files, err := r.list(ctx, req)
+	switch {
+	case errors.Is(err, clustercache.ErrClusterNotConnected):
+		return ctrl.Result{}, nil // the source of connections tells when it is connected
+	case errors.Is(err, errNoKind):
+		return ctrl.Result{RequeueAfter: kindInterval}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	requeueAfter, err := r.follow(ctx, cluster, files)
+	return ctrl.Result{RequeueAfter: requeueAfter}, err
+}
+
+// nodeExists reports whether a cluster has a Node, as far as its cache knows.
+func (r *Reconciler) nodeExists(ctx context.Context, cluster client.ObjectKey, name string) (bool, error) {
+	reader, err := r.ClusterCache.GetReader(ctx, cluster)
+	if err != nil {
+		return false, err
+	}
+	return objects.Get(ctx, reader, client.ObjectKey{Name: name}, &corev1.Node{}, client.UnsafeDisableDeepCopy)
+}

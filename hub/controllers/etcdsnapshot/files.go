@@ -1,0 +1,139 @@
+package etcdsnapshot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+)
+
+const (
+	// kindInterval is how often a cluster is asked for ETCDSnapshotFiles that did not know the kind: one without etcd never does.
+	kindInterval = 10 * time.Minute
+	// maxFiles bounds how many ETCDSnapshots a cluster can have the hub keep. The newest count.
+	maxFiles = 1000
+)
+
+var (
+	fileKind  = schema.GroupVersionKind{Group: "k3s.cattle.io", Version: "v1", Kind: "ETCDSnapshotFile"}
+	errNoKind = errors.New("the cluster does not have the kind ETCDSnapshotFile")
+)
+
+// file is an ETCDSnapshotFile as far as it is read; see k3s.cattle.io/v1 in https://github.com/k3s-io/api. RKE2 uses the same kind.
+type file struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		SnapshotName string            `json:"snapshotName"`
+		NodeName     string            `json:"nodeName"`
+		Location     string            `json:"location"`
+		Metadata     map[string]string `json:"metadata"`
+		S3           *fileS3           `json:"s3"`
+	} `json:"spec"`
+	Status struct {
+		Size         *resource.Quantity `json:"size"`
+		CreationTime *metav1.Time       `json:"creationTime"`
+		ReadyToUse   bool               `json:"readyToUse"`
+		Error        struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	} `json:"status"`
+}
+
+type fileS3 struct {
+	Endpoint      string `json:"endpoint"`
+	EndpointCA    string `json:"endpointCA"`
+	SkipSSLVerify bool   `json:"skipSSLVerify"`
+	Bucket        string `json:"bucket"`
+	Region        string `json:"region"`
+	Prefix        string `json:"prefix"`
+}
+
+// list watches and lists the ETCDSnapshotFiles of a cluster. The error is clustercache.ErrClusterNotConnected while there is no connection
+// to the cluster, and errNoKind where the cluster does not know the kind.
+func (r *Reconciler) list(ctx context.Context, cluster ctrl.Request) ([]file, error) {
+	downstream, err := r.ClusterCache.GetClient(ctx, cluster.NamespacedName)
+	if err != nil {
+		return nil, err
+	}
+	// A watch of an unknown kind would wait for its definition.
+	if _, err := downstream.RESTMapper().RESTMapping(fileKind.GroupKind(), fileKind.Version); meta.IsNoMatchError(err) {
+		return nil, errNoKind
+	} else if err != nil {
+		return nil, fmt.Errorf("finding the kind ETCDSnapshotFile in Cluster %s: %w", cluster, err)
+	}
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(fileKind)
+	for _, w := range []clustercache.WatcherOptions{
+		{Name: controllerName + "-files", Kind: kind},
+		{Name: controllerName + "-nodes", Kind: &corev1.Node{}, Predicates: []predicate.Predicate{createdOrDeleted}},
+	} {
+		w.Watcher = r.controller
+		w.EventHandler = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{cluster} })
+		if err := r.ClusterCache.Watch(ctx, cluster.NamespacedName, clustercache.NewWatcher(w)); err != nil {
+			return nil, err
+		}
+	}
+	reader, err := r.ClusterCache.GetReader(ctx, cluster.NamespacedName)
+	if err != nil {
+		return nil, err
+	}
+	listed := &unstructured.UnstructuredList{}
+	listed.SetGroupVersionKind(fileKind.GroupVersion().WithKind(fileKind.Kind + "List"))
+	if err := reader.List(ctx, listed, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing ETCDSnapshotFiles of Cluster %s: %w", cluster, err)
+	}
+	files, ignored := parse(listed.Items)
+	if ignored > 0 {
+		ctrl.LoggerFrom(ctx).Info("Ignored ETCDSnapshotFiles that are invalid, or older than the newest ones", "ignored", ignored, "limit", maxFiles)
+	}
+	return files, nil
+}
+
+// createdOrDeleted drops updates: it matters whether a Node exists.
+var createdOrDeleted = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+
+// parse returns what can be read of ETCDSnapshotFiles, the newest first, and how many are left out. Whoever administers the cluster writes
+// them.
+func parse(items []unstructured.Unstructured) (files []file, ignored int) {
+	for i := range items {
+		f := file{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(items[i].Object, &f)
+		if err != nil || f.Spec.SnapshotName == "" || f.Spec.NodeName == "" || f.Metadata.DeletionTimestamp != nil {
+			ignored++
+			continue
+		}
+		files = append(files, f)
+	}
+	slices.SortFunc(files, func(a, b file) int {
+		return cmp.Or(b.created().Compare(a.created()), cmp.Compare(a.Metadata.Name, b.Metadata.Name))
+	})
+	if extra := len(files) - maxFiles; extra > 0 {
+		return files[:maxFiles], ignored + extra
+	}
+	return files, ignored
+}
+
+// created is when the snapshot was taken, or tried.
+func (f *file) created() time.Time {
+	if f.Status.CreationTime != nil {
+		return f.Status.CreationTime.Time
+	}
+	return f.Metadata.CreationTimestamp.Time
+}

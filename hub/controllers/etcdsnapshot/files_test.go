@@ -1,0 +1,86 @@
+package etcdsnapshot
+
+import (
+	"encoding/base64"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// snapshotFile is an ETCDSnapshotFile as k3s writes it.
+func snapshotFile(name, created string) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "k3s.cattle.io/v1", "kind": "ETCDSnapshotFile", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"snapshotName": name + ".zip", "nodeName": "server-1", "location": "file:///var/lib/rancher/k3s/server/db/snapshots/" + name,
+			"metadata": map[string]any{"provisioning-cluster-spec": "H4sI"},
+		},
+		"status": map[string]any{"size": "5Mi", "creationTime": created, "readyToUse": true},
+	}}
+}
+
+func TestParse(t *testing.T) {
+	older, newer := snapshotFile("older", "2026-11-01T00:00:00Z"), snapshotFile("newer", "2026-11-02T00:00:00Z")
+	invalid, nameless := snapshotFile("invalid", "yesterday"), snapshotFile("nameless", "2026-11-02T00:00:00Z")
+	unstructured.RemoveNestedField(nameless.Object, "spec", "snapshotName")
+	files, ignored := parse([]unstructured.Unstructured{older, invalid, nameless, newer})
+	if len(files) != 2 || files[0].Metadata.Name != "newer" || files[1].Metadata.Name != "older" || ignored != 2 {
+		t.Errorf("got %d files, %d ignored: %+v", len(files), ignored, files)
+	}
+
+	var many []unstructured.Unstructured
+	for i := range maxFiles + 3 {
+		created := time.Unix(int64(i), 0).UTC().Format(time.RFC3339)
+		many = append(many, snapshotFile(fmt.Sprintf("file-%d", i), created))
+	}
+	files, ignored = parse(many)
+	if len(files) != maxFiles || ignored != 3 || files[0].Metadata.Name != fmt.Sprintf("file-%d", maxFiles+2) {
+		t.Errorf("got %d files, %d ignored, the first is %s", len(files), ignored, files[0].Metadata.Name)
+	}
+}
+
+func TestWanted(t *testing.T) {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "prod", UID: "c"}}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "prod-m1", UID: "m"}}
+	files, _ := parse([]unstructured.Unstructured{snapshotFile("local-daily-server-1-1a2b3c", "2026-11-01T00:00:00Z")})
+	got, err := wanted(cluster, machine, &files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Name != "prod-local-daily-server-1-1a2b3c" || got.Labels[rkev1.ClusterNameLabel] != "prod" ||
+		got.Labels[rkev1.MachineNameLabel] != "prod-m1" || got.Spec.ClusterName != "prod" || len(got.OwnerReferences) != 2 ||
+		got.OwnerReferences[0].UID != "m" || got.OwnerReferences[1].UID != "c" ||
+		got.Annotations[rkev1.SnapshotNameAnnotation] != "local-daily-server-1-1a2b3c" ||
+		got.Annotations[rkev1.SnapshotStorageAnnotation] != rkev1.SnapshotStorageLocal {
+		t.Errorf("metadata: %+v", got.ObjectMeta)
+	}
+	file := got.SnapshotFile
+	if file.Name != "local-daily-server-1-1a2b3c.zip" || file.Size != 5<<20 || file.Status != "successful" || file.NodeName != "server-1" ||
+		file.CreatedAt == nil || file.S3 != nil {
+		t.Errorf("file: %+v", file)
+	}
+	if raw, err := base64.StdEncoding.DecodeString(file.Metadata); err != nil || string(raw) != `{"provisioning-cluster-spec":"H4sI"}` {
+		t.Errorf("metadata of the file: %s, %v", raw, err)
+	}
+
+	inBucket := snapshotFile("s3-daily-server-1-4d5e6f", "2026-11-01T00:00:00Z")
+	_ = unstructured.SetNestedMap(inBucket.Object, map[string]any{"bucket": "backups", "prefix": "prod", "region": "eu-1"}, "spec", "s3")
+	_ = unstructured.SetNestedField(inBucket.Object, false, "status", "readyToUse")
+	_ = unstructured.SetNestedMap(inBucket.Object, map[string]any{"message": "access denied"}, "status", "error")
+	files, _ = parse([]unstructured.Unstructured{inBucket})
+	if got, err = wanted(cluster, nil, &files[0]); err != nil {
+		t.Fatal(err)
+	}
+	file = got.SnapshotFile
+	if file.S3 == nil || file.S3.Bucket != "backups" || file.S3.Folder != "prod" || file.Status != "failed" || file.Message != "access denied" ||
+		len(got.OwnerReferences) != 1 || got.Annotations[rkev1.SnapshotStorageAnnotation] != rkev1.SnapshotStorageS3 {
+		t.Errorf("in a bucket: %+v, owners %v", file, got.OwnerReferences)
+	}
+}

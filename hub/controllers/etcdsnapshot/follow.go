@@ -1,0 +1,239 @@
+package etcdsnapshot
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/index"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/message"
+	"github.com/drover-dev/drover/hub/util/objects"
+)
+
+const (
+	// removedAfter is how long a snapshot is missing before its ETCDSnapshot is deleted, where its node is there, or it was in a bucket: a
+	// control plane that has just started may not list all of them yet.
+	removedAfter = 10 * time.Minute
+	// lostAfter is the same where the node is gone: the file may be on a disk that somebody still has.
+	lostAfter = 7 * 24 * time.Hour
+
+	// maxMetadata bounds the metadata of a snapshot, in bytes; RKE2 and k3s put the Cluster's specification into it, compressed.
+	maxMetadata = 128 << 10
+	maxMessage  = 1024
+)
+
+// follow makes the ETCDSnapshots of a cluster follow its files, and returns when it is to be called again; 0 for no time.
+func (r *Reconciler) follow(ctx context.Context, cluster *clusterv1.Cluster, files []file) (time.Duration, error) {
+	key := client.ObjectKeyFromObject(cluster)
+	var list rkev1.ETCDSnapshotList
+	if err := r.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: key.Name}); err != nil {
+		return 0, fmt.Errorf("listing ETCDSnapshots of Cluster %s: %w", key, err)
+	}
+	n := nodes{r: r, cluster: key}
+	var errs []error
+	listed := map[string]bool{}
+	for i := range files {
+		snapshot, err := r.apply(ctx, cluster, &files[i], &n)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if snapshot == nil {
+			continue
+		}
+		listed[snapshot.Name] = true
+		gone, err := n.gone(ctx, snapshot)
+		if err == nil {
+			err = r.setMissing(ctx, snapshot, gone)
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return 0, err // what failed is listed, and must not count as missing
+	}
+	next := time.Duration(0)
+	for i := range list.Items {
+		snapshot := &list.Items[i]
+		if snapshot.Annotations[rkev1.SnapshotNameAnnotation] == "" || listed[snapshot.Name] || !snapshot.DeletionTimestamp.IsZero() {
+			continue
+		}
+		wait, err := r.miss(ctx, snapshot, &n)
+		if err != nil {
+			return 0, err
+		}
+		if wait > 0 && (next == 0 || wait < next) {
+			next = wait
+		}
+	}
+	return next, nil
+}
+
+// apply writes the ETCDSnapshot of a file and returns it; nil if another cluster's has the name.
+func (r *Reconciler) apply(ctx context.Context, cluster *clusterv1.Cluster, f *file, n *nodes) (*rkev1.ETCDSnapshot, error) {
+	var machine *clusterv1.Machine
+	if f.Spec.S3 == nil {
+		var err error
+		if machine, err = n.machine(ctx, f.Spec.NodeName); err != nil {
+			return nil, err
+		}
+	}
+	snapshot, err := wanted(cluster, machine, f)
+	if err != nil {
+		return nil, err
+	}
+	there := &rkev1.ETCDSnapshot{}
+	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(snapshot), there)
+	if err != nil {
+		return nil, err
+	}
+	if found && there.Labels[rkev1.ClusterNameLabel] != cluster.Name {
+		ctrl.LoggerFrom(ctx).Info("Another cluster has an ETCDSnapshot of this name", "ETCDSnapshot", client.ObjectKeyFromObject(snapshot))
+		return nil, nil
+	}
+	return snapshot, r.applied.Apply(ctx, client.ObjectKeyFromObject(cluster), snapshot)
+}
+
+// wanted is the ETCDSnapshot of a file. machine is that of the node that has the file; nil if it is in a bucket, or the machine is not
+// known. The Machine is an owner, as users of Rancher know it; the Cluster is another, which keeps it after the Machine is deleted.
+func wanted(cluster *clusterv1.Cluster, machine *clusterv1.Machine, f *file) (*rkev1.ETCDSnapshot, error) {
+	metadata, err := json.Marshal(f.Spec.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the metadata of ETCDSnapshotFile %s: %w", f.Metadata.Name, err)
+	}
+	if len(metadata) > maxMetadata {
+		metadata = nil
+	}
+	snapshot := &rkev1.ETCDSnapshot{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.Namespace, Name: rkev1.SafeConcat(cluster.Name, f.Metadata.Name),
+			Labels: map[string]string{rkev1.ClusterNameLabel: cluster.Name},
+			Annotations: map[string]string{
+				rkev1.SnapshotNameAnnotation: f.Metadata.Name, rkev1.SnapshotFileNameAnnotation: f.Spec.SnapshotName,
+				rkev1.SnapshotStorageAnnotation: rkev1.SnapshotStorageLocal,
+			},
+		},
+		Spec: rkev1.ETCDSnapshotSpec{ClusterName: cluster.Name},
+		SnapshotFile: rkev1.ETCDSnapshotFile{
+			Name: f.Spec.SnapshotName, NodeName: f.Spec.NodeName, Location: f.Spec.Location, CreatedAt: f.Status.CreationTime,
+			Metadata: base64.StdEncoding.EncodeToString(metadata), Status: "failed", Message: message.Bound(f.Status.Error.Message, maxMessage),
+		},
+	}
+	if f.Status.ReadyToUse {
+		snapshot.SnapshotFile.Status = "successful"
+	}
+	if f.Status.Size != nil {
+		snapshot.SnapshotFile.Size = f.Status.Size.Value()
+	}
+	if s3 := f.Spec.S3; s3 != nil {
+		snapshot.Annotations[rkev1.SnapshotStorageAnnotation] = rkev1.SnapshotStorageS3
+		snapshot.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{
+			Endpoint: s3.Endpoint, EndpointCA: s3.EndpointCA, SkipSSLVerify: s3.SkipSSLVerify, Bucket: s3.Bucket, Region: s3.Region, Folder: s3.Prefix,
+		}
+	}
+	if machine != nil {
+		snapshot.OwnerReferences = append(snapshot.OwnerReferences, owner("Machine", machine))
+		snapshot.Labels[rkev1.MachineNameLabel] = machine.Name
+	}
+	snapshot.OwnerReferences = append(snapshot.OwnerReferences, owner("Cluster", cluster))
+	return snapshot, nil
+}
+
+func owner(kind string, object client.Object) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: object.GetName(), UID: object.GetUID()}
+}
+
+// miss marks an ETCDSnapshot that the cluster does not list as missing, and deletes it after some time. It returns how long that will be.
+func (r *Reconciler) miss(ctx context.Context, snapshot *rkev1.ETCDSnapshot, n *nodes) (time.Duration, error) {
+	if err := r.setMissing(ctx, snapshot, true); err != nil {
+		return 0, err
+	}
+	gone, err := n.gone(ctx, snapshot)
+	if err != nil {
+		return 0, err
+	}
+	limit := removedAfter
+	if gone {
+		limit = lostAfter
+	}
+	if left := limit - r.Now().Sub(snapshot.Status.MissingSince.Time); left > 0 {
+		return left, nil
+	}
+	ctrl.LoggerFrom(ctx).Info("Deleting an ETCDSnapshot that the cluster does not list", "ETCDSnapshot", client.ObjectKeyFromObject(snapshot),
+		"missingSince", snapshot.Status.MissingSince)
+	return 0, objects.Delete(ctx, r.Client, snapshot, client.Preconditions{UID: &snapshot.UID})
+}
+
+// setMissing writes status.missing where it is not so yet.
+func (r *Reconciler) setMissing(ctx context.Context, snapshot *rkev1.ETCDSnapshot, missing bool) error {
+	if snapshot.Status.Missing == missing && (snapshot.Status.MissingSince != nil) == missing {
+		return nil
+	}
+	base := snapshot.DeepCopy()
+	snapshot.Status = rkev1.ETCDSnapshotStatus{Missing: missing}
+	if missing {
+		now := metav1.NewTime(r.Now())
+		snapshot.Status.MissingSince = &now
+	}
+	if err := r.Client.Status().Patch(ctx, snapshot, client.MergeFrom(base), fieldOwner); err != nil {
+		return fmt.Errorf("writing the status of ETCDSnapshot %s: %w", client.ObjectKeyFromObject(snapshot), err)
+	}
+	return nil
+}
+
+// nodes finds what belongs to the nodes of a cluster, each once.
+type nodes struct {
+	r        *Reconciler
+	cluster  client.ObjectKey
+	machines map[string]*clusterv1.Machine
+	absent   map[string]bool
+}
+
+// machine returns the Machine of a node, or nil.
+func (n *nodes) machine(ctx context.Context, node string) (*clusterv1.Machine, error) {
+	if machine, ok := n.machines[node]; ok {
+		return machine, nil
+	}
+	var list clusterv1.MachineList
+	err := n.r.Client.List(ctx, &list, client.InNamespace(n.cluster.Namespace), client.MatchingFields{index.MachineNodeNameField: node},
+		client.MatchingLabels{clusterv1.ClusterNameLabel: n.cluster.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the Machines of node %s: %w", node, err)
+	}
+	if n.machines == nil {
+		n.machines = map[string]*clusterv1.Machine{}
+	}
+	n.machines[node] = nil
+	if len(list.Items) == 1 && list.Items[0].DeletionTimestamp.IsZero() {
+		n.machines[node] = &list.Items[0]
+	}
+	return n.machines[node], nil
+}
+
+// gone reports whether the node that has a snapshot is gone; never for one in a bucket.
+func (n *nodes) gone(ctx context.Context, snapshot *rkev1.ETCDSnapshot) (bool, error) {
+	node := snapshot.SnapshotFile.NodeName
+	if snapshot.SnapshotFile.S3 != nil || node == "" {
+		return false, nil
+	}
+	if absent, ok := n.absent[node]; ok {
+		return absent, nil
+	}
+	exists, err := n.r.nodeExists(ctx, n.cluster, node)
+	if err != nil {
+		return false, fmt.Errorf("reading Node %s of Cluster %s: %w", node, n.cluster, err)
+	}
+	if n.absent == nil {
+		n.absent = map[string]bool{}
+	}
+	n.absent[node] = !exists
+	return !exists, nil
+}
