@@ -20,11 +20,12 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/timeline"
 	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
 // removal is a step of a deletion. It returns what it waits for; nil when the next step may start.
-type removal func(context.Context, *scope) (*problem, error)
+type removal func(context.Context, *scope) (*cause.Cause, error)
 
 // reconcileDelete takes the steps in order: first the namespace with the registration tokens, so that no machine registers any more; then
 // Cluster API deletes the Machines in the right order, for which it needs everything else; then what it may have left; and last the
@@ -51,7 +52,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	for _, step := range steps {
 		waiting, err := step(ctx, s)
 		if err != nil {
-			s.removal = &problem{"Error", fmt.Sprintf("Deleting the objects of the cluster: %v; retrying", err)}
+			s.removal = cause.New("Error", "Deleting the objects of the cluster: %v; retrying", err)
 			return err
 		}
 		if waiting != nil {
@@ -65,14 +66,14 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 
 // removeClusterAPI deletes the Cluster API Cluster. Its controller deletes workers, then the RKEControlPlane with its Machines, then the
 // infrastructure.
-func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*problem, error) {
+func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*cause.Cause, error) {
 	capi := &clusterv1.Cluster{}
 	gone, err := r.remove(ctx, client.ObjectKeyFromObject(s.cluster), capi)
 	if gone || err != nil {
 		return nil, err
 	}
 	if ptr.Deref(capi.Spec.Paused, false) {
-		return &problem{"ClusterPaused", "Waiting for the Cluster API Cluster to be unpaused: its spec.paused is true"}, nil
+		return cause.New("ClusterPaused", "Waiting for the Cluster API Cluster to be unpaused: its spec.paused is true"), nil
 	}
 	machines, err := r.machineNames(ctx, s)
 	if err != nil {
@@ -85,7 +86,7 @@ func (r *Reconciler) removeClusterAPI(ctx context.Context, s *scope) (*problem, 
 	if len(machines) > 0 {
 		message += fmt.Sprintf("; machines left: %s", names(machines))
 	}
-	return &problem{"WaitingForClusterAPI", message}, nil
+	return cause.New("WaitingForClusterAPI", "%s", message), nil
 }
 
 // credentialTypes are the types of Secrets that the hub creates for a cluster and its machines.
@@ -95,7 +96,7 @@ var credentialTypes = []corev1.SecretType{
 }
 
 // removeCredentials deletes the credentials of all machines of the cluster, whether or not a garbage collector runs.
-func (r *Reconciler) removeCredentials(ctx context.Context, s *scope) (*problem, error) {
+func (r *Reconciler) removeCredentials(ctx context.Context, s *scope) (*cause.Cause, error) {
 	of := []client.DeleteAllOfOption{client.InNamespace(s.cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: s.cluster.Name}}
 	for _, object := range []client.Object{&rbacv1.RoleBinding{}, &rbacv1.Role{}} {
 		if err := r.Client.DeleteAllOf(ctx, object, of...); err != nil {
@@ -114,13 +115,13 @@ func (r *Reconciler) removeCredentials(ctx context.Context, s *scope) (*problem,
 }
 
 // closeRegistration starts to delete the namespace and does not wait for it.
-func (r *Reconciler) closeRegistration(ctx context.Context, s *scope) (*problem, error) {
+func (r *Reconciler) closeRegistration(ctx context.Context, s *scope) (*cause.Cause, error) {
 	_, err := r.removeNamespace(ctx, s)
 	return nil, err
 }
 
 // removeNamespace deletes the management Cluster's namespace, with its registration tokens and machine requests.
-func (r *Reconciler) removeNamespace(ctx context.Context, s *scope) (*problem, error) {
+func (r *Reconciler) removeNamespace(ctx context.Context, s *scope) (*cause.Cause, error) {
 	name := s.cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
 	namespace := &corev1.Namespace{}
 	gone, err := r.removeOwn(ctx, s, name, namespace)
@@ -133,20 +134,20 @@ func (r *Reconciler) removeNamespace(ctx context.Context, s *scope) (*problem, e
 			message += ": " + condition.Message
 		}
 	}
-	return &problem{reasons.WaitingForNamespace, message}, nil
+	return cause.New(reasons.WaitingForNamespace, "%s", message), nil
 }
 
-func (r *Reconciler) removeManagement(ctx context.Context, s *scope) (*problem, error) {
+func (r *Reconciler) removeManagement(ctx context.Context, s *scope) (*cause.Cause, error) {
 	name := s.cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
 	gone, err := r.removeOwn(ctx, s, name, &managementv3.Cluster{})
 	if gone || err != nil {
 		return nil, err
 	}
-	return &problem{reasons.WaitingForManagementCluster, fmt.Sprintf("Waiting for management Cluster %s to be deleted", name)}, nil
+	return cause.New(reasons.WaitingForManagementCluster, "Waiting for management Cluster %s to be deleted", name), nil
 }
 
 // removeTimeline deletes the timeline, which records the deletion until now.
-func (r *Reconciler) removeTimeline(ctx context.Context, s *scope) (*problem, error) {
+func (r *Reconciler) removeTimeline(ctx context.Context, s *scope) (*cause.Cause, error) {
 	return nil, timeline.Delete(ctx, r.Client, r.Live, client.ObjectKeyFromObject(s.cluster))
 }
 

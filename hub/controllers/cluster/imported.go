@@ -10,6 +10,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // reconcileImported creates what an agent needs to connect, and no objects of Cluster API: the hub does not manage the machines.
@@ -21,13 +22,13 @@ func (r *Reconciler) reconcileImported(ctx context.Context, s *scope) error {
 func (r *Reconciler) checkImported(_ context.Context, s *scope) error {
 	s.partial = append(s.partial, partialProblems(s.cluster.Spec)...)
 	if s.cluster.Spec.LocalClusterAuthEndpoint.Enabled {
-		s.partial = append(s.partial, problem{"AuthEndpointNotSupported",
-			"spec.localClusterAuthEndpoint.enabled has no effect on an imported cluster, " +
-				"whose API server the hub does not configure; remove the field and use the hub"})
+		s.partial = append(s.partial, cause.New("AuthEndpointNotSupported",
+			"spec.localClusterAuthEndpoint.enabled has no effect on an imported cluster, "+
+				"whose API server the hub does not configure; remove the field and use the hub"))
 	}
 	if s.cluster.Spec.KubernetesVersion != "" {
-		s.partial = append(s.partial, problem{"VersionNotManaged", "spec.kubernetesVersion has no effect on an imported cluster, which the " +
-			"hub does not upgrade; remove the field"})
+		s.partial = append(s.partial, cause.New("VersionNotManaged", "spec.kubernetesVersion has no effect on an imported cluster, which the "+
+			"hub does not upgrade; remove the field"))
 	}
 	return nil
 }
@@ -38,7 +39,7 @@ func setImported(s *scope) {
 	connected := conditions.Get(s.cluster, provisioningv1.ConnectedCondition)
 	switch {
 	case s.created != nil:
-		ready.Reason, ready.Message = s.created.reason, s.created.message
+		ready.Reason, ready.Message = s.created.Reason, s.created.Message
 	case connected == nil:
 		ready.Reason, ready.Message = "WaitingForAgent", "Waiting for the cluster agent to connect"
 	case connected.Status != metav1.ConditionTrue:

@@ -10,6 +10,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // TestImportedStatus follows an imported cluster: type=status/reason of its conditions, and the message of Ready.
@@ -28,11 +29,11 @@ func TestImportedStatus(t *testing.T) {
 		name       string
 		has        []metav1.Condition
 		management *managementv3.Cluster
-		created    *problem
+		created    *cause.Cause
 		want       map[string]string
 		message    string
 	}{
-		{name: "not made yet", created: &problem{"NameTaken", "taken"}, message: "taken",
+		{name: "not made yet", created: cause.New("NameTaken", "taken"), message: "taken",
 			want: map[string]string{"Created": "False/NameTaken", "RKECluster": "True/Accepted", "Ready": "False/NameTaken",
 				"Provisioned": "False/NameTaken"}},
 		{name: "nobody has connected", management: management(""), message: "Waiting for the cluster agent to connect",

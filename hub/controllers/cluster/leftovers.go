@@ -15,12 +15,13 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/util/capicontract"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
 // removeMachines deletes Machines whose Cluster API Cluster is gone, and what would create new ones. Cluster API cannot delete them any
 // more, since it reads their Cluster first.
-func (r *Reconciler) removeMachines(ctx context.Context, s *scope) (*problem, error) {
+func (r *Reconciler) removeMachines(ctx context.Context, s *scope) (*cause.Cause, error) {
 	var left []string
 	for _, kind := range []struct {
 		list      client.ObjectList
@@ -49,7 +50,7 @@ func (r *Reconciler) removeMachines(ctx context.Context, s *scope) (*problem, er
 	if len(left) == 0 {
 		return nil, nil
 	}
-	return &problem{"WaitingForMachines", fmt.Sprintf("Waiting for machines without a Cluster to be deleted: %s", names(left))}, nil
+	return cause.New("WaitingForMachines", "Waiting for machines without a Cluster to be deleted: %s", names(left)), nil
 }
 
 // abandon deletes an object and its finalizer of Cluster API, which cannot finalize it without its Cluster.
@@ -69,7 +70,7 @@ func (r *Reconciler) abandon(ctx context.Context, object client.Object, finalize
 }
 
 // removeProviderObjects deletes what is left of a Cluster of which only a part was created, or whose Cluster API Cluster is gone.
-func (r *Reconciler) removeProviderObjects(ctx context.Context, s *scope) (*problem, error) {
+func (r *Reconciler) removeProviderObjects(ctx context.Context, s *scope) (*cause.Cause, error) {
 	key := client.ObjectKeyFromObject(s.cluster)
 	for kind, object := range map[string]client.Object{"RKEControlPlane": &rkev1.RKEControlPlane{}, "RKECluster": &rkev1.RKECluster{}} {
 		gone, err := r.remove(ctx, key, object)
@@ -77,7 +78,7 @@ func (r *Reconciler) removeProviderObjects(ctx context.Context, s *scope) (*prob
 			return nil, err
 		}
 		if !gone {
-			return &problem{"WaitingFor" + kind, fmt.Sprintf("Waiting for %s to be deleted", kind)}, nil
+			return cause.New("WaitingFor"+kind, "Waiting for %s to be deleted", kind), nil
 		}
 	}
 	for _, object := range []client.Object{&rkev1.RKEBootstrap{}, &rkev1.CustomMachine{}, &rkev1.RKEBootstrapTemplate{}} {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -10,6 +9,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/managementcluster"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // ownerOf is the Cluster as the owner of a management Cluster.
@@ -35,7 +35,7 @@ func (r *Reconciler) reconcileName(ctx context.Context, s *scope) error {
 func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 	name, owner := s.cluster.Annotations[rkev1.ManagementClusterNameAnnotation], ownerOf(s.cluster)
 	if name == "" {
-		s.created = &problem{"WaitingForName", "Waiting for the annotation with the name of the management Cluster"}
+		s.created = cause.New("WaitingForName", "Waiting for the annotation with the name of the management Cluster")
 		return nil
 	}
 	fault, err := owner.Check(ctx, r.Client, name)
@@ -43,7 +43,7 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 		return s.notCreated(err)
 	}
 	if fault != nil {
-		s.created = &problem{fault.Reason, fault.Message}
+		s.created = fault
 		return nil
 	}
 	made := managementCluster(s.cluster, name)
@@ -64,6 +64,6 @@ func (r *Reconciler) reconcileManagement(ctx context.Context, s *scope) error {
 }
 
 func (s *scope) notCreated(err error) error {
-	s.created = &problem{"Error", fmt.Sprintf("Writing the management Cluster: %v; retrying", err)}
+	s.created = cause.New("Error", "Writing the management Cluster: %v; retrying", err)
 	return err
 }

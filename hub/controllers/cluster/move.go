@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // reconcileOrigin returns false while the Cluster was moved or restored to this hub and its objects were not yet: "clusterctl move" creates
@@ -18,8 +19,8 @@ func (r *Reconciler) reconcileOrigin(ctx context.Context, s *scope) (here bool, 
 		return true, nil
 	}
 	if origin != "" && s.capiCluster == nil {
-		s.created = &problem{"WaitingForMove", fmt.Sprintf("Waiting for the Cluster API Cluster: the Cluster was moved or restored without it. "+
-			"Restore it too, or remove the annotation %s to create a new cluster in its place", rkev1.ClusterUIDAnnotation)}
+		s.created = cause.New("WaitingForMove", "Waiting for the Cluster API Cluster: the Cluster was moved or restored without it. "+
+			"Restore it too, or remove the annotation %s to create a new cluster in its place", rkev1.ClusterUIDAnnotation)
 		return false, nil
 	}
 	return true, r.annotate(ctx, s, rkev1.ClusterUIDAnnotation, string(s.cluster.UID))

@@ -12,31 +12,32 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/clusteragent"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // partialProblems are the problems that concern one part of a spec only; the rest is passed on.
-func partialProblems(spec provisioningv1.ClusterSpec) []problem {
-	var problems []problem
+func partialProblems(spec provisioningv1.ClusterSpec) []*cause.Cause {
+	var problems []*cause.Cause
 	if ca := spec.LocalClusterAuthEndpoint.CACerts; ca != "" {
 		if err := checkCertificates(ca); err != nil {
-			problems = append(problems, problem{"InvalidCACerts", fmt.Sprintf("spec.localClusterAuthEndpoint.caCerts: %v; write PEM certificates",
-				err)})
+			problems = append(problems, cause.New("InvalidCACerts", "spec.localClusterAuthEndpoint.caCerts: %v; write PEM certificates",
+				err))
 		}
 	}
 	if name := spec.DefaultPodSecurityAdmissionConfigurationTemplateName; name != "" {
-		problems = append(problems, problem{"PodSecurityTemplateNotSupported",
-			fmt.Sprintf("spec.defaultPodSecurityAdmissionConfigurationTemplateName is %q: such templates have no effect; "+
+		problems = append(problems, cause.New("PodSecurityTemplateNotSupported",
+			"spec.defaultPodSecurityAdmissionConfigurationTemplateName is %q: such templates have no effect; "+
 				"put the admission configuration into a Secret that spec.rkeConfig.machineSelectorFiles names, and its path into kube-apiserver-arg "+
-				"(admission-control-config-file) of spec.rkeConfig.machineGlobalConfig", name)})
+				"(admission-control-config-file) of spec.rkeConfig.machineGlobalConfig", name))
 	}
 	for field, tolerations := range agentTolerations(spec) {
 		for i, toleration := range tolerations {
 			if fault := clusteragent.TolerationFault(toleration); fault != "" {
-				problems = append(problems, problem{"InvalidToleration", fmt.Sprintf("spec.%s.appendTolerations[%d]%s", field, i, fault)})
+				problems = append(problems, cause.New("InvalidToleration", "spec.%s.appendTolerations[%d]%s", field, i, fault))
 			}
 		}
 	}
-	slices.SortFunc(problems, func(a, b problem) int { return strings.Compare(a.message, b.message) })
+	slices.SortFunc(problems, func(a, b *cause.Cause) int { return strings.Compare(a.Message, b.Message) })
 	return problems
 }
 

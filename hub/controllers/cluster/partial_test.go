@@ -64,7 +64,7 @@ func TestPartialProblems(t *testing.T) {
 			if tt.want == "" && len(got) == 0 {
 				return
 			}
-			if len(got) != 1 || tt.want == "" || !strings.HasPrefix(got[0].message, tt.want) {
+			if len(got) != 1 || tt.want == "" || !strings.HasPrefix(got[0].Message, tt.want) {
 				t.Errorf("got %+v, want %q", got, tt.want)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
@@ -28,7 +29,7 @@ type poolScope struct {
 	// sets are the deployment's MachineSets.
 	sets []*clusterv1.MachineSet
 	// problem is why the pool differs from the spec.
-	problem *problem
+	problem *cause.Cause
 }
 
 // reconcilePools creates the objects of each machine pool, and deletes those of pools that are no longer in the spec. A pool with a problem
@@ -51,7 +52,7 @@ func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 		delete(deployments, name)
 		err := r.reconcilePool(ctx, p)
 		if err != nil && !apierrors.IsRace(err) {
-			p.problem = &problem{"Error", fmt.Sprintf("%s: writing the pool: %v; retrying", pool.Field(p.spec.Name, ""), err)}
+			p.problem = cause.New("Error", "%s: writing the pool: %v; retrying", pool.Field(p.spec.Name, ""), err)
 		}
 		errs = append(errs, err)
 	}
@@ -114,7 +115,7 @@ var errPoolWaits = errors.New("the pool waits")
 // checkPool checks what the API server could not validate, and whether the name is taken.
 func (r *Reconciler) checkPool(ctx context.Context, p *poolScope) error {
 	if faults := pool.Validate(p.cluster, p.spec); len(faults) > 0 {
-		p.problem = &problem{"InvalidMachinePool", strings.Join(faults, "; ")}
+		p.problem = cause.New("InvalidMachinePool", "%s", strings.Join(faults, "; "))
 		return errPoolWaits
 	}
 	if p.deployment != nil {
@@ -124,9 +125,9 @@ func (r *Reconciler) checkPool(ctx context.Context, p *poolScope) error {
 	key := client.ObjectKey{Namespace: p.cluster.Namespace, Name: pool.Name(p.cluster.Name, p.spec.Name)}
 	found, err := objects.Get(ctx, r.Client, key, other)
 	if found {
-		p.problem = &problem{"NameTaken", fmt.Sprintf("%s: MachineDeployment %s exists and does not belong to this pool (Cluster %s); give "+
+		p.problem = cause.New("NameTaken", "%s: MachineDeployment %s exists and does not belong to this pool (Cluster %s); give "+
 			"the pool another name",
-			pool.Field(p.spec.Name, "name"), key.Name, other.Spec.ClusterName)}
+			pool.Field(p.spec.Name, "name"), key.Name, other.Spec.ClusterName)
 		return errPoolWaits
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/util/capicontract"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // TestQuantityPatch: one pool's quantity changes, and only in the Cluster that was looked at.
@@ -43,7 +44,7 @@ func TestQuantityPatch(t *testing.T) {
 func TestFieldsWithoutEffect(t *testing.T) {
 	cluster := testCluster()
 	cluster.Spec.RKEConfig.ETCDSnapshotCreate, cluster.Spec.RKEConfig.RotateCertificates = nil, nil
-	says := func(want metav1.ConditionStatus, reason string, invalid ...problem) string {
+	says := func(want metav1.ConditionStatus, reason string, invalid ...*cause.Cause) string {
 		t.Helper()
 		s := scope{cluster: cluster, invalid: invalid}
 		setStatus(&s)
@@ -64,7 +65,7 @@ func TestFieldsWithoutEffect(t *testing.T) {
 	if got := says(metav1.ConditionTrue, "AcceptedWithWarnings"); !strings.HasPrefix(got, warning) {
 		t.Errorf("RKECluster says %q", got)
 	}
-	if got := says(metav1.ConditionFalse, "UnknownVersion", problem{"UnknownVersion", "no"}); !strings.HasPrefix(got, "no; "+warning) {
+	if got := says(metav1.ConditionFalse, "UnknownVersion", cause.New("UnknownVersion", "no")); !strings.HasPrefix(got, "no; "+warning) {
 		t.Errorf("RKECluster says %q", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // reasonMachinesMissing is for pools that are in progress.
@@ -33,22 +34,22 @@ func setPools(s *scope) {
 
 // poolsCondition sums up the pools: problems that a user has to solve come before progress.
 func poolsCondition(pools []*poolScope) metav1.Condition {
-	var faults, waits []problem
+	var faults, waits []*cause.Cause
 	for _, p := range pools {
 		if p.problem != nil {
-			faults = append(faults, *p.problem)
+			faults = append(faults, p.problem)
 		} else if message := progress(p); message != "" {
-			waits = append(waits, problem{reasonMachinesMissing, message})
+			waits = append(waits, cause.New(reasonMachinesMissing, "%s", message))
 		}
 	}
 	condition := metav1.Condition{Type: provisioningv1.MachinePoolsReadyCondition, Status: metav1.ConditionTrue, Reason: "MachinePoolsReady"}
 	switch {
 	case len(faults) > 0:
 		sum := sumUp(append(faults, waits...))
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, sum.reason, sum.message
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, sum.Reason, sum.Message
 	case len(waits) > 0:
 		sum := sumUp(waits)
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, sum.reason, sum.message
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, sum.Reason, sum.Message
 	}
 	return condition
 }

@@ -17,6 +17,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/util/capicontract"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
@@ -72,8 +73,8 @@ func (r *Reconciler) machineTemplate(ctx context.Context, p *poolScope) (*unstru
 		return nil, err
 	}
 	if _, found, err := unstructured.NestedMap(source.Object, "spec", "template", "spec"); err != nil || !found {
-		p.problem = &problem{"InvalidMachineTemplate", fmt.Sprintf("%s: %s %q has no spec.template.spec; name a machine template", field,
-			ref.Kind, ref.Name)}
+		p.problem = cause.New("InvalidMachineTemplate", "%s: %s %q has no spec.template.spec; name a machine template", field,
+			ref.Kind, ref.Name)
 		return nil, nil
 	}
 	return source, nil
@@ -96,8 +97,8 @@ func (r *Reconciler) clone(ctx context.Context, p *poolScope,
 		err = r.Client.Create(ctx, clone, fieldOwner)
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		p.problem = &problem{"MachineTemplateRefused", fmt.Sprintf("%s: the provider refuses a copy of %s %q: %v",
-			pool.Field(p.spec.Name, "machineConfigRef"), source.GetKind(), source.GetName(), err)}
+		p.problem = cause.New("MachineTemplateRefused", "%s: the provider refuses a copy of %s %q: %v",
+			pool.Field(p.spec.Name, "machineConfigRef"), source.GetKind(), source.GetName(), err)
 		return nil, nil
 	}
 	if err != nil {
@@ -109,20 +110,20 @@ func (r *Reconciler) clone(ctx context.Context, p *poolScope,
 // referenced reads an object that the spec refers to by group and kind, and watches its kind from then on. If it does not exist, it returns
 // a problem that names the field; what is the prefix of the reasons.
 func (r *Reconciler) referenced(ctx context.Context, field string, key client.ObjectKey, kind schema.GroupKind,
-	what string) (*unstructured.Unstructured, *problem, error) {
+	what string) (*unstructured.Unstructured, *cause.Cause, error) {
 	object, err := r.readProviderObject(ctx, key, kind)
 	var missing *capicontract.NotInstalledError
 	var foreign *capicontract.NotSupportedError
 	switch {
 	case errors.As(err, &missing):
-		return nil, &problem{what + "KindNotInstalled", fmt.Sprintf("%s: %v", field, err)}, nil
+		return nil, cause.New(what+"KindNotInstalled", "%s: %v", field, err), nil
 	case errors.As(err, &foreign):
-		return nil, &problem{what + "KindNotSupported", fmt.Sprintf("%s: %v", field, err)}, nil
+		return nil, cause.New(what+"KindNotSupported", "%s: %v", field, err), nil
 	case err != nil:
 		return nil, nil, err
 	case object == nil:
-		return nil, &problem{what + "NotFound", fmt.Sprintf("%s: %s %q does not exist in namespace %s; create it or correct the name", field,
-			kind.Kind, key.Name, key.Namespace)}, nil
+		return nil, cause.New(what+"NotFound", "%s: %s %q does not exist in namespace %s; create it or correct the name", field,
+			kind.Kind, key.Name, key.Namespace), nil
 	}
 	return object, nil, nil
 }

@@ -106,7 +106,7 @@ func (r *Reconciler) checkInfrastructure(ctx context.Context, s *scope) error {
 	key := client.ObjectKey{Namespace: s.cluster.Namespace, Name: ref.Name}
 	_, fault, err := r.referenced(ctx, "spec.rkeConfig.infrastructureRef", key, ref.GroupKind(), "Infrastructure")
 	if fault != nil {
-		s.partial = append(s.partial, *fault)
+		s.partial = append(s.partial, fault)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/patch"
 )
 
@@ -27,17 +28,17 @@ type scope struct {
 	unread unread
 
 	// created is why the management Cluster does not exist yet; nil when it does.
-	created *problem
+	created *cause.Cause
 	// invalid are the problems of the spec that keep all of it from being passed on.
-	invalid []problem
+	invalid []*cause.Cause
 	// passedOn is true once the objects of Cluster API were applied.
 	passedOn bool
 	// partial are problems of one part of the spec; the rest is passed on.
-	partial []problem
+	partial []*cause.Cause
 	// pools are the machine pools of the spec; set by reconcilePools.
 	pools []*poolScope
 	// removal is what a deletion waits for; nil when it is complete.
-	removal *problem
+	removal *cause.Cause
 }
 
 // unread has what could not be read because of an error.
@@ -47,8 +48,3 @@ type unread struct {
 
 // imported is true for a cluster that the hub did not create and reaches through its agent.
 func (s *scope) imported() bool { return s.cluster.Spec.RKEConfig == nil }
-
-// problem is reason and message of a condition that is not met.
-type problem struct {
-	reason, message string
-}

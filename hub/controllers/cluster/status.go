@@ -18,6 +18,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/patch"
 )
 
@@ -77,7 +78,7 @@ func setStatus(s *scope) {
 func createdCondition(s *scope) metav1.Condition {
 	condition := metav1.Condition{Type: provisioningv1.CreatedCondition, Status: metav1.ConditionTrue, Reason: "Created"}
 	if s.created != nil {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.created.reason, s.created.message
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.created.Reason, s.created.Message
 	}
 	return condition
 }
@@ -91,18 +92,18 @@ func specCondition(s *scope) metav1.Condition {
 	}
 	if all := s.problems(); len(all) > 0 {
 		sum := sumUp(all)
-		condition.Status, condition.Reason = metav1.ConditionFalse, sum.reason
-		condition.Message = strings.Join(append([]string{sum.message}, warnings...), "; ")
+		condition.Status, condition.Reason = metav1.ConditionFalse, sum.Reason
+		condition.Message = strings.Join(append([]string{sum.Message}, warnings...), "; ")
 	}
 	return condition
 }
 
 // problems are all problems of the spec.
-func (s *scope) problems() []problem {
+func (s *scope) problems() []*cause.Cause {
 	all := slices.Concat(s.invalid, s.partial)
 	for _, p := range s.pools {
 		if p.problem != nil {
-			all = append(all, *p.problem)
+			all = append(all, p.problem)
 		}
 	}
 	return all
@@ -116,9 +117,9 @@ func readyCondition(s *scope) metav1.Condition {
 		return mirror(s.controlPlane, rkev1.ReadyCondition, provisioningv1.ReadyCondition)
 	case len(s.invalid) > 0:
 		sum := sumUp(s.invalid)
-		condition.Reason, condition.Message = sum.reason, sum.message
+		condition.Reason, condition.Message = sum.Reason, sum.Message
 	case s.created != nil:
-		condition.Reason, condition.Message = s.created.reason, s.created.message
+		condition.Reason, condition.Message = s.created.Reason, s.created.Message
 	default:
 		condition.Reason, condition.Message = reasons.WaitingForControlPlane, "Waiting for the RKEControlPlane to be created"
 	}
@@ -131,7 +132,7 @@ func updatedCondition(s *scope) metav1.Condition {
 	switch {
 	case len(s.invalid) > 0:
 		sum := sumUp(s.invalid)
-		condition.Reason, condition.Message = sum.reason, "The change was not passed on: "+sum.message
+		condition.Reason, condition.Message = sum.Reason, "The change was not passed on: "+sum.Message
 	case s.controlPlane == nil:
 		condition.Reason, condition.Message = reasons.WaitingForControlPlane, "Waiting for the RKEControlPlane to be created"
 	case s.controlPlane.Status.ObservedGeneration < s.controlPlane.Generation:
@@ -196,7 +197,7 @@ func mirror(from *rkev1.RKEControlPlane, fromType, toType string) metav1.Conditi
 func setRemoval(s *scope) {
 	removed := metav1.Condition{Type: provisioningv1.RemovedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.DeletionCompletedReason}
 	if s.removal != nil {
-		removed.Status, removed.Reason, removed.Message = metav1.ConditionFalse, s.removal.reason, s.removal.message
+		removed.Status, removed.Reason, removed.Message = metav1.ConditionFalse, s.removal.Reason, s.removal.Message
 	}
 	conditions.Set(s.cluster, removed)
 	conditions.Set(s.cluster, metav1.Condition{Type: provisioningv1.ReadyCondition, Status: metav1.ConditionFalse,
@@ -204,10 +205,10 @@ func setRemoval(s *scope) {
 }
 
 // sumUp merges problems: the reason of the first, the messages of all.
-func sumUp(problems []problem) problem {
+func sumUp(problems []*cause.Cause) *cause.Cause {
 	messages := make([]string, len(problems))
 	for i, p := range problems {
-		messages[i] = p.message
+		messages[i] = p.Message
 	}
-	return problem{reason: problems[0].reason, message: strings.Join(messages, "; ")}
+	return cause.New(problems[0].Reason, "%s", strings.Join(messages, "; "))
 }

@@ -13,6 +13,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 func poolSpec(name string) *provisioningv1.RKEMachinePool {
@@ -56,14 +57,14 @@ func TestStatus(t *testing.T) {
 	}{
 		{
 			name:  "at the beginning",
-			scope: scope{cluster: testCluster(), created: &problem{"WaitingForName", "Waiting for a name"}},
+			scope: scope{cluster: testCluster(), created: cause.New("WaitingForName", "Waiting for a name")},
 			want: map[string]string{"Created": "False/WaitingForName", "RKECluster": "True/AcceptedWithWarnings", "Ready": "False/WaitingForName",
 				"Updated": "False/WaitingForControlPlane", "Provisioned": "False/WaitingForName"},
 			message: "Waiting for a name",
 		},
 		{
 			name:  "bad spec of a new cluster",
-			scope: scope{cluster: testCluster(), management: management, invalid: []problem{{"UnknownVersion", "no"}, {"Other", "nor this"}}},
+			scope: scope{cluster: testCluster(), management: management, invalid: []*cause.Cause{cause.New("UnknownVersion", "no"), cause.New("Other", "nor this")}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "False/UnknownVersion",
 				"Updated": "False/UnknownVersion", "Provisioned": "False/UnknownVersion"},
 			message: "no; nor this",
@@ -71,7 +72,7 @@ func TestStatus(t *testing.T) {
 		{
 			name: "bad spec of a running cluster",
 			scope: scope{cluster: provisioned.DeepCopy(), management: management, controlPlane: cp("True", "Ready", "", true),
-				invalid: []problem{{"UnknownVersion", "no"}}},
+				invalid: []*cause.Cause{cause.New("UnknownVersion", "no")}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "True/Ready",
 				"Updated": "False/UnknownVersion", "Provisioned": "True/Provisioned"},
 			ready: true,
@@ -117,7 +118,7 @@ func TestStatus(t *testing.T) {
 			name: "a pool with a problem and one on its way",
 			scope: scope{cluster: pooled, management: management, controlPlane: cp("True", "Ready", "", true), pools: []*poolScope{
 				{spec: poolSpec("a"), deployment: deployment(1, 1)},
-				{spec: poolSpec("b"), problem: &problem{"MachineTemplateNotFound", "no template"}},
+				{spec: poolSpec("b"), problem: cause.New("MachineTemplateNotFound", "no template")},
 			}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/MachineTemplateNotFound",
 				"Ready":             "False/MachineTemplateNotFound",
@@ -144,7 +145,7 @@ func TestStatus(t *testing.T) {
 		},
 		{
 			name:    "being deleted",
-			scope:   scope{cluster: deleted, removal: &problem{"WaitingForClusterAPI", "Waiting for Cluster API"}},
+			scope:   scope{cluster: deleted, removal: cause.New("WaitingForClusterAPI", "Waiting for Cluster API")},
 			want:    map[string]string{"Removed": "False/WaitingForClusterAPI", "Ready": "False/Deleting"},
 			message: "Waiting for Cluster API",
 		},

@@ -10,6 +10,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // fileSource is a Secret or ConfigMap with files.
@@ -18,15 +19,15 @@ type fileSource struct {
 }
 
 // validate returns the problems that keep a spec from being passed on. Each message names the field. sources are the objects that exist.
-func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.ObjectMeta) []problem {
-	var problems []problem
+func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.ObjectMeta) []*cause.Cause {
+	var problems []*cause.Cause
 	if err := release.Check(cluster.Spec.KubernetesVersion); err != nil {
-		problems = append(problems, problem{"UnknownVersion", capitalise(err.Error())})
+		problems = append(problems, cause.New("UnknownVersion", "%s", capitalise(err.Error())))
 	}
 	if ref := cluster.Spec.RKEConfig.InfrastructureRef; ref != nil {
 		if ref.Namespace != "" && ref.Namespace != cluster.Namespace {
-			problems = append(problems, problem{"InvalidInfrastructureRef",
-				fmt.Sprintf("spec.rkeConfig.infrastructureRef.namespace is %q: it must be the Cluster's own, %q", ref.Namespace, cluster.Namespace)})
+			problems = append(problems, cause.New("InvalidInfrastructureRef",
+				"spec.rkeConfig.infrastructureRef.namespace is %q: it must be the Cluster's own, %q", ref.Namespace, cluster.Namespace))
 		}
 	}
 	for i, files := range cluster.Spec.RKEConfig.MachineSelectorFiles {
@@ -48,18 +49,18 @@ func named(source *rkev1.K8sObjectFileSource) bool { return source != nil && sou
 
 // validateSource checks that an object exists and is authorized for this cluster: otherwise a user who may write a Cluster could read every
 // Secret of the namespace on a machine.
-func validateSource(cluster, field string, source fileSource, sources map[fileSource]metav1.ObjectMeta) []problem {
+func validateSource(cluster, field string, source fileSource, sources map[fileSource]metav1.ObjectMeta) []*cause.Cause {
 	meta, ok := sources[source]
 	if !ok {
-		return []problem{{"FileSourceNotFound", fmt.Sprintf("%s: %s %q does not exist in the namespace of the Cluster", field, source.kind,
-			source.name)}}
+		return []*cause.Cause{cause.New("FileSourceNotFound", "%s: %s %q does not exist in the namespace of the Cluster", field, source.kind,
+			source.name)}
 	}
 	authorized := strings.Split(meta.Annotations[rkev1.AuthorizedObjectAnnotation], ",")
 	if slices.ContainsFunc(authorized, func(name string) bool { return strings.TrimSpace(name) == cluster }) {
 		return nil
 	}
-	return []problem{{"FileSourceNotAuthorized", fmt.Sprintf("%s: %s %q is not authorized for this cluster; add %q to its annotation %s",
-		field, source.kind, source.name, cluster, rkev1.AuthorizedObjectAnnotation)}}
+	return []*cause.Cause{cause.New("FileSourceNotAuthorized", "%s: %s %q is not authorized for this cluster; add %q to its annotation %s",
+		field, source.kind, source.name, cluster, rkev1.AuthorizedObjectAnnotation)}
 }
 
 func capitalise(s string) string {

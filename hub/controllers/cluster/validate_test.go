@@ -53,7 +53,7 @@ func TestValidate(t *testing.T) {
 				}
 				return
 			}
-			if len(got) != 1 || got[0].reason != tt.reason || !strings.Contains(got[0].message, tt.field) {
+			if len(got) != 1 || got[0].Reason != tt.reason || !strings.Contains(got[0].Message, tt.field) {
 				t.Errorf("got %+v, want reason %s and a message with %s", got, tt.reason, tt.field)
 			}
 		})

@@ -17,6 +17,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
@@ -34,14 +35,9 @@ type scope struct {
 	// expired is true for a token that has expired and is not replaced.
 	expired bool
 	// waiting is why there is no token; nil if there is one.
-	waiting *problem
+	waiting *cause.Cause
 	// err is the error of the reconcile. The status keeps what was known of the token before.
 	err error
-}
-
-// problem is reason and message of a condition that is not met.
-type problem struct {
-	reason, message string
 }
 
 // Reconcile keeps the token and the commands of a ClusterRegistrationToken. It is requeued for when the token expires.
@@ -66,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, s.err
 	}
 	if s.expired && crt.Annotations[managementv3.DeleteExpiredAnnotation] == "true" {
-		s.waiting = &problem{"Expired", "The token has expired and is being deleted"}
+		s.waiting = cause.New("Expired", "The token has expired and is being deleted")
 		return ctrl.Result{}, r.remove(ctx, crt)
 	}
 	if next := s.tokens.Next(); !next.IsZero() && !s.expired {
@@ -80,8 +76,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 func (r *Reconciler) readCluster(ctx context.Context, s *scope) error {
 	name := s.crt.Spec.ClusterName
 	if name != s.crt.Namespace {
-		s.waiting = &problem{"WrongNamespace", fmt.Sprintf("spec.clusterName is %q: a token for that cluster must be in the namespace %s", name,
-			name)}
+		s.waiting = cause.New("WrongNamespace", "spec.clusterName is %q: a token for that cluster must be in the namespace %s", name,
+			name)
 		return nil
 	}
 	management := &managementv3.Cluster{}
@@ -90,7 +86,7 @@ func (r *Reconciler) readCluster(ctx context.Context, s *scope) error {
 		return err
 	}
 	if !found {
-		s.waiting = &problem{"ClusterNotFound", fmt.Sprintf("spec.clusterName: management Cluster %s does not exist", name)}
+		s.waiting = cause.New("ClusterNotFound", "spec.clusterName: management Cluster %s does not exist", name)
 		return nil
 	}
 	cluster, err := ownership.ClusterOf(ctx, r.Client, management)

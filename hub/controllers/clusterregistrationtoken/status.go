@@ -23,7 +23,7 @@ func setStatus(s *scope, hub settings.Settings) {
 	case s.err != nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Error", fmt.Sprintf("Writing the token failed; retrying: %v", s.err)
 	case s.waiting != nil:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.waiting.reason, s.waiting.message
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.waiting.Reason, s.waiting.Message
 	case s.tokens == nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "WaitingForToken", "Waiting for the token to be issued"
 	case s.expired:

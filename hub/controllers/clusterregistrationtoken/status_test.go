@@ -13,6 +13,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // TestKnownTokenStatus: commands stay while an error keeps the hub from looking again; they go where they could not work.
@@ -31,7 +32,7 @@ func TestKnownTokenStatus(t *testing.T) {
 	if ready := conditions.Get(crt, managementv3.ReadyCondition); ready.Status != metav1.ConditionFalse || ready.Reason != "Error" {
 		t.Errorf("Ready is %+v", ready)
 	}
-	setStatus(&scope{crt: crt, waiting: &problem{"ClusterNotFound", "there is none"}}, hub)
+	setStatus(&scope{crt: crt, waiting: cause.New("ClusterNotFound", "there is none")}, hub)
 	if crt.Status.NodeCommand != "" || crt.Status.TokenSecretName != "" {
 		t.Errorf("commands are left that cannot work: %+v", crt.Status)
 	}

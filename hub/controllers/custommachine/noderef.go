@@ -17,28 +17,24 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
-
-// problem is why there is no Node: reason and message of the condition NodeFound. unknown makes its status Unknown instead of False.
-type problem struct {
-	reason, message string
-	unknown         bool
-}
 
 // reconcileNode finds the Node. Every wait ends with a watch: of the Cluster, of its connection, or of its Nodes.
 func (r *Reconciler) reconcileNode(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if !ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false) {
-		s.waiting = &problem{reason: "WaitingForControlPlane", message: "Waiting for the control plane of the cluster to be initialized"}
+		s.waiting = cause.New("WaitingForControlPlane", "Waiting for the control plane of the cluster to be initialized")
 		return ctrl.Result{}, nil
 	}
 	nodes, err := r.nodesOf(ctx, s)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		s.waiting = &problem{reason: clusterv1.ConnectionDownReason, message: "Waiting for the connection to the API of the cluster",
-			unknown: true}
+		s.unknown = true
+		s.waiting = cause.New(clusterv1.ConnectionDownReason, "Waiting for the connection to the API of the cluster")
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
-		s.waiting = &problem{reason: "Error", message: fmt.Sprintf("Listing the Nodes of the cluster: %v; retrying", err), unknown: true}
+		s.unknown = true
+		s.waiting = cause.New("Error", "Listing the Nodes of the cluster: %v; retrying", err)
 		return ctrl.Result{}, fmt.Errorf("listing the Nodes of the cluster: %w", err)
 	}
 	s.node, s.waiting = selectNode(nodes, s.machine)
@@ -73,17 +69,17 @@ func (r *Reconciler) nodesOf(ctx context.Context, s *scope) ([]corev1.Node, erro
 }
 
 // selectNode returns the one Node of a Machine, or what is wrong with the Nodes that were found.
-func selectNode(nodes []corev1.Node, machine *clusterv1.Machine) (*corev1.Node, *problem) {
+func selectNode(nodes []corev1.Node, machine *clusterv1.Machine) (*corev1.Node, *cause.Cause) {
 	switch {
 	case len(nodes) == 0:
-		return nil, &problem{reason: reasonWaitingForNode, message: waitingForNode(machine)}
+		return nil, cause.New(reasonWaitingForNode, "%s", waitingForNode(machine))
 	case len(nodes) > 1:
-		return nil, &problem{reason: "SeveralNodes",
-			message: fmt.Sprintf("Nodes %s and %s both have the label %s=%s; delete the one that does not belong to this machine",
-				nodes[0].Name, nodes[1].Name, rkev1.MachineUIDLabel, machine.UID)}
+		return nil, cause.New("SeveralNodes",
+			"Nodes %s and %s both have the label %s=%s; delete the one that does not belong to this machine",
+			nodes[0].Name, nodes[1].Name, rkev1.MachineUIDLabel, machine.UID)
 	case nodes[0].Spec.ProviderID == "":
-		return nil, &problem{reason: "WaitingForProviderID",
-			message: fmt.Sprintf("Waiting for the cloud controller manager of the cluster to set spec.providerID of Node %s", nodes[0].Name)}
+		return nil, cause.New("WaitingForProviderID",
+			"Waiting for the cloud controller manager of the cluster to set spec.providerID of Node %s", nodes[0].Name)
 	}
 	return &nodes[0], nil
 }

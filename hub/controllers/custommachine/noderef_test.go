@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 func node(name, providerID string) corev1.Node {
@@ -43,7 +44,7 @@ func TestSelectNode(t *testing.T) {
 				}
 				return
 			}
-			if got != nil || waiting == nil || waiting.reason != tt.reason || waiting.message == "" {
+			if got != nil || waiting == nil || waiting.Reason != tt.reason || waiting.Message == "" {
 				t.Errorf("got %v, %+v, want reason %s", got, waiting, tt.reason)
 			}
 		})
@@ -62,7 +63,7 @@ func TestSetNodeFound(t *testing.T) {
 	if custom.Spec.ProviderID != "k3s://a" || custom.Status.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("got provider ID %q and %+v", custom.Spec.ProviderID, custom.Status.Conditions)
 	}
-	setNodeFound(&scope{custom: custom, waiting: &problem{reason: "ConnectionDown", message: "Waiting", unknown: true}})
+	setNodeFound(&scope{custom: custom, waiting: cause.New("ConnectionDown", "Waiting"), unknown: true})
 	if custom.Spec.ProviderID != "k3s://a" || len(custom.Status.Addresses) != 2 ||
 		custom.Status.Conditions[0].Status != metav1.ConditionUnknown {
 		t.Errorf("a lost connection changed what was known: %+v", custom)

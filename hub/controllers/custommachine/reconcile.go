@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
 )
@@ -24,12 +25,14 @@ type scope struct {
 	// machine is nil until Cluster API has set the owner reference.
 	machine *clusterv1.Machine
 	// refused says why the Machine that the CustomMachine names as its owner does not count.
-	refused *ownership.Refusal
+	refused *cause.Cause
 	// cluster is nil while machine is, and while the Cluster does not exist.
 	cluster *clusterv1.Cluster
 	// node is set by reconcileNode once the Node was found, waiting where it was not. Both are nil where it was not looked for.
 	node    *corev1.Node
-	waiting *problem
+	waiting *cause.Cause
+	// unknown is set by reconcileNode where the cluster could not be asked: the condition is Unknown then, not False.
+	unknown bool
 }
 
 // Reconcile runs the phases and writes the CustomMachine once at the end. There is nothing to remove when a CustomMachine is deleted: the

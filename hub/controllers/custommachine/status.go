@@ -31,8 +31,8 @@ func setNodeFound(s *scope) {
 	found := metav1.Condition{Type: rkev1.NodeFoundCondition, Status: metav1.ConditionTrue, Reason: "NodeFound"}
 	switch {
 	case s.waiting != nil:
-		found.Status, found.Reason, found.Message = metav1.ConditionFalse, s.waiting.reason, s.waiting.message
-		if s.waiting.unknown {
+		found.Status, found.Reason, found.Message = metav1.ConditionFalse, s.waiting.Reason, s.waiting.Message
+		if s.unknown {
 			found.Status = metav1.ConditionUnknown
 		}
 	case s.node != nil:

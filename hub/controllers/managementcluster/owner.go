@@ -15,6 +15,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
@@ -60,16 +61,13 @@ func (o Owner) FreeName(ctx context.Context, from client.Reader) (string, error)
 	return "", fmt.Errorf("finding a name for the management Cluster: %d names are taken", maxNameAttempts)
 }
 
-// Problem is why a management Cluster cannot be created: reason and message for a condition.
-type Problem struct{ Reason, Message string }
-
 // Check returns why a name, which is read from an annotation, cannot be used for the owner; nil if it can. A user who may write a cluster
 // must not gain access to the tokens of another cluster, or to another namespace, through it.
-func (o Owner) Check(ctx context.Context, from client.Reader, name string) (*Problem, error) {
+func (o Owner) Check(ctx context.Context, from client.Reader, name string) (*cause.Cause, error) {
 	if !namePattern.MatchString(name) {
-		return &Problem{"InvalidName", fmt.Sprintf("The annotation %s holds %q: it must look like c-m-abcdefgh; have an administrator remove "+
+		return cause.New("InvalidName", "The annotation %s holds %q: it must look like c-m-abcdefgh; have an administrator remove "+
 			"it to get a new name",
-			rkev1.ManagementClusterNameAnnotation, name)}, nil
+			rkev1.ManagementClusterNameAnnotation, name), nil
 	}
 	for _, object := range []client.Object{&managementv3.Cluster{}, &corev1.Namespace{}} {
 		found, err := objects.Get(ctx, from, client.ObjectKey{Name: name}, object)
@@ -77,13 +75,13 @@ func (o Owner) Check(ctx context.Context, from client.Reader, name string) (*Pro
 			return nil, err
 		}
 		if found && !o.Owns(object) {
-			return &Problem{"NameTaken", fmt.Sprintf("%s, named by the annotation %s, was not created for this Cluster: its labels %s and %s "+
+			return cause.New("NameTaken", "%s, named by the annotation %s, was not created for this Cluster: its labels %s and %s "+
 				"name another Cluster, or none",
-				name, rkev1.ManagementClusterNameAnnotation, rkev1.OwnerClusterNamespaceLabel, rkev1.OwnerClusterNameLabel)}, nil
+				name, rkev1.ManagementClusterNameAnnotation, rkev1.OwnerClusterNamespaceLabel, rkev1.OwnerClusterNameLabel), nil
 		}
 		if found && !object.GetDeletionTimestamp().IsZero() {
-			return &Problem{"Deleting", fmt.Sprintf("Waiting for deletion of the previous %s, which began at %s", name,
-				object.GetDeletionTimestamp())}, nil
+			return cause.New("Deleting", "Waiting for deletion of the previous %s, which began at %s", name,
+				object.GetDeletionTimestamp()), nil
 		}
 	}
 	return nil, nil

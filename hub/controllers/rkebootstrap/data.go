@@ -13,6 +13,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/packaging/install"
 )
@@ -99,8 +100,8 @@ func (r *Reconciler) scriptVars(ctx context.Context, s *scope) ([]install.Var, e
 	return append(vars, install.Var{Name: install.VarToken, Value: token}), nil
 }
 
-// refusedError is a Refusal as an error.
-type refusedError struct{ ownership.Refusal }
+// refusedError is the Cause for which the RKEControlPlane does not count, as an error.
+type refusedError struct{ *cause.Cause }
 
 func (e *refusedError) Error() string { return e.Message }
 
@@ -108,7 +109,7 @@ func (e *refusedError) Error() string { return e.Message }
 func (r *Reconciler) clusterVars(ctx context.Context, s *scope) ([]install.Var, error) {
 	controlPlane, refusal, err := ownership.ControlPlane(ctx, r.Client, s.cluster)
 	if refusal != nil {
-		return nil, &refusedError{*refusal}
+		return nil, &refusedError{refusal}
 	}
 	if err != nil || controlPlane == nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 func testObjects() (*rkev1.RKEBootstrap, *clusterv1.Machine) {
@@ -78,14 +79,14 @@ func TestIdentity(t *testing.T) {
 func TestSetStatus(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
-		identity, data *problem
+		identity, data *cause.Cause
 		want           map[string]string
 		created        bool
 	}{
 		{name: "done", created: true, want: map[string]string{"IdentityReady": "True", "DataSecretReady": "True", "Ready": "True"}},
-		{name: "no token", identity: &problem{"WaitingForToken", "w"}, created: true,
+		{name: "no token", identity: cause.New("WaitingForToken", "w"), created: true,
 			want: map[string]string{"IdentityReady": "False", "DataSecretReady": "True", "Ready": "False"}},
-		{name: "no infrastructure", data: &problem{"WaitingForInfrastructure", "w"},
+		{name: "no infrastructure", data: cause.New("WaitingForInfrastructure", "w"),
 			want: map[string]string{"IdentityReady": "True", "DataSecretReady": "False", "Ready": "False"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

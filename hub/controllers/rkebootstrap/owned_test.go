@@ -96,7 +96,7 @@ func TestDataSecretNameTaken(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(foreign).Build()
 	r := &Reconciler{Client: c, Cache: c, Live: c, ssa: &ssa.Cache{Client: c, FieldOwner: fieldOwner, Metadata: c}}
 	err := r.reconcileData(t.Context(), s)
-	if err == nil || s.data == nil || s.data.reason != "NameTaken" || !strings.Contains(s.data.message, "Secret ns/"+foreign.Name) {
+	if err == nil || s.data == nil || s.data.Reason != "NameTaken" || !strings.Contains(s.data.Message, "Secret ns/"+foreign.Name) {
 		t.Errorf("got %v and %+v", err, s.data)
 	}
 	found := &corev1.Secret{}

@@ -3,7 +3,6 @@ package rkebootstrap
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/packaging/install"
@@ -28,16 +28,11 @@ type scope struct {
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
 	// refused says why the Machine that the RKEBootstrap names as its owner does not count.
-	refused *ownership.Refusal
+	refused *cause.Cause
 	// registered is set by reconcileData for a machine that needs no bootstrap data any more.
 	registered bool
 	// identity and data are what each waits for; nil when it is ready.
-	identity, data *problem
-}
-
-// problem is reason and message of a condition that is not met.
-type problem struct {
-	reason, message string
+	identity, data *cause.Cause
 }
 
 func (r *Reconciler) readOwners(ctx context.Context, s *scope) error {
@@ -59,13 +54,13 @@ func (r *Reconciler) readOwners(ctx context.Context, s *scope) error {
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	switch {
 	case s.refused != nil:
-		s.identity = &problem{s.refused.Reason, s.refused.Message}
+		s.identity = s.refused
 	case s.machine == nil:
-		s.identity = &problem{"WaitingForMachine", "Waiting for a Machine of cluster.x-k8s.io to refer to this RKEBootstrap"}
+		s.identity = cause.New("WaitingForMachine", "Waiting for a Machine of cluster.x-k8s.io to refer to this RKEBootstrap")
 	case s.cluster == nil:
-		s.identity = &problem{"WaitingForCluster", fmt.Sprintf("Waiting for Cluster API Cluster %s to be created", s.machine.Spec.ClusterName)}
+		s.identity = cause.New("WaitingForCluster", "Waiting for Cluster API Cluster %s to be created", s.machine.Spec.ClusterName)
 	case !s.machine.DeletionTimestamp.IsZero():
-		s.identity = &problem{clusterv1.DeletingReason, "Machine is being deleted"}
+		s.identity = cause.New(clusterv1.DeletingReason, "Machine is being deleted")
 	}
 	if s.identity != nil {
 		s.data = s.identity
@@ -97,26 +92,26 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
 	}
 	ready, err := r.tokenReady(ctx, s.bootstrap.Namespace, rkev1.PlanTokenSecretName(s.bootstrap.Name), account.UID)
 	if err != nil {
-		s.identity = &problem{"Error", err.Error()}
+		s.identity = cause.New("Error", "%v", err)
 		return err
 	}
 	if !ready {
-		s.identity = &problem{"WaitingForToken", fmt.Sprintf("Waiting for the token of ServiceAccount %s",
-			rkev1.PlanSecretName(s.bootstrap.Name))}
+		s.identity = cause.New("WaitingForToken", "Waiting for the token of ServiceAccount %s",
+			rkev1.PlanSecretName(s.bootstrap.Name))
 	}
 	return nil
 }
 
 // writeProblem is why an object could not be written; nil without an error.
-func writeProblem(err error, doing string) *problem {
+func writeProblem(err error, doing string) *cause.Cause {
 	var taken *nameTakenError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &taken):
-		return &problem{"NameTaken", taken.Error()}
+		return cause.New("NameTaken", "%v", taken)
 	}
-	return &problem{"Error", fmt.Sprintf("%s: %v; retrying", doing, err)}
+	return cause.New("Error", "%s: %v; retrying", doing, err)
 }
 
 // tokenReady returns whether the token controller has written the token, which it does together with the annotation. A Secret that was
@@ -130,8 +125,8 @@ func (r *Reconciler) tokenReady(ctx context.Context, namespace, name string, acc
 // no credential.
 func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 	if !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) {
-		s.data = &problem{"WaitingForInfrastructure", fmt.Sprintf("Waiting for the infrastructure of Cluster %s to be provisioned",
-			s.cluster.Name)}
+		s.data = cause.New("WaitingForInfrastructure", "Waiting for the infrastructure of Cluster %s to be provisioned",
+			s.cluster.Name)
 		return nil
 	}
 	done, err := r.finishData(ctx, s)
@@ -145,23 +140,23 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 	var refused *refusedError
 	if errors.As(err, &refused) {
 		// A change of the RKEControlPlane's owner causes the next reconcile.
-		s.data = &problem{refused.Reason, refused.Message}
+		s.data = refused.Cause
 		return nil
 	}
 	if err != nil {
-		s.data = &problem{"Error", fmt.Sprintf("Rendering the bootstrap data: %v; retrying", err)}
+		s.data = cause.New("Error", "Rendering the bootstrap data: %v; retrying", err)
 		return err
 	}
 	if vars == nil {
-		s.data = &problem{"WaitingForToken", fmt.Sprintf("Waiting for the token of ServiceAccount %s",
-			rkev1.BootstrapServiceAccountName(s.bootstrap.Name))}
+		s.data = cause.New("WaitingForToken", "Waiting for the token of ServiceAccount %s",
+			rkev1.BootstrapServiceAccountName(s.bootstrap.Name))
 		return nil
 	}
 	object, err := dataSecret(s, vars)
 	var invalid *bootstrapdata.InvalidError
 	if errors.As(err, &invalid) {
 		// Only a change of the spec helps, which causes the next reconcile.
-		s.data = &problem{"InvalidBootstrapData", invalid.Error()}
+		s.data = cause.New("InvalidBootstrapData", "%v", invalid)
 		return nil
 	}
 	if err == nil {

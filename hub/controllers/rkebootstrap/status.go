@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 var ownedConditions = []string{rkev1.IdentityReadyCondition, rkev1.DataSecretReadyCondition, rkev1.ReadyCondition}
@@ -29,9 +30,9 @@ func setStatus(s *scope) {
 	conditions.Set(b, condition(rkev1.ReadyCondition, "Ready", first))
 }
 
-func condition(conditionType, reason string, p *problem) metav1.Condition {
+func condition(conditionType, reason string, p *cause.Cause) metav1.Condition {
 	if p == nil {
 		return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason}
 	}
-	return metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: p.reason, Message: p.message}
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: p.Reason, Message: p.Message}
 }

@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // scope is what one reconcile has read and found.
@@ -19,7 +19,7 @@ type scope struct {
 	// cluster is nil until Cluster API has set the owner reference.
 	cluster *clusterv1.Cluster
 	// refused says why the Cluster that the RKECluster names as its owner does not count.
-	refused *ownership.Refusal
+	refused *cause.Cause
 	// machines is the number of Machines that a deletion waits for.
 	machines int
 	// err is the error of a deletion.

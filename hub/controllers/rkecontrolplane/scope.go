@@ -15,7 +15,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
-	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -25,7 +25,7 @@ type scope struct {
 	// cluster is nil until Cluster API has set the owner of the RKEControlPlane. The Cluster refers to the RKEControlPlane, too.
 	cluster *clusterv1.Cluster
 	// refused says why the Cluster that the RKEControlPlane names as its owner does not count; nil where it does or none is named.
-	refused *ownership.Refusal
+	refused *cause.Cause
 	// infraCluster is nil where the cluster's infrastructure is another provider's (findInfraCluster).
 	infraCluster *rkev1.RKECluster
 	// management is the name of the cluster's own management Cluster; empty for none (findManagement).

@@ -9,11 +9,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-// ControlPlane returns the RKEControlPlane of a Cluster. It is nil without a Refusal if the Cluster has none, or one of another provider.
-func ControlPlane(ctx context.Context, from client.Reader, cluster *clusterv1.Cluster) (*rkev1.RKEControlPlane, *Refusal, error) {
+// ControlPlane returns the RKEControlPlane of a Cluster. It is nil without a Cause if the Cluster has none, or one of another provider.
+func ControlPlane(ctx context.Context, from client.Reader, cluster *clusterv1.Cluster) (*rkev1.RKEControlPlane, *cause.Cause, error) {
 	ref := cluster.Spec.ControlPlaneRef
 	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
 		return nil, nil, nil

@@ -2,7 +2,6 @@ package ownership
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +11,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
@@ -39,22 +39,23 @@ func IsOf(object client.Object, cluster client.ObjectKey) bool {
 
 // ManagementCluster returns the management Cluster of the given name, unless it was created for another cluster. name is read from an
 // annotation or the spec of the cluster.
-func ManagementCluster(ctx context.Context, from client.Reader, cluster client.ObjectKey, name string) (*managementv3.Cluster, *Refusal,
-	error) {
+func ManagementCluster(ctx context.Context, from client.Reader, cluster client.ObjectKey, name string) (
+	*managementv3.Cluster, *cause.Cause, error,
+) {
 	management := &managementv3.Cluster{}
 	found, err := objects.Get(ctx, from, client.ObjectKey{Name: name}, management)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !found {
-		return nil, &Refusal{ReasonWaitingForManagementCluster,
-			fmt.Sprintf("Waiting for management Cluster %s of Cluster %s to be created", name, cluster)}, nil
+		return nil, cause.New(ReasonWaitingForManagementCluster,
+			"Waiting for management Cluster %s of Cluster %s to be created", name, cluster), nil
 	}
 	if !IsOf(management, cluster) {
-		return nil, &Refusal{ReasonManagementClusterNotOwned, fmt.Sprintf("Management Cluster %s was not created for Cluster %s: its labels "+
+		return nil, cause.New(ReasonManagementClusterNotOwned, "Management Cluster %s was not created for Cluster %s: its labels "+
 			"%s and %s name another Cluster, or none; "+
 			"remove spec.managementClusterName of the RKEControlPlane and the annotation %s, which the hub sets",
-			name, cluster, rkev1.OwnerClusterNamespaceLabel, rkev1.OwnerClusterNameLabel, rkev1.ManagementClusterNameAnnotation)}, nil
+			name, cluster, rkev1.OwnerClusterNamespaceLabel, rkev1.OwnerClusterNameLabel, rkev1.ManagementClusterNameAnnotation), nil
 	}
 	return management, nil, nil
 }

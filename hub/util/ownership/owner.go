@@ -11,11 +11,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
 // OfCluster returns why an RKEControlPlane or RKECluster does not belong to a Cluster; nil if it does.
-func OfCluster(object client.Object, cluster *clusterv1.Cluster) *Refusal {
+func OfCluster(object client.Object, cluster *clusterv1.Cluster) *cause.Cause {
 	switch object.(type) {
 	case *rkev1.RKEControlPlane:
 		return compare(object, cluster, link{"Cluster", "spec.controlPlaneRef", "RKEControlPlane", cluster.Spec.ControlPlaneRef})
@@ -26,7 +27,7 @@ func OfCluster(object client.Object, cluster *clusterv1.Cluster) *Refusal {
 }
 
 // OfMachine returns why an RKEBootstrap or CustomMachine does not belong to a Machine; nil if it does.
-func OfMachine(object client.Object, machine *clusterv1.Machine) *Refusal {
+func OfMachine(object client.Object, machine *clusterv1.Machine) *cause.Cause {
 	switch object.(type) {
 	case *rkev1.RKEBootstrap:
 		return compare(object, machine, link{"Machine", "spec.bootstrap.configRef", "RKEBootstrap", machine.Spec.Bootstrap.ConfigRef})
@@ -36,15 +37,15 @@ func OfMachine(object client.Object, machine *clusterv1.Machine) *Refusal {
 	return unknown(object)
 }
 
-// Cluster returns the Cluster that an RKEControlPlane or RKECluster belongs to. It is nil without a Refusal while the object names none, or
+// Cluster returns the Cluster that an RKEControlPlane or RKECluster belongs to. It is nil without a Cause while the object names none, or
 // one that does not exist.
-func Cluster(ctx context.Context, from client.Reader, object client.Object) (*clusterv1.Cluster, *Refusal, error) {
+func Cluster(ctx context.Context, from client.Reader, object client.Object) (*clusterv1.Cluster, *cause.Cause, error) {
 	return owner(ctx, from, object, "Cluster", OfCluster)
 }
 
-// Machine returns the Machine that an RKEBootstrap or CustomMachine belongs to. It is nil without a Refusal while the object names none, or
+// Machine returns the Machine that an RKEBootstrap or CustomMachine belongs to. It is nil without a Cause while the object names none, or
 // one that does not exist.
-func Machine(ctx context.Context, from client.Reader, object client.Object) (*clusterv1.Machine, *Refusal, error) {
+func Machine(ctx context.Context, from client.Reader, object client.Object) (*clusterv1.Machine, *cause.Cause, error) {
 	return owner(ctx, from, object, "Machine", OfMachine)
 }
 
@@ -56,8 +57,8 @@ type pointer[O any] interface {
 
 // owner tries all owner references: another one that a user added must not hide the right one.
 func owner[O any, P pointer[O]](ctx context.Context, from client.Reader, object client.Object, kind string, of func(client.Object,
-	P) *Refusal) (P, *Refusal, error) {
-	var refusal *Refusal
+	P) *cause.Cause) (P, *cause.Cause, error) {
+	var refusal *cause.Cause
 	for _, ref := range object.GetOwnerReferences() {
 		if !names(ref, kind) {
 			continue
@@ -89,7 +90,7 @@ type link struct {
 	ref                    clusterv1.ContractVersionedObjectReference
 }
 
-func compare(object, owner client.Object, l link) *Refusal {
+func compare(object, owner client.Object, l link) *cause.Cause {
 	this := fmt.Sprintf("%s %s", l.kind, object.GetName())
 	that := fmt.Sprintf("%s %s", l.ownerKind, owner.GetName())
 	if object.GetNamespace() != owner.GetNamespace() || l.ref.APIGroup != rkev1.GroupVersion.Group || l.ref.Kind != l.kind ||
@@ -98,8 +99,8 @@ func compare(object, owner client.Object, l link) *Refusal {
 		if l.ref.Name != "" {
 			named = l.ref.Kind + " " + l.ref.Name
 		}
-		return &Refusal{ReasonOwnerMismatch, fmt.Sprintf("metadata.ownerReferences of %s names %s, whose %s names %s; "+
-			"remove the owner reference, or name %s in %s", this, that, l.field, named, this, l.field)}
+		return cause.New(ReasonOwnerMismatch, "metadata.ownerReferences of %s names %s, whose %s names %s; "+
+			"remove the owner reference, or name %s in %s", this, that, l.field, named, this, l.field)
 	}
 	var stale *metav1.OwnerReference
 	for _, ref := range object.GetOwnerReferences() {
@@ -112,12 +113,12 @@ func compare(object, owner client.Object, l link) *Refusal {
 		stale = &ref
 	}
 	if stale == nil {
-		return &Refusal{ReasonOwnerMismatch, fmt.Sprintf("%s of %s names %s, which has no owner reference to it yet", l.field, that, this)}
+		return cause.New(ReasonOwnerMismatch, "%s of %s names %s, which has no owner reference to it yet", l.field, that, this)
 	}
-	return &Refusal{ReasonOwnerMismatch, fmt.Sprintf("metadata.ownerReferences of %s names %s with UID %s, but its UID is %s; "+
-		"waiting for Cluster API to correct the owner reference", this, that, stale.UID, owner.GetUID())}
+	return cause.New(ReasonOwnerMismatch, "metadata.ownerReferences of %s names %s with UID %s, but its UID is %s; "+
+		"waiting for Cluster API to correct the owner reference", this, that, stale.UID, owner.GetUID())
 }
 
-func unknown(object client.Object) *Refusal {
-	return &Refusal{ReasonOwnerMismatch, fmt.Sprintf("%T is not owned by objects of Cluster API", object)}
+func unknown(object client.Object) *cause.Cause {
+	return cause.New(ReasonOwnerMismatch, "%T is not owned by objects of Cluster API", object)
 }

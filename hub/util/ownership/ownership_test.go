@@ -17,6 +17,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 func reader(t *testing.T, objects ...client.Object) client.Reader {
@@ -91,7 +92,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-func checkOwner(t *testing.T, found bool, name func() string, refusal *Refusal, want, refused string) {
+func checkOwner(t *testing.T, found bool, name func() string, refusal *cause.Cause, want, refused string) {
 	t.Helper()
 	if found != (want != "") || found && name() != want {
 		t.Errorf("the owner is found: %t, want %q", found, want)

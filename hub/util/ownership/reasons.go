@@ -4,10 +4,7 @@
 // follows such a name uses this package. It reads and compares; it writes nothing.
 package ownership
 
-// Refusal is why a reference does not count: reason and message for a condition. The message names the field.
-type Refusal struct{ Reason, Message string }
-
-// The reasons of refusals.
+// The reasons for which a reference does not count. The message of the Cause names the field.
 const (
 	// ReasonOwnerMismatch is for an owner reference to an object that does not name this one, or that has another UID.
 	ReasonOwnerMismatch = "OwnerMismatch"

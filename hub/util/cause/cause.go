@@ -1,0 +1,18 @@
+// Package cause has the type of what keeps a condition from being met. A Cause is no error: the condition tells it to the user, and nothing
+// retries it, since a watch brings the next reconcile. Where an error, which is retried, is told in a condition, it stands beside its Cause.
+package cause
+
+import "fmt"
+
+// Cause is why a condition is not met, as metav1.StatusCause is why a request failed.
+type Cause struct {
+	// Reason is the reason of the condition, in CamelCase. It is API.
+	Reason string
+	// Message is for the user: it names the object, what is wrong or being waited for, and what to do.
+	Message string
+}
+
+// New returns a Cause with a message of a format, as for fmt.Sprintf.
+func New(reason, format string, args ...any) *Cause {
+	return &Cause{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
