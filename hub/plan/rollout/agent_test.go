@@ -7,115 +7,115 @@ import (
 )
 
 // agentStep takes, applies and reports plans.
-func (w *world) agentStep(h *host) {
+func (s *simulation) agentStep(h *host) {
 	if !h.power || !h.agent {
 		return
 	}
 	if h.state == ProgressFailed {
-		if h.retryLeft--; h.retryLeft <= 0 && w.rand != nil {
+		if h.retryLeft--; h.retryLeft <= 0 && s.rand != nil {
 			h.state = ProgressPending
 		}
 	}
-	if h.work == nil {
+	if h.attempt == nil {
 		if h.state == ProgressPending {
-			h.work, h.workLeft, h.state, h.checkedIn = h.delivered, w.steps(3), ProgressApplying, true
+			h.attempt, h.attemptLeft, h.state, h.checkedIn = h.delivered, s.duration(3), ProgressApplying, true
 		}
 		return
 	}
-	if h.workLeft--; h.workLeft > 0 {
+	if h.attemptLeft--; h.attemptLeft > 0 {
 		return
 	}
-	if h.workLeft == 0 && !w.install(h) {
-		w.finish(h, ProgressFailed)
+	if h.attemptLeft == 0 && !s.install(h) {
+		s.finishPlan(h, ProgressFailed)
 		return
 	}
 	// The installer waits until the distribution is up, but not for ever.
 	if h.up() {
-		w.finish(h, ProgressApplied)
-	} else if h.stopped || h.workLeft < -20 {
-		w.finish(h, ProgressFailed)
+		s.finishPlan(h, ProgressApplied)
+	} else if h.stopped || h.attemptLeft < -20 {
+		s.finishPlan(h, ProgressFailed)
 	}
 }
 
 // install runs the installer, which restarts the distribution where the plan asks for it.
-func (w *world) install(h *host) bool {
-	if h.work.Bad == "install" {
+func (s *simulation) install(h *host) bool {
+	if h.attempt.Bad == "install" {
 		return false
 	}
-	before := h.runs
-	h.runs = h.work
-	if before != nil && !between(*before, *h.work).Disruptive() && !h.stopped {
+	before := h.running
+	h.running = h.attempt
+	if before != nil && !changeBetween(*before, *h.attempt).Disruptive() && !h.stopped {
 		return true
 	}
 	if before != nil && h.up() {
-		w.checkRestart(h, *before)
-		w.checkEtcdRestart(h)
-		h.restarting = w.etcd[h.name] == MemberVoter
+		s.checkRestart(h, *before)
+		s.checkEtcdRestart(h)
+		h.restarting = s.etcd[h.name] == MemberVoter
 	}
-	h.startLeft, h.ill, h.stopped = w.steps(3), false, h.work.Bad == "start"
+	h.startLeft, h.unhealthy, h.stopped = s.duration(3), false, h.attempt.Bad == "start"
 	if h.stopped {
-		h.downSince = w.step
+		h.downSince = s.step
 	}
 	return true
 }
 
-func (w *world) finish(h *host, state Progress) {
-	if h.work == h.delivered {
-		h.state, h.retryLeft, h.taken = state, w.steps(6), false
+func (s *simulation) finishPlan(h *host, state Progress) {
+	if h.attempt == h.delivered {
+		h.state, h.retryLeft, h.changing = state, s.duration(6), false
 		if state == ProgressApplied {
 			h.applied = h.delivered
 		} else {
-			w.say("%s: the plan fails", h.name)
+			s.recordEvent("%s: the plan fails", h.name)
 		}
 	} else if h.state != ProgressPending {
 		h.state = ProgressPending
 	}
-	h.work = nil
+	h.attempt = nil
 }
 
-// process starts the distribution.
-func (w *world) process(h *host) {
-	if !h.power || h.runs == nil || h.startLeft == 0 || h.stopped {
+// startDistribution starts what was installed; a server that cannot join tries again.
+func (s *simulation) startDistribution(h *host) {
+	if !h.power || h.running == nil || h.startLeft == 0 || h.stopped {
 		return
 	}
 	if h.startLeft--; h.startLeft > 0 {
 		return
 	}
-	if h.has("e") && w.etcd[h.name] == "" && !w.enter(h) || h.nodeInfo == "" && !h.runs.Init && !w.serverUp(h.runs.Server) {
+	if h.has("e") && s.etcd[h.name] == "" && !s.joinEtcd(h) || h.nodeInfo == "" && !h.running.Init && !s.serverUp(h.running.Server) {
 		h.startLeft = 1
 		return
 	}
 }
 
-func (w *world) serverUp(address string) bool {
-	h := w.hosts[strings.TrimPrefix(address, "https://")]
+func (s *simulation) serverUp(address string) bool {
+	h := s.hosts[strings.TrimPrefix(address, "https://")]
 	return h != nil && h.up()
 }
 
-// enter makes a host a member of etcd: of a new one if it was told to start one.
-func (w *world) enter(h *host) bool {
-	if h.asked {
+// joinEtcd makes a host a member of etcd; the init node starts a new etcd.
+func (s *simulation) joinEtcd(h *host) bool {
+	if h.removalRequested {
 		// A removed member does not come back.
 		return false
 	}
-	if h.runs.Init {
-		if h.deleting && len(w.etcd) > 0 {
-			// Another machine was told to start the cluster meanwhile: this one starts one of its own, which goes with it.
+	if h.running.Init {
+		if h.deleting && len(s.etcd) > 0 {
+			// Another machine is the init node meanwhile: this one starts a cluster of its own, which is deleted with it.
 			return true
 		}
-		w.clusters++
-		if w.established {
-			w.fault("%s starts a second cluster", h.name)
+		s.clusters++
+		if s.established {
+			s.fault("%s starts a second cluster", h.name)
 		}
-		w.etcd = map[string]Membership{h.name: MemberVoter}
-		w.say("%s starts the cluster", h.name)
+		s.etcd = map[string]Membership{h.name: MemberVoter}
+		s.recordEvent("%s starts the cluster", h.name)
 		return true
 	}
-	learning := slices.Contains(slices.Collect(maps.Values(w.etcd)), MemberLearner)
-	if learning || !w.quorate() || !w.serverUp(h.runs.Server) {
+	learning := slices.Contains(slices.Collect(maps.Values(s.etcd)), MemberLearner)
+	if learning || !s.hasQuorum() || !s.serverUp(h.running.Server) {
 		return false
 	}
-	w.etcd[h.name], h.promoteLeft = MemberLearner, w.steps(3)+w.promoteLate
-	w.say("%s joins etcd as a learner", h.name)
+	s.etcd[h.name], h.promoteLeft = MemberLearner, s.duration(3)+s.promoteDelay
+	s.recordEvent("%s joins etcd as a learner", h.name)
 	return true
 }

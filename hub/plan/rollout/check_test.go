@@ -5,102 +5,103 @@ import (
 	"strings"
 )
 
-// lag is after how many steps everybody can see that a host is down.
-const lag = 6
+// detectionDelay is the number of steps after which everybody can see that a host is down.
+const detectionDelay = 6
 
-// taken reports whether the hub has taken a host away and it is not back.
-func (h *host) away() bool { return h.taken && (h.state != ProgressApplied || !h.up()) }
+// downForChange returns whether the hub has begun to change a host, and that has not ended.
+func (h *host) downForChange() bool { return h.changing && (h.state != ProgressApplied || !h.up()) }
 
-// unseen reports whether nobody can see that a host is down: it went down a moment ago, or the cluster has not told since, or was never
-// there to tell that it votes.
-func (h *host) unseen(step int) bool { return step-h.downSince <= lag || h.ready || h.joinURL == "" }
+// downUndetected returns whether nobody can know that a host is down: it went down a moment ago, its Node still reports it as ready, or the
+// cluster has never reported that it votes.
+func (h *host) downUndetected(step int) bool {
+	return step-h.downSince <= detectionDelay || h.ready || h.joinURL == ""
+}
 
-// othersUp counts the voters beside a host that count as up: those that went down without the hub a moment ago do, since that is not seen
-// yet.
-func (w *world) othersUp(h *host) (up, voters int) {
-	names, _ := w.voters()
+// othersUp counts the other voters that can be taken for up, also those that are down without having been detected.
+func (s *simulation) othersUp(h *host) (up, voters int) {
+	names, _ := s.voters()
 	for _, name := range names {
-		other := w.hosts[name]
+		other := s.hosts[name]
 		if name == h.name || other == nil {
 			continue
 		}
-		if other.up() && !other.away() || !other.up() && !other.away() && other.unseen(w.step) {
+		if other.up() && !other.downForChange() || !other.up() && !other.downForChange() && other.downUndetected(s.step) {
 			up++
 		}
 	}
 	return up, len(names)
 }
 
-// checkMessage looks at what a machine says while it waits for others: the same at all times, so that it is written once for each time that
-// it waits, however many others are added and removed meanwhile.
-func (w *world) checkMessage(m Machine, d Decision) {
+// checkMessage checks that the message of a machine that waits for others stays the same, whatever machines are added and removed, so that
+// it is written once.
+func (s *simulation) checkMessage(m Machine, d Decision) {
 	switch d.Reason {
 	case ReasonWaitingForOthers, ReasonWaitingForTurn, ReasonWaitingForQuorum, ReasonWaitingForMachines, ReasonWaitingForInitNode:
 	default:
 		return
 	}
 	key := fmt.Sprint(d.Machine, " ", tiers[tierOf(m)].title, " ", d.Reason)
-	if said, ok := w.said[key]; ok && said != d.Message {
-		w.fault("%s waits for the same, and its message changes from %q to %q", d.Machine, said, d.Message)
+	if said, ok := s.lastMessage[key]; ok && said != d.Message {
+		s.fault("%s waits for the same, and its message changes from %q to %q", d.Machine, said, d.Message)
 	}
-	w.said[key] = d.Message
+	s.lastMessage[key] = d.Message
 }
 
-// checkDelivery looks at a plan that is delivered.
-func (w *world) checkDelivery(h *host, m Machine, p *plan) {
-	// Before the API of the cluster answers for the first time, nobody can tell who votes.
-	if h.has("e") && m.Change == ChangeFirst && nodesSeen(w.inputs().Machines) {
-		for _, other := range w.sorted() {
+// checkDelivery checks the rules for a plan that is delivered.
+func (s *simulation) checkDelivery(h *host, m Machine, p *plan) {
+	// Before the cluster's API server answers for the first time, nobody can know which members vote.
+	if h.has("e") && m.Change == ChangeFirst && nodesSeen(s.inputs().Machines) {
+		for _, other := range s.sortedHosts() {
 			if other != h && other.has("e") && other.power && !other.deleting &&
-				(w.etcd[other.name] == MemberLearner || other.away() && w.etcd[other.name] != "") && (other.ready || !other.node) {
-				w.fault("%s is to join etcd while %s is not through with its change", h.name, other.name)
+				(s.etcd[other.name] == MemberLearner || other.downForChange() && s.etcd[other.name] != "") && (other.ready || !other.node) {
+				s.fault("%s joins etcd while the change of %s has not ended", h.name, other.name)
 			}
 		}
 	}
 	if !m.Init && p.Server == "" {
-		w.fault("%s is told to join nothing", h.name)
+		s.fault("%s has no server to join", h.name)
 	}
 	if !m.Change.Disruptive() || !m.joined() {
 		return
 	}
-	if h.has("e") && !h.agent && w.now().Sub(h.lastSeen) > 2*agentTimeout {
-		w.fault("%s is given a change that nobody can take", h.name)
+	if h.has("e") && !h.agent && s.now().Sub(h.lastSeen) > 2*agentTimeout {
+		s.fault("%s gets a change although its agent is gone", h.name)
 	}
-	if h.away() {
+	if h.downForChange() {
 		return
 	}
-	w.checkTaken(h, m)
-	if m.Change == ChangeDrain && w.spec.drain && m.Node == NodeReady && len(w.hosts) > 1 && w.staying() > 1 && !h.cordoned {
-		w.fault("%s is changed without a drain", h.name)
+	s.checkUnavailable(h, m)
+	if m.Change == ChangeDrain && s.spec.drain && m.Node == NodeReady && len(s.hosts) > 1 && s.remaining() > 1 && !h.cordoned {
+		s.fault("%s is changed without a drain", h.name)
 	}
 	if !h.up() {
 		return
 	}
-	for _, other := range w.sorted() {
-		if w.etcd[h.name] == MemberVoter && other != h && other.up() && w.etcd[other.name] == MemberVoter && w.mayRestart(other) {
-			w.fault("%s is changed while the healthy %s may restart at any moment", h.name, other.name)
+	for _, other := range s.sortedHosts() {
+		if s.etcd[h.name] == MemberVoter && other != h && other.up() && s.etcd[other.name] == MemberVoter && s.mayRestart(other) {
+			s.fault("%s is changed while the healthy %s may restart at any moment", h.name, other.name)
 		}
-		if h.has("e") && other != h && !m.changing() && w.connected && other.node && other.power && other.ready &&
-			w.etcd[other.name] == MemberLearner {
-			w.fault("%s is changed while %s does not vote yet", h.name, other.name)
+		if h.has("e") && other != h && !m.changing() && s.connected && other.node && other.power && other.ready &&
+			s.etcd[other.name] == MemberLearner {
+			s.fault("%s is changed while %s does not vote yet", h.name, other.name)
 		}
 	}
-	if h.has("e") && w.etcd[h.name] == MemberVoter && w.quorate() {
-		if up, voters := w.othersUp(h); up < min(quorum(voters), voters-1) {
-			w.fault("%s is changed while only %d of %d other voters are up", h.name, up, voters-1)
+	if h.has("e") && s.etcd[h.name] == MemberVoter && s.hasQuorum() {
+		if up, voters := s.othersUp(h); up < min(quorum(voters), voters-1) {
+			s.fault("%s is changed while only %d of %d other voters are up", h.name, up, voters-1)
 		}
 	}
 }
 
-// mayRestart reports whether the hub has given a host a plan that restarts it, and it is not through with that.
-func (w *world) mayRestart(h *host) bool {
-	m := w.machine(h)
+// mayRestart returns whether a host has a plan that restarts it and is not applied yet.
+func (s *simulation) mayRestart(h *host) bool {
+	m := s.machine(h)
 	return !h.deleting && m.joined() && m.Progress != ProgressApplied && m.Underway.Disruptive()
 }
 
-func (w *world) staying() int {
+func (s *simulation) remaining() int {
 	n := 0
-	for _, h := range w.hosts {
+	for _, h := range s.hosts {
 		if !h.deleting {
 			n++
 		}
@@ -108,135 +109,134 @@ func (w *world) staying() int {
 	return n
 }
 
-// checkTaken looks at a machine that is taken away from the others of its kind.
-func (w *world) checkTaken(h *host, m Machine) {
+// checkUnavailable checks maxUnavailable for a machine that is drained or restarted.
+func (s *simulation) checkUnavailable(h *host, m Machine) {
 	if h.drain.Requested != "" || m.changing() || m.unavailable() {
 		return
 	}
 	g := groupOf(m)
-	taken, stay := 0, 0
-	for _, other := range w.sorted() {
-		if other.deleting || groupOf(w.machine(other)) != g {
+	changing, stay := 0, 0
+	for _, other := range s.sortedHosts() {
+		if other.deleting || groupOf(s.machine(other)) != g {
 			continue
 		}
 		stay++
-		if other != h && (other.away() && other.ready || other.drain.Requested != "") {
-			taken++
+		if other != h && (other.downForChange() && other.ready || other.drain.Requested != "") {
+			changing++
 		}
 	}
-	limit := g.limit(w.inputs(), stay)
-	if taken >= limit {
-		w.fault("%s is taken away while %d of %d %ss are, and %d may be", h.name, taken, stay, g.title(), limit)
+	limit := g.limit(s.inputs(), stay)
+	if changing >= limit {
+		s.fault("%s is made unavailable while %d of %d %ss are, want at most %d", h.name, changing, stay, g.title(), limit)
 	}
 }
 
-// checkRestart looks at a machine whose distribution restarts with another version.
-func (w *world) checkRestart(h *host, before plan) {
-	if h.server() || h.work.Version <= before.Version {
+// checkRestart checks that no kubelet becomes newer than a server.
+func (s *simulation) checkRestart(h *host, before plan) {
+	if h.server() || h.attempt.Version <= before.Version {
 		return
 	}
-	for _, s := range w.sorted() {
-		if s.has("c") && !s.deleting && s.applied != nil && s.runs.Version < h.work.Version {
-			w.fault("the kubelet of %s becomes newer than the server %s", h.name, s.name)
+	for _, server := range s.sortedHosts() {
+		if server.has("c") && !server.deleting && server.applied != nil && server.running.Version < h.attempt.Version {
+			s.fault("the kubelet of %s becomes newer than the server %s", h.name, server.name)
 		}
 	}
 }
 
-// checkEtcdRestart looks at a healthy member that is restarted: no other healthy one may be down for a change at the same time, and etcd
-// must keep its quorum, unless it has too few members for that. It knows nothing of what rollout believes.
-func (w *world) checkEtcdRestart(h *host) {
-	// Before the API of the cluster answers for the first time, nobody can tell who votes.
-	if w.etcd[h.name] != MemberVoter || !nodesSeen(w.inputs().Machines) {
+// checkEtcdRestart checks the restart of a healthy member: no other may be down for a change at the same time, and etcd must keep its
+// quorum, unless it has too few members for that. It uses the real state, not the inputs of rollout.
+func (s *simulation) checkEtcdRestart(h *host) {
+	// Before the cluster's API server answers for the first time, nobody can know which members vote.
+	if s.etcd[h.name] != MemberVoter || !nodesSeen(s.inputs().Machines) {
 		return
 	}
-	voters, up := w.voters()
+	voters, up := s.voters()
 	excused := len(voters) <= 2
 	for _, name := range voters {
-		other := w.hosts[name]
+		other := s.hosts[name]
 		if other == nil || other == h {
 			continue
 		}
-		// One that is being deleted is never verified again: it goes. A newcomer counts from when its first plan is applied: until then it
-		// restarts as often as it needs to join, also after the moment in which it has come to vote.
+		// A machine that is being deleted is not verified again. A new machine counts once its first plan is applied: before that it
+		// restarts as often as it needs to join, even after etcd has promoted it.
 		if other.restarting && !other.up() && other.power && !other.deleting && h.applied != nil && other.applied != nil {
-			w.fault("%s restarts while the hub has %s restart", h.name, name)
+			s.fault("%s restarts while %s restarts for a change", h.name, name)
 		}
-		// What went down after the change was on its way, or a moment before, nobody could know.
-		excused = excused || !other.up() && w.seenDown(other) > h.takenAt
+		// Nobody could know of what went down shortly before the delivery, or after it.
+		excused = excused || !other.up() && s.detectedAt(other) > h.changeStartedAt
 	}
 	if !excused && up >= quorum(len(voters)) && up-1 < quorum(len(voters)) {
-		w.fault("%s restarts and takes etcd's quorum: %d of %d voters were up", h.name, up, len(voters))
+		s.fault("%s restarts and takes etcd's quorum: %d of %d voters were up", h.name, up, len(voters))
 	}
 }
 
-// seenDown is the step from which on it can be known that a host is down.
-func (w *world) seenDown(h *host) int { return h.downSince + lag }
+// detectedAt is the first step at which it can be known that a host is down.
+func (s *simulation) detectedAt(h *host) int { return h.downSince + detectionDelay }
 
-// checkRemoval looks at a member that etcd is asked to remove.
-func (w *world) checkRemoval(h *host) {
-	if w.etcd[h.name] != MemberVoter || !w.established {
+// checkRemoval checks the removal of a member from etcd.
+func (s *simulation) checkRemoval(h *host) {
+	if s.etcd[h.name] != MemberVoter || !s.established {
 		return
 	}
-	up, voters := w.othersUp(h)
+	up, voters := s.othersUp(h)
 	if voters == 1 {
-		w.fault("the last member %s is removed", h.name)
+		s.fault("the last member %s is removed", h.name)
 	}
 	if up < quorum(voters-1) {
-		w.fault("%s is removed while only %d of %d other voters are up", h.name, up, voters-1)
+		s.fault("%s is removed while only %d of %d other voters are up", h.name, up, voters-1)
 	}
-	for _, other := range w.sorted() {
-		if other != h && (other.asked && w.etcd[other.name] != "" ||
-			other.away() && other.ready && other.up() && !other.deleting && other.has("e")) {
-			w.fault("%s is removed from etcd while %s changes", h.name, other.name)
+	for _, other := range s.sortedHosts() {
+		if other != h && (other.removalRequested && s.etcd[other.name] != "" ||
+			other.downForChange() && other.ready && other.up() && !other.deleting && other.has("e")) {
+			s.fault("%s is removed from etcd while %s changes", h.name, other.name)
 		}
 	}
 }
 
-// checkQuorum looks at etcd as it is. Faults alone may take its quorum; the hub may not, not even together with faults that could be seen
-// before.
-func (w *world) checkQuorum() {
-	if !w.established || w.quorate() {
+// checkQuorum checks that a lost quorum is due to faults alone, not to a change together with faults that could be known before.
+func (s *simulation) checkQuorum() {
+	if !s.established || s.hasQuorum() {
 		return
 	}
-	lostBefore := w.lostAt
-	w.lostAt = w.step
-	voters, up := w.voters()
-	taken, since := 0, w.step
+	lostBefore := s.quorumLostAt
+	s.quorumLostAt = s.step
+	voters, up := s.voters()
+	changing, since := 0, s.step
 	for _, name := range voters {
-		if h := w.hosts[name]; h != nil && !h.up() && h.away() && h.power {
-			taken++
-			since = min(since, h.takenAt)
+		if h := s.hosts[name]; h != nil && !h.up() && h.downForChange() && h.power {
+			changing++
+			since = min(since, h.changeStartedAt)
 		}
 	}
-	if taken == 0 || up+taken < quorum(len(voters)) || since-lostBefore <= lag {
-		// Faults are enough, or what was there was back too short to be seen.
+	if changing == 0 || up+changing < quorum(len(voters)) || since-lostBefore <= detectionDelay {
+		// Faults explain it, or the quorum was back for too short a time to be detected.
 		return
 	}
 	for _, name := range voters {
-		if h := w.hosts[name]; h != nil && !h.up() && !h.away() && h.unseen(since) {
+		if h := s.hosts[name]; h != nil && !h.up() && !h.downForChange() && h.downUndetected(since) {
 			return
 		}
 	}
-	if len(voters) <= 2 && taken == 1 {
+	if len(voters) <= 2 && changing == 1 {
 		return
 	}
 	var states []string
 	for _, name := range voters {
-		states = append(states, w.tellHost(name))
+		states = append(states, s.describe(name))
 	}
-	w.fault("etcd has lost its quorum: %d of %d voters are up, %d were taken away: %s", up, len(voters), taken, strings.Join(states, ", "))
+	s.fault("etcd has lost its quorum: %d of %d voters are up, %d are down for a change: %s", up, len(voters), changing, strings.Join(states, ", "))
 }
 
-// tellHost says what is true of a host, for those who look for a fault.
-func (w *world) tellHost(name string) string {
-	h := w.hosts[name]
+// describe returns the state of a host for the message of a fault.
+func (s *simulation) describe(name string) string {
+	h := s.hosts[name]
 	switch {
 	case h == nil:
 		return name + " is gone"
 	case h.up():
 		return name + " is up"
-	case h.away():
-		return fmt.Sprintf("%s was taken away at step %d", name, h.takenAt)
+	case h.downForChange():
+		return fmt.Sprintf("%s is down for a change since step %d", name, h.changeStartedAt)
 	}
-	return fmt.Sprintf("%s has been down since step %d", name, h.downSince)
+	return fmt.Sprintf("%s is down since step %d", name, h.downSince)
 }

@@ -2,36 +2,36 @@ package rollout
 
 import "slices"
 
-// kubelet keeps the Node, and etcd's promotion of learners.
-func (w *world) kubelet(h *host) {
-	if w.etcd[h.name] == MemberLearner && h.up() && w.quorate() {
+// kubelet updates the Node, and promotes learners of etcd.
+func (s *simulation) kubelet(h *host) {
+	if s.etcd[h.name] == MemberLearner && h.up() && s.hasQuorum() {
 		if h.promoteLeft--; h.promoteLeft <= 0 {
-			w.etcd[h.name] = MemberVoter
-			w.say("%s votes in etcd", h.name)
+			s.etcd[h.name] = MemberVoter
+			s.recordEvent("%s votes in etcd", h.name)
 		}
 	}
-	if !w.serves() {
+	if !s.apiServerUp() {
 		return
 	}
 	if h.up() && !h.noKubelet {
-		h.node, h.ready, h.silentFor, h.nodeInfo = true, !h.noNetwork, 0, version(h.runs.Version)
-	} else if h.silentFor++; h.silentFor > 1 {
+		h.node, h.ready, h.notReadyFor, h.nodeInfo = true, !h.noNetwork, 0, version(h.running.Version)
+	} else if h.notReadyFor++; h.notReadyFor > 1 {
 		h.ready = false
 	}
-	w.leader(h)
+	s.etcdLeader(h)
 }
 
-// leader is etcd's leader, which asks the members and has the answers written on their Nodes.
-func (w *world) leader(h *host) {
-	membership, is := w.etcd[h.name]
+// etcdLeader checks the member and writes the result to its Node.
+func (s *simulation) etcdLeader(h *host) {
+	membership, isMember := s.etcd[h.name]
 	if !h.node || !h.has("e") {
 		return
 	}
-	h.checkedAt = w.now()
+	h.checkedAt = s.now()
 	switch {
-	case !is:
+	case !isMember:
 		h.membership, h.health = MemberNone, MemberHealthUnknown
-	case !h.up() && !w.asksNobody:
+	case !h.up() && !s.noMemberHealth:
 		h.membership, h.health = MemberUnknown, MemberUnhealthy
 	case membership == MemberVoter:
 		h.membership, h.health = membership, MemberHealthy
@@ -40,15 +40,15 @@ func (w *world) leader(h *host) {
 	}
 }
 
-// etcdProbe is what the agent has last said of etcd. On k3s that is what it says of the whole process.
-func (w *world) etcdProbe(h *host) ProbeState {
+// etcdProbe is the agent's last report on etcd; on k3s, the one on the whole process.
+func (s *simulation) etcdProbe(h *host) ProbeState {
 	probes := []string{probeEtcd, probeKubelet}
 	switch {
-	case !h.has("e") || w.k3s && !h.has("c"):
+	case !h.has("e") || s.k3s && !h.has("c"):
 		return ProbeNone
 	case !h.probed:
 		return ProbeUnknown
-	case w.k3s:
+	case s.k3s:
 		probes = probes[1:]
 	}
 	if slices.Contains(h.failing, probes[0]) {
@@ -57,11 +57,11 @@ func (w *world) etcdProbe(h *host) ProbeState {
 	return ProbeHealthy
 }
 
-func (w *world) probe(h *host) {
+func (s *simulation) runProbes(h *host) {
 	if h.power && h.agent {
-		h.lastSeen = w.now()
+		h.lastSeen = s.now()
 	}
-	if !h.power || !h.agent || h.runs == nil || h.delivered == nil {
+	if !h.power || !h.agent || h.running == nil || h.delivered == nil {
 		return
 	}
 	h.probed, h.failing = true, nil
@@ -70,9 +70,9 @@ func (w *world) probe(h *host) {
 			h.failing = append(h.failing, probeEtcd)
 		}
 		h.failing = append(h.failing, probeKubelet)
-	} else if h.has("c") && !w.quorate() {
+	} else if h.has("c") && !s.hasQuorum() {
 		h.failing = []string{probeAPIServer}
-	} else if h.ill {
+	} else if h.unhealthy {
 		h.failing = []string{"kube-scheduler"}
 	}
 	if h.state == ProgressApplied && len(h.failing) == 0 {
@@ -80,13 +80,13 @@ func (w *world) probe(h *host) {
 	}
 }
 
-// drainer is the drain controller with its hooks.
-func (w *world) drainer(h *host) {
+// drainController drains and uncordons the Node, with hooks.
+func (s *simulation) drainController(h *host) {
 	if h.deleting {
 		h.drain = Drain{}
 		return
 	}
-	if h.drain.Requested == "" || !w.connected {
+	if h.drain.Requested == "" || !s.connected {
 		h.drainLeft = 0
 		return
 	}
@@ -95,7 +95,7 @@ func (w *world) drainer(h *host) {
 		return
 	}
 	if h.drainLeft == 0 {
-		h.drainLeft = w.steps(4) + w.hookLate
+		h.drainLeft = s.duration(4) + s.hookDelay
 		if !end && h.drain.Requested == "drain" {
 			h.cordoned = true
 		}
@@ -106,50 +106,50 @@ func (w *world) drainer(h *host) {
 	}
 	if end {
 		h.cordoned, h.drain = false, Drain{}
-		w.say("%s is taken back", h.name)
+		s.recordEvent("%s is taken back", h.name)
 		return
 	}
 	h.drain.Done = h.drain.Requested
-	w.say("%s is drained", h.name)
+	s.recordEvent("%s is drained", h.name)
 }
 
-// leave is what Cluster API does to a machine that is being deleted, and what removes its member from etcd.
-func (w *world) leave(h *host) {
+// reconcileDelete removes a deleted machine: first its etcd member, then the machine.
+func (s *simulation) reconcileDelete(h *host) {
 	if !h.deleting {
 		return
 	}
 	if h.deleteLeft--; h.deleteLeft > 0 {
 		return
 	}
-	if h.has("e") && h.node && w.etcd[h.name] != "" {
+	if h.has("e") && h.node && s.etcd[h.name] != "" {
 		h.removal = RemovalDue
-		if h.deleteLeft > -40 && h.up() && slices.ContainsFunc(w.sorted(), func(o *host) bool {
+		if h.deleteLeft > -40 && h.up() && slices.ContainsFunc(s.sortedHosts(), func(o *host) bool {
 			return o.server() && !o.deleting &&
 				o.joinedTo == url(h.name)
 		}) {
-			w.note(h.name+" leaves", "others have joined the cluster at it, which are given another address first")
+			s.recordOnce(h.name+" leaves", "others have joined the cluster at it, which are given another address first")
 			return
 		}
-		if !h.asked {
-			if wait := w.remove(w.inputs(), h.name); wait != (Wait{}) {
-				w.note(h.name+" leaves", wait.Message)
+		if !h.removalRequested {
+			if wait := s.remove(s.inputs(), h.name); wait != (Wait{}) {
+				s.recordOnce(h.name+" leaves", wait.Message)
 				return
 			}
-			h.asked = true
-			w.checkRemoval(h)
-			w.say("%s: etcd is asked to remove it", h.name)
+			h.removalRequested = true
+			s.checkRemoval(h)
+			s.recordEvent("%s: etcd is asked to remove it", h.name)
 			return
 		}
-		if !w.serves() {
+		if !s.apiServerUp() {
 			return
 		}
-		delete(w.etcd, h.name)
-		w.say("%s is no member of etcd any more", h.name)
+		delete(s.etcd, h.name)
+		s.recordEvent("%s is no member of etcd any more", h.name)
 	}
 	if h.has("e") && !h.node {
 		// A machine that never came up has no Node and, for all that anybody can know, no member.
-		delete(w.etcd, h.name)
+		delete(s.etcd, h.name)
 	}
-	delete(w.hosts, h.name)
-	w.say("%s is gone", h.name)
+	delete(s.hosts, h.name)
+	s.recordEvent("%s is gone", h.name)
 }

@@ -15,29 +15,29 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// story tells what happens in a world, step by step: what people see, where it has changed, and what happens to hosts.
-type story struct {
-	*world
-	text  strings.Builder
+// scenario logs a simulation step by step: the messages that have changed, and what happens to hosts.
+type scenario struct {
+	*simulation
+	log   strings.Builder
 	shown map[string]bool
 }
 
-func (s *story) title(format string, args ...any) {
-	fmt.Fprintf(&s.text, "# "+format+"\n", args...)
+func (s *scenario) title(format string, args ...any) {
+	fmt.Fprintf(&s.log, "# "+format+"\n", args...)
 }
 
-// walk goes on for a number of steps.
-func (s *story) walk(n int) {
+// runSteps runs a number of steps.
+func (s *scenario) runSteps(n int) {
 	for range n {
 		s.tick()
-		s.tell()
+		s.logChanges()
 	}
 }
 
-// tell writes down what has changed since the last step, and reports whether anything has.
-func (s *story) tell() bool {
+// logChanges logs what has changed since the last step, and returns whether anything has.
+func (s *scenario) logChanges() bool {
 	lines, shown := []string{}, map[string]bool{}
-	for _, line := range s.look() {
+	for _, line := range s.messages() {
 		shown[line] = true
 		if !s.shown[line] {
 			lines = append(lines, line)
@@ -49,51 +49,51 @@ func (s *story) tell() bool {
 	}
 	s.events = nil
 	if len(lines) > 0 {
-		fmt.Fprintf(&s.text, "[%d]\n    %s\n", s.step, strings.Join(lines, "\n    "))
+		fmt.Fprintf(&s.log, "[%d]\n    %s\n", s.step, strings.Join(lines, "\n    "))
 	}
 	return len(lines) > 0
 }
 
-// settle goes on until nothing happens any more.
-func (s *story) settle(format string, args ...any) {
+// converge logs a title and runs until nothing changes any more.
+func (s *scenario) converge(format string, args ...any) {
 	s.title(format, args...)
 	for quiet := 0; quiet < 6; {
 		s.tick()
-		if s.tell() {
+		if s.logChanges() {
 			quiet = 0
 		} else {
 			quiet++
 		}
 		if s.step > 500 {
-			s.text.WriteString("does not settle\n")
+			s.log.WriteString("does not converge\n")
 			return
 		}
 	}
-	s.text.WriteString("\n")
+	s.log.WriteString("\n")
 }
 
-// until goes on until something is so.
-func (s *story) until(what string, is func() bool) {
+// runUntil runs until the condition is true; what names it.
+func (s *scenario) runUntil(what string, condition func() bool) {
 	for range 100 {
-		if is() {
+		if condition() {
 			return
 		}
-		s.walk(1)
+		s.runSteps(1)
 	}
-	s.text.WriteString("never " + what + "\n")
+	s.log.WriteString("never " + what + "\n")
 }
 
-func TestStories(t *testing.T) {
-	for name, tell := range stories {
+func TestScenarios(t *testing.T) {
+	for name, run := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			s := &story{world: newWorld(nil)}
-			tell(s)
+			s := &scenario{simulation: newSimulation(nil)}
+			run(s)
 			if len(s.faults) > 0 {
 				t.Errorf("rules were broken:\n%s", strings.Join(s.faults, "\n"))
 			}
 			path := filepath.Join("testdata", name+".golden")
 			if *update {
-				if err := os.WriteFile(path, []byte(s.text.String()), 0o644); err != nil {
+				if err := os.WriteFile(path, []byte(s.log.String()), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -101,7 +101,7 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(want), s.text.String()); diff != "" {
+			if diff := cmp.Diff(string(want), s.log.String()); diff != "" {
 				t.Errorf("%s differs; go test -update rewrites it (-want +got):\n%s", path, diff)
 			}
 		})

@@ -5,51 +5,51 @@ import (
 	"slices"
 )
 
-// inputs reads from the hub's API, and from the cluster's where it is reached, all that a decision is made of. Nothing is kept from one
-// pass to the next, so that every pass is one of a hub that has just been started.
-func (w *world) inputs() Inputs {
+// inputs reads all inputs of a decision from the hub's API and, if connected, from the cluster's. Nothing is kept between two reconciles, so
+// that each is that of a hub that has just started.
+func (s *simulation) inputs() Inputs {
 	in := Inputs{
-		Now: w.now(), Bootstrapped: w.bootstrapped, Paused: w.paused,
-		ControlPlaneConcurrency: w.spec.controlPlane, WorkerConcurrency: w.spec.worker,
-		ControlPlaneDrain: w.drainOptions(), WorkerDrain: w.drainOptions(),
+		Now: s.now(), Bootstrapped: s.bootstrapped, Paused: s.paused,
+		ControlPlaneConcurrency: s.spec.controlPlane, WorkerConcurrency: s.spec.worker,
+		ControlPlaneDrain: s.drainOptions(), WorkerDrain: s.drainOptions(),
 	}
-	for _, h := range w.sorted() {
-		in.Machines = append(in.Machines, w.machine(h))
+	for _, h := range s.sortedHosts() {
+		in.Machines = append(in.Machines, s.machine(h))
 	}
-	if w.connected {
-		for name, membership := range w.etcd {
-			if w.hosts[name] == nil {
+	if s.connected {
+		for name, membership := range s.etcd {
+			if s.hosts[name] == nil {
 				in.OrphanedMembers = append(in.OrphanedMembers, Member{Node: name, State: NodeLost, Membership: membership, Health: MemberUnhealthy,
-					CheckedAt: w.now()})
+					CheckedAt: s.now()})
 			}
 		}
 	}
-	if w.see != nil {
-		w.see(&in)
+	if s.changeInputs != nil {
+		s.changeInputs(&in)
 	}
-	if w.rand != nil {
-		w.rand.Shuffle(len(in.Machines), func(i, j int) { in.Machines[i], in.Machines[j] = in.Machines[j], in.Machines[i] })
+	if s.rand != nil {
+		s.rand.Shuffle(len(in.Machines), func(i, j int) { in.Machines[i], in.Machines[j] = in.Machines[j], in.Machines[i] })
 	}
 	return in
 }
 
-func (w *world) drainOptions() DrainOptions {
-	o := DrainOptions{Enabled: w.spec.drain, Hooks: w.spec.hooks, Options: "drain", HooksOnly: "hooks"}
+func (s *simulation) drainOptions() DrainOptions {
+	o := DrainOptions{Enabled: s.spec.drain, Hooks: s.spec.hooks, Options: "drain", HooksOnly: "hooks"}
 	if !o.Enabled {
 		o.Options = "hooks"
 	}
 	return o
 }
 
-func (w *world) machine(h *host) Machine {
+func (s *simulation) machine(h *host) Machine {
 	m := Machine{
 		Name: h.name, Etcd: h.has("e"), ControlPlane: h.has("c"), Worker: h.has("w"), Deleting: h.deleting, HasPlanSecret: h.identity,
 		PlanSecret: h.name + "-machine-plan",
 		Init:       h.init, JoinURL: h.joinURL, JoinedTo: h.joinedTo, Progress: h.state, CheckedIn: h.checkedIn, ProbesPassed: h.probesPassed,
-		Version: h.nodeInfo, WantVersion: version(w.spec.Version), Drain: h.drain, Removal: h.removal,
+		Version: h.nodeInfo, WantVersion: version(s.spec.Version), Drain: h.drain, Removal: h.removal,
 	}
-	if h.delivered == nil || *h.delivered != w.spec.plan {
-		m.Problem = w.problem
+	if h.delivered == nil || *h.delivered != s.spec.plan {
+		m.Problem = s.problem
 	}
 	if !h.provisioned {
 		m.Unusable = "has no infrastructure yet"
@@ -60,7 +60,7 @@ func (w *world) machine(h *host) Machine {
 	if h.delivered != nil && h.state != ProgressApplied {
 		m.Underway = ChangeFirst
 		if h.applied != nil {
-			m.Underway = between(*h.applied, *h.delivered)
+			m.Underway = changeBetween(*h.applied, *h.delivered)
 		}
 	}
 	if h.delivered != nil {
@@ -68,23 +68,23 @@ func (w *world) machine(h *host) Machine {
 		if !h.probed {
 			m.HealthUnknown, m.Unhealthy = []string{probeEtcd, probeKubelet}, nil
 		}
-		m.EtcdProbe = w.etcdProbe(h)
+		m.EtcdProbe = s.etcdProbe(h)
 	}
 	m.LastSeen = h.lastSeen
-	if w.connected {
+	if s.connected {
 		switch {
 		case !h.node:
 			m.Node, m.Membership = NodeAbsent, MemberNone
 		case h.ready:
 			m.Node = NodeReady
-		case h.silentFor > 1:
+		case h.notReadyFor > 1:
 			m.Node = NodeLost
 		default:
 			m.Node = NodeNotReady
 		}
 		if h.node && m.Etcd {
 			m.Membership, m.MemberHealth, m.MemberCheckedAt = h.membership, h.health, h.checkedAt
-			if h.asked {
+			if h.removalRequested {
 				m.Removal = RemovalRequested
 			}
 		}
@@ -92,88 +92,86 @@ func (w *world) machine(h *host) Machine {
 	return m
 }
 
-// hubPass is one pass of the control plane's controller.
-func (w *world) hubPass() {
-	in := w.inputs()
-	election := w.elect(in.Machines, "", w.started())
+// reconcile is one reconcile of the controller of the RKEControlPlane.
+func (s *simulation) reconcile() {
+	in := s.inputs()
+	election := s.elect(in.Machines, "", s.started())
 	if election.Init == "" {
 		in.Blocked = Wait{election.Reason, election.Message}
 	}
 	for i := range in.Machines {
 		m := &in.Machines[i]
 		m.Init = m.Name == election.Init
-		if m.JoinURL == "" && m.Server() && w.joinable(*m) {
+		if m.JoinURL == "" && m.Server() && s.joinable(*m) {
 			m.JoinURL = url(m.Name)
 		}
 	}
 	wanted := map[string]*plan{}
 	for i := range in.Machines {
 		m := &in.Machines[i]
-		p := w.spec.plan
+		p := s.spec.plan
 		p.Server, p.Init = JoinURL(in.Machines, *m, m.Name), m.Init
 		wanted[m.Name] = &p
-		if delivered := w.hosts[m.Name].delivered; delivered == nil {
+		if delivered := s.hosts[m.Name].delivered; delivered == nil {
 			m.Change = ChangeFirst
 		} else {
-			m.Change = between(*delivered, p)
+			m.Change = changeBetween(*delivered, p)
 		}
 	}
-	in.Bootstrapped = w.started()
-	w.outcome = Decide(in)
-	w.waits = map[string]Decision{}
+	in.Bootstrapped = s.started()
+	s.outcome = Decide(in)
 	for _, m := range in.Machines {
 		if m.Init && m.Working() {
-			w.bootstrapped, w.established = true, true
+			s.bootstrapped, s.established = true, true
 		}
 	}
-	w.write(in, wanted)
+	s.writeDecisions(in, wanted)
 }
 
-func (w *world) started() bool {
-	return w.bootstrapped || slices.ContainsFunc(w.sorted(), func(h *host) bool { return h.joinURL != "" })
+func (s *simulation) started() bool {
+	return s.bootstrapped || slices.ContainsFunc(s.sortedHosts(), func(h *host) bool { return h.joinURL != "" })
 }
 
-// write carries the decisions out, machine by machine, and may be killed at any point.
-func (w *world) write(in Inputs, wanted map[string]*plan) {
+// writeDecisions writes the decisions machine by machine, until maxWrites.
+func (s *simulation) writeDecisions(in Inputs, wanted map[string]*plan) {
 	writes, byName := 0, make(map[string]Machine, len(in.Machines))
 	for _, m := range in.Machines {
 		byName[m.Name] = m
 	}
 	killed := func() bool {
 		writes++
-		return w.limit >= 0 && writes > w.limit
+		return s.maxWrites >= 0 && writes > s.maxWrites
 	}
-	for _, marked := range []bool{false, true} {
-		for _, d := range w.outcome.Decisions {
+	for _, init := range []bool{false, true} {
+		for _, d := range s.outcome.Decisions {
 			m := byName[d.Machine]
-			h := w.hosts[d.Machine]
-			if m.Init != marked || h.init == m.Init && h.joinURL == m.JoinURL && !d.Deliver && d.Drain == "" && !d.Uncordon {
+			h := s.hosts[d.Machine]
+			if m.Init != init || h.init == m.Init && h.joinURL == m.JoinURL && !d.Deliver && d.Drain == "" && !d.Uncordon {
 				continue
 			}
 			if killed() {
-				w.say("the hub is killed")
+				s.recordEvent("the hub is killed")
 				return
 			}
 			if m.Init && !h.init {
-				w.say("%s becomes the init node", h.name)
+				s.recordEvent("%s becomes the init node", h.name)
 			}
 			h.init, h.joinURL = m.Init, m.JoinURL
-			w.apply(h, m, d, wanted[h.name])
+			s.writeDecision(h, m, d, wanted[h.name])
 		}
 	}
-	for _, d := range w.outcome.Decisions {
-		w.waits[d.Machine] = d
+	for _, d := range s.outcome.Decisions {
 		if d.Reason == "" || d.Message == "" {
-			w.fault("%s has no reason", d.Machine)
+			s.fault("%s has no reason", d.Machine)
 		}
-		w.checkMessage(byName[d.Machine], d)
+		s.checkMessage(byName[d.Machine], d)
 	}
 }
 
-func (w *world) apply(h *host, m Machine, d Decision, p *plan) {
+func (s *simulation) writeDecision(h *host, m Machine, d Decision, p *plan) {
 	switch {
 	case d.Drain != "":
-		w.checkTaken(h, m)
+		s.checkUnavailable(h, m)
 		h.drain, h.drainLeft = Drain{Requested: d.Drain}, 0
 	case d.Uncordon:
 		h.drain.Uncordon, h.drain.Error, h.drainLeft = h.drain.Requested, "", 0
@@ -181,21 +179,21 @@ func (w *world) apply(h *host, m Machine, d Decision, p *plan) {
 	if !d.Deliver {
 		return
 	}
-	w.checkDelivery(h, m, p)
+	s.checkDelivery(h, m, p)
 	if m.Change.Disruptive() && m.joined() && h.up() {
-		h.taken, h.takenAt = true, w.step
+		h.changing, h.changeStartedAt = true, s.step
 	}
 	h.delivered, h.state, h.joinedTo = p, ProgressPending, p.Server
 	h.probed, h.probesPassed, h.failing = false, false, nil
 }
 
-// look is what a person sees: what the cluster and each machine wait for.
-func (w *world) look() []string {
+// messages are the conditions that users read: those of the cluster and of each machine.
+func (s *simulation) messages() []string {
 	lines := []string{"cluster: done"}
-	if !w.outcome.Done {
-		lines[0] = fmt.Sprintf("cluster: %s: %s", w.outcome.Wait.Reason, w.outcome.Wait.Message)
+	if !s.outcome.Done {
+		lines[0] = fmt.Sprintf("cluster: %s: %s", s.outcome.Wait.Reason, s.outcome.Wait.Message)
 	}
-	for _, d := range w.outcome.Decisions {
+	for _, d := range s.outcome.Decisions {
 		lines = append(lines, fmt.Sprintf("    %s: %s: %s", d.Machine, d.Reason, d.Message))
 	}
 	return lines

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// Every rule matters: a world in which one is missing breaks something that somebody sees.
-func TestMissingRulesAreSeen(t *testing.T) {
-	mutants := map[string]func(*testing.T, *chaos){
-		"tiers change at the same time":           without("earlierTierFirst"),
-		"etcd takes several changes at a time":    without("etcdBusy"),
-		"any number may be unavailable":           without("groupLimitReached"),
-		"the quorum is not looked at":             without("quorumNeedsMachine"),
-		"nodes are not drained":                   without("needsDrain"),
-		"nodes are not taken back from a drain":   without("needsUncordon"),
-		"a machine joins what is not there":       without("lacksJoinURL"),
-		"changes wait for nothing but their turn": without("etcdBusy", "groupLimitReached", "quorumNeedsMachine"),
-		"new members join all at once": func(t *testing.T, _ *chaos) {
+// TestEachRuleIsNeeded replaces rules and inputs one at a time; the checks of random simulations must fail for each.
+func TestEachRuleIsNeeded(t *testing.T) {
+	mutants := map[string]func(*testing.T, *randomSimulation){
+		"tiers change at the same time":           withoutRules("earlierTierFirst"),
+		"etcd takes several changes at a time":    withoutRules("etcdBusy"),
+		"any number may be unavailable":           withoutRules("groupLimitReached"),
+		"the quorum is not looked at":             withoutRules("quorumNeedsMachine"),
+		"nodes are not drained":                   withoutRules("needsDrain"),
+		"nodes are not taken back from a drain":   withoutRules("needsUncordon"),
+		"a machine joins what is not there":       withoutRules("lacksJoinURL"),
+		"changes wait for nothing but their turn": withoutRules("etcdBusy", "groupLimitReached", "quorumNeedsMachine"),
+		"new members join all at once": func(t *testing.T, _ *randomSimulation) {
 			replace(t, "firstPlan", func(_ *view, m Machine) (Decision, bool) {
 				if m.Change != ChangeFirst {
 					return undecided()
@@ -28,19 +28,19 @@ func TestMissingRulesAreSeen(t *testing.T) {
 				return deliver("Delivering the first plan")
 			})
 		},
-		"members are removed at any time": func(_ *testing.T, c *chaos) {
-			c.remove = func(Inputs, string) Wait { return Wait{} }
+		"members are removed at any time": func(_ *testing.T, s *randomSimulation) {
+			s.remove = func(Inputs, string) Wait { return Wait{} }
 		},
-		"members are removed one at a time, whatever the quorum": func(_ *testing.T, c *chaos) {
-			c.remove = func(in Inputs, name string) Wait {
+		"members are removed one at a time, whatever the quorum": func(_ *testing.T, s *randomSimulation) {
+			s.remove = func(in Inputs, name string) Wait {
 				if w := CheckRemoval(in, name); w.Reason == ReasonWaitingForOthers {
 					return w
 				}
 				return Wait{}
 			}
 		},
-		"any machine may follow the init node": func(_ *testing.T, c *chaos) {
-			c.elect = func(machines []Machine, _ string, _ bool) Election {
+		"any machine may follow the init node": func(_ *testing.T, s *randomSimulation) {
+			s.elect = func(machines []Machine, _ string, _ bool) Election {
 				for _, m := range slices.SortedFunc(slices.Values(machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) }) {
 					if m.Etcd && !m.Deleting && m.HasPlanSecret {
 						return Election{Init: m.Name}
@@ -49,8 +49,8 @@ func TestMissingRulesAreSeen(t *testing.T) {
 				return Election{}
 			}
 		},
-		"a machine that works may follow the init node, voter or not": func(_ *testing.T, c *chaos) {
-			c.elect = func(machines []Machine, id string, bootstrapped bool) Election {
+		"a machine that works may follow the init node, voter or not": func(_ *testing.T, s *randomSimulation) {
+			s.elect = func(machines []Machine, id string, bootstrapped bool) Election {
 				for i := range machines {
 					if machines[i].Progress == ProgressApplied {
 						machines[i].Membership = MemberVoter
@@ -59,23 +59,23 @@ func TestMissingRulesAreSeen(t *testing.T) {
 				return Elect(machines, id, bootstrapped)
 			}
 		},
-		"a Node that is not ready has no etcd": seeing(func(m *Machine, now time.Time) {
+		"a Node that is not ready has no etcd": changeMachines(func(m *Machine, now time.Time) {
 			if m.Node.Unready() {
 				m.MemberHealth, m.MemberCheckedAt, m.EtcdProbe = MemberUnhealthy, now, ProbeUnhealthy
 			}
 		}),
-		"old evidence counts": seeing(func(m *Machine, now time.Time) {
+		"old evidence counts": changeMachines(func(m *Machine, now time.Time) {
 			m.LastSeen = now
 			if m.MemberHealth != MemberHealthUnknown {
 				m.MemberCheckedAt = now
 			}
 		}),
-		"what is suspect is down": seeing(func(m *Machine, now time.Time) {
+		"what is suspect is down": changeMachines(func(m *Machine, now time.Time) {
 			if m.Etcd && m.Progress != ProgressNone && m.etcdState(now) == etcdUnknown {
 				m.LastSeen, m.MemberHealth, m.MemberCheckedAt, m.EtcdProbe = now, MemberUnhealthy, now, ProbeUnhealthy
 			}
 		}),
-		"what is suspect is up": seeing(func(m *Machine, now time.Time) {
+		"what is suspect is up": changeMachines(func(m *Machine, now time.Time) {
 			if m.Etcd && m.Progress != ProgressNone && m.etcdState(now) == etcdUnknown {
 				m.LastSeen, m.MemberHealth, m.MemberCheckedAt, m.EtcdProbe = now, MemberHealthy, now, ProbeHealthy
 			}
@@ -83,21 +83,21 @@ func TestMissingRulesAreSeen(t *testing.T) {
 				m.Node = NodeReady
 			}
 		}),
-		"the leader of etcd is not asked": seeing(func(m *Machine, _ time.Time) {
+		"the leader of etcd is not asked": changeMachines(func(m *Machine, _ time.Time) {
 			m.MemberHealth = MemberHealthUnknown
 			if m.Membership == MemberUnknown && m.JoinURL == "" {
 				m.Membership = MemberLearner
 			}
 		}),
-		"the agent is not asked": seeing(func(m *Machine, _ time.Time) { m.EtcdProbe = ProbeNone }),
-		"a member whose change has failed is left to itself": seeing(func(m *Machine, _ time.Time) {
+		"the agent is not asked": changeMachines(func(m *Machine, _ time.Time) { m.EtcdProbe = ProbeNone }),
+		"a member whose change has failed is left to itself": changeMachines(func(m *Machine, _ time.Time) {
 			if m.Progress == ProgressFailed {
 				m.Underway = ChangeNone
 			}
 		}),
-		"a change goes to an agent that is not there": without("agentMissing"),
-		"the hub forgets that a cluster was started": func(_ *testing.T, c *chaos) {
-			c.elect = func(machines []Machine, id string, _ bool) Election {
+		"a change goes to an agent that is not there": withoutRules("agentMissing"),
+		"the hub forgets that a cluster was started": func(_ *testing.T, s *randomSimulation) {
+			s.elect = func(machines []Machine, id string, _ bool) Election {
 				for i := range machines {
 					machines[i].JoinURL, machines[i].Membership = "", MemberUnknown
 				}
@@ -111,23 +111,23 @@ func TestMissingRulesAreSeen(t *testing.T) {
 			defer func() { rules = whole }()
 			for seed := range uint64(1000) {
 				rules = slices.Clone(whole)
-				c := newChaos(seed)
-				mutate(t, c)
-				c.live()
-				if len(c.faults) > 0 {
-					t.Logf("%s: world %d: %s", name, seed, strings.SplitN(c.faults[0], "\n", 2)[0])
+				s := newRandomSimulation(seed)
+				mutate(t, s)
+				s.run()
+				if len(s.faults) > 0 {
+					t.Logf("%s: simulation %d: %s", name, seed, strings.SplitN(s.faults[0], "\n", 2)[0])
 					return
 				}
 			}
-			t.Error("nobody notices")
+			t.Error("no check fails")
 		})
 	}
 }
 
 // seeing changes what the hub is shown of each machine.
-func seeing(change func(*Machine, time.Time)) func(*testing.T, *chaos) {
-	return func(_ *testing.T, c *chaos) {
-		c.see = func(in *Inputs) {
+func changeMachines(change func(*Machine, time.Time)) func(*testing.T, *randomSimulation) {
+	return func(_ *testing.T, s *randomSimulation) {
+		s.changeInputs = func(in *Inputs) {
 			for i := range in.Machines {
 				change(&in.Machines[i], in.Now)
 			}
@@ -136,8 +136,8 @@ func seeing(change func(*Machine, time.Time)) func(*testing.T, *chaos) {
 }
 
 // without takes rules out of the chain.
-func without(names ...string) func(*testing.T, *chaos) {
-	return func(t *testing.T, _ *chaos) {
+func withoutRules(names ...string) func(*testing.T, *randomSimulation) {
+	return func(t *testing.T, _ *randomSimulation) {
 		for _, name := range names {
 			replace(t, name, func(*view, Machine) (Decision, bool) { return undecided() })
 		}

@@ -14,55 +14,55 @@ import (
 	"time"
 )
 
-var simulate = flag.Duration("simulate", 0, "how long random worlds are simulated; for a moment where unset")
+var simulate = flag.Duration("simulate", 0, "how long to run random simulations (default: a fixed number of them)")
 
-// shapes are the clusters that random worlds begin with.
-var shapes = [][]string{
+// topologies are the clusters that random simulations start with.
+var topologies = [][]string{
 	{"a:ecw"}, {"a:ecw", "b:ecw", "c:ecw"}, {"a:ecw", "b:w", "c:w"},
 	{"a:ec", "b:ec", "c:ec", "v:w", "w:w", "x:w"}, {"a:ec", "b:ec", "c:ec", "d:ec", "e:ec", "w:w"},
 	{"a:e", "b:e", "c:e", "d:c", "e:c", "v:w", "w:w"}, {"a:e", "b:c", "c:c", "d:c", "w:w"}, {"a:ec", "b:ec", "w:w"},
 }
 
-// chaos is a world in which anything may happen, until the faults end.
-type chaos struct {
-	*world
+// randomSimulation is a simulation with random events.
+type randomSimulation struct {
+	*simulation
 	added int
 }
 
-func newChaos(seed uint64) *chaos {
+func newRandomSimulation(seed uint64) *randomSimulation {
 	r := rand.New(rand.NewPCG(seed, 4))
-	c := &chaos{world: newWorld(r)}
-	c.spec.drain, c.spec.hooks = r.IntN(2) == 0, r.IntN(4) == 0
-	c.spec.controlPlane, c.spec.worker = concurrency(r), concurrency(r)
-	c.k3s, c.asksNobody = r.IntN(2) == 0, r.IntN(4) == 0
-	shape := shapes[r.IntN(len(shapes))]
+	s := &randomSimulation{simulation: newSimulation(r)}
+	s.spec.drain, s.spec.hooks = r.IntN(2) == 0, r.IntN(4) == 0
+	s.spec.controlPlane, s.spec.worker = concurrency(r), concurrency(r)
+	s.k3s, s.noMemberHealth = r.IntN(2) == 0, r.IntN(4) == 0
+	topology := topologies[r.IntN(len(topologies))]
 	if r.IntN(3) == 0 {
-		c.add(shape...)
+		s.add(topology...)
 	} else {
-		c.run(shape...)
+		s.addRunning(topology...)
 	}
-	return c
+	return s
 }
 
 func concurrency(r *rand.Rand) string { return []string{"", "1", "2", "50%", "0"}[r.IntN(5)] }
 
-// live runs a whole life: a time of trouble, and a time in which all is repaired and everything has to come right.
-func (c *chaos) live() {
+// run runs steps with random events, ends all faults, and then checks that the cluster converges.
+func (s *randomSimulation) run() {
 	for range 120 {
-		if c.rand.IntN(5) == 0 {
-			happenings[c.rand.IntN(len(happenings))](c)
+		if s.rand.IntN(5) == 0 {
+			randomEvents[s.rand.IntN(len(randomEvents))](s)
 		}
-		c.limit = -1
-		if c.rand.IntN(8) == 0 {
-			c.limit = c.rand.IntN(3)
+		s.maxWrites = -1
+		if s.rand.IntN(8) == 0 {
+			s.maxWrites = s.rand.IntN(3)
 		}
-		c.tick()
+		s.tick()
 	}
-	c.heal()
+	s.endFaults()
 	quiet := 0
 	for range 600 {
-		c.tick()
-		if quiet++; !c.settled() {
+		s.tick()
+		if quiet++; !s.converged() {
 			quiet = 0
 		}
 		if quiet == 20 {
@@ -70,179 +70,183 @@ func (c *chaos) live() {
 		}
 	}
 	if quiet < 20 {
-		c.fault("does not come right: %s\netcd %v", strings.Join(c.look(), "\n"), c.etcd)
+		s.fault("does not converge: %s\netcd %v", strings.Join(s.messages(), "\n"), s.etcd)
 		return
 	}
-	c.checkEnd()
+	s.checkFinalState()
 }
 
-func (c *chaos) settled() bool {
-	return c.outcome.Done &&
-		!slices.ContainsFunc(c.outcome.Decisions, func(d Decision) bool { return d.Deliver || d.Drain != "" || d.Uncordon }) &&
-		!slices.ContainsFunc(c.sorted(), func(h *host) bool { return h.deleting })
+func (s *randomSimulation) converged() bool {
+	return s.outcome.Done &&
+		!slices.ContainsFunc(s.outcome.Decisions, func(d Decision) bool { return d.Deliver || d.Drain != "" || d.Uncordon }) &&
+		!slices.ContainsFunc(s.sortedHosts(), func(h *host) bool { return h.deleting })
 }
 
-// heal ends all trouble.
-func (c *chaos) heal() {
-	c.limit, c.hookLate, c.promoteLate, c.disconnected, c.spec.Bad = -1, 0, 0, false, ""
-	c.spec.Restarted++
-	for _, h := range c.sorted() {
-		c.revive(h)
+// endFaults repairs everything.
+func (s *randomSimulation) endFaults() {
+	s.maxWrites, s.hookDelay, s.promoteDelay, s.disconnected, s.spec.Bad = -1, 0, 0, false, ""
+	s.spec.Restarted++
+	for _, h := range s.sortedHosts() {
+		s.powerOn(h)
 		h.agent, h.provisioned, h.promoteLeft, h.noNetwork, h.noKubelet = true, true, 0, false, false
-		if h.deleting && h.runs != nil {
-			// Nobody sends it a plan any more: its owner puts the configuration right by hand.
-			h.delivered, h.state, h.work = h.runs, ProgressApplied, nil
+		if h.deleting && h.running != nil {
+			// It gets no plan any more: somebody corrects its configuration by hand.
+			h.delivered, h.state, h.attempt = h.running, ProgressApplied, nil
 			if h.stopped {
-				h.stopped, h.startLeft = false, c.steps(3)
+				h.stopped, h.startLeft = false, s.duration(3)
 			}
 		}
 	}
 	for _, role := range []string{"e", "c", "w"} {
-		if !slices.ContainsFunc(c.sorted(), func(h *host) bool { return h.has(role) && !h.deleting }) {
-			c.another(role)
+		if !slices.ContainsFunc(s.sortedHosts(), func(h *host) bool { return h.has(role) && !h.deleting }) {
+			s.addMachine(role)
 		}
 	}
 }
 
-// checkEnd looks at a world in which everything has come right.
-func (c *chaos) checkEnd() {
-	voters, up := c.voters()
-	if up != len(voters) || len(voters) != len(c.etcd) {
-		c.fault("etcd has members %v, of which %d are up", c.etcd, up)
+// checkFinalState checks a cluster that has converged.
+func (s *randomSimulation) checkFinalState() {
+	voters, up := s.voters()
+	if up != len(voters) || len(voters) != len(s.etcd) {
+		s.fault("etcd has members %v, of which %d are up", s.etcd, up)
 	}
-	for _, h := range c.sorted() {
-		want := c.spec.plan
+	for _, h := range s.sortedHosts() {
+		want := s.spec.plan
 		want.Server, want.Init = h.delivered.Server, h.init
 		switch {
-		case *h.runs != want:
-			c.fault("%s runs %+v, and not %+v", h.name, *h.runs, want)
+		case *h.running != want:
+			s.fault("%s runs %+v, want %+v", h.name, *h.running, want)
 		case h.cordoned || h.drain != (Drain{}):
-			c.fault("%s was not taken back from its drain: %+v", h.name, h.drain)
-		case h.has("e") && c.etcd[h.name] != MemberVoter:
-			c.fault("%s is no voter", h.name)
-		case !h.init && !c.serverUp(h.joinedTo):
-			c.fault("%s has joined %s, which is not there", h.name, h.joinedTo)
+			s.fault("%s was not uncordoned: %+v", h.name, h.drain)
+		case h.has("e") && s.etcd[h.name] != MemberVoter:
+			s.fault("%s is no voter", h.name)
+		case !h.init && !s.serverUp(h.joinedTo):
+			s.fault("%s has joined %s, which is down", h.name, h.joinedTo)
 		}
 	}
 }
 
-func (c *chaos) any(is func(*host) bool) *host {
-	hosts := slices.DeleteFunc(slices.Clone(c.sorted()), func(h *host) bool { return !is(h) })
+func (s *randomSimulation) pick(is func(*host) bool) *host {
+	hosts := slices.DeleteFunc(slices.Clone(s.sortedHosts()), func(h *host) bool { return !is(h) })
 	if len(hosts) == 0 {
 		return &host{}
 	}
-	return hosts[c.rand.IntN(len(hosts))]
+	return hosts[s.rand.IntN(len(hosts))]
 }
 
 func anyHost(*host) bool { return true }
 
-func (c *chaos) another(roles string) {
-	c.added++
-	c.add(fmt.Sprintf("%c%d:%s", 'a'+c.rand.IntN(26), c.added, roles))
+func (s *randomSimulation) addMachine(roles string) {
+	s.added++
+	s.add(fmt.Sprintf("%c%d:%s", 'a'+s.rand.IntN(26), s.added, roles))
 }
 
-func (c *chaos) revive(h *host) {
+func (s *randomSimulation) powerOn(h *host) {
 	if !h.power {
 		h.power = true
-		if h.runs != nil {
-			h.startLeft = c.steps(3)
+		if h.running != nil {
+			h.startLeft = s.duration(3)
 		}
 	}
 }
 
-// happenings are what befalls a cluster.
-var happenings = []func(*chaos){
-	func(c *chaos) { c.spec.Version++ },
-	func(c *chaos) { c.spec.Restarted++ },
-	func(c *chaos) { c.spec.Drained++ },
-	func(c *chaos) { c.spec.Minor++ },
-	func(c *chaos) { c.spec.Restarted, c.spec.Bad = c.spec.Restarted+1, "install" },
-	func(c *chaos) { c.spec.Restarted, c.spec.Bad = c.spec.Restarted+1, "start" },
-	func(c *chaos) { c.spec.Bad = "" }, func(c *chaos) { c.spec.Bad = "" },
-	func(c *chaos) { c.spec.controlPlane, c.spec.worker = concurrency(c.rand), concurrency(c.rand) },
-	func(c *chaos) { c.spec.drain = !c.spec.drain },
-	func(c *chaos) { c.hookLate, c.promoteLate = c.rand.IntN(10), c.rand.IntN(10) },
-	func(c *chaos) { c.disconnected = !c.disconnected }, func(c *chaos) { c.disconnected = false },
-	func(c *chaos) { c.any(anyHost).agent = false },
-	func(c *chaos) {
-		for _, h := range c.hosts {
+// randomEvents are what may happen to a cluster.
+var randomEvents = []func(*randomSimulation){
+	func(s *randomSimulation) { s.spec.Version++ },
+	func(s *randomSimulation) { s.spec.Restarted++ },
+	func(s *randomSimulation) { s.spec.Drained++ },
+	func(s *randomSimulation) { s.spec.Minor++ },
+	func(s *randomSimulation) { s.spec.Restarted, s.spec.Bad = s.spec.Restarted+1, "install" },
+	func(s *randomSimulation) { s.spec.Restarted, s.spec.Bad = s.spec.Restarted+1, "start" },
+	func(s *randomSimulation) { s.spec.Bad = "" }, func(s *randomSimulation) { s.spec.Bad = "" },
+	func(s *randomSimulation) {
+		s.spec.controlPlane, s.spec.worker = concurrency(s.rand), concurrency(s.rand)
+	},
+	func(s *randomSimulation) { s.spec.drain = !s.spec.drain },
+	func(s *randomSimulation) { s.hookDelay, s.promoteDelay = s.rand.IntN(10), s.rand.IntN(10) },
+	func(s *randomSimulation) { s.disconnected = !s.disconnected }, func(s *randomSimulation) { s.disconnected = false },
+	func(s *randomSimulation) { s.pick(anyHost).agent = false },
+	func(s *randomSimulation) {
+		for _, h := range s.hosts {
 			h.agent = true
 		}
 	},
-	func(c *chaos) { c.any((*host).server).ill = true },
-	func(c *chaos) { h := c.any(anyHost); h.noNetwork = !h.noNetwork },
-	func(c *chaos) { h := c.any(anyHost); h.noKubelet = !h.noKubelet },
-	func(c *chaos) { c.network(false) }, func(c *chaos) { c.network(true) },
-	func(c *chaos) { c.another([]string{"w", "w", "c", "ec", "e", "ecw"}[c.rand.IntN(6)]) },
-	func(c *chaos) { c.another([]string{"w", "ec"}[c.rand.IntN(2)]) },
-	func(c *chaos) {
-		c.another("ec")
-		c.hosts[c.sorted()[0].name].provisioned = true
+	func(s *randomSimulation) { s.pick((*host).server).unhealthy = true },
+	func(s *randomSimulation) { h := s.pick(anyHost); h.noNetwork = !h.noNetwork },
+	func(s *randomSimulation) { h := s.pick(anyHost); h.noKubelet = !h.noKubelet },
+	func(s *randomSimulation) { s.setNetworkPlugin(false) }, func(s *randomSimulation) { s.setNetworkPlugin(true) },
+	func(s *randomSimulation) { s.addMachine([]string{"w", "w", "c", "ec", "e", "ecw"}[s.rand.IntN(6)]) },
+	func(s *randomSimulation) { s.addMachine([]string{"w", "ec"}[s.rand.IntN(2)]) },
+	func(s *randomSimulation) {
+		s.addMachine("ec")
+		s.hosts[s.sortedHosts()[0].name].provisioned = true
 	},
-	(*chaos).kill, (*chaos).kill, func(c *chaos) { c.revive(c.any(func(h *host) bool { return !h.power })) },
-	(*chaos).shrink, (*chaos).shrink, (*chaos).replaceDead,
-	func(c *chaos) { c.bootstrapped = false }, // as after a move, which loses what is in status
+	(*randomSimulation).powerOff, (*randomSimulation).powerOff, func(s *randomSimulation) { s.powerOn(s.pick(func(h *host) bool { return !h.power })) },
+	(*randomSimulation).deleteRandomMachine, (*randomSimulation).deleteRandomMachine, (*randomSimulation).replaceDead,
+	func(s *randomSimulation) { s.bootstrapped = false }, // as after a move, which loses what is in status
 }
 
-// network breaks the network plugin on all hosts, or repairs it.
-func (c *chaos) network(works bool) {
-	for _, h := range c.hosts {
+// setNetworkPlugin breaks the network plugin on all hosts, or repairs it.
+func (s *randomSimulation) setNetworkPlugin(works bool) {
+	for _, h := range s.hosts {
 		h.noNetwork = !works
 	}
 }
 
-// kill takes the power from a host, of etcd's members only so many that their own death does not take its quorum.
-func (c *chaos) kill() {
-	h := c.any(func(h *host) bool { return h.power })
-	voters, _ := c.voters()
+// powerOff stops a host, unless etcd would lose its quorum by that alone.
+func (s *randomSimulation) powerOff() {
+	h := s.pick(func(h *host) bool { return h.power })
+	voters, _ := s.voters()
 	alive := 0
 	for _, name := range voters {
-		if other := c.hosts[name]; other != nil && other.power && other != h {
+		if other := s.hosts[name]; other != nil && other.power && other != h {
 			alive++
 		}
 	}
-	if c.etcd[h.name] != "" && (alive < quorum(len(voters)) || alive < quorum(len(voters)+1)) {
+	if s.etcd[h.name] != "" && (alive < quorum(len(voters)) || alive < quorum(len(voters)+1)) {
 		return
 	}
-	h.power, h.downSince, h.work, h.taken = false, c.step, nil, false
-	c.say("%s dies", h.name)
+	h.power, h.downSince, h.attempt, h.changing = false, s.step, nil, false
+	s.recordEvent("%s dies", h.name)
 }
 
-// shrink deletes a machine, but not the last with the data or a role.
-func (c *chaos) shrink() { c.drop(c.any(func(h *host) bool { return !h.deleting })) }
+// deleteRandomMachine deletes a machine, but not the last one of a role or with etcd's data.
+func (s *randomSimulation) deleteRandomMachine() {
+	s.deleteMachine(s.pick(func(h *host) bool { return !h.deleting }))
+}
 
-// replaceDead does what a health check does.
-func (c *chaos) replaceDead() {
-	h := c.any(func(h *host) bool { return !h.power && !h.deleting })
-	if c.drop(h) {
-		c.another(h.roles)
+// replaceDead replaces a machine that is down, as a MachineHealthCheck does.
+func (s *randomSimulation) replaceDead() {
+	h := s.pick(func(h *host) bool { return !h.power && !h.deleting })
+	if s.deleteMachine(h) {
+		s.addMachine(h.roles)
 	}
 }
 
-func (c *chaos) drop(h *host) bool {
+func (s *randomSimulation) deleteMachine(h *host) bool {
 	for _, role := range []string{"e", "c"} {
-		if h.has(role) && !slices.ContainsFunc(c.sorted(), func(o *host) bool {
-			return o != h && o.has(role) && !o.deleting && o.power && (o.up() || !c.established) &&
-				(role != "e" || !c.established || c.etcd[o.name] == MemberVoter)
+		if h.has(role) && !slices.ContainsFunc(s.sortedHosts(), func(o *host) bool {
+			return o != h && o.has(role) && !o.deleting && o.power && (o.up() || !s.established) &&
+				(role != "e" || !s.established || s.etcd[o.name] == MemberVoter)
 		}) {
 			return false
 		}
 	}
-	// Who deletes a member before the cluster's API has ever answered loses its data with it: nobody can be asked to remove it.
-	if h.name == "" || c.established && c.etcd[h.name] != "" && !h.node {
+	// A member that is deleted before the cluster's API server has ever answered cannot be removed from etcd first.
+	if h.name == "" || s.established && s.etcd[h.name] != "" && !h.node {
 		return false
 	}
-	h.deleting, h.deleteLeft = true, c.steps(5)
-	c.say("%s is deleted", h.name)
+	h.deleting, h.deleteLeft = true, s.duration(5)
+	s.recordEvent("%s is deleted", h.name)
 	return true
 }
 
-// TestRandomWorlds simulates one world after another for a while. In each, the rules hold at every step and everything comes right.
-func TestRandomWorlds(t *testing.T) {
-	// What runs with every change is the same worlds each time, so that it fails only for what the change has done.
-	worlds, until := uint64(2000), time.Time{}
+// TestRandomSimulations checks that in each simulation no rule is broken, and that it converges.
+func TestRandomSimulations(t *testing.T) {
+	// Without -simulate, the seeds are always the same, so that the test fails because of a change only.
+	simulations, until := uint64(2000), time.Time{}
 	if *simulate > 0 {
-		worlds, until = math.MaxUint64, time.Now().Add(*simulate)
+		simulations, until = math.MaxUint64, time.Now().Add(*simulate)
 	}
 	var next, broken atomic.Uint64
 	broken.Store(math.MaxUint64)
@@ -251,11 +255,11 @@ func TestRandomWorlds(t *testing.T) {
 		all.Go(func() {
 			for {
 				seed := next.Add(1) - 1
-				if seed >= min(worlds, broken.Load()) || !until.IsZero() && time.Now().After(until) {
+				if seed >= min(simulations, broken.Load()) || !until.IsZero() && time.Now().After(until) {
 					return
 				}
-				c := newChaos(seed)
-				if c.live(); len(c.faults) == 0 {
+				s := newRandomSimulation(seed)
+				if s.run(); len(s.faults) == 0 {
 					continue
 				}
 				for first := broken.Load(); seed < first && !broken.CompareAndSwap(first, seed); first = broken.Load() {
@@ -265,23 +269,23 @@ func TestRandomWorlds(t *testing.T) {
 	}
 	all.Wait()
 	if seed := broken.Load(); seed != math.MaxUint64 {
-		c := newChaos(seed)
-		c.live()
-		t.Fatalf("world %d:\n%s\n%s", seed, strings.Join(c.faults[:min(5, len(c.faults))], "\n"), retell(seed))
+		s := newRandomSimulation(seed)
+		s.run()
+		t.Fatalf("simulation %d:\n%s\n%s", seed, strings.Join(s.faults[:min(5, len(s.faults))], "\n"), replay(seed))
 	}
-	t.Logf("simulated %d worlds", min(worlds, next.Load()))
+	t.Logf("ran %d simulations", min(simulations, next.Load()))
 }
 
-// retell runs a world again and tells what happens before the first fault.
-func retell(seed uint64) string {
-	s := &story{}
-	c := newChaos(seed)
-	s.world, c.world.onStep = c.world, func() {
-		if len(c.faults) == 0 {
-			s.tell()
+// replay runs a simulation again and returns the log of its last steps before the first fault.
+func replay(seed uint64) string {
+	l := &scenario{}
+	s := newRandomSimulation(seed)
+	l.simulation, s.simulation.onStep = s.simulation, func() {
+		if len(s.faults) == 0 {
+			l.logChanges()
 		}
 	}
-	c.live()
-	lines := strings.Split(s.text.String(), "\n")
+	s.run()
+	lines := strings.Split(l.log.String(), "\n")
 	return strings.Join(lines[max(0, len(lines)-100):], "\n")
 }

@@ -17,17 +17,17 @@ type rolloutWrites struct {
 // upgrade runs the upgrade of a cluster with three servers, in which ten workers change at a time, and each takes as long as it takes.
 func upgrade(tb testing.TB, workers int) (writes rolloutWrites) {
 	tb.Helper()
-	w := newWorld(rand.New(rand.NewPCG(uint64(workers), 17)))
-	w.spec.drain, w.spec.worker = true, "10"
+	s := newSimulation(rand.New(rand.NewPCG(uint64(workers), 17)))
+	s.spec.drain, s.spec.worker = true, "10"
 	machines := []string{"server-0001:ec", "server-0002:ec", "server-0003:ec"}
 	for i := range workers {
 		machines = append(machines, fmt.Sprintf("worker-%04d:w", i))
 	}
-	w.run(machines...)
+	s.addRunning(machines...)
 	otherMachine := regexp.MustCompile(`(server|worker)-\d{4}`)
 	said, cluster := map[string]string{}, ""
-	w.onStep = func() {
-		for _, d := range w.outcome.Decisions {
+	s.onStep = func() {
+		for _, d := range s.outcome.Decisions {
 			if d.Deliver || d.Drain != "" || d.Uncordon {
 				writes.plans++
 			}
@@ -39,21 +39,21 @@ func upgrade(tb testing.TB, workers int) (writes rolloutWrites) {
 				tb.Fatalf("%s speaks of %s: %s", d.Machine, name, d.Message)
 			}
 		}
-		if text := w.outcome.Wait.Reason + w.outcome.Wait.Message; cluster != text {
+		if text := s.outcome.Wait.Reason + s.outcome.Wait.Message; cluster != text {
 			cluster = text
 			writes.cluster++
 		}
 	}
-	w.tick()
+	s.tick()
 	writes = rolloutWrites{}
-	w.spec.Version++
-	for w.tick(); !w.outcome.Done; w.tick() {
-		if w.step > 20*workers+100 {
-			tb.Fatalf("not done after %d steps: %+v", w.step, w.outcome.Wait)
+	s.spec.Version++
+	for s.tick(); !s.outcome.Done; s.tick() {
+		if s.step > 20*workers+100 {
+			tb.Fatalf("not done after %d steps: %+v", s.step, s.outcome.Wait)
 		}
 	}
-	if len(w.faults) > 0 {
-		tb.Fatalf("rules were broken: %v", w.faults)
+	if len(s.faults) > 0 {
+		tb.Fatalf("rules were broken: %v", s.faults)
 	}
 	return writes
 }
