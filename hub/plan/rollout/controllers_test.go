@@ -106,7 +106,7 @@ func (s *simulation) drainController(h *host) {
 	}
 	if end {
 		h.cordoned, h.drain = false, Drain{}
-		s.recordEvent("%s is taken back", h.name)
+		s.recordEvent("%s is uncordoned", h.name)
 		return
 	}
 	h.drain.Done = h.drain.Requested
@@ -127,12 +127,12 @@ func (s *simulation) reconcileDelete(h *host) {
 			return o.server() && !o.deleting &&
 				o.joinedTo == url(h.name)
 		}) {
-			s.recordOnce(h.name+" leaves", "others have joined the cluster at it, which are given another address first")
+			s.recordOnce("removal of "+h.name, "machines that joined through it get another server first")
 			return
 		}
 		if !h.removalRequested {
 			if wait := s.remove(s.inputs(), h.name); wait != (Wait{}) {
-				s.recordOnce(h.name+" leaves", wait.Message)
+				s.recordOnce("removal of "+h.name, wait.Message)
 				return
 			}
 			h.removalRequested = true

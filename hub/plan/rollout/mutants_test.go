@@ -12,15 +12,15 @@ import (
 // TestEachRuleIsNeeded replaces rules and inputs one at a time; the checks of random simulations must fail for each.
 func TestEachRuleIsNeeded(t *testing.T) {
 	mutants := map[string]func(*testing.T, *randomSimulation){
-		"tiers change at the same time":           withoutRules("earlierTierFirst"),
-		"etcd takes several changes at a time":    withoutRules("etcdBusy"),
-		"any number may be unavailable":           withoutRules("groupLimitReached"),
-		"the quorum is not looked at":             withoutRules("quorumNeedsMachine"),
-		"nodes are not drained":                   withoutRules("needsDrain"),
-		"nodes are not taken back from a drain":   withoutRules("needsUncordon"),
-		"a machine joins what is not there":       withoutRules("lacksJoinURL"),
-		"changes wait for nothing but their turn": withoutRules("etcdBusy", "groupLimitReached", "quorumNeedsMachine"),
-		"new members join all at once": func(t *testing.T, _ *randomSimulation) {
+		"tiers change at the same time":                withoutRules("earlierTierFirst"),
+		"etcd takes several changes at a time":         withoutRules("etcdBusy"),
+		"any number may be unavailable":                withoutRules("groupLimitReached"),
+		"the quorum is not checked":                    withoutRules("quorumNeedsMachine"),
+		"nodes are not drained":                        withoutRules("needsDrain"),
+		"nodes are not uncordoned":                     withoutRules("needsUncordon"),
+		"a machine joins a server that does not exist": withoutRules("lacksJoinURL"),
+		"changes wait for their tier only":             withoutRules("etcdBusy", "groupLimitReached", "quorumNeedsMachine"),
+		"new members join at the same time": func(t *testing.T, _ *randomSimulation) {
 			replace(t, "firstPlan", func(_ *view, m Machine) (Decision, bool) {
 				if m.Change != ChangeFirst {
 					return undecided()
@@ -31,7 +31,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"members are removed at any time": func(_ *testing.T, s *randomSimulation) {
 			s.remove = func(Inputs, string) Wait { return Wait{} }
 		},
-		"members are removed one at a time, whatever the quorum": func(_ *testing.T, s *randomSimulation) {
+		"members are removed one at a time without regard to the quorum": func(_ *testing.T, s *randomSimulation) {
 			s.remove = func(in Inputs, name string) Wait {
 				if w := CheckRemoval(in, name); w.Reason == ReasonWaitingForOthers {
 					return w
@@ -39,7 +39,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 				return Wait{}
 			}
 		},
-		"any machine may follow the init node": func(_ *testing.T, s *randomSimulation) {
+		"any machine may become the init node": func(_ *testing.T, s *randomSimulation) {
 			s.elect = func(machines []Machine, _ string, _ bool) Election {
 				for _, m := range slices.SortedFunc(slices.Values(machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) }) {
 					if m.Etcd && !m.Deleting && m.HasPlanSecret {
@@ -49,7 +49,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 				return Election{}
 			}
 		},
-		"a machine that works may follow the init node, voter or not": func(_ *testing.T, s *randomSimulation) {
+		"a machine that does not vote may become the init node": func(_ *testing.T, s *randomSimulation) {
 			s.elect = func(machines []Machine, id string, bootstrapped bool) Election {
 				for i := range machines {
 					if machines[i].Progress == ProgressApplied {
@@ -59,23 +59,23 @@ func TestEachRuleIsNeeded(t *testing.T) {
 				return Elect(machines, id, bootstrapped)
 			}
 		},
-		"a Node that is not ready has no etcd": changeMachines(func(m *Machine, now time.Time) {
+		"etcd counts as unhealthy if the Node is not ready": changeMachines(func(m *Machine, now time.Time) {
 			if m.Node.Unready() {
 				m.MemberHealth, m.MemberCheckedAt, m.EtcdProbe = MemberUnhealthy, now, ProbeUnhealthy
 			}
 		}),
-		"old evidence counts": changeMachines(func(m *Machine, now time.Time) {
+		"outdated reports count": changeMachines(func(m *Machine, now time.Time) {
 			m.LastSeen = now
 			if m.MemberHealth != MemberHealthUnknown {
 				m.MemberCheckedAt = now
 			}
 		}),
-		"what is suspect is down": changeMachines(func(m *Machine, now time.Time) {
+		"unknown etcd health counts as unhealthy": changeMachines(func(m *Machine, now time.Time) {
 			if m.Etcd && m.Progress != ProgressNone && m.etcdState(now) == etcdUnknown {
 				m.LastSeen, m.MemberHealth, m.MemberCheckedAt, m.EtcdProbe = now, MemberUnhealthy, now, ProbeUnhealthy
 			}
 		}),
-		"what is suspect is up": changeMachines(func(m *Machine, now time.Time) {
+		"unknown etcd health counts as healthy": changeMachines(func(m *Machine, now time.Time) {
 			if m.Etcd && m.Progress != ProgressNone && m.etcdState(now) == etcdUnknown {
 				m.LastSeen, m.MemberHealth, m.MemberCheckedAt, m.EtcdProbe = now, MemberHealthy, now, ProbeHealthy
 			}
@@ -83,20 +83,20 @@ func TestEachRuleIsNeeded(t *testing.T) {
 				m.Node = NodeReady
 			}
 		}),
-		"the leader of etcd is not asked": changeMachines(func(m *Machine, _ time.Time) {
+		"reports of the etcd leader are ignored": changeMachines(func(m *Machine, _ time.Time) {
 			m.MemberHealth = MemberHealthUnknown
 			if m.Membership == MemberUnknown && m.JoinURL == "" {
 				m.Membership = MemberLearner
 			}
 		}),
-		"the agent is not asked": changeMachines(func(m *Machine, _ time.Time) { m.EtcdProbe = ProbeNone }),
-		"a member whose change has failed is left to itself": changeMachines(func(m *Machine, _ time.Time) {
+		"the probe of etcd is ignored": changeMachines(func(m *Machine, _ time.Time) { m.EtcdProbe = ProbeNone }),
+		"a failed change of a member does not count as under way": changeMachines(func(m *Machine, _ time.Time) {
 			if m.Progress == ProgressFailed {
 				m.Underway = ChangeNone
 			}
 		}),
-		"a change goes to an agent that is not there": withoutRules("agentMissing"),
-		"the hub forgets that a cluster was started": func(_ *testing.T, s *randomSimulation) {
+		"a change is delivered to an agent that is down": withoutRules("agentMissing"),
+		"the hub does not know that the cluster was bootstrapped": func(_ *testing.T, s *randomSimulation) {
 			s.elect = func(machines []Machine, id string, _ bool) Election {
 				for i := range machines {
 					machines[i].JoinURL, machines[i].Membership = "", MemberUnknown

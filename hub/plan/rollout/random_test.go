@@ -186,13 +186,6 @@ var randomEvents = []func(*randomSimulation){
 	func(s *randomSimulation) { s.bootstrapped = false }, // as after a move, which loses what is in status
 }
 
-// setNetworkPlugin breaks the network plugin on all hosts, or repairs it.
-func (s *randomSimulation) setNetworkPlugin(works bool) {
-	for _, h := range s.hosts {
-		h.noNetwork = !works
-	}
-}
-
 // powerOff stops a host, unless etcd would lose its quorum by that alone.
 func (s *randomSimulation) powerOff() {
 	h := s.pick(func(h *host) bool { return h.power })
@@ -207,7 +200,7 @@ func (s *randomSimulation) powerOff() {
 		return
 	}
 	h.power, h.downSince, h.attempt, h.changing = false, s.step, nil, false
-	s.recordEvent("%s dies", h.name)
+	s.recordEvent("%s loses power", h.name)
 }
 
 // deleteRandomMachine deletes a machine, but not the last one of a role or with etcd's data.

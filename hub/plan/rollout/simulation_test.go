@@ -229,6 +229,13 @@ func url(name string) string              { return "https://" + name }
 func version(v int) string                { return fmt.Sprintf("v1.%d.0", v) }
 func (s *simulation) host(n string) *host { return s.hosts[n] }
 
+// setNetworkPlugin breaks the network plugin on all hosts, or repairs it.
+func (s *simulation) setNetworkPlugin(works bool) {
+	for _, h := range s.hosts {
+		h.noNetwork = !works
+	}
+}
+
 // voters returns the voting members of etcd, and how many of them are up.
 func (s *simulation) voters() (voters []string, up int) {
 	for _, name := range slices.Sorted(maps.Keys(s.etcd)) {
