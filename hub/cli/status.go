@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/drover-dev/drover/hub/controllers/timeline"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // statusLine is what something waits for at the moment.
@@ -20,7 +20,7 @@ type statusLine struct {
 	Name  string   `json:"name"`
 	Pool  string   `json:"pool,omitempty"`
 	Roles []string `json:"roles,omitempty"`
-	timeline.Phase
+	timelines.Phase
 }
 
 func newStatus() *cobra.Command {
@@ -52,7 +52,7 @@ func newStatus() *cobra.Command {
 }
 
 // statusOf is the cluster, and then its machines by pool and name.
-func statusOf(record *timeline.Record) []statusLine {
+func statusOf(record *timelines.Record) []statusLine {
 	lines := []statusLine{}
 	for i := range record.Subjects {
 		s := &record.Subjects[i]
@@ -72,7 +72,7 @@ func writeStatus(out io.Writer, namespace string, lines []statusLine, now time.T
 	fmt.Fprintln(table, "NAME\tROLES\tPHASE\tFOR\tMESSAGE")
 	for i, l := range lines {
 		name := namespace + "/" + l.Name
-		if l.Kind == timeline.KindMachine {
+		if l.Kind == timelines.KindMachine {
 			last := i == len(lines)-1
 			if l.Pool == "" {
 				name = branch(last) + l.Name

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/hub/controllers/timeline"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // timelineOptions are the flags of "hub timeline".
@@ -63,7 +63,7 @@ running or ready.`,
 	return cmd
 }
 
-func readTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*timeline.Record, error) {
+func readTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*timelines.Record, error) {
 	collector, err := collectTimeline(ctx, c, cluster)
 	if err != nil {
 		return nil, err
@@ -71,8 +71,8 @@ func readTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey
 	return collector.Record(), nil
 }
 
-func collectTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*timeline.Collector, error) {
-	collector := timeline.NewCollector(cluster)
+func collectTimeline(ctx context.Context, c client.Reader, cluster client.ObjectKey) (*timelines.Collector, error) {
+	collector := timelines.NewCollector(cluster)
 	err := collector.Read(ctx, c)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("cluster %s has no timeline: the cluster does not exist or no hub manages it", cluster)
@@ -81,27 +81,27 @@ func collectTimeline(ctx context.Context, c client.Reader, cluster client.Object
 }
 
 // only leaves out what was not asked for.
-func (o *timelineOptions) only(record *timeline.Record) *timeline.Record {
+func (o *timelineOptions) only(record *timelines.Record) *timelines.Record {
 	if o.machine == "" {
 		return record
 	}
 	out := *record
 	out.Subjects = slices.DeleteFunc(slices.Clone(record.Subjects),
-		func(s timeline.Subject) bool { return s.Kind != timeline.KindMachine || s.Name != o.machine })
+		func(s timelines.Subject) bool { return s.Kind != timelines.KindMachine || s.Name != o.machine })
 	return &out
 }
 
 // event is a phase with whose it is.
 type event struct {
 	who string
-	timeline.Phase
+	timelines.Phase
 }
 
-func events(record *timeline.Record) []event {
+func events(record *timelines.Record) []event {
 	var out []event
 	for _, s := range record.Subjects {
 		who := "cluster"
-		if s.Kind == timeline.KindMachine {
+		if s.Kind == timelines.KindMachine {
 			who = s.Name
 		}
 		for _, p := range s.Phases {
@@ -112,7 +112,7 @@ func events(record *timeline.Record) []event {
 	return out
 }
 
-func writeTimeline(out io.Writer, record *timeline.Record, now time.Time) error {
+func writeTimeline(out io.Writer, record *timelines.Record, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "START\tTOOK\tWHO\tPHASE\tOUTCOME\tMESSAGE")
 	for _, e := range events(record) {
@@ -123,7 +123,7 @@ func writeTimeline(out io.Writer, record *timeline.Record, now time.Time) error 
 }
 
 // took is how long a phase took, or takes already.
-func took(p timeline.Phase, now time.Time) string {
+func took(p timelines.Phase, now time.Time) string {
 	if p.End != nil {
 		return (time.Duration(p.Seconds) * time.Second).String()
 	}

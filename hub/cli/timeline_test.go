@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/drover-dev/drover/hub/controllers/timeline"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -17,20 +17,20 @@ func at(seconds int) metav1.Time {
 	return metav1.NewTime(noon.Add(time.Duration(seconds) * time.Second))
 }
 
-func aRecord() *timeline.Record {
+func aRecord() *timelines.Record {
 	end := at(10)
-	applying := timeline.Phase{Name: "ApplyingPlan", Start: at(5), End: &end, Seconds: 5, Outcome: timeline.OutcomeFailed,
+	applying := timelines.Phase{Name: "ApplyingPlan", Start: at(5), End: &end, Seconds: 5, Outcome: timelines.OutcomeFailed,
 		Message: "two\nlines"}
-	ready := timeline.Phase{Name: "Ready", Start: at(10), Outcome: timeline.OutcomeReady}
-	machine := func(name, pool string, phases ...timeline.Phase) timeline.Subject {
-		return timeline.Subject{Kind: timeline.KindMachine, Name: name, Pool: pool, Roles: []string{"worker"}, Phases: phases}
+	ready := timelines.Phase{Name: "Ready", Start: at(10), Outcome: timelines.OutcomeReady}
+	machine := func(name, pool string, phases ...timelines.Phase) timelines.Subject {
+		return timelines.Subject{Kind: timelines.KindMachine, Name: name, Pool: pool, Roles: []string{"worker"}, Phases: phases}
 	}
 	gone := at(3)
-	old := machine("old", "a", timeline.Phase{Name: "Ready", Start: at(0), End: &gone, Seconds: 3, Outcome: timeline.OutcomeGone})
+	old := machine("old", "a", timelines.Phase{Name: "Ready", Start: at(0), End: &gone, Seconds: 3, Outcome: timelines.OutcomeGone})
 	old.Gone = &gone
-	return &timeline.Record{Subjects: []timeline.Subject{
-		{Kind: timeline.KindCluster, Name: "demo",
-			Phases: []timeline.Phase{{Name: "WaitingForProbes", Start: at(0), Outcome: timeline.OutcomeRunning, Message: "m"}}},
+	return &timelines.Record{Subjects: []timelines.Subject{
+		{Kind: timelines.KindCluster, Name: "demo",
+			Phases: []timelines.Phase{{Name: "WaitingForProbes", Start: at(0), Outcome: timelines.OutcomeRunning, Message: "m"}}},
 		machine("b-1", "b", ready), machine("a-2", "a", applying, ready), machine("a-1", "a", ready), old,
 	}}
 }
@@ -77,7 +77,7 @@ func TestWatchShowsEachPhaseOnce(t *testing.T) {
 		}
 	}
 	record.Subjects[0].Phases[0].Message = "another"
-	record.Subjects[0].Phases = append(record.Subjects[0].Phases, timeline.Phase{Name: "Ready", Start: at(20), Outcome: timeline.OutcomeReady})
+	record.Subjects[0].Phases = append(record.Subjects[0].Phases, timelines.Phase{Name: "Ready", Start: at(20), Outcome: timelines.OutcomeReady})
 	if err := o.showRecord(record, shown, &out); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/timeline"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // rewatch is the pause before a watch that has ended is begun again.
@@ -51,7 +51,7 @@ func (o *timelineOptions) follow(ctx context.Context, c client.WithWatch, cluste
 
 // show prints what changes until the watch ends. It returns true if the timeline was deleted.
 func (o *timelineOptions) show(
-	stream watch.Interface, cluster client.ObjectKey, collector *timeline.Collector, shown map[event]bool, out io.Writer,
+	stream watch.Interface, cluster client.ObjectKey, collector *timelines.Collector, shown map[event]bool, out io.Writer,
 ) (gone bool, err error) {
 	defer stream.Stop()
 	for e := range stream.ResultChan() {
@@ -87,12 +87,12 @@ func ignoreExpired(err error) error {
 }
 
 // showRecord prints the phases that were not printed yet; as JSON, the record on a line.
-func (o *timelineOptions) showRecord(record *timeline.Record, shown map[event]bool, out io.Writer) error {
+func (o *timelineOptions) showRecord(record *timelines.Record, shown map[event]bool, out io.Writer) error {
 	if o.output.form == "json" {
 		return json.NewEncoder(out).Encode(record)
 	}
 	for _, e := range events(record) {
-		key := event{e.who, timeline.Phase{Name: e.Name, Start: e.Start}}
+		key := event{e.who, timelines.Phase{Name: e.Name, Start: e.Start}}
 		key.Start.Time = key.Start.UTC()
 		if shown[key] {
 			continue

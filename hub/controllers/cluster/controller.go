@@ -23,8 +23,8 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/managementcluster"
 	hubapierrors "github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/move"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/hub/util/ssa"
 )
@@ -49,7 +49,7 @@ type Reconciler struct {
 	// tracker watches kinds of providers, each from the first Cluster on that refers to it.
 	tracker *external.ObjectTracker
 	// moveCleanup deletes the management Clusters of Clusters that were moved to another hub.
-	moveCleanup managementcluster.MoveCleanup
+	moveCleanup move.Cleanup
 }
 
 // SetupWithManager registers the controller. Secrets and ConfigMaps are watched by their metadata only.
@@ -59,7 +59,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return err
 	}
 	r.ssa = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner}
-	r.moveCleanup = managementcluster.MoveCleanup{Client: r.Client, Live: r.Live}
+	r.moveCleanup = move.Cleanup{Client: r.Client, Live: r.Live}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("provisioningcluster").
 		For(&provisioningv1.Cluster{}, builder.WithPredicates(r.moveCleanup.Predicate())).
@@ -104,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		r.ssa.Forget(req.NamespacedName)
 		return ctrl.Result{}, r.moveCleanup.Run(ctx, req.NamespacedName, cluster)
 	}
-	if err != nil || managementcluster.IsMovedAway(cluster) {
+	if err != nil || move.IsMovedAway(cluster) {
 		return ctrl.Result{}, err
 	}
 	s := &scope{cluster: cluster}

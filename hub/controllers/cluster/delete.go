@@ -18,10 +18,10 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/timeline"
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // removal is a step of a deletion. It returns what it waits for; nil when the next step may start.
@@ -148,7 +148,7 @@ func (r *Reconciler) removeManagement(ctx context.Context, s *scope) (*cause.Cau
 
 // removeTimeline deletes the timeline, which records the deletion until now.
 func (r *Reconciler) removeTimeline(ctx context.Context, s *scope) (*cause.Cause, error) {
-	return nil, timeline.Delete(ctx, r.Client, r.Live, client.ObjectKeyFromObject(s.cluster))
+	return nil, timelines.Delete(ctx, r.Client, r.Live, client.ObjectKeyFromObject(s.cluster))
 }
 
 // removeOwn deletes a cluster-scoped object if it was created for this Cluster; one that was not counts as gone.

@@ -8,13 +8,13 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/controllers/managementcluster"
 	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // ownerOf is the Cluster as the owner of a management Cluster.
-func ownerOf(cluster *provisioningv1.Cluster) managementcluster.Owner {
-	return managementcluster.Owner{Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID}
+func ownerOf(cluster *provisioningv1.Cluster) ownership.ManagementOwner {
+	return ownership.ManagementOwner{Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID}
 }
 
 // reconcileName writes the name of the management Cluster to an annotation before it creates anything of that name, so that a hub that

@@ -19,6 +19,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/move"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/ssa"
@@ -34,12 +35,12 @@ type controlPlaneReconciler struct {
 	live client.Reader
 
 	ssa         *ssa.Cache
-	moveCleanup MoveCleanup
+	moveCleanup move.Cleanup
 }
 
 func (r *controlPlaneReconciler) setup(mgr ctrl.Manager, opts controller.Options) error {
 	r.ssa = &ssa.Cache{Client: r.client, FieldOwner: fieldOwner}
-	r.moveCleanup = MoveCleanup{Client: r.client, Live: r.live, ClusterName: standaloneClusterName}
+	r.moveCleanup = move.Cleanup{Client: r.client, Live: r.live, ClusterName: standaloneClusterName}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("managementcluster-rkecontrolplane").
 		For(&rkev1.RKEControlPlane{}, builder.WithPredicates(r.moveCleanup.Predicate())).
@@ -50,7 +51,7 @@ func (r *controlPlaneReconciler) setup(mgr ctrl.Manager, opts controller.Options
 		Complete(apierrors.Requeue(r))
 }
 
-// toControlPlane maps an object with the labels of Owner to the control plane of that Cluster API Cluster.
+// toControlPlane maps an object with the labels of an owner to the control plane of that Cluster API Cluster.
 func (r *controlPlaneReconciler) toControlPlane(ctx context.Context, o client.Object) []ctrl.Request {
 	cluster, key := &clusterv1.Cluster{}, ownership.Key(o)
 	if key.Name == "" || r.client.Get(ctx, key, cluster) != nil {
@@ -82,7 +83,7 @@ func (r *controlPlaneReconciler) Reconcile(ctx context.Context, req ctrl.Request
 		r.ssa.Forget(req.NamespacedName)
 		return ctrl.Result{}, r.moveCleanup.Run(ctx, req.NamespacedName, controlPlane)
 	}
-	if controlPlane.Spec.ManagementClusterName != "" || IsMovedAway(controlPlane) {
+	if controlPlane.Spec.ManagementClusterName != "" || move.IsMovedAway(controlPlane) {
 		return ctrl.Result{}, nil
 	}
 	cluster, _, err := ownership.Cluster(ctx, r.client, controlPlane)
@@ -98,11 +99,14 @@ func (r *controlPlaneReconciler) Reconcile(ctx context.Context, req ctrl.Request
 	if !controllerutil.ContainsFinalizer(controlPlane, Finalizer) {
 		return ctrl.Result{}, r.patch(ctx, controlPlane, func() { controllerutil.AddFinalizer(controlPlane, Finalizer) })
 	}
-	return ctrl.Result{}, r.reconcileNormal(ctx, controlPlane, Owner{Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID})
+	owner := ownership.ManagementOwner{Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID}
+	return ctrl.Result{}, r.reconcileNormal(ctx, controlPlane, owner)
 }
 
 // reconcileNormal writes the name to an annotation before it creates anything of that name, so that a hub that stops in between finds it.
-func (r *controlPlaneReconciler) reconcileNormal(ctx context.Context, controlPlane *rkev1.RKEControlPlane, owner Owner) error {
+func (r *controlPlaneReconciler) reconcileNormal(
+	ctx context.Context, controlPlane *rkev1.RKEControlPlane, owner ownership.ManagementOwner,
+) error {
 	name := controlPlane.Annotations[rkev1.ManagementClusterNameAnnotation]
 	if name == "" {
 		name, err := owner.FreeName(ctx, r.client)
@@ -144,7 +148,7 @@ func (r *controlPlaneReconciler) reconcileDelete(ctx context.Context, controlPla
 	}
 	name := controlPlane.Annotations[rkev1.ManagementClusterNameAnnotation]
 	// The Cluster may be gone already; its name is still in the label.
-	owner := Owner{Namespace: controlPlane.Namespace, Name: controlPlane.Labels[clusterv1.ClusterNameLabel]}
+	owner := ownership.ManagementOwner{Namespace: controlPlane.Namespace, Name: controlPlane.Labels[clusterv1.ClusterNameLabel]}
 	foreign, err := r.isForeign(ctx, controlPlane, name)
 	if err != nil {
 		return err
@@ -179,7 +183,7 @@ func (r *controlPlaneReconciler) isForeign(ctx context.Context, controlPlane *rk
 }
 
 // remove deletes an object if it was created for the owner.
-func (r *controlPlaneReconciler) remove(ctx context.Context, owner Owner, name string, object client.Object) error {
+func (r *controlPlaneReconciler) remove(ctx context.Context, owner ownership.ManagementOwner, name string, object client.Object) error {
 	if name == "" {
 		return nil
 	}

@@ -3,5 +3,5 @@
 // Secret.
 //
 // It creates the management Cluster, with its namespace and registration tokens, for an RKEControlPlane that was written for Cluster API;
-// the controller of Clusters does the same for a Cluster of provisioning.cattle.io, with the functions of Owner.
+// the controller of Clusters does the same for a Cluster of provisioning.cattle.io, with the functions of ownership.ManagementOwner.
 package managementcluster

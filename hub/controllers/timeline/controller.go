@@ -15,6 +15,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 const fieldOwner = client.FieldOwner("drover-timeline")
@@ -74,8 +75,8 @@ func clusterOf(_ context.Context, object client.Object) []ctrl.Request {
 // reconciled by one worker at a time.
 type clusterState struct {
 	// record is the timeline as it was last written; nil until it was read. written has the digest of each part of it.
-	record  *Record
-	written map[int]digest
+	record  *timelines.Record
+	written map[int]timelines.Digest
 	// seen are the conditions of which Events were created; nil before the first reconcile.
 	seen map[conditionKey]conditionState
 	// logged is the last message of the provisioning log; nil until it was read.

@@ -19,6 +19,7 @@ import (
 	hubapierrors "github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // The ConfigMap with the provisioning log, in the namespace of the management Cluster, as existing user interfaces read it.
@@ -97,7 +98,7 @@ func (s *scope) logMessage() (level, message string) {
 		return "", ""
 	}
 	message = s.publicMessage(c.Reason, c.Message)
-	if ignoreBenign(failedOrRunning(severity)).outcome == OutcomeFailed {
+	if ignoreBenign(failedOrRunning(severity)).Outcome == timelines.OutcomeFailed {
 		return "ERROR", message
 	}
 	return "INFO", message

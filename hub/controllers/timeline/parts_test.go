@@ -19,46 +19,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
-	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
+
+// maxBytes is the bound of a whole timeline.
+const maxBytes = 512 << 10
 
 var clusterKey = client.ObjectKey{Namespace: "ns", Name: "c"}
 
-// collect reads parts as they are stored.
-func collect(t *testing.T, parts []part) *Record {
-	t.Helper()
-	collector := NewCollector(clusterKey)
-	for _, p := range parts {
-		raw, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		configMap := &corev1.ConfigMap{Data: map[string]string{DataKey: string(raw)}}
-		configMap.Name = rkev1.TimelinePartName(clusterKey.Name, p.Part)
-		if changed, err := collector.Add(configMap); err != nil || !changed {
-			t.Fatalf("part %d: %v, %v", p.Part, changed, err)
-		}
-		if changed, err := collector.Add(configMap); err != nil || changed {
-			t.Errorf("part %d is new a second time (%v)", p.Part, err)
-		}
-	}
-	return collector.Record()
-}
-
 // fullRecord has the cluster and machines with their phases, within the bound of the whole.
-func fullRecord(machines int) (*Record, *provisioningv1.Cluster) {
+func fullRecord(machines int) (*timelines.Record, *provisioningv1.Cluster) {
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c",
 		CreationTimestamp: metav1.NewTime(noon)}}
-	record := &Record{Observed: metav1.NewTime(noon)}
-	record.subject(record.index(), KindCluster, cluster).setPhase(currentPhase{name: "Ready", outcome: OutcomeReady}, noon)
+	record := &timelines.Record{Observed: metav1.NewTime(noon)}
+	record.Subject(record.Index(), timelines.KindCluster, cluster).SetPhase(timelines.Phase{Name: "Ready", Outcome: timelines.OutcomeReady}, noon)
 	for i := range machines {
 		machine := newMachine(fmt.Sprintf("machine-%d", i))
 		machine.UID = types.UID(fmt.Sprintf("87b1c9b2-5d5c-4d5c-9d5c-%012d", i))
-		s := record.subject(record.index(), KindMachine, machine)
+		s := record.Subject(record.Index(), timelines.KindMachine, machine)
 		for j := range 20 {
-			phase := currentPhase{name: fmt.Sprintf("Phase%d", j), message: strings.Repeat("x", 100), outcome: OutcomeRunning}
-			s.setPhase(phase, noon.Add(time.Duration(j)*time.Minute))
+			phase := timelines.Phase{Name: fmt.Sprintf("Phase%d", j), Message: strings.Repeat("x", 100), Outcome: timelines.OutcomeRunning}
+			s.SetPhase(phase, noon.Add(time.Duration(j)*time.Minute))
 		}
 	}
 	return record, cluster
@@ -69,7 +51,9 @@ func world(t *testing.T, objects ...client.Object) (c client.Client, written map
 	t.Helper()
 	scheme := fakeclient.Scheme(t, corev1.AddToScheme)
 	written = map[string]int{}
-	count := func(obj client.Object) { written[obj.GetName()] += len(obj.(*corev1.ConfigMap).Data[DataKey]) }
+	count := func(obj client.Object) {
+		written[obj.GetName()] += len(obj.(*corev1.ConfigMap).Data[timelines.DataKey])
+	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			count(obj)
@@ -102,11 +86,11 @@ func TestChangeWritesOnePart(t *testing.T) {
 	if got := write(); len(got) != 13 {
 		t.Fatalf("101 subjects are written to %d parts", len(got))
 	}
-	if m.size < maxRecordBytes/2 {
+	if m.size < maxBytes/2 {
 		t.Fatalf("the timeline has %d bytes", m.size)
 	}
-	record.Subjects[50].setPhase(currentPhase{name: "ApplyingPlan", outcome: OutcomeRunning}, noon.Add(time.Hour))
-	if got := write(); len(got) != 1 || got["c-timeline-6"] == 0 || got["c-timeline-6"] > maxRecordBytes/10 {
+	record.Subjects[50].SetPhase(timelines.Phase{Name: "ApplyingPlan", Outcome: timelines.OutcomeRunning}, noon.Add(time.Hour))
+	if got := write(); len(got) != 1 || got["c-timeline-6"] == 0 || got["c-timeline-6"] > maxBytes/10 {
 		t.Errorf("a change of one machine of a timeline with %d bytes writes %v", m.size, got)
 	}
 	record.Observed = metav1.NewTime(noon.Add(2 * time.Hour))
@@ -118,14 +102,14 @@ func TestChangeWritesOnePart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(record, again, cmpopts.IgnoreUnexported(Subject{}), cmpopts.EquateApproxTime(0)); diff != "" {
+	if diff := cmp.Diff(record, again, cmpopts.IgnoreUnexported(timelines.Subject{}), cmpopts.EquateApproxTime(0)); diff != "" {
 		t.Errorf("what is read differs from what was written:\n%s", diff)
 	}
 	if diff := cmp.Diff(m.written, digests); diff != "" {
 		t.Errorf("after a restart all is written again:\n%s", diff)
 	}
 
-	if err := Delete(t.Context(), c, c, clusterKey); err != nil {
+	if err := timelines.Delete(t.Context(), c, c, clusterKey); err != nil {
 		t.Fatal(err)
 	}
 	var left corev1.ConfigMapList
@@ -142,14 +126,14 @@ func TestReadEarlierFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	earlier := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c-timeline"},
-		Data: map[string]string{DataKey: string(raw)}}
+		Data: map[string]string{timelines.DataKey: string(raw)}}
 	c, written := world(t, earlier)
 	r := &Reconciler{Client: c, Live: c}
 	got, digests, err := r.read(t.Context(), clusterKey, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(record, got, cmpopts.IgnoreUnexported(Subject{})); diff != "" {
+	if diff := cmp.Diff(record, got, cmpopts.IgnoreUnexported(timelines.Subject{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	m := &clusterState{record: got, written: digests}
@@ -159,7 +143,7 @@ func TestReadEarlierFormat(t *testing.T) {
 	if len(written) != 3 {
 		t.Errorf("21 subjects are written to %v", written)
 	}
-	collector := NewCollector(clusterKey)
+	collector := timelines.NewCollector(clusterKey)
 	if err := collector.Read(t.Context(), c); err != nil || len(collector.Record().Subjects) != 21 {
 		t.Errorf("%d subjects are read (%v)", len(collector.Record().Subjects), err)
 	}
@@ -167,7 +151,7 @@ func TestReadEarlierFormat(t *testing.T) {
 
 // TestReadUnreadable: a timeline that cannot be decoded is replaced, and one that cannot be read is not.
 func TestReadUnreadable(t *testing.T) {
-	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c-timeline"}, Data: map[string]string{DataKey: "{"}}
+	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c-timeline"}, Data: map[string]string{timelines.DataKey: "{"}}
 	c, _ := world(t, broken)
 	r := &Reconciler{Client: c, Live: c}
 	if record, _, err := r.read(t.Context(), clusterKey, noon); err != nil || len(record.Subjects) > 0 {

@@ -12,6 +12,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // The phases that are not named by the reason of a condition.
@@ -26,36 +27,28 @@ const (
 	phaseNode           = "WaitingForNode"
 )
 
-// currentPhase is the phase that a subject is in.
-type currentPhase struct {
-	name, message string
-	outcome       Outcome
-	// since is when the condition that it was read from changed its status; zero where that is not known.
-	since metav1.Time
-}
-
 // running makes a phase of a condition that is not met. Without a name it has the name of the condition's reason.
-func running(c *metav1.Condition, name string) currentPhase {
+func running(c *metav1.Condition, name string) timelines.Phase {
 	if c == nil {
-		return currentPhase{name: name, outcome: OutcomeRunning}
+		return timelines.Phase{Name: name, Outcome: timelines.OutcomeRunning}
 	}
-	return currentPhase{name: cmp.Or(name, c.Reason), message: c.Message, outcome: OutcomeRunning, since: c.LastTransitionTime}
+	return timelines.Phase{Name: cmp.Or(name, c.Reason), Message: c.Message, Outcome: timelines.OutcomeRunning, Start: c.LastTransitionTime}
 }
 
 // failedOrRunning makes a phase of a condition that is False if a user has to act.
-func failedOrRunning(c *metav1.Condition) currentPhase {
+func failedOrRunning(c *metav1.Condition) timelines.Phase {
 	p := running(c, "")
 	if c != nil && c.Status == metav1.ConditionFalse {
-		p.outcome = OutcomeFailed
+		p.Outcome = timelines.OutcomeFailed
 	}
 	return p
 }
 
 // ignoreBenign changes a failure for a benign reason: a Cluster is not ready while its objects are created.
-func ignoreBenign(p currentPhase) currentPhase {
-	p.name = cmp.Or(p.name, phaseCreating)
-	if reasons.Get(p.name).Benign {
-		p.outcome = OutcomeRunning
+func ignoreBenign(p timelines.Phase) timelines.Phase {
+	p.Name = cmp.Or(p.Name, phaseCreating)
+	if reasons.Get(p.Name).Benign {
+		p.Outcome = timelines.OutcomeRunning
 	}
 	return p
 }
@@ -71,7 +64,7 @@ func ignoreBenign(p currentPhase) currentPhase {
 //	failed MachineHealthCheck            its reason
 //	Node not ready                       the reason of NodeReady
 //	else                                 Ready
-func machinePhase(m *clusterv1.Machine) currentPhase {
+func machinePhase(m *clusterv1.Machine) timelines.Phase {
 	get := func(conditionType string) *metav1.Condition { return conditions.Get(m, conditionType) }
 	isTrue := func(conditionType string) bool { return conditions.IsTrue(m, conditionType) }
 	custom := m.Spec.InfrastructureRef.APIGroup == rkev1.GroupVersion.Group
@@ -79,7 +72,7 @@ func machinePhase(m *clusterv1.Machine) currentPhase {
 	case !m.DeletionTimestamp.IsZero() && isTrue(clusterv1.DeletingCondition):
 		return running(get(clusterv1.DeletingCondition), "")
 	case !m.DeletionTimestamp.IsZero():
-		return currentPhase{name: phaseDeleting, outcome: OutcomeRunning, since: *m.DeletionTimestamp}
+		return timelines.Phase{Name: phaseDeleting, Outcome: timelines.OutcomeRunning, Start: *m.DeletionTimestamp}
 	case isTrue(clusterv1.PausedCondition):
 		return running(get(clusterv1.PausedCondition), phasePaused)
 	case !isTrue(clusterv1.BootstrapConfigReadyCondition):
@@ -98,11 +91,11 @@ func machinePhase(m *clusterv1.Machine) currentPhase {
 	case !isTrue(clusterv1.MachineNodeReadyCondition):
 		return running(get(clusterv1.MachineNodeReadyCondition), "")
 	}
-	return currentPhase{name: phaseReady, outcome: OutcomeReady}
+	return timelines.Phase{Name: phaseReady, Outcome: timelines.OutcomeReady}
 }
 
 // clusterPhase is the phase of the cluster as a whole.
-func (s *scope) clusterPhase() currentPhase {
+func (s *scope) clusterPhase() timelines.Phase {
 	cluster := s.clusterObject()
 	get := func(conditionType string) *metav1.Condition { return conditions.Get(cluster, conditionType) }
 	switch {
@@ -113,13 +106,13 @@ func (s *scope) clusterPhase() currentPhase {
 	case s.capi != nil && ptr.Deref(s.capi.Spec.Paused, false), conditions.IsTrue(cluster, clusterv1.PausedCondition):
 		return running(get(clusterv1.PausedCondition), phasePaused)
 	case s.provisioning != nil && conditions.IsTrue(cluster, provisioningv1.ReadyCondition):
-		return currentPhase{name: phaseReady, outcome: OutcomeReady}
+		return timelines.Phase{Name: phaseReady, Outcome: timelines.OutcomeReady}
 	case s.provisioning != nil:
 		return ignoreBenign(failedOrRunning(get(provisioningv1.ReadyCondition)))
 	case s.controlPlane == nil:
 		return running(nil, reasons.WaitingForControlPlane)
 	case conditions.IsTrue(s.controlPlane, rkev1.ReadyCondition):
-		return currentPhase{name: phaseReady, outcome: OutcomeReady}
+		return timelines.Phase{Name: phaseReady, Outcome: timelines.OutcomeReady}
 	}
 	return failedOrRunning(conditions.Get(s.controlPlane, rkev1.ReadyCondition))
 }

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // A cluster is reconciled at most once per writeInterval, and less often the larger its timeline is: one more writeInterval for each
@@ -17,12 +18,6 @@ import (
 const (
 	writeInterval = time.Second
 	writeStep     = 128 << 10
-)
-
-// The kinds of subjects.
-const (
-	KindCluster = "Cluster"
-	KindMachine = "Machine"
 )
 
 // Reconcile records what has changed since the last reconcile. Changes within the interval are recorded together.
@@ -76,28 +71,28 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, 
 }
 
 // update puts the cluster and its machines into their present phases, and returns whether that changed the record.
-func (s *scope) update(r *Record, now time.Time) bool {
+func (s *scope) update(r *timelines.Record, now time.Time) bool {
 	cluster := s.clusterObject()
 	phase := s.clusterPhase()
-	phase.message = s.publicMessage(phase.name, phase.message)
-	index := r.index()
-	changed := r.subject(index, KindCluster, cluster).setPhase(phase, now)
+	phase.Message = s.publicMessage(phase.Name, phase.Message)
+	index := r.Index()
+	changed := r.Subject(index, timelines.KindCluster, cluster).SetPhase(phase, now)
 
 	exists := map[string]bool{string(cluster.GetUID()): true}
 	for i := range s.machines {
 		m := &s.machines[i]
 		exists[string(m.UID)] = true
 		phase := machinePhase(m)
-		phase.message = s.publicMessage(phase.name, phase.message)
-		subject := r.subject(index, KindMachine, m)
+		phase.Message = s.publicMessage(phase.Name, phase.Message)
+		subject := r.Subject(index, timelines.KindMachine, m)
 		subject.Roles, subject.Pool = rolesOf(m), m.Labels[rkev1.MachinePoolNameLabel]
-		changed = subject.setPhase(phase, now) || changed
+		changed = subject.SetPhase(phase, now) || changed
 	}
 	for i := range r.Subjects {
 		subject := &r.Subjects[i]
 		if subject.Gone == nil && !exists[string(subject.UID)] {
 			at := metav1.NewTime(now.Truncate(time.Second))
-			subject.endPhase(at, OutcomeGone)
+			subject.EndPhase(at, timelines.OutcomeGone)
 			subject.Gone = &at
 			changed = true
 		}

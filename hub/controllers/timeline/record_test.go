@@ -13,10 +13,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // lines writes the phases of a subject as a test can read them.
-func lines(s Subject) []string {
+func lines(s timelines.Subject) []string {
 	var out []string
 	for _, p := range s.Phases {
 		end := "…"
@@ -26,39 +27,6 @@ func lines(s Subject) []string {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s%s %s %s", p.Name, p.Start.UTC().Format("15:04:05"), end, p.Outcome, p.Message)))
 	}
 	return out
-}
-
-func TestPhasesOfSubject(t *testing.T) {
-	s := Subject{Created: metav1.NewTime(noon)}
-	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
-	for _, step := range []struct {
-		at      int
-		p       currentPhase
-		changed bool
-	}{
-		{3, currentPhase{name: "WaitingForAgent", message: "a", outcome: OutcomeRunning}, true},
-		{4, currentPhase{name: "WaitingForAgent", message: "a", outcome: OutcomeRunning}, false},
-		{5, currentPhase{name: "WaitingForAgent", message: "b", outcome: OutcomeRunning}, true},
-		{10, currentPhase{name: "ApplyingPlan", outcome: OutcomeRunning}, true},
-		{20, currentPhase{name: "PlanFailed", outcome: OutcomeFailed, since: metav1.NewTime(at(19))}, true},
-		{30, currentPhase{name: "ApplyingPlan", outcome: OutcomeRunning}, true},
-		{50, currentPhase{name: "Ready", outcome: OutcomeReady, since: metav1.NewTime(at(45))}, true},
-	} {
-		if changed := s.setPhase(step.p, at(step.at)); changed != step.changed {
-			t.Errorf("at %d: changed is %v", step.at, changed)
-		}
-	}
-	want := []string{
-		"WaitingForAgent 12:00:00+10s done b", "ApplyingPlan 12:00:10+9s failed", "PlanFailed 12:00:19+11s failed",
-		"ApplyingPlan 12:00:30+15s done", "Ready 12:00:45… ready",
-	}
-	if diff := cmp.Diff(want, lines(s)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	s.endPhase(metav1.NewTime(at(60)), OutcomeGone)
-	if got := lines(s)[4]; got != "Ready 12:00:45+15s gone" {
-		t.Errorf("after it is gone: %s", got)
-	}
 }
 
 func TestMachinePhase(t *testing.T) {
@@ -114,7 +82,7 @@ func TestMachinePhase(t *testing.T) {
 				test.change(m)
 			}
 			p := machinePhase(m)
-			if got := p.name + " " + string(p.outcome); got != test.want {
+			if got := p.Name + " " + string(p.Outcome); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
@@ -125,7 +93,7 @@ func TestMachinePhase(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c", CreationTimestamp: metav1.NewTime(noon)}}
 	s := &scope{provisioning: cluster, machines: []clusterv1.Machine{*newMachine("m")}}
-	record := &Record{}
+	record := &timelines.Record{}
 	if !s.update(record, noon.Add(time.Second)) || s.update(record, noon.Add(2*time.Second)) {
 		t.Fatal("the first reconcile must change the record, and the second must not")
 	}
@@ -157,43 +125,6 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestRecordIsBounded: the timeline of a large cluster is bounded, and never lacks the present phase of a machine.
-func TestRecordIsBounded(t *testing.T) {
-	record := &Record{}
-	for i := range 1000 {
-		machine := newMachine(fmt.Sprintf("machine-%d", i))
-		machine.UID = types.UID(fmt.Sprintf("87b1c9b2-5d5c-4d5c-9d5c-%012d", i))
-		s := record.subject(record.index(), KindMachine, machine)
-		for j := range 60 {
-			s.setPhase(currentPhase{name: fmt.Sprintf("Phase%d", j), message: strings.Repeat("x", 80), outcome: OutcomeRunning},
-				noon.Add(time.Duration(j)*time.Minute))
-		}
-		if len(s.Phases) != maxPhases {
-			t.Fatalf("machine %d has %d phases", i, len(s.Phases))
-		}
-	}
-	for i := range 200 {
-		gone := metav1.NewTime(noon.Add(time.Duration(i) * time.Minute))
-		record.subject(record.index(), KindMachine, newMachine(fmt.Sprintf("old-%d", i))).Gone = &gone
-	}
-	parts, _, size, err := record.encode()
-	if err != nil || size > maxRecordBytes {
-		t.Fatalf("%d bytes, error %v", size, err)
-	}
-	back := collect(t, parts)
-	if got := len(back.Subjects); got != 1000+maxGone {
-		t.Errorf("%d subjects are left, want %d", got, 1000+maxGone)
-	}
-	for _, s := range back.Subjects {
-		if s.Gone != nil {
-			continue
-		}
-		if last := s.Phases[len(s.Phases)-1]; last.Name != "Phase59" || last.End != nil || len(s.Phases)+s.Dropped != 60 {
-			t.Fatalf("%s ends in %+v with %d phases and %d dropped", s.Name, last, len(s.Phases), s.Dropped)
-		}
-	}
-}
-
 // BenchmarkReconcile is a reconcile of a cluster of 1000 machines in which one has changed: transitions, phases, and the record as it is
 // written.
 func BenchmarkReconcile(b *testing.B) {
@@ -207,7 +138,7 @@ func BenchmarkReconcile(b *testing.B) {
 		}
 		s.machines = append(s.machines, *m)
 	}
-	record, m := &Record{}, &clusterState{}
+	record, m := &timelines.Record{}, &clusterState{}
 	s.update(record, noon)
 	var size int
 	for i := 0; b.Loop(); i++ {
@@ -216,7 +147,7 @@ func BenchmarkReconcile(b *testing.B) {
 		m.transitions(s.objects(), now, now)
 		s.update(record, now)
 		var err error
-		if _, _, size, err = record.encode(); err != nil {
+		if _, _, size, err = record.Encode(); err != nil {
 			b.Fatal(err)
 		}
 	}

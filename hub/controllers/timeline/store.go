@@ -3,7 +3,6 @@ package timeline
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
 // newRecordPeriod is how far back transitions have Events for a cluster without a record: those of a new cluster, and of one that was
@@ -22,35 +22,17 @@ import (
 const newRecordPeriod = 10 * time.Minute
 
 // read returns the record and the digests of its parts; a new one where there is none, or one that cannot be decoded.
-func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, now time.Time) (*Record, map[int]digest, error) {
-	collector := NewCollector(key)
-	err := collector.Read(ctx, r.Live)
-	switch corrupt := new(corruptError); {
-	case apierrors.IsNotFound(err), errors.As(err, corrupt):
-		return &Record{Observed: metav1.NewTime(now.Add(-newRecordPeriod))}, map[int]digest{}, nil
-	case err != nil:
-		return nil, nil, err
+func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, now time.Time) (*timelines.Record, map[int]timelines.Digest, error) {
+	record, digests, err := timelines.Read(ctx, r.Live, key)
+	if apierrors.IsNotFound(err) || timelines.IsCorrupt(err) {
+		return &timelines.Record{Observed: metav1.NewTime(now.Add(-newRecordPeriod))}, map[int]timelines.Digest{}, nil
 	}
-	record := collector.Record()
-	_, digests, _, err := record.encode()
-	record.rebalance()
 	return record, digests, err
-}
-
-// rebalance moves subjects out of a part that has too many, as earlier hubs wrote it.
-func (r *Record) rebalance() {
-	counts := map[int]int{}
-	for i := range r.Subjects {
-		s := &r.Subjects[i]
-		if counts[s.part]++; counts[s.part] > subjectsPerPart {
-			s.part = r.freePart()
-		}
-	}
 }
 
 // write writes the parts that have changed, or part 0 if only Observed has. Part 0 comes last: it says how many others there are.
 func (r *Reconciler) write(ctx context.Context, key client.ObjectKey, s *scope, m *clusterState) error {
-	parts, digests, size, err := m.record.encode()
+	parts, digests, size, err := m.record.Encode()
 	if err != nil {
 		return err
 	}
@@ -69,7 +51,7 @@ func (r *Reconciler) write(ctx context.Context, key client.ObjectKey, s *scope, 
 }
 
 // writePart writes a ConfigMap. It is owned by the Cluster that the user wrote; once that is being deleted, none is created any more.
-func (r *Reconciler) writePart(ctx context.Context, key client.ObjectKey, s *scope, p part) error {
+func (r *Reconciler) writePart(ctx context.Context, key client.ObjectKey, s *scope, p timelines.Part) error {
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encoding the timeline: %w", err)
@@ -83,7 +65,7 @@ func (r *Reconciler) writePart(ctx context.Context, key client.ObjectKey, s *sco
 				{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID},
 			},
 		},
-		Data: map[string]string{DataKey: string(raw)},
+		Data: map[string]string{timelines.DataKey: string(raw)},
 	}
 	err = r.Client.Update(ctx, configMap, fieldOwner)
 	if apierrors.IsNotFound(err) && s.clusterObject().GetDeletionTimestamp().IsZero() {
@@ -91,22 +73,6 @@ func (r *Reconciler) writePart(ctx context.Context, key client.ObjectKey, s *sco
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the timeline of cluster %s: %w", key, err)
-	}
-	return nil
-}
-
-// Delete deletes the timeline of a cluster.
-func Delete(ctx context.Context, c client.Client, live client.Reader, cluster client.ObjectKey) error {
-	collector := NewCollector(cluster)
-	if err := collector.Read(ctx, live); err != nil && !errors.As(err, new(corruptError)) {
-		return client.IgnoreNotFound(err)
-	}
-	for i := range collector.parts[0].Parts + 1 {
-		configMap := &corev1.ConfigMap{}
-		configMap.Namespace, configMap.Name = cluster.Namespace, rkev1.TimelinePartName(cluster.Name, i)
-		if err := c.Delete(ctx, configMap); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting ConfigMap %s: %w", client.ObjectKeyFromObject(configMap), err)
-		}
 	}
 	return nil
 }

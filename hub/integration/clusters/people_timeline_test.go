@@ -20,19 +20,20 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/timeline"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/util/timelines"
 	"github.com/drover-dev/drover/plans"
 )
 
 // leak is what a failing program of the test writes; no Event and no ConfigMap may hold it.
 const leak = "hunter2"
 
-func timelineOf(r *testenv.FakeCluster) (*timeline.Record, *corev1.ConfigMap, error) {
+func timelineOf(r *testenv.FakeCluster) (*timelines.Record, *corev1.ConfigMap, error) {
 	configMap := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.TimelinePartName(r.Cluster.Name, 0)}
 	if err := env.Client.Get(r.T.Context(), key, configMap); err != nil {
 		return nil, nil, err
 	}
-	collector := timeline.NewCollector(client.ObjectKeyFromObject(r.Cluster))
+	collector := timelines.NewCollector(client.ObjectKeyFromObject(r.Cluster))
 	err := collector.Read(r.T.Context(), env.Client)
 	return collector.Record(), configMap, err
 }
@@ -95,20 +96,20 @@ func logOf(r *testenv.FakeCluster) string {
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "tale", nil)
-	awaitPhase(r, timeline.KindCluster, "tale", rollout.ReasonWaitingForMachines)
+	awaitPhase(r, timelines.KindCluster, "tale", rollout.ReasonWaitingForMachines)
 	m := r.Register("one", "127.0.0.2", "etcd", "control-plane", "worker")
 	m.AwaitPlan("")
-	awaitPhase(r, timeline.KindMachine, m.Name, rollout.ReasonWaitingForAgent)
+	awaitPhase(r, timelines.KindMachine, m.Name, rollout.ReasonWaitingForAgent)
 	m.Take()
-	awaitPhase(r, timeline.KindMachine, m.Name, rollout.ReasonApplyingPlan)
+	awaitPhase(r, timelines.KindMachine, m.Name, rollout.ReasonApplyingPlan)
 	raw := m.Secret().Data[plans.KeyPlan]
 	m.Report(func(s *plans.Status, _ plans.Plan) {
 		s.State, s.FailedChecksum, s.FailureCount = plans.StateFailed, plans.Checksum(raw), 1
 		s.FailedOutput = map[string][]byte{"install": []byte("the password is " + leak)}
 	})
-	awaitPhase(r, timeline.KindMachine, m.Name, rollout.ReasonPlanFailed)
+	awaitPhase(r, timelines.KindMachine, m.Name, rollout.ReasonPlanFailed)
 	m.Succeed()
-	phases := awaitPhase(r, timeline.KindMachine, m.Name, "WaitingForNode")
+	phases := awaitPhase(r, timelines.KindMachine, m.Name, "WaitingForNode")
 	for _, want := range []string{"WaitingForAgent done", "ApplyingPlan failed", "PlanFailed failed", "WaitingForNode running"} {
 		if !slices.Contains(phases, want) {
 			t.Errorf("the machine went through %v, without %q", phases, want)
@@ -137,7 +138,7 @@ func TestTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := logOf(r)
-	for name, where := range map[string]string{"an Event": text, "the timeline": configMap.Data[timeline.DataKey], "the log": log} {
+	for name, where := range map[string]string{"an Event": text, "the timeline": configMap.Data[timelines.DataKey], "the log": log} {
 		if strings.Contains(where, leak) {
 			t.Errorf("%s tells what a program wrote:\n%s", name, where)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -16,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // pair is a Machine of cluster "c" and its RKEBootstrap; change says in what they differ.
@@ -34,12 +34,7 @@ func pair(name string, change func(*clusterv1.Machine, *rkev1.RKEBootstrap)) []c
 }
 
 func TestList(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, rkev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme)
 	var all []client.Object
 	for name, change := range map[string]func(*clusterv1.Machine, *rkev1.RKEBootstrap){
 		"own":         nil,
@@ -74,12 +69,7 @@ func TestList(t *testing.T) {
 
 // TestListFails: a Machine whose RKEBootstrap cannot be read is not one without an RKEBootstrap.
 func TestListFails(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, rkev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme)
 	machine := pair("m", nil)[0]
 	down := errors.New("the API is down")
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine).WithInterceptorFuncs(interceptor.Funcs{

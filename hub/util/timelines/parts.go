@@ -1,4 +1,4 @@
-package timeline
+package timelines
 
 import (
 	"context"
@@ -21,8 +21,8 @@ const DataKey = "timeline"
 // subjectsPerPart bounds what a change of one machine rewrites: with the usual 2 to 6 KiB per machine, 16 to 48 KiB.
 const subjectsPerPart = 8
 
-// part is the content of one ConfigMap.
-type part struct {
+// Part is the content of one ConfigMap.
+type Part struct {
 	Record
 	// Part is the number of this part.
 	Part int `json:"part,omitempty"`
@@ -30,17 +30,17 @@ type part struct {
 	Parts int `json:"parts,omitempty"`
 }
 
-// digest is that of a part without the time Observed, which alone is no reason to write it.
-type digest [sha256.Size]byte
+// Digest is that of a part without the time Observed, which alone is no reason to write it.
+type Digest [sha256.Size]byte
 
-// encode returns what is to be stored, after the record was cut to its bounds.
-func (r *Record) encode() (parts []part, digests map[int]digest, size int, err error) {
+// Encode cuts the record to its bounds, and returns what is to be stored: its parts by number, their digests, and their size in bytes.
+func (r *Record) Encode() (parts []Part, digests map[int]Digest, size int, err error) {
 	r.dropGone()
 	for most := maxPhases; ; most = max(most/2, 1) {
 		for i := range r.Subjects {
 			r.Subjects[i].trim(most)
 		}
-		parts, digests, size = r.split(), map[int]digest{}, 0
+		parts, digests, size = r.split(), map[int]Digest{}, 0
 		for i := range parts {
 			raw, err := json.Marshal(parts[i])
 			if err != nil {
@@ -56,11 +56,11 @@ func (r *Record) encode() (parts []part, digests map[int]digest, size int, err e
 }
 
 // split distributes the subjects to parts.
-func (r *Record) split() []part {
-	parts := []part{{}}
+func (r *Record) split() []Part {
+	parts := []Part{{}}
 	for _, s := range r.Subjects {
 		for len(parts) <= s.part {
-			parts = append(parts, part{Part: len(parts)})
+			parts = append(parts, Part{Part: len(parts)})
 		}
 		parts[s.part].Subjects = append(parts[s.part].Subjects, s)
 	}
@@ -85,21 +85,16 @@ func (r *Record) freePart() int {
 	return len(counts)
 }
 
-// corruptError is returned for a ConfigMap that cannot be decoded.
-type corruptError struct{ error }
-
-func (e corruptError) Unwrap() error { return e.error }
-
 // Collector puts together the parts of a cluster's timeline, as they are read or watched.
 type Collector struct {
 	cluster client.ObjectKey
 	texts   map[int]string
-	parts   map[int]part
+	parts   map[int]Part
 }
 
 // NewCollector returns a Collector without parts.
 func NewCollector(cluster client.ObjectKey) *Collector {
-	return &Collector{cluster: cluster, texts: map[int]string{}, parts: map[int]part{}}
+	return &Collector{cluster: cluster, texts: map[int]string{}, parts: map[int]Part{}}
 }
 
 // Add adds a part, or replaces it. It returns false for a ConfigMap that is no part of this timeline, or that is known already.
@@ -108,7 +103,7 @@ func (c *Collector) Add(configMap *corev1.ConfigMap) (changed bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	var p part
+	var p Part
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return false, corruptError{fmt.Errorf("decoding ConfigMap %s: %w", client.ObjectKeyFromObject(configMap), err)}
 	}

@@ -1,4 +1,5 @@
-package managementcluster
+// Package move has what controllers do after "clusterctl move" has moved a cluster to another hub.
+package move
 
 import (
 	"context"
@@ -12,6 +13,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // deleteForMoveAnnotation is set by "clusterctl move" on objects that it deletes from the hub that they were moved from.
@@ -23,10 +25,10 @@ func IsMovedAway(object client.Object) bool {
 	return moved
 }
 
-// MoveCleanup deletes the management Clusters of clusters that were moved to another hub: registration tokens must not outlive the cluster
+// Cleanup deletes the management Clusters of clusters that were moved to another hub: registration tokens must not outlive the cluster
 // here. Moves are kept in memory. A hub that stops in that moment leaves a management Cluster that registers no machines, since no cluster
 // belongs to it.
-type MoveCleanup struct {
+type Cleanup struct {
 	Client client.Client
 	// Live reads past the cache.
 	Live client.Reader
@@ -37,7 +39,7 @@ type MoveCleanup struct {
 }
 
 // Predicate lets every event through and records which clusters were moved.
-func (m *MoveCleanup) Predicate() predicate.Predicate {
+func (m *Cleanup) Predicate() predicate.Predicate {
 	return predicate.Funcs{DeleteFunc: func(e event.DeleteEvent) bool {
 		name := e.Object.GetName()
 		if m.ClusterName != nil {
@@ -53,14 +55,15 @@ func (m *MoveCleanup) Predicate() predicate.Predicate {
 // Run deletes the management Cluster of a moved cluster; it does nothing for one that was not moved. A deletion has deleted the management
 // Cluster before, and one that exists before its owner may be part of a backup that is being restored. key is that of the object that is
 // gone, kind an empty object of its kind.
-func (m *MoveCleanup) Run(ctx context.Context, key types.NamespacedName, kind client.Object) error {
+func (m *Cleanup) Run(ctx context.Context, key types.NamespacedName, kind client.Object) error {
 	name, moved := m.moved.Load(key)
 	if !moved {
 		return nil
 	}
 	var leftovers managementv3.ClusterList
-	if err := m.Client.List(ctx, &leftovers, client.MatchingLabels(Owner{Namespace: key.Namespace,
-		Name: name.(string)}.Labels())); err != nil {
+	if err := m.Client.List(ctx, &leftovers, client.MatchingLabels(ownership.Labels(client.ObjectKey{
+		Namespace: key.Namespace, Name: name.(string),
+	}))); err != nil {
 		return fmt.Errorf("listing the management Clusters of a moved cluster: %w", err)
 	}
 	for i := range leftovers.Items {

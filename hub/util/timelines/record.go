@@ -1,4 +1,4 @@
-package timeline
+package timelines
 
 import (
 	"slices"
@@ -8,6 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drover-dev/drover/hub/util/message"
+)
+
+// The kinds of subjects.
+const (
+	KindCluster = "Cluster"
+	KindMachine = "Machine"
 )
 
 // Bounds of a record.
@@ -89,8 +95,8 @@ func (s *Subject) Present() (Phase, bool) {
 	return s.Phases[len(s.Phases)-1], true
 }
 
-// index returns the positions of the subjects that are not gone, by kind and name.
-func (r *Record) index() map[[2]string]int {
+// Index returns the positions of the subjects that are not gone, by kind and name.
+func (r *Record) Index() map[[2]string]int {
 	out := make(map[[2]string]int, len(r.Subjects))
 	for i, s := range r.Subjects {
 		if s.Gone == nil {
@@ -100,8 +106,8 @@ func (r *Record) index() map[[2]string]int {
 	return out
 }
 
-// subject returns the subject of an object, which it adds if there is none.
-func (r *Record) subject(index map[[2]string]int, kind string, object metav1.Object) *Subject {
+// Subject returns the subject of an object, which it adds if there is none. index is that of the record.
+func (r *Record) Subject(index map[[2]string]int, kind string, object metav1.Object) *Subject {
 	i, known := index[[2]string{kind, object.GetName()}]
 	if !known || r.Subjects[i].UID != object.GetUID() && r.Subjects[i].Deleting {
 		i = len(r.Subjects)
@@ -112,38 +118,38 @@ func (r *Record) subject(index map[[2]string]int, kind string, object metav1.Obj
 	return s
 }
 
-// setPhase sets the present phase of a subject, and returns whether that changed anything.
-func (s *Subject) setPhase(p currentPhase, now time.Time) bool {
-	p.message = message.Bound(p.message, maxPhaseMessage)
+// SetPhase sets the present phase of a subject, and returns whether that changed anything. The start of the phase may be zero for unknown.
+func (s *Subject) SetPhase(p Phase, now time.Time) bool {
+	p.Message = message.Bound(p.Message, maxPhaseMessage)
 	if len(s.Phases) > 0 {
 		last := &s.Phases[len(s.Phases)-1]
-		if last.End == nil && last.Name == p.name {
-			changed := last.Message != p.message || last.Outcome != p.outcome
-			last.Message, last.Outcome = p.message, p.outcome
+		if last.End == nil && last.Name == p.Name {
+			changed := last.Message != p.Message || last.Outcome != p.Outcome
+			last.Message, last.Outcome = p.Message, p.Outcome
 			return changed
 		}
 	}
 	start := s.startOf(p, now)
-	s.endPhase(start, p.outcome)
-	s.Phases = append(s.Phases, Phase{Name: p.name, Start: start, Outcome: p.outcome, Message: p.message})
+	s.EndPhase(start, p.Outcome)
+	s.Phases = append(s.Phases, Phase{Name: p.Name, Start: start, Outcome: p.Outcome, Message: p.Message})
 	s.trim(maxPhases)
 	return true
 }
 
 // startOf returns when a phase began. The condition has the time of the last change of its status, which may be before the hub was started;
 // a change of the reason alone has no time, and is recorded as happening now.
-func (s *Subject) startOf(p currentPhase, now time.Time) metav1.Time {
+func (s *Subject) startOf(p Phase, now time.Time) metav1.Time {
 	if len(s.Phases) == 0 {
 		return s.Created
 	}
-	if last := s.Phases[len(s.Phases)-1]; p.since.After(last.Start.Time) && p.since.Time.Before(now) {
-		return p.since
+	if last := s.Phases[len(s.Phases)-1]; p.Start.After(last.Start.Time) && p.Start.Time.Before(now) {
+		return p.Start
 	}
 	return metav1.NewTime(now.Truncate(time.Second))
 }
 
-// endPhase ends the present phase; next is the outcome of the one that follows.
-func (s *Subject) endPhase(at metav1.Time, next Outcome) {
+// EndPhase ends the present phase; next is the outcome of the one that follows.
+func (s *Subject) EndPhase(at metav1.Time, next Outcome) {
 	if len(s.Phases) == 0 {
 		return
 	}

@@ -1,9 +1,9 @@
-package managementcluster
+package ownership
 
 import "testing"
 
-func TestName(t *testing.T) {
-	owner := Owner{Namespace: "fleet-default", Name: "one", UID: "0001"}
+func TestManagementName(t *testing.T) {
+	owner := ManagementOwner{Namespace: "fleet-default", Name: "one", UID: "0001"}
 	one := owner.name(0)
 	if !namePattern.MatchString(one) {
 		t.Errorf("%q does not look like the name of a management Cluster", one)

@@ -1,4 +1,4 @@
-package managementcluster
+package ownership
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
-	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // maxNameAttempts bounds the search for a name that no other cluster has.
@@ -25,28 +24,30 @@ const maxNameAttempts = 16
 
 var namePattern = regexp.MustCompile(`^c-m-[a-z0-9]{8}$`)
 
-// Owner is the cluster that a management Cluster is created for.
-type Owner struct {
+// ManagementOwner is the cluster that a management Cluster is created for.
+type ManagementOwner struct {
 	Namespace, Name string
 	UID             types.UID
 }
 
 // Labels are on every object that is created for the owner.
-func (o Owner) Labels() map[string]string { return ownership.Labels(o.key()) }
+func (o ManagementOwner) Labels() map[string]string { return Labels(o.key()) }
 
 // Owns returns whether an object was created for the owner.
-func (o Owner) Owns(object client.Object) bool { return ownership.IsOf(object, o.key()) }
+func (o ManagementOwner) Owns(object client.Object) bool { return IsOf(object, o.key()) }
 
-func (o Owner) key() client.ObjectKey { return client.ObjectKey{Namespace: o.Namespace, Name: o.Name} }
+func (o ManagementOwner) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: o.Namespace, Name: o.Name}
+}
 
 // name derives the name of a management Cluster from the identity of its owner. attempt counts names that were taken already.
-func (o Owner) name(attempt int) string {
+func (o ManagementOwner) name(attempt int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", o.Namespace, o.Name, o.UID, attempt))
 	return "c-m-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))
 }
 
 // FreeName returns a name that no management Cluster of another owner has.
-func (o Owner) FreeName(ctx context.Context, from client.Reader) (string, error) {
+func (o ManagementOwner) FreeName(ctx context.Context, from client.Reader) (string, error) {
 	for attempt := range maxNameAttempts {
 		name := o.name(attempt)
 		existing := &managementv3.Cluster{}
@@ -63,7 +64,7 @@ func (o Owner) FreeName(ctx context.Context, from client.Reader) (string, error)
 
 // Check returns why a name, which is read from an annotation, cannot be used for the owner; nil if it can. A user who may write a cluster
 // must not gain access to the tokens of another cluster, or to another namespace, through it.
-func (o Owner) Check(ctx context.Context, from client.Reader, name string) (*cause.Cause, error) {
+func (o ManagementOwner) Check(ctx context.Context, from client.Reader, name string) (*cause.Cause, error) {
 	if !namePattern.MatchString(name) {
 		return cause.New("InvalidName", "The annotation %s holds %q: it must look like c-m-abcdefgh; have an administrator remove "+
 			"it to get a new name",
@@ -88,7 +89,7 @@ func (o Owner) Check(ctx context.Context, from client.Reader, name string) (*cau
 }
 
 // NamespaceOf returns the namespace for registration tokens and machine requests. The management Cluster owns it.
-func (o Owner) NamespaceOf(management *managementv3.Cluster) *corev1.Namespace {
+func (o ManagementOwner) NamespaceOf(management *managementv3.Cluster) *corev1.Namespace {
 	return &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   management.Name,
@@ -101,7 +102,7 @@ func (o Owner) NamespaceOf(management *managementv3.Cluster) *corev1.Namespace {
 }
 
 // Token returns a registration token of the management Cluster.
-func (o Owner) Token(managementName, name string, purpose managementv3.RegistrationPurpose) *managementv3.ClusterRegistrationToken {
+func (o ManagementOwner) Token(managementName, name string, purpose managementv3.RegistrationPurpose) *managementv3.ClusterRegistrationToken {
 	return &managementv3.ClusterRegistrationToken{
 		ObjectMeta: metav1.ObjectMeta{Namespace: managementName, Name: name, Labels: o.Labels()},
 		Spec:       managementv3.ClusterRegistrationTokenSpec{ClusterName: managementName, Purpose: purpose},

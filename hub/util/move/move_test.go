@@ -1,4 +1,4 @@
-package managementcluster
+package move
 
 import (
 	"testing"
@@ -7,30 +7,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// TestMoveCleanup: only what is moved to another hub is recorded, under the name of its cluster.
-func TestMoveCleanup(t *testing.T) {
+// TestCleanup: only what is moved to another hub is recorded, under the name of its cluster.
+func TestCleanup(t *testing.T) {
 	leaving := map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
 	for _, tt := range []struct {
 		name        string
 		annotations map[string]string
-		management  string
+		cluster     string
 		want        string
 	}{
-		{name: "deleted"},
-		{name: "moved", annotations: leaving, want: "cluster"},
-		{name: "moved with its Cluster", annotations: leaving, management: "c-m-abcdefgh"},
+		{name: "deleted", cluster: "cluster"},
+		{name: "moved", annotations: leaving, cluster: "cluster", want: "cluster"},
+		{name: "stands for no cluster", annotations: leaving},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			controlPlane := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: "servers", Annotations: tt.annotations, Labels: map[string]string{clusterv1.ClusterNameLabel: "cluster"},
-			}}
-			controlPlane.Spec.ManagementClusterName = tt.management
-			m := MoveCleanup{ClusterName: standaloneClusterName}
+			controlPlane := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "servers", Annotations: tt.annotations}}
+			m := Cleanup{ClusterName: func(client.Object) string { return tt.cluster }}
 			if !m.Predicate().Delete(event.DeleteEvent{Object: controlPlane}) {
 				t.Error("the deletion of an object does not reach the controller")
 			}
