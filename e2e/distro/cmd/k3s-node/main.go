@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/agent"
+	"github.com/drover-dev/drover/e2e/distro/internal/cli"
 	"github.com/drover-dev/drover/e2e/distro/internal/component"
 	"github.com/drover-dev/drover/e2e/distro/internal/config"
 	"github.com/drover-dev/drover/e2e/distro/internal/server"
@@ -48,11 +52,18 @@ func run(command string, args []string) int {
 	case "agent":
 		return node(config.Agent, args)
 	}
+	if _, ok := cli.Commands[command]; ok {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+		defer stop()
+		return cli.Run(ctx, command, args)
+	}
 	return usage()
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: k3s server|agent|kubectl|ctr ... (a test fixture that keeps the host contract of k3s)")
+	commands := slices.Sorted(maps.Keys(cli.Commands))
+	fmt.Fprintf(os.Stderr, "usage: k3s server|agent|kubectl|ctr|%s ... (a test fixture that keeps the host contract of k3s)\n",
+		strings.Join(commands, "|"))
 	return 1
 }
 
@@ -74,8 +85,11 @@ func node(role config.Role, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	do := server.Run
-	if role == config.Agent {
+	switch {
+	case role == config.Agent:
 		do = agent.Run
+	case c.ClusterReset:
+		do = server.Reset
 	}
 	if err := do(ctx, log, c); err != nil {
 		log.Error("This node ends", "error", err)

@@ -51,6 +51,14 @@ type Config struct {
 	EtcdExposeStats                                           bool
 	WriteKubeconfig, WriteKubeconfigMode                      string
 
+	// EtcdSnapshotCron is a schedule of five fields. EtcdSnapshotDir is empty for the folder in DataDir.
+	EtcdSnapshotName, EtcdSnapshotDir, EtcdSnapshotCron string
+	EtcdSnapshotRetention                               int
+	EtcdSnapshotCompress, EtcdDisableSnapshots          bool
+	// ClusterReset ends with etcd as a cluster of this node alone, restored from ClusterResetRestorePath unless that is empty.
+	ClusterReset            bool
+	ClusterResetRestorePath string
+
 	given values
 }
 
@@ -114,9 +122,15 @@ func build(role Role, v values) (Config, error) {
 		SystemDefaultRegistry: one("system-default-registry", ""),
 		EtcdExposeStats:       yes("etcd-expose-metrics"),
 		WriteKubeconfig:       one("write-kubeconfig", KubeconfigFile), WriteKubeconfigMode: one("write-kubeconfig-mode", "0600"),
+
+		EtcdSnapshotName: one("etcd-snapshot-name", "etcd-snapshot"), EtcdSnapshotDir: one("etcd-snapshot-dir", ""),
+		EtcdSnapshotCron:      one("etcd-snapshot-schedule-cron", "0 */12 * * *"),
+		EtcdSnapshotRetention: num("etcd-snapshot-retention", 5), EtcdSnapshotCompress: yes("etcd-snapshot-compress"),
+		EtcdDisableSnapshots: yes("etcd-disable-snapshots"),
+		ClusterReset:         yes("cluster-reset"), ClusterResetRestorePath: one("cluster-reset-restore-path", ""),
 	}
-	if yes("cluster-reset") {
-		return c, fmt.Errorf("cluster-reset: this fixture cannot restore etcd yet")
+	if c.ClusterResetRestorePath != "" && yes("etcd-s3") {
+		return c, fmt.Errorf("etcd-s3: this fixture restores from files alone")
 	}
 	return c.finish(one("token-file", ""), one("agent-token-file", ""), one("datastore-endpoint", ""))
 }
@@ -146,6 +160,10 @@ func (c Config) finish(tokenFile, agentTokenFile, datastore string) (Config, err
 	switch {
 	case datastore != "":
 		return c, fmt.Errorf("datastore-endpoint: this fixture keeps its data in etcd alone")
+	case c.ClusterResetRestorePath != "" && !c.ClusterReset:
+		return c, fmt.Errorf("cluster-reset-restore-path: means something only with cluster-reset")
+	case c.ClusterReset && c.Server != "":
+		return c, fmt.Errorf("cluster-reset: remove server from the configuration first")
 	case c.Role == Agent && c.Server == "":
 		return c, fmt.Errorf("server: an agent needs the URL of a server")
 	case c.Server != "" && c.Token == "":

@@ -79,6 +79,15 @@ func TestLoad(t *testing.T) {
 			equal: []any{true, 7443, 7443, []string{"10.0.0.1", "fd00::1"}, []string{"a", "b", "c"}},
 		},
 		{
+			name:  "restoring, with snapshots in a folder of their own",
+			files: map[string]string{"config.yaml": "etcd-snapshot-dir: /s\netcd-snapshot-retention: 3\netcd-s3: true"},
+			args:  []string{"--cluster-reset", "--cluster-reset-restore-path=db/snapshots/a", "--etcd-s3=false"},
+			want: func(c Config) any {
+				return []any{c.ClusterReset, c.ClusterResetRestorePath, c.EtcdSnapshotDir, c.EtcdSnapshotRetention, c.EtcdSnapshotCron}
+			},
+			equal: []any{true, "db/snapshots/a", "/s", 3, "0 */12 * * *"},
+		},
+		{
 			name: "an agent", role: Agent, files: map[string]string{"config.yaml": "server: https://10.0.0.1:6443/\ntoken: t"},
 			want: func(c Config) any { return c.Server }, equal: "https://10.0.0.1:6443",
 		},
@@ -129,7 +138,11 @@ func TestLoadFaults(t *testing.T) {
 		{name: "joining without token", file: "server: https://a:6443", want: "token: a node that joins needs one"},
 		{name: "plain http", file: "server: http://a:6443\ntoken: a", want: "is no https URL"},
 		{name: "first server without etcd", file: "disable-etcd: true", want: "disable-etcd: the first server of a cluster needs etcd"},
-		{name: "restoring", args: []string{"--cluster-reset"}, want: "cluster-reset: this fixture cannot restore etcd yet"},
+		{name: "restoring a server that joins", file: "server: https://a:6443\ntoken: a", args: []string{"--cluster-reset"},
+			want: "cluster-reset: remove server from the configuration first"},
+		{name: "restoring without reset", args: []string{"--cluster-reset-restore-path=/x"}, want: "means something only with cluster-reset"},
+		{name: "restoring from S3", args: []string{"--cluster-reset", "--cluster-reset-restore-path=x", "--etcd-s3"},
+			want: "etcd-s3: this fixture"},
 		{name: "external datastore", file: "datastore-endpoint: mysql://x", want: "datastore-endpoint: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

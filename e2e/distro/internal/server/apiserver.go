@@ -40,7 +40,7 @@ func (s *server) startAPIServer(ctx context.Context) error {
 		"tls-cert-file": s.data.TLS("serving-kube-apiserver.crt"), "tls-private-key-file": s.data.TLS("serving-kube-apiserver.key"),
 	}
 	if s.SecretsEncryption {
-		if err := s.ensureEncryption(); err != nil {
+		if err := s.ensureEncryption(ctx); err != nil {
 			return err
 		}
 		flags["encryption-provider-config"] = s.encryptionFile()

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +39,10 @@ func (s *server) startEtcd(ctx context.Context) error {
 	if err := s.runEtcd(plan); err != nil {
 		return err
 	}
-	return s.waitEtcd(ctx)
+	if err := s.waitEtcd(ctx); err != nil {
+		return err
+	}
+	return s.clearResetFlag()
 }
 
 func (s *server) runEtcd(plan etcdPlan) error {
@@ -58,9 +63,29 @@ func (s *server) honourTombstone() error {
 	if _, err := os.Stat(s.data.Etcd("tombstone")); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+	_, err := s.moveEtcdAway()
+	return err
+}
+
+// keptBackups is how many former data folders of etcd stay.
+const keptBackups = 5
+
+// moveEtcdAway keeps the data of etcd beside where it was, and returns where; it deletes older ones that are too many.
+func (s *server) moveEtcdAway() (string, error) {
 	to := fmt.Sprintf("%s-old-%d", s.data.Etcd(), time.Now().Unix())
-	s.log.Info("Moving the data of a dead etcd member away", "to", to)
-	return os.Rename(s.data.Etcd(), to)
+	s.log.Info("Moving the data of etcd away", "to", to)
+	if err := os.Rename(s.data.Etcd(), to); err != nil {
+		return "", err
+	}
+	old, _ := filepath.Glob(s.data.Etcd() + "-old-*")
+	slices.Sort(old) // the times have as many digits for the next 250 years
+	for len(old) > keptBackups {
+		if err := os.RemoveAll(old[0]); err != nil {
+			return to, err
+		}
+		old = old[1:]
+	}
+	return to, nil
 }
 
 // etcdConfig is etcd's configuration file.

@@ -25,11 +25,8 @@ var shared = []string{
 // mayDiffer are those of the shared files that change during a cluster's life; a joining server takes the cluster's.
 var mayDiffer = []string{"tls/service.key", "tls/service.current.key", "cred/encryption-config.json"}
 
-// join settles the tokens and, on all servers but the first, fetches the authorities.
+// join fetches the authorities, on all servers but the first.
 func (s *server) join(ctx context.Context) error {
-	if err := s.readTokens(); err != nil {
-		return err
-	}
 	if s.Server == "" {
 		return nil
 	}
@@ -91,24 +88,8 @@ func (s *server) hasServed() bool {
 	return err == nil
 }
 
-// bootstrap is what a server that joins at this one gets.
-func (s *server) bootstrap() (supervisor.Bundle, error) {
-	out := supervisor.Bundle{}
-	for _, name := range shared {
-		raw, err := os.ReadFile(s.data.Server(filepath.FromSlash(name)))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		out[name] = raw
-	}
-	return out, nil
-}
-
 // readTokens takes the tokens from the configuration, or those of an earlier start, or makes them.
-func (s *server) readTokens() error {
+func (s *server) readTokens(context.Context) error {
 	for _, t := range []struct {
 		given, file string
 		into        *string

@@ -53,10 +53,14 @@ func (s *server) etcdName() (string, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
+	name := s.newEtcdName()
+	return name, pki.WriteFile(s.data.Etcd("name"), []byte(name), 0o600)
+}
+
+func (s *server) newEtcdName() string {
 	suffix := make([]byte, 4)
 	_, _ = rand.Read(suffix) // never fails
-	name := s.NodeName + "-" + hex.EncodeToString(suffix)
-	return name, pki.WriteFile(s.data.Etcd("name"), []byte(name), 0o600)
+	return s.NodeName + "-" + hex.EncodeToString(suffix)
 }
 
 // joinEtcd adds this server's member to the cluster as one that may not vote until it has caught up.

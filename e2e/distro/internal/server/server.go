@@ -22,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/kubeconfig"
 	"github.com/drover-dev/drover/e2e/distro/internal/layout"
 	"github.com/drover-dev/drover/e2e/distro/internal/notify"
+	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
@@ -45,13 +46,25 @@ type server struct {
 	etcd   *clientv3.Client // see localEtcd
 	// etcdAnswered is true once this server's etcd has been up.
 	etcdAnswered atomic.Bool
+
+	// snapshotMu is held while a snapshot is taken, syncMu while ETCDSnapshotFile objects are written.
+	snapshotMu, syncMu sync.Mutex
+	// snapshotsBehind has something in it when the ETCDSnapshotFile objects are not as the files are.
+	snapshotsBehind chan struct{}
+	faultsMu        sync.Mutex
+	faults          []snapshot.File // that could not be taken
+}
+
+func newServer(log *slog.Logger, c config.Config) *server {
+	return &server{Config: c, log: log, data: layout.Data(c.DataDir), set: child.NewSet(log), failed: make(chan error, 2),
+		snapshotsBehind: make(chan struct{}, 1)}
 }
 
 // Run runs a server until ctx ends or one of its components fails.
 func Run(ctx context.Context, log *slog.Logger, c config.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &server{Config: c, log: log, data: layout.Data(c.DataDir), set: child.NewSet(log), failed: make(chan error, 2)}
+	s := newServer(log, c)
 	defer s.set.Stop()
 	go func() {
 		if err := s.phases(ctx); err != nil {
@@ -76,10 +89,14 @@ func (s *server) phases(ctx context.Context) error {
 		run  func(context.Context) error
 	}{
 		{"finding this node's addresses", s.findAddresses},
+		{"reading the tokens", s.readTokens},
+		{"reading the cluster's data", s.readBootstrap},
 		{"joining", s.join},
 		{"making certificates", s.makeCertificates},
 		{"starting the supervisor", s.startSupervisor},
 		{"starting etcd", s.startEtcd},
+		{"comparing the cluster's data", s.settleBootstrap},
+		{"starting snapshots", s.startSnapshots},
 		{"starting the API server", s.startAPIServer},
 		{"starting the controllers", s.startControllers},
 		{"deploying", s.startDeploying},

@@ -13,6 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
@@ -26,6 +27,7 @@ func (s *server) startSupervisor(ctx context.Context) error {
 	front := &supervisor.Server{
 		CACerts: s.auth.server.PEM, ServerToken: s.token, AgentToken: s.agentToken, Settings: s.settings(),
 		Bootstrap: s.bootstrap, Sign: s.sign, APIServers: s.apiServers, Etcd: s.etcdInfo,
+		Admin: map[string]http.HandlerFunc{"POST " + snapshot.Path: s.answerSnapshot},
 	}
 	var listener net.Listener
 	var err error

@@ -51,6 +51,12 @@ func Dial(ctx context.Context, url, token string, known []byte) (*Client, error)
 	return c, nil
 }
 
+// WithTimeout sets how long the server may take for an answer, 20 s otherwise.
+func (c *Client) WithTimeout(d time.Duration) *Client {
+	c.http.Timeout = d
+	return c
+}
+
 func client(conf *tls.Config) *http.Client {
 	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
 }

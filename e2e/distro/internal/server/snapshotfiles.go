@@ -1,0 +1,223 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/kubeconfig"
+	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
+)
+
+var snapshotFileResource = schema.GroupVersionResource{Group: "k3s.cattle.io", Version: "v1", Resource: "etcdsnapshotfiles"}
+
+const (
+	// snapshotsSynced is the annotation of a Node with the time at which its snapshots were last compared with the objects.
+	snapshotsSynced = "etcd.k3s.cattle.io/local-snapshots-timestamp"
+	// faultKept is how long the object of a snapshot that could not be taken stays.
+	faultKept = 24 * time.Hour
+	// snapshotsResync is how often files and objects are compared although nothing was asked for.
+	snapshotsResync = 10 * time.Minute
+	// syncTimeout is how long an operation on snapshots waits for the objects.
+	syncTimeout = 10 * time.Second
+)
+
+// snapshotFiles makes the ETCDSnapshotFile objects of one node.
+type snapshotFiles struct {
+	objects   dynamic.Interface
+	core      kubernetes.Interface
+	node      string
+	tokenHash string
+	now       func() time.Time
+}
+
+// sync makes an object for each file, and deletes those whose file is gone or whose node has no member of etcd any more.
+func (f snapshotFiles) sync(ctx context.Context, files []snapshot.File) error {
+	want := map[string]snapshot.Object{}
+	for _, file := range files {
+		o := snapshot.Describe(file, f.node, f.tokenHash)
+		want[o.Name] = o
+	}
+	client := f.objects.Resource(snapshotFileResource)
+	have, err := client.List(ctx, metav1.ListOptions{LabelSelector: snapshot.NodeLabel + "=" + f.node})
+	if err != nil {
+		return fmt.Errorf("listing snapshots: %w", err)
+	}
+	var faults []error
+	for _, o := range have.Items {
+		if _, ok := want[o.GetName()]; ok {
+			delete(want, o.GetName())
+			continue
+		}
+		if f.keepsFault(o) {
+			continue
+		}
+		faults = append(faults, f.delete(ctx, o.GetName()))
+	}
+	for name, o := range want {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&o)
+		if err == nil {
+			_, err = client.Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
+		}
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			faults = append(faults, fmt.Errorf("creating ETCDSnapshotFile %s: %w", name, err))
+		}
+	}
+	return errors.Join(append(faults, f.deleteOrphans(ctx), f.markNode(ctx))...)
+}
+
+func (f snapshotFiles) delete(ctx context.Context, name string) error {
+	err := f.objects.Resource(snapshotFileResource).Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting ETCDSnapshotFile %s: %w", name, err)
+	}
+	return nil
+}
+
+// keepsFault reports whether an object tells of a snapshot that could not be taken, and not too long ago.
+func (f snapshotFiles) keepsFault(o unstructured.Unstructured) bool {
+	text, found, _ := unstructured.NestedString(o.Object, "status", "error", "time")
+	at, err := time.Parse(time.RFC3339, text)
+	return found && err == nil && f.now().Before(at.Add(faultKept))
+}
+
+// deleteOrphans deletes the objects of nodes that run no member of etcd: nobody could restore those files.
+func (f snapshotFiles) deleteOrphans(ctx context.Context) error {
+	nodes, err := f.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/etcd=true"})
+	if err != nil {
+		return fmt.Errorf("listing etcd nodes: %w", err)
+	}
+	known := []string{"s3", f.node}
+	for _, n := range nodes.Items {
+		known = append(known, n.Name)
+	}
+	list, err := f.objects.Resource(snapshotFileResource).List(ctx,
+		metav1.ListOptions{LabelSelector: snapshot.NodeLabel + " notin (" + strings.Join(known, ",") + ")"})
+	if err != nil {
+		return fmt.Errorf("listing snapshots of other nodes: %w", err)
+	}
+	var faults []error
+	for _, o := range list.Items {
+		faults = append(faults, f.delete(ctx, o.GetName()))
+	}
+	return errors.Join(faults...)
+}
+
+func (f snapshotFiles) markNode(ctx context.Context) error {
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		snapshotsSynced: f.now().UTC().Format(time.RFC3339)}}})
+	if err != nil {
+		return err
+	}
+	_, err = f.core.CoreV1().Nodes().Patch(ctx, f.node, types.MergePatchType, raw, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) { // a server without an agent
+		return nil
+	}
+	return err
+}
+
+// snapshotClients connects to the Kubernetes API, wherever it is.
+func (s *server) snapshotClients() (snapshotFiles, error) {
+	f := snapshotFiles{node: s.NodeName, tokenHash: s.tokenHash(), now: time.Now}
+	conf, err := kubeconfig.Load(s.data.Cred("supervisor.kubeconfig"))
+	if err != nil {
+		return f, err
+	}
+	if f.objects, err = dynamic.NewForConfig(conf); err != nil {
+		return f, err
+	}
+	f.core, err = kubernetes.NewForConfig(conf)
+	return f, err
+}
+
+// snapshotMetadata is what the cluster's ConfigMap says that every snapshot shall keep, or nothing if the API does not answer.
+func (s *server) snapshotMetadata(ctx context.Context) map[string]string {
+	f, err := s.snapshotClients()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	m, err := f.core.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, snapshot.MetadataConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return m.Data
+}
+
+func (s *server) snapshotFailed(f snapshot.File) {
+	s.faultsMu.Lock()
+	defer s.faultsMu.Unlock()
+	s.faults = append(s.faults, f)
+}
+
+// allSnapshots are the files, and the snapshots that could not be taken not too long ago.
+func (s *server) allSnapshots() ([]snapshot.File, error) {
+	files, err := s.scheduled().folder.List()
+	s.faultsMu.Lock()
+	defer s.faultsMu.Unlock()
+	var kept []snapshot.File
+	for _, f := range s.faults {
+		if time.Since(f.Created) < faultKept {
+			kept = append(kept, f)
+		}
+	}
+	s.faults = kept
+	return append(files, kept...), err
+}
+
+func (s *server) syncSnapshots(ctx context.Context) error {
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	files, err := s.allSnapshots()
+	if err != nil {
+		return err
+	}
+	f, err := s.snapshotClients()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	return f.sync(ctx, files)
+}
+
+// syncSoon tries to bring the objects up to date now, and leaves the rest to followSnapshots.
+func (s *server) syncSoon(ctx context.Context) {
+	if err := s.syncSnapshots(ctx); err != nil {
+		s.log.Info("The ETCDSnapshotFile objects are behind the files, trying again", "error", err)
+		select {
+		case s.snapshotsBehind <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// followSnapshots keeps the ETCDSnapshotFile objects of this node as its files are.
+func (s *server) followSnapshots(ctx context.Context) {
+	for {
+		pause := snapshotsResync
+		if err := s.syncSnapshots(ctx); err != nil {
+			s.log.Debug("Cannot write ETCDSnapshotFile objects", "error", err)
+			pause = 5 * time.Second
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.snapshotsBehind:
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	k8sfake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
+)
+
+// objectNames are those of all ETCDSnapshotFiles, with what they say of the snapshot.
+func objectNames(t *testing.T, f snapshotFiles) map[string]string {
+	t.Helper()
+	list, err := f.objects.Resource(snapshotFileResource).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, o := range list.Items {
+		var object snapshot.Object
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &object); err != nil {
+			t.Fatal(err)
+		}
+		out[object.Spec.NodeName+" "+object.Spec.SnapshotName] = object.Spec.Location
+	}
+	return out
+}
+
+func TestObjectsFollowFiles(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	etcdNode := func(name string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/etcd": "true"}}}
+	}
+	core := k8sfake.NewClientset(etcdNode("n1"), etcdNode("n2"))
+	objects := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{snapshotFileResource: "ETCDSnapshotFileList"})
+	of := func(node string) snapshotFiles {
+		return snapshotFiles{objects: objects, core: core, node: node, tokenHash: "abc", now: func() time.Time { return now }}
+	}
+	file := func(name string) snapshot.File {
+		return snapshot.File{Name: name, Path: "/s/" + name, Size: 5, Created: now, Metadata: map[string]string{"a": "b"}}
+	}
+	sync := func(f snapshotFiles, files ...snapshot.File) {
+		t.Helper()
+		if err := f.sync(context.Background(), files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync(of("n1"), file("a"), file("b"))
+	sync(of("n2"), file("a"))
+	failed := snapshot.File{Name: "c", Created: now, Fault: "disk full"}
+	sync(of("n1"), file("b"), failed)
+	want := map[string]string{"n1 b": "file:///s/b", "n1 c": "", "n2 a": "file:///s/a"}
+	if diff := cmp.Diff(want, objectNames(t, of("n1"))); diff != "" {
+		t.Error(diff)
+	}
+	// After a restart nobody remembers the failed one, whose object stays for a day.
+	sync(of("n1"), file("b"))
+	if diff := cmp.Diff(want, objectNames(t, of("n1"))); diff != "" {
+		t.Error(diff)
+	}
+	now = now.Add(25 * time.Hour)
+	if err := core.CoreV1().Nodes().Delete(t.Context(), "n2", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sync(of("n1"), file("b"))
+	if got := slices.Collect(maps.Keys(objectNames(t, of("n1")))); !slices.Equal(got, []string{"n1 b"}) {
+		t.Errorf("after a day, and without n2: %v", got)
+	}
+	n, err := core.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil || n.Annotations[snapshotsSynced] != "2023-11-15T23:13:20Z" {
+		t.Errorf("%v, %v", n.Annotations, err)
+	}
+}
