@@ -19,6 +19,7 @@ import (
 
 // Commands are those that Run knows.
 var Commands = map[string]func() *cobra.Command{
+	"certificate":   certificate,
 	"etcd-snapshot": etcdSnapshot,
 }
 
