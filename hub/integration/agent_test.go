@@ -167,10 +167,10 @@ func shell(name, script string) plans.Instruction {
 		SaveOutput: true}
 }
 
-func TestAgentAppliesPlansOfTheGateway(t *testing.T) {
+func TestAgentAppliesPlans(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	a := startAgent(t, e, "agent-1")
 	before := a.secret()
 
@@ -235,7 +235,7 @@ func TestAgentAppliesPlansOfTheGateway(t *testing.T) {
 func TestAgentWithoutPlanState(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	a := startAgent(t, e, "agent-2")
 	// The plan that a new machine has, "{}", is delivered without a state, as hubs did before plan-state.
 	eventually(t, "the plan to be applied", func() error {

@@ -24,7 +24,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-func TestDeletedNamespaceGoesWithItsContent(t *testing.T) {
+func TestNamespaceDeletion(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}}
@@ -41,7 +41,7 @@ func TestDeletedNamespaceGoesWithItsContent(t *testing.T) {
 }
 
 // A custom resource owns a built-in kind here and the other way round, since the garbage collector learns of new kinds later.
-func TestOwnedObjectsAreCollected(t *testing.T) {
+func TestGarbageCollection(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	owner := &rkev1.CustomMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}}
@@ -66,7 +66,7 @@ func TestOwnedObjectsAreCollected(t *testing.T) {
 	})
 }
 
-func TestTokenSecretIsFilledAndAuthenticates(t *testing.T) {
+func TestServiceAccountTokenSecret(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine"}}
@@ -124,7 +124,7 @@ func TestTokenSecretIsFilledAndAuthenticates(t *testing.T) {
 	}
 }
 
-func TestAnonymousIsRefused(t *testing.T) {
+func TestAnonymousAccess(t *testing.T) {
 	t.Parallel()
 	anonymous, err := kubernetes.NewForConfig(rest.AnonymousClientConfig(env.Config))
 	if err != nil {
@@ -136,7 +136,7 @@ func TestAnonymousIsRefused(t *testing.T) {
 }
 
 // The older version is served through the conversion webhook, the newer one defaulted by the admission webhook.
-func TestClusterAPIWebhooksConvertAndRefuse(t *testing.T) {
+func TestClusterAPIWebhooks(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	old := &clusterv1beta1.Cluster{

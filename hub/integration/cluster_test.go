@@ -19,7 +19,7 @@ import (
 // TestClusterGraph: a Cluster becomes what the other controllers and a user need.
 func TestClusterGraph(t *testing.T) {
 	t.Parallel()
-	env, namespace := theHub(t)
+	env, namespace := newHubEnv(t)
 	cluster := newCluster(namespace, "graph")
 	cluster.Spec.RKEConfig.MachineGlobalConfig = rkev1.GenericMap{Data: map[string]any{"disable": []any{"traefik"}}}
 	cluster.Spec.AgentEnvVars = []rkev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}}
@@ -119,7 +119,7 @@ func TestClusterGraph(t *testing.T) {
 // Cluster where the Cluster is not at fault.
 func TestClusterBadInput(t *testing.T) {
 	t.Parallel()
-	env, namespace := theHub(t)
+	env, namespace := newHubEnv(t)
 
 	unknown := newCluster(namespace, "unknown")
 	unknown.Spec.KubernetesVersion = "v2.0.0+k3s1"
@@ -176,7 +176,7 @@ func TestClusterBadInput(t *testing.T) {
 // TestClusterPaused: a paused Cluster is left alone and says so.
 func TestClusterPaused(t *testing.T) {
 	t.Parallel()
-	env, namespace := theHub(t)
+	env, namespace := newHubEnv(t)
 	cluster := newCluster(namespace, "paused")
 	cluster.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	env.create(t, cluster)

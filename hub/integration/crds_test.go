@@ -13,8 +13,8 @@ import (
 	"github.com/drover-dev/drover/hub/api/crds"
 )
 
-// A restart must not write what is already there.
-func TestInstallingDefinitionsAgainChangesNothing(t *testing.T) {
+// TestInstallDefinitionsTwice: the second installation, as after a restart, writes nothing.
+func TestInstallDefinitionsTwice(t *testing.T) {
 	versions := func() map[string]string {
 		list := &apiextensionsv1.CustomResourceDefinitionList{}
 		if err := env.Client.List(t.Context(), list); err != nil {
@@ -53,8 +53,8 @@ func TestInstallingDefinitionsAgainChangesNothing(t *testing.T) {
 	}
 }
 
-// Cluster API's manager may handle every kind of ours that it meets, where it runs outside of the hub.
-func TestClusterAPIMayHandleOurKinds(t *testing.T) {
+// TestClusterAPIPermissions: Cluster API's manager, if it runs outside of the hub, has the rights that it needs for the hub's kinds.
+func TestClusterAPIPermissions(t *testing.T) {
 	t.Parallel()
 	roles := &rbacv1.ClusterRoleList{}
 	if err := env.Client.List(t.Context(), roles, client.MatchingLabels{"cluster.x-k8s.io/aggregate-to-manager": "true"}); err != nil {

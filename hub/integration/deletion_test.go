@@ -17,8 +17,8 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// nothingLeft waits until a Cluster is gone and wants nothing to remain of it.
-func (e *hubEnv) nothingLeft(t *testing.T, cluster *provisioningv1.Cluster) {
+// checkDeleted waits until a Cluster is gone and fails the test if anything of it remains.
+func (e *hubEnv) checkDeleted(t *testing.T, cluster *provisioningv1.Cluster) {
 	t.Helper()
 	e.Gone(t, cluster)
 	// A timeline may be written in the very moment in which the Cluster goes; the garbage collector takes it, as it belongs to the Cluster.
@@ -39,11 +39,11 @@ func (e *hubEnv) nothingLeft(t *testing.T, cluster *provisioningv1.Cluster) {
 	}
 }
 
-// TestDeletion: nothing remains of a cluster with machines, neither objects nor credentials.
+// TestDeletion: no objects and no credentials of a Cluster with machines remain.
 func TestDeletion(t *testing.T) {
 	t.Parallel()
-	env, namespace := theHub(t)
-	cluster := env.ready(t, namespace, "gone")
+	env, namespace := newHubEnv(t)
+	cluster := env.newReadyCluster(t, namespace, "gone")
 	for id, headers := range map[string]map[string]string{
 		"server": allRoles, "worker": {rkev1.HeaderRoleWorker: "true"}, "etcd": {rkev1.HeaderRoleEtcd: "true"},
 	} {
@@ -51,11 +51,11 @@ func TestDeletion(t *testing.T) {
 		condition(t, env, &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, "Ready", metav1.ConditionTrue, "")
 	}
 	env.Delete(t, cluster)
-	env.nothingLeft(t, cluster)
+	env.checkDeleted(t, cluster)
 }
 
-// TestDeletionHalfway: a Cluster that never came up, or lost a part, goes all the same.
-func TestDeletionHalfway(t *testing.T) {
+// TestDeletionIncomplete deletes Clusters that were never provisioned, or have lost a part.
+func TestDeletionIncomplete(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -83,24 +83,24 @@ func TestDeletionHalfway(t *testing.T) {
 			return cluster
 		}},
 		{name: "without its infrastructure", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
-			cluster := env.ready(t, namespace, "half")
+			cluster := env.newReadyCluster(t, namespace, "half")
 			env.register(t, cluster, "m", allRoles)
 			env.Delete(t, &rkev1.RKECluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "half"}})
 			return cluster
 		}},
 		{name: "without its management Cluster", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
-			cluster := env.ready(t, namespace, "half")
+			cluster := env.newReadyCluster(t, namespace, "half")
 			env.Delete(t, &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]}})
 			return cluster
 		}},
 		{name: "its Cluster API Cluster is deleted too", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
-			cluster := env.ready(t, namespace, "half")
+			cluster := env.newReadyCluster(t, namespace, "half")
 			env.register(t, cluster, "m", allRoles)
 			env.Delete(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "half"}})
 			return cluster
 		}},
 		{name: "its Machines lost their Cluster", make: func(t *testing.T, env *hubEnv, namespace string) *provisioningv1.Cluster {
-			cluster := env.ready(t, namespace, "half")
+			cluster := env.newReadyCluster(t, namespace, "half")
 			env.register(t, cluster, "m", map[string]string{rkev1.HeaderRoleWorker: "true"})
 			change(t, env, cluster, func(c *provisioningv1.Cluster) {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.PausedAnnotation, "")
@@ -122,19 +122,19 @@ func TestDeletionHalfway(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			env, namespace := theHub(t)
+			env, namespace := newHubEnv(t)
 			cluster := tt.make(t, env, namespace)
 			env.Delete(t, cluster)
-			env.nothingLeft(t, cluster)
+			env.checkDeleted(t, cluster)
 		})
 	}
 }
 
-// TestDeletionOfPaused: a deletion that waits for a user says so, and goes on when the user has acted.
-func TestDeletionOfPaused(t *testing.T) {
+// TestDeletionPaused: a deletion that waits for a user has a condition that says so, and continues once the user has acted.
+func TestDeletionPaused(t *testing.T) {
 	t.Parallel()
-	env, namespace := theHub(t)
-	cluster := env.ready(t, namespace, "held")
+	env, namespace := newHubEnv(t)
+	cluster := env.newReadyCluster(t, namespace, "held")
 	capi := &clusterv1.Cluster{}
 	env.get(t, namespace, "held", capi)
 	change(t, env, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
@@ -144,5 +144,5 @@ func TestDeletionOfPaused(t *testing.T) {
 	}
 	env.get(t, namespace, "held", capi)
 	change(t, env, capi, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-	env.nothingLeft(t, cluster)
+	env.checkDeleted(t, cluster)
 }

@@ -42,8 +42,8 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
-// gatewayEnv is a gateway of its own in front of the API server. The hub's controllers leave its cluster alone, since that is paused: the
-// test plays them, and decides what they make, and when.
+// gatewayEnv is a gateway of its own in front of the API server. The hub's controllers ignore its cluster, which is paused: the test does
+// their work.
 type gatewayEnv struct {
 	t         *testing.T
 	config    *rest.Config
@@ -71,7 +71,7 @@ func gatewayScheme(t *testing.T) *runtime.Scheme {
 func startGateway(t *testing.T, config *rest.Config) *gatewayEnv {
 	t.Helper()
 	e := newGateway(t, config)
-	e.makeCluster()
+	e.createCluster()
 	e.serve()
 	return e
 }
@@ -180,7 +180,7 @@ func (e *gatewayEnv) get(path string, headers map[string]string) (int, string) {
 	return response.StatusCode, string(bytes.TrimSpace(body))
 }
 
-// register registers as a machine with this id and secret would.
+// register registers a machine with an ID and a secret.
 func (e *gatewayEnv) register(token, id, secret string) (int, string) {
 	headers := map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Id": id, "X-Cattle-Role-Worker": "true"}
 	if secret != "" {
@@ -198,8 +198,8 @@ func (e *gatewayEnv) create(objects ...client.Object) {
 	}
 }
 
-// makeCluster makes what the cluster and registration controllers would.
-func (e *gatewayEnv) makeCluster() {
+// createCluster creates the objects of the cluster and registration controllers.
+func (e *gatewayEnv) createCluster() {
 	e.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
 	management := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-m-"}}
@@ -214,11 +214,11 @@ func (e *gatewayEnv) makeCluster() {
 	prov.Spec.KubernetesVersion = "v1.36.3+k3s1"
 	prov.Spec.RKEConfig = &provisioningv1.RKEConfig{}
 	e.create(cluster, prov)
-	e.makeToken(management.Name)
+	e.createToken(management.Name)
 }
 
-// makeToken makes a registration token, and waits until the hub knows it.
-func (e *gatewayEnv) makeToken(namespace string, roles ...managementv3.MachineRole) {
+// createToken creates a registration token, and waits until the gateway has read it.
+func (e *gatewayEnv) createToken(namespace string, roles ...managementv3.MachineRole) {
 	e.t.Helper()
 	token, err := tokens.NewRegistrationToken()
 	if err != nil {
@@ -239,8 +239,8 @@ func (e *gatewayEnv) makeToken(namespace string, roles ...managementv3.MachineRo
 	e.token = token
 }
 
-// controllers makes what the registration and bootstrap controllers would, for every machine request, until the test ends.
-func (e *gatewayEnv) controllers() {
+// runControllers does the work of the registration and bootstrap controllers for every machine request until the test ends.
+func (e *gatewayEnv) runControllers() {
 	e.t.Helper()
 	c, err := client.NewWithWatch(e.config, client.Options{Scheme: e.client.Scheme()})
 	if err != nil {
@@ -256,27 +256,27 @@ func (e *gatewayEnv) controllers() {
 		defer events.Stop()
 		for event := range events.ResultChan() {
 			if request, ok := event.Object.(*corev1.Secret); ok && event.Type != watch.Deleted && request.Labels[rkev1.MachineNameLabel] == "" {
-				e.fulfil(ctx, request)
+				e.provideMachine(ctx, request)
 			}
 		}
 	}()
 }
 
-func (e *gatewayEnv) fulfil(ctx context.Context, request *corev1.Secret) {
+func (e *gatewayEnv) provideMachine(ctx context.Context, request *corev1.Secret) {
 	fields := map[string][]string{}
 	_ = json.Unmarshal(request.Data[rkev1.MachineRequestDataKey], &fields)
 	hash := ""
 	if values := fields[rkev1.HeaderMachineSecretHash]; len(values) > 0 {
 		hash = values[0]
 	}
-	e.makeMachine(ctx, request.Name, hash)
+	e.createMachine(ctx, request.Name, hash)
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q,%q:%q}}}`, rkev1.MachineNameLabel, request.Name, rkev1.MachineNamespaceLabel,
 		e.namespace)
 	_ = e.client.Patch(ctx, request, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// makeMachine makes the objects of a machine. What is there already stays.
-func (e *gatewayEnv) makeMachine(ctx context.Context, name, hash string) *rkev1.RKEBootstrap {
+// createMachine creates the objects of a machine, unless they exist.
+func (e *gatewayEnv) createMachine(ctx context.Context, name, hash string) *rkev1.RKEBootstrap {
 	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
 	bootstrap.Spec.ClusterName = "one"
 	if hash != "" {
@@ -320,7 +320,7 @@ func (e *gatewayEnv) makeMachine(ctx context.Context, name, hash string) *rkev1.
 	return bootstrap
 }
 
-// machineConfig is what a machine makes of the answer to its registration.
+// machineConfig reads the response to a registration as a machine does.
 func machineConfig(t *testing.T, answer string) (config *rest.Config, namespace, name string) {
 	t.Helper()
 	var connection struct{ KubeConfig, Namespace, SecretName string }
@@ -335,7 +335,7 @@ func machineConfig(t *testing.T, answer string) (config *rest.Config, namespace,
 	return config, connection.Namespace, connection.SecretName
 }
 
-// apiServer is the API server of the hub that all tests share.
+// apiServer returns a config for the API server of the shared hub.
 func apiServer(t *testing.T) *rest.Config {
 	t.Helper()
 	return env.Config

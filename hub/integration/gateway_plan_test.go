@@ -53,7 +53,7 @@ func (e *gatewayEnv) registered(id string) (machine *kubernetes.Clientset, confi
 func TestGatewayPlanSecret(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	machine, _, key := e.registered("m1")
 	_, _, other := e.registered("m2")
 	ctx := t.Context()
@@ -188,12 +188,11 @@ func TestGatewayPlanSecret(t *testing.T) {
 	})
 }
 
-// TestGatewayInformer checks that the machinery of client-go, which many agents are built on, is content with the gateway, and that the
-// end of a machine ends its watch.
+// TestGatewayInformer: informers of client-go work with the gateway, and the deletion of a machine ends its watch.
 func TestGatewayInformer(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	machine, _, key := e.registered("m1")
 	factory := informers.NewSharedInformerFactoryWithOptions(machine, 0, informers.WithNamespace(key.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + key.Name }))
@@ -246,11 +245,11 @@ func TestGatewayInformer(t *testing.T) {
 	}
 }
 
-// TestGatewayStreams checks what is hidden by client-go: bookmarks that end initial events, and clients that would rather have protobuf.
-func TestGatewayStreams(t *testing.T) {
+// TestGatewayWatchProtocol checks what client-go hides: bookmarks that end the initial events, and clients that ask for protobuf.
+func TestGatewayWatchProtocol(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	_, config, key := e.registered("m1")
 	query := "?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1&fieldSelector=metadata.name%3D" + key.Name
 	code, body := e.get("/api/v1/namespaces/"+key.Namespace+"/secrets"+query, map[string]string{
@@ -299,10 +298,10 @@ func TestGatewayStreams(t *testing.T) {
 	}
 }
 
-// TestGatewayManyMachinesOneWatch runs alone, since it counts all watches that the API server has.
-func TestGatewayManyMachinesOneWatch(t *testing.T) {
+// TestGatewaySharesOneWatch is not parallel, since it counts all watches of the API server.
+func TestGatewaySharesOneWatch(t *testing.T) {
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	const machines = 12
 	before := e.secretWatches()
 	var all []watch.Interface
@@ -351,7 +350,7 @@ func (e *gatewayEnv) secretWatches() int {
 	return count
 }
 
-// setPlan is the hub's write.
+// setPlan writes a plan as the hub does.
 func (e *gatewayEnv) setPlan(key types.NamespacedName, plan string) {
 	e.t.Helper()
 	patch := fmt.Sprintf(`{"data":{"plan":%q}}`, base64.StdEncoding.EncodeToString([]byte(plan)))

@@ -20,9 +20,8 @@ import (
 
 const machineSecret = "0123456789abcdef0123456789abcdef"
 
-// TestGatewayIdentityIsShared starts replicas at the same moment: all must end with the same authority, and a certificate that is good for
-// each.
-func TestGatewayIdentityIsShared(t *testing.T) {
+// TestGatewayReplicasShareIdentity starts replicas at the same moment: all use the same authority and a certificate that is valid for each.
+func TestGatewayReplicasShareIdentity(t *testing.T) {
 	t.Parallel()
 	config := apiServer(t)
 	c, err := client.New(config, client.Options{Scheme: gatewayScheme(t)})
@@ -77,7 +76,7 @@ func TestGatewayIdentityIsShared(t *testing.T) {
 func TestGatewayRegistration(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 
 	t.Run("wrong token", func(t *testing.T) {
 		if code, body := e.register("wrong", "m1", machineSecret); code != http.StatusUnauthorized || !strings.Contains(body, "unknown") {
@@ -161,7 +160,8 @@ func TestGatewayRegistration(t *testing.T) {
 	})
 }
 
-// TestGatewayWaitsForControllers checks that a registration waits, and what an impatient or refused machine sees.
+// TestGatewayWaitsForControllers: a registration waits for the controllers; a machine that does not wait, or is refused, gets the right
+// code.
 func TestGatewayWaitsForControllers(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
@@ -188,7 +188,7 @@ func TestGatewayWaitsForControllers(t *testing.T) {
 		t.Fatalf("answered before the Machine was there: %v", a)
 	case <-time.After(300 * time.Millisecond):
 	}
-	e.fulfil(t.Context(), request)
+	e.provideMachine(t.Context(), request)
 	if a := <-answers; a.code != http.StatusOK {
 		t.Errorf("%v", a)
 	}
@@ -209,11 +209,11 @@ func TestGatewayWaitsForControllers(t *testing.T) {
 	}
 }
 
-// TestGatewayBootstrapToken registers a machine that an infrastructure provider made.
+// TestGatewayBootstrapToken registers a machine that an infrastructure provider has created.
 func TestGatewayBootstrapToken(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	bootstrap := e.makeMachine(t.Context(), "made", "")
+	bootstrap := e.createMachine(t.Context(), "made", "")
 	machine := &clusterv1.Machine{}
 	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(bootstrap), machine); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestGatewayBootstrapToken(t *testing.T) {
 		}
 		return nil
 	})
-	pretenderOfBootstrap(t, e, "made")
+	checkForeignAccount(t, e, "made")
 	token := bootstrapToken(tokenSecret.Data["token"])
 	headers := map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Id": "made", "X-Cattle-Machine-Secret": machineSecret}
 	eventually(t, "the gateway to know the token", func() error {
@@ -272,9 +272,9 @@ func TestGatewayBootstrapToken(t *testing.T) {
 	}
 }
 
-// pretenderOfBootstrap makes an account that names an RKEBootstrap in its labels, as somebody does who wants to register in place of its
-// machine, and wants its token refused.
-func pretenderOfBootstrap(t *testing.T, e *gatewayEnv, name string) {
+// checkForeignAccount creates a ServiceAccount that names an RKEBootstrap in its labels, as an attacker would to register in place of its
+// machine, and checks that its token is refused.
+func checkForeignAccount(t *testing.T, e *gatewayEnv, name string) {
 	t.Helper()
 	tokenSecret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "pretender", Annotations: map[string]string{

@@ -12,13 +12,13 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// hubEnv is the hub as tests of its controllers use it.
+// hubEnv is the shared hub for tests of its controllers.
 type hubEnv struct {
 	*testenv.Env
 }
 
-// theHub returns the hub and a new namespace.
-func theHub(t *testing.T) (*hubEnv, string) {
+// newHubEnv returns the shared hub and a new namespace.
+func newHubEnv(t *testing.T) (*hubEnv, string) {
 	t.Helper()
 	return &hubEnv{env}, env.Namespace(t)
 }

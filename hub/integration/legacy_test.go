@@ -14,12 +14,12 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// TestGatewayLegacyMachine: machines that Rancher's install script registered have no secret. They come back by their ID from where they
-// are, and by an administrator's word, once; a registration token and the ID alone open nobody's plan.
+// TestGatewayLegacyMachine: machines that Rancher's install script has registered have no secret. They can register again with their ID
+// from their known address, or once after an administrator has allowed it, but not with a registration token and the ID alone.
 func TestGatewayLegacyMachine(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	id := strings.Repeat("0123456789abcdef", 4)[:63]
 	name := types.NamespacedName{Namespace: e.namespace, Name: rkev1.MachineRequestName(id)}
 	patch := func(object client.Object, status bool, patch string) {
@@ -69,7 +69,7 @@ func TestGatewayLegacyMachine(t *testing.T) {
 		len(clusters.Items) != 1 {
 		t.Fatalf("%d clusters, %v", len(clusters.Items), err)
 	}
-	e.makeToken(clusters.Items[0].Name, managementv3.WorkerRole)
+	e.createToken(clusters.Items[0].Name, managementv3.WorkerRole)
 	register("a token for workers", http.StatusForbidden, "", "not for machines with the role Etcd")
 	e.token = unbound
 	patch(&rkev1.RKEBootstrap{}, false, fmt.Sprintf(`{"metadata":{"annotations":{%q:"hash"}}}`, rkev1.MachineSecretHashAnnotation))

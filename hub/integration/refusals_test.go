@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestRefusals applies what users might write and wants the API server to say which field is wrong.
-func TestRefusals(t *testing.T) {
+// TestInvalidObjects: the API server refuses invalid objects with a message that names the field.
+func TestInvalidObjects(t *testing.T) {
 	t.Parallel()
-	env, namespace := theHub(t)
+	env, namespace := newHubEnv(t)
 	const pool = "{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true}"
 	for _, tt := range []struct {
 		name string
@@ -129,10 +129,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRefusedChanges changes what must stay as it is.
-func TestRefusedChanges(t *testing.T) {
+// TestImmutableFields: the API server refuses changes of immutable fields.
+func TestImmutableFields(t *testing.T) {
 	t.Parallel()
-	env, namespace := theHub(t)
+	env, namespace := newHubEnv(t)
 	for _, tt := range []struct {
 		name, before, after, want string
 	}{
@@ -188,7 +188,7 @@ func cluster(name, config string) string {
 		`}, spec: {kubernetesVersion: v1.36.3+k3s1, rkeConfig: ` + config + `}}`
 }
 
-// withPool is a configuration with one pool that has these fields too.
+// withPool returns a configuration of one pool with additional fields.
 func withPool(fields string) string {
 	return `{machinePools: [{name: p, workerRole: true, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, ` + fields + `}]}`
 }

@@ -19,7 +19,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// register asks for a machine as the gateway does, and returns the request with its answer.
+// register creates a machine request as the gateway does, and returns it once it is answered.
 func (e *hubEnv) register(t *testing.T, cluster *provisioningv1.Cluster, id string, headers map[string]string) *corev1.Secret {
 	t.Helper()
 	lists := map[string][]string{rkev1.HeaderID: {id}}
@@ -49,8 +49,8 @@ func (e *hubEnv) register(t *testing.T, cluster *provisioningv1.Cluster, id stri
 	return request
 }
 
-// ready makes a Cluster that machines may join.
-func (e *hubEnv) ready(t *testing.T, namespace, name string) *provisioningv1.Cluster {
+// newReadyCluster creates a Cluster and waits until machines can join it.
+func (e *hubEnv) newReadyCluster(t *testing.T, namespace, name string) *provisioningv1.Cluster {
 	t.Helper()
 	cluster := newCluster(namespace, name)
 	e.create(t, cluster)
@@ -64,11 +64,11 @@ var allRoles = map[string]string{
 	rkev1.HeaderMachineSecretHash: "hash", rkev1.HeaderLabels: "cattle.io/os=linux,zone=a", rkev1.HeaderTaints: "k=v:NoSchedule",
 }
 
-// TestRegistration: a machine request becomes a Machine with all that Cluster API and the machine need.
-func TestRegistration(t *testing.T) {
+// TestMachineRequest: from a machine request, the hub creates a Machine with all objects that Cluster API and the machine need.
+func TestMachineRequest(t *testing.T) {
 	t.Parallel()
-	env, namespace := theHub(t)
-	cluster := env.ready(t, namespace, "reg")
+	env, namespace := newHubEnv(t)
+	cluster := env.newReadyCluster(t, namespace, "reg")
 	answer := env.register(t, cluster, "machine-one", allRoles)
 	name := answer.Labels[rkev1.MachineNameLabel]
 	if name != rkev1.MachineRequestName("machine-one") || answer.Labels[rkev1.MachineNamespaceLabel] != namespace {
@@ -108,7 +108,7 @@ func TestRegistration(t *testing.T) {
 		plan.Annotations[rkev1.MachineSecretHashAnnotation] != "" {
 		t.Errorf("the plan Secret has type %s and annotations %v", plan.Type, plan.Annotations)
 	}
-	env.noRights(t, namespace, name)
+	env.checkNoRights(t, namespace, name)
 
 	// The machine comes again.
 	if again := env.register(t, cluster, "machine-one", allRoles); again.Labels[rkev1.MachineNameLabel] != name {
@@ -131,9 +131,8 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// noRights uses the machine's credential at the API server, past the gateway: it is good for nothing there, not even for the machine's own
-// plan.
-func (e *hubEnv) noRights(t *testing.T, namespace, name string) {
+// checkNoRights checks that a machine's credential has no rights at the API server, not even to the machine's own plan.
+func (e *hubEnv) checkNoRights(t *testing.T, namespace, name string) {
 	t.Helper()
 	token := &corev1.Secret{}
 	until(t, "the machine's token", func() error {

@@ -23,7 +23,7 @@ import (
 	"github.com/drover-dev/drover/hub/server/embedded"
 )
 
-// childEnv makes the test binary run nothing but an embedded API server with the data directory that it names.
+// childEnv is the data directory; with it, the test binary runs an embedded API server only.
 const childEnv = "DROVER_TEST_EMBEDDED_CHILD"
 
 const childReady = "ready"
@@ -40,7 +40,7 @@ func runChild(dataDir string) int {
 	return 0
 }
 
-// startChild starts a server in a process of its own, and returns it when it is ready.
+// startChild starts a server in another process, and returns that once the server is ready.
 func startChild(t *testing.T, dataDir string) *exec.Cmd {
 	t.Helper()
 	child := exec.Command(os.Args[0])
@@ -85,7 +85,7 @@ func startServer(t *testing.T, dataDir string) *embedded.Server {
 	return server
 }
 
-// What was written before a server was killed is there after the next start, which is not held up by what the dead one left behind.
+// TestRestartAfterKill: after a kill, the data is there, and nothing that the killed process left behind delays the next start.
 func TestRestartAfterKill(t *testing.T) {
 	t.Parallel()
 	dataDir := filepath.Join(t.TempDir(), "data")
@@ -110,7 +110,7 @@ func TestRestartAfterKill(t *testing.T) {
 	}
 }
 
-// Tokens stay good over a restart, and so does everything else when a certificate was lost.
+// TestRestartKeepsIdentities: tokens stay valid over a restart, and everything else does even if a certificate was lost.
 func TestRestartKeepsIdentities(t *testing.T) {
 	t.Parallel()
 	dataDir := filepath.Join(t.TempDir(), "data")
@@ -165,7 +165,7 @@ func TestRestartKeepsIdentities(t *testing.T) {
 	}
 }
 
-func TestStartRefuses(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	_, err := embedded.Start(t.Context(), embedded.Options{DataDir: env.Server.DataDir()})
 	want := fmt.Sprintf("data directory %s is in use by another hub (process %d)", env.Server.DataDir(), os.Getpid())
@@ -199,9 +199,9 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-// A hub that is stopped while its API server starts ends without an error of the Kubernetes libraries, which would end the process, and
-// the next start finds the data directory in order.
-func TestStartIsCancelled(t *testing.T) {
+// TestStartCanceled: a hub that is stopped while its API server starts returns without an error of the Kubernetes libraries, which would
+// exit the process, and the next start finds a valid data directory.
+func TestStartCanceled(t *testing.T) {
 	t.Parallel()
 	dataDir := filepath.Join(t.TempDir(), "data")
 	for after := 400 * time.Millisecond; ; after *= 4 {
@@ -220,7 +220,7 @@ func TestStartIsCancelled(t *testing.T) {
 	startServer(t, dataDir)
 }
 
-func TestStartAndStopAreQuick(t *testing.T) {
+func TestStartAndStopDuration(t *testing.T) {
 	t.Parallel()
 	// A long path makes the socket of etcd go elsewhere.
 	dataDir := filepath.Join(t.TempDir(), strings.Repeat("long/", 20), "data")

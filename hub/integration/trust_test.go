@@ -25,8 +25,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// signed waits for a plan and checks that it is signed for its machine by the key that the machine got when it registered.
-func (e *gatewayEnv) signed(registered string, name types.NamespacedName) {
+// awaitSigned waits for a plan and checks that it is signed for its machine by the key that the machine got when it registered.
+func (e *gatewayEnv) awaitSigned(registered string, name types.NamespacedName) {
 	e.t.Helper()
 	var connection struct {
 		PlanSigningKey []byte `json:"planSigningKey"` // base64, as JSON has bytes
@@ -58,8 +58,8 @@ func (e *gatewayEnv) signed(registered string, name types.NamespacedName) {
 	}
 }
 
-// known registers with the stored identity and no token.
-func (e *gatewayEnv) known(id, secret string) (int, string) {
+// registerKnown registers with the stored identity and no token.
+func (e *gatewayEnv) registerKnown(id, secret string) (int, string) {
 	headers := map[string]string{"X-Cattle-Id": id}
 	if secret != "" {
 		headers["X-Cattle-Machine-Secret"] = secret
@@ -67,18 +67,18 @@ func (e *gatewayEnv) known(id, secret string) (int, string) {
 	return e.get("/v3/connect/agent", headers)
 }
 
-// TestGatewayKnownMachine: a machine that the hub knows needs no token to get its connection again; nobody else gets anything.
+// TestGatewayKnownMachine: a machine that the hub knows gets its connection info again without a token; nobody else gets it.
 func TestGatewayKnownMachine(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	secret := "known-machine-" + e.namespace
 	code, first := e.register(e.token, "known-1", secret)
 	if code != http.StatusOK {
 		t.Fatalf("%d %s", code, first)
 	}
 	eventually(t, "the machine to be known", func() error {
-		if code, again := e.known("known-1", secret); code != http.StatusOK || again != first {
+		if code, again := e.registerKnown("known-1", secret); code != http.StatusOK || again != first {
 			return fmt.Errorf("%d %s", code, again)
 		}
 		return nil
@@ -95,7 +95,7 @@ func TestGatewayKnownMachine(t *testing.T) {
 		"short secret": {"known-1", "short", http.StatusBadRequest, "X-Cattle-Machine-Secret"},
 		"no id":        {"", secret, http.StatusBadRequest, "X-Cattle-Id"},
 	} {
-		if code, body := e.known(test.id, test.secret); code != test.code || !strings.Contains(body, test.want) {
+		if code, body := e.registerKnown(test.id, test.secret); code != test.code || !strings.Contains(body, test.want) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
@@ -105,7 +105,7 @@ func TestGatewayKnownMachine(t *testing.T) {
 	}
 	// A machine that was copied is told apart from no other, and so neither gets anything.
 	hash := sha256.Sum256([]byte(secret))
-	copied := e.makeMachine(t.Context(), "copy", hex.EncodeToString(hash[:]))
+	copied := e.createMachine(t.Context(), "copy", hex.EncodeToString(hash[:]))
 	label := func(value string) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, rkev1.MachineIDLabel, value)
@@ -115,7 +115,7 @@ func TestGatewayKnownMachine(t *testing.T) {
 	}
 	label(fmt.Sprintf("%q", rkev1.MachineIDLabelValue("known-1")))
 	eventually(t, "both to be refused", func() error {
-		if code, body := e.known("known-1", secret); code != http.StatusConflict ||
+		if code, body := e.registerKnown("known-1", secret); code != http.StatusConflict ||
 			!strings.Contains(body, "2 machines are registered with this id and secret") {
 			return fmt.Errorf("%d %s", code, body)
 		}
@@ -124,7 +124,7 @@ func TestGatewayKnownMachine(t *testing.T) {
 	// One that knows no id gives way to one of the id, and is found where there is none.
 	label("null")
 	eventually(t, "the machine of the id", func() error {
-		if code, again := e.known("known-1", secret); code != http.StatusOK || again != first {
+		if code, again := e.registerKnown("known-1", secret); code != http.StatusOK || again != first {
 			return fmt.Errorf("%d %s", code, again)
 		}
 		return nil
@@ -138,7 +138,7 @@ func TestGatewayKnownMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the machine to be told", func() error {
-		if code, body := e.known("known-1", secret); code != http.StatusGone ||
+		if code, body := e.registerKnown("known-1", secret); code != http.StatusGone ||
 			!strings.Contains(body, "has been deleted; run the install script") {
 			return fmt.Errorf("%d %s", code, body)
 		}
@@ -147,7 +147,7 @@ func TestGatewayKnownMachine(t *testing.T) {
 	// Guessing is slowed down before anything is looked up.
 	limited := false
 	for i := range 200 {
-		if code, _ := e.known("known-1", fmt.Sprintf("guess-%032d", i)); code == http.StatusTooManyRequests {
+		if code, _ := e.registerKnown("known-1", fmt.Sprintf("guess-%032d", i)); code == http.StatusTooManyRequests {
 			limited = true
 			break
 		}
@@ -157,13 +157,13 @@ func TestGatewayKnownMachine(t *testing.T) {
 	}
 }
 
-// identity gives the agent what the install script would leave.
+// identity writes the files that the install script would write for the agent.
 func (a *agentProcess) identity(id string) {
 	a.write("cattle-id", id+"\n")
 	a.write("machine-secret", machineSecret+"\n")
 }
 
-func (a *agentProcess) says(text string) func() error {
+func (a *agentProcess) logHas(text string) func() error {
 	return func() error {
 		if !strings.Contains(a.read("log"), text) {
 			return fmt.Errorf("it does not say %q", text)
@@ -172,15 +172,15 @@ func (a *agentProcess) says(text string) func() error {
 	}
 }
 
-// TestAgentRegistersAgain takes the agent's ServiceAccount away, as a restore or a clean-up might, and then its Machine.
+// TestAgentRegistersAgain deletes the agent's ServiceAccount, as a restore or a clean-up might, and then its Machine.
 func TestAgentRegistersAgain(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	id := "again-" + e.namespace
 	a := startAgent(t, e, id)
 	a.identity(id)
-	eventually(t, "the agent", a.says("Agent started"))
+	eventually(t, "the agent", a.logHas("Agent started"))
 	before := a.read("rancher2_connection_info.json")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name}}
 	for _, object := range []client.Object{account, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -190,10 +190,10 @@ func TestAgentRegistersAgain(t *testing.T) {
 		}
 	}
 	eventually(t, "the objects to be created again", func() error {
-		e.makeMachine(t.Context(), rkev1.MachineRequestName(id), "")
+		e.createMachine(t.Context(), rkev1.MachineRequestName(id), "")
 		return e.client.Get(t.Context(), client.ObjectKeyFromObject(account), &corev1.ServiceAccount{})
 	})
-	eventually(t, "the agent to have a new token", a.says("Registered again after the hub refused"))
+	eventually(t, "the agent to have a new token", a.logHas("Registered again after the hub refused"))
 	if now := a.read("rancher2_connection_info.json"); now == before || !strings.Contains(now, `"planSigningKey"`) {
 		t.Error("the connection info is as before, or lost the key")
 	}
@@ -207,20 +207,20 @@ func TestAgentRegistersAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the agent to be told", a.says("has been deleted; run the install script"))
+	eventually(t, "the agent to be told", a.logHas("has been deleted; run the install script"))
 }
 
-// TestAgentFollowsTheAuthority takes a running agent through a rotation of the gateway's authority, and one that is off during all of it.
-func TestAgentFollowsTheAuthority(t *testing.T) {
+// TestAgentAuthorityRotation rotates the gateway's authority while one agent runs and another is stopped.
+func TestAgentAuthorityRotation(t *testing.T) {
 	t.Parallel()
 	e := newGateway(t, apiServer(t))
 	e.system = newNamespace(t)
-	e.makeCluster()
+	e.createCluster()
 	e.serve()
-	e.controllers()
+	e.runControllers()
 	awake, asleep := startAgent(t, e, "rotate-1"), startAgent(t, e, "rotate-2")
 	for _, a := range []*agentProcess{awake, asleep} {
-		eventually(t, "the agent", a.says("Agent started"))
+		eventually(t, "the agent", a.logHas("Agent started"))
 	}
 	asleep.end(os.Interrupt)
 	old := string(e.settings.CACerts)
@@ -263,7 +263,7 @@ func TestAgentFollowsTheAuthority(t *testing.T) {
 	apply(asleep, "awake again")
 }
 
-// change changes the plan Secret, which the hub and the agent change as well.
+// change changes the plan Secret and retries conflicts with the hub and the agent.
 func (a *agentProcess) change(do func(*corev1.Secret)) {
 	a.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -276,11 +276,11 @@ func (a *agentProcess) change(do func(*corev1.Secret)) {
 	}
 }
 
-// TestAgentEnforcesSignatures delivers plans as somebody who may write plan Secrets, with and without the hub's key.
-func TestAgentEnforcesSignatures(t *testing.T) {
+// TestAgentVerifiesSignatures delivers plans with and without the hub's signature.
+func TestAgentVerifiesSignatures(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	e.controllers()
+	e.runControllers()
 	signer, err := signing.Ensure(t.Context(), e.client, e.system)
 	if err != nil {
 		t.Fatal(err)

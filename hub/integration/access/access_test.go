@@ -23,27 +23,27 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestCertificate checks that the administrator of the management cluster, known by his certificate, is one of every cluster.
+// TestCertificate: the administrator of the management cluster, who authenticates with a certificate, is administrator of every cluster.
 func TestCertificate(t *testing.T) {
 	t.Parallel()
-	who, _ := answers(t, asAdmin(newConnected(t)), http.StatusOK)
+	who, _ := awaitCode(t, asAdmin(newConnected(t)), http.StatusOK)
 	if who.Username != "drover-hub-admin" || !slices.Contains(who.Groups, "system:masters") {
 		t.Errorf("the cluster takes him for %+v", who)
 	}
 }
 
-// TestServiceAccount checks that a ServiceAccount of the management cluster gets in when, and as long as, it may, and is not taken for the
-// one of the same name that the cluster has.
+// TestServiceAccount: a ServiceAccount of the management cluster has access while it has the right, and is not confused with the
+// ServiceAccount of the same name in the cluster.
 func TestServiceAccount(t *testing.T) {
 	t.Parallel()
 	c := newConnected(t)
-	user, token := robot(t, c, "robot")
+	user, token := newServiceAccount(t, c, "robot")
 	client := withToken(c, token)
-	if _, message := answers(t, client, http.StatusForbidden); !strings.Contains(message, `cannot get resource "clusters/proxy"`) {
+	if _, message := awaitCode(t, client, http.StatusForbidden); !strings.Contains(message, `cannot get resource "clusters/proxy"`) {
 		t.Errorf("refused with %q", message)
 	}
-	binding := letIn(t, c, user)
-	who, _ := answers(t, client, http.StatusOK)
+	binding := grantAccess(t, c, user)
+	who, _ := awaitCode(t, client, http.StatusOK)
 	if who.Username != "drover:hub:"+user || !slices.Contains(who.Groups, "drover:hub:system:serviceaccounts") ||
 		slices.Contains(who.Groups, "system:serviceaccounts") {
 		t.Errorf("the cluster takes it for %+v", who)
@@ -52,28 +52,28 @@ func TestServiceAccount(t *testing.T) {
 		t.Errorf("what the cluster does not let it do: %v", err)
 	}
 	env.Delete(t, binding)
-	answers(t, client, http.StatusForbidden)
+	awaitCode(t, client, http.StatusForbidden)
 	env.Delete(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "robot"}})
-	answers(t, client, http.StatusUnauthorized)
+	awaitCode(t, client, http.StatusUnauthorized)
 }
 
-// TestOwnTokens checks the tokens of the hub's own: each opens one cluster, a lasting one until its Token is deleted.
-func TestOwnTokens(t *testing.T) {
+// TestUserTokens: each token of the hub gives access to one cluster, a persistent one until its Token is deleted.
+func TestUserTokens(t *testing.T) {
 	t.Parallel()
 	c, other := newConnected(t), newConnected(t)
-	user, token := robot(t, c, "robot")
-	letIn(t, c, user)
+	user, token := newServiceAccount(t, c, "robot")
+	grantAccess(t, c, user)
 	short := userToken(t, c, token, usertokens.Request{TTLSeconds: 600})
-	if who, _ := answers(t, withToken(c, short.Token), http.StatusOK); who.Username != "drover:hub:"+user {
+	if who, _ := awaitCode(t, withToken(c, short.Token), http.StatusOK); who.Username != "drover:hub:"+user {
 		t.Errorf("the cluster takes it for %+v", who)
 	}
-	if _, message := answers(t, withToken(other, short.Token), http.StatusForbidden); !strings.Contains(message, "for another cluster") {
+	if _, message := awaitCode(t, withToken(other, short.Token), http.StatusForbidden); !strings.Contains(message, "for another cluster") {
 		t.Errorf("refused with %q", message)
 	}
 
 	lasting := userToken(t, c, token, usertokens.Request{TTLSeconds: 3600, Persistent: true, Description: "test"})
 	client := withToken(c, lasting.Token)
-	answers(t, client, http.StatusOK)
+	awaitCode(t, client, http.StatusOK)
 	object := &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: lasting.Name}}
 	testenv.Until(t, "its use to be noted", func() error {
 		env.Get(t, "", lasting.Name, object)
@@ -84,14 +84,14 @@ func TestOwnTokens(t *testing.T) {
 	})
 	version := object.ResourceVersion
 	for range 20 {
-		answers(t, client, http.StatusOK)
+		awaitCode(t, client, http.StatusOK)
 	}
 	if env.Get(t, "", lasting.Name, object); object.ResourceVersion != version {
 		t.Error("it is written at every use")
 	}
 	env.Delete(t, object)
 	deleted := time.Now()
-	answers(t, client, http.StatusUnauthorized)
+	awaitCode(t, client, http.StatusUnauthorized)
 	t.Logf("revoked after %s", time.Since(deleted).Round(time.Millisecond))
 
 	for name, path := range map[string]string{"hub": env.Log, "audit": env.Audit} {
@@ -107,17 +107,17 @@ func TestOwnTokens(t *testing.T) {
 	}
 }
 
-// TestImpersonation checks that whom somebody may be in clusters is a right in the management cluster.
+// TestImpersonation: whom a user may impersonate in clusters is a right in the management cluster.
 func TestImpersonation(t *testing.T) {
 	t.Parallel()
 	c := newConnected(t)
-	user, token := robot(t, c, "robot")
-	letIn(t, c, user)
-	config := through(c)
+	user, token := newServiceAccount(t, c, "robot")
+	grantAccess(t, c, user)
+	config := proxyConfig(c)
 	config.BearerToken = token
 	config.Impersonate = rest.ImpersonationConfig{UserName: "ann-" + c.id, Groups: []string{"devs-" + c.id}}
 	client := kubernetes.NewForConfigOrDie(config)
-	if _, message := answers(t, client, http.StatusForbidden); !strings.Contains(message, "cannot impersonate") &&
+	if _, message := awaitCode(t, client, http.StatusForbidden); !strings.Contains(message, "cannot impersonate") &&
 		!strings.Contains(message, "clusters/proxy") {
 		t.Errorf("refused with %q", message)
 	}
@@ -135,17 +135,17 @@ func TestImpersonation(t *testing.T) {
 		_ = env.Client.Delete(context.Background(), binding)
 		_ = env.Client.Delete(context.Background(), role)
 	})
-	if who, _ := answers(t, client, http.StatusOK); who.Username != "ann-"+c.id || !slices.Contains(who.Groups, "devs-"+c.id) {
+	if who, _ := awaitCode(t, client, http.StatusOK); who.Username != "ann-"+c.id || !slices.Contains(who.Groups, "devs-"+c.id) {
 		t.Errorf("the cluster takes it for %+v", who)
 	}
 }
 
-// TestWatch checks that a watch sees what others write, in order, and lasts while nothing happens.
+// TestWatch: a watch delivers changes in order, and stays open while nothing changes.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	c := newConnected(t)
 	client := asAdmin(c)
-	answers(t, client, http.StatusOK)
+	awaitCode(t, client, http.StatusOK)
 	events, err := client.CoreV1().ConfigMaps(c.Namespace).Watch(t.Context(), metav1.ListOptions{LabelSelector: "watched"})
 	if err != nil {
 		t.Fatal(err)
@@ -172,17 +172,17 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestDisconnected checks that a cluster whose agent is disconnected is refused at once, and reached again as soon as it is back.
+// TestDisconnected: requests to a cluster whose agent is disconnected are refused at once, and work again once it is connected.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	c := newConnected(t)
 	client := asAdmin(c, func(config *rest.Config) {
 		config.Timeout = 20 * time.Second
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetryAfter{next} })
 	})
-	answers(t, client, http.StatusOK)
+	awaitCode(t, client, http.StatusOK)
 	c.agent.Disconnect()
-	_, message := answers(t, client, http.StatusServiceUnavailable)
+	_, message := awaitCode(t, client, http.StatusServiceUnavailable)
 	if !strings.Contains(message, "not connected") {
 		t.Errorf("refused with %q", message)
 	}
@@ -191,13 +191,13 @@ func TestDisconnected(t *testing.T) {
 		t.Errorf("after %s: %v", time.Since(begun), err)
 	}
 	c.agent.Connect(t)
-	answers(t, client, http.StatusOK)
+	awaitCode(t, client, http.StatusOK)
 }
 
-// impatient takes Retry-After away, which would have the client wait.
-type impatient struct{ http.RoundTripper }
+// noRetryAfter removes the header Retry-After, so that clients do not wait.
+type noRetryAfter struct{ http.RoundTripper }
 
-func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+func (i noRetryAfter) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := i.RoundTripper.RoundTrip(r)
 	if err == nil && answer.StatusCode == http.StatusServiceUnavailable {
 		if answer.Header.Get("Retry-After") == "" {
@@ -208,14 +208,14 @@ func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// TestDeleted checks that nothing is left of a cluster that was deleted.
-func TestDeleted(t *testing.T) {
+// TestDeletedCluster: a deleted cluster is not reachable any more.
+func TestDeletedCluster(t *testing.T) {
 	t.Parallel()
 	c := newConnected(t)
 	client := asAdmin(c)
-	answers(t, client, http.StatusOK)
+	awaitCode(t, client, http.StatusOK)
 	env.Delete(t, c.Cluster)
-	if _, message := answers(t, client, http.StatusNotFound); !strings.Contains(message, c.id) {
+	if _, message := awaitCode(t, client, http.StatusNotFound); !strings.Contains(message, c.id) {
 		t.Errorf("refused with %q", message)
 	}
 }

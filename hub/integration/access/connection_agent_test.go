@@ -12,10 +12,10 @@ import (
 	"github.com/drover-dev/drover/hub/access/clusteragent"
 )
 
-// fetch gets a path of the gateway.
+// fetch gets a path from the gateway.
 func fetch(t *testing.T, path string) (int, string) {
 	t.Helper()
-	client := browserOf(t)
+	client := httpClientOf(t)
 	answer, err := client.Get(env.ServerURL + path)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func fetch(t *testing.T, path string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// agentRights are those of the ServiceAccount that the manifest makes in the downstream cluster.
+// agentRights returns a config with the rights of the manifest's ServiceAccount in the downstream cluster.
 func agentRights(t *testing.T) *rest.Config {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(downstream.RestConfig())

@@ -24,7 +24,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestImport follows a cluster that was made elsewhere, from its Cluster to the end.
+// TestImport imports an existing cluster, from its Cluster to its deletion.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "elsewhere"}}
@@ -57,7 +57,7 @@ func TestImport(t *testing.T) {
 	agent := env.ConnectAgent(t, own, agentRights(t))
 	testenv.Condition(t, env, cluster, "Ready", metav1.ConditionTrue, "")
 	testenv.Condition(t, env, cluster, "AgentDeployed", metav1.ConditionTrue, "Deployed")
-	checkRest(t, cluster, management)
+	checkNoWrites(t, cluster, management)
 	if s := management.Status; !cluster.Status.Ready || !cluster.Status.AgentDeployed || s.Version == nil || s.Driver != "imported" {
 		t.Errorf("the status is %+v and %+v", cluster.Status, s)
 	}
@@ -95,7 +95,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// importToken makes a registration token as hub import-command does.
+// importToken creates a registration token as hub import-command does.
 func importToken(t *testing.T, management string) string {
 	t.Helper()
 	token, err := tokens.NewRegistrationToken()
@@ -135,7 +135,7 @@ func checkRefusals(t *testing.T, token, management string) {
 	}
 }
 
-// applyDownstream applies a manifest as kubectl does. The downstream API has no workloads: what is to run there is only looked at.
+// applyDownstream applies a manifest as kubectl does. The fake downstream API has no workloads: these are only decoded.
 func applyDownstream(t *testing.T, manifest string) {
 	t.Helper()
 	c, err := client.New(downstream.RestConfig(), client.Options{})
@@ -167,8 +167,8 @@ func applyDownstream(t *testing.T, manifest string) {
 	}
 }
 
-// checkRest looks whether anything is written while nothing happens.
-func checkRest(t *testing.T, cluster *provisioningv1.Cluster, management *managementv3.Cluster) {
+// checkNoWrites checks that nothing is written while nothing changes.
+func checkNoWrites(t *testing.T, cluster *provisioningv1.Cluster, management *managementv3.Cluster) {
 	t.Helper()
 	versions := func() string {
 		env.Get(t, cluster.Namespace, cluster.Name, cluster)

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// connected is a Cluster whose agent the test plays.
+// connected is a Cluster with a fake agent.
 type connected struct {
 	*provisioningv1.Cluster
 	// id is the name of the management Cluster.
@@ -27,14 +27,14 @@ type connected struct {
 	agent *testenv.FakeAgent
 }
 
-// newConnected makes a Cluster, and an agent that connects it.
+// newConnected creates a Cluster and connects an agent for it.
 func newConnected(t *testing.T) *connected {
 	t.Helper()
 	cluster, management := newCluster(t)
 	return &connected{Cluster: cluster, id: management, agent: env.NewAgent(t, management)}
 }
 
-// userToken asks the hub for a token for a cluster.
+// userToken requests a token for a cluster.
 func userToken(t *testing.T, c *connected, token string, request usertokens.Request) usertokens.Answer {
 	t.Helper()
 	request.Cluster = c.id
@@ -43,22 +43,22 @@ func userToken(t *testing.T, c *connected, token string, request usertokens.Requ
 	return answer
 }
 
-// through is how a cluster is reached by the hub, without a credential yet.
-func through(c *connected) *rest.Config {
+// proxyConfig returns a config without credentials for a cluster behind the hub.
+func proxyConfig(c *connected) *rest.Config {
 	return &rest.Config{
 		Host: env.ServerURL + "/k8s/clusters/" + c.id, TLSClientConfig: rest.TLSClientConfig{CAData: env.CACerts}, QPS: -1,
 	}
 }
 
 func withToken(c *connected, token string) kubernetes.Interface {
-	config := through(c)
+	config := proxyConfig(c)
 	config.BearerToken = token
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-// asAdmin shows the certificate of the hub's administrator.
+// asAdmin returns a client with the certificate of the hub's administrator.
 func asAdmin(c *connected, change ...func(*rest.Config)) kubernetes.Interface {
-	config := through(c)
+	config := proxyConfig(c)
 	config.CertFile, config.KeyFile = env.Config.CertFile, env.Config.KeyFile
 	for _, f := range change {
 		f(config)
@@ -66,8 +66,8 @@ func asAdmin(c *connected, change ...func(*rest.Config)) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-// robot makes a ServiceAccount of the management cluster, and returns its name there and a token of it.
-func robot(t *testing.T, c *connected, name string) (user, token string) {
+// newServiceAccount creates a ServiceAccount in the management cluster, and returns its user name and a token.
+func newServiceAccount(t *testing.T, c *connected, name string) (user, token string) {
 	t.Helper()
 	env.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}})
 	management := kubernetes.NewForConfigOrDie(env.Config)
@@ -79,8 +79,8 @@ func robot(t *testing.T, c *connected, name string) (user, token string) {
 	return "system:serviceaccount:" + c.Namespace + ":" + name, review.Status.Token
 }
 
-// letIn gives a user of the management cluster the right to reach a cluster, and returns how to take it back.
-func letIn(t *testing.T, c *connected, user string) *rbacv1.RoleBinding {
+// grantAccess grants a user of the management cluster access to a cluster, and returns the RoleBinding.
+func grantAccess(t *testing.T, c *connected, user string) *rbacv1.RoleBinding {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: c.Namespace, Name: "reach"}
 	binding := &rbacv1.RoleBinding{
@@ -95,7 +95,7 @@ func letIn(t *testing.T, c *connected, user string) *rbacv1.RoleBinding {
 	return binding
 }
 
-// whoAmI asks a cluster who it takes the caller for.
+// whoAmI returns the user that a cluster takes the caller for.
 func whoAmI(t *testing.T, client kubernetes.Interface) (authenticationv1.UserInfo, error) {
 	t.Helper()
 	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
@@ -106,8 +106,8 @@ func whoAmI(t *testing.T, client kubernetes.Interface) (authenticationv1.UserInf
 	return review.Status.UserInfo, nil
 }
 
-// answers waits until a cluster answers a client with a code, 200 being success, and returns as whom, or the message.
-func answers(t *testing.T, client kubernetes.Interface, code int32) (authenticationv1.UserInfo, string) {
+// awaitCode waits until a cluster responds to a client with a code, 200 being success, and returns the user or the message.
+func awaitCode(t *testing.T, client kubernetes.Interface, code int32) (authenticationv1.UserInfo, string) {
 	t.Helper()
 	var who authenticationv1.UserInfo
 	var message string

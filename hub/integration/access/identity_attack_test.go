@@ -21,7 +21,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// asTenant acts as somebody who may do everything with Secrets and ServiceAccounts of a namespace but read Secrets, and nothing elsewhere.
+// asTenant returns a client with all rights to Secrets and ServiceAccounts of a namespace except reading Secrets, and no others.
 func asTenant(t *testing.T, namespace string) client.Client {
 	t.Helper()
 	const name = "tenant"
@@ -45,7 +45,7 @@ func asTenant(t *testing.T, namespace string) client.Client {
 	return out
 }
 
-// accountToken asks for a token of a ServiceAccount.
+// accountToken requests a token of a ServiceAccount.
 func accountToken(t *testing.T, c client.Client, account *corev1.ServiceAccount) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}
@@ -57,8 +57,8 @@ func ownedBy(bootstrap *rkev1.RKEBootstrap) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))}
 }
 
-// TestPretender: who may write ServiceAccounts and Secrets beside a machine neither reads its plan nor writes it.
-func TestPretender(t *testing.T) {
+// TestForeignServiceAccount: who may write ServiceAccounts and Secrets in the namespace of a machine can neither read nor write its plan.
+func TestForeignServiceAccount(t *testing.T) {
 	t.Parallel()
 	cluster, management := newCluster(t)
 	token, _ := newToken(t, management, managementv3.MachinesPurpose)
@@ -85,7 +85,7 @@ func TestPretender(t *testing.T) {
 	if code, _ := get(t, path, bearer(pretended)); code != http.StatusUnauthorized {
 		t.Errorf("an account with the labels of the machine's reads the plan: %d", code)
 	}
-	if code, text := refused(t, "/v3/connect", bearer(pretended)); code != http.StatusUnauthorized {
+	if code, text := openRefused(t, "/v3/connect", bearer(pretended)); code != http.StatusUnauthorized {
 		t.Errorf("an account with the labels of the machine's opens a tunnel: %d %s", code, text)
 	}
 
@@ -123,8 +123,9 @@ func TestPretender(t *testing.T) {
 	}
 }
 
-// TestNoRole: a machine's token is good at the gateway and worth nothing at the API server; rights that an earlier version gave go.
-func TestNoRole(t *testing.T) {
+// TestMachineHasNoRole: a machine's token is valid at the gateway and has no rights at the API server; rights of an earlier version are
+// removed.
+func TestMachineHasNoRole(t *testing.T) {
 	t.Parallel()
 	cluster, management := newCluster(t)
 	token, _ := newToken(t, management, managementv3.MachinesPurpose)
@@ -179,8 +180,9 @@ func orNone(err error) error {
 	return err
 }
 
-// TestPlantedPlan: a plan Secret or an account that was there before the hub made its own is not taken over, and no machine gets it.
-func TestPlantedPlan(t *testing.T) {
+// TestForeignPlanSecret: a plan Secret or a ServiceAccount that existed before the hub created its own is not adopted, and no machine gets
+// it.
+func TestForeignPlanSecret(t *testing.T) {
 	t.Parallel()
 	cluster, management := newCluster(t)
 	token, _ := newToken(t, management, managementv3.MachinesPurpose)
@@ -213,7 +215,7 @@ func TestPlantedPlan(t *testing.T) {
 			}
 			answered := make(chan error, 1)
 			go func() {
-				response, err := browserOf(t).Do(request)
+				response, err := httpClientOf(t).Do(request)
 				if err == nil {
 					text, _ := io.ReadAll(response.Body)
 					_ = response.Body.Close()

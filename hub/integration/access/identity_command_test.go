@@ -20,7 +20,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestNodeCommand: the command holds a token that lets a machine in with the roles of the command, and no agent, until its
+// TestNodeCommand: the token in the command is valid for machines with the roles of the command, and not for agents, until its
 // ClusterRegistrationToken is deleted.
 func TestNodeCommand(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestNodeCommand(t *testing.T) {
 	if uses := usesOf(t, crt); uses != 1 {
 		t.Errorf("%d machines were counted, of which one was refused", uses)
 	}
-	if got := ask(t, token, idOne); got.code != http.StatusForbidden {
+	if got := requestCredential(t, token, idOne); got.code != http.StatusForbidden {
 		t.Errorf("an agent with it: %d %s", got.code, got.text)
 	}
 	env.Delete(t, crt)
@@ -75,7 +75,7 @@ func TestNodeCommand(t *testing.T) {
 	})
 }
 
-// usesOf is how many have used a registration token.
+// usesOf returns how many machines or agents have used a registration token.
 func usesOf(t *testing.T, crt *managementv3.ClusterRegistrationToken) int {
 	t.Helper()
 	secret := &corev1.Secret{}
@@ -83,8 +83,8 @@ func usesOf(t *testing.T, crt *managementv3.ClusterRegistrationToken) int {
 	return len(tokens.DecodeSecret(secret.Data).UsedBy)
 }
 
-// TestBoundToken: what a token was made for has to be said, and can be narrowed but not widened.
-func TestBoundToken(t *testing.T) {
+// TestTokenPurpose: the purpose of a token is required, and can be narrowed but not widened.
+func TestTokenPurpose(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
 	create := func(spec string) (*managementv3.ClusterRegistrationToken, error) {

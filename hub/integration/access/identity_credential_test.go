@@ -21,13 +21,13 @@ const (
 	idTwo = "agent-two-0123456789"
 )
 
-// TestCredential: an agent gets a credential of its own for a registration token, renews it without a write, and opens tunnels with it
-// until its TunnelAgent is deleted.
+// TestCredential: an agent gets a credential for a registration token, renews it without a write, and opens tunnels with it until its
+// TunnelAgent is deleted.
 func TestCredential(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
 	token, crt := newToken(t, management, managementv3.AgentsPurpose)
-	first := ask(t, token, idOne)
+	first := requestCredential(t, token, idOne)
 	if first.code != http.StatusOK || first.Cluster != management || !strings.HasPrefix(first.Agent, "agent-") {
 		t.Fatalf("%d %s", first.code, first.text)
 	}
@@ -40,7 +40,7 @@ func TestCredential(t *testing.T) {
 		t.Errorf("the TunnelAgent is %+v of %+v", agent.Spec, agent.OwnerReferences)
 	}
 	for what, again := range map[string]answer{
-		"the token again": ask(t, token, idOne), "renewal": ask(t, first.Credential, ""), "renewal with id": ask(t, first.Credential, idOne),
+		"the token again": requestCredential(t, token, idOne), "renewal": requestCredential(t, first.Credential, ""), "renewal with id": requestCredential(t, first.Credential, idOne),
 	} {
 		if again.code != http.StatusOK || again.Agent != first.Agent {
 			t.Errorf("%s: %d %s", what, again.code, again.text)
@@ -49,59 +49,59 @@ func TestCredential(t *testing.T) {
 	if now := agentObject(t, first); now.ResourceVersion != agent.ResourceVersion {
 		t.Error("a renewal writes")
 	}
-	if other := ask(t, first.Credential, idTwo); other.code != http.StatusForbidden || !strings.Contains(other.text, "another agent") {
+	if other := requestCredential(t, first.Credential, idTwo); other.code != http.StatusForbidden || !strings.Contains(other.text, "another agent") {
 		t.Errorf("a credential is renewed for another agent: %d %s", other.code, other.text)
 	}
-	if none := ask(t, token, ""); none.code != http.StatusBadRequest || !strings.Contains(none.text, "agent: it is missing") {
+	if none := requestCredential(t, token, ""); none.code != http.StatusBadRequest || !strings.Contains(none.text, "agent: it is missing") {
 		t.Errorf("without id: %d %s", none.code, none.text)
 	}
 
 	conns := []string{"/v3/connect", "/v3/connect/register"}
 	for _, path := range conns {
-		opened(t, path, bearer(first.Credential))
+		openTunnel(t, path, bearer(first.Credential))
 	}
-	conn := opened(t, "/v3/connect", bearer(first.Credential))
+	conn := openTunnel(t, "/v3/connect", bearer(first.Credential))
 	env.Delete(t, agent)
 	began := time.Now()
-	if err := ends(t, conn, time.Minute); strings.Contains(err.Error(), "i/o timeout") {
+	if err := awaitClosed(t, conn, time.Minute); strings.Contains(err.Error(), "i/o timeout") {
 		t.Fatalf("the tunnel of an agent that was deleted goes on: %v", err)
 	}
 	t.Logf("the tunnel ended %s after the TunnelAgent was deleted", time.Since(began).Round(time.Millisecond))
-	if code, text := refused(t, "/v3/connect", bearer(first.Credential)); code != http.StatusUnauthorized {
+	if code, text := openRefused(t, "/v3/connect", bearer(first.Credential)); code != http.StatusUnauthorized {
 		t.Errorf("a tunnel with a revoked credential: %d %s", code, text)
 	}
-	if renewed := ask(t, first.Credential, ""); renewed.code != http.StatusUnauthorized || !strings.Contains(renewed.text, "revoked") {
+	if renewed := requestCredential(t, first.Credential, ""); renewed.code != http.StatusUnauthorized || !strings.Contains(renewed.text, "revoked") {
 		t.Errorf("renewal of a revoked credential: %d %s", renewed.code, renewed.text)
 	}
 	// With the same name comes another agent: the old credential stays worthless.
-	if second := eventually(t, token, idOne); second.code != http.StatusOK || second.Agent != first.Agent {
+	if second := awaitCredential(t, token, idOne); second.code != http.StatusOK || second.Agent != first.Agent {
 		t.Errorf("registering again: %d %s", second.code, second.text)
 	}
-	if renewed := ask(t, first.Credential, ""); renewed.code != http.StatusUnauthorized {
+	if renewed := requestCredential(t, first.Credential, ""); renewed.code != http.StatusUnauthorized {
 		t.Errorf("the old credential after that: %d %s", renewed.code, renewed.text)
 	}
 }
 
-// TestRegistrationTokens: purposes, ends and uses are kept to.
+// TestRegistrationTokens: purpose, expiry and number of uses are enforced.
 func TestRegistrationTokens(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
 	machines, _ := newToken(t, management, managementv3.MachinesPurpose)
-	if got := ask(t, machines, idOne); got.code != http.StatusForbidden || !strings.Contains(got.text, "for machines only") {
+	if got := requestCredential(t, machines, idOne); got.code != http.StatusForbidden || !strings.Contains(got.text, "for machines only") {
 		t.Errorf("a token for machines: %d %s", got.code, got.text)
 	}
-	if code, text := refused(t, "/v3/connect", map[string]string{"X-API-Tunnel-Token": machines}); code != http.StatusForbidden {
+	if code, text := openRefused(t, "/v3/connect", map[string]string{"X-API-Tunnel-Token": machines}); code != http.StatusForbidden {
 		t.Errorf("a tunnel with a token for machines: %d %s", code, text)
 	}
 	for _, wrong := range []string{"", "x", machines + "x", "aaaaaaaaaa." + strings.Repeat("a", 52), "a.b.c"} {
-		if got := ask(t, wrong, idOne); got.code != http.StatusUnauthorized {
+		if got := requestCredential(t, wrong, idOne); got.code != http.StatusUnauthorized {
 			t.Errorf("%q: %d %s", wrong, got.code, got.text)
 		}
 	}
 	token, crt := newToken(t, management, managementv3.AgentsPurpose)
 	env.Delete(t, crt)
 	testenv.Until(t, "the token to be worth nothing", func() error {
-		if got := ask(t, token, idOne); got.code != http.StatusUnauthorized {
+		if got := requestCredential(t, token, idOne); got.code != http.StatusUnauthorized {
 			return fmt.Errorf("%d %s", got.code, got.text)
 		}
 		return nil
@@ -111,7 +111,7 @@ func TestRegistrationTokens(t *testing.T) {
 	}
 }
 
-// TestMaxUses: of many that come at once no more get in than may, each of them as often as it likes, and nobody else afterwards.
+// TestMaxUses: of many concurrent agents no more get a credential than maxUses, each of them as often as it asks.
 func TestMaxUses(t *testing.T) {
 	t.Parallel()
 	const allowed, come = 3, 8
@@ -122,7 +122,7 @@ func TestMaxUses(t *testing.T) {
 	id := func(i int) string { return fmt.Sprintf("agent-%d-0123456789", i) }
 	var all sync.WaitGroup
 	for i := range come {
-		all.Go(func() { answers[i] = eventually(t, token, id(i)) })
+		all.Go(func() { answers[i] = awaitCredential(t, token, id(i)) })
 	}
 	all.Wait()
 	in := 0
@@ -130,7 +130,7 @@ func TestMaxUses(t *testing.T) {
 		switch {
 		case got.code == http.StatusOK:
 			in++
-			if again := ask(t, token, id(i)); again.code != http.StatusOK {
+			if again := requestCredential(t, token, id(i)); again.code != http.StatusOK {
 				t.Errorf("agent %d comes again: %d %s", i, again.code, again.text)
 			}
 		case got.code != http.StatusUnauthorized || !strings.Contains(got.text, "used up"):
@@ -149,8 +149,8 @@ func TestMaxUses(t *testing.T) {
 	})
 }
 
-// TestMadeToken: what a token is known by is not exchanged for something else.
-func TestMadeToken(t *testing.T) {
+// TestTokenHashIsImmutable: the ID and the hash of a token cannot be changed.
+func TestTokenHashIsImmutable(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
 	_, crt := newToken(t, management, managementv3.AgentsPurpose)

@@ -28,7 +28,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// newCluster makes a Cluster and returns the name of its management Cluster.
+// newCluster creates a Cluster and returns the name of its management Cluster.
 func newCluster(t *testing.T) (cluster *provisioningv1.Cluster, management string) {
 	t.Helper()
 	cluster = &provisioningv1.Cluster{
@@ -46,7 +46,7 @@ func newCluster(t *testing.T) (cluster *provisioningv1.Cluster, management strin
 	return cluster, cluster.Status.ClusterName
 }
 
-// newToken makes a registration token as its maker would, and waits until the gateway knows it.
+// newToken creates a registration token as a user does, and waits until the gateway has read it.
 func newToken(t *testing.T, management string, purpose managementv3.RegistrationPurpose,
 	set ...func(*managementv3.ClusterRegistrationToken)) (string, *managementv3.ClusterRegistrationToken) {
 	t.Helper()
@@ -65,11 +65,11 @@ func newToken(t *testing.T, management string, purpose managementv3.Registration
 	return token, crt
 }
 
-// dialerOf dials from an address of the loopback that is the test's alone: limits by address that one test exhausts do not reach the tests
-// after it. TestUnauthenticatedClientsDisturbNobody dials from where its agents and users are.
+// dialerOf returns a dialer with a loopback address that no other test uses, so that limits by address do not affect other tests.
+// TestUnauthenticatedLoad uses the address of its agents and users.
 func dialerOf(t *testing.T) *net.Dialer {
 	t.Helper()
-	if strings.HasPrefix(t.Name(), "TestUnauthenticatedClientsDisturbNobody") {
+	if strings.HasPrefix(t.Name(), "TestUnauthenticatedLoad") {
 		return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}
 	}
 	hash := fnv.New32a()
@@ -78,8 +78,8 @@ func dialerOf(t *testing.T) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 64+byte(sum>>16)%128, byte(sum>>8), 1+byte(sum)%254)}}
 }
 
-// browserOf is an HTTP client that calls from the test's address.
-func browserOf(t *testing.T) *http.Client {
+// httpClientOf returns an HTTP client that connects from the test's address.
+func httpClientOf(t *testing.T) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: tlsConfig(), DialContext: dialerOf(t).DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -94,7 +94,7 @@ func tlsConfig() *tls.Config {
 	}}
 }
 
-// answer is what the hub says to somebody who asks for a credential.
+// answer is the response to a request for a credential.
 type answer struct {
 	Cluster, Agent, Credential string
 	ExpiresAt, RenewAfter      time.Time
@@ -104,8 +104,8 @@ type answer struct {
 	again string
 }
 
-// ask asks for a credential.
-func ask(t *testing.T, token, id string) answer {
+// requestCredential requests a credential once.
+func requestCredential(t *testing.T, token, id string) answer {
 	t.Helper()
 	body := fmt.Sprintf(`{"agent":%q}`, id)
 	if id == "" {
@@ -116,7 +116,7 @@ func ask(t *testing.T, token, id string) answer {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := browserOf(t).Do(request)
+	response, err := httpClientOf(t).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,11 +134,11 @@ func ask(t *testing.T, token, id string) answer {
 	return out
 }
 
-// eventually asks until the hub does not say any more that it takes longer.
-func eventually(t *testing.T, token, id string) (out answer) {
+// awaitCredential requests a credential until the hub does not ask to retry any more.
+func awaitCredential(t *testing.T, token, id string) (out answer) {
 	t.Helper()
 	testenv.Until(t, "an answer that is not for later", func() error {
-		if out = ask(t, token, id); out.code == http.StatusServiceUnavailable {
+		if out = requestCredential(t, token, id); out.code == http.StatusServiceUnavailable {
 			return errors.New(out.text)
 		}
 		return nil
@@ -146,7 +146,7 @@ func eventually(t *testing.T, token, id string) (out answer) {
 	return out
 }
 
-// tunnel opens a websocket as an agent does.
+// tunnel opens a websocket as agents do.
 func tunnel(t *testing.T, path string, headers map[string]string) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
 	header := http.Header{}
@@ -161,8 +161,8 @@ func tunnel(t *testing.T, path string, headers map[string]string) (*websocket.Co
 	return conn, response, err
 }
 
-// refused opens a websocket that must be refused, and returns with what.
-func refused(t *testing.T, path string, headers map[string]string) (code int, text string) {
+// openRefused opens a websocket that must be refused, and returns code and text.
+func openRefused(t *testing.T, path string, headers map[string]string) (code int, text string) {
 	t.Helper()
 	_, response, err := tunnel(t, path, headers)
 	if err == nil {
@@ -178,7 +178,7 @@ func refused(t *testing.T, path string, headers map[string]string) (code int, te
 	return response.StatusCode, string(bytes.TrimSpace(raw))
 }
 
-func opened(t *testing.T, path string, headers map[string]string) *websocket.Conn {
+func openTunnel(t *testing.T, path string, headers map[string]string) *websocket.Conn {
 	t.Helper()
 	conn, response, err := tunnel(t, path, headers)
 	if err != nil {
@@ -191,8 +191,8 @@ func opened(t *testing.T, path string, headers map[string]string) *websocket.Con
 	return conn
 }
 
-// ends waits until the hub has closed a tunnel.
-func ends(t *testing.T, conn *websocket.Conn, within time.Duration) error {
+// awaitClosed waits until the hub has closed a tunnel.
+func awaitClosed(t *testing.T, conn *websocket.Conn, within time.Duration) error {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(within))
 	for {
@@ -222,10 +222,10 @@ func bearer(token string) map[string]string {
 	return map[string]string{"Authorization": "Bearer " + token}
 }
 
-// patience is how long a tunnel may take to end.
-const patience = time.Minute
+// tunnelTimeout is how long it may take until a tunnel is closed.
+const tunnelTimeout = time.Minute
 
-// asEditor acts as somebody who has all rights to the kinds of the group, and no others.
+// asEditor returns a client with all rights to the kinds of the group, and no others.
 func asEditor(t *testing.T) client.Client {
 	t.Helper()
 	role := &rbacv1.ClusterRole{

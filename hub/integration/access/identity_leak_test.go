@@ -22,37 +22,37 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestNothingLeaks plants tokens of every kind, well and badly used, and looks for them in the hub's log, which is kept in debug level, and
-// in every object of its API. The token of a machine is in the one Secret that Kubernetes keeps it in, and nowhere else.
-func TestNothingLeaks(t *testing.T) {
+// TestNoTokenLeaks uses tokens of every kind, valid and invalid, and looks for them in the hub's log at debug level and in every object of
+// its API. The token of a machine may be only in the Secret in which Kubernetes stores it.
+func TestNoTokenLeaks(t *testing.T) {
 	t.Parallel()
 	cluster, management := newCluster(t)
 	token, crt := newToken(t, management, managementv3.AgentsPurpose)
 	machines, _ := newToken(t, management, managementv3.MachinesPurpose)
-	first := ask(t, token, idOne)
+	first := requestCredential(t, token, idOne)
 	if first.code != http.StatusOK {
 		t.Fatalf("%d %s", first.code, first.text)
 	}
-	conn := opened(t, "/v3/connect", bearer(first.Credential))
-	stock := opened(t, "/v3/connect", stockHeaders(token))
+	conn := openTunnel(t, "/v3/connect", bearer(first.Credential))
+	stock := openTunnel(t, "/v3/connect", legacyHeaders(token))
 	planToken := register(t, machines, "leaking-machine")
-	opened(t, "/v3/connect", bearer(planToken))
+	openTunnel(t, "/v3/connect", bearer(planToken))
 	env.Delete(t, agentObject(t, first))
-	_ = ends(t, conn, patience)
+	_ = awaitClosed(t, conn, tunnelTimeout)
 	env.Delete(t, crt)
-	_ = ends(t, stock, patience)
+	_ = awaitClosed(t, stock, tunnelTimeout)
 	for _, wrong := range []string{token, first.Credential, token + "x", first.Credential + "x", machines} {
-		if got := ask(t, wrong, idTwo); got.code == http.StatusOK || strings.Contains(got.text, wrong) {
+		if got := requestCredential(t, wrong, idTwo); got.code == http.StatusOK || strings.Contains(got.text, wrong) {
 			t.Errorf("a wrong token gets %d, or comes back in the answer", got.code)
 		}
-		refused(t, "/v3/connect", bearer(wrong))
-		refused(t, "/v3/connect", stockHeaders(wrong))
+		openRefused(t, "/v3/connect", bearer(wrong))
+		openRefused(t, "/v3/connect", legacyHeaders(wrong))
 		get(t, "/v3/connect/agent", machineHeaders(wrong, "leaking-other-machine", machineSecret+"x"))
 	}
 
 	planted := map[string]string{
 		"registration token": token, "token for machines": machines, "credential": first.Credential, "agent's id": idOne,
-		"machine's secret": machineSecret, "legacy agent's token": stockToken, "plan token": planToken,
+		"machine's secret": machineSecret, "legacy agent's token": legacyToken, "plan token": planToken,
 	}
 	log, err := os.ReadFile(env.Log)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// everyObject is all that is in the API, by kind and name, with Secrets in plain.
+// everyObject returns all objects of the API by kind and name, with decoded Secrets.
 func everyObject(t *testing.T) map[string][]byte {
 	t.Helper()
 	lists, err := discovery.NewDiscoveryClientForConfigOrDie(env.Config).ServerPreferredResources()
@@ -106,7 +106,7 @@ func everyObject(t *testing.T) map[string][]byte {
 	return out
 }
 
-// plain is an object as JSON, with the data of a Secret decoded behind it.
+// plain returns an object as JSON, followed by the decoded data of a Secret.
 func plain(t *testing.T, object *unstructured.Unstructured) []byte {
 	t.Helper()
 	raw, err := json.Marshal(object.Object)
@@ -132,12 +132,12 @@ func plain(t *testing.T, object *unstructured.Unstructured) []byte {
 	return raw
 }
 
-// TestOnlyTheHubWritesIdentities: whoever may write TunnelAgents and Tokens may delete them only.
-func TestOnlyTheHubWritesIdentities(t *testing.T) {
+// TestIdentitiesAreReadOnly: users with all rights to TunnelAgents and Tokens can only delete them.
+func TestIdentitiesAreReadOnly(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)
 	token, _ := newToken(t, management, managementv3.AgentsPurpose)
-	first := ask(t, token, idOne)
+	first := requestCredential(t, token, idOne)
 	if first.code != http.StatusOK {
 		t.Fatalf("%d %s", first.code, first.text)
 	}

@@ -22,11 +22,11 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// stockToken is the ServiceAccount's token that an agent of another hub tells.
-const stockToken = "the-token-of-a-stock-agent"
+// legacyToken is the ServiceAccount token that an agent of another hub sends.
+const legacyToken = "the-token-of-a-stock-agent"
 
-func stockHeaders(token string) map[string]string {
-	params := fmt.Sprintf(`{"cluster":{"address":"10.43.0.1:443","token":%q,"caCert":%q}}`, stockToken,
+func legacyHeaders(token string) map[string]string {
+	params := fmt.Sprintf(`{"cluster":{"address":"10.43.0.1:443","token":%q,"caCert":%q}}`, legacyToken,
 		base64.StdEncoding.EncodeToString(env.CACerts))
 	return map[string]string{"X-API-Tunnel-Token": token, "X-API-Tunnel-Params": base64.StdEncoding.EncodeToString([]byte(params))}
 }
@@ -38,42 +38,41 @@ func TestLegacyAgent(t *testing.T) {
 	token, crt := newToken(t, management, managementv3.AgentsPurpose)
 	for _, path := range []string{"/v3/connect/register", "/v3/connect"} {
 		header := http.Header{}
-		for name, value := range stockHeaders(token) {
+		for name, value := range legacyHeaders(token) {
 			header.Set(name, value)
 		}
 		ended := connectLibrary(t, path, header, management)
 		t.Cleanup(func() { <-ended })
 	}
-	aggregation := opened(t, "/v3/connect", bearer("stv-cluster-"+token))
-	opensKey(t, "stv-cluster-"+management)
-	conn := opened(t, "/v3/connect", stockHeaders(token))
+	aggregation := openTunnel(t, "/v3/connect", bearer("stv-cluster-"+token))
+	awaitTunnelLog(t, "stv-cluster-"+management)
+	conn := openTunnel(t, "/v3/connect", legacyHeaders(token))
 
-	bad := stockHeaders(token)
+	bad := legacyHeaders(token)
 	bad["X-API-Tunnel-Params"] = "x"
-	if code, text := refused(t, "/v3/connect", bad); code != http.StatusBadRequest || !strings.HasPrefix(text, "X-API-Tunnel-Params: ") {
+	if code, text := openRefused(t, "/v3/connect", bad); code != http.StatusBadRequest || !strings.HasPrefix(text, "X-API-Tunnel-Params: ") {
 		t.Errorf("with parameters that cannot be read: %d %s", code, text)
 	}
 	for name, headers := range map[string]map[string]string{
-		"no token": {}, "an unknown token": stockHeaders("aaaaaaaaaa.x"), "another way": bearer("stv-cluster-x"),
+		"no token": {}, "an unknown token": legacyHeaders("aaaaaaaaaa.x"), "another way": bearer("stv-cluster-x"),
 		"a made up credential": bearer("a.b.c"),
 	} {
-		if code, text := refused(t, "/v3/connect", headers); code != http.StatusUnauthorized {
+		if code, text := openRefused(t, "/v3/connect", headers); code != http.StatusUnauthorized {
 			t.Errorf("%s: %d %s", name, code, text)
 		}
 	}
-	if code, text := get(t, "/v3/connect", stockHeaders(token)); code != http.StatusBadRequest || !strings.Contains(text, "websocket") {
+	if code, text := get(t, "/v3/connect", legacyHeaders(token)); code != http.StatusBadRequest || !strings.Contains(text, "websocket") {
 		t.Errorf("without websocket: %d %s", code, text)
 	}
 	env.Delete(t, crt)
 	for name, conn := range map[string]*websocket.Conn{"tunnel": conn, "tunnel for aggregation": aggregation} {
-		if err := ends(t, conn, time.Minute); strings.Contains(err.Error(), "i/o timeout") {
+		if err := awaitClosed(t, conn, time.Minute); strings.Contains(err.Error(), "i/o timeout") {
 			t.Errorf("the %s goes on although its token was deleted: %v", name, err)
 		}
 	}
 }
 
-// connectLibrary connects as agents of other hubs do, and waits until the hub has the session. What is returned is closed when it has
-// ended.
+// connectLibrary connects as agents of other hubs do, and waits until the hub has the session. The channel is closed when that has ended.
 func connectLibrary(t *testing.T, path string, header http.Header, management string) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -91,12 +90,12 @@ func connectLibrary(t *testing.T, path string, header http.Header, management st
 	case <-ended:
 		t.Fatalf("the library could not connect to %s", path)
 	}
-	opensKey(t, management)
+	awaitTunnelLog(t, management)
 	return ended
 }
 
-// TestTokenOfAnotherHub: a Secret that holds whole tokens, as another hub has written it, is honoured and no longer holds them afterwards.
-func TestTokenOfAnotherHub(t *testing.T) {
+// TestLegacyTokenSecret: tokens in a Secret as another hub writes it are accepted, and the Secret does not hold them in plain afterwards.
+func TestLegacyTokenSecret(t *testing.T) {
 	t.Parallel()
 	const whole = "bcdfghjklmnpqrstvwxz2456789bcdfghjklmnpqrstvwxz2456789"
 	_, management := newCluster(t)
@@ -124,7 +123,7 @@ func TestTokenOfAnotherHub(t *testing.T) {
 	if id := string(secret.Data[managementv3.TokenIDKey]); id == "" || id == previous {
 		t.Errorf("the hub has made no token of its own: %q", id)
 	}
-	if got := eventually(t, whole, idOne); got.code != http.StatusOK {
+	if got := awaitCredential(t, whole, idOne); got.code != http.StatusOK {
 		t.Errorf("the token of another hub: %d %s", got.code, got.text)
 	}
 }

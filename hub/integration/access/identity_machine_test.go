@@ -24,7 +24,7 @@ import (
 
 const machineSecret = "the secret of a machine, long enough"
 
-// get asks as a machine does.
+// get sends a request as a machine does.
 func get(t *testing.T, path string, headers map[string]string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, env.ServerURL+path, nil)
@@ -34,7 +34,7 @@ func get(t *testing.T, path string, headers map[string]string) (int, string) {
 	for name, value := range headers {
 		request.Header.Set(name, value)
 	}
-	response, err := browserOf(t).Do(request)
+	response, err := httpClientOf(t).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func machineHeaders(token, id, secret string) map[string]string {
 	return headers
 }
 
-// workerHeaders are those of a machine that wants to be a worker only.
+// workerHeaders are those of a machine that registers as a worker only.
 func workerHeaders(token, id string) map[string]string {
 	headers := machineHeaders(token, id, machineSecret)
 	delete(headers, "X-Cattle-Role-Etcd")
@@ -65,7 +65,7 @@ func workerHeaders(token, id string) map[string]string {
 	return headers
 }
 
-// register adds a machine with all roles and returns the token that it reads its plan with.
+// register registers a machine with all roles and returns the token for its plan.
 func register(t *testing.T, token, id string) (planToken string) {
 	t.Helper()
 	return registerAs(t, machineHeaders(token, id, machineSecret))
@@ -92,8 +92,8 @@ func registerAs(t *testing.T, headers map[string]string) (planToken string) {
 	return config.BearerToken
 }
 
-// opensKey waits until the hub's log tells that a tunnel of a key is open.
-func opensKey(t *testing.T, key string) {
+// awaitTunnelLog waits until the hub logs that a tunnel of a key is open.
+func awaitTunnelLog(t *testing.T, key string) {
 	t.Helper()
 	testenv.Until(t, "a tunnel of "+key, func() error {
 		log, err := os.ReadFile(env.Log)
@@ -109,9 +109,9 @@ func opensKey(t *testing.T, key string) {
 	})
 }
 
-// TestMachine: a machine opens a tunnel with the token that it reads its plan with, until it is deleted; with its id and secret it reads
-// its own configuration, and nobody else does.
-func TestMachine(t *testing.T) {
+// TestMachineTunnel: a machine opens a tunnel with the token for its plan until it is deleted; with its ID and secret it reads its own
+// configuration and no other.
+func TestMachineTunnel(t *testing.T) {
 	t.Parallel()
 	cluster, management := newCluster(t)
 	token, _ := newToken(t, management, managementv3.MachinesPurpose)
@@ -122,21 +122,21 @@ func TestMachine(t *testing.T) {
 		t.Errorf("the configuration of a machine that is not there: %d %s", code, text)
 	}
 	planToken := register(t, token, id)
-	conn := opened(t, "/v3/connect", bearer(planToken))
-	opensKey(t, management+":"+name)
+	conn := openTunnel(t, "/v3/connect", bearer(planToken))
+	awaitTunnelLog(t, management+":"+name)
 
-	machineInfo(t, cluster, token, id)
+	checkMachineInfo(t, cluster, token, id)
 	env.Delete(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: rkev1.PlanSecretName(name)}})
-	if err := ends(t, conn, time.Minute); strings.Contains(err.Error(), "i/o timeout") {
+	if err := awaitClosed(t, conn, time.Minute); strings.Contains(err.Error(), "i/o timeout") {
 		t.Errorf("the tunnel of a machine whose account was deleted goes on: %v", err)
 	}
-	if code, text := refused(t, "/v3/connect", bearer(planToken)); code != http.StatusUnauthorized {
+	if code, text := openRefused(t, "/v3/connect", bearer(planToken)); code != http.StatusUnauthorized {
 		t.Errorf("with a token of a deleted account: %d %s", code, text)
 	}
 }
 
-// machineInfo looks at what a machine may ask.
-func machineInfo(t *testing.T, cluster *provisioningv1.Cluster, token, id string) {
+// checkMachineInfo checks what a machine may read.
+func checkMachineInfo(t *testing.T, cluster *provisioningv1.Cluster, token, id string) {
 	t.Helper()
 	var text string
 	testenv.Until(t, "the configuration in the machine's plan", func() error {
@@ -177,7 +177,7 @@ func machineInfo(t *testing.T, cluster *provisioningv1.Cluster, token, id string
 	}
 }
 
-// TestMaxUsesOfMachines: machines are counted once each, too.
+// TestMaxUsesOfMachines: each machine counts as one use.
 func TestMaxUsesOfMachines(t *testing.T) {
 	t.Parallel()
 	_, management := newCluster(t)

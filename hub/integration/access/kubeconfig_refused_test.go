@@ -23,8 +23,8 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// written is a kubeconfig Secret as a tenant may write it, without any label.
-func written(t *testing.T, namespace, cluster, server string, user *clientcmdapi.AuthInfo) *corev1.Secret {
+// tenantKubeconfig is a kubeconfig Secret as a tenant may write it, without labels.
+func tenantKubeconfig(t *testing.T, namespace, cluster, server string, user *clientcmdapi.AuthInfo) *corev1.Secret {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["x"] = &clientcmdapi.Cluster{Server: server}
@@ -41,8 +41,9 @@ func written(t *testing.T, namespace, cluster, server string, user *clientcmdapi
 	}
 }
 
-// A kubeconfig that a tenant has written makes the hub read no file of its own. What is refused is said where the tenant looks.
-func TestKubeconfigOfATenant(t *testing.T) {
+// TestTenantKubeconfig: with a kubeconfig of a tenant the hub reads none of its own files, and reports on the tenant's object what it
+// refuses.
+func TestTenantKubeconfig(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -63,7 +64,7 @@ func TestKubeconfigOfATenant(t *testing.T) {
 			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443},
 		},
 	}
-	env.Create(t, cluster, written(t, namespace, "theirs", "https://"+thief.Listener.Addr().String(), &clientcmdapi.AuthInfo{TokenFile: file}))
+	env.Create(t, cluster, tenantKubeconfig(t, namespace, "theirs", "https://"+thief.Listener.Addr().String(), &clientcmdapi.AuthInfo{TokenFile: file}))
 	testenv.Until(t, "Cluster API to take the infrastructure for provisioned", func() error {
 		env.Get(t, namespace, "theirs", cluster)
 		cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
@@ -80,7 +81,7 @@ func TestKubeconfigOfATenant(t *testing.T) {
 	// What is taken instead lets the condition go.
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs-kubeconfig"}}
 	testenv.Change(t, env, secret, func(s *corev1.Secret) {
-		s.Data = written(t, namespace, "theirs", "https://192.0.2.1:6443", &clientcmdapi.AuthInfo{Token: "theirs"}).Data
+		s.Data = tenantKubeconfig(t, namespace, "theirs", "https://192.0.2.1:6443", &clientcmdapi.AuthInfo{Token: "theirs"}).Data
 	})
 	testenv.Until(t, "the condition to go", func() error {
 		env.Get(t, namespace, "theirs", cluster)
@@ -92,7 +93,7 @@ func TestKubeconfigOfATenant(t *testing.T) {
 
 	// A Cluster of the hub's, for which somebody else has written the Secret first.
 	r := env.NewCluster(t, "ours", nil)
-	env.Create(t, written(t, r.Cluster.Namespace, "ours", "https://192.0.2.1:6443",
+	env.Create(t, tenantKubeconfig(t, r.Cluster.Namespace, "ours", "https://192.0.2.1:6443",
 		&clientcmdapi.AuthInfo{ClientKey: file, ClientCertificate: file}))
 	r.Register("ours-one", "10.0.0.1", "etcd", "control-plane", "worker")
 	r.AwaitCondition(r.ControlPlane(), rkecontrolplane.KubeconfigReadyCondition, metav1.ConditionFalse, "KubeconfigRefused",

@@ -41,8 +41,8 @@ func secretConfig(t *testing.T, namespace, name string) (*rest.Config, *corev1.S
 	return config, secret, err
 }
 
-// A cluster that takes no connections is reached by Cluster API through the tunnel, as soon as that is there, with a token of the hub's own
-// that goes with the cluster.
+// TestClusterBehindFirewall: Cluster API reaches a cluster that accepts no connections through the tunnel, with a token of the hub that is
+// deleted with the cluster.
 func TestClusterBehindFirewall(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "walled", nil)
@@ -124,7 +124,8 @@ func tokensOf(t *testing.T, management string) (out []managementv3.Token) {
 	return out
 }
 
-// An imported cluster has a kubeconfig Secret when its agent has connected, which may do what the agent's manifest grants the controllers.
+// TestImportedCluster: an imported cluster has a kubeconfig Secret once its agent is connected, with the rights that the agent's manifest
+// grants to the controllers.
 func TestImportedCluster(t *testing.T) {
 	t.Parallel()
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "imported"}}
@@ -155,7 +156,7 @@ func TestImportedCluster(t *testing.T) {
 		_, err := kubernetes.NewForConfigOrDie(config).Discovery().ServerVersion()
 		return err
 	})
-	if who, err := whoIs(t, config); who != "system:drover:hub" {
+	if who, err := userOf(t, config); who != "system:drover:hub" {
 		t.Errorf("it is %q (%v)", who, err)
 	}
 	own := tokensOf(t, management)

@@ -25,22 +25,22 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// guesses counts wrong credentials, so that no two are the same.
-var guesses atomic.Int64
+// wrongCredentials counts wrong credentials, so that no two are the same.
+var wrongCredentials atomic.Int64
 
 // idleClients is the number of unauthenticated connections while agents and users work.
 const idleClients = 1000
 
-// idleClient opens a connection from an address, sends what it wants, and returns when the hub has reacted, where that can be seen. The
-// connection is never used again.
+// idleClient opens a connection from an address and sends something. It returns once the hub has responded, if it does; the connection is
+// not used any more.
 type idleClient func(ctx context.Context, source string) (net.Conn, error)
 
-// dialFrom connects to the gateway from one of the addresses of the loopback.
+// dialFrom connects to the gateway from a loopback address.
 func dialFrom(ctx context.Context, source string) (net.Conn, error) {
 	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).DialContext(ctx, "tcp", env.Gateway)
 }
 
-// halfHandshake begins a TLS handshake.
+// halfHandshake starts a TLS handshake and does not finish it.
 func halfHandshake(ctx context.Context, source string) (net.Conn, error) {
 	conn, err := dialFrom(ctx, source)
 	if err == nil {
@@ -49,7 +49,7 @@ func halfHandshake(ctx context.Context, source string) (net.Conn, error) {
 	return conn, err
 }
 
-// request sends the beginning of a request, and waits for the hub to say something where the request asks for that.
+// request sends the beginning of a request, and waits for a response if the request asks for one.
 func request(head string) idleClient {
 	return func(ctx context.Context, source string) (net.Conn, error) {
 		raw, err := dialFrom(ctx, source)
@@ -59,7 +59,7 @@ func request(head string) idleClient {
 		config := env.Trust()
 		config.ServerName = "127.0.0.1"
 		conn := tls.Client(raw, config)
-		text := strings.NewReplacer("\n", "\r\n", "nobody", fmt.Sprintf("nobody-%d", guesses.Add(1))).Replace(head)
+		text := strings.NewReplacer("\n", "\r\n", "nobody", fmt.Sprintf("nobody-%d", wrongCredentials.Add(1))).Replace(head)
 		if _, err = conn.Write([]byte(text)); err == nil && strings.Contains(head, "Expect:") {
 			_, err = bufio.NewReader(conn).ReadByte()
 		}
@@ -67,7 +67,7 @@ func request(head string) idleClient {
 	}
 }
 
-// kinds of idle clients. "Expect" has the hub answer as soon as it waits for the body.
+// kinds are the kinds of idle clients. With "Expect", the hub responds before it reads the body.
 var kinds = []idleClient{
 	halfHandshake,
 	request("GET /v3/connect/agent HTTP/1.1\nHost: hub\nX-Never: "),
@@ -76,9 +76,9 @@ var kinds = []idleClient{
 		"100\nExpect: 100-continue\n\n"),
 }
 
-// besiege keeps connections of unauthenticated clients open until the test ends, each of which is made again when the hub has closed it. It
-// returns when all were open.
-func besiege(t *testing.T) {
+// holdIdleConnections keeps connections of unauthenticated clients open until the test ends, and opens each again that the hub has closed.
+// It returns when all were open.
+func holdIdleConnections(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all, first sync.WaitGroup
@@ -92,15 +92,15 @@ func besiege(t *testing.T) {
 			for ctx.Err() == nil {
 				conn, err := kind(ctx, source)
 				open()
-				hold(ctx, conn, err)
+				waitClosed(ctx, conn, err)
 			}
 		})
 	}
 	first.Wait()
 }
 
-// hold keeps a connection until the hub closes it. What is refused at once comes back, but not in a loop that is busy.
-func hold(ctx context.Context, conn net.Conn, err error) {
+// waitClosed waits until the hub closes a connection; after an error it waits a moment, so that callers do not spin.
+func waitClosed(ctx context.Context, conn net.Conn, err error) {
 	if conn != nil {
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 		defer func() { _ = conn.Close() }()
@@ -114,14 +114,14 @@ func hold(ctx context.Context, conn net.Conn, err error) {
 	}
 }
 
-// guess keeps showing wrong credentials from the address at which the agents and users of the test are, until the test ends. It returns
-// when each kind of credential has been refused often enough that the address is limited.
-func guess(t *testing.T) {
+// sendWrongCredentials sends wrong credentials from the address of the test's agents and users until the test ends. It returns when each
+// kind of credential has been refused often enough that the address is limited.
+func sendWrongCredentials(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all, limited sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
-	browser := browserOf(t)
+	browser := httpClientOf(t)
 	for _, path := range []string{"/version", "/k8s/clusters/c-m-none/api", "/v3/connect/agent", "/v3/connect"} {
 		limited.Add(1)
 		all.Go(func() {
@@ -133,7 +133,7 @@ func guess(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				token := fmt.Sprintf("wrong-%d", guesses.Add(1))
+				token := fmt.Sprintf("wrong-%d", wrongCredentials.Add(1))
 				r.Header.Set("Authorization", "Bearer "+token)
 				if path == "/v3/connect" {
 					for name, value := range map[string]string{
@@ -156,14 +156,14 @@ func guess(t *testing.T) {
 	limited.Wait()
 }
 
-// TestUnauthenticatedClientsDisturbNobody holds connections of unauthenticated clients, and shows wrong credentials from the address at
-// which everybody else is, while agents, machines and users work. None of them may be refused.
-func TestUnauthenticatedClientsDisturbNobody(t *testing.T) { //nolint:paralleltest // it is about what one hub does under load
+// TestUnauthenticatedLoad: with many connections of unauthenticated clients, and wrong credentials from the same address, requests of
+// agents, machines and users are not refused.
+func TestUnauthenticatedLoad(t *testing.T) { //nolint:paralleltest // it is about what one hub does under load
 	c := newConnected(t)
-	user, robotToken := robot(t, c, "robot")
-	letIn(t, c, user)
+	user, robotToken := newServiceAccount(t, c, "robot")
+	grantAccess(t, c, user)
 	human := withToken(c, robotToken)
-	answers(t, human, http.StatusOK)
+	awaitCode(t, human, http.StatusOK)
 	_, other := newCluster(t)
 	agentToken, _ := newToken(t, other, managementv3.AgentsPurpose)
 	machineToken, _ := newToken(t, c.id, managementv3.MachinesPurpose)
@@ -173,10 +173,10 @@ func TestUnauthenticatedClientsDisturbNobody(t *testing.T) { //nolint:parallelte
 	}).CoreV1().Secrets(c.Namespace)
 	secret := rkev1.PlanSecretName(rkev1.MachineRequestName("before"))
 
-	besiege(t)
+	holdIdleConnections(t)
 	for round := range 5 {
 		if round == 2 {
-			guess(t)
+			sendWrongCredentials(t)
 		}
 		// A machine reads, watches and writes its plan.
 		got, err := secrets.Get(t.Context(), secret, metav1.GetOptions{})
@@ -209,14 +209,14 @@ func TestUnauthenticatedClientsDisturbNobody(t *testing.T) { //nolint:parallelte
 		watched.Stop()
 
 		// An agent gets a credential, renews it and opens its tunnel.
-		first := ask(t, agentToken, fmt.Sprintf("agent-0123456789abcdef-%d", round))
+		first := requestCredential(t, agentToken, fmt.Sprintf("agent-0123456789abcdef-%d", round))
 		if first.code != http.StatusOK {
 			t.Fatalf("round %d: a credential for an agent: %d %s", round, first.code, first.text)
 		}
-		if again := ask(t, first.Credential, ""); again.code != http.StatusOK {
+		if again := requestCredential(t, first.Credential, ""); again.code != http.StatusOK {
 			t.Fatalf("round %d: a renewed credential: %d %s", round, again.code, again.text)
 		}
-		_ = opened(t, "/v3/connect", bearer(first.Credential)).Close()
+		_ = openTunnel(t, "/v3/connect", bearer(first.Credential)).Close()
 
 		// A new machine registers.
 		testenv.Until(t, "a machine to be registered", func() error {

@@ -20,7 +20,7 @@ const (
 	infraContract = "cluster.x-k8s.io/v1beta2"
 )
 
-// define installs a kind of infrastructure whose definition follows the contract v1beta2, and of which the hub knows nothing.
+// define installs a kind of infrastructure that follows the contract v1beta2 and that the hub does not know.
 func define(ctx context.Context, kind string) error {
 	singular := strings.ToLower(kind)
 	crd := &apiextensionsv1.CustomResourceDefinition{

@@ -41,13 +41,13 @@ func runTests(m *testing.M) int {
 	return testenv.Main(m, testenv.Options{ReleaseData: releaseData}, &env, installKinds, installProviders)
 }
 
-// writeReleaseData replaces the file by data about the release that test clusters have, with some arguments of its servers.
+// writeReleaseData writes release data for the version of the test clusters, with these arguments of servers.
 func writeReleaseData(serverArgs string) error {
 	content := `{"k3s": {"releases": [{"version": "v1.36.3+k3s1", "serverArgs": ` + serverArgs + `}]}}`
 	return errors.Join(os.WriteFile(releaseData+".new", []byte(content), 0o600), os.Rename(releaseData+".new", releaseData))
 }
 
-// installKinds defines kinds of infrastructure that have no provider: the tests play it.
+// installKinds installs kinds of infrastructure without a provider: the tests write their status.
 func installKinds(ctx context.Context) error {
 	for _, kind := range []string{"BootMachine", "PlaneCluster", "PlaneMachine"} {
 		if err := define(ctx, kind); err != nil {

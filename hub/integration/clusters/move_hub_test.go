@@ -16,7 +16,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// secondHubEnv makes the test binary run nothing but a hub, which says on its standard output how it is reached.
+// secondHubEnv: with it, the test binary runs a hub only, which prints how to connect to it.
 const secondHubEnv = "DROVER_TEST_SECOND_HUB"
 
 func runSecondHub() (code int) {
@@ -35,7 +35,7 @@ func runSecondHub() (code int) {
 	return 0
 }
 
-// buildClusterctl builds upstream's program from the version of Cluster API that the hub holds.
+// buildClusterctl builds clusterctl from the version of Cluster API that the hub uses.
 func buildClusterctl(t *testing.T) clusterctl {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "clusterctl")
@@ -48,7 +48,7 @@ func buildClusterctl(t *testing.T) clusterctl {
 	return clusterctl(program)
 }
 
-// target is the hub that clusters move to, as its process tells it.
+// target is the hub that clusters are moved to, as its process prints it.
 type target struct {
 	Kubeconfig, ServerURL string
 	CACerts               []byte

@@ -14,8 +14,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// versioned returns a kubeconfig that leads to an API server by way of a proxy that answers for its version. The version is linked into the
-// hub's binary but not into a test's, and clusterctl works with no server that has none.
+// versioned returns a kubeconfig for a proxy in front of an API server that responds to requests for the version. The version is linked
+// into the hub's binary but not into a test's, and clusterctl requires one.
 func versioned(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	transport, err := rest.TransportFor(config)

@@ -47,8 +47,8 @@ const (
 	movedMachineSecret = "the secret that the machine made up"
 )
 
-// TestMove moves a cluster with a machine to another hub: what machines depend on comes along unchanged, what they are given there restarts
-// nothing, and nothing that opens a door stays behind.
+// TestMove moves a cluster with a machine to another hub with clusterctl: what machines depend on is moved unchanged, new plans restart
+// nothing, and no credentials stay behind.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	clusterctl := buildClusterctl(t)
@@ -128,11 +128,11 @@ func TestMove(t *testing.T) {
 		}
 		return nil
 	})
-	testenv.Until(t, "the machine to come back by its id and secret", func() error { return target.comesBack(t, machine) })
-	testenv.Until(t, "nothing to be left behind", func() error { return nothingLeft(t.Context(), cluster) })
+	testenv.Until(t, "the machine to come back by its id and secret", func() error { return target.reconnect(t, machine) })
+	testenv.Until(t, "nothing to be left behind", func() error { return checkNoCredentials(t.Context(), cluster) })
 }
 
-// newMoved makes a Cluster without pools, and waits until machines may register.
+// newMoved creates a Cluster without pools, and waits until machines can register.
 func newMoved(t *testing.T) *provisioningv1.Cluster {
 	t.Helper()
 	cluster := &provisioningv1.Cluster{
@@ -201,7 +201,7 @@ func appliedMoved(t *testing.T, machine string) plans.Plan {
 	return plan
 }
 
-// reportMoved plays the agent: it reports the plan as applied and every probe as healthy, if that was not done before.
+// reportMoved reports the plan as applied and every probe as healthy, unless it was reported before.
 func reportMoved(t *testing.T, to client.Client, machine string) {
 	t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -233,7 +233,7 @@ func reportMoved(t *testing.T, to client.Client, machine string) {
 	}
 }
 
-// verifyMoved waits until the cluster is at rest, and plays the Node: no machine of this test has one, and clusterctl moves none without.
+// verifyMoved waits until the cluster has converged, and sets the reference to a Node, which clusterctl requires.
 func verifyMoved(t *testing.T, cluster *provisioningv1.Cluster, machine string) {
 	t.Helper()
 	testenv.Until(t, "the cluster to be at rest", func() error {
@@ -262,8 +262,8 @@ func verifyMoved(t *testing.T, cluster *provisioningv1.Cluster, machine string) 
 	}
 }
 
-// comesBack asks for a connection as an agent does whose token is refused, and uses it.
-func (h *target) comesBack(t *testing.T, machine string) error {
+// reconnect requests the connection info as an agent does whose token is refused, and uses it.
+func (h *target) reconnect(t *testing.T, machine string) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(h.CACerts)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.ServerURL+"/v3/connect/agent", nil)
@@ -302,8 +302,8 @@ func (h *target) comesBack(t *testing.T, machine string) error {
 	return err
 }
 
-// nothingLeft looks for what the cluster had on the hub that it has left.
-func nothingLeft(ctx context.Context, cluster *provisioningv1.Cluster) error {
+// checkNoCredentials checks that nothing of the cluster is left on the hub that it was moved from.
+func checkNoCredentials(ctx context.Context, cluster *provisioningv1.Cluster) error {
 	in := client.InNamespace(movedNamespace)
 	var secrets corev1.SecretList
 	var accounts corev1.ServiceAccountList
@@ -335,7 +335,7 @@ func readSecret(t *testing.T, from client.Client, name string) *corev1.Secret {
 	return found
 }
 
-// clusterctl is upstream's program.
+// clusterctl is the path of the program.
 type clusterctl string
 
 // run runs it and returns what it printed.

@@ -22,7 +22,7 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// imported makes a Cluster that was made elsewhere, and waits for its management Cluster.
+// imported creates a Cluster for an existing cluster, and waits for its management Cluster.
 func imported(t *testing.T) *provisioningv1.Cluster {
 	t.Helper()
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "imported"}}
@@ -37,7 +37,7 @@ func imported(t *testing.T) *provisioningv1.Cluster {
 	return cluster
 }
 
-// hasKubeconfig reports whether there is a kubeconfig Secret of a cluster.
+// hasKubeconfig returns whether a cluster has a kubeconfig Secret.
 func hasKubeconfig(t *testing.T, namespace, cluster string) bool {
 	t.Helper()
 	err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: cluster + "-kubeconfig"}, &corev1.Secret{})
@@ -51,9 +51,8 @@ func naming(management string) map[string]string {
 	return map[string]string{rkev1.ManagementClusterNameAnnotation: management}
 }
 
-// TestManagementNameIsTheHubs: a tenant with all rights in a namespace cannot write the name of a management Cluster into anything, and all
-// else as before.
-func TestManagementNameIsTheHubs(t *testing.T) {
+// TestManagementNameIsReserved: a tenant with all rights in a namespace cannot set the name of a management Cluster on any object.
+func TestManagementNameIsReserved(t *testing.T) {
 	t.Parallel()
 	victim := imported(t).Status.ClusterName
 	namespace := env.Namespace(t)
@@ -107,8 +106,8 @@ func TestManagementNameIsTheHubs(t *testing.T) {
 	env.Gone(t, mine)
 }
 
-// TestForeignManagementCluster: an object that names the management Cluster of another one's cluster, however that came about, gets no way
-// to it: neither its administrator's kubeconfig, nor the registration token of its agents, nor a line in its namespace.
+// TestForeignManagementCluster: an object with the name of another tenant's management Cluster gives no access to it: no administrator's
+// kubeconfig, no registration token, no object in its namespace.
 func TestForeignManagementCluster(t *testing.T) {
 	t.Parallel()
 	owner := imported(t)
@@ -155,9 +154,9 @@ func TestForeignManagementCluster(t *testing.T) {
 			"field":      func(c *rkev1.RKEControlPlane) { c.Spec.ManagementClusterName = victim },
 			"annotation": func(c *rkev1.RKEControlPlane) { c.Annotations = naming(victim) },
 		} {
-			w := newWorld(t, "192.0.2.20", set)
+			w := newControlPlaneCluster(t, "192.0.2.20", set)
 			server := w.machine("server", "etcd", "control-plane", "worker")
-			server.comesUp("10.9.1.1")
+			server.reportReady("10.9.1.1")
 			message := testenv.Condition(t, env, w.plane, rkev1.ReadyCondition, metav1.ConditionFalse, ownership.ReasonManagementClusterNotOwned)
 			if !strings.Contains(message, victim) || !strings.Contains(message, "spec.managementClusterName") {
 				t.Errorf("%s: Ready says %q", name, message)

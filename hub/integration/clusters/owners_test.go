@@ -17,7 +17,7 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// claiming is the metadata of an object that says to be owned by another one, as Cluster API writes it.
+// claiming returns metadata with an owner reference and labels as Cluster API writes them.
 func claiming(owner client.Object, kind, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: owner.GetNamespace(), Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "c"},
@@ -26,7 +26,7 @@ func claiming(owner client.Object, kind, name string) metav1.ObjectMeta {
 	}
 }
 
-// refused waits until an object says that it does not belong to what it names.
+// refused waits until a condition of an object says that it does not belong to the owner that it names.
 func refused[T interface {
 	client.Object
 	GetConditions() []metav1.Condition
@@ -52,17 +52,17 @@ func secretsIn(t *testing.T, namespace string) (names []string) {
 	return names
 }
 
-// TestForeignOwner: a tenant who may write the kinds of rke.cattle.io in a namespace, and nothing else, gets hold of no machine of the
-// cluster there by objects that call themselves its own.
+// TestForeignOwner: a tenant who may write the kinds of rke.cattle.io in a namespace, and nothing else, gets no access to the machines of a
+// cluster there with objects that claim to be its own.
 func TestForeignOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "192.0.2.30")
+	w := newControlPlaneCluster(t, "192.0.2.30")
 	server := w.machine("server", "etcd", "control-plane", "worker")
-	server.comesUp("10.9.2.1")
-	server.config()
-	server.applies()
+	server.reportReady("10.9.2.1")
+	server.awaitConfig()
+	server.reportApplied()
 	testenv.Condition(t, env, w.plane, rkev1.UpdatedCondition, metav1.ConditionTrue, "")
-	w.kubeconfigServer("https://192.0.2.30:6443")
+	w.awaitKubeconfigServer("https://192.0.2.30:6443")
 	env.Get(t, w.namespace, "c", w.cluster)
 	env.Get(t, w.namespace, "server", server.machine)
 	before := secretsIn(t, w.namespace)

@@ -15,8 +15,8 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestCredentials: who writes a cluster gets no Secret onto its machines that he may not read himself.
-func TestCredentials(t *testing.T) {
+// TestSecretWithoutAccess: who may write a Cluster cannot get a Secret onto its machines that they may not read.
+func TestSecretWithoutAccess(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
 	env.Create(t,

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestExamples applies what users of three providers write, and follows it until the providers have their machines; then it deletes the
-// cluster and nothing but the user's own templates remain.
+// TestExamples applies manifests for three providers and waits for their machines; then it deletes the cluster, and only the user's own
+// templates remain.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"vsphere", "aws", "azure"} {
@@ -83,7 +83,7 @@ func waitForMachines(t *testing.T, cluster *provisioningv1.Cluster, want int) []
 	return list.Items
 }
 
-// providerObject is an object of the provider of the tests.
+// providerObject returns an object of the provider Test.
 func providerObject(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: infraGroup, Version: "v1beta2", Kind: kind})

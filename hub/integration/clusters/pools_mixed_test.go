@@ -17,8 +17,8 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestMixed: a cluster with pools takes machines that register themselves, and they are none of the pools' business.
-func TestMixed(t *testing.T) {
+// TestPoolsAndCustomMachines: custom machines can join a cluster with pools, and do not count for the pools.
+func TestPoolsAndCustomMachines(t *testing.T) {
 	t.Parallel()
 	cluster := pooled(t, "mixed")
 	headers, err := json.Marshal(map[string][]string{rkev1.HeaderID: {"own"}, rkev1.HeaderRoleWorker: {"true"}})
@@ -51,8 +51,9 @@ func TestMixed(t *testing.T) {
 	env.Gone(t, cluster)
 }
 
-// TestLostCluster: a Cluster whose Cluster API Cluster was taken away goes with all that Cluster API cannot remove any more.
-func TestLostCluster(t *testing.T) {
+// TestDeletionWithoutClusterAPI: a Cluster whose Cluster API Cluster was deleted by force is deleted with everything that Cluster API does
+// not delete any more.
+func TestDeletionWithoutClusterAPI(t *testing.T) {
 	t.Parallel()
 	cluster := pooled(t, "lost")
 	testenv.Change(t, env, cluster, func(c *provisioningv1.Cluster) {

@@ -21,13 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// providerKinds are what the providers of the test look after, each in a version that its definition serves.
+// providerKinds are the providers that the test implements, each with a version of its definitions.
 var providerKinds = map[string]string{"VSphere": "v1beta1", "AWS": "v1beta2", "Azure": "v1beta1", "Test": "v1beta2"}
 
-// finalizer is by which a provider holds its machines until their hosts are gone.
+// finalizer is set by providers until the machine's host is deleted.
 const finalizer = infraGroup + "/test"
 
-// installProviders installs the definitions of all providers but those that a test installs itself, and starts the providers.
+// installProviders installs the definitions of all providers, except those that a test installs itself, and starts the providers.
 func installProviders(ctx context.Context) error {
 	files, err := filepath.Glob("testdata/*-crds.yaml")
 	if err != nil {
@@ -73,7 +73,7 @@ func readObjects(file string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// provide plays all providers until ctx ends: infrastructure clusters are provisioned at once, and so are machines that have bootstrap
+// provide implements all providers until ctx ends: it provisions infrastructure clusters at once, and machines once they have bootstrap
 // data.
 func provide(ctx context.Context) error {
 	c, err := client.NewWithWatch(env.Config, client.Options{})
@@ -96,8 +96,8 @@ func provide(ctx context.Context) error {
 	return nil
 }
 
-// follow reacts to every object of a kind and to each of its changes, until the watch ends or something goes wrong, which is for the next
-// to make up for. A conflict is none of that: whoever came first makes another change known.
+// follow calls react for every object of a kind and each of its changes, until the watch ends or react returns an error; the next watch
+// retries. A conflict is ignored, since another change follows.
 func follow(ctx context.Context, c client.WithWatch, list *unstructured.UnstructuredList,
 	react func(context.Context, *unstructured.Unstructured) error) {
 	events, err := c.Watch(ctx, list)
@@ -121,7 +121,7 @@ func follow(ctx context.Context, c client.WithWatch, list *unstructured.Unstruct
 	}
 }
 
-// provided is what the contracts v1beta1 and v1beta2 want to read.
+// provided is the status that the contracts v1beta1 and v1beta2 require.
 func provided() map[string]any {
 	return map[string]any{"ready": true, "initialization": map[string]any{"provisioned": true},
 		"addresses": []any{map[string]any{"type": "InternalIP", "address": "192.0.2.1"}}}
@@ -156,7 +156,7 @@ func provideMachine(ctx context.Context, o *unstructured.Unstructured) error {
 	return env.Client.Status().Update(ctx, o)
 }
 
-// installLate installs a kind of machine template that no Cluster could use before.
+// installLate installs a kind of machine template while Clusters that use it exist.
 func installLate(t *testing.T) {
 	t.Helper()
 	objects, err := readObjects("testdata/test-crds.yaml")

@@ -22,7 +22,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// newPooled is a Cluster of the provider of the tests with one pool of workers and one of everything else.
+// newPooled returns a Cluster of the provider Test with a pool of workers and a pool of servers.
 func newPooled(namespace, name string) *provisioningv1.Cluster {
 	ref := func() *provisioningv1.ObjectReference {
 		return &provisioningv1.ObjectReference{APIVersion: infraGroup + "/v1beta2", Kind: "TestMachineTemplate", Name: "machines"}
@@ -42,7 +42,7 @@ func newPooled(namespace, name string) *provisioningv1.Cluster {
 	}
 }
 
-// pooled is a Cluster whose machines have hosts.
+// pooled creates that Cluster and waits until its machines have hosts.
 func pooled(t *testing.T, name string) *provisioningv1.Cluster {
 	t.Helper()
 	namespace := env.Namespace(t)
@@ -75,7 +75,7 @@ func quantity(t *testing.T, cluster *provisioningv1.Cluster, want int32) {
 	})
 }
 
-// TestScale: a pool follows its MachineDeployment, and the other way round.
+// TestScale: the pool's quantity and its MachineDeployment's replicas follow each other.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	cluster := pooled(t, "scale")
@@ -101,8 +101,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestInPlace: what is no matter of the machine itself reaches machines that exist.
-func TestInPlace(t *testing.T) {
+// TestInPlaceChange: changes that do not concern the machine itself reach existing machines.
+func TestInPlaceChange(t *testing.T) {
 	t.Parallel()
 	cluster := pooled(t, "inplace")
 	before := waitForMachines(t, cluster, 3)
@@ -170,8 +170,8 @@ func templates(t *testing.T, cluster *provisioningv1.Cluster, pool string) []str
 	return out
 }
 
-// TestTemplateChange: a change of what the template says, in place, replaces the machines of the pool, and the old copy goes; a change of
-// the template's labels does nothing.
+// TestTemplateChange: a change of the template's spec replaces the machines of the pool, and the old copy is deleted; a change of its
+// labels has no effect.
 func TestTemplateChange(t *testing.T) {
 	t.Parallel()
 	cluster := pooled(t, "roll")
@@ -232,8 +232,8 @@ func TestTemplateChange(t *testing.T) {
 	testenv.Condition(t, env, cluster, "RKECluster", metav1.ConditionTrue, "")
 }
 
-// TestRemovedPool: a pool that is taken out goes with its machines and everything else, and leaves the others alone.
-func TestRemovedPool(t *testing.T) {
+// TestPoolRemoval: a pool is removed with its machines and all of its objects, and the other pools do not change.
+func TestPoolRemoval(t *testing.T) {
 	t.Parallel()
 	cluster := pooled(t, "removed")
 	md := deployment(t, cluster, "workers")
@@ -248,8 +248,8 @@ func TestRemovedPool(t *testing.T) {
 	}
 }
 
-// TestPoolsAtRest: with everything there, nothing is written again, whatever else happens in the hub.
-func TestPoolsAtRest(t *testing.T) {
+// TestPoolsNoWrites: a converged cluster with pools is not written again, whatever else happens in the hub.
+func TestPoolsNoWrites(t *testing.T) {
 	t.Parallel()
 	cluster := pooled(t, "rest")
 	versions := func() string {
@@ -271,8 +271,8 @@ func TestPoolsAtRest(t *testing.T) {
 	}
 }
 
-// TestProblems: a pool that cannot be made says why, and begins as soon as it can.
-func TestProblems(t *testing.T) {
+// TestInvalidPools: a pool that cannot be created has a message that says why, and is created once that is corrected.
+func TestInvalidPools(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
 	cluster := newPooled(namespace, "problems")
@@ -311,7 +311,7 @@ func TestProblems(t *testing.T) {
 	deployment(t, cluster, "servers")
 }
 
-// TestNameTaken: the MachineDeployment of somebody else is not taken over.
+// TestNameTaken: a MachineDeployment of another owner is not adopted.
 func TestNameTaken(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -334,8 +334,8 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
-// TestDeletionHalfway: a Cluster with pools goes, whatever part of it never came to be.
-func TestDeletionHalfway(t *testing.T) {
+// TestDeletionIncomplete deletes Clusters with pools that were provisioned only in part.
+func TestDeletionIncomplete(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string

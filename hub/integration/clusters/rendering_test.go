@@ -26,7 +26,7 @@ const (
 
 var allRoles = []string{"etcd", "control-plane", "worker"}
 
-// file is the content of a file of a plan, and whether the plan writes it.
+// file returns the content of a file, and whether the plan writes it.
 func file(t *testing.T, plan plans.Plan, path string) (string, bool) {
 	t.Helper()
 	i := slices.IndexFunc(plan.Files, func(f plans.File) bool { return f.Path == path && f.Action != plans.ActionDelete })
@@ -44,8 +44,8 @@ func deletes(plan plans.Plan, path string) bool {
 	return slices.ContainsFunc(plan.Files, func(f plans.File) bool { return f.Path == path && f.Action == plans.ActionDelete })
 }
 
-// specified waits until the control plane has been told of a change of the Cluster.
-func specified(r *testenv.FakeCluster, done func(rkev1.RKEControlPlaneSpec) bool) {
+// awaitSpec waits until a change of the Cluster has reached the RKEControlPlane.
+func awaitSpec(r *testenv.FakeCluster, done func(rkev1.RKEControlPlaneSpec) bool) {
 	r.T.Helper()
 	controlPlane := r.ControlPlane()
 	r.Wait("the control plane to be told", func() error {
@@ -59,8 +59,8 @@ func specified(r *testenv.FakeCluster, done func(rkev1.RKEControlPlaneSpec) bool
 	})
 }
 
-// A file that the cluster asks for comes to the machine, and goes from it when the cluster asks for it no longer.
-func TestFileComesAndGoes(t *testing.T) {
+// TestMachineFile: a file of the Cluster is written to the machine, and deleted once the Cluster does not have it any more.
+func TestMachineFile(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "files", nil)
 	env.Create(t, &corev1.ConfigMap{
@@ -73,7 +73,7 @@ func TestFileComesAndGoes(t *testing.T) {
 			{ConfigMap: &rkev1.K8sObjectFileSource{Name: "files", Items: []rkev1.KeyToPath{{Key: "motd", Path: "/etc/motd", Dynamic: true}}}},
 		}}}
 	})
-	specified(r, func(spec rkev1.RKEControlPlaneSpec) bool { return len(spec.MachineSelectorFiles) > 0 })
+	awaitSpec(r, func(spec rkev1.RKEControlPlaneSpec) bool { return len(spec.MachineSelectorFiles) > 0 })
 	m := r.Register("one", "10.0.0.1", allRoles...)
 	plan, checksum := m.AwaitPlan("")
 	if got, _ := file(t, plan, "/etc/motd"); got != "hello\n" {
@@ -92,8 +92,8 @@ func TestFileComesAndGoes(t *testing.T) {
 	}
 }
 
-// A Secret of another namespace serves only the clusters that it names.
-func TestCredentialOfAnotherNamespace(t *testing.T) {
+// TestSecretOfAnotherNamespace: a Secret of another namespace is used only by the clusters that it names.
+func TestSecretOfAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	elsewhere := env.Namespace(t)
 	credential := &corev1.Secret{
@@ -125,7 +125,7 @@ func TestCredentialOfAnotherNamespace(t *testing.T) {
 	})
 }
 
-// Release data that comes to know an argument brings it to the machines.
+// TestReleaseData: an argument reaches the machines once the release data has it.
 func TestReleaseData(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "released", map[string]any{"later": []any{"a"}, "much-later": true})
@@ -138,12 +138,12 @@ func TestReleaseData(t *testing.T) {
 	r.AwaitCondition(r.ControlPlane(), accepted, metav1.ConditionTrue, "Accepted", "")
 }
 
-// A version that nobody knows works, and what is not known of it is handed on.
+// TestUnknownVersion: with a version that the release data does not have, arguments are passed on unchecked.
 func TestUnknownVersion(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "future", map[string]any{"brand-new": int64(7)})
 	testenv.Change(t, env, r.Cluster, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "v1.77.0+k3s1" })
-	specified(r, func(spec rkev1.RKEControlPlaneSpec) bool { return spec.KubernetesVersion == "v1.77.0+k3s1" })
+	awaitSpec(r, func(spec rkev1.RKEControlPlaneSpec) bool { return spec.KubernetesVersion == "v1.77.0+k3s1" })
 	plan, _ := r.Register("one", "10.0.0.1", allRoles...).AwaitPlan("")
 	if config, _ := file(t, plan, configFile); !strings.Contains(config, `"brand-new": 7`) {
 		t.Errorf("the configuration is %s", config)
@@ -153,8 +153,8 @@ func TestUnknownVersion(t *testing.T) {
 			"spec.rkeConfig.machineGlobalConfig.brand-new: is no known argument of k3s v1.77.0+k3s1 and was handed on as it is")
 }
 
-// A cluster that needs Secrets before anything else gets them alone, and the rest when it has started.
-func TestSecretsForTheStart(t *testing.T) {
+// TestBootstrapSecrets: a cluster that needs Secrets before anything else gets them first, and the rest after it has started.
+func TestBootstrapSecrets(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "early", nil)
 	env.Create(t, &corev1.Secret{

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// inputs reads all inputs of a decision from the hub's API and, if connected, from the cluster's. Nothing is kept between two reconciles, so
-// that each is that of a hub that has just started.
+// inputs reads the inputs of a decision from the hub's API and, if connected, from the cluster's. It keeps nothing between two reconciles,
+// so that each is that of a hub that has just started.
 func (s *simulation) inputs() Inputs {
 	in := Inputs{
 		Now: s.now(), Bootstrapped: s.bootstrapped, Paused: s.paused,

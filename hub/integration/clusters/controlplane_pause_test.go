@@ -20,7 +20,7 @@ import (
 // planRetryAnnotation is that of the plansecret controller.
 const planRetryAnnotation = "rke.cattle.io/plan-retry"
 
-// An attempt at a plan that falls due while the cluster is paused is made when it is not any more.
+// TestRetryAfterPause: a retry of a failed plan that is due while the cluster is paused starts once it is unpaused.
 func TestRetryAfterPause(t *testing.T) {
 	t.Parallel()
 	c := env.NewCluster(t, "paused", nil)

@@ -22,9 +22,9 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// TestAgentOfPlans: the first plan of a control-plane machine holds the agent, whose token opens the hub, and who connects makes the
-// cluster connected.
-func TestAgentOfPlans(t *testing.T) {
+// TestAgentManifest: the first plan of a control-plane machine has the agent's manifest, whose token the hub accepts; the cluster is
+// connected once the agent is.
+func TestAgentManifest(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "made", nil)
 	server := r.Register("server", "10.0.0.1", "etcd", "control-plane", "worker")
@@ -35,15 +35,15 @@ func TestAgentOfPlans(t *testing.T) {
 	agent := env.ConnectAgent(t, env.RegisterAgent(t, token, "agent-of-plans-0123456789"), nil)
 	testenv.Condition(t, env, r.Cluster, "Connected", metav1.ConditionTrue, "Connected")
 	testenv.Condition(t, env, r.Cluster, "AgentDeployed", metav1.ConditionTrue, "Deployed")
-	agentConnected(r, true)
+	awaitAgentConnected(r, true)
 	agent.Disconnect()
 	testenv.Condition(t, env, r.Cluster, "Connected", metav1.ConditionFalse, "Disconnected")
-	agentConnected(r, false)
+	awaitAgentConnected(r, false)
 
-	checkKeptNowhere(t, token, management)
+	checkNotStored(t, token, management)
 }
 
-func agentConnected(r *testenv.FakeCluster, want bool) {
+func awaitAgentConnected(r *testenv.FakeCluster, want bool) {
 	r.T.Helper()
 	controlPlane := r.ControlPlane()
 	r.Wait(fmt.Sprintf("status.agentConnected to be %t", want), func() error {
@@ -84,8 +84,8 @@ func tokenOfPlan(t *testing.T, plan plans.Plan) string {
 	return ""
 }
 
-// checkKeptNowhere looks for the token in the hub's log and in the Secrets of registration tokens.
-func checkKeptNowhere(t *testing.T, token, management string) {
+// checkNotStored checks that the token is neither in the hub's log nor in the Secrets of registration tokens.
+func checkNotStored(t *testing.T, token, management string) {
 	t.Helper()
 	var secrets corev1.SecretList
 	if err := env.Client.List(t.Context(), &secrets, client.InNamespace(management)); err != nil {
@@ -112,7 +112,7 @@ func checkKeptNowhere(t *testing.T, token, management string) {
 	}
 }
 
-// TestPlainCluster: a cluster that was written for Cluster API can be connected too, and leaves nothing behind.
+// TestPlainCluster: a cluster of plain Cluster API objects can be connected, too, and its objects are deleted with it.
 func TestPlainCluster(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)

@@ -21,7 +21,7 @@ import (
 
 const hook = "example.com/ready"
 
-// kubelet makes the Node of a machine that has applied its plan.
+// kubelet creates the Node of a machine that has applied its plan.
 func kubelet(t *testing.T, api *workload.Cluster, m *testenv.FakeMachine, voter bool) {
 	t.Helper()
 	machine := &clusterv1.Machine{}
@@ -37,8 +37,8 @@ func kubelet(t *testing.T, api *workload.Cluster, m *testenv.FakeMachine, voter 
 	api.SetNode(node)
 }
 
-// reconciled waits until what was decided about a machine has a reason and a message that begins so.
-func reconciled(m *testenv.FakeMachine, reason, message string) {
+// awaitReconciled waits until the condition Reconciled of a machine has a reason and a message with this prefix.
+func awaitReconciled(m *testenv.FakeMachine, reason, message string) {
 	m.T.Helper()
 	m.Wait(m.Name+" to say "+reason+": "+message, func() error {
 		machine := &clusterv1.Machine{}
@@ -55,9 +55,9 @@ func reconciled(m *testenv.FakeMachine, reason, message string) {
 	})
 }
 
-// TestDrainInTurn: before a change that workloads notice, workers are drained one after another, once their hook lets them; one whose
-// change fails holds up the next; and each Node is taken back when it has its change.
-func TestDrainInTurn(t *testing.T) {
+// TestDrain: before a change that affects workloads, workers are drained one after another, each once its hook allows it; a worker whose
+// change fails blocks the next; and each Node is uncordoned after its change.
+func TestDrain(t *testing.T) {
 	t.Parallel()
 	api := workload.Start()
 	defer api.Stop()
@@ -92,9 +92,9 @@ func TestDrainInTurn(t *testing.T) {
 	server.Succeed()
 
 	first, second := workers[0], workers[1]
-	reconciled(first, rollout.ReasonDraining,
+	awaitReconciled(first, rollout.ReasonDraining,
 		"Waiting for the Node to be drained before the change: waiting for the pre-drain hooks "+hook+" to answer")
-	reconciled(second, rollout.ReasonWaitingForOthers, "Waiting for other worker nodes: ")
+	awaitReconciled(second, rollout.ReasonWaitingForOthers, "Waiting for other worker nodes: ")
 	if !api.Node(first.Name).Spec.Unschedulable || api.Node(second.Name).Spec.Unschedulable {
 		t.Error("not the one Node is cordoned that is drained")
 	}
@@ -102,8 +102,8 @@ func TestDrainInTurn(t *testing.T) {
 	first.AwaitPlan(last[first.Name])
 	first.Take()
 	first.Fail()
-	reconciled(first, rollout.ReasonPlanFailed, "Attempt 1 of ")
-	reconciled(second, rollout.ReasonWaitingForOthers, "Waiting for other worker nodes: ")
+	awaitReconciled(first, rollout.ReasonPlanFailed, "Attempt 1 of ")
+	awaitReconciled(second, rollout.ReasonWaitingForOthers, "Waiting for other worker nodes: ")
 
 	// The hub retries it.
 	first.Wait("another attempt", func() error {
@@ -114,16 +114,16 @@ func TestDrainInTurn(t *testing.T) {
 	})
 	first.Take()
 	first.Succeed()
-	takenBack(api, first)
+	awaitUncordoned(api, first)
 	answerHook(second)
 	second.AwaitPlan(last[second.Name])
 	second.Take()
 	second.Succeed()
-	takenBack(api, second)
+	awaitUncordoned(api, second)
 	c.AwaitCondition(c.ControlPlane(), rkev1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
 }
 
-// answerHook lets the drain of a machine go on, once the hook is asked.
+// answerHook lets the drain of a machine continue once its hook was called.
 func answerHook(m *testenv.FakeMachine) {
 	m.T.Helper()
 	m.Wait("the hook of "+m.Name+" to be asked", func() error {
@@ -137,8 +137,8 @@ func answerHook(m *testenv.FakeMachine) {
 	})
 }
 
-// takenBack waits until a Node takes Pods again and nothing of its drain is left.
-func takenBack(api *workload.Cluster, m *testenv.FakeMachine) {
+// awaitUncordoned waits until a Node is schedulable and no annotation of its drain is left.
+func awaitUncordoned(api *workload.Cluster, m *testenv.FakeMachine) {
 	m.T.Helper()
 	m.Wait(m.Name+" to be taken back", func() error {
 		for key, value := range m.Secret().Annotations {

@@ -27,14 +27,14 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// hub runs a command as somebody with a kubeconfig does.
+// hub runs a command with a kubeconfig.
 func hub(kubeconfig string, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = cli.Main(append(args, "--kubeconfig", kubeconfig), &out, &errs)
 	return code, out.String(), errs.String()
 }
 
-// manifest writes the Cluster to a file after an edit, as an editor shows it.
+// manifest writes the edited Cluster to a file, as kubectl edit shows it.
 func manifest(r *testenv.FakeCluster, edit func(map[string]any)) string {
 	r.T.Helper()
 	r.Read(r.Cluster.Name, r.Cluster)
@@ -58,7 +58,7 @@ func manifest(r *testenv.FakeCluster, edit func(map[string]any)) string {
 	return path
 }
 
-// versions are the resource versions of what a dry run must not touch.
+// versions returns the resource versions of objects that a dry run must not change.
 func versions(r *testenv.FakeCluster) map[string]string {
 	r.T.Helper()
 	out := map[string]string{}
@@ -84,7 +84,7 @@ func versions(r *testenv.FakeCluster) map[string]string {
 	return out
 }
 
-// TestPlanDiff: what is foretold is what comes to be; nothing is written, and no secret is shown.
+// TestPlanDiff: the changes that "hub plan diff" shows are those that are made; it writes nothing and shows no secret.
 func TestPlanDiff(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "edited", map[string]any{"selinux": true})
@@ -161,7 +161,7 @@ func TestPlanDiff(t *testing.T) {
 	checkStatus(r, m, name)
 }
 
-// checkApplied: of a Cluster that was made with "kubectl apply", a manifest changes what it changes since then.
+// checkApplied checks that fields that are missing in a manifest are removed, if "kubectl apply" had set them.
 func checkApplied(r *testenv.FakeCluster) {
 	r.T.Helper()
 	text := func(config string) string {
@@ -213,7 +213,7 @@ func checkReport(t *testing.T, m *testenv.FakeMachine, out string) {
 	}
 }
 
-// checkSecrets: nothing that a Secret of the cluster holds is in an answer.
+// checkSecrets checks that the output has no data of a Secret of the cluster.
 func checkSecrets(r *testenv.FakeCluster, out string) {
 	r.T.Helper()
 	if strings.Contains(out, leak) {
@@ -231,7 +231,7 @@ func checkSecrets(r *testenv.FakeCluster, out string) {
 	}
 }
 
-// rights are those that docs/hub-commands.md lists.
+// rights are those in docs/hub-commands.md.
 var rights = []rbacv1.PolicyRule{
 	{APIGroups: []string{"provisioning.cattle.io"}, Resources: []string{"clusters"}, Verbs: []string{"get", "create", "update", "patch"}},
 	{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"get"}},
@@ -242,7 +242,7 @@ var rights = []rbacv1.PolicyRule{
 	{Resources: []string{"secrets"}, APIGroups: []string{""}, Verbs: []string{"get", "list"}},
 }
 
-// checkRights: the rights that the documentation lists are enough, and one that is missing is named.
+// checkRights checks that the documented rights are sufficient, and that a missing one is named.
 func checkRights(r *testenv.FakeCluster, name, edited string) {
 	t := r.T
 	t.Helper()
@@ -296,7 +296,7 @@ func checkRights(r *testenv.FakeCluster, name, edited string) {
 	})
 }
 
-// checkStatus: the other commands show the machine too.
+// checkStatus checks that the other commands show the machine, too.
 func checkStatus(r *testenv.FakeCluster, m *testenv.FakeMachine, name string) {
 	r.T.Helper()
 	for _, command := range []string{"status", "timeline"} {

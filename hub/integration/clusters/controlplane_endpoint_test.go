@@ -15,9 +15,9 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// TestChosenEndpoint: a Cluster for which nobody has set an endpoint gets that of a machine, and is Provisioned, whoever provides its
-// infrastructure; no plan changes for it. A user's own replaces it in plans and in the kubeconfig.
-func TestChosenEndpoint(t *testing.T) {
+// TestDefaultEndpoint: a Cluster without an endpoint gets that of a machine and becomes Provisioned, with any infrastructure provider; no
+// plan changes. An endpoint that a user sets replaces it in plans and in the kubeconfig.
+func TestDefaultEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -28,37 +28,37 @@ func TestChosenEndpoint(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorldWithoutEndpoint(t, tt.infra)
+			w := newClusterWithoutEndpoint(t, tt.infra)
 			server, worker := w.machine("server", "etcd", "control-plane"), w.machine("worker", "worker")
-			server.comesUp("10.9.0.1")
-			if got := server.config()["tls-san"]; got != nil {
+			server.reportReady("10.9.0.1")
+			if got := server.awaitConfig()["tls-san"]; got != nil {
 				t.Errorf("the first plan has tls-san %v", got)
 			}
-			server.applies()
-			w.isProvisionedAt("10.9.0.1")
-			w.kubeconfigServer("https://10.9.0.1:6443")
+			server.reportApplied()
+			w.awaitEndpoint("10.9.0.1")
+			w.awaitKubeconfigServer("https://10.9.0.1:6443")
 
 			before := server.secret().Data[plans.KeyPlan]
-			worker.comesUp("10.9.0.2")
-			worker.config()
+			worker.reportReady("10.9.0.2")
+			worker.awaitConfig()
 			if diff := cmp.Diff(string(before), string(server.secret().Data[plans.KeyPlan])); diff != "" {
 				t.Errorf("the endpoint changed the plan:\n%s", diff)
 			}
 
 			w.setEndpoint("lb.example.com")
-			w.kubeconfigServer("https://lb.example.com:6443")
-			if diff := cmp.Diff([]any{"lb.example.com"}, server.config()["tls-san"]); diff != "" {
+			w.awaitKubeconfigServer("https://lb.example.com:6443")
+			if diff := cmp.Diff([]any{"lb.example.com"}, server.awaitConfig()["tls-san"]); diff != "" {
 				t.Errorf("tls-san (-want +got):\n%s", diff)
 			}
-			w.isProvisionedAt("10.9.0.1")
+			w.awaitEndpoint("10.9.0.1")
 		})
 	}
 }
 
-// newWorldWithoutEndpoint makes a cluster whose infrastructure is there and names no endpoint.
-func newWorldWithoutEndpoint(t *testing.T, infraRef clusterv1.ContractVersionedObjectReference) *world {
+// newClusterWithoutEndpoint creates a cluster whose infrastructure is provisioned and has no endpoint.
+func newClusterWithoutEndpoint(t *testing.T, infraRef clusterv1.ContractVersionedObjectReference) *controlPlaneCluster {
 	t.Helper()
-	w := &world{t: t, namespace: env.Namespace(t)}
+	w := &controlPlaneCluster{t: t, namespace: env.Namespace(t)}
 	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: "c"}
 	w.cluster = &clusterv1.Cluster{ObjectMeta: meta, Spec: clusterv1.ClusterSpec{
 		ControlPlaneRef: ref(rkev1.GroupVersion.Group, "RKEControlPlane", "c"), InfrastructureRef: infraRef,
@@ -73,13 +73,13 @@ func newWorldWithoutEndpoint(t *testing.T, infraRef clusterv1.ContractVersionedO
 	}
 	env.Create(t, w.plane, w.cluster)
 	if foreign != nil {
-		w.provisioned(foreign, nil)
+		w.setProvisioned(foreign, nil)
 	}
 	return w
 }
 
-// isProvisionedAt waits until the Cluster has an endpoint and, with it, its phase.
-func (w *world) isProvisionedAt(host string) {
+// awaitEndpoint waits until the Cluster has an endpoint and the phase Provisioned.
+func (w *controlPlaneCluster) awaitEndpoint(host string) {
 	w.t.Helper()
 	testenv.Until(w.t, "the Cluster to be Provisioned", func() error {
 		env.Get(w.t, w.namespace, "c", w.cluster)
@@ -91,8 +91,8 @@ func (w *world) isProvisionedAt(host string) {
 	})
 }
 
-// setEndpoint is what a user does who has a load balancer.
-func (w *world) setEndpoint(host string) {
+// setEndpoint sets the endpoint as a user with a load balancer does.
+func (w *controlPlaneCluster) setEndpoint(host string) {
 	w.t.Helper()
 	endpoint := rkev1.APIEndpoint{Host: host, Port: 6443}
 	if w.cluster.Spec.InfrastructureRef.Kind != "RKECluster" {

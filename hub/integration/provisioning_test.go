@@ -42,9 +42,9 @@ func content(t *testing.T, plan plans.Plan, path string) string {
 	return string(raw)
 }
 
-// TestRoadOneMachine: a Cluster of one machine with all roles, from nothing to a cluster that waits for its Node, with an agent that the
-// test plays. At every moment the control plane says what it waits for.
-func TestRoadOneMachine(t *testing.T) {
+// TestProvisionOneMachine provisions a Cluster of one machine with all roles up to the missing Node, with a fake agent. At each step the
+// conditions name what is waited for.
+func TestProvisionOneMachine(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "one", nil)
 	controlPlane := r.ControlPlane()
@@ -108,10 +108,10 @@ func TestRoadOneMachine(t *testing.T) {
 		return nil
 	})
 	checkKubeconfig(r, plan)
-	checkQuiet(r, a)
+	checkNoWrites(r, a)
 }
 
-// checkKubeconfig: it leads to the machine, trusts the CA in the plan, and its client certificate is of the client CA in the plan.
+// checkKubeconfig checks the server, the CA and the client certificate of the kubeconfig Secret against the plan.
 func checkKubeconfig(r *testenv.FakeCluster, plan plans.Plan) {
 	t := r.T
 	t.Helper()
@@ -142,8 +142,8 @@ func checkKubeconfig(r *testenv.FakeCluster, plan plans.Plan) {
 	}
 }
 
-// checkQuiet: passes over a cluster that is as it should be write nothing.
-func checkQuiet(r *testenv.FakeCluster, m *testenv.FakeMachine) {
+// checkNoWrites checks that reconciles of a converged cluster write nothing.
+func checkNoWrites(r *testenv.FakeCluster, m *testenv.FakeMachine) {
 	t := r.T
 	t.Helper()
 	versions := func() map[string]string {
@@ -174,8 +174,8 @@ func checkQuiet(r *testenv.FakeCluster, m *testenv.FakeMachine) {
 	}
 }
 
-// TestRoadWorkerJoins: a worker that registers later joins the server, and does not get the keys of the cluster's authorities.
-func TestRoadWorkerJoins(t *testing.T) {
+// TestProvisionWorker: a worker that registers later joins the server, and its plan has no keys of the cluster's authorities.
+func TestProvisionWorker(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "join", nil)
 	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
@@ -209,8 +209,8 @@ func TestRoadWorkerJoins(t *testing.T) {
 	}
 }
 
-// TestRoadFailedPlan: a plan that fails is explained and retried, and a corrected configuration is delivered over it.
-func TestRoadFailedPlan(t *testing.T) {
+// TestProvisionFailedPlan: a failed plan is reported and retried, and a corrected configuration replaces it.
+func TestProvisionFailedPlan(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "fail", map[string]any{"selinux": true})
 	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
@@ -261,8 +261,8 @@ func TestRoadFailedPlan(t *testing.T) {
 	r.AwaitCondition(controlPlane, "Stable", metav1.ConditionTrue, "Stable", "")
 }
 
-// TestRoadBadArguments: what a release does not know is left out and told; what cannot be meant is told and nothing is delivered.
-func TestRoadBadArguments(t *testing.T) {
+// TestProvisionInvalidArguments: unknown arguments are left out and reported; with an invalid value no plan is delivered.
+func TestProvisionInvalidArguments(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "bad", map[string]any{"clutser-cidr": "10.0.0.0/8", "selinux": "perhaps"})
 	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
@@ -286,8 +286,8 @@ func TestRoadBadArguments(t *testing.T) {
 	r.AwaitCondition(controlPlane, "ConfigurationAccepted", metav1.ConditionFalse, "ArgumentsLeftOut", unknown)
 }
 
-// TestRoadDeletion: with the Cluster go its machines and all of its credentials.
-func TestRoadDeletion(t *testing.T) {
+// TestProvisionDeletion: machines and credentials are deleted with their Cluster.
+func TestProvisionDeletion(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "gone", nil)
 	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
@@ -325,8 +325,8 @@ func TestRoadDeletion(t *testing.T) {
 	})
 }
 
-// TestRoadTokensLost: tokens are never made again for a cluster that has joined with the old ones.
-func TestRoadTokensLost(t *testing.T) {
+// TestProvisionTokensLost: lost tokens are not generated again once machines have joined with them.
+func TestProvisionTokensLost(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "lost", nil)
 	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")

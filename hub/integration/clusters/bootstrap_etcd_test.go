@@ -25,8 +25,8 @@ const (
 	removedAnnotation = "etcd.k3s.cattle.io/removed-node-name"
 )
 
-// api starts the API of the cluster. Machines that have applied a plan become Nodes, as voting members of etcd.
-func (c *foreign) api() *workload.Cluster {
+// startAPI starts the API server of the cluster. Machines that have applied a plan get Nodes with the status of voting etcd members.
+func (c *capiCluster) startAPI() *workload.Cluster {
 	c.t.Helper()
 	api := workload.Start()
 	c.t.Cleanup(api.Stop)
@@ -38,14 +38,14 @@ func (c *foreign) api() *workload.Cluster {
 	ctx := c.t.Context()
 	go func() {
 		for ctx.Err() == nil {
-			c.kubelets(ctx, api)
+			c.runKubelets(ctx, api)
 			time.Sleep(50 * time.Millisecond)
 		}
 	}()
 	return api
 }
 
-func (c *foreign) kubelets(ctx context.Context, api *workload.Cluster) {
+func (c *capiCluster) runKubelets(ctx context.Context, api *workload.Cluster) {
 	var machines clusterv1.MachineList
 	_ = env.Client.List(ctx, &machines, client.InNamespace(c.namespace))
 	for _, machine := range machines.Items {
@@ -65,14 +65,14 @@ func (c *foreign) kubelets(ctx context.Context, api *workload.Cluster) {
 	}
 }
 
-// running makes a cluster of members of etcd, and waits until each has its Node and its hook.
-func (c *foreign) running(names ...string) *workload.Cluster {
+// newMembers creates the etcd machines of the cluster, and waits until each has its Node and its hook.
+func (c *capiCluster) newMembers(names ...string) *workload.Cluster {
 	c.t.Helper()
-	api := c.api()
-	c.agents()
+	api := c.startAPI()
+	c.runAgents()
 	for i, name := range names {
 		c.machine(name, rkev1.Userdata{}, "etcd", "control-plane", "worker")
-		c.data(name)
+		c.awaitBootstrapData(name)
 		c.provision(name, fmt.Sprintf("192.0.2.%d", i+1))
 	}
 	for _, name := range names {
@@ -90,15 +90,15 @@ func (c *foreign) running(names ...string) *workload.Cluster {
 	return api
 }
 
-func (c *foreign) read(name string) *clusterv1.Machine {
+func (c *capiCluster) read(name string) *clusterv1.Machine {
 	c.t.Helper()
 	machine := &clusterv1.Machine{}
 	env.Get(c.t, c.namespace, name, machine)
 	return machine
 }
 
-// asked waits until the cluster is asked to remove a member.
-func asked(t *testing.T, api *workload.Cluster, name string) {
+// awaitRemovalRequest waits until etcd is asked to remove a member.
+func awaitRemovalRequest(t *testing.T, api *workload.Cluster, name string) {
 	t.Helper()
 	testenv.Until(t, "the cluster to be asked to remove "+name, func() error {
 		if node := api.Node(name); node == nil || node.Annotations[removeAnnotation] != "true" {
@@ -108,14 +108,14 @@ func asked(t *testing.T, api *workload.Cluster, name string) {
 	})
 }
 
-// TestEtcdThreeToOne deletes two of three members at once, and then the last.
-func TestEtcdThreeToOne(t *testing.T) {
+// TestEtcdScaleDown deletes two of three members at once, and then the last one.
+func TestEtcdScaleDown(t *testing.T) {
 	t.Parallel()
-	c := newForeign(t)
-	api := c.running("a", "b", "c")
+	c := newCAPICluster(t)
+	api := c.newMembers("a", "b", "c")
 
 	env.Delete(t, c.read("c"))
-	asked(t, api, "c")
+	awaitRemovalRequest(t, api, "c")
 	testenv.Condition(t, env, c.read("c"), rkev1.EtcdMemberRemovedCondition, metav1.ConditionFalse, "Removing")
 	env.Delete(t, c.read("b"))
 	message := testenv.Condition(t, env, c.read("b"), rkev1.EtcdMemberRemovedCondition, metav1.ConditionFalse, rollout.ReasonWaitingForOthers)
@@ -126,11 +126,11 @@ func TestEtcdThreeToOne(t *testing.T) {
 		t.Error("two members are on their way out at the same time")
 	}
 
-	removed(api, "c")
+	reportRemoved(api, "c")
 	env.Gone(t, c.read("c"))
 	testenv.Condition(t, env, c.read("b"), rkev1.EtcdMemberRemovedCondition, metav1.ConditionFalse, "")
-	asked(t, api, "b")
-	removed(api, "b")
+	awaitRemovalRequest(t, api, "b")
+	reportRemoved(api, "b")
 	env.Gone(t, c.read("b"))
 
 	env.Delete(t, c.read("a"))
@@ -145,27 +145,27 @@ func TestEtcdThreeToOne(t *testing.T) {
 	env.Gone(t, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "a"}})
 }
 
-// removed says what k3s says of a member that it has removed.
-func removed(api *workload.Cluster, name string) {
+// reportRemoved writes the annotation with which k3s confirms the removal of a member.
+func reportRemoved(api *workload.Cluster, name string) {
 	api.ChangeNode(name, func(node *corev1.Node) {
 		node.Annotations[removedAnnotation] = name + "-12345678"
 		node.Status.Conditions = node.Status.Conditions[:1]
 	})
 }
 
-// TestEtcdOfGoingCluster: with the cluster, all members go, although nobody removes them.
-func TestEtcdOfGoingCluster(t *testing.T) {
+// TestEtcdClusterDeletion: with the Cluster, all members are deleted without being removed from etcd.
+func TestEtcdClusterDeletion(t *testing.T) {
 	t.Parallel()
-	c := newForeign(t)
-	c.running("a")
+	c := newCAPICluster(t)
+	c.newMembers("a")
 	env.Delete(t, c.capi())
 	env.Gone(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}})
 }
 
-// TestEtcdOfHalfCluster: a member of a cluster that never came up.
-func TestEtcdOfHalfCluster(t *testing.T) {
+// TestEtcdDeletionBeforeBootstrap deletes a member of a cluster that was never bootstrapped.
+func TestEtcdDeletionBeforeBootstrap(t *testing.T) {
 	t.Parallel()
-	c := newForeign(t)
+	c := newCAPICluster(t)
 	c.machine("a", rkev1.Userdata{}, "etcd", "control-plane", "worker")
 	testenv.Until(t, "the hook", func() error {
 		if c.read("a").Annotations[rkev1.RKEBootstrapCleanupPreTerminateHook] == "" {

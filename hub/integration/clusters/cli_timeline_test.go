@@ -24,7 +24,7 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// leak is what a failing program of the test writes; no Event and no ConfigMap may hold it.
+// leak is the output of a failing program; no Event and no ConfigMap may contain it.
 const leak = "hunter2"
 
 func timelineOf(r *testenv.FakeCluster) (*timelines.Record, *corev1.ConfigMap, error) {
@@ -38,7 +38,7 @@ func timelineOf(r *testenv.FakeCluster) (*timelines.Record, *corev1.ConfigMap, e
 	return collector.Record(), configMap, err
 }
 
-// awaitPhase waits until a subject is in a phase, and returns the names and outcomes of all of its phases.
+// awaitPhase waits until a subject is in a phase, and returns names and outcomes of all its phases.
 func awaitPhase(r *testenv.FakeCluster, kind, name, phase string) []string {
 	r.T.Helper()
 	var got []string
@@ -92,7 +92,7 @@ func logOf(r *testenv.FakeCluster) string {
 	return configMap.Data[timeline.LogKey]
 }
 
-// TestTimeline plays the bring-up of a machine whose plan fails once.
+// TestTimeline provisions a machine whose plan fails once.
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "tale", nil)
@@ -152,7 +152,7 @@ func TestTimeline(t *testing.T) {
 	checkRemoval(r)
 }
 
-// checkRestart: a hub that is restarted repeats no Event, and writes nothing where nothing happens.
+// checkRestart checks that a restarted hub repeats no Event, and writes nothing if nothing has changed.
 func checkRestart(r *testenv.FakeCluster) {
 	r.T.Helper()
 	var before string
@@ -194,7 +194,7 @@ func checkRestart(r *testenv.FakeCluster) {
 	}
 }
 
-// checkRemoval: the timeline goes with its cluster.
+// checkRemoval checks that the timeline is deleted with its cluster.
 func checkRemoval(r *testenv.FakeCluster) {
 	r.T.Helper()
 	if err := env.Client.Delete(r.T.Context(), r.Cluster); err != nil {
@@ -212,7 +212,7 @@ func checkRemoval(r *testenv.FakeCluster) {
 	}
 }
 
-// TestTimelineOfPlainCluster: a cluster that was written for Cluster API has a timeline too, and one of another provider has none.
+// TestTimelineOfPlainCluster: a cluster of plain Cluster API objects has a timeline, one with another control plane provider has none.
 func TestTimelineOfPlainCluster(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)

@@ -19,16 +19,16 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// foreign is a Cluster of plain Cluster API objects.
-type foreign struct {
+// capiCluster is a cluster of plain Cluster API objects with the infrastructure provider Boot.
+type capiCluster struct {
 	t         *testing.T
 	namespace string
 	name      string
 }
 
-func newForeign(t *testing.T) *foreign {
+func newCAPICluster(t *testing.T) *capiCluster {
 	t.Helper()
-	c := &foreign{t: t, namespace: env.Namespace(t), name: "one"}
+	c := &capiCluster{t: t, namespace: env.Namespace(t), name: "one"}
 	meta := metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}
 	capi := &clusterv1.Cluster{ObjectMeta: meta}
 	capi.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane",
@@ -41,15 +41,15 @@ func newForeign(t *testing.T) *foreign {
 	return c
 }
 
-func (c *foreign) capi() *clusterv1.Cluster {
+func (c *capiCluster) capi() *clusterv1.Cluster {
 	c.t.Helper()
 	capi := &clusterv1.Cluster{}
 	env.Get(c.t, c.namespace, c.name, capi)
 	return capi
 }
 
-// machine makes a Machine of a foreign provider with roles.
-func (c *foreign) machine(name string, userdata rkev1.Userdata, roles ...string) *clusterv1.Machine {
+// machine creates a Machine of the infrastructure provider Boot with roles.
+func (c *capiCluster) machine(name string, userdata rkev1.Userdata, roles ...string) *clusterv1.Machine {
 	c.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: c.namespace, Name: name,
 		Labels: map[string]string{clusterv1.ClusterNameLabel: c.name, rkev1.ClusterNameLabel: c.name}}
@@ -76,8 +76,8 @@ func (c *foreign) machine(name string, userdata rkev1.Userdata, roles ...string)
 	return machine
 }
 
-// provision says of a BootMachine what its provider would.
-func (c *foreign) provision(name, address string) {
+// provision sets the status of a BootMachine as its provider does.
+func (c *capiCluster) provision(name, address string) {
 	c.t.Helper()
 	infrastructure := &unstructured.Unstructured{}
 	infrastructure.SetAPIVersion(infraGroup + "/v1")
@@ -95,15 +95,15 @@ func (c *foreign) provision(name, address string) {
 }
 
 // bootstrap reads the RKEBootstrap of a Machine.
-func (c *foreign) bootstrap(name string) *rkev1.RKEBootstrap {
+func (c *capiCluster) bootstrap(name string) *rkev1.RKEBootstrap {
 	c.t.Helper()
 	bootstrap := &rkev1.RKEBootstrap{}
 	env.Get(c.t, c.namespace, name, bootstrap)
 	return bootstrap
 }
 
-// data waits until Cluster API has the bootstrap data of a Machine, and returns their Secret.
-func (c *foreign) data(name string) *corev1.Secret {
+// awaitBootstrapData waits until Cluster API has the bootstrap data of a Machine, and returns the Secret.
+func (c *capiCluster) awaitBootstrapData(name string) *corev1.Secret {
 	c.t.Helper()
 	data := &corev1.Secret{}
 	testenv.Until(c.t, "the bootstrap data of "+name, func() error {
@@ -117,8 +117,8 @@ func (c *foreign) data(name string) *corev1.Secret {
 	return data
 }
 
-// agents apply every plan of the cluster until the test ends, and find every probe healthy.
-func (c *foreign) agents() {
+// runAgents reports every plan of the cluster as applied, with healthy probes, until the test ends.
+func (c *capiCluster) runAgents() {
 	ctx := c.t.Context()
 	go func() {
 		for ctx.Err() == nil {
@@ -134,7 +134,7 @@ func (c *foreign) agents() {
 	}()
 }
 
-// apply reports a plan as applied that was not before.
+// apply reports a plan as applied, unless it was reported before.
 func apply(ctx context.Context, secret *corev1.Secret) error {
 	raw := secret.Data[plans.KeyPlan]
 	if secret.Type != rkev1.MachinePlanSecretType || len(raw) == 0 || string(secret.Data[plans.KeyPlanState]) != string(plans.StatePending) {

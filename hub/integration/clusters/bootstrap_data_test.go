@@ -24,12 +24,12 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// TestBootstrapData makes machines of a provider of which the hub knows nothing.
+// TestBootstrapData creates machines of a provider that the hub does not know.
 func TestBootstrapData(t *testing.T) {
 	t.Parallel()
-	c := newForeign(t)
+	c := newCAPICluster(t)
 	c.machine("cloud", rkev1.Userdata{InlineUserdata: "#cloud-config\nhostname: one\n"}, "worker")
-	data := c.data("cloud")
+	data := c.awaitBootstrapData("cloud")
 	if string(data.Data["format"]) != "cloud-config" || !strings.HasPrefix(string(data.Data["value"]), "#cloud-config\n") ||
 		!strings.Contains(string(data.Data["value"]), "\nhostname: one\n") {
 		t.Errorf("the data are %q", data.Data)
@@ -39,22 +39,22 @@ func TestBootstrapData(t *testing.T) {
 	}
 
 	c.machine("flatcar", rkev1.Userdata{Format: rkev1.IgnitionFormat}, "worker")
-	if data := c.data("flatcar"); string(data.Data["format"]) != "ignition" || !strings.HasPrefix(string(data.Data["value"]), "{") {
+	if data := c.awaitBootstrapData("flatcar"); string(data.Data["format"]) != "ignition" || !strings.HasPrefix(string(data.Data["value"]), "{") {
 		t.Errorf("the data are %q", data.Data)
 	}
 }
 
-// TestBootstrapDataInvalid: user data that cannot be used are refused with words, and taken once they are right.
+// TestBootstrapDataInvalid: invalid user data is refused with a message, and used once it is corrected.
 func TestBootstrapDataInvalid(t *testing.T) {
 	t.Parallel()
-	c := newForeign(t)
+	c := newCAPICluster(t)
 	c.machine("broken", rkev1.Userdata{InlineUserdata: "#!/bin/sh\nreboot\n"}, "worker")
 	message := testenv.Condition(t, env, c.bootstrap("broken"), rkev1.DataSecretReadyCondition, metav1.ConditionFalse, "InvalidBootstrapData")
 	if !strings.HasPrefix(message, "spec.userdata.inlineUserdata: ") || strings.Contains(message, "reboot") {
 		t.Errorf("the condition says %q", message)
 	}
 	testenv.Change(t, env, c.bootstrap("broken"), func(b *rkev1.RKEBootstrap) { b.Spec.Userdata.InlineUserdata = "runcmd: [reboot]" })
-	c.data("broken")
+	c.awaitBootstrapData("broken")
 }
 
 // tokenOf takes the token out of bootstrap data as a machine does.
@@ -107,13 +107,13 @@ func register(t *testing.T, token, id, secret string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// TestBootstrapToken: the token in bootstrap data is for one machine, waits for it as long as it takes, and is gone afterwards.
+// TestBootstrapToken: the token in bootstrap data is valid for one machine, does not expire before it registers, and is deleted afterwards.
 func TestBootstrapToken(t *testing.T) {
 	t.Parallel()
 	const id, secret = "0123456789abcdef", "the machine's secret, long enough"
-	c := newForeign(t)
+	c := newCAPICluster(t)
 	c.machine("late", rkev1.Userdata{}, "etcd", "control-plane", "worker")
-	data := c.data("late")
+	data := c.awaitBootstrapData("late")
 	token := tokenOf(t, data)
 	expect := func(what string, code int, wantCode int, body, want string) {
 		t.Helper()
@@ -150,7 +150,7 @@ func TestBootstrapToken(t *testing.T) {
 
 	// The agent reports, and the token has served.
 	c.provision("late", "192.0.2.1")
-	c.agents()
+	c.runAgents()
 	for _, object := range []client.Object{
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: rkev1.BootstrapTokenSecretName("late")}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: rkev1.BootstrapServiceAccountName("late")}},
@@ -166,7 +166,7 @@ func TestBootstrapToken(t *testing.T) {
 	// With its id and secret the machine still gets its connection, and the data stay for Cluster API.
 	code, body = register(t, "", id, secret)
 	expect("by its identity", code, http.StatusOK, body, first)
-	if after := c.data("late"); after.ResourceVersion != data.ResourceVersion {
+	if after := c.awaitBootstrapData("late"); after.ResourceVersion != data.ResourceVersion {
 		t.Error("the bootstrap data were written again")
 	}
 	testenv.Condition(t, env, c.bootstrap("late"), rkev1.ReadyCondition, metav1.ConditionTrue, "")

@@ -13,9 +13,9 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// TestGatewayRoad registers a machine with the hub's own controllers behind the gateway, from the Cluster that a user applies to the plan
-// Secret that the machine reads, and back to nothing.
-func TestGatewayRoad(t *testing.T) {
+// TestGatewayProvisioning registers a machine with the gateway and the hub's controllers, from the applied Cluster to the plan Secret that
+// the machine reads, and then deletes the Cluster.
+func TestGatewayProvisioning(t *testing.T) {
 	t.Parallel()
 	e := newGateway(t, apiServer(t))
 	e.namespace = newNamespace(t)
@@ -30,7 +30,7 @@ func TestGatewayRoad(t *testing.T) {
 		}
 		return nil
 	})
-	e.makeToken(cluster.Status.ClusterName)
+	e.createToken(cluster.Status.ClusterName)
 	e.serve()
 
 	headers := map[string]string{
@@ -72,7 +72,7 @@ func TestGatewayRoad(t *testing.T) {
 		}
 		return nil
 	})
-	e.signed(first, types.NamespacedName{Namespace: namespace, Name: planName})
+	e.awaitSigned(first, types.NamespacedName{Namespace: namespace, Name: planName})
 	if err := e.client.Delete(t.Context(), machine); err != nil {
 		t.Fatal(err)
 	}

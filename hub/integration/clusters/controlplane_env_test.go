@@ -20,8 +20,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// world is a cluster of plain Cluster API objects.
-type world struct {
+// controlPlaneCluster is a cluster of plain Cluster API objects whose provider is the test.
+type controlPlaneCluster struct {
 	t         *testing.T
 	namespace string
 	cluster   *clusterv1.Cluster
@@ -39,11 +39,11 @@ func infra(kind, namespace, name string, spec map[string]any) *unstructured.Unst
 	return u
 }
 
-// newWorld makes a cluster whose infrastructure is there and has an endpoint. edit changes its RKEControlPlane.
-func newWorld(t *testing.T, endpoint string, edit ...func(*rkev1.RKEControlPlane)) *world {
+// newControlPlaneCluster creates a cluster whose infrastructure is provisioned and has an endpoint. edit changes its RKEControlPlane.
+func newControlPlaneCluster(t *testing.T, endpoint string, edit ...func(*rkev1.RKEControlPlane)) *controlPlaneCluster {
 	t.Helper()
 	namespace := env.Namespace(t)
-	w := &world{t: t, namespace: namespace}
+	w := &controlPlaneCluster{t: t, namespace: namespace}
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "c"}
 	w.cluster = &clusterv1.Cluster{ObjectMeta: meta, Spec: clusterv1.ClusterSpec{
 		ControlPlaneRef: ref(rkev1.GroupVersion.Group, "RKEControlPlane", "c"), InfrastructureRef: ref(infraGroup, "PlaneCluster", "c"),
@@ -55,12 +55,12 @@ func newWorld(t *testing.T, endpoint string, edit ...func(*rkev1.RKEControlPlane
 	infrastructure := infra("PlaneCluster", namespace, "c",
 		map[string]any{"controlPlaneEndpoint": map[string]any{"host": endpoint, "port": int64(6443)}})
 	env.Create(t, infrastructure, w.plane, w.cluster)
-	w.provisioned(infrastructure, nil)
+	w.setProvisioned(infrastructure, nil)
 	return w
 }
 
-// provisioned sets the status of an infrastructure object as its provider does.
-func (w *world) provisioned(object *unstructured.Unstructured, addresses []any) {
+// setProvisioned sets the status of an infrastructure object as its provider does.
+func (w *controlPlaneCluster) setProvisioned(object *unstructured.Unstructured, addresses []any) {
 	w.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := env.Client.Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
@@ -78,15 +78,15 @@ func (w *world) provisioned(object *unstructured.Unstructured, addresses []any) 
 	}
 }
 
-// node is a machine whose infrastructure and agent the test plays.
-type node struct {
-	*world
+// fakeMachine is a machine whose infrastructure provider and agent are the test.
+type fakeMachine struct {
+	*controlPlaneCluster
 	machine        *clusterv1.Machine
 	infrastructure *unstructured.Unstructured
 }
 
-// machine makes a Machine and what it refers to, as a user does by hand.
-func (w *world) machine(name string, roles ...string) *node {
+// machine creates a Machine and the objects that it refers to.
+func (w *controlPlaneCluster) machine(name string, roles ...string) *fakeMachine {
 	w.t.Helper()
 	labels := map[string]string{clusterv1.ClusterNameLabel: "c", rkev1.ClusterNameLabel: "c"}
 	for _, role := range roles {
@@ -96,7 +96,7 @@ func (w *world) machine(name string, roles ...string) *node {
 		labels[clusterv1.MachineControlPlaneLabel] = ""
 	}
 	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels}
-	n := &node{world: w, infrastructure: infra("PlaneMachine", w.namespace, name, map[string]any{}), machine: &clusterv1.Machine{
+	n := &fakeMachine{controlPlaneCluster: w, infrastructure: infra("PlaneMachine", w.namespace, name, map[string]any{}), machine: &clusterv1.Machine{
 		ObjectMeta: meta, Spec: clusterv1.MachineSpec{
 			ClusterName: "c", InfrastructureRef: ref(infraGroup, "PlaneMachine", name),
 			Bootstrap: clusterv1.Bootstrap{ConfigRef: ref(rkev1.GroupVersion.Group, "RKEBootstrap", name)},
@@ -106,8 +106,8 @@ func (w *world) machine(name string, roles ...string) *node {
 	return n
 }
 
-// comesUp is what its provider reports when the machine's host is there.
-func (n *node) comesUp(addresses ...string) {
+// reportReady sets the status that the provider sets once the machine's host is up.
+func (n *fakeMachine) reportReady(addresses ...string) {
 	n.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := env.Client.Get(n.t.Context(), client.ObjectKeyFromObject(n.infrastructure), n.infrastructure); err != nil {
@@ -119,31 +119,31 @@ func (n *node) comesUp(addresses ...string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.reports(addresses...)
+	n.reportAddresses(addresses...)
 }
 
-func (n *node) reports(addresses ...string) {
+func (n *fakeMachine) reportAddresses(addresses ...string) {
 	n.t.Helper()
 	var list []any
 	for _, a := range addresses {
 		list = append(list, map[string]any{"type": "InternalIP", "address": a})
 	}
-	n.provisioned(n.infrastructure, list)
+	n.setProvisioned(n.infrastructure, list)
 }
 
-func (n *node) bootstrap() *rkev1.RKEBootstrap {
+func (n *fakeMachine) bootstrap() *rkev1.RKEBootstrap {
 	return &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: n.machine.Name}}
 }
 
-func (n *node) secret() *corev1.Secret {
+func (n *fakeMachine) secret() *corev1.Secret {
 	n.t.Helper()
 	secret := &corev1.Secret{}
 	env.Get(n.t, n.namespace, rkev1.PlanSecretName(n.machine.Name), secret)
 	return secret
 }
 
-// config waits for a plan that the agent has yet to take, and returns the distribution's configuration in it.
-func (n *node) config() map[string]any {
+// awaitConfig waits for a pending plan, and returns the distribution's configuration in it.
+func (n *fakeMachine) awaitConfig() map[string]any {
 	n.t.Helper()
 	var config map[string]any
 	testenv.Until(n.t, "a plan for "+n.machine.Name, func() error {
@@ -173,8 +173,8 @@ func (n *node) config() map[string]any {
 	return config
 }
 
-// applies is what an agent reports that has done its plan.
-func (n *node) applies() {
+// reportApplied reports the plan as applied.
+func (n *fakeMachine) reportApplied() {
 	n.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		secret := n.secret()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// gatewayAnswer is one that a test did not want yet.
+// gatewayAnswer is an unexpected response of the gateway.
 type gatewayAnswer struct {
 	code int
 	body string

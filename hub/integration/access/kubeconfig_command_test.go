@@ -28,7 +28,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// command runs a command of the hub with a management kubeconfig; empty is the administrator's.
+// command runs a command of the hub with a kubeconfig of the management cluster, by default the administrator's.
 func command(kubeconfig string, args ...string) (code int, stdout, stderr string) {
 	if kubeconfig == "" {
 		kubeconfig = filepath.Join(env.Dir, "data", embedded.AdminKubeconfig)
@@ -47,17 +47,17 @@ func mustCommand(t *testing.T, kubeconfig string, args ...string) string {
 	return stdout
 }
 
-// whoHolds asks a cluster who it takes the holder of a kubeconfig for.
-func whoHolds(t *testing.T, kubeconfig string) (string, error) {
+// userOfKubeconfig returns the user that a cluster takes the holder of a kubeconfig for.
+func userOfKubeconfig(t *testing.T, kubeconfig string) (string, error) {
 	t.Helper()
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return whoIs(t, config)
+	return userOf(t, config)
 }
 
-func whoIs(t *testing.T, config *rest.Config) (string, error) {
+func userOf(t *testing.T, config *rest.Config) (string, error) {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(config)
 	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
@@ -68,8 +68,8 @@ func whoIs(t *testing.T, config *rest.Config) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// The kubeconfig that the hub makes for people leads to the cluster, as who they are, and holds no secret.
-func TestKubeconfigForPeople(t *testing.T) {
+// TestKubeconfigCommand: the kubeconfig of "hub kubeconfig" gives users access to the cluster under their own name, and has no secret.
+func TestKubeconfigCommand(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "people", nil)
 	r.Read(r.Cluster.Name, r.Cluster)
@@ -81,7 +81,7 @@ func TestKubeconfigForPeople(t *testing.T) {
 		t.Errorf("it holds a secret:\n%s", kubeconfig)
 	}
 	testenv.Until(t, "the cluster to answer", func() error {
-		who, err := whoHolds(t, kubeconfig)
+		who, err := userOfKubeconfig(t, kubeconfig)
 		if err == nil && who != "drover-hub-admin" {
 			t.Fatalf("it is %s", who)
 		}
@@ -89,7 +89,7 @@ func TestKubeconfigForPeople(t *testing.T) {
 	})
 
 	static := mustCommand(t, "", "kubeconfig", key, "--static", "--ttl", "1h", "--description", "a pipeline")
-	if who, err := whoHolds(t, static); who != "drover-hub-admin" {
+	if who, err := userOfKubeconfig(t, static); who != "drover-hub-admin" {
 		t.Errorf("with a persistent token it is %q (%v)", who, err)
 	}
 	list := mustCommand(t, "", "tokens", "list", key)
@@ -111,7 +111,7 @@ func TestKubeconfigForPeople(t *testing.T) {
 	}
 	mustCommand(t, "", "tokens", "revoke", name)
 	testenv.Until(t, "the revoked token to be worth nothing", func() error {
-		if who, err := whoHolds(t, static); !apierrors.IsUnauthorized(err) {
+		if who, err := userOfKubeconfig(t, static); !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("it is %q: %w", who, err)
 		}
 		return nil
@@ -137,8 +137,8 @@ func tokenOf(t *testing.T, kubeconfig string) string {
 	return config.BearerToken
 }
 
-// A person gets tokens for the clusters that they have the right to reach, and for no others; and tokens make no tokens.
-func TestRightToReach(t *testing.T) {
+// TestTokenRights: users get tokens only for clusters that they may access, and cannot use a token to get another.
+func TestTokenRights(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "rights", nil)
 	r.Read(r.Cluster.Name, r.Cluster)
@@ -177,7 +177,7 @@ func TestRightToReach(t *testing.T) {
 		TLSClientConfig: rest.TLSClientConfig{CAData: env.CACerts},
 	}
 	testenv.Until(t, "the cluster to answer", func() error {
-		who, err := whoIs(t, through)
+		who, err := userOf(t, through)
 		if err == nil && who != "drover:hub:system:serviceaccount:"+ns+":robot" {
 			t.Fatalf("it is %s", who)
 		}
@@ -190,12 +190,12 @@ func TestRightToReach(t *testing.T) {
 	other := env.NewCluster(t, "other", nil)
 	other.Read(other.Cluster.Name, other.Cluster)
 	through.Host = env.ServerURL + "/k8s/clusters/" + other.Cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
-	if who, err := whoIs(t, through); !apierrors.IsForbidden(err) {
+	if who, err := userOf(t, through); !apierrors.IsForbidden(err) {
 		t.Errorf("a token for one cluster opens another: %q %v", who, err)
 	}
 }
 
-// managementKubeconfig is by what the hub's Kubernetes knows somebody.
+// managementKubeconfig writes a kubeconfig for the management cluster with a token.
 func managementKubeconfig(t *testing.T, token string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(env.Dir, "data", embedded.AdminKubeconfig))
@@ -216,8 +216,8 @@ func managementKubeconfig(t *testing.T, token string) string {
 	return path
 }
 
-// Where a cluster has an authorized endpoint, there are contexts that lead past the hub.
-func TestContextsPastTheHub(t *testing.T) {
+// TestKubeconfigDirectContexts: with an authorized cluster endpoint, the kubeconfig has contexts that connect without the hub.
+func TestKubeconfigDirectContexts(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "open", nil)
 	r.Read(r.Cluster.Name, r.Cluster)

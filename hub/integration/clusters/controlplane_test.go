@@ -19,11 +19,11 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// TestForeignInfrastructure: what a machine's infrastructure tells goes into its plan, which waits for it; the cluster's endpoint is used;
-// a pause holds everything back; and what comes later restarts nobody.
-func TestForeignInfrastructure(t *testing.T) {
+// TestInfrastructureContract: a plan waits for the status of its machine's infrastructure and contains it; the cluster's endpoint is used;
+// a paused cluster gets no plans; and later changes of the status restart nothing.
+func TestInfrastructureContract(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "192.0.2.10")
+	w := newControlPlaneCluster(t, "192.0.2.10")
 	server := w.machine("server", "etcd", "control-plane")
 	worker := w.machine("worker", "worker")
 	message := testenv.Condition(t, env, server.machine, rkev1.ReconciledCondition, metav1.ConditionUnknown, "WaitingForInfrastructure")
@@ -33,8 +33,8 @@ func TestForeignInfrastructure(t *testing.T) {
 	testenv.Condition(t, env, w.plane, clusterv1.AvailableCondition, metav1.ConditionFalse, clusterv1.NotAvailableReason)
 
 	// The endpoint's own address is on the server, and none of its own.
-	server.comesUp("192.0.2.10", "10.9.0.1", "10.42.0.1")
-	config := server.config()
+	server.reportReady("192.0.2.10", "10.9.0.1", "10.42.0.1")
+	config := server.awaitConfig()
 	for key, want := range map[string]any{"cluster-init": true, "server": nil, "node-ip": []any{"10.9.0.1"}, "tls-san": []any{"192.0.2.10"}} {
 		if diff := cmp.Diff(want, config[key]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", key, diff)
@@ -44,9 +44,9 @@ func TestForeignInfrastructure(t *testing.T) {
 		t.Errorf("the kubelet is told %v", config["kubelet-arg"])
 	}
 	testenv.Condition(t, env, w.plane, clusterv1.ScalingUpCondition, metav1.ConditionTrue, clusterv1.ScalingUpReason)
-	server.applies()
+	server.reportApplied()
 	testenv.Condition(t, env, w.plane, clusterv1.AvailableCondition, metav1.ConditionTrue, clusterv1.AvailableReason)
-	w.kubeconfigServer("https://192.0.2.10:6443")
+	w.awaitKubeconfigServer("https://192.0.2.10:6443")
 	testenv.Until(t, "the server's join URL", func() error {
 		if got := server.secret().Annotations[rkev1.JoinURLAnnotation]; got != "https://10.9.0.1:6443" {
 			return fmt.Errorf("it is %q", got)
@@ -56,21 +56,21 @@ func TestForeignInfrastructure(t *testing.T) {
 
 	testenv.Change(t, env, w.cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
 	testenv.Condition(t, env, w.plane, clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason)
-	worker.comesUp("10.9.0.2")
+	worker.reportReady("10.9.0.2")
 	time.Sleep(time.Second)
 	if len(worker.secret().Data[plans.KeyPlan]) > 0 {
 		t.Error("a plan was delivered while the cluster is paused")
 	}
 	env.Get(t, w.namespace, "c", w.cluster)
 	testenv.Change(t, env, w.cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) })
-	if got := worker.config()["server"]; got != "https://10.9.0.1:6443" {
+	if got := worker.awaitConfig()["server"]; got != "https://10.9.0.1:6443" {
 		t.Errorf("the worker joins %v", got)
 	}
-	worker.applies()
+	worker.reportApplied()
 	testenv.Condition(t, env, w.plane, rkev1.StableCondition, metav1.ConditionTrue, "Stable")
 
 	before := server.secret().Data[plans.KeyPlan]
-	server.reports("10.77.0.1", "10.9.0.1", "192.0.2.10")
+	server.reportAddresses("10.77.0.1", "10.9.0.1", "192.0.2.10")
 	testenv.Until(t, "Cluster API to take over the addresses", func() error {
 		env.Get(t, w.namespace, "server", server.machine)
 		if len(server.machine.Status.Addresses) == 0 || server.machine.Status.Addresses[0].Address != "10.77.0.1" {
@@ -89,7 +89,7 @@ func TestForeignInfrastructure(t *testing.T) {
 	}
 }
 
-func (w *world) kubeconfigServer(url string) {
+func (w *controlPlaneCluster) awaitKubeconfigServer(url string) {
 	w.t.Helper()
 	testenv.Until(w.t, "the kubeconfig", func() error {
 		secret := &corev1.Secret{}

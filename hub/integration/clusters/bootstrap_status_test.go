@@ -26,49 +26,49 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/workload"
 )
 
-// promises are what a condition says that is true: fields that whoever waited for it may read. Each returns what is missing.
-var promises = map[string]func(client.Object) string{
-	"Cluster Created": promise(func(c *provisioningv1.Cluster) []string {
+// requiredFields are the fields that must be set while a condition is True. Each function returns the missing ones.
+var requiredFields = map[string]func(client.Object) string{
+	"Cluster Created": requires(func(c *provisioningv1.Cluster) []string {
 		return missing("clusterName", c.Status.ClusterName != "", "fleetWorkspaceName", c.Status.FleetWorkspaceName != "")
 	}),
-	"Cluster Ready": promise(func(c *provisioningv1.Cluster) []string {
+	"Cluster Ready": requires(func(c *provisioningv1.Cluster) []string {
 		return missing("ready", c.Status.Ready, "clientSecretName", c.Status.ClientSecretName != "", "observedGeneration",
 			c.Status.ObservedGeneration > 0)
 	}),
-	"ManagementCluster Ready": promise(func(c *managementv3.Cluster) []string {
+	"ManagementCluster Ready": requires(func(c *managementv3.Cluster) []string {
 		return missing("driver", c.Status.Driver != "", "provider", c.Status.Provider != "")
 	}),
-	"ClusterRegistrationToken Ready": promise(func(c *managementv3.ClusterRegistrationToken) []string {
+	"ClusterRegistrationToken Ready": requires(func(c *managementv3.ClusterRegistrationToken) []string {
 		return missing("tokenSecretName", c.Status.TokenSecretName != "", "observedGeneration", c.Status.ObservedGeneration > 0,
 			"nodeCommand", c.Status.NodeCommand != "" || !c.Spec.Serves(managementv3.MachinesPurpose))
 	}),
-	"RKEControlPlane Ready": promise(func(c *rkev1.RKEControlPlane) []string {
+	"RKEControlPlane Ready": requires(func(c *rkev1.RKEControlPlane) []string {
 		return missing("ready", c.Status.Ready, "appliedSpec", c.Status.AppliedSpec != nil, "observedGeneration", c.Status.ObservedGeneration > 0,
 			"version", c.Status.Version != "")
 	}),
-	"RKEControlPlane Available": promise(func(c *rkev1.RKEControlPlane) []string {
+	"RKEControlPlane Available": requires(func(c *rkev1.RKEControlPlane) []string {
 		return missing("initialization", ptr.Deref(c.Status.Initialization.ControlPlaneInitialized, false), "initialized", c.Status.Initialized)
 	}),
-	"RKEControlPlane MachinesReady": promise(func(c *rkev1.RKEControlPlane) []string {
+	"RKEControlPlane MachinesReady": requires(func(c *rkev1.RKEControlPlane) []string {
 		return missing("replicas", c.Status.Replicas != nil, "readyReplicas", c.Status.ReadyReplicas != nil, "selector", c.Status.Selector != "")
 	}),
-	"RKECluster Ready": promise(func(c *rkev1.RKECluster) []string {
+	"RKECluster Ready": requires(func(c *rkev1.RKECluster) []string {
 		return missing("ready", c.Status.Ready, "initialization", ptr.Deref(c.Status.Initialization.Provisioned, false))
 	}),
-	"RKEBootstrap DataSecretReady": promise(func(b *rkev1.RKEBootstrap) []string {
+	"RKEBootstrap DataSecretReady": requires(func(b *rkev1.RKEBootstrap) []string {
 		return missing("dataSecretName", b.Status.DataSecretName != nil, "initialization",
 			ptr.Deref(b.Status.Initialization.DataSecretCreated, false),
 			"ready", b.Status.Ready, "observedGeneration", b.Status.ObservedGeneration > 0)
 	}),
-	"CustomMachine NodeFound": promise(func(c *rkev1.CustomMachine) []string {
+	"CustomMachine NodeFound": requires(func(c *rkev1.CustomMachine) []string {
 		return missing("spec.providerID", c.Spec.ProviderID != "", "addresses", len(c.Status.Addresses) > 0)
 	}),
-	"CustomMachine Ready": promise(func(c *rkev1.CustomMachine) []string {
+	"CustomMachine Ready": requires(func(c *rkev1.CustomMachine) []string {
 		return missing("ready", c.Status.Ready, "initialization", ptr.Deref(c.Status.Initialization.Provisioned, false))
 	}),
 }
 
-func promise[T client.Object](check func(T) []string) func(client.Object) string {
+func requires[T client.Object](check func(T) []string) func(client.Object) string {
 	return func(object client.Object) string { return strings.Join(check(object.(T)), ", ") }
 }
 
@@ -82,7 +82,7 @@ func missing(fields ...any) (names []string) {
 	return names
 }
 
-// statusRecorder sees every state of every object with conditions that the API server ever had.
+// statusRecorder watches every version of every object with conditions.
 type statusRecorder struct {
 	mu sync.Mutex
 	// kept counts, by promise, how often it was seen kept; broken are those that were not.
@@ -141,7 +141,7 @@ func (o *statusRecorder) see(kind string, event watch.Event) {
 	}
 	for _, c := range object.GetConditions() {
 		name := kind + " " + c.Type
-		check, promised := promises[name]
+		check, promised := requiredFields[name]
 		if !promised || c.Status != metav1.ConditionTrue {
 			continue
 		}
@@ -154,8 +154,7 @@ func (o *statusRecorder) see(kind string, event watch.Event) {
 	}
 }
 
-// TestStatusInOneWrite takes a cluster from nothing to Ready and to nothing again. At no moment a condition is True while the fields that
-// it speaks of are not there.
+// TestStatusInOneWrite provisions a cluster and deletes it. At no time is a condition True while the fields that it implies are not set.
 func TestStatusInOneWrite(t *testing.T) {
 	seen := watchStatus(t)
 	r := env.NewCluster(t, "status", nil)
@@ -193,7 +192,7 @@ func TestStatusInOneWrite(t *testing.T) {
 	for _, broken := range seen.broken {
 		t.Error(broken)
 	}
-	for name := range promises {
+	for name := range requiredFields {
 		if seen.kept[name] == 0 {
 			t.Errorf("%s was never seen True", name)
 		}
