@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -18,6 +17,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/util/capicontract"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
@@ -91,24 +91,27 @@ func fileSources(cluster *provisioningv1.Cluster, pick func(rkev1.ProvisioningFi
 	return names
 }
 
+// byLabel maps an object to the Cluster that its label names.
+var byLabel = mapfuncs.ByLabel(rkev1.ClusterNameLabel)
+
 // ownerFromLabels maps a management Cluster, and what belongs to it, to the Cluster that it was created for.
 func ownerFromLabels(_ context.Context, o client.Object) []ctrl.Request {
 	key := ownership.Key(o)
-	return request(key.Namespace, key.Name)
+	return mapfuncs.Request(key)
 }
 
 // deletedMachineToCluster maps a Machine that is being deleted, which the deletion of its Cluster waits for.
-func deletedMachineToCluster(_ context.Context, o client.Object) []ctrl.Request {
+func deletedMachineToCluster(ctx context.Context, o client.Object) []ctrl.Request {
 	if o.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
-	return request(o.GetNamespace(), o.GetLabels()[rkev1.ClusterNameLabel])
+	return byLabel(ctx, o)
 }
 
 // secretToClusters maps a kubeconfig Secret to its Cluster, and a Secret with files to all Clusters that use it.
 func (r *Reconciler) secretToClusters(ctx context.Context, o client.Object) []ctrl.Request {
 	if name, ok := strings.CutSuffix(o.GetName(), "-"+string(secret.Kubeconfig)); ok {
-		return request(o.GetNamespace(), name)
+		return mapfuncs.Request(client.ObjectKey{Namespace: o.GetNamespace(), Name: name})
 	}
 	return r.clustersByIndex(ctx, indexFileSecrets, o)
 }
@@ -118,11 +121,11 @@ func (r *Reconciler) configMapToClusters(ctx context.Context, o client.Object) [
 }
 
 // poolObjectToCluster maps an object of a machine pool to its Cluster.
-func poolObjectToCluster(_ context.Context, o client.Object) []ctrl.Request {
+func poolObjectToCluster(ctx context.Context, o client.Object) []ctrl.Request {
 	if o.GetLabels()[rkev1.MachinePoolNameLabel] == "" {
 		return nil
 	}
-	return request(o.GetNamespace(), o.GetLabels()[rkev1.ClusterNameLabel])
+	return byLabel(ctx, o)
 }
 
 // deletions drops all events but deletions.
@@ -148,11 +151,4 @@ func (r *Reconciler) clustersByIndex(ctx context.Context, field string, o client
 
 func (r *Reconciler) clustersByKey(ctx context.Context, field, namespace, key string) []ctrl.Request {
 	return objects.List(ctx, r.Client, &provisioningv1.ClusterList{}, client.InNamespace(namespace), client.MatchingFields{field: key})
-}
-
-func request(namespace, name string) []ctrl.Request {
-	if namespace == "" || name == "" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }

@@ -9,13 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/predicates"
 )
 
 // indexMachineUID indexes CustomMachines by the UID of their Machine, which their Node has as a label.
@@ -52,13 +51,7 @@ func (r *Reconciler) clusterToCustomMachines(ctx context.Context, o client.Objec
 }
 
 // nodeChanged drops the heartbeats of kubelets.
-var nodeChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1.Node)
-		after, ok2 := e.ObjectNew.(*corev1.Node)
-		return !ok || !ok2 ||
-			before.Spec.ProviderID != after.Spec.ProviderID ||
-			!maps.Equal(before.Labels, after.Labels) ||
-			!slices.Equal(before.Status.Addresses, after.Status.Addresses)
-	},
-}
+var nodeChanged = predicates.OnUpdate(func(before, after *corev1.Node) bool {
+	return before.Spec.ProviderID != after.Spec.ProviderID || !maps.Equal(before.Labels, after.Labels) ||
+		!slices.Equal(before.Status.Addresses, after.Status.Addresses)
+})

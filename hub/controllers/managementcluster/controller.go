@@ -23,6 +23,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
@@ -93,7 +94,7 @@ func (r *Reconciler) start(ctx context.Context, q workqueue.TypedRateLimitingInt
 }
 
 func clusterToManagement(_ context.Context, o client.Object) []ctrl.Request {
-	return request(o.GetAnnotations()[rkev1.ManagementClusterNameAnnotation])
+	return mapfuncs.Request(client.ObjectKey{Name: o.GetAnnotations()[rkev1.ManagementClusterNameAnnotation]})
 }
 
 func controlPlaneToManagement(_ context.Context, o client.Object) []ctrl.Request {
@@ -101,7 +102,7 @@ func controlPlaneToManagement(_ context.Context, o client.Object) []ctrl.Request
 	if !ok {
 		return nil
 	}
-	return request(controlPlane.ManagementName())
+	return mapfuncs.Request(client.ObjectKey{Name: controlPlane.ManagementName()})
 }
 
 // secretToManagement maps the kubeconfig Secret of an imported cluster, which its Cluster owns.
@@ -119,14 +120,7 @@ func (r *Reconciler) secretToManagement(ctx context.Context, o client.Object) []
 
 // tokenToManagement maps a Token of the hub's own, which the kubeconfig Secret of the management Cluster's cluster may hold.
 func tokenToManagement(_ context.Context, o client.Object) []ctrl.Request {
-	return request(tunnelaccess.ClusterOf(o))
-}
-
-func request(name string) []ctrl.Request {
-	if name == "" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+	return mapfuncs.Request(client.ObjectKey{Name: tunnelaccess.ClusterOf(o)})
 }
 
 // queue is the controller's queue once it runs. What changed before is found when the controller lists all management Clusters.

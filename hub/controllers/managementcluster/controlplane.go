@@ -19,6 +19,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/move"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
@@ -53,15 +54,7 @@ func (r *controlPlaneReconciler) setup(mgr ctrl.Manager, opts controller.Options
 
 // toControlPlane maps an object with the labels of an owner to the control plane of that Cluster API Cluster.
 func (r *controlPlaneReconciler) toControlPlane(ctx context.Context, o client.Object) []ctrl.Request {
-	cluster, key := &clusterv1.Cluster{}, ownership.Key(o)
-	if key.Name == "" || r.client.Get(ctx, key, cluster) != nil {
-		return nil
-	}
-	ref := cluster.Spec.ControlPlaneRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: key.Namespace, Name: ref.Name}}}
+	return mapfuncs.OfCluster(ctx, r.client, ownership.Key(o), mapfuncs.ClusterToControlPlane)
 }
 
 // standaloneClusterName is the name of the cluster of a control plane that has no Cluster of provisioning.cattle.io; else empty.

@@ -18,7 +18,6 @@ package nodedrain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -37,6 +36,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/paused"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
@@ -60,12 +60,9 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller, with the clients of the manager.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	if r.ClusterCache == nil {
-		return fmt.Errorf("setting up controller %s: ClusterCache is nil", controllerName)
-	}
 	r.Client, r.Cache, r.Now = mgr.GetClient(), mgr.GetCache(), time.Now
 	toSecrets := plansecrets.ClusterToPlanSecrets(r.Cache, hasDrain)
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&corev1.Secret{}, builder.WithPredicates(drainChanged)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToSecret), builder.WithPredicates(deletedOrUnpaused)).
@@ -73,10 +70,6 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, toSecrets)).
 		WithOptions(opts).
 		Complete(apierrors.Requeue(r))
-	if err != nil {
-		return fmt.Errorf("setting up controller %s: %w", controllerName, err)
-	}
-	return nil
 }
 
 // drainChanged passes plan Secrets with a drain, and updates of them that change annotations: agents update the data all the time.
@@ -103,16 +96,13 @@ var deletedOrUnpaused = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-func machineToSecret(_ context.Context, object client.Object) []ctrl.Request {
-	machine, ok := object.(*clusterv1.Machine)
-	if !ok {
-		return nil
+// machineToSecret maps a Machine to its plan Secret.
+func machineToSecret(ctx context.Context, machine client.Object) []ctrl.Request {
+	requests := mapfuncs.MachineToBootstrap(ctx, machine)
+	for i := range requests {
+		requests[i].Name = rkev1.PlanSecretName(requests[i].Name)
 	}
-	ref := machine.Spec.Bootstrap.ConfigRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: rkev1.PlanSecretName(ref.Name)}}}
+	return requests
 }
 
 // Reconcile does what can be done of one drain without waiting, and writes the annotations once.

@@ -18,6 +18,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	apierrors "github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
@@ -45,7 +46,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&rkev1.RKEBootstrap{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap), builder.WithPredicates(nodeRefChanged)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.MachineToBootstrap), builder.WithPredicates(nodeRefChanged)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(planToBootstrap), builder.WithPredicates(nodeLabelsChanged)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToBootstraps), builder.WithPredicates(pauseChanged)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, r.clusterToBootstraps)).

@@ -17,19 +17,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/index"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
+	"github.com/drover-dev/drover/hub/util/predicates"
 )
-
-func machineToBootstrap(_ context.Context, object client.Object) []ctrl.Request {
-	machine, ok := object.(*clusterv1.Machine)
-	if !ok {
-		return nil
-	}
-	ref := machine.Spec.Bootstrap.ConfigRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
-}
 
 // planToBootstrap maps a plan Secret to the RKEBootstrap that owns it.
 func planToBootstrap(_ context.Context, object client.Object) []ctrl.Request {
@@ -67,7 +57,7 @@ func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey, o
 	}
 	var requests []ctrl.Request
 	for i := range machines.Items {
-		requests = append(requests, machineToBootstrap(ctx, &machines.Items[i])...)
+		requests = append(requests, mapfuncs.MachineToBootstrap(ctx, &machines.Items[i])...)
 	}
 	return requests
 }
@@ -82,13 +72,9 @@ var nodeLabelsChanged = predicate.Funcs{
 }
 
 // nodeRefChanged lets an update through in which a Machine gets its Node, or is paused or unpaused.
-var nodeRefChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*clusterv1.Machine)
-		after, ok2 := e.ObjectNew.(*clusterv1.Machine)
-		return !ok || !ok2 || before.Status.NodeRef != after.Status.NodeRef || !maps.Equal(before.Annotations, after.Annotations)
-	},
-}
+var nodeRefChanged = predicates.OnUpdate(func(before, after *clusterv1.Machine) bool {
+	return before.Status.NodeRef != after.Status.NodeRef || !maps.Equal(before.Annotations, after.Annotations)
+})
 
 var pauseChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
@@ -100,11 +86,7 @@ var pauseChanged = predicate.Funcs{
 }
 
 // nodeChanged drops the heartbeats of kubelets.
-var nodeChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1.Node)
-		after, ok2 := e.ObjectNew.(*corev1.Node)
-		return !ok || !ok2 || !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
-			before.Annotations[rkev1.SyncedFromMachineAnnotation] != after.Annotations[rkev1.SyncedFromMachineAnnotation]
-	},
-}
+var nodeChanged = predicates.OnUpdate(func(before, after *corev1.Node) bool {
+	return !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+		before.Annotations[rkev1.SyncedFromMachineAnnotation] != after.Annotations[rkev1.SyncedFromMachineAnnotation]
+})

@@ -5,7 +5,6 @@ package plansecret
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +41,7 @@ type Reconciler struct {
 // SetupWithManager registers the controller, with the clients of the manager.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.Cache, r.Now = mgr.GetClient(), mgr.GetCache(), time.Now
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(plansecrets.IsPlanSecret))).
 		// A retry that comes due while paused is made when unpaused.
@@ -51,10 +50,6 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(bootstrapToPlanSecret), builder.WithPredicates(paused.Unpaused)).
 		WithOptions(opts).
 		Complete(apierrors.Requeue(r))
-	if err != nil {
-		return fmt.Errorf("setting up controller %s: %w", controllerName, err)
-	}
-	return nil
 }
 
 func bootstrapToPlanSecret(_ context.Context, bootstrap client.Object) []ctrl.Request {

@@ -8,7 +8,6 @@ package preterminatehook
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -27,6 +26,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/hub/util/predicates"
 )
@@ -58,16 +58,14 @@ type Reconciler struct {
 // SetupWithManager registers the controller, with the clients of the manager. Nodes are watched per cluster, while one of its members is
 // being removed.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	if r.ClusterCache == nil {
-		return fmt.Errorf("setting up controller %s: ClusterCache is nil", controllerName)
-	}
 	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
+	toCluster := handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(clusterv1.ClusterNameLabel))
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ClusterChanged)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(toCluster), builder.WithPredicates(machineChanged)).
-		Watches(&rkev1.RKEBootstrap{}, handler.EnqueueRequestsFromMapFunc(toCluster), builder.WithPredicates(bootstrapChanged)).
+		Watches(&clusterv1.Machine{}, toCluster, builder.WithPredicates(machineChanged)).
+		Watches(&rkev1.RKEBootstrap{}, toCluster, builder.WithPredicates(bootstrapChanged)).
 		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(controlPlaneToCluster), builder.WithPredicates(controlPlaneChanged)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.planSecretToCluster)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, func(_ context.Context, o client.Object) []ctrl.Request {
@@ -75,29 +73,14 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		})).
 		WithOptions(opts).
 		Build(apierrors.Requeue(r))
-	if err != nil {
-		return fmt.Errorf("setting up controller %s: %w", controllerName, err)
-	}
-	return nil
-}
-
-func request(namespace, cluster string) []ctrl.Request {
-	if cluster == "" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: cluster}}}
-}
-
-// toCluster maps an object to the Cluster that its label names.
-func toCluster(_ context.Context, o client.Object) []ctrl.Request {
-	return request(o.GetNamespace(), o.GetLabels()[clusterv1.ClusterNameLabel])
+	return err
 }
 
 // controlPlaneToCluster maps an RKEControlPlane to the Cluster that owns it.
 func controlPlaneToCluster(_ context.Context, o client.Object) []ctrl.Request {
 	for _, ref := range o.GetOwnerReferences() {
 		if ref.Kind == "Cluster" && ref.APIVersion == clusterv1.GroupVersion.String() {
-			return request(o.GetNamespace(), ref.Name)
+			return mapfuncs.Request(client.ObjectKey{Namespace: o.GetNamespace(), Name: ref.Name})
 		}
 	}
 	return nil
@@ -115,7 +98,7 @@ func (r *Reconciler) ifRemoving(cluster client.ObjectKey) []ctrl.Request {
 	if _, removing := r.removing.Load(cluster); !removing {
 		return nil
 	}
-	return request(cluster.Namespace, cluster.Name)
+	return mapfuncs.Request(cluster)
 }
 
 var (

@@ -21,6 +21,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/server/settings"
 	apierrors "github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
@@ -57,11 +58,12 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rkebootstrap").
 		For(&rkev1.RKEBootstrap{}, builder.WithPredicates(bootstrapChanged)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(secretToBootstrap), builder.OnlyMetadata, owned).
+		// Secrets by their label: tokens have another owner.
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(rkev1.BootstrapNameLabel)), builder.OnlyMetadata, owned).
 		Owns(&corev1.ServiceAccount{}, builder.OnlyMetadata, owned).
 		Owns(&rbacv1.Role{}, builder.OnlyMetadata, owned).
 		Owns(&rbacv1.RoleBinding{}, builder.OnlyMetadata, owned).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToBootstrap), builder.WithPredicates(machineChanged)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.MachineToBootstrap), builder.WithPredicates(machineChanged)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToBootstraps), builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToBootstraps),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownership.Changed))).

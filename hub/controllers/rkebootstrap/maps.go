@@ -12,28 +12,6 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// secretToBootstrap maps the Secrets of an RKEBootstrap by their label: tokens have another owner.
-func secretToBootstrap(_ context.Context, o client.Object) []ctrl.Request {
-	name := o.GetLabels()[rkev1.BootstrapNameLabel]
-	if name == "" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
-}
-
-// machineToBootstrap maps a Machine to the RKEBootstrap that it refers to.
-func machineToBootstrap(_ context.Context, o client.Object) []ctrl.Request {
-	machine, ok := o.(*clusterv1.Machine)
-	if !ok {
-		return nil
-	}
-	ref := machine.Spec.Bootstrap.ConfigRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
-}
-
 // controlPlaneToBootstraps maps an RKEControlPlane to the RKEBootstraps whose data it may change: those of machines that have not reported.
 func (r *Reconciler) controlPlaneToBootstraps(ctx context.Context, o client.Object) []ctrl.Request {
 	for _, ref := range o.GetOwnerReferences() {

@@ -16,6 +16,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/hub/util/predicates"
@@ -38,7 +39,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rkecluster").
 		For(&rkev1.RKECluster{}).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToRKECluster), builder.WithPredicates(predicates.ClusterChanged)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ClusterToRKECluster),
+			builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.machineToRKECluster)).
 		WithOptions(opts).
 		Complete(apierrors.Requeue(r))
@@ -73,28 +75,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	return ctrl.Result{}, nil
 }
 
-// clusterToRKECluster maps a Cluster to the RKECluster that it refers to.
-func clusterToRKECluster(_ context.Context, o client.Object) []ctrl.Request {
-	cluster, ok := o.(*clusterv1.Cluster)
-	if !ok {
-		return nil
-	}
-	ref := cluster.Spec.InfrastructureRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKECluster" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}}}
-}
-
 // machineToRKECluster maps a Machine that is being deleted, which a deletion waits for.
 func (r *Reconciler) machineToRKECluster(ctx context.Context, o client.Object) []ctrl.Request {
 	machine, ok := o.(*clusterv1.Machine)
 	if !ok || machine.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	cluster := &clusterv1.Cluster{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
-		return nil
-	}
-	return clusterToRKECluster(ctx, cluster)
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
+	return mapfuncs.OfCluster(ctx, r.Client, key, mapfuncs.ClusterToRKECluster)
 }

@@ -11,11 +11,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 
 	"github.com/drover-dev/drover/hub/access/kubeconfig"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
@@ -95,11 +95,11 @@ func (a *agentSessions) changed(key string) {
 		return
 	}
 	ctx := context.Background()
-	management, cluster := &managementv3.Cluster{}, &clusterv1.Cluster{}
-	if a.reader.Get(ctx, client.ObjectKey{Name: key}, management) != nil || a.reader.Get(ctx, ownership.Key(management), cluster) != nil {
+	management := &managementv3.Cluster{}
+	if a.reader.Get(ctx, client.ObjectKey{Name: key}, management) != nil {
 		return
 	}
-	for _, request := range clusterToControlPlane(ctx, cluster) {
+	for _, request := range mapfuncs.OfCluster(ctx, a.reader, ownership.Key(management), mapfuncs.ClusterToControlPlane) {
 		queue.Add(request)
 	}
 }

@@ -2,7 +2,6 @@ package rkecontrolplane
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -29,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objectcache"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
@@ -86,7 +86,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&rkev1.RKEControlPlane{}).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToControlPlane),
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ClusterToControlPlane),
 			builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToControlPlane),
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
@@ -101,14 +101,12 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		WatchesRawSource(source.Channel(r.endpoints.Prober.Done, &handler.EnqueueRequestForObject{})).
 		WithOptions(opts)
 	if r.ClusterCache != nil {
-		b = b.WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, clusterToControlPlane,
+		b = b.WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, mapfuncs.ClusterToControlPlane,
 			clustercache.WatchForProbeFailure(endpoint.UnreachableAfter)))
 	}
 	var err error
-	if r.controller, err = b.Build(apierrors.Requeue(r)); err != nil {
-		return fmt.Errorf("setting up controller %s: %w", controllerName, err)
-	}
-	return nil
+	r.controller, err = b.Build(apierrors.Requeue(r))
+	return err
 }
 
 // Reconcile reconciles one RKEControlPlane, and writes its status once at the end.

@@ -20,36 +20,18 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
-
-// clusterToControlPlane maps a Cluster to its RKEControlPlane, if it has one.
-func clusterToControlPlane(_ context.Context, object client.Object) []ctrl.Request {
-	cluster, ok := object.(*clusterv1.Cluster)
-	if !ok {
-		return nil
-	}
-	ref := cluster.Spec.ControlPlaneRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}}}
-}
 
 // labelToControlPlane maps an object to the RKEControlPlane of the Cluster that its label names.
 func (r *Reconciler) labelToControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
 	return r.ofCluster(ctx, object.GetNamespace(), object.GetLabels()[clusterv1.ClusterNameLabel])
 }
 
+// ofCluster maps the name of a Cluster to its RKEControlPlane.
 func (r *Reconciler) ofCluster(ctx context.Context, namespace, name string) []ctrl.Request {
-	if name == "" {
-		return nil
-	}
-	cluster := &clusterv1.Cluster{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cluster); err != nil {
-		return nil
-	}
-	return clusterToControlPlane(ctx, cluster)
+	return mapfuncs.OfCluster(ctx, r.Client, client.ObjectKey{Namespace: namespace, Name: name}, mapfuncs.ClusterToControlPlane)
 }
 
 // managementToControlPlane maps a management Cluster to the RKEControlPlane of its cluster.
