@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestCacheKeepsManagedFields guards what Cluster API's controllers need to see, and what the cache must not hold.
+// TestCacheKeepsManagedFields checks that the cache keeps what Cluster API's controllers need, and drops the rest.
 func TestCacheKeepsManagedFields(t *testing.T) {
 	if cacheOptions("cattle-system").DefaultTransform != nil {
 		t.Error("objects of all kinds are changed before they are in the cache: MachineSets need the managed fields of what they made")

@@ -12,20 +12,20 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 )
 
-// written keeps events.
-type written struct {
+// recordedEvents keeps audit events.
+type recordedEvents struct {
 	audit.Backend
 	events []*auditinternal.Event
 }
 
-func (w *written) ProcessEvents(events ...*auditinternal.Event) bool {
+func (w *recordedEvents) ProcessEvents(events ...*auditinternal.Event) bool {
 	w.events = append(w.events, events...)
 	return true
 }
 
-// TestUnauthenticatedAudit sends many unauthenticated requests: few of them are in the log, and it says how many are missing.
+// TestUnauthenticatedAudit: of many unauthenticated requests only some are logged, with the number of those that are not.
 func TestUnauthenticatedAudit(t *testing.T) {
-	out, counter := &written{}, prometheus.NewCounter(prometheus.CounterOpts{Name: "omitted"})
+	out, counter := &recordedEvents{}, prometheus.NewCounter(prometheus.CounterOpts{Name: "omitted"})
 	unauthenticated := newUnauthenticatedAudit(out, counter)
 	send := func(address string) {
 		unauthenticated.ProcessEvents(&auditinternal.Event{SourceIPs: []string{address},

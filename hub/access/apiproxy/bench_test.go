@@ -35,12 +35,12 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// benchCallers is how many users ask at the same time.
+// benchCallers is the number of concurrent users.
 const benchCallers = 64
 
-// BenchmarkRequests measures answers of 4 KiB, which the API server takes a millisecond to think of, through a whole hub and a whole tunnel
-// in TLS, to 64 callers. The reference is the library's end of the tunnel with the transport that Go makes by default: TLS to the API
-// server through the tunnel, two idle connections.
+// BenchmarkRequests measures responses of 4 KiB, which the API server delays by a millisecond, through a hub and a tunnel with TLS, for 64
+// callers. The reference is the library's end of the tunnel with Go's default transport: TLS to the API server through the tunnel, two idle
+// connections.
 func BenchmarkRequests(b *testing.B) {
 	logrus.SetOutput(io.Discard)
 	b.Run("library-2-idle", func(b *testing.B) { benchLibrary(b, 2) })
@@ -49,7 +49,7 @@ func BenchmarkRequests(b *testing.B) {
 	b.Run("drover-own-agent", func(b *testing.B) { benchDrover(b, false) })
 }
 
-// benchAPI is an API server, and counts the connections that are made to it.
+// benchAPI starts an API server and counts its connections.
 func benchAPI(b *testing.B, secure bool) (server *httptest.Server, dials *atomic.Int64) {
 	body := []byte(strings.Repeat("x", 4<<10))
 	dials = &atomic.Int64{}
@@ -73,13 +73,13 @@ func benchAPI(b *testing.B, secure bool) (server *httptest.Server, dials *atomic
 
 func benchLibrary(b *testing.B, idle int) {
 	api, dials := benchAPI(b, true)
-	tunnels := remotedialer.New(func(*http.Request) (string, bool, error) { return theCluster, true, nil }, remotedialer.DefaultErrorWriter)
+	tunnels := remotedialer.New(func(*http.Request) (string, bool, error) { return connectedCluster, true, nil }, remotedialer.DefaultErrorWriter)
 	target, err := url.Parse(api.URL)
 	if err != nil {
 		b.Fatal(err)
 	}
 	transport := &http.Transport{
-		DialContext: tunnels.Dialer(theCluster), TLSClientConfig: api.Client().Transport.(*http.Transport).TLSClientConfig.Clone(),
+		DialContext: tunnels.Dialer(connectedCluster), TLSClientConfig: api.Client().Transport.(*http.Transport).TLSClientConfig.Clone(),
 		MaxIdleConnsPerHost: idle,
 	}
 	defer transport.CloseIdleConnections()
@@ -88,7 +88,7 @@ func benchLibrary(b *testing.B, idle int) {
 	mux.Handle("/v3/connect", tunnels)
 	mux.Handle("/", proxy)
 	hub := startHub(b, mux)
-	connectLibrary(b, hub, api.Listener.Addr().String(), func() bool { return tunnels.HasSession(theCluster) })
+	connectLibrary(b, hub, api.Listener.Addr().String(), func() bool { return tunnels.HasSession(connectedCluster) })
 	benchCalls(b, hub, dials)
 }
 
@@ -96,7 +96,7 @@ func benchDrover(b *testing.B, stock bool) {
 	api, dials := benchAPI(b, stock)
 	address := api.Listener.Addr().String()
 	tunnels := tunnel.New(tunnel.Options{Logger: logr.Discard()})
-	agent := tunnel.Agent{Key: theCluster}
+	agent := tunnel.Agent{Key: connectedCluster}
 	if stock {
 		agent.Legacy = &tunnel.LegacyCluster{Address: address, Token: "downstream", CACert: pemOf(api.Certificate())}
 	}
@@ -114,11 +114,11 @@ func benchDrover(b *testing.B, stock bool) {
 	mux.HandleFunc("/v3/connect", func(w http.ResponseWriter, r *http.Request) { tunnels.Serve(w, r, agent) })
 	mux.Handle(Prefixes[0], handler)
 	hub := startHub(b, mux)
-	connectLibrary(b, hub, address, func() bool { return tunnels.Connected(theCluster) })
+	connectLibrary(b, hub, address, func() bool { return tunnels.Connected(connectedCluster) })
 	benchCalls(b, hub, dials)
 }
 
-// cached costs what a cache does: a copy of the object.
+// cached copies objects, as a cache does.
 type cached struct{ client.Reader }
 
 func (cached) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -126,7 +126,7 @@ func (cached) Get(_ context.Context, key client.ObjectKey, into client.Object, _
 		management.Labels = map[string]string{rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: "awake"}
 	}
 	if _, ok := into.(*provisioningv1.Cluster); ok {
-		into.SetAnnotations(map[string]string{rkev1.ManagementClusterNameAnnotation: theCluster})
+		into.SetAnnotations(map[string]string{rkev1.ManagementClusterNameAnnotation: connectedCluster})
 	}
 	into.SetName(key.Name)
 	return nil
@@ -140,7 +140,7 @@ func startHub(b *testing.B, handler http.Handler) *httptest.Server {
 	return hub
 }
 
-// connectLibrary connects the agents' end of the library, which leads everything to the API server.
+// connectLibrary connects the library's agent, which forwards everything to the API server.
 func connectLibrary(b *testing.B, hub *httptest.Server, api string, connected func() bool) {
 	pool := x509.NewCertPool()
 	pool.AddCert(hub.Certificate())
@@ -167,15 +167,15 @@ func connectLibrary(b *testing.B, hub *httptest.Server, api string, connected fu
 	}
 }
 
-// benchCalls sends b.N requests and reports how many were answered per second, how long the median and the slowest hundredth took, and how
-// many connections to the API server each has cost.
+// benchCalls sends b.N requests and reports requests per second, the latency of the median and of the slowest hundredth, and connections to
+// the API server per request.
 func benchCalls(b *testing.B, hub *httptest.Server, dials *atomic.Int64) {
 	transport := hub.Client().Transport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = benchCallers
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Minute}
 	call := func() {
-		response, err := client.Get(hub.URL + Prefixes[0] + theCluster + "/api/v1/pods")
+		response, err := client.Get(hub.URL + Prefixes[0] + connectedCluster + "/api/v1/pods")
 		if err != nil {
 			b.Error(err)
 			return
@@ -221,7 +221,7 @@ func benchCalls(b *testing.B, hub *httptest.Server, dials *atomic.Int64) {
 	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
 }
 
-// cpuTime is what this process has used: users, hub, agent and API server together. Unlike time it does not depend on what else runs.
+// cpuTime is the CPU time of this process: users, hub, agent and API server together. Unlike time, it does not depend on other processes.
 func cpuTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// client is an HTTP client of the hub.
-func (w *world) client(http2 bool) *http.Client {
+// client returns an HTTP client of the hub.
+func (w *env) client(http2 bool) *http.Client {
 	transport := w.hub.Client().Transport.(*http.Transport).Clone()
 	transport.ForceAttemptHTTP2 = http2
 	if !http2 {
@@ -30,7 +30,7 @@ func (w *world) client(http2 bool) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-func (w *world) request(method, path, token string, headers ...string) *http.Request {
+func (w *env) request(method, path, token string, headers ...string) *http.Request {
 	w.t.Helper()
 	r, err := http.NewRequest(method, w.hub.URL+path, nil)
 	if err != nil {
@@ -45,14 +45,14 @@ func (w *world) request(method, path, token string, headers ...string) *http.Req
 	return r
 }
 
-// answer is what came back, and its Status where it is one.
+// answer is a response, with its Status if it has one.
 type answer struct {
 	*http.Response
 	body   string
 	status metav1.Status
 }
 
-func (w *world) send(r *http.Request) *answer {
+func (w *env) send(r *http.Request) *answer {
 	w.t.Helper()
 	response, err := w.client(true).Do(r)
 	if err != nil {
@@ -68,8 +68,8 @@ func (w *world) send(r *http.Request) *answer {
 	return a
 }
 
-// events waits until the audit log has as many events of a stage, and returns them.
-func (w *world) events(stage string, count int) []auditv1.Event {
+// events waits until the audit log has so many events of a stage, and returns them.
+func (w *env) events(stage string, count int) []auditv1.Event {
 	w.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -94,23 +94,23 @@ func (w *world) events(stage string, count int) []auditv1.Event {
 	}
 }
 
-// seen is a backend that tells what it was asked.
-type seen struct {
+// echoedRequest is what echoRequest has received.
+type echoedRequest struct {
 	Method, URI, Host string
 	Header            http.Header
 	Body              string
 }
 
-func tell(w http.ResponseWriter, r *http.Request) {
+func echoRequest(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Audit-Id", r.Header.Get("Audit-Id"))
-	_ = json.NewEncoder(w).Encode(seen{r.Method, r.RequestURI, r.Host, r.Header, string(body)})
+	_ = json.NewEncoder(w).Encode(echoedRequest{r.Method, r.RequestURI, r.Host, r.Header, string(body)})
 }
 
-func (a *answer) seen(t *testing.T) seen {
+func (a *answer) echoed(t *testing.T) echoedRequest {
 	t.Helper()
-	var s seen
+	var s echoedRequest
 	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s", a.Status, a.body)
 	}

@@ -28,12 +28,19 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
-// theCluster is the management Cluster that is connected; asleep is one that is not, plain one that only Cluster API knows.
-// imported is one that the hub has not made, left what an earlier cluster of the first one's name has left behind.
-const theCluster, asleep, plain, imported, left = "c-m-awake", "c-m-asleep", "c-m-plain", "c-m-imported", "c-m-left"
+// Names of management Clusters.
+const (
+	connectedCluster    = "c-m-awake"
+	disconnectedCluster = "c-m-asleep"
+	// capiCluster has plain Cluster API objects, and importedCluster no control plane of the hub.
+	capiCluster     = "c-m-plain"
+	importedCluster = "c-m-imported"
+	// formerCluster is left of an earlier Cluster with the name of connectedCluster's.
+	formerCluster = "c-m-left"
+)
 
-// world is a proxy between users and the API server of a cluster, all in this process but with real connections between them.
-type world struct {
+// env is a proxy between users and the API server of a cluster, all in this process but with real connections.
+type env struct {
 	t *testing.T
 	// hub is where users send requests to; backend is the cluster's API server behind its agent.
 	hub     *httptest.Server
@@ -77,7 +84,7 @@ func (a *agents) Dial(_ context.Context, key, network, address string) (net.Conn
 	return conn, err
 }
 
-// cut ends all connections, as the end of a session does.
+// cut closes all connections, as the end of a session does.
 func (a *agents) cut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,13 +93,13 @@ func (a *agents) cut() {
 	}
 }
 
-func newWorld(t *testing.T, backend http.Handler, change ...func(*Options)) *world {
+func newEnv(t *testing.T, backend http.Handler, change ...func(*Options)) *env {
 	t.Helper()
-	w := &world{t: t, rules: map[string]bool{}, audit: filepath.Join(t.TempDir(), "audit.log")}
+	w := &env{t: t, rules: map[string]bool{}, audit: filepath.Join(t.TempDir(), "audit.log")}
 	w.backend = httptest.NewServer(backend)
 	t.Cleanup(w.backend.Close)
 	w.agents = &agents{backend: w.backend.Listener.Addr().String(),
-		known: map[string]tunnel.Agent{theCluster: {Key: theCluster}, plain: {Key: plain}, imported: {Key: imported}}}
+		known: map[string]tunnel.Agent{connectedCluster: {Key: connectedCluster}, capiCluster: {Key: capiCluster}, importedCluster: {Key: importedCluster}}}
 	w.clients = clusters(t)
 	log, err := NewAuditLog(AuditOptions{Path: w.audit})
 	if err != nil {
@@ -128,8 +135,7 @@ func newWorld(t *testing.T, backend http.Handler, change ...func(*Options)) *wor
 	return w
 }
 
-// users knows everybody by the token "is-<name>"; the token "only-<cluster>" is jane's for one cluster, "admin" the
-// administrator's.
+// users accepts the token "is-<name>" for the user name, "only-<cluster>" for jane in one cluster, and "admin" for the administrator.
 func users(r *http.Request) (*authenticator.Response, bool, error) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if name, ok := strings.CutPrefix(token, "is-"); ok {
@@ -166,27 +172,27 @@ func clusters(t testing.TB) client.Client {
 	capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "plain", UID: "plain"}}
 	capi.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane",
 		Name: "plain"}
-	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: named("plain", plain)}
+	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: named("plain", capiCluster)}
 	controlPlane.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(capi, clusterv1.GroupVersion.WithKind("Cluster"))}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		management(theCluster, "awake"), management(asleep, "asleep"), management(plain, "plain"), management(imported, "imported"),
+		management(connectedCluster, "awake"), management(disconnectedCluster, "asleep"), management(capiCluster, "plain"), management(importedCluster, "imported"),
 		management("c-m-orphan", "orphan"),
-		management(left, "awake"),
-		&provisioningv1.Cluster{ObjectMeta: named("awake", theCluster), Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
-		&provisioningv1.Cluster{ObjectMeta: named("imported", imported)},
-		&provisioningv1.Cluster{ObjectMeta: named("asleep", asleep)},
+		management(formerCluster, "awake"),
+		&provisioningv1.Cluster{ObjectMeta: named("awake", connectedCluster), Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
+		&provisioningv1.Cluster{ObjectMeta: named("imported", importedCluster)},
+		&provisioningv1.Cluster{ObjectMeta: named("asleep", disconnectedCluster)},
 		capi, controlPlane,
 	).Build()
 }
 
-func (w *world) allow(rules ...string) {
+func (w *env) allow(rules ...string) {
 	for _, rule := range rules {
 		w.rules[rule] = true
 	}
 }
 
-// Authorize is the management cluster's word.
-func (w *world) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+// Authorize allows what allow has allowed, as the management cluster's authorizer.
+func (w *env) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.GetUser().GetName() == "unlucky" {
 		return authorizer.DecisionNoOpinion, "", io.ErrUnexpectedEOF
 	}

@@ -15,15 +15,15 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 )
 
-// TestRequest checks what a cluster gets of a user's request, and of what he may not say.
+// TestRequest checks what the cluster receives of a user's request, and which headers are removed.
 func TestRequest(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(tell))
-	r := w.request("POST", "/k8s/clusters/"+theCluster+"/api/v1/namespaces/a/configmaps/x%2Fy?dryRun=All&fieldManager=%C3%A4", "is-jane",
+	w := newEnv(t, http.HandlerFunc(echoRequest))
+	r := w.request("POST", "/k8s/clusters/"+connectedCluster+"/api/v1/namespaces/a/configmaps/x%2Fy?dryRun=All&fieldManager=%C3%A4", "is-jane",
 		"Cookie", "session=secret", "X-Remote-User", "root", "X-Remote-Group", "system:masters", "X-Forwarded-For", "203.0.113.9",
 		"X-Drover-Identity", "eyJ1c2VybmFtZSI6InJvb3QifQ==", "Impersonate-Node", "n1", "X-Custom", "kept", "User-Agent", "kubectl/v1.36")
 	r.Body = io.NopCloser(strings.NewReader("body"))
 	got := w.send(r)
-	s := got.seen(t)
+	s := got.echoed(t)
 	if s.Method != "POST" || s.URI != "/api/v1/namespaces/a/configmaps/x%2Fy?dryRun=All&fieldManager=%C3%A4" || s.Body != "body" {
 		t.Errorf("the cluster was asked %s %s %q", s.Method, s.URI, s.Body)
 	}
@@ -48,8 +48,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(tell))
+func TestErrors(t *testing.T) {
+	w := newEnv(t, http.HandlerFunc(echoRequest))
 	w.allow("jane get clusters/asleep", "jane get clusters/plain", "jane get clusters/orphan")
 	for name, test := range map[string]struct {
 		path, token string
@@ -58,28 +58,28 @@ func TestRefusals(t *testing.T) {
 		message     string
 		retry       bool
 	}{
-		"nobody":           {path: theCluster + "/api", code: 401, reason: "Unauthorized", message: "hub kubeconfig"},
-		"an unknown token": {path: theCluster + "/api", token: "stolen", code: 401, reason: "Unauthorized", message: "does not know"},
-		"many unknown tokens": {path: theCluster + "/api", token: "flood", code: 429, reason: "TooManyRequests",
+		"nobody":           {path: connectedCluster + "/api", code: 401, reason: "Unauthorized", message: "hub kubeconfig"},
+		"an unknown token": {path: connectedCluster + "/api", token: "stolen", code: 401, reason: "Unauthorized", message: "does not know"},
+		"many unknown tokens": {path: connectedCluster + "/api", token: "flood", code: 429, reason: "TooManyRequests",
 			message: "wrong credentials", retry: true},
-		"nobody knows who he is": {path: theCluster + "/api", token: "outage", code: 503, reason: "ServiceUnavailable",
+		"nobody knows who he is": {path: connectedCluster + "/api", token: "outage", code: 503, reason: "ServiceUnavailable",
 			message: "hub's own cluster", retry: true},
-		"nobody knows what he may": {path: theCluster + "/api", token: "is-unlucky", code: 503, reason: "ServiceUnavailable",
+		"nobody knows what he may": {path: connectedCluster + "/api", token: "is-unlucky", code: 503, reason: "ServiceUnavailable",
 			message: "may reach", retry: true},
-		"a user without rights": {path: theCluster + "/api", token: "is-bob", code: 403, reason: "Forbidden",
+		"a user without rights": {path: connectedCluster + "/api", token: "is-bob", code: 403, reason: "Forbidden",
 			message: `User "bob" cannot get resource "clusters/proxy" in API group "provisioning.cattle.io" in the namespace "fleet"`},
-		"a token for it": {path: theCluster + "/api", token: "only-" + theCluster, code: 200},
-		"a token for another": {path: theCluster + "/api", token: "only-" + asleep, code: 403, reason: "Forbidden",
+		"a token for it": {path: connectedCluster + "/api", token: "only-" + connectedCluster, code: 200},
+		"a token for another": {path: connectedCluster + "/api", token: "only-" + disconnectedCluster, code: 403, reason: "Forbidden",
 			message: "for another cluster"},
 		"no such cluster":           {path: "c-m-none/api", token: "is-jane", code: 404, reason: "NotFound", message: `no cluster "c-m-none"`},
 		"one that is being removed": {path: "c-m-orphan/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/orphan"},
-		"one that was left behind":  {path: left + "/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/awake"},
-		"one that is not connected": {path: asleep + "/api", token: "is-jane", code: 503, reason: "ServiceUnavailable",
+		"one that was left behind":  {path: formerCluster + "/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/awake"},
+		"one that is not connected": {path: disconnectedCluster + "/api", token: "is-jane", code: 503, reason: "ServiceUnavailable",
 			message: "not connected to the hub", retry: true},
-		"Cluster API's, not allowed": {path: plain + "/api", token: "is-jane", code: 403, reason: "Forbidden",
+		"Cluster API's, not allowed": {path: capiCluster + "/api", token: "is-jane", code: 403, reason: "Forbidden",
 			message: `API group "cluster.x-k8s.io"`},
 		"no cluster at all":          {path: "", token: "is-jane", code: 404, reason: "NotFound", message: "/k8s/clusters/<id of the cluster>"},
-		"impersonation without user": {path: theCluster + "/group", token: "is-jane", code: 400, reason: "BadRequest"},
+		"impersonation without user": {path: connectedCluster + "/group", token: "is-jane", code: 400, reason: "BadRequest"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := w.request("GET", "/k8s/clusters/"+test.path, test.token)
@@ -97,19 +97,19 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	w.allow("jane get capi-clusters/plain")
-	if got := w.send(w.request("GET", "/k8s/proxy/"+plain+"/version", "is-jane")); got.seen(t).URI != "/version" {
+	if got := w.send(w.request("GET", "/k8s/proxy/"+capiCluster+"/version", "is-jane")); got.echoed(t).URI != "/version" {
 		t.Errorf("a cluster of Cluster API's alone: %s", got.body)
 	}
 }
 
-// TestDeletedCluster checks that nothing is remembered of a cluster.
+// TestDeletedCluster checks that nothing is cached of a deleted cluster.
 func TestDeletedCluster(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(tell))
-	path := "/k8s/clusters/" + theCluster + "/api"
+	w := newEnv(t, http.HandlerFunc(echoRequest))
+	path := "/k8s/clusters/" + connectedCluster + "/api"
 	if got := w.send(w.request("GET", path, "is-jane")); got.StatusCode != 200 {
 		t.Fatal(got.body)
 	}
-	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: theCluster}}
+	cluster := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: connectedCluster}}
 	if err := w.clients.Delete(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -118,15 +118,15 @@ func TestDeletedCluster(t *testing.T) {
 	}
 }
 
-// TestImpersonation checks that a user may be somebody else only where the management cluster says so.
+// TestImpersonation checks that users can impersonate only whom the management cluster allows.
 func TestImpersonation(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(tell))
-	path := "/k8s/clusters/" + theCluster + "/api"
+	w := newEnv(t, http.HandlerFunc(echoRequest))
+	path := "/k8s/clusters/" + connectedCluster + "/api"
 	w.allow("jane impersonate users/ann", "jane impersonate groups/devs", "jane impersonate uids/9", "jane impersonate userextras/red",
 		"jane impersonate serviceaccounts/robot",
 		"system:serviceaccount:team:robot get clusters/awake")
 	s := w.send(w.request("GET", path, "is-jane", "Impersonate-User", "ann", "Impersonate-Group", "devs", "Impersonate-Uid", "9",
-		"Impersonate-Extra-Team", "red")).seen(t)
+		"Impersonate-Extra-Team", "red")).echoed(t)
 	if s.Header.Get("Impersonate-User") != "ann" || !cmp.Equal(s.Header["Impersonate-Group"], []string{"devs", "system:authenticated"}) ||
 		s.Header.Get("Impersonate-Uid") != "9" ||
 		s.Header.Get("Impersonate-Extra-Team") != "red" || len(s.Header["Impersonate-Extra-Team%2fx"]) != 0 {
@@ -134,11 +134,11 @@ func TestImpersonation(t *testing.T) {
 	}
 	// Whom she asks to be is somebody of the management cluster, as she herself is.
 	if s := w.send(w.request("GET", path, "is-jane", "Impersonate-User",
-		"system:serviceaccount:team:robot")).seen(t); s.Header.Get("Impersonate-User") != "drover:hub:system:serviceaccount:team:robot" {
+		"system:serviceaccount:team:robot")).echoed(t); s.Header.Get("Impersonate-User") != "drover:hub:system:serviceaccount:team:robot" {
 		t.Errorf("the cluster sees %v", s.Header)
 	}
 	if s := w.send(w.request("GET", path,
-		"is-system:serviceaccount:team:robot")).seen(t); s.Header.Get("Impersonate-User") != "drover:hub:system:serviceaccount:team:robot" {
+		"is-system:serviceaccount:team:robot")).echoed(t); s.Header.Get("Impersonate-User") != "drover:hub:system:serviceaccount:team:robot" {
 		t.Errorf("the cluster sees %v", s.Header)
 	}
 	for _, headers := range [][]string{{"Impersonate-User", "root"}, {"Impersonate-User", "ann", "Impersonate-Group", "system:masters"},
@@ -158,21 +158,23 @@ func TestImpersonation(t *testing.T) {
 	}
 }
 
-// TestAdministrator checks that the administrator of the management cluster is one of the clusters that it made, and of no others.
+// TestAdministrator checks that the administrator of the management cluster is administrator of the clusters that the hub has provisioned,
+// and of no others.
 func TestAdministrator(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(tell))
+	w := newEnv(t, http.HandlerFunc(echoRequest))
 	w.allow("admin get clusters/awake", "admin get clusters/imported")
-	for cluster, group := range map[string]string{theCluster: "system:masters", imported: "drover:hub:system:masters"} {
-		s := w.send(w.request("GET", "/k8s/clusters/"+cluster+"/api", "admin")).seen(t)
+	for cluster, group := range map[string]string{connectedCluster: "system:masters", importedCluster: "drover:hub:system:masters"} {
+		s := w.send(w.request("GET", "/k8s/clusters/"+cluster+"/api", "admin")).echoed(t)
 		if s.Header.Get("Impersonate-User") != "admin" || !cmp.Equal(s.Header["Impersonate-Group"], []string{group}) {
 			t.Errorf("%s sees %v", cluster, s.Header)
 		}
 	}
 }
 
-// TestLocation checks that a cluster's redirect leads to that cluster, whatever it says: clients follow with their credential for the hub.
+// TestLocation checks that the Location of a redirect always leads to the same cluster: clients follow it with their credential for the
+// hub.
 func TestLocation(t *testing.T) {
-	const root = "/k8s/clusters/" + theCluster
+	const root = "/k8s/clusters/" + connectedCluster
 	for location, want := range map[string]string{
 		"/api/v1/x": root + "/api/v1/x", "relative": root + "/api/relative", "?limit=1": root + "/api/pods?limit=1", "../x": root + "/x",
 		root + "/api/v1/x": root + "/api/v1/x", "/a%2Fb": root + "/a%2Fb", "/": root + "/",
@@ -188,7 +190,7 @@ func TestLocation(t *testing.T) {
 		`/\elsewhere/`: root + "/%5Celsewhere/",
 	} {
 		for _, code := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusCreated} {
-			w := newWorld(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			w := newEnv(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 				rw.Header().Set("Location", location)
 				rw.WriteHeader(code)
 			}))
@@ -204,17 +206,17 @@ func TestLocation(t *testing.T) {
 	}
 }
 
-// TestLegacyAgent checks that the hub does TLS with the API server, and shows the credential, where the agent leaves that to it.
+// TestLegacyAgent checks that the hub connects with TLS to the API server, and sends the credential, if the agent does not.
 func TestLegacyAgent(t *testing.T) {
-	api := httptest.NewTLSServer(http.HandlerFunc(tell))
+	api := httptest.NewTLSServer(http.HandlerFunc(echoRequest))
 	defer api.Close()
-	w := newWorld(t, http.HandlerFunc(tell))
+	w := newEnv(t, http.HandlerFunc(echoRequest))
 	address := api.Listener.Addr().String()
 	stock := &tunnel.LegacyCluster{Address: address, Token: "downstream", CACert: pemOf(api.Certificate())}
 	w.agents.backend = address
-	w.agents.known[theCluster] = tunnel.Agent{Key: theCluster, Legacy: stock}
+	w.agents.known[connectedCluster] = tunnel.Agent{Key: connectedCluster, Legacy: stock}
 	for range 3 {
-		s := w.send(w.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")).seen(t)
+		s := w.send(w.request("GET", "/k8s/clusters/"+connectedCluster+"/api", "is-jane")).echoed(t)
 		if s.Header.Get("Authorization") != "Bearer downstream" || s.Header.Get("Impersonate-User") != "jane" || s.Host != address {
 			t.Errorf("the cluster sees %+v", s)
 		}
@@ -225,16 +227,16 @@ func TestLegacyAgent(t *testing.T) {
 	// The next connection has no authority to trust.
 	w.agents.cut()
 	stock.CACert = []byte("none")
-	if got := w.send(w.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")); got.StatusCode != 503 ||
+	if got := w.send(w.request("GET", "/k8s/clusters/"+connectedCluster+"/api", "is-jane")); got.StatusCode != 503 ||
 		!strings.Contains(got.status.Message, "certificate authority") {
 		t.Errorf("%s: %s", got.Status, got.body)
 	}
 }
 
-// TestAudit checks what the log says of an ordinary request, of one that was refused, and that no credential is in it.
+// TestAudit checks the audit events of an ordinary and of a refused request, and that they contain no credential.
 func TestAudit(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(tell))
-	path := "/k8s/clusters/" + theCluster + "/api/v1/namespaces/a/pods/p"
+	w := newEnv(t, http.HandlerFunc(echoRequest))
+	path := "/k8s/clusters/" + connectedCluster + "/api/v1/namespaces/a/pods/p"
 	w.send(w.request("GET", path, "is-jane", "Audit-Id", "chosen", "Cookie", "planted-cookie"))
 	w.send(w.request("DELETE", path, "is-bob"))
 	w.send(w.request("GET", path, "planted-token"))
@@ -246,7 +248,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("event %+v", e)
 	}
 	complete := w.events("ResponseComplete", 2)
-	if e := complete[0]; e.ResponseStatus == nil || e.ResponseStatus.Code != 200 || e.Annotations["proxy.drover.dev/cluster"] != theCluster {
+	if e := complete[0]; e.ResponseStatus == nil || e.ResponseStatus.Code != 200 || e.Annotations["proxy.drover.dev/cluster"] != connectedCluster {
 		t.Errorf("event %+v", e)
 	}
 	if e := complete[1]; e.ResponseStatus == nil || e.ResponseStatus.Code != 403 || e.User.Username != "bob" || e.Verb != "delete" {

@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// TestLimits checks that a user who has too much under way in a cluster waits, and nobody else does.
+// TestLimits checks that a user with too many concurrent requests to a cluster waits, and that other users do not.
 func TestLimits(t *testing.T) {
 	arrived, release := make(chan struct{}, 10), make(chan struct{})
-	w := newWorld(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w := newEnv(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" || r.URL.Query().Has("watch") {
 			arrived <- struct{}{}
 			<-release
 		}
 	}), func(o *Options) { o.Limits = Limits{Requests: 2, Watches: 1, Upgrades: 1} })
 	w.allow("ann get clusters/awake", "jane get capi-clusters/plain")
-	path := "/k8s/clusters/" + theCluster
+	path := "/k8s/clusters/" + connectedCluster
 	done := make(chan int, 10)
 	for _, wait := range []string{"/wait", "/wait", "/api/v1/pods?watch=1"} {
 		go func() { done <- w.send(w.request("GET", path+wait, "is-jane")).StatusCode }()
@@ -29,7 +29,7 @@ func TestLimits(t *testing.T) {
 		"one request more": {path: path + "/api", token: "is-jane", want: 429},
 		"one watch more":   {path: path + "/api/v1/nodes?watch=1", token: "is-jane", want: 429},
 		"somebody else":    {path: path + "/api", token: "is-ann", want: 200},
-		"another cluster":  {path: "/k8s/clusters/" + plain + "/api", token: "is-jane", want: 200},
+		"another cluster":  {path: "/k8s/clusters/" + capiCluster + "/api", token: "is-jane", want: 200},
 	} {
 		got := w.send(w.request("GET", test.path, test.token))
 		if got.StatusCode != test.want || test.want == 429 &&
@@ -48,13 +48,13 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestUpgradeLimit checks that an exec that is refused by the limit is told so.
+// TestUpgradeLimit checks the response to an exec that exceeds the limit.
 func TestUpgradeLimit(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(tell), func(o *Options) { o.Limits = Limits{Upgrades: 1} })
-	if !w.handler.limits.enter(limitKey{"jane", theCluster, upgrade}) {
+	w := newEnv(t, http.HandlerFunc(echoRequest), func(o *Options) { o.Limits = Limits{Upgrades: 1} })
+	if !w.handler.limits.enter(limitKey{"jane", connectedCluster, upgrade}) {
 		t.Fatal("the first is refused")
 	}
-	r := w.request("GET", "/k8s/clusters/"+theCluster+"/api/v1/namespaces/a/pods/p/exec?command=sh", "is-jane", "Connection", "Upgrade",
+	r := w.request("GET", "/k8s/clusters/"+connectedCluster+"/api/v1/namespaces/a/pods/p/exec?command=sh", "is-jane", "Connection", "Upgrade",
 		"Upgrade", "websocket")
 	response, err := w.client(false).Do(r)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// newCluster is the part of an API server that serves exec, attach and port-forward, with the kubelet behind it: both are Kubernetes' own
-// code, but for the container.
+// newClusterWithNode returns the part of an API server that serves exec, attach and port-forward, with a kubelet behind it; both are
+// Kubernetes' code except for the container.
 func newClusterWithNode(t *testing.T) http.Handler {
 	t.Helper()
 	kubelet := httptest.NewServer(http.HandlerFunc(serveKubelet))
@@ -72,7 +72,7 @@ func serveKubelet(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// container knows the commands "cat", "fail" and "hang", and echoes on every port.
+// container implements the commands "cat", "fail" and "hang", and echoes on every port.
 type container struct{}
 
 func (container) ExecInContainer(ctx context.Context, _, _, name string, command []string, in io.Reader, out, failures io.WriteCloser,

@@ -24,14 +24,14 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 )
 
-func (w *world) config() *rest.Config {
+func (w *env) config() *rest.Config {
 	return &rest.Config{
-		Host: w.hub.URL + "/k8s/clusters/" + theCluster, BearerToken: "is-jane",
+		Host: w.hub.URL + "/k8s/clusters/" + connectedCluster, BearerToken: "is-jane",
 		TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(w.hub.Certificate())},
 	}
 }
 
-func (w *world) urlOf(path, query string) *url.URL {
+func (w *env) urlOf(path, query string) *url.URL {
 	w.t.Helper()
 	u, err := url.Parse(w.config().Host + path + "?" + query)
 	if err != nil {
@@ -40,8 +40,8 @@ func (w *world) urlOf(path, query string) *url.URL {
 	return u
 }
 
-// executors are what kubectl of today and of yesterday run commands with.
-func (w *world) executors(path, query string) map[string]remotecommand.Executor {
+// executors are the protocols of old and new kubectl.
+func (w *env) executors(path, query string) map[string]remotecommand.Executor {
 	w.t.Helper()
 	u := w.urlOf(path, query)
 	webSocket, err := remotecommand.NewWebSocketExecutor(w.config(), "GET", u.String())
@@ -55,11 +55,11 @@ func (w *world) executors(path, query string) map[string]remotecommand.Executor 
 	return map[string]remotecommand.Executor{"WebSocket": webSocket, "SPDY": old}
 }
 
-// TestExecAndAttach checks that what goes into a container and comes out of it is whole, and what the audit log says of it.
+// TestExecAndAttach checks that input and output of a container are complete, and the audit events.
 func TestExecAndAttach(t *testing.T) {
 	data := bytes.Repeat([]byte("some bytes that are carried to a container and back\n"), 100_000)
 	for _, path := range []string{"/exec", "/attach"} {
-		w := newWorld(t, newClusterWithNode(t))
+		w := newEnv(t, newClusterWithNode(t))
 		for name, executor := range w.executors(path, "command=cat&command=-&container=app&stdin=1&stdout=1&stderr=1") {
 			var out, failures bytes.Buffer
 			err := executor.StreamWithContext(t.Context(),
@@ -83,8 +83,8 @@ func TestExecAndAttach(t *testing.T) {
 	}
 }
 
-func TestExecFails(t *testing.T) {
-	w := newWorld(t, newClusterWithNode(t))
+func TestExecExitCode(t *testing.T) {
+	w := newEnv(t, newClusterWithNode(t))
 	for name, executor := range w.executors("/exec", "command=fail&container=app&stdout=1&stderr=1") {
 		var out, failures bytes.Buffer
 		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &failures})
@@ -95,15 +95,15 @@ func TestExecFails(t *testing.T) {
 	}
 }
 
-// TestEnds checks that each end learns of the other's end, and that the log tells whose it was.
-func TestEnds(t *testing.T) {
-	for by, end := range map[string]func(w *world, leave func()){
-		"client":  func(_ *world, leave func()) { leave() },
-		"cluster": func(w *world, _ func()) { w.agents.cut() },
-		"hub":     func(w *world, _ func()) { w.handler.Close() },
+// TestStreamEnd checks that each end is closed when the other one is, and that the audit log names which was first.
+func TestStreamEnd(t *testing.T) {
+	for by, end := range map[string]func(w *env, leave func()){
+		"client":  func(_ *env, leave func()) { leave() },
+		"cluster": func(w *env, _ func()) { w.agents.cut() },
+		"hub":     func(w *env, _ func()) { w.handler.Close() },
 	} {
 		t.Run(by, func(t *testing.T) {
-			w := newWorld(t, newClusterWithNode(t))
+			w := newEnv(t, newClusterWithNode(t))
 			executor := w.executors("/exec", "command=hang&stdout=1")["WebSocket"]
 			ctx, leave := context.WithCancel(t.Context())
 			out, in := io.Pipe()
@@ -129,9 +129,9 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestPortForward checks both ways of forwarding a port, with several connections at once.
+// TestPortForward checks both protocols of port-forward, with several connections at once.
 func TestPortForward(t *testing.T) {
-	w := newWorld(t, newClusterWithNode(t))
+	w := newEnv(t, newClusterWithNode(t))
 	u := w.urlOf("/portforward", "")
 	webSocket, err := portforward.NewSPDYOverWebsocketDialer(u, w.config())
 	if err != nil {
@@ -189,12 +189,12 @@ func echo(t *testing.T, name, address string) {
 	}
 }
 
-// TestWatch checks that every event of a watch reaches the client at once, over HTTP/2 and over HTTP/1.1, and that the cluster learns when
-// the client has enough.
+// TestWatch checks that each event of a watch reaches the client at once, over HTTP/2 and HTTP/1.1, and that the request to the cluster
+// ends with that of the client.
 func TestWatch(t *testing.T) {
 	for _, http2 := range []bool{true, false} {
 		next, gone := make(chan string), make(chan struct{})
-		w := newWorld(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w := newEnv(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			defer close(gone)
 			_ = http.NewResponseController(rw).Flush()
 			for {
@@ -208,7 +208,7 @@ func TestWatch(t *testing.T) {
 			}
 		}))
 		ctx, leave := context.WithCancel(t.Context())
-		response, err := w.client(http2).Do(w.request("GET", "/k8s/clusters/"+theCluster+"/api/v1/pods?watch=true", "is-jane").WithContext(ctx))
+		response, err := w.client(http2).Do(w.request("GET", "/k8s/clusters/"+connectedCluster+"/api/v1/pods?watch=true", "is-jane").WithContext(ctx))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func completed(w *world) auditv1.Event {
+func completed(w *env) auditv1.Event {
 	w.t.Helper()
 	return w.events("ResponseComplete", 1)[0]
 }

@@ -19,16 +19,16 @@ import (
 	"github.com/drover-dev/drover/hub/access/tunnel"
 )
 
-// neighbour is another replica of the hub, as seen by one that forwards to it.
-type neighbour struct {
+// otherReplica forwards requests to another replica of the hub.
+type otherReplica struct {
 	at        http.RoundTripper
 	url       *url.URL
 	forwarded atomic.Int64
 }
 
-func (n *neighbour) Owner(string) (http.RoundTripper, bool) { return n, n.url != nil }
+func (n *otherReplica) Owner(string) (http.RoundTripper, bool) { return n, n.url != nil }
 
-func (n *neighbour) RoundTrip(r *http.Request) (*http.Response, error) {
+func (n *otherReplica) RoundTrip(r *http.Request) (*http.Response, error) {
 	n.forwarded.Add(1)
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host = n.url.Scheme, n.url.Host
@@ -40,19 +40,19 @@ func (n *neighbour) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// newReplicas returns two replicas: users talk to the first, and the cluster's agent is connected to the second.
-func newReplicas(t *testing.T, backend http.Handler) (first, second *world, next, back *neighbour) {
+// newReplicas returns two replicas: users connect to the first one, and the cluster's agent to the second one.
+func newReplicas(t *testing.T, backend http.Handler) (first, second *env, next, back *otherReplica) {
 	t.Helper()
-	back = &neighbour{}
-	second = newWorld(t, backend, func(o *Options) {
+	back = &otherReplica{}
+	second = newEnv(t, backend, func(o *Options) {
 		o.Remote, o.FromPeer = back, func(r *http.Request) bool { return r.Header.Get("X-Test-Peer") == "yes" }
 	})
 	target, err := url.Parse(second.hub.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	next = &neighbour{at: second.client(false).Transport, url: target}
-	first = newWorld(t, backend, func(o *Options) { o.Remote = next })
+	next = &otherReplica{at: second.client(false).Transport, url: target}
+	first = newEnv(t, backend, func(o *Options) { o.Remote = next })
 	first.agents.known = map[string]tunnel.Agent{}
 	if back.url, err = url.Parse(first.hub.URL); err != nil {
 		t.Fatal(err)
@@ -60,11 +60,11 @@ func newReplicas(t *testing.T, backend http.Handler) (first, second *world, next
 	return first, second, next, back
 }
 
-// TestOtherReplica checks that a request that another replica passes on arrives as the user's own, once, and is in one audit log.
+// TestOtherReplica checks that a forwarded request reaches the cluster once as the user's own, and is in one audit log.
 func TestOtherReplica(t *testing.T) {
-	first, second, next, back := newReplicas(t, http.HandlerFunc(tell))
-	got := first.send(first.request("GET", "/k8s/clusters/"+theCluster+"/api/v1/pods?limit=1", "is-jane", "Audit-Id", "one"))
-	s := got.seen(t)
+	first, second, next, back := newReplicas(t, http.HandlerFunc(echoRequest))
+	got := first.send(first.request("GET", "/k8s/clusters/"+connectedCluster+"/api/v1/pods?limit=1", "is-jane", "Audit-Id", "one"))
+	s := got.echoed(t)
 	if s.URI != "/api/v1/pods?limit=1" || s.Header.Get("Impersonate-User") != "jane" || s.Header.Get("Impersonate-Extra-Team%2fx") != "blue" ||
 		s.Header.Get("Audit-Id") != "one" || s.Header.Get("X-Forwarded-For") != "127.0.0.1" || s.Header.Get("X-Drover-Identity") != "" ||
 		s.Header.Get("Authorization") != "" {
@@ -79,7 +79,7 @@ func TestOtherReplica(t *testing.T) {
 	}
 	// The agent leaves before the request arrives: it goes no further than that.
 	second.agents.known = map[string]tunnel.Agent{}
-	if got := first.send(first.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")); got.StatusCode != 503 ||
+	if got := first.send(first.request("GET", "/k8s/clusters/"+connectedCluster+"/api", "is-jane")); got.StatusCode != 503 ||
 		got.Header.Get("Retry-After") == "" {
 		t.Errorf("%s: %s", got.Status, got.body)
 	}
@@ -88,11 +88,11 @@ func TestOtherReplica(t *testing.T) {
 	}
 }
 
-// TestNewerSession checks that requests take the session that new streams take, and not connections that are left of another.
+// TestNewerSession checks that requests use the newest session, and no idle connections of an older one.
 func TestNewerSession(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(tell))
+	w := newEnv(t, http.HandlerFunc(echoRequest))
 	send := func() {
-		w.send(w.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")).seen(t)
+		w.send(w.request("GET", "/k8s/clusters/"+connectedCluster+"/api", "is-jane")).echoed(t)
 	}
 	for session, want := range []int{1, 2} {
 		w.agents.session = int64(session)
@@ -104,13 +104,13 @@ func TestNewerSession(t *testing.T) {
 	}
 }
 
-// TestDoubtfulSession checks that the session of another replica is preferred to one whose agent does not answer, and that such a one is
-// better than none.
-func TestDoubtfulSession(t *testing.T) {
-	first, second, next, _ := newReplicas(t, http.HandlerFunc(tell))
-	first.agents.known = map[string]tunnel.Agent{theCluster: {Key: theCluster}}
+// TestUnresponsiveSession checks that the session of another replica is preferred to one whose agent does not respond, which is preferred
+// to none.
+func TestUnresponsiveSession(t *testing.T) {
+	first, second, next, _ := newReplicas(t, http.HandlerFunc(echoRequest))
+	first.agents.known = map[string]tunnel.Agent{connectedCluster: {Key: connectedCluster}}
 	send := func() {
-		first.send(first.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane")).seen(t)
+		first.send(first.request("GET", "/k8s/clusters/"+connectedCluster+"/api", "is-jane")).echoed(t)
 	}
 	send()
 	if next.forwarded.Load() != 0 {
@@ -137,33 +137,33 @@ func TestExecThroughOtherReplica(t *testing.T) {
 	}
 }
 
-func TestForgedForwarding(t *testing.T) {
-	w := newWorld(t, http.HandlerFunc(tell), func(o *Options) {
+func TestForgedForwardingHeader(t *testing.T) {
+	w := newEnv(t, http.HandlerFunc(echoRequest), func(o *Options) {
 		o.FromPeer = func(r *http.Request) bool { return r.Header.Get("X-Test-Peer") == "yes" }
 	})
 	for _, identity := range []string{"", "%", "e30=", "bm9uZQ=="} {
-		got := w.send(w.request("GET", "/k8s/clusters/"+theCluster+"/api", "", "X-Test-Peer", "yes", "X-Drover-Identity", identity))
+		got := w.send(w.request("GET", "/k8s/clusters/"+connectedCluster+"/api", "", "X-Test-Peer", "yes", "X-Drover-Identity", identity))
 		if got.StatusCode != 400 || !strings.Contains(got.status.Message, "X-Drover-Identity") {
 			t.Errorf("%q: %s %s", identity, got.Status, got.body)
 		}
 	}
 }
 
-// TestLost checks what a client is told whose request got no answer: to come again where that can do no harm.
-func TestLost(t *testing.T) {
+// TestNoResponse checks the error for a request that got no response: clients are told to retry only if that is safe.
+func TestNoResponse(t *testing.T) {
 	hang := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	for method, want := range map[string]int{"GET": 503, "POST": 502, "DELETE": 502} {
-		w := newWorld(t, hang)
-		got := w.send(w.request(method, "/k8s/clusters/"+theCluster+"/api/v1/pods", "is-jane"))
+		w := newEnv(t, hang)
+		got := w.send(w.request(method, "/k8s/clusters/"+connectedCluster+"/api/v1/pods", "is-jane"))
 		if retry := got.Header.Get("Retry-After"); got.StatusCode != want || (retry != "") != (want == 503) || got.status.Kind != "Status" {
 			t.Errorf("%s: %s, Retry-After %q: %s", method, got.Status, retry, got.body)
 		}
 	}
 	for unsent, want := range map[bool]int{true: 503, false: 502} {
-		w := newWorld(t, hang)
+		w := newEnv(t, hang)
 		recorder := httptest.NewRecorder()
 		r := w.request("POST", "/", "")
-		w.handler.failed(recorder, r.WithContext(withCall(r.Context(), &call{cluster: theCluster, kind: ordinary, info: requestInfo(t, r)})),
+		w.handler.failed(recorder, r.WithContext(withCall(r.Context(), &call{cluster: connectedCluster, kind: ordinary, info: requestInfo(t, r)})),
 			&replicas.LostError{Unsent: unsent})
 		if recorder.Code != want {
 			t.Errorf("unsent %v: %d", unsent, recorder.Code)
@@ -171,15 +171,15 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestBrokenAnswer checks that an answer that ends too early is not taken for a whole one.
-func TestBrokenAnswer(t *testing.T) {
+// TestTruncatedResponse checks that a truncated response is an error for the client.
+func TestTruncatedResponse(t *testing.T) {
 	for _, http2 := range []bool{true, false} {
-		w := newWorld(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		w := newEnv(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(rw, "begin")
 			_ = http.NewResponseController(rw).Flush()
 			panic(http.ErrAbortHandler)
 		}))
-		response, err := w.client(http2).Do(w.request("GET", "/k8s/clusters/"+theCluster+"/api", "is-jane"))
+		response, err := w.client(http2).Do(w.request("GET", "/k8s/clusters/"+connectedCluster+"/api", "is-jane"))
 		if err == nil {
 			_, err = io.ReadAll(response.Body)
 		}
@@ -194,8 +194,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestAnswerWithin checks that the beginning of an answer is bounded in time, and its length is not.
-func TestAnswerWithin(t *testing.T) {
+// TestResponseHeaderTimeout checks that the time until the response headers is limited, and that of the body is not.
+func TestResponseHeaderTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		slow := roundTrip(func(r *http.Request) (*http.Response, error) {

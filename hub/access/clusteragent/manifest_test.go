@@ -109,8 +109,8 @@ func TestManifestNeeds(t *testing.T) {
 	}
 }
 
-// TestManifestKeepsTheTokenInItsSecret looks for the token everywhere else: arguments and variables of a Pod are seen by many.
-func TestManifestKeepsTheTokenInItsSecret(t *testing.T) {
+// TestManifestTokenOnlyInSecret: many users can read arguments and environment variables of a Pod.
+func TestManifestTokenOnlyInSecret(t *testing.T) {
 	const planted = "id.planted"
 	raw, err := Manifest(input(func(in *Input) { in.Token = planted }))
 	if err != nil {
@@ -134,9 +134,9 @@ func TestManifestKeepsTheTokenInItsSecret(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeChangedHasAnotherName: an API server refuses a change of a PriorityClass, and a Pod does not start again when its Secret
-// changes.
-func TestWhatCannotBeChangedHasAnotherName(t *testing.T) {
+// TestImmutableObjectNames: changed objects get another name if the API server refuses changes, as for a PriorityClass, or if a Pod would
+// not restart, as for a Secret.
+func TestImmutableObjectNames(t *testing.T) {
 	a, b := input(nil), input(func(in *Input) { in.Token = "id.other" })
 	if a.credentialName() == b.credentialName() {
 		t.Error("another token has the same Secret")

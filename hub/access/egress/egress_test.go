@@ -38,7 +38,7 @@ func start(t *testing.T) *Proxy {
 	return p
 }
 
-// oneSecret is an API server with one kubeconfig.
+// oneSecret is an API server with one kubeconfig Secret.
 type oneSecret struct {
 	client.Reader
 	data []byte
@@ -68,8 +68,8 @@ func kubeconfigOf(t *testing.T, server *httptest.Server) []byte {
 	return raw
 }
 
-// TestRedirect: a client that is made as Cluster API's cluster cache makes them reaches its server, over HTTP/2 as before, and is
-// redirected to nobody else, neither in the clear nor to a server of the same authority.
+// TestRedirect: a client like those of Cluster API's cluster cache reaches its server over HTTP/2, and is not redirected to another one,
+// neither without TLS nor with a certificate of the same authority.
 func TestRedirect(t *testing.T) {
 	p := start(t)
 	var stolen []string
@@ -163,7 +163,7 @@ func TestUnauthenticatedClients(t *testing.T) {
 	}
 }
 
-// TestAddress: a name that leads to the metadata of a cloud is not connected to.
+// TestAddress: names that resolve to a cloud's metadata service are refused.
 func TestAddress(t *testing.T) {
 	for address, allowed := range map[string]bool{"10.0.0.1:6443": true, "127.0.0.1:6443": true, "[2001:db8::1]:443": true,
 		"169.254.169.254:80": false, "[fe80::1%lo]:443": false, "[::ffff:169.254.169.254]:80": false, "0.0.0.0:2379": false} {

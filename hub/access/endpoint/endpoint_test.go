@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 )
 
-// A failover goes to another machine, not to another address of the same, and to one that is down only if there is no other.
+// TestNextServer: a failover selects another machine, not another address of the same one, and one that is down only if there is no other.
 func TestNextServer(t *testing.T) {
 	a := Server{Machine: "a", URLs: []string{"https://a1", "https://a2"}}
 	b := Server{Machine: "b", URLs: []string{"https://b"}, Down: true}
@@ -30,7 +30,7 @@ func TestNextServer(t *testing.T) {
 	}
 }
 
-// A server that does not answer is left, but not after the first failed probe, and the next one has time to answer.
+// TestFailover: a server that does not respond is replaced, but not after the first failed probe, and the next one gets time to respond.
 func TestFailover(t *testing.T) {
 	now := time.Unix(10000, 0)
 	servers := []Server{{Machine: "a", URLs: []string{"https://a"}}, {Machine: "b", URLs: []string{"https://b"}}}

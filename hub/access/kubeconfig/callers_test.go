@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// opens are the functions by which client-go and Cluster API open kubeconfigs.
+// opens are the functions with which client-go and Cluster API open kubeconfigs.
 var opens = []string{
 	"clientcmd.Load", "clientcmd.LoadFromFile", "clientcmd.RESTConfigFromKubeConfig", "clientcmd.NewClientConfigFromBytes",
 	"clientcmd.NewDefaultClientConfig",
@@ -20,8 +20,7 @@ var opens = []string{
 	"clientcmd.BuildConfigFromFlags", "clientcmd.BuildConfigFromKubeconfigGetter", "remote.RESTConfig", "remote.NewClusterClient",
 }
 
-// TestCallers: nobody in the hub opens kubeconfigs past this package, but for the commands, whose kubeconfigs are the files of who runs
-// them.
+// TestCallers: only this package opens kubeconfigs, and the commands, whose kubeconfigs are files of the user who runs them.
 func TestCallers(t *testing.T) {
 	files := token.NewFileSet()
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {

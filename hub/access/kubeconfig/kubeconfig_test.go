@@ -22,7 +22,7 @@ import (
 	utilkubeconfig "sigs.k8s.io/cluster-api/util/kubeconfig"
 )
 
-// good is a kubeconfig as Cluster API's providers write them.
+// good is a kubeconfig as Cluster API's providers write it.
 func good() *clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["demo"] = &clientcmdapi.Cluster{Server: "https://10.0.0.1:6443", CertificateAuthorityData: []byte("ca"),
@@ -43,7 +43,7 @@ func write(t *testing.T, config *clientcmdapi.Config) []byte {
 	return raw
 }
 
-// TestLoad: data is taken; whatever would have the hub read files, run programs or connect elsewhere is refused by the field's name.
+// TestLoad: embedded data is accepted; fields with which the hub would read files, run programs or connect elsewhere are refused by name.
 func TestLoad(t *testing.T) {
 	cluster := func(change func(*clientcmdapi.Cluster)) func(*clientcmdapi.Config) {
 		return func(c *clientcmdapi.Config) { change(c.Clusters["demo"]) }
@@ -120,7 +120,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// known are the fields of kubeconfigs that Load was written for. What client-go adds may read files or run programs, too.
+// known are the fields of kubeconfigs that Load handles. Fields that client-go adds may read files or run programs, too.
 var known = map[reflect.Type]string{
 	reflect.TypeFor[clientcmdapi.Cluster](): "LocationOfOrigin Server TLSServerName InsecureSkipTLSVerify CertificateAuthority " +
 		"CertificateAuthorityData " +
@@ -130,7 +130,7 @@ var known = map[reflect.Type]string{
 		"Impersonate ImpersonateUID ImpersonateGroups ImpersonateUserExtra Username Password AuthProvider Exec Extensions",
 }
 
-// TestFields fails when client-go learns of a field: then it has to be decided whether the hub takes it from others.
+// TestFields fails when client-go adds a field, so that somebody decides whether the hub accepts it.
 func TestFields(t *testing.T) {
 	for kind, want := range known {
 		var got []string
@@ -143,7 +143,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// FuzzLoad: whatever it is, there is no panic, and what is taken holds data only.
+// FuzzLoad: for any input Load does not panic, and what it accepts has embedded data only.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte("{apiVersion: v1, kind: Config, clusters: [{name: a, cluster: {server: 'https://a'}}], users: [{name: a, user: " +
 		"{tokenFile: /x}}]," +
@@ -175,7 +175,7 @@ func (s oneSecret) Get(_ context.Context, key client.ObjectKey, object client.Ob
 	return nil
 }
 
-// TestReader: a kubeconfig that names a file of the hub's sends that file to a server of the tenant's, unless it is read by Reader.
+// TestReader: without Reader, a kubeconfig that names a file of the hub would send that file to a tenant's server.
 func TestReader(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("the hub's own"), 0o600); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestOneReplica(t *testing.T) {
+func TestSingleReplica(t *testing.T) {
 	local := &sessions{keys: map[string]bool{}}
 	d := New(Options{Local: local, ReplicaID: "a"})
 	var changed []string
@@ -20,14 +20,14 @@ func TestOneReplica(t *testing.T) {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	if _, found := d.Owner("c-1"); found {
-		t.Error("another replica has a session, of none")
+		t.Error("another replica has the session")
 	}
 	if got := d.Replicas(); got != 1 {
 		t.Errorf("%d replicas take sessions, want 1", got)
 	}
 }
 
-func TestReplicasKnowEachOthersSessions(t *testing.T) {
+func TestSessionsOfOtherReplicas(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	a, b, c := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil), newReplica(t, "c", ca, nil)
@@ -37,31 +37,31 @@ func TestReplicasKnowEachOthersSessions(t *testing.T) {
 	join(t, a, b, c)
 	for _, r := range []*replica{a, b, c} {
 		if !r.Directory.Connected("old-0") || !r.Directory.Connected("old-2000") {
-			t.Errorf("replica %s does not know what was there before it came", r.opts.ReplicaID)
+			t.Errorf("replica %s does not know the sessions from before it joined", r.opts.ReplicaID)
 		}
 	}
 	if _, found := a.Owner("old-0"); found {
-		t.Error("a replica forwards to others what it has itself")
+		t.Error("a replica forwards requests for its own session")
 	}
 	for len(c.changes) > 0 {
 		<-c.changes
 	}
 
 	b.own.set("new", true)
-	until(t, "a session that came", func() bool { _, found := c.Owner("new"); return found && c.Directory.Connected("new") })
+	until(t, "a new session", func() bool { _, found := c.Owner("new"); return found && c.Directory.Connected("new") })
 	a.own.set("new", true)
 	until(t, "a second session", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 2 })
 	b.own.set("new", false)
-	until(t, "the first to go", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 1 })
+	until(t, "the first session to end", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 1 })
 	a.own.set("new", false)
-	until(t, "the session to go", func() bool { return !c.Directory.Connected("new") })
+	until(t, "the session to end", func() bool { return !c.Directory.Connected("new") })
 	if got := len(c.changes); got != 2 {
-		t.Errorf("a session that moved between replicas was told %d times, want 2: when it came and when it went", got)
+		t.Errorf("%d changes for a session that moved between replicas, want 2: connected and disconnected", got)
 	}
 }
 
-// TestManyChanges has more changes than wait for a replica one by one.
-func TestManyChanges(t *testing.T) {
+// TestMoreChangesThanPending: a replica that is too far behind for single changes gets a snapshot.
+func TestMoreChangesThanPending(t *testing.T) {
 	local := &sessions{keys: map[string]bool{}}
 	d := New(Options{Local: local, ReplicaID: "a"})
 	s, unsubscribe := d.publish.subscribe()
@@ -73,7 +73,7 @@ func TestManyChanges(t *testing.T) {
 	local.set("x", false)
 	local.set("y", true)
 	if diff := cmp.Diff([]message{{Have: []string{"y"}, Gone: []string{"x"}}}, s.next(local)); diff != "" {
-		t.Errorf("what is reported of sessions that were added and removed (-want +got):\n%s", diff)
+		t.Errorf("the message about sessions that were added and removed (-want +got):\n%s", diff)
 	}
 	for i := range 3 * maxPending {
 		local.set(fmt.Sprint(i), true)
@@ -90,17 +90,24 @@ func TestManyChanges(t *testing.T) {
 		t.Errorf("a replica that was behind got %d keys in %d messages, want a snapshot of all", len(keys), len(messages))
 	}
 	if rest := s.next(local); rest != nil {
-		t.Errorf("everything was sent, and still got %+v", rest)
+		t.Errorf("got %+v after everything was sent", rest)
 	}
+}
+
+// newReplicas returns two replicas of a hub, of which the second has a session c-1 that the first knows.
+func newReplicas(t *testing.T) (a, b *replica) {
+	t.Helper()
+	ca := newAuthority(t)
+	a, b = newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
+	join(t, a, b)
+	b.own.set("c-1", true)
+	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	return a, b
 }
 
 func TestFrozenReplica(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
-	join(t, a, b)
-	b.own.set("c-1", true)
-	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	a, b := newReplicas(t)
 
 	b.freezer.freeze(true)
 	took := until(t, "the frozen replica's session to be forgotten", func() bool { return !a.Directory.Connected("c-1") })
@@ -116,11 +123,7 @@ func TestFrozenReplica(t *testing.T) {
 
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
-	join(t, a, b)
-	b.own.set("c-1", true)
-	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	a, b := newReplicas(t)
 	_ = b.server.Listener.Close()
 	b.server.CloseClientConnections()
 	if took := until(t, "the killed replica's session to be forgotten",
@@ -128,17 +131,13 @@ func TestKilledReplica(t *testing.T) {
 		t.Errorf("a killed replica was forgotten after %s, want at once", took)
 	}
 	a.SetMembers(nil)
-	until(t, "the replica to be let go", func() bool { a.mu.RLock(); defer a.mu.RUnlock(); return len(a.peers) == 0 })
+	until(t, "the replica to be removed", func() bool { a.mu.RLock(); defer a.mu.RUnlock(); return len(a.peers) == 0 })
 }
 
-// TestMemberWithoutLease is an unreachable Kubernetes API: nobody renews a Lease, and all are heard.
+// TestMemberWithoutLease: while the Kubernetes API is unreachable and no Lease is renewed, replicas that respond stay members.
 func TestMemberWithoutLease(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
-	join(t, a, b)
-	b.own.set("c-1", true)
-	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	a, _ := newReplicas(t)
 	a.SetMembers(nil)
 	time.Sleep(2 * heartbeatInterval)
 	if !a.Directory.Connected("c-1") || a.Replicas() != 2 {
@@ -146,8 +145,8 @@ func TestMemberWithoutLease(t *testing.T) {
 	}
 }
 
-// TestAddressOfAnother is an address at which another replica answers, as when a pod got the address of one before it.
-func TestAddressOfAnother(t *testing.T) {
+// TestReusedAddress: another replica responds at the address of a former one, as when a pod got the address of another.
+func TestReusedAddress(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
@@ -161,7 +160,7 @@ func TestAddressOfAnother(t *testing.T) {
 	}
 }
 
-// TestStoppedReplica stops in order: whoever follows it must not keep its server from ending.
+// TestStoppedReplica: a replica that others follow can shut down.
 func TestStoppedReplica(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -179,5 +178,5 @@ func TestStoppedReplica(t *testing.T) {
 	if err := b.server.Config.Shutdown(quick); err != nil {
 		t.Errorf("the server does not end, since somebody still follows: %v", err)
 	}
-	until(t, "the replica to be let go", func() bool { return a.Replicas() == 1 })
+	until(t, "the replica to be removed", func() bool { return a.Replicas() == 1 })
 }

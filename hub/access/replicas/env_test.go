@@ -14,7 +14,7 @@ import (
 	"github.com/drover-dev/drover/hub/identity/pki"
 )
 
-// sessions are a replica's own sessions, which the test makes and ends.
+// sessions are the sessions of a replica, which the test adds and removes.
 type sessions struct {
 	mu       sync.Mutex
 	keys     map[string]bool
@@ -50,7 +50,7 @@ func (s *sessions) set(key string, there bool) {
 	}
 }
 
-// authority signs for the replicas of one hub.
+// authority signs certificates of the replicas of a hub.
 type authority struct {
 	pair  *pki.Pair
 	roots *x509.CertPool
@@ -77,7 +77,7 @@ func (a *authority) issue(t *testing.T, request pki.Request) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key}
 }
 
-// replica is a replica of which the test plays everything but the Directory.
+// replica is a Directory with fake sessions and a fake server.
 type replica struct {
 	*Directory
 	own     *sessions
@@ -121,7 +121,7 @@ func (r *replica) member() Member {
 	return Member{ID: r.opts.ReplicaID, Address: r.freezer.Addr().String()}
 }
 
-// join makes replicas know of each other.
+// join makes the replicas members of one hub.
 func join(t *testing.T, replicas ...*replica) {
 	t.Helper()
 	members := []Member{}
@@ -137,7 +137,7 @@ func join(t *testing.T, replicas ...*replica) {
 	}
 }
 
-// timeout is longer than anything here takes, however busy the machine is.
+// timeout is longer than anything takes in these tests, even on a busy machine.
 const timeout = time.Minute
 
 func until(t *testing.T, what string, check func() bool) time.Duration {
@@ -153,7 +153,7 @@ func until(t *testing.T, what string, check func() bool) time.Duration {
 	return 0
 }
 
-// freezer is a listener whose connections stand still when it says so, as those of a stopped process do.
+// freezer is a listener whose connections can be frozen, as those of a stopped process are.
 type freezer struct {
 	net.Listener
 	mu     sync.Mutex
@@ -200,8 +200,8 @@ func (c *frozenConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// says answers with who was asked.
-func says(name string) http.Handler {
+// respondWith responds with a name.
+func respondWith(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%s %s %s peer=%t identity=%s", name, r.Method, r.URL.Path, FromPeer(r), r.Header.Get(HeaderIdentity))
 	})

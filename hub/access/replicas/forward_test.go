@@ -40,7 +40,7 @@ func send(d *Directory, key string, r *http.Request) (string, error) {
 func TestForward(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
-	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, says("b"))
+	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, respondWith("b"))
 	join(t, a, b)
 	b.own.set("c-1", true)
 	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
@@ -59,8 +59,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestForwardsToTheNextOwner has two owners, the first of which, by choice of the test, does not answer.
-func TestForwardsToTheNextOwner(t *testing.T) {
+// TestForwardToNextOwner: the first of two owners does not respond.
+func TestForwardToNextOwner(t *testing.T) {
 	t.Parallel()
 	frozen := func(_, to *replica) { to.freezer.freeze(true) }
 	gone := func(from, to *replica) {
@@ -82,7 +82,7 @@ func TestForwardsToTheNextOwner(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			ca := newAuthority(t)
-			a, b, c := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, says("b")), newReplica(t, "c", ca, says("c"))
+			a, b, c := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, respondWith("b")), newReplica(t, "c", ca, respondWith("c"))
 			join(t, a, b, c)
 			ask := func() *http.Request {
 				if test.method == http.MethodGet {
@@ -116,7 +116,7 @@ func TestForwardsToTheNextOwner(t *testing.T) {
 	}
 }
 
-func TestForwardedStreamEndsWithItsReplica(t *testing.T) {
+func TestForwardedStreamOfStoppedReplica(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	a := newReplica(t, "a", ca, nil)
@@ -148,7 +148,7 @@ func TestForwardedStreamEndsWithItsReplica(t *testing.T) {
 	_ = response.Body.Close()
 }
 
-// TestForwardedUpgrade sends what turns into a stream of bytes both ways, as kubectl exec does.
+// TestForwardedUpgrade forwards a request that is upgraded to a stream, as kubectl exec does.
 func TestForwardedUpgrade(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// leaseOf is a Lease as another replica has written it, by its own clock.
+// leaseOf returns a Lease as another replica has written it, with its own clock.
 func leaseOf(id, address string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -23,7 +23,7 @@ func leaseOf(id, address string, renewed time.Time) *coordinationv1.Lease {
 	}
 }
 
-// TestLeasesOfReplicas has replicas whose clocks are hours apart: only whether a Lease goes on being renewed may count.
+// TestLeasesOfReplicas: with clocks that are hours apart, only renewals of a Lease count.
 func TestLeasesOfReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Options{Local: &sessions{keys: map[string]bool{}}, ReplicaID: "a"})

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzRead has streams of anything: reading ends with an error, and what was handled is the same when it is written again.
+// FuzzRead reads arbitrary streams: reading ends with an error, and messages that were read are the same when written and read again.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"replica":"a"}` + "\n" + `{"snapshot":true,"complete":true,"have":["c-1"]}` + "\n{}\n"))
 	f.Add([]byte(`{"gone":["c-1"],"draining":true}`))

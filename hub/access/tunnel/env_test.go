@@ -19,7 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
-// A test's hub: a Manager behind a server that takes the key from the request's query.
+// testHub is a Manager behind a server that takes the key from the request's query.
 type testHub struct {
 	*Manager
 	url string

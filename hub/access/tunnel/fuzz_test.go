@@ -14,14 +14,14 @@ import (
 	"github.com/drover-dev/drover/hub/access/tunnel/wire"
 )
 
-// discardConn is the network to an agent that reads everything.
+// discardConn is a connection to an agent that reads everything.
 type discardConn struct{ net.Conn }
 
 func (discardConn) Write(p []byte) (int, error)      { return len(p), nil }
 func (discardConn) SetWriteDeadline(time.Time) error { return nil }
 func (discardConn) Close() error                     { return nil }
 
-// FuzzMessages has a session handle whatever an agent may send: what is kept stays within the limits, and nothing is left at the end.
+// FuzzMessages sends arbitrary messages of an agent to a session: its memory stays within the limits, and nothing is left at the end.
 func FuzzMessages(f *testing.F) {
 	message := func(stream int64, kind wire.Type, body string) []byte {
 		b := append(wire.AppendHeader(nil, 1, wire.Header{Stream: stream, Type: kind}), body...)

@@ -18,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
-// raw connects as an agent that the test plays itself.
+// raw connects a websocket without an agent.
 func (h *testHub) raw(t *testing.T, key string) *websocket.Conn {
 	t.Helper()
 	ws, _, err := websocket.DefaultDialer.Dial(h.url+key, nil)
@@ -30,7 +30,7 @@ func (h *testHub) raw(t *testing.T, key string) *websocket.Conn {
 	return ws
 }
 
-// TestSilentAgent: an agent that is gone without a word is given up, one that answers pings is not.
+// TestSilentAgent: the session of an agent that does not respond to pings ends, that of one which does stays.
 func TestSilentAgent(t *testing.T) {
 	h := startHub(t, Limits{Ping: 500 * time.Millisecond, Timeout: 2500 * time.Millisecond})
 	h.raw(t, "silent")
@@ -53,23 +53,23 @@ func TestSilentAgent(t *testing.T) {
 	}
 }
 
-// TestAgentThatDoesNotRead: a write that takes too long ends the session.
-func TestAgentThatDoesNotRead(t *testing.T) {
+// TestWriteTimeout: a write that takes too long ends the session.
+func TestWriteTimeout(t *testing.T) {
 	h := startHub(t, Limits{Write: 300 * time.Millisecond})
 	h.raw(t, "stuck")
 	conn := h.dial(t, "stuck", "10.0.0.1:80")
-	_, err := io.Copy(conn, neverending{})
+	_, err := io.Copy(conn, zeros{})
 	if end := (*SessionEndedError)(nil); !errors.As(err, &end) {
 		t.Errorf("the writer learns %v", err)
 	}
 	tunneltest.Eventually(t, 10*time.Second, "the agent is gone", func() bool { return !h.Connected("stuck") })
 }
 
-type neverending struct{}
+type zeros struct{}
 
-func (neverending) Read(p []byte) (int, error) { return len(p), nil }
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestSync: a stream that the agent has forgotten ends, the others go on.
+// TestSync: a stream that the agent does not have any more ends, the others do not.
 func TestSync(t *testing.T) {
 	h := startHub(t, Limits{})
 	h.syncAge = 50 * time.Millisecond
@@ -77,7 +77,7 @@ func TestSync(t *testing.T) {
 	kept, lost := h.dial(t, "a", "10.0.0.1:80"), h.dial(t, "a", "10.0.0.1:80")
 	time.Sleep(100 * time.Millisecond)
 	fresh := h.dial(t, "a", "10.0.0.1:80")
-	say(t, ws, 0, wire.SyncConnections, string(binary.LittleEndian.AppendUint64(nil, 1)))
+	writeFrame(t, ws, 0, wire.SyncConnections, string(binary.LittleEndian.AppendUint64(nil, 1)))
 	if _, err := lost.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "does not know this connection") {
 		t.Errorf("the lost stream answers %v", err)
 	}
@@ -88,7 +88,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-func say(t *testing.T, ws *websocket.Conn, stream int64, kind wire.Type, body string) {
+func writeFrame(t *testing.T, ws *websocket.Conn, stream int64, kind wire.Type, body string) {
 	t.Helper()
 	if err := ws.WriteMessage(websocket.BinaryMessage,
 		append(wire.AppendHeader(nil, 1, wire.Header{Stream: stream, Type: kind}), body...)); err != nil {
@@ -96,12 +96,12 @@ func say(t *testing.T, ws *websocket.Conn, stream int64, kind wire.Type, body st
 	}
 }
 
-// TestGoOnBeforeEnd: an agent learns that it may go on before it learns that the stream has ended.
-func TestGoOnBeforeEnd(t *testing.T) {
+// TestResumeBeforeClose: an agent is told to resume a stream before it is told that the stream is closed.
+func TestResumeBeforeClose(t *testing.T) {
 	h := startHub(t, Limits{Pause: 1000})
 	ws := h.raw(t, "a")
 	conn := h.dial(t, "a", "10.0.0.1:80")
-	say(t, ws, 1, wire.Data, strings.Repeat("x", 2000))
+	writeFrame(t, ws, 1, wire.Data, strings.Repeat("x", 2000))
 	var kinds []wire.Type
 	for len(kinds) < 4 {
 		_, message, err := ws.ReadMessage()
@@ -147,8 +147,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestNothingIsLeft: when sessions have ended, so have their goroutines, and the sums are back at zero.
-func TestNothingIsLeft(t *testing.T) {
+// TestNoLeaks: goroutines of ended sessions end, and counters return to zero.
+func TestNoLeaks(t *testing.T) {
 	h := startHub(t, Limits{})
 	for _, key := range []string{"a", "b", "c"} {
 		stop := h.connect(t, key, nil)
@@ -174,17 +174,17 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// TestProcessLimit: when all sessions together hold too much, the one that goes on sending loses its fullest stream, and a small one
-// nothing.
+// TestProcessLimit: when all sessions together exceed the limit, the fullest stream of the one that continues to send is closed, and no
+// other.
 func TestProcessLimit(t *testing.T) {
 	h := startHub(t, Limits{Process: 1 << 20, Pause: 8 << 20})
 	large, small := h.raw(t, "large"), h.raw(t, "small")
 	fullest, other, spared := h.dial(t, "large", "10.0.0.1:80"), h.dial(t, "large", "10.0.0.1:80"), h.dial(t, "small", "10.0.0.1:80")
 	for range 50 {
-		say(t, large, 1, wire.Data, strings.Repeat("x", 32<<10))
+		writeFrame(t, large, 1, wire.Data, strings.Repeat("x", 32<<10))
 	}
-	say(t, large, 2, wire.Data, "other")
-	say(t, small, 1, wire.Data, "small")
+	writeFrame(t, large, 2, wire.Data, "other")
+	writeFrame(t, small, 1, wire.Data, "small")
 	for conn, want := range map[net.Conn]string{other: "other", spared: "small"} {
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {

@@ -93,8 +93,8 @@ func TestReplicaHeaders(t *testing.T) {
 	}
 }
 
-// An agent that looks for a second replica must not get a second session to the first.
-func TestAReplicaThatTheAgentHasASessionTo(t *testing.T) {
+// TestSecondSessionToSameReplica: an agent that connects to a second replica must not get a second session to the first one.
+func TestSecondSessionToSameReplica(t *testing.T) {
 	h := startHub(t, Limits{})
 	for _, test := range []struct {
 		name, key, held string

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestMetrics: names are as they should be, and whatever agents connect, they add no series of their own.
+// TestMetrics checks the names of metrics, and that agents add no series of their own.
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	h := startHub(t, Limits{})

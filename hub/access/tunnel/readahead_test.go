@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestReadAhead: whatever sizes are written and asked for, the bytes are the same, and a connection that waits after a little has no
-// buffer.
+// TestReadAhead: for all sizes of writes and reads, the bytes are the same, and a connection that waits for more has no buffer.
 func TestReadAhead(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 )
 
-// TestRoute: the route to an agent names its session, and says when the agent gives no sign of life.
+// TestRoute: the route to an agent names its session, and whether the agent responds.
 func TestRoute(t *testing.T) {
 	h := startHub(t, Limits{Ping: 300 * time.Millisecond, Suspect: 300 * time.Millisecond, Timeout: time.Minute, SiblingTimeout: time.Minute})
 	if route, ok := h.Route("one"); ok {

@@ -44,8 +44,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestEnd looks at what a consumer sees when the target closes: everything that was sent, then the end.
-func TestEnd(t *testing.T) {
+// TestTargetCloses: a consumer reads everything that the target has sent before it closed, and then EOF.
+func TestTargetCloses(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "agent", nil)
 	sent := random(3 << 20)
@@ -66,8 +66,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestWriteDeadlineLeavesNothing: a deadline that was met does nothing later, and a write that times out says how much went out.
-func TestWriteDeadlineLeavesNothing(t *testing.T) {
+// TestWriteDeadline: a deadline has no effect after a write, and a write that times out returns how much was sent.
+func TestWriteDeadline(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "agent", nil)
 	conn := hub.dial(t, "agent", tunneltest.Listen(t, tunneltest.Echo))
@@ -95,8 +95,8 @@ func TestWriteDeadlineLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestBothDirections has a target that answers only as fast as it is read, while both ends are slow by turns: an agent of the library that
-// paused the hub does not send either.
+// TestBothDirections has a target that responds only as fast as it is read, while both ends are slow in turn: an agent of the library that
+// has paused the hub does not send either.
 func TestBothDirections(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "agent", nil)
@@ -128,7 +128,7 @@ func TestBothDirections(t *testing.T) {
 	}
 }
 
-// TestSlowTarget has a target that reads nothing until the hub has read all of its answer.
+// TestSlowTarget has a target that reads nothing until the hub has read its whole response.
 func TestSlowTarget(t *testing.T) {
 	hub := startHub(t, Limits{})
 	hub.connect(t, "agent", nil)

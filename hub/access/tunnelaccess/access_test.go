@@ -12,8 +12,8 @@ import (
 	"github.com/drover-dev/drover/hub/server/settings"
 )
 
-// answering is an API server, or what stands before it, that gives one answer.
-func answering(t *testing.T, code int, check func(*http.Request)) (url string, authorities []byte) {
+// respondWith starts an API server, or a proxy in front of it, with one response.
+func respondWith(t *testing.T, code int, check func(*http.Request)) (url string, authorities []byte) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if check != nil {
@@ -25,10 +25,10 @@ func answering(t *testing.T, code int, check func(*http.Request)) (url string, a
 	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-// Whoever proves to be the cluster's server and answers at all is there, also where it lets nobody in without credentials.
+// TestDirect: a server with the cluster's certificate is reachable if it responds at all, even if it refuses unauthenticated requests.
 func TestDirect(t *testing.T) {
 	for code, want := range map[int]bool{200: true, 401: true, 403: true, 500: false, 503: false} {
-		url, authorities := answering(t, code, func(r *http.Request) {
+		url, authorities := respondWith(t, code, func(r *http.Request) {
 			if r.Header.Get("Authorization") != "" {
 				t.Error("a server that is only looked at is shown a credential")
 			}
@@ -37,7 +37,7 @@ func TestDirect(t *testing.T) {
 			t.Errorf("%d: %v", code, got)
 		}
 	}
-	url, _ := answering(t, 200, nil)
+	url, _ := respondWith(t, 200, nil)
 	if err := Direct(t.Context(), url, []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")); err == nil {
 		t.Error("a server that nobody vouches for counts")
 	}
@@ -46,11 +46,11 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// Through the tunnel only an answer of the API itself counts: the gateway answers others for clusters that are disconnected.
-func TestAnswers(t *testing.T) {
+// TestResponses: through the tunnel only a response of the API server counts, since the gateway responds for disconnected clusters.
+func TestResponses(t *testing.T) {
 	for code, want := range map[int]bool{200: true, 401: false, 403: false, 503: false} {
 		var path, token string
-		url, authorities := answering(t, code, func(r *http.Request) { path, token = r.URL.Path, r.Header.Get("Authorization") })
+		url, authorities := respondWith(t, code, func(r *http.Request) { path, token = r.URL.Path, r.Header.Get("Authorization") })
 		access := &Access{
 			Settings: settings.Settings{ServerURL: url, CACerts: authorities},
 			Issue: func(u user.Info, cluster string, ttl time.Duration, _ string, lasting bool) (string, error) {
@@ -69,8 +69,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A hub without tunnels leads nowhere.
-func TestWithoutAccess(t *testing.T) {
+// TestWithoutTunnels: without tunnels no cluster is reachable.
+func TestWithoutTunnels(t *testing.T) {
 	var none *Access
 	if none.Connected("c-m-a") || none.UsesTunnel(nil, "c-m-a") || none.Revoke(t.Context(), nil, "c-m-a") != nil {
 		t.Error("it does")

@@ -17,10 +17,10 @@ import (
 	"github.com/drover-dev/drover/hub/util/redirect"
 )
 
-// Requests carry a token that is still good for a while, and one is made only when the last one is old.
+// TestConfig: requests have a token that is valid for a while, and a new one is created only when that expires.
 func TestConfig(t *testing.T) {
 	var seen []string
-	url, authorities := answering(t, 200, func(r *http.Request) { seen = append(seen, r.URL.Path+" "+r.Header.Get("Authorization")) })
+	url, authorities := respondWith(t, 200, func(r *http.Request) { seen = append(seen, r.URL.Path+" "+r.Header.Get("Authorization")) })
 	now := time.Unix(1000, 0)
 	made := 0
 	access := &Access{
@@ -53,9 +53,9 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A cluster that redirects to somebody else is not followed there with the hub's token.
-func TestConfigStays(t *testing.T) {
-	elsewhere, _ := answering(t, 200, func(r *http.Request) { t.Errorf("another server sees %s", r.Header.Get("Authorization")) })
+// TestConfigNoRedirect: redirects of a cluster to another host are not followed with the hub's token.
+func TestConfigNoRedirect(t *testing.T) {
+	elsewhere, _ := respondWith(t, 200, func(r *http.Request) { t.Errorf("another server sees %s", r.Header.Get("Authorization")) })
 	server := httptest.NewTLSServer(http.RedirectHandler(elsewhere, http.StatusTemporaryRedirect))
 	defer server.Close()
 	access := &Access{

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A cluster that is to be reconnected is forgotten once, and looked at again at once.
-func TestAgain(t *testing.T) {
+// TestReconnect: a cluster that is to be reconnected is dropped once, and reconciled at once.
+func TestReconnect(t *testing.T) {
 	a := &again{pending: sets.New[client.ObjectKey]()}
 	key := client.ObjectKey{Namespace: "fleet", Name: "demo"}
 	a.ask(key) // a replica that does not lead has no connections

@@ -16,7 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// fakeCache stands for the sources of upstream's cache: an event is sent through a channel that only the source reads.
+// fakeCache is the part of upstream's cache that starts sources: an event is sent through a channel that only the source reads.
 type fakeCache struct {
 	clustercache.ClusterCache
 	events chan event.GenericEvent
@@ -27,8 +27,8 @@ func (c fakeCache) GetClusterSource(_ string, mapFunc func(context.Context, clie
 	return source.Channel(c.events, handler.EnqueueRequestsFromMapFunc(mapFunc))
 }
 
-// Upstream's cache waits for every source, so that a hub could not stop while a cluster was being connected.
-func TestEventsAreTakenWhileTheHubStops(t *testing.T) {
+// TestSourcesWhileStopping: upstream's cache waits for every source, so that a hub could not stop while it connects a cluster.
+func TestSourcesWhileStopping(t *testing.T) {
 	cache := fakeCache{events: make(chan event.GenericEvent)}
 	connections := &Connections{ClusterCache: cache}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A reference to a kind that nobody has installed, which any tenant can write, must not fail the list of everybody's objects.
+// TestReferenceVersion: a reference to a kind that is not installed, which any tenant can write, must not fail lists of all objects.
 func TestReferenceVersion(t *testing.T) {
 	scheme := runtime.NewScheme()
 	metav1.AddMetaToScheme(scheme)

@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// A hub is saved while it runs and restored into an empty directory: its Secrets are there, and credentials that it gave out are good.
+// TestBackup backs up a running hub and restores it into an empty directory: its Secrets are there, and credentials that it has issued are
+// valid.
 func TestBackup(t *testing.T) {
 	opts := Options{DataDir: filepath.Join(t.TempDir(), "data"), EncryptionKeyDir: filepath.Join(t.TempDir(), "keys")}
 	server, client := start(t, opts)
@@ -33,7 +34,7 @@ func TestBackup(t *testing.T) {
 	config := server.RestConfig()
 	stop(t, server)
 
-	if found := filesWith(t, out, planted); len(found) > 0 {
+	if found := filesWith(t, out, secretValue); len(found) > 0 {
 		t.Errorf("the content of a Secret is in %v", found)
 	}
 	for _, path := range []string{data, keys} {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// planted is what must not be found in any file but those of the keys.
-const planted = "planted-in-a-secret"
+// secretValue must not be in any file except those of the keys.
+const secretValue = "planted-in-a-secret"
 
 func start(t *testing.T, opts Options) (*Server, kubernetes.Interface) {
 	t.Helper()
@@ -42,7 +42,7 @@ func stop(t *testing.T, server *Server) {
 
 func createSecret(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"value": []byte(planted)}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"value": []byte(secretValue)}}
 	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,12 +51,12 @@ func createSecret(t *testing.T, client kubernetes.Interface, name string) {
 func wantSecret(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	secret, err := client.CoreV1().Secrets("default").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil || string(secret.Data["value"]) != planted {
+	if err != nil || string(secret.Data["value"]) != secretValue {
 		t.Fatalf("Secret %s: got %q, %v", name, secret.Data["value"], err)
 	}
 }
 
-// filesWith lists the files below a directory that hold a text.
+// filesWith lists the files below a directory that contain a text.
 func filesWith(t *testing.T, dir, text string) []string {
 	t.Helper()
 	var found []string
@@ -76,7 +76,7 @@ func filesWith(t *testing.T, dir, text string) []string {
 	return found
 }
 
-// putPlain writes a Secret into etcd as a hub without encryption did.
+// putPlain writes a Secret into etcd as a hub without encryption does.
 func putPlain(t *testing.T, dataDir, name string) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dataDir, "etcd", etcdSocket)},
@@ -92,7 +92,7 @@ func putPlain(t *testing.T, dataDir, name string) {
 	}
 }
 
-// rawSecret is a Secret as etcd holds it.
+// rawSecret returns a Secret as it is in etcd.
 func rawSecret(t *testing.T, dataDir, name string) string {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(dataDir, "etcd", etcdSocket)},
@@ -128,7 +128,7 @@ func TestEncryptionAtRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop(t, server)
-	if found := filesWith(t, dir, planted); len(found) > 0 {
+	if found := filesWith(t, dir, secretValue); len(found) > 0 {
 		t.Errorf("the content of a Secret is in %v", found)
 	}
 	if len(filesWith(t, filepath.Join(dir, "etcd"), "planted-in-a-configmap")) == 0 {
@@ -168,7 +168,7 @@ func TestEncryptionAtRest(t *testing.T) {
 	}
 }
 
-// checkAudit looks for who wrote and read Secrets, without what is in them.
+// checkAudit checks that the audit log has who wrote and read Secrets, but not their content.
 func checkAudit(t *testing.T, path string) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -200,8 +200,7 @@ func checkAudit(t *testing.T, path string) {
 	}
 }
 
-// TestKeyReplacement: while Secrets are rewritten with a new key, neither the old nor the new one may be lost; afterwards the old one may
-// be.
+// TestKeyReplacement: while Secrets are encrypted again with a new key, neither key may be lost; afterwards the old one may be.
 func TestKeyReplacement(t *testing.T) {
 	keyDir, etcdDir := t.TempDir(), t.TempDir()
 	ensure := func(keys ...string) (*encryption, error) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-func TestKubernetesLogsAreQuietWhileUnsettled(t *testing.T) {
+func TestKubernetesLogsDuringStart(t *testing.T) {
 	var out bytes.Buffer
 	RouteKubernetesLogs(slog.New(slog.NewTextHandler(&out, nil)))
 	t.Cleanup(klog.ClearLogger)
@@ -45,7 +45,7 @@ func TestKubernetesLogsAreQuietWhileUnsettled(t *testing.T) {
 	}
 }
 
-// TestFatalIsLogged: klog.Fatal ends the process, and its message is below the level of errors.
+// TestFatalIsLogged: klog.Fatal exits the process; its message is logged although its level is below that of errors.
 func TestFatalIsLogged(t *testing.T) {
 	const child = "DROVER_TEST_FATAL"
 	if os.Getenv(child) != "" {
@@ -65,8 +65,8 @@ func TestFatalIsLogged(t *testing.T) {
 	}
 }
 
-// TestEtcdTellsNoContent: what etcd logs for debugging holds whole Secrets.
-func TestEtcdTellsNoContent(t *testing.T) {
+// TestEtcdLogsNoContent: debug messages of etcd contain whole Secrets.
+func TestEtcdLogsNoContent(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for _, running := range []bool{false, true} {

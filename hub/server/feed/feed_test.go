@@ -45,7 +45,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// A file is read at once and again when it changes; what cannot be read changes nothing.
+// TestFile: a file is read at once and again when it changes; a file with errors changes nothing.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data.json")
 	f, _ := newFeed(t, path)
@@ -79,7 +79,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// What was fetched is kept: a hub that starts while the URL cannot be reached has it.
+// TestURL: data from a URL is kept, so that a hub that starts while the URL is unreachable has it.
 func TestURL(t *testing.T) {
 	var requests, unchanged atomic.Int32
 	content := first
@@ -114,7 +114,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// Without any data the hub starts all the same.
+// TestURLUnreachable: the hub starts without data, too.
 func TestURLUnreachable(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
