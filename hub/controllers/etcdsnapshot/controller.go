@@ -3,7 +3,6 @@ package etcdsnapshot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/predicates"
@@ -47,33 +47,20 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller. ETCDSnapshotFiles and Nodes are watched per cluster, as soon as the cluster is connected.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	if r.ClusterCache == nil {
-		return fmt.Errorf("setting up controller %s: ClusterCache is nil", controllerName)
-	}
 	r.Client, r.Now = mgr.GetClient(), time.Now
 	r.applied = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner}
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ClusterChanged)).
-		Watches(&rkev1.ETCDSnapshot{}, handler.EnqueueRequestsFromMapFunc(snapshotToCluster), builder.WithPredicates(changedByOthers)).
+		Watches(&rkev1.ETCDSnapshot{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(rkev1.ClusterNameLabel)),
+			builder.WithPredicates(changedByOthers)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, func(_ context.Context, o client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 		})).
 		WithOptions(opts).
 		Build(apierrors.Requeue(r))
-	if err != nil {
-		return fmt.Errorf("setting up controller %s: %w", controllerName, err)
-	}
-	return nil
-}
-
-func snapshotToCluster(_ context.Context, o client.Object) []ctrl.Request {
-	name := o.GetLabels()[rkev1.ClusterNameLabel]
-	if name == "" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+	return err
 }
 
 // changedByOthers passes deletions, and updates of what this controller applies.
@@ -112,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter}, err
 }
 
-// nodeExists reports whether a cluster has a Node, as far as its cache knows.
+// nodeExists reports whether the cache of a cluster has a Node.
 func (r *Reconciler) nodeExists(ctx context.Context, cluster client.ObjectKey, name string) (bool, error) {
 	reader, err := r.ClusterCache.GetReader(ctx, cluster)
 	if err != nil {

@@ -36,7 +36,7 @@ var (
 	errNoKind = errors.New("the cluster does not have the kind ETCDSnapshotFile")
 )
 
-// file is an ETCDSnapshotFile as far as it is read; see k3s.cattle.io/v1 in https://github.com/k3s-io/api. RKE2 uses the same kind.
+// file is what is read of an ETCDSnapshotFile; see k3s.cattle.io/v1 in https://github.com/k3s-io/api. RKE2 uses the same kind.
 type file struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
@@ -85,7 +85,9 @@ func (r *Reconciler) list(ctx context.Context, cluster ctrl.Request) ([]file, er
 		{Name: controllerName + "-nodes", Kind: &corev1.Node{}, Predicates: []predicate.Predicate{createdOrDeleted}},
 	} {
 		w.Watcher = r.controller
-		w.EventHandler = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{cluster} })
+		w.EventHandler = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+			return []ctrl.Request{cluster}
+		})
 		if err := r.ClusterCache.Watch(ctx, cluster.NamespacedName, clustercache.NewWatcher(w)); err != nil {
 			return nil, err
 		}
@@ -101,7 +103,8 @@ func (r *Reconciler) list(ctx context.Context, cluster ctrl.Request) ([]file, er
 	}
 	files, ignored := parse(listed.Items)
 	if ignored > 0 {
-		ctrl.LoggerFrom(ctx).Info("Ignored ETCDSnapshotFiles that are invalid, or older than the newest ones", "ignored", ignored, "limit", maxFiles)
+		ctrl.LoggerFrom(ctx).Info("Ignored ETCDSnapshotFiles that are invalid, or older than the newest ones", "ignored", ignored,
+			"limit", maxFiles)
 	}
 	return files, nil
 }

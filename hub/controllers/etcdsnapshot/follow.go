@@ -36,7 +36,8 @@ const (
 func (r *Reconciler) follow(ctx context.Context, cluster *clusterv1.Cluster, files []file) (time.Duration, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	var list rkev1.ETCDSnapshotList
-	if err := r.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: key.Name}); err != nil {
+	of := client.MatchingLabels{rkev1.ClusterNameLabel: key.Name}
+	if err := r.Client.List(ctx, &list, client.InNamespace(key.Namespace), of); err != nil {
 		return 0, fmt.Errorf("listing ETCDSnapshots of Cluster %s: %w", key, err)
 	}
 	n := nodes{r: r, cluster: key}
@@ -136,7 +137,8 @@ func wanted(cluster *clusterv1.Cluster, machine *clusterv1.Machine, f *file) (*r
 	if s3 := f.Spec.S3; s3 != nil {
 		snapshot.Annotations[rkev1.SnapshotStorageAnnotation] = rkev1.SnapshotStorageS3
 		snapshot.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{
-			Endpoint: s3.Endpoint, EndpointCA: s3.EndpointCA, SkipSSLVerify: s3.SkipSSLVerify, Bucket: s3.Bucket, Region: s3.Region, Folder: s3.Prefix,
+			Endpoint: s3.Endpoint, EndpointCA: s3.EndpointCA, SkipSSLVerify: s3.SkipSSLVerify, Bucket: s3.Bucket, Region: s3.Region,
+			Folder: s3.Prefix,
 		}
 	}
 	if machine != nil {

@@ -11,7 +11,9 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// eventRule says which Events a condition causes. A transition is a change of the condition's status or reason.
+// eventRule says which Events a condition of a kind causes. A transition is a change of the condition's status or reason. The same reason
+// causes an Event of one condition and none of another that repeats it; what a reason alone decides, such as a warning, is in
+// hub/plan/reasons.
 type eventRule struct {
 	// whenTrue and otherwise are the reasons of the Events for a condition that is True, and for one that is not. Empty takes the reason of
 	// the condition; suppressed creates no Event.

@@ -1,5 +1,5 @@
 // Package cause has the type of what keeps a condition from being met. A Cause is no error: the condition tells it to the user, and nothing
-// retries it, since a watch brings the next reconcile. Where an error, which is retried, is told in a condition, it stands beside its Cause.
+// retries it, since a watch brings the next reconcile. An error, which is retried, is returned beside the Cause that tells it.
 package cause
 
 import "fmt"

@@ -102,7 +102,9 @@ func (o ManagementOwner) NamespaceOf(management *managementv3.Cluster) *corev1.N
 }
 
 // Token returns a registration token of the management Cluster.
-func (o ManagementOwner) Token(managementName, name string, purpose managementv3.RegistrationPurpose) *managementv3.ClusterRegistrationToken {
+func (o ManagementOwner) Token(
+	managementName, name string, purpose managementv3.RegistrationPurpose,
+) *managementv3.ClusterRegistrationToken {
 	return &managementv3.ClusterRegistrationToken{
 		ObjectMeta: metav1.ObjectMeta{Namespace: managementName, Name: name, Labels: o.Labels()},
 		Spec:       managementv3.ClusterRegistrationTokenSpec{ClusterName: managementName, Purpose: purpose},

@@ -1,5 +1,5 @@
-// Package plansecrets has what controllers that read plan Secrets share: which Secrets those are, which of them are a cluster's, and to whom
-// one belongs.
+// Package plansecrets has what controllers that read plan Secrets share: which Secrets those are, which of them are a cluster's, and to
+// whom one belongs.
 package plansecrets
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-// Read returns the stored timeline of a cluster and the digests of its parts. The error is NotFound where there is none, and IsCorrupt where
-// it cannot be decoded.
+// Read returns the stored timeline of a cluster and the digests of its parts. The error is NotFound where there is none, and IsCorrupt
+// where it cannot be decoded.
 func Read(ctx context.Context, from client.Reader, cluster client.ObjectKey) (*Record, map[int]Digest, error) {
 	collector := NewCollector(cluster)
 	if err := collector.Read(ctx, from); err != nil {
