@@ -19,8 +19,9 @@ import (
 
 // Commands are those that Run knows.
 var Commands = map[string]func() *cobra.Command{
-	"certificate":   certificate,
-	"etcd-snapshot": etcdSnapshot,
+	"certificate":     certificate,
+	"etcd-snapshot":   etcdSnapshot,
+	"secrets-encrypt": secretsEncrypt,
 }
 
 // Run runs a command and returns its exit code.

@@ -7,10 +7,12 @@ import (
 	"net/http/httputil"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	encryptioncontroller "k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -46,7 +48,11 @@ func apiserver() *cobra.Command {
 	return command
 }
 
+// reloadInterval is how often the API server looks for new encryption keys; upstream's minute is long for a test.
+const reloadInterval = 2 * time.Second
+
 func runAPIServer(ctx context.Context, s *options.ServerRunOptions) error {
+	encryptioncontroller.EncryptionConfigFileChangePollDuration = reloadInterval
 	completed, err := s.Complete(ctx)
 	if err != nil {
 		return err

@@ -47,5 +47,8 @@ func (s *server) becomeNode(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.markSelf(ctx)
+	if err := s.markSelf(ctx); err != nil || !s.hasAPI() || !s.SecretsEncryption {
+		return err
+	}
+	return s.tellSavedEncryption(ctx)
 }

@@ -58,6 +58,7 @@ func (s *server) startAPIServer(ctx context.Context) error {
 	if err := s.waitAPI(ctx); err != nil {
 		return err
 	}
+	s.apiAnswered.Store(true)
 	return s.publishAddress(ctx)
 }
 

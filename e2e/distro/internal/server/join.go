@@ -19,11 +19,11 @@ import (
 var shared = []string{
 	"tls/server-ca.crt", "tls/server-ca.key", "tls/client-ca.crt", "tls/client-ca.key",
 	"tls/request-header-ca.crt", "tls/request-header-ca.key", "tls/etcd/server-ca.crt", "tls/etcd/server-ca.key",
-	"tls/etcd/peer-ca.crt", "tls/etcd/peer-ca.key", "tls/service.key", "tls/service.current.key", "cred/encryption-config.json",
+	"tls/etcd/peer-ca.crt", "tls/etcd/peer-ca.key", "tls/service.key", "tls/service.current.key", encryptionName, encryptionStateName,
 }
 
 // mayDiffer are those of the shared files that change during a cluster's life; a joining server takes the cluster's.
-var mayDiffer = []string{"tls/service.key", "tls/service.current.key", "cred/encryption-config.json"}
+var mayDiffer = []string{"tls/service.key", "tls/service.current.key", encryptionName, encryptionStateName}
 
 // join fetches the authorities, on all servers but the first.
 func (s *server) join(ctx context.Context) error {

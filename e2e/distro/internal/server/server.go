@@ -47,6 +47,10 @@ type server struct {
 	// etcdAnswered is true once this server's etcd has been up.
 	etcdAnswered atomic.Bool
 
+	// apiAnswered is true once the API server of this server has been up.
+	apiAnswered  atomic.Bool
+	encryptionMu sync.Mutex // held while keys change
+
 	// snapshotMu is held while a snapshot is taken, syncMu while ETCDSnapshotFile objects are written.
 	snapshotMu, syncMu sync.Mutex
 	// snapshotsBehind has something in it when the ETCDSnapshotFile objects are not as the files are.

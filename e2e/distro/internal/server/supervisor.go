@@ -27,7 +27,11 @@ func (s *server) startSupervisor(ctx context.Context) error {
 	front := &supervisor.Server{
 		CACerts: s.auth.server.PEM, ServerToken: s.token, AgentToken: s.agentToken, Settings: s.settings(),
 		Bootstrap: s.bootstrap, Sign: s.sign, APIServers: s.apiServers, Etcd: s.etcdInfo,
-		Admin: map[string]http.HandlerFunc{"POST " + snapshot.Path: s.answerSnapshot},
+		Admin: map[string]http.HandlerFunc{
+			"POST " + snapshot.Path:                  s.answerSnapshot,
+			"GET " + supervisor.EncryptionStatusPath: s.answerEncryptionStatus,
+			"PUT " + supervisor.EncryptionConfigPath: s.answerEncryption,
+		},
 	}
 	var listener net.Listener
 	var err error
