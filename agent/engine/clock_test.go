@@ -5,8 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/plans"
 )
@@ -35,9 +33,7 @@ func clockAndFailure(t *testing.T, w *world, noted time.Time) {
 	w.start()
 	w.settle()
 	w.stop()
-	if diff := cmp.Diff([]string{"ok one@2"}, w.ran()); diff != "" {
-		t.Error(diff)
-	}
+	w.checkRan("ok one@2")
 }
 
 func clockAndPeriodic(t *testing.T, w *world, noted time.Time) {
@@ -73,9 +69,7 @@ func clockAndInterlock(t *testing.T, w *world, noted time.Time) {
 	time.Sleep(pendingExpires + time.Minute)
 	synctest.Wait()
 	w.stop()
-	if diff := cmp.Diff([]string{"ok one@1"}, w.ran()); diff != "" {
-		t.Error(diff)
-	}
+	w.checkRan("ok one@1")
 }
 
 // TestTimesAreInUTC shows the other half of B20: what is reported is in UTC, whose name every reader knows.

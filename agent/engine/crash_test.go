@@ -213,9 +213,7 @@ func TestAgentStopsInTheMiddleOfAnInstruction(t *testing.T) {
 				if got.State != plans.StateSucceeded || string(got.AppliedOutput["only"]) != "long 1" || began != test.began {
 					t.Errorf("began %d times, got %+v", began, got)
 				}
-				if diff := cmp.Diff([]string{"ok first@1", "long only@1"}, w.ran()); diff != "" {
-					t.Error(diff)
-				}
+				w.checkRan("ok first@1", "long only@1")
 			})
 		})
 	}

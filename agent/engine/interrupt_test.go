@@ -41,15 +41,22 @@ func threeSteps() plans.Plan {
 	return plans.Plan{Instructions: []plans.Instruction{once("one", "slow", true), once("two", "slow", true), once("three", "slow", true)}}
 }
 
+// startThreeSteps runs a plan of three instructions, each of which takes a minute, for some time.
+func startThreeSteps(t *testing.T, maxFailures int, d time.Duration) (w *world, checksum string) {
+	t.Helper()
+	w = newWorld(t)
+	w.lasting("slow", time.Minute)
+	checksum = w.secret.deliver(threeSteps(), maxFailures)
+	w.start()
+	time.Sleep(d)
+	return w, checksum
+}
+
 func TestPause(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart=%t", restart), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.lasting("slow", time.Minute)
-				checksum := w.secret.deliver(threeSteps(), 1)
-				w.start()
-				time.Sleep(90 * time.Second) // in the middle of the second
+				w, checksum := startThreeSteps(t, 1, 90*time.Second) // in the middle of the second
 				w.secret.annotate("true", "")
 				time.Sleep(10 * time.Minute)
 				got := w.secret.status()
@@ -66,9 +73,7 @@ func TestPause(t *testing.T) {
 					w.start()
 					w.settle()
 				}
-				if diff := cmp.Diff([]string{"slow one@1", "slow two@1"}, w.ran()); diff != "" {
-					t.Error(diff)
-				}
+				w.checkRan("slow one@1", "slow two@1")
 				w.secret.annotate("false", "")
 				time.Sleep(2 * time.Minute)
 				w.stop()
@@ -76,9 +81,7 @@ func TestPause(t *testing.T) {
 				if got.State != plans.StateSucceeded || got.Checkpoint != nil || got.Revision != 1 || string(got.AppliedOutput["one"]) != "slow 1" {
 					t.Errorf("got %+v", got)
 				}
-				if diff := cmp.Diff([]string{"slow one@1", "slow two@1", "slow three@1"}, w.ran()); diff != "" {
-					t.Error(diff)
-				}
+				w.checkRan("slow one@1", "slow two@1", "slow three@1")
 				if diff := cmp.Diff([]string{"in-progress/0/0", "paused/0/0", "in-progress/0/0", "succeeded/0/1"},
 					distinct(w.secret.history())); diff != "" {
 					t.Error(diff)
@@ -121,11 +124,7 @@ func TestPauseBeforeThePlanBegins(t *testing.T) {
 
 func TestNewPlanWhilePaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.lasting("slow", time.Minute)
-		w.secret.deliver(threeSteps(), 1)
-		w.start()
-		time.Sleep(30 * time.Second)
+		w, _ := startThreeSteps(t, 1, 30*time.Second)
 		w.secret.annotate("true", "")
 		time.Sleep(time.Minute)
 		w.secret.annotate("", "")
@@ -162,11 +161,7 @@ func TestCancel(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.lasting("slow", time.Minute)
-				checksum := w.secret.deliver(threeSteps(), 3)
-				w.start()
-				time.Sleep(test.when)
+				w, checksum := startThreeSteps(t, 3, test.when)
 				if test.restart {
 					w.stop()
 				}
@@ -190,12 +185,8 @@ func TestCancel(t *testing.T) {
 				w.start()
 				w.secret.annotate("", "")
 				time.Sleep(time.Hour)
-				if diff := cmp.Diff(test.ran, w.ran()); diff != "" {
-					t.Error(diff)
-				}
-				if got := w.secret.status(); got.State != test.state {
-					t.Errorf("got %+v", got)
-				}
+				w.checkRan(test.ran...)
+				w.checkState(test.state)
 				// New content is new.
 				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "ok", false)}}, 1)
 				w.settle()
@@ -208,7 +199,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestCancelOfWhatCannotBeEnded(t *testing.T) {
+func TestCancelIncomplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.host.Program("stubborn", func(ctx context.Context, _ run.Command) (run.Result, error) {
@@ -239,7 +230,7 @@ func (s stubborn) Run(ctx context.Context, command run.Command) (run.Result, err
 	return result, err
 }
 
-func TestAnnotationThatIsNone(t *testing.T) {
+func TestInvalidAnnotation(t *testing.T) {
 	for name, test := range map[string]struct{ paused, canceled string }{
 		"pause":                      {paused: "yes"},
 		"cancel":                     {canceled: "yes"},
@@ -262,36 +253,26 @@ func TestAnnotationThatIsNone(t *testing.T) {
 				w.secret.annotate("", "")
 				w.settle()
 				w.stop()
-				if got := w.secret.status(); got.State != plans.StateSucceeded {
-					t.Errorf("got %+v", got)
-				}
+				w.checkState(plans.StateSucceeded)
 			})
 		})
 	}
 }
 
-func TestAnnotationThatIsNoneInTheMiddle(t *testing.T) {
+func TestInvalidAnnotationDuringPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.lasting("slow", time.Minute)
-		w.secret.deliver(threeSteps(), 1)
-		w.start()
-		time.Sleep(90 * time.Second)
+		w, _ := startThreeSteps(t, 1, 90*time.Second)
 		_, before := w.secret.counts()
 		w.secret.annotate("", "yes")
 		time.Sleep(10 * time.Minute)
 		if _, writes := w.secret.counts(); writes != before {
 			t.Errorf("%d writes", writes-before)
 		}
-		if diff := cmp.Diff([]string{"slow one@1", "slow two@1"}, w.ran()); diff != "" {
-			t.Error(diff)
-		}
+		w.checkRan("slow one@1", "slow two@1")
 		w.secret.annotate("", "false")
 		time.Sleep(10 * time.Minute)
 		w.stop()
-		if got := w.secret.status(); got.State != plans.StateSucceeded {
-			t.Errorf("got %+v", got)
-		}
+		w.checkState(plans.StateSucceeded)
 	})
 }
 
@@ -317,9 +298,7 @@ func TestInterruptWithoutPlanState(t *testing.T) {
 		if got := w.secret.status(); got.State != "" || got.FailureCount != 0 || got.AppliedChecksum != "" || got.FailedChecksum != "" {
 			t.Errorf("got %+v", got)
 		}
-		if diff := cmp.Diff([]string{"slow one@1"}, w.ran()); diff != "" {
-			t.Error(diff)
-		}
+		w.checkRan("slow one@1")
 	})
 }
 

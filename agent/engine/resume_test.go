@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/drover-dev/drover/agent/engine/report"
 	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/host/run"
@@ -58,9 +56,7 @@ func goOnWithoutTheHub(t *testing.T, old bool, back func(w *world)) {
 	w.host.Restart()
 	w.startAlone()
 	time.Sleep(10 * time.Minute)
-	if diff := cmp.Diff([]string{"slow one@1", "slow two@1", "slow three@1"}, w.ran()); diff != "" {
-		t.Error(diff)
-	}
+	w.checkRan("slow one@1", "slow two@1", "slow three@1")
 	state := w.engine.State()
 	if !state.Unreported || state.Last == nil || !state.Last.Succeeded || state.Last.Interrupted != 1 || state.Contacted ||
 		state.SourceError == "" {
@@ -87,11 +83,7 @@ func goOnWithoutTheHub(t *testing.T, old bool, back func(w *world)) {
 
 func TestCancelAfterAStartWithoutTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.lasting("slow", time.Minute)
-		w.secret.deliver(threeSteps(), 1)
-		w.start()
-		time.Sleep(90 * time.Second)
+		w, _ := startThreeSteps(t, 1, 90*time.Second)
 		w.secret.setDown(errors.New("connection refused"))
 		w.stop()
 		w.startAlone()
@@ -103,9 +95,7 @@ func TestCancelAfterAStartWithoutTheHub(t *testing.T) {
 		if got := w.secret.status(); got.State != plans.StateCanceled || got.Checkpoint.CompletedInstructions != 2 {
 			t.Errorf("got %+v", got)
 		}
-		if diff := cmp.Diff([]string{"slow one@1", "slow two@1"}, w.ran()); diff != "" {
-			t.Error(diff)
-		}
+		w.checkRan("slow one@1", "slow two@1")
 	})
 }
 
@@ -136,9 +126,7 @@ func TestNothingBeginsWithoutTheHub(t *testing.T) {
 				w.secret.hub(func(plans.SecretData) {})
 				w.settle()
 				w.stop()
-				if diff := cmp.Diff([]string{"slow one@1", "slow two@1", "slow three@1"}, w.ran()); diff != "" {
-					t.Error(diff)
-				}
+				w.checkRan("slow one@1", "slow two@1", "slow three@1")
 			})
 		})
 	}
@@ -193,9 +181,7 @@ func TestTimeoutOfThePlan(t *testing.T) {
 		w.secret.deliver(plan, 1)
 		time.Sleep(2*time.Hour + time.Minute)
 		w.stop()
-		if got := w.secret.status(); got.State != plans.StateSucceeded {
-			t.Errorf("got %+v", got)
-		}
+		w.checkState(plans.StateSucceeded)
 	})
 }
 
@@ -245,8 +231,6 @@ func TestUnconfirmedAttemptOfAnOlderAgent(t *testing.T) {
 		w.start()
 		w.settle()
 		w.stop()
-		if diff := cmp.Diff([]string{"ok other@1"}, w.ran()); diff != "" {
-			t.Error(diff)
-		}
+		w.checkRan("ok other@1")
 	})
 }

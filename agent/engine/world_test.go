@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/plans"
@@ -137,6 +139,22 @@ func (w *world) ran() []string {
 		ran = append(ran, strings.Join(append([]string{c.Path[strings.LastIndex(c.Path, "/")+1:]}, c.Args...), " ")+"@"+env(c, envAttempt))
 	}
 	return ran
+}
+
+// checkRan checks the programs that ran with their attempts.
+func (w *world) checkRan(want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.ran()); diff != "" {
+		w.t.Errorf("programs that ran (-want +got):\n%s", diff)
+	}
+}
+
+// checkState checks the state that was reported last.
+func (w *world) checkState(want plans.State) {
+	w.t.Helper()
+	if got := w.secret.status(); got.State != want {
+		w.t.Errorf("the state is %s, want %s: %+v", got.State, want, got)
+	}
 }
 
 func once(name, command string, save bool) plans.Instruction {

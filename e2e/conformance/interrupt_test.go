@@ -28,6 +28,26 @@ func inState(name string) func(state) bool {
 	return func(s state) bool { return s.text("plan-state") == name }
 }
 
+// pauseAfterFirst runs a plan of two instructions, and pauses it while the first runs.
+func (m *machine) pauseAfterFirst() state {
+	m.pending(instructions(waiting("a"), ran("b")))
+	m.start()
+	m.until("the first instruction", func(state) bool { return m.lines("a") == 1 })
+	m.annotate(paused, "true")
+	time.Sleep(3 * time.Second)
+	m.write("go", "")
+	return m.until("the pause", inState("paused"))
+}
+
+// resume ends the pause, and expects that each of the two instructions has run once.
+func (m *machine) resume() {
+	m.annotate(paused, "false")
+	m.until("success", inState("succeeded"))
+	if m.lines("a") != 1 || m.lines("b") != 1 {
+		m.Errorf("they ran %d and %d times", m.lines("a"), m.lines("b"))
+	}
+}
+
 // left is a rule about annotations with which nothing is done and nothing written.
 func left(name string, annotations map[string]string) rule {
 	return interrupt(name, func(m *machine) {
@@ -57,13 +77,7 @@ func init() {
 			}
 		}),
 		interrupt("paused-between-instructions", func(m *machine) {
-			m.pending(instructions(waiting("a"), ran("b")))
-			m.start()
-			m.until("the first instruction", func(state) bool { return m.lines("a") == 1 })
-			m.annotate(paused, "true")
-			time.Sleep(3 * time.Second)
-			m.write("go", "")
-			s := m.until("the pause", inState("paused"))
+			s := m.pauseAfterFirst()
 			var checkpoint struct {
 				Checksum              string
 				CompletedInstructions int
@@ -76,28 +90,14 @@ func init() {
 				m.Errorf("plan-checkpoint is %s", s.text("plan-checkpoint"))
 			}
 			m.never(3*time.Second, "the plan went on", func(state) bool { return m.exists("b") })
-			m.annotate(paused, "false")
-			m.until("success", inState("succeeded"))
-			if m.lines("a") != 1 || m.lines("b") != 1 {
-				m.Errorf("they ran %d and %d times", m.lines("a"), m.lines("b"))
-			}
+			m.resume()
 		}),
 		interrupt("pause-survives-restart", func(m *machine) {
-			m.pending(instructions(waiting("a"), ran("b")))
-			m.start()
-			m.until("the first instruction", func(state) bool { return m.lines("a") == 1 })
-			m.annotate(paused, "true")
-			time.Sleep(3 * time.Second)
-			m.write("go", "")
-			m.until("the pause", inState("paused"))
+			m.pauseAfterFirst()
 			m.kill()
 			m.start()
 			m.never(4*time.Second, "the plan went on", func(state) bool { return m.exists("b") })
-			m.annotate(paused, "false")
-			m.until("success", inState("succeeded"))
-			if m.lines("a") != 1 || m.lines("b") != 1 {
-				m.Errorf("they ran %d and %d times", m.lines("a"), m.lines("b"))
-			}
+			m.resume()
 		}),
 		interrupt("probes-go-on-while-paused", func(m *machine) {
 			site := newSite(m)

@@ -54,12 +54,28 @@ func (m *machine) positioned(name, sum string) {
 	m.until("the position "+name, func(state) bool { return m.position("var/plans/"+name).AppliedChecksum == sum })
 }
 
+// applies places a plan that creates a file of its name, starts the agent and waits until the plan is applied.
+func (m *machine) applies(name string) {
+	sum := m.place(name+".plan", instructions(ran(name)))
+	m.start()
+	m.positioned(name+".pos", sum)
+}
+
 // others lets another plan be applied, and fails when the first ran meanwhile.
 func (m *machine) others(what string) {
 	sum := m.place("z.plan", instructions(ran("z")))
 	m.start()
 	m.positioned("z.pos", sum)
 	m.never(6*time.Second, what, func(state) bool { return m.exists("a") })
+}
+
+// ignored is a rule about files that are not applied, while the plan b is.
+func ignored(name, what string, place func(m *machine)) rule {
+	return local(name, "", func(m *machine) {
+		place(m)
+		m.applies("b")
+		m.never(2*time.Second, what, func(state) bool { return m.exists("a") })
+	})
 }
 
 func init() {
@@ -85,24 +101,18 @@ func init() {
 			m.positioned("deep/er/a.pos", sum)
 		}),
 		local("changed-plan", "", func(m *machine) {
-			sum := m.place("a.plan", instructions(ran("a")))
-			m.start()
-			m.positioned("a.pos", sum)
+			m.applies("a")
 			m.positioned("a.pos", m.place("a.plan", instructions(ran("b"))))
 			if m.lines("a") != 1 || m.lines("b") != 1 {
 				m.Errorf("they ran %d and %d times", m.lines("a"), m.lines("b"))
 			}
 		}),
 		local("once", "", func(m *machine) {
-			sum := m.place("a.plan", instructions(ran("a")))
-			m.start()
-			m.positioned("a.pos", sum)
+			m.applies("a")
 			m.never(7*time.Second, "it ran again", func(state) bool { return m.lines("a") != 1 })
 		}),
 		local("restart-does-not-apply-again", "", func(m *machine) {
-			sum := m.place("a.plan", instructions(ran("a")))
-			m.start()
-			m.positioned("a.pos", sum)
+			m.applies("a")
 			m.restart()
 			m.never(7*time.Second, "it ran again", func(state) bool { return m.lines("a") != 1 })
 		}),
@@ -111,36 +121,20 @@ func init() {
 			m.write("var/plans/a.pos", `{"appliedChecksum":"`+sum+`"}`)
 			m.others("it ran although it is applied")
 		}),
-		local("dot-file", "", func(m *machine) {
+		ignored("dot-file", "a plan ran whose name begins with a dot", func(m *machine) {
 			m.place(".a.plan", instructions(ran("a")))
-			sum := m.place("b.plan", instructions(ran("b")))
-			m.start()
-			m.positioned("b.pos", sum)
-			m.never(2*time.Second, "a plan ran whose name begins with a dot", func(state) bool { return m.exists("a") })
 		}),
-		local("other-names", "", func(m *machine) {
+		ignored("other-names", "a file ran that is no plan", func(m *machine) {
 			m.place("a.json", instructions(ran("a")))
 			m.place("a.plan.bak", instructions(ran("a")))
-			sum := m.place("b.plan", instructions(ran("b")))
-			m.start()
-			m.positioned("b.pos", sum)
-			m.never(2*time.Second, "a file ran that is no plan", func(state) bool { return m.exists("a") })
 		}),
-		local("skip-file", "", func(m *machine) {
+		ignored("skip-file", "a plan ran that is to be skipped", func(m *machine) {
 			m.place("a.plan", instructions(ran("a")))
 			m.write("var/plans/a.plan.skip", "")
-			sum := m.place("b.plan", instructions(ran("b")))
-			m.start()
-			m.positioned("b.pos", sum)
-			m.never(2*time.Second, "a plan ran that is to be skipped", func(state) bool { return m.exists("a") })
 		}),
-		local("skip-file-elsewhere", "", func(m *machine) {
+		ignored("skip-file-elsewhere", "a plan ran that is to be skipped", func(m *machine) {
 			m.place("a.plan", instructions(ran("a")))
 			m.write("var/plans/deep/a.plan.skip", "")
-			sum := m.place("b.plan", instructions(ran("b")))
-			m.start()
-			m.positioned("b.pos", sum)
-			m.never(2*time.Second, "a plan ran that is to be skipped", func(state) bool { return m.exists("a") })
 		}),
 		local("skip-file-taken-away", "", func(m *machine) {
 			sum := m.place("a.plan", instructions(ran("a")))
@@ -181,9 +175,7 @@ func init() {
 		}),
 		local("broken-plan-holds-up-no-other", "", func(m *machine) {
 			m.write("var/plans/a.plan", "{")
-			sum := m.place("b.plan", instructions(ran("b")))
-			m.start()
-			m.positioned("b.pos", sum)
+			m.applies("b")
 		}),
 		local("beside-the-hub", "", func(m *machine) {
 			m.config["remoteEnabled"], m.config["connectionInfoFile"] = true, m.path("rancher2_connection_info.json")

@@ -166,22 +166,30 @@ func TestUpdateKeepsEverythingElse(t *testing.T) {
 	}
 }
 
+// deliverEmpty returns a hub, a source that has received an empty plan from it, and the checksum of that.
+func deliverEmpty(t *testing.T) (h *testhub.Hub, s *Source, checksum string) {
+	t.Helper()
+	h = testhub.New(t)
+	checksum = h.Deliver("{}")
+	s = newSource(t, h)
+	next(t, s, "{}")
+	return h, s, checksum
+}
+
 func TestUpdateAndOtherWriters(t *testing.T) {
-	succeed := func(checksum string) func(*plans.Status) {
-		return func(s *plans.Status) { s.AppliedChecksum, s.State = checksum, plans.StateSucceeded }
+	succeed := func(ctx context.Context, s *Source, checksum string) error {
+		_, err := s.Update(ctx, "uid-1", checksum, func(s *plans.Status) { s.AppliedChecksum, s.State = checksum, plans.StateSucceeded })
+		return err
 	}
 	t.Run("the hub writes its keys", func(t *testing.T) {
-		h := testhub.New(t)
-		checksum := h.Deliver("{}")
-		s := newSource(t, h)
-		next(t, s, "{}")
+		h, s, checksum := deliverEmpty(t)
 		writes := 0
 		h.BeforePut = func() {
 			if writes++; writes <= 3 {
 				h.ChangeLocked(func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = []byte(strings.Repeat("x", writes)) })
 			}
 		}
-		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); err != nil {
+		if err := succeed(t.Context(), s, checksum); err != nil {
 			t.Fatal(err)
 		}
 		got := h.Now().Data
@@ -190,14 +198,11 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 		}
 	})
 	t.Run("the hub delivers another plan", func(t *testing.T) {
-		h := testhub.New(t)
-		checksum := h.Deliver("{}")
-		s := newSource(t, h)
-		next(t, s, "{}")
+		h, s, checksum := deliverEmpty(t)
 		h.BeforePut = func() {
 			h.ChangeLocked(func(s *corev1.Secret) { plans.Deliver(s.Data, []byte(`{"other":1}`), 1, 0) })
 		}
-		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, source.ErrSuperseded) {
+		if err := succeed(t.Context(), s, checksum); !errors.Is(err, source.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
 		if got := h.Now().Data; string(got[plans.KeyPlanState]) != "pending" || got[plans.KeyAppliedChecksum] != nil {
@@ -205,45 +210,33 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 		}
 	})
 	t.Run("the Secret is recreated", func(t *testing.T) {
-		h := testhub.New(t)
-		checksum := h.Deliver("{}")
-		s := newSource(t, h)
-		next(t, s, "{}")
+		h, s, checksum := deliverEmpty(t)
 		h.Change(func(s *corev1.Secret) { s.UID = "uid-2" })
-		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, source.ErrSuperseded) {
+		if err := succeed(t.Context(), s, checksum); !errors.Is(err, source.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("the Secret is deleted", func(t *testing.T) {
-		h := testhub.New(t)
-		checksum := h.Deliver("{}")
-		s := newSource(t, h)
-		next(t, s, "{}")
+		h, s, checksum := deliverEmpty(t)
 		h.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
 			testhub.WriteStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 			return true
 		})
-		if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, source.ErrSuperseded) {
+		if err := succeed(t.Context(), s, checksum); !errors.Is(err, source.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("it never ends", func(t *testing.T) {
-		h := testhub.New(t)
-		checksum := h.Deliver("{}")
-		s := newSource(t, h)
-		next(t, s, "{}")
+	t.Run("every write conflicts", func(t *testing.T) {
+		h, s, checksum := deliverEmpty(t)
 		h.BeforePut = func() { h.ChangeLocked(func(*corev1.Secret) {}) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := s.Update(ctx, "uid-1", checksum, succeed(checksum)); err == nil {
+		if err := succeed(ctx, s, checksum); err == nil {
 			t.Error("no error")
 		}
 	})
 	t.Run("the report is too large", func(t *testing.T) {
-		h := testhub.New(t)
-		checksum := h.Deliver("{}")
-		s := newSource(t, h)
-		next(t, s, "{}")
+		h, s, checksum := deliverEmpty(t)
 		for _, code := range []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity} {
 			h.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
 				reason := metav1.StatusReasonRequestEntityTooLarge
@@ -253,7 +246,7 @@ func TestUpdateAndOtherWriters(t *testing.T) {
 				testhub.WriteStatus(w, code, reason, "Too long: must have at most 1048576 bytes")
 				return true
 			})
-			if _, err := s.Update(t.Context(), "uid-1", checksum, succeed(checksum)); !errors.Is(err, source.ErrTooLarge) {
+			if err := succeed(t.Context(), s, checksum); !errors.Is(err, source.ErrTooLarge) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -331,8 +324,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestForeignCertificateIsExplained(t *testing.T) {
-	h, other := testhub.New(t), testhub.New(t)
-	_ = other
+	h := testhub.New(t)
 	kubeconfig := "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n" +
 		"clusters: [{name: a, cluster: {server: '" + h.URL + "'}}]\nusers: [{name: a, user: {token: t}}]\n"
 	h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)

@@ -35,8 +35,8 @@ const (
 	// capiCluster has plain Cluster API objects, and importedCluster no control plane of the hub.
 	capiCluster     = "c-m-plain"
 	importedCluster = "c-m-imported"
-	// formerCluster is left of an earlier Cluster with the name of connectedCluster's.
-	formerCluster = "c-m-left"
+	// previousCluster is left of an earlier Cluster with the name of connectedCluster's.
+	previousCluster = "c-m-left"
 )
 
 // env is a proxy between users and the API server of a cluster, all in this process but with real connections.
@@ -177,7 +177,7 @@ func clusters(t testing.TB) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		management(connectedCluster, "awake"), management(disconnectedCluster, "asleep"), management(capiCluster, "plain"), management(importedCluster, "imported"),
 		management("c-m-orphan", "orphan"),
-		management(formerCluster, "awake"),
+		management(previousCluster, "awake"),
 		&provisioningv1.Cluster{ObjectMeta: named("awake", connectedCluster), Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
 		&provisioningv1.Cluster{ObjectMeta: named("imported", importedCluster)},
 		&provisioningv1.Cluster{ObjectMeta: named("asleep", disconnectedCluster)},

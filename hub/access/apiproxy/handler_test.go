@@ -73,7 +73,7 @@ func TestErrors(t *testing.T) {
 			message: "for another cluster"},
 		"no such cluster":           {path: "c-m-none/api", token: "is-jane", code: 404, reason: "NotFound", message: `no cluster "c-m-none"`},
 		"one that is being removed": {path: "c-m-orphan/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/orphan"},
-		"one that was left behind":  {path: formerCluster + "/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/awake"},
+		"one that was left behind":  {path: previousCluster + "/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/awake"},
 		"one that is not connected": {path: disconnectedCluster + "/api", token: "is-jane", code: 503, reason: "ServiceUnavailable",
 			message: "not connected to the hub", retry: true},
 		"Cluster API's, not allowed": {path: capiCluster + "/api", token: "is-jane", code: 403, reason: "Forbidden",
