@@ -29,6 +29,7 @@ import (
 	"github.com/drover-dev/drover/hub/server/capi"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
@@ -37,7 +38,7 @@ import (
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		capi.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme,
+		capi.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme, operationv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("adding types to scheme: %w", err)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
@@ -38,7 +39,7 @@ func filled(t reflect.Type) reflect.Value {
 
 // specs are the types of the specs of all kinds that are registered.
 func specs(t *testing.T) map[string]reflect.Type {
-	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme)
+	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme, operationv1.AddToScheme)
 	out := map[string]reflect.Type{}
 	for kind, object := range scheme.AllKnownTypes() {
 		if spec, ok := object.FieldByName("Spec"); ok && strings.HasPrefix(object.PkgPath(), strings.TrimSuffix(apiPackage, "/")) {

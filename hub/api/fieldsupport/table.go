@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
@@ -66,12 +67,14 @@ func under(prefix string, in lines) lines {
 
 // tables are by type of spec.
 var tables = map[reflect.Type]lines{
-	reflect.TypeFor[provisioningv1.ClusterSpec]():        cluster,
-	reflect.TypeFor[rkev1.RKEControlPlaneSpec]():         controlPlane,
-	reflect.TypeFor[rkev1.RKEBootstrapSpec]():            all(acted("clusterName"), under("userdata", userdata)),
-	reflect.TypeFor[rkev1.RKEClusterSpec]():              under("controlPlaneEndpoint", endpoint),
-	reflect.TypeFor[rkev1.CustomMachineSpec]():           acted("providerID failureDomain"),
-	reflect.TypeFor[rkev1.ETCDSnapshotSpec]():            {"clusterName": {setByHub, "an ETCDSnapshot is a record"}},
+	reflect.TypeFor[provisioningv1.ClusterSpec](): cluster,
+	reflect.TypeFor[rkev1.RKEControlPlaneSpec]():  controlPlane,
+	reflect.TypeFor[rkev1.RKEBootstrapSpec]():     all(acted("clusterName"), under("userdata", userdata)),
+	reflect.TypeFor[rkev1.RKEClusterSpec]():       under("controlPlaneEndpoint", endpoint),
+	reflect.TypeFor[rkev1.CustomMachineSpec]():    acted("providerID failureDomain"),
+	reflect.TypeFor[rkev1.ETCDSnapshotSpec]():     {"clusterName": {setByHub, "an ETCDSnapshot is a record"}},
+	reflect.TypeFor[operationv1.ETCDSnapshotSaveSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name paused
+		cancel ttl machineName args.name args.etcd_snapshot_compress args.etcd_snapshot_dir`),
 	reflect.TypeFor[rkev1.RKEControlPlaneTemplateSpec](): template("RKEControlPlane"),
 	reflect.TypeFor[rkev1.RKEClusterTemplateSpec]():      template("RKECluster"),
 	reflect.TypeFor[rkev1.CustomMachineTemplateSpec]():   template("CustomMachine"),

@@ -29,13 +29,11 @@ var (
 )
 
 // operations are done once when a field changes.
-var operations = lines{
-	"etcdSnapshotCreate": {warned,
-		"this hub takes no snapshots on request; k3s and RKE2 take them on the schedule of etcd.snapshotScheduleCron"},
+var operations = all(acted("etcdSnapshotCreate.generation"), lines{
 	"etcdSnapshotRestore":  {warned, "this hub does not restore snapshots; restore with k3s or rke2 on a server"},
 	"rotateCertificates":   {warned, "this hub does not rotate certificates; k3s and RKE2 renew those that expire soon at every start"},
 	"rotateEncryptionKeys": {warned, "this hub does not rotate encryption keys; run secrets-encrypt of k3s or rke2 on a server"},
-}
+})
 
 // controlPlane are the fields of an RKEControlPlane.
 var controlPlane = all(

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
@@ -56,7 +57,7 @@ func fields(t reflect.Type, path string, above []reflect.Type) []string {
 // kinds are all kinds of the hub by their names.
 func kinds(t *testing.T) map[string]reflect.Type {
 	t.Helper()
-	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme)
+	scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme, operationv1.AddToScheme)
 	out := map[string]reflect.Type{}
 	for gvk, kind := range scheme.AllKnownTypes() {
 		if strings.HasPrefix(kind.PkgPath(), "github.com/drover-dev/") && !strings.HasSuffix(gvk.Kind, "List") {

@@ -23,5 +23,8 @@ var Others = map[string]string{
 	"fleetWorkspaceName":                                   "names a namespace of Fleet",
 	"user.username":                                        "names a user; the hub writes it",
 	"snapshotFile.name":                                    "names a file",
+	"clusterRef.name":                                      "names a Cluster in the namespace of the operation",
+	"machineName":                                          "names a Machine of that Cluster",
+	"args.name":                                            "begins the name of a file",
 	"snapshotFile.nodeName":                                "names a Node",
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/endpoint"
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/signing"
 	"github.com/drover-dev/drover/hub/plan/release"
@@ -90,6 +91,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 			builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToControlPlane),
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&operationv1.ETCDSnapshotSave{}, handler.EnqueueRequestsFromMapFunc(r.operationToControlPlane),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&rkev1.RKECluster{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.MachineDeployment{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Machine{}, coalesced(r.labelToControlPlane)).

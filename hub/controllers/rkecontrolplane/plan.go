@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/render"
@@ -38,6 +39,9 @@ func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {
 	s.electInitNode()
 	s.findJoinURLs()
 	if err := r.renderPlans(s); err != nil {
+		return err
+	}
+	if err := r.decideOperation(s); err != nil {
 		return err
 	}
 	outcome := rollout.Decide(s.rolloutInputs(r.Now()))
@@ -179,6 +183,9 @@ func (s *scope) rolloutInputs(now time.Time) rollout.Inputs {
 	}
 	if s.election.Init == "" {
 		in.Blocked = s.election.Wait
+	}
+	if s.operation != nil && s.operation.Status.Phase == operationv1.PhaseInProgress {
+		in.Operation = "ETCDSnapshotSave " + s.operation.Name
 	}
 	return in
 }

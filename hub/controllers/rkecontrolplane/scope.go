@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/release"
@@ -57,6 +58,9 @@ type scope struct {
 	objects          render.Objects
 	pullSecrets      []render.Object
 	bootstrapSecrets []render.BootstrapSecret
+
+	// operation is the one that is in progress or begins next; nil for none. observedOperation is as it was read (findOperation).
+	operation, observedOperation *operationv1.ETCDSnapshotSave
 
 	// election of the init node, inputs that all plans share, problems of the specification, and what rollout decided; nil before (plan).
 	election rollout.Election

@@ -82,6 +82,16 @@ func (s *Signer) Stale(data plans.SecretData, machine string) bool {
 	return !ok || pending && sequence < s.started.UnixMilli()
 }
 
+// Signed reports whether this hub has signed the plan in data for a machine, so that nobody else has written it. A nil Signer, which signs
+// nothing, cannot tell, and says yes.
+func (s *Signer) Signed(data plans.SecretData, machine string) bool {
+	if s == nil {
+		return true
+	}
+	_, ok := s.signed(data, machine)
+	return ok
+}
+
 // signed is the sequence of a plan that this key has signed. A sequence that somebody else has written does not count: it could use up
 // all sequences.
 func (s *Signer) signed(data plans.SecretData, machine string) (int64, bool) {

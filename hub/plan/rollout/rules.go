@@ -27,6 +27,8 @@ const (
 	ReasonWaitingForInitNode = "WaitingForInitNode"
 	// ReasonEtcdLost is that of a cluster that has lost all machines with its data.
 	ReasonEtcdLost = "EtcdLost"
+	// ReasonWaitingForOperation is that of a machine that waits for an operation on the cluster, such as a snapshot, to end.
+	ReasonWaitingForOperation = "WaitingForOperation"
 	// ReasonWaitingForTurn is that of a machine that waits for an earlier tier.
 	ReasonWaitingForTurn = "WaitingForTurn"
 	// ReasonWaitingForOthers is that of a machine that waits for machines of its tier or for other etcd members.
@@ -74,6 +76,7 @@ type rule func(v *view, m Machine) (Decision, bool)
 //	clusterPaused        with a change in a paused cluster                  wait
 //	clusterBlocked       with a change in a cluster that lacks something    wait
 //	changeIsMinor        whose change restarts nothing                      deliver
+//	operationInProgress  with a restart, while an operation is in progress  wait for the operation
 //	earlierTierFirst     whose earlier tiers have to change first           wait
 //	lacksJoinURL         that has nothing to join yet                       wait
 //	firstPlan            that gets its first plan                           deliver; etcd members one at a time
@@ -90,7 +93,7 @@ type rule func(v *view, m Machine) (Decision, bool)
 // A machine that no rule decides for is done. The rules after changeIsDisruptive see machines without a change only.
 var rules = []rule{
 	isDeleting, lacksPlanSecret, lacksInfrastructure, planInvalid,
-	clusterPaused, clusterBlocked, changeIsMinor, earlierTierFirst, lacksJoinURL,
+	clusterPaused, clusterBlocked, changeIsMinor, operationInProgress, earlierTierFirst, lacksJoinURL,
 	firstPlan, agentMissing, etcdBusy, groupLimitReached, quorumNeedsMachine, needsDrain, changeIsDisruptive,
 	verifyApplied, needsUncordon, kubeletOutdated,
 }
@@ -143,6 +146,11 @@ func clusterPaused(v *view, m Machine) (Decision, bool) {
 var blockedMessages = map[string]string{
 	ReasonWaitingForMachines: "Waiting for machines of each role to be registered",
 	ReasonWaitingForInitNode: "Waiting for an etcd machine that can start the cluster",
+}
+
+// operationInProgress lets a machine join that has no plan yet: no operation knows it.
+func operationInProgress(v *view, m Machine) (Decision, bool) {
+	return waitIf(v.Operation != "" && m.Change.Disruptive(), ReasonWaitingForOperation, "Waiting for %s to end", v.Operation)
 }
 
 func clusterBlocked(v *view, m Machine) (Decision, bool) {
