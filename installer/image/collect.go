@@ -54,25 +54,29 @@ func collect(ctx context.Context, opts Options, arch string) ([]layerSpec, error
 		if !strings.Contains(name, "images") || !strings.Contains(name, arch+".tar") {
 			return nil, fmt.Errorf("%s: the name of an archive of container images must contain %q and %q", name, "images", arch+".tar")
 		}
-		artifacts = append(artifacts, layout.Artifact{Kind: layout.Images, Names: []string{name}, Mode: 0o644})
+		artifacts = append(artifacts, layout.Artifact{Images: true, Names: []string{name}, Mode: 0o644})
 	}
-	byKind := map[layout.Kind][]entry{}
+	var program, images []entry
 	for i, a := range artifacts {
 		explicit := i >= len(artifacts)-len(opts.AdditionalImages)
-		if a.Kind == layout.Images && !explicit && !g.wantImages() {
+		if a.Images && !explicit && !g.wantImages() {
 			continue
 		}
 		e, err := g.artifact(ctx, a)
-		if errors.Is(err, artifact.ErrNotFound) && a.Kind == layout.Images && !explicit && opts.Images != ImagesAlways {
+		if errors.Is(err, artifact.ErrNotFound) && a.Images && !explicit && opts.Images != ImagesAlways {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		byKind[a.Kind] = append(byKind[a.Kind], e)
+		if a.Images {
+			images = append(images, e)
+		} else {
+			program = append(program, e)
+		}
 	}
-	parts = append(parts, layerSpec{comment: opts.Definition.Title + " " + opts.Version, entries: byKind[layout.Program]})
-	if images := byKind[layout.Images]; len(images) > 0 {
+	parts = append(parts, layerSpec{comment: opts.Definition.Title + " " + opts.Version, entries: program})
+	if len(images) > 0 {
 		parts = append(parts, layerSpec{comment: "container images", entries: images})
 	}
 	return parts, nil

@@ -21,7 +21,7 @@ func artifacts(arch string) []layout.Artifact {
 		program = "k3s-" + arch
 	}
 	return []layout.Artifact{
-		{Kind: layout.Program, Names: []string{program}, Path: "k3s", Mode: 0o755},
-		{Kind: layout.Images, Names: layout.ImageArchives("k3s-airgap-images-" + arch), Mode: 0o644},
+		{Names: []string{program}, Path: "k3s", Mode: 0o755},
+		{Images: true, Names: layout.ImageArchives("k3s-airgap-images-" + arch), Mode: 0o644},
 	}
 }

@@ -7,24 +7,10 @@ import (
 	"strings"
 )
 
-// Kind is a class of a release's files that the builder treats alike.
-type Kind int
-
-const (
-	// Program is the distribution itself, which every image has.
-	Program Kind = iota
-	// Images are container images for machines without a registry, which are optional.
-	Images
-	// Script is the release's install script. Published checksum files do not list it.
-	Script
-	// Checksums is the release's checksum file.
-	Checksums
-)
-
 // Artifact is one file of a release and its place in the image.
 type Artifact struct {
-	// Kind is how the builder treats it.
-	Kind Kind
+	// Images is set for container images for machines without a registry, which are optional.
+	Images bool
 	// Names are the file's names in a release, preferred first; the first that exists is used.
 	Names []string
 	// Path is the file's path in the image, relative to its root; the default is the name under which it was found.
@@ -61,12 +47,12 @@ func (d Definition) Repository() string {
 // ChecksumsArtifact returns the checksum file of one architecture; install scripts on the machine expect it under this name.
 func ChecksumsArtifact(arch string) Artifact {
 	name := fmt.Sprintf("sha256sum-%s.txt", arch)
-	return Artifact{Kind: Checksums, Names: []string{name}, Path: name, Mode: 0o644}
+	return Artifact{Names: []string{name}, Path: name, Mode: 0o644}
 }
 
 // ScriptArtifact returns the release's install script.
 func ScriptArtifact() Artifact {
-	return Artifact{Kind: Script, Names: []string{"install.sh"}, Path: "installer.sh", Mode: 0o755}
+	return Artifact{Names: []string{"install.sh"}, Path: "installer.sh", Mode: 0o755}
 }
 
 // ImageArchives returns the names that an archive of container images may have, best compression first.

@@ -17,8 +17,6 @@ const Interval = 2 * time.Second
 type Reporter struct {
 	// Out receives the lines; nil reports none.
 	Out io.Writer
-	// Now is the clock; the default is time.Now.
-	Now func() time.Time
 }
 
 // Task is one copy. A nil Task reports nothing.
@@ -37,7 +35,7 @@ func (r *Reporter) Start(name string, total int64) *Task {
 	if r == nil || r.Out == nil {
 		return nil
 	}
-	return &Task{reporter: r, name: name, total: total, last: r.now()}
+	return &Task{reporter: r, name: name, total: total, last: time.Now()}
 }
 
 // Reader reports what is read through it as a task.
@@ -47,13 +45,6 @@ func (r *Reporter) Reader(in io.Reader, name string, total int64) io.Reader {
 		return in
 	}
 	return &reader{in: in, task: task}
-}
-
-func (r *Reporter) now() time.Time {
-	if r.Now != nil {
-		return r.Now()
-	}
-	return time.Now()
 }
 
 // Add reports another n bytes.
@@ -76,11 +67,10 @@ func (t *Task) Set(done, total int64) {
 
 func (t *Task) report(done, total int64) {
 	t.done, t.total = done, total
-	now := t.reporter.now()
-	if now.Sub(t.last) < Interval {
+	if time.Since(t.last) < Interval {
 		return
 	}
-	t.last = now
+	t.last = time.Now()
 	if total > 0 {
 		_, _ = fmt.Fprintf(t.reporter.Out, "  %s: %s of %s (%d %%)\n", t.name, humanize.IBytes(uint64(done)), humanize.IBytes(uint64(total)),
 			done*100/total)

@@ -4,24 +4,28 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestOnlyLongCopiesAreReported(t *testing.T) {
-	now := time.Unix(0, 0)
+	synctest.Test(t, testOnlyLongCopiesAreReported)
+}
+
+func testOnlyLongCopiesAreReported(t *testing.T) {
 	var out strings.Builder
-	report := &Reporter{Out: &out, Now: func() time.Time { return now }}
+	report := &Reporter{Out: &out}
 	in := report.Reader(strings.NewReader(strings.Repeat("x", 4096)), "downloading k3s", 4096)
 	for range 4 {
 		if _, err := io.CopyN(io.Discard, in, 1024); err != nil {
 			t.Fatal(err)
 		}
-		now = now.Add(Interval / 2)
+		time.Sleep(Interval / 2)
 	}
 	unknown := report.Start("pushing", 0)
-	now = now.Add(Interval)
+	time.Sleep(Interval)
 	unknown.Add(3 << 30)
 	want := "  downloading k3s: 3.0 KiB of 4.0 KiB (75 %)\n  pushing: 3.0 GiB\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {

@@ -18,7 +18,7 @@ func Definition() layout.Definition {
 func artifacts(arch string) []layout.Artifact {
 	program := "rke2.linux-" + arch + ".tar.gz"
 	return []layout.Artifact{
-		{Kind: layout.Program, Names: []string{program}, Path: program, Mode: 0o644},
-		{Kind: layout.Images, Names: layout.ImageArchives("rke2-images.linux-" + arch), Mode: 0o644},
+		{Names: []string{program}, Path: program, Mode: 0o644},
+		{Images: true, Names: layout.ImageArchives("rke2-images.linux-" + arch), Mode: 0o644},
 	}
 }
