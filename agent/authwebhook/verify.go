@@ -44,8 +44,6 @@ type Verifier struct {
 	KeysFile string
 	// Administrators makes the group system:masters of the hub system:masters of the cluster.
 	Administrators bool
-	// Now is the clock.
-	Now func() time.Time
 }
 
 // claims are the claims of the hub's user tokens.
@@ -72,7 +70,7 @@ func (v *Verifier) Verify(token string) (*authenticationv1.UserInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	expected := jwt.Expected{Issuer: issuer, AnyAudience: jwt.Audience{v.Cluster}, Time: v.Now()}
+	expected := jwt.Expected{Issuer: issuer, AnyAudience: jwt.Audience{v.Cluster}, Time: time.Now()}
 	switch err := c.ValidateWithLeeway(expected, leeway); {
 	case errors.Is(err, jwt.ErrInvalidAudience):
 		return nil, fmt.Errorf("token is for another cluster than %s", v.Cluster)

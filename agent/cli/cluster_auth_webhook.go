@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +15,7 @@ import (
 const administrators = "system:masters"
 
 func newAuthWebhook() *cobra.Command {
-	v := &authwebhook.Verifier{Now: time.Now}
+	v := &authwebhook.Verifier{}
 	var listen string
 	var groups []string
 	cmd := &cobra.Command{

@@ -33,7 +33,7 @@ func newPair(t *testing.T) (*tokens.Issuer, *authwebhook.Verifier) {
 	if err := os.WriteFile(file, issuer.PublicKeys(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return issuer, &authwebhook.Verifier{Cluster: "c-m-a", KeysFile: file, Now: time.Now}
+	return issuer, &authwebhook.Verifier{Cluster: "c-m-a", KeysFile: file}
 }
 
 func TestSameNames(t *testing.T) {
