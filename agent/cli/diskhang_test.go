@@ -56,7 +56,7 @@ func TestDiskHangs(t *testing.T) {
 			heard = append(heard, state)
 		}, time.Minute, slog.New(slog.DiscardHandler))
 		memory := &memorySource{updates: make(chan source.Snapshot, 1)}
-		agent := engine.New(engine.Options{Source: memory, Host: s.host(machine, "hub"), Log: slog.New(slog.DiscardHandler),
+		agent := engine.New(engine.Options{Source: memory, Host: machine, Notify: s.notifier("hub"), Log: slog.New(slog.DiscardHandler),
 			WorkDirectory: "/work", StateDirectory: "/state"})
 		s.add(agent)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -194,7 +194,7 @@ func (p *logPrinter) printStream(run journal.InstructionRun, stream string) erro
 	}
 	key := run.RunDir + "/" + stream
 	if p.readers[key] == nil {
-		p.readers[key] = newOutputReader(run.RunDir, stream)
+		p.readers[key] = &outputReader{directory: run.RunDir, stream: stream, part: -1}
 	}
 	err := p.readers[key].copy(&sectionWriter{printer: p, title: runName(run) + ", " + stream})
 	if errors.Is(err, os.ErrNotExist) {

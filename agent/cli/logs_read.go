@@ -50,10 +50,6 @@ type outputReader struct {
 	file *os.File
 }
 
-func newOutputReader(directory, stream string) *outputReader {
-	return &outputReader{directory: directory, stream: stream, part: -1}
-}
-
 // copy writes what was not written yet.
 func (r *outputReader) copy(w io.Writer) error {
 	for {

@@ -77,14 +77,14 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 		return err
 	}
 	machine := host.Local{}
-	service := newService(machine.Notify, systemd.WatchdogInterval(), log)
+	service := newService(systemd.Notify, systemd.WatchdogInterval(), log)
 	options := engine.Options{
-		Gate: semaphore.NewWeighted(1), Log: log, Images: newImageStore(cfg, machine, log), Environment: os.Environ(),
+		Gate: semaphore.NewWeighted(1), Host: machine, Log: log, Images: newImageStore(cfg, machine, log), Environment: os.Environ(),
 		WorkDirectory: cfg.WorkDirectory, StateDirectory: cfg.StateDirectory, PreserveWorkDirectory: cfg.PreserveWorkDirectory,
 		AppliedPlanDirectory: cfg.AppliedPlanDirectory, InterlockDirectory: cfg.InterlockDirectory,
 		InstructionTimeout: time.Duration(cfg.InstructionTimeout), PeriodicTimeout: time.Duration(cfg.PeriodicTimeout),
 	}
-	runHub, err := newHubEngine(cfg, path, options, machine, service)
+	runHub, err := newHubEngine(cfg, path, options, service)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	servers.Go(func() { serveControl(ctx, cfg, path, service.agents, log) })
 	log.Info("Agent started", "version", Version, "config", path)
 	if cfg.LocalEnabled {
-		local := localPlans{options: options, machine: machine, service: service, log: log}
+		local := localPlans{options: options, service: service, log: log}
 		engines.Go(func() { local.run(ctx, cfg) })
 	}
 	err = runHub(ctx)

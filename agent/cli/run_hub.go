@@ -20,19 +20,18 @@ import (
 )
 
 // newHubEngine returns a function that applies the hub's plans until its context is done. Without remoteEnabled the function only waits.
-func newHubEngine(cfg config.Config, path string, options engine.Options, machine host.Host,
-	service *service) (func(context.Context) error, error) {
+func newHubEngine(cfg config.Config, path string, options engine.Options, service *service) (func(context.Context) error, error) {
 	if !cfg.RemoteEnabled {
 		return func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, nil
 	}
-	source, verifier, err := newSource(cfg, path, machine, options.Log)
+	source, verifier, err := newSource(cfg, path, options.Host, options.Log)
 	if err != nil {
 		return nil, err
 	}
-	options.Source, options.Host, options.Verify = source, service.host(machine, hubName), verifier.Verify
+	options.Source, options.Notify, options.Verify = source, service.notifier(engine.HubName), verifier.Verify
 	hub := engine.New(options)
 	service.add(hub)
 	return func(ctx context.Context) error {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/source/local"
 )
 
@@ -19,7 +18,6 @@ const engineRestartDelay = 10 * time.Second
 // localPlans runs an engine for each plan file.
 type localPlans struct {
 	options engine.Options // of the hub's engine
-	machine host.Host
 	service *service
 	log     *slog.Logger
 }
@@ -28,7 +26,7 @@ type localPlans struct {
 func (l localPlans) run(ctx context.Context, cfg config.Config) {
 	directory := local.New(local.Options{
 		Path: cfg.LocalPlanDirectory, StateDirectory: filepath.Join(cfg.StateDirectory, localName),
-		Host: l.service.host(l.machine, localName), Log: l.log,
+		Host: l.options.Host, Log: l.log, Notify: l.service.notifier(localName),
 	})
 	directory.Run(ctx, l.apply)
 }
@@ -37,7 +35,7 @@ func (l localPlans) run(ctx context.Context, cfg config.Config) {
 func (l localPlans) apply(ctx context.Context, plan *local.Plan) {
 	options := l.options
 	options.Name, options.Source, options.StateDirectory = localName+"/"+plan.Name(), plan, plan.StateDirectory()
-	options.Host, options.Log = l.service.host(l.machine, options.Name), l.log.With("source", options.Name)
+	options.Notify, options.Log = l.service.notifier(options.Name), l.log.With("source", options.Name)
 	// Who can write a plan file is root, so a signature proves nothing.
 	options.Verify = nil
 	directory := filepath.Join(localName, url.PathEscape(plan.Name()))

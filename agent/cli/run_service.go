@@ -48,12 +48,20 @@ func newService(notify func(string), watchdogInterval time.Duration, log *slog.L
 	return &service{notify: notify, watchdogInterval: watchdogInterval, log: log, starting: map[string]bool{}, changed: make(chan struct{}, 1)}
 }
 
-// host returns the host for the engine with a name. Its notifications go to the service.
-func (s *service) host(machine host.Host, name string) host.Host {
+// notifier returns what the engine with a name calls when it is up, and when it has changed; the service reads the change from State.
+func (s *service) notifier(name string) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starting[name] = true
-	return notifier{Host: machine, name: name, service: s}
+	return func() {
+		s.mu.Lock()
+		delete(s.starting, name)
+		s.mu.Unlock()
+		select {
+		case s.changed <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (s *service) add(e metrics.Engine) {
@@ -86,24 +94,6 @@ func (s *service) agents() map[string]control.Engine {
 		}
 	}
 	return out
-}
-
-// notifier is the host of one engine.
-type notifier struct {
-	host.Host
-	name    string
-	service *service
-}
-
-// Notify records that the engine is up and has changed; the service reads the change from State.
-func (n notifier) Notify(string) {
-	n.service.mu.Lock()
-	delete(n.service.starting, n.name)
-	n.service.mu.Unlock()
-	select {
-	case n.service.changed <- struct{}{}:
-	default:
-	}
 }
 
 // run reports to the service manager until stopped is closed, which is when all engines have stopped after ctx is done.

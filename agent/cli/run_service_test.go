@@ -14,7 +14,6 @@ import (
 
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/engine/journal"
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -70,18 +69,18 @@ func TestServiceManager(t *testing.T) {
 		hub, local := &fakeWorker{}, &fakeWorker{}
 		hub.state = engine.State{Source: "hub", Phase: engine.PhaseIdle}
 		local.state = engine.State{Source: "a.plan", Checksum: strings.Repeat("b", 64), Phase: engine.PhaseIdle}
-		first, second := s.host(fake.New(), "hub"), s.host(fake.New(), "local")
+		first, second := s.notifier("hub"), s.notifier("local")
 		s.add(hub)
 		s.add(local)
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go s.run(ctx, stopped)
 
-		first.Notify("STATUS=one is up")
+		first()
 		check("while one engine still reads its journal")
-		second.Notify("STATUS=both are up")
+		second()
 		check("when both are up", "READY=1", "STATUS=hub: Waiting for the first plan; a.plan: Idle with plan bbbbbbbbbbbb")
-		first.Notify("STATUS=again")
+		first()
 		check("when nothing has changed")
 		time.Sleep(30 * time.Second)
 		check("after half the interval", "WATCHDOG=1")

@@ -88,7 +88,7 @@ func attention(s engine.State) []string {
 		}
 	}
 	switch {
-	case s.SourceError != "" && s.Source == hubName:
+	case s.SourceError != "" && s.Source == engine.HubName:
 		add("hub unreachable: %s", s.SourceError)
 	case s.SourceError != "":
 		add("plan file invalid: %s", s.SourceError)

@@ -76,13 +76,13 @@ func (w statusWriter) source(s engine.State) {
 	}
 	w.plan(s)
 	switch {
-	case s.SourceError != "" && s.Source != hubName:
+	case s.SourceError != "" && s.Source != engine.HubName:
 		w.row("File", "INVALID since %s: %s", since(s.SourceErrorSince, w.now), s.SourceError)
 	case s.SourceError != "":
 		w.row("Hub", "UNREACHABLE since %s: %s", since(s.SourceErrorSince, w.now), s.SourceError)
-	case w.running && s.Source == hubName && s.Contacted:
+	case w.running && s.Source == engine.HubName && s.Contacted:
 		w.row("Hub", "connected")
-	case w.running && s.Source == hubName:
+	case w.running && s.Source == engine.HubName:
 		w.row("Hub", "not connected yet")
 	}
 	if s.Last != nil {
@@ -155,7 +155,7 @@ func (w statusWriter) attempt(s engine.State) {
 			continue
 		}
 		flag := ""
-		if s.Source != hubName {
+		if s.Source != engine.HubName {
 			flag = " --source " + s.Source
 		}
 		w.row("", "          output: system-agent logs%s --attempt %d --instruction %d", flag, a.Number, run.Index)

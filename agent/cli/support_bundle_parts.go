@@ -141,7 +141,7 @@ func (b *bundle) states(ctx context.Context, v *view) {
 
 // visibleJournalKeys are the keys of a journal entry that are not secret. A key that a later version adds is hidden until it is listed.
 var visibleJournalKeys = []string{"kind", "time", "index", "name", "saved", "succeeded", "final", "exit", "late", "spool", "begin",
-	"attempts", "summary", "canceled", "incomplete", "rolledBack", "unsure", "maxFailures", "probePeriod"}
+	"attempts", "summary", "canceled", "incomplete", "rolledBack", "maxFailures", "probePeriod"}
 
 // journals adds the journals of all engines, line by line, without outputs, plans and messages.
 func (b *bundle) journals(v *view) {

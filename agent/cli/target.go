@@ -19,12 +19,8 @@ import (
 	"github.com/drover-dev/drover/agent/host"
 )
 
-// hubName is the name of the source whose plans come from the hub; localName is the folder of local plans below the state and work
-// directories, and "local/" begins the names of their sources.
-const (
-	hubName   = "hub"
-	localName = "local"
-)
+// localName is the folder of local plans below the state and work directories, and "local/" begins the names of their sources.
+const localName = "local"
 
 // target is the agent of this machine that a command is about, as its flags name it.
 type target struct {
@@ -135,7 +131,7 @@ func (v *view) readState() error {
 func (v *view) source(name string) (engine.State, error) {
 	var names []string
 	for _, state := range v.status.Sources {
-		if state.Source == name || name == "" && (state.Source == hubName || len(v.status.Sources) == 1) {
+		if state.Source == name || name == "" && (state.Source == engine.HubName || len(v.status.Sources) == 1) {
 			return state, nil
 		}
 		names = append(names, state.Source)
@@ -192,7 +188,7 @@ type stateDirectory struct{ source, path string }
 
 // stateDirectories lists the state directory of the hub's engine and those of the local plans.
 func stateDirectories(h host.Host, cfg config.Config) []stateDirectory {
-	dirs := []stateDirectory{{source: hubName, path: cfg.StateDirectory}}
+	dirs := []stateDirectory{{source: engine.HubName, path: cfg.StateDirectory}}
 	names, _ := h.ReadDir(filepath.Join(cfg.StateDirectory, localName)) // without local plans there is none
 	for _, name := range names {
 		source := name

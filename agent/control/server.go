@@ -18,9 +18,6 @@ import (
 	"github.com/drover-dev/drover/agent/httpserver"
 )
 
-// firstSource comes before all others in lists.
-const firstSource = "hub"
-
 // Server serves the API.
 type Server struct {
 	// Status is the process's part of the status; Sources are filled in for each request.
@@ -74,16 +71,16 @@ func (s *Server) status() Status {
 		state.Source = cmp.Or(state.Source, name)
 		status.Sources = append(status.Sources, state)
 	}
-	slices.SortFunc(status.Sources, func(a, b engine.State) int {
-		if (a.Source == firstSource) != (b.Source == firstSource) {
-			if a.Source == firstSource {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.Source, b.Source)
-	})
+	slices.SortFunc(status.Sources, func(a, b engine.State) int { return cmp.Compare(sortKey(a), sortKey(b)) })
 	return status
+}
+
+// sortKey puts the hub before all others.
+func sortKey(s engine.State) string {
+	if s.Source == engine.HubName {
+		return ""
+	}
+	return s.Source
 }
 
 // withEngine passes the engine of the source in the path to a handler.

@@ -132,7 +132,7 @@ func (a *attempt) run(ctx context.Context) {
 	d := a.decision
 	checksum := plans.ShortChecksum(d.attempt.Checksum)
 	e.Log.Info("Applying plan", "checksum", checksum, "attempt", d.attempt.Attempt, "resume", d.resume, "reason", d.reason)
-	e.Host.Notify("STATUS=Applying plan " + checksum)
+	e.Notify()
 	if !a.repeated {
 		e.keepAppliedPlan(raw, d.attempt.Checksum)
 	}
@@ -174,7 +174,7 @@ func (a *attempt) apply(ctx context.Context) *failure {
 	if r.RollingBack {
 		return &failure{err: &outputError{message: r.Message, summary: r.Summary}, final: r.Final}
 	}
-	e.removePreviousBackups()
+	e.remove(e.journal.TakePreviousBackups())
 	if err := e.cleanWorkDirectory(a.workName); err != nil {
 		return failed(fmt.Errorf("cleaning the work directory: %w", err))
 	}
@@ -268,7 +268,7 @@ func (a *attempt) end(ctx context.Context, fail *failure) {
 		}
 		s.Counters.AttemptSecondsTotal += r.Ended.Sub(r.Started).Seconds()
 	})
-	e.Host.Notify("STATUS=Plan " + checksum + " " + result(r))
+	e.Notify()
 	e.Log.Info("Plan ended", "checksum", checksum, "attempt", r.Attempt, "succeeded", r.Succeeded, "canceled", r.Canceled,
 		"rolledBack", r.RolledBack, "duration", r.Ended.Sub(r.Started).Round(time.Millisecond))
 }
@@ -279,16 +279,6 @@ func canceled(incomplete bool) journal.Result {
 }
 
 // result is how an attempt ended, in a word.
-func result(r journal.Record) string {
-	switch {
-	case r.Succeeded:
-		return "applied"
-	case r.Canceled:
-		return "canceled"
-	}
-	return "failed"
-}
-
 // close does what is left to do when the outcome has been handed over.
 func (a *attempt) close() {
 	e := a.engine

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-dev/drover/agent/engine/filestate"
 	"github.com/drover-dev/drover/agent/engine/journal"
 	"github.com/drover-dev/drover/plans"
 )
@@ -23,7 +22,7 @@ func (e *Engine) workName(started time.Time) string {
 
 // workSuffix keeps the folders of local plans apart from those of the hub's.
 func (e *Engine) workSuffix() string {
-	if e.Name == hubName {
+	if e.Name == HubName {
 		return ""
 	}
 	return "." + strings.Map(func(r rune) rune {
@@ -78,15 +77,10 @@ func (e *Engine) runDirectory(a journal.AttemptID, i int) string {
 
 // unit names the unit in which a run survives the agent. A file may hold the same plan as the hub or another file, so its name is in it.
 func (e *Engine) unit(a journal.AttemptID, i int) string {
-	if e.Name == hubName {
+	if e.Name == HubName {
 		return "system-agent-" + a.RunName(i)
 	}
 	return "system-agent-" + plans.Checksum([]byte(e.Name))[:6] + "-" + a.RunName(i)
-}
-
-// hasRun reports whether the last instruction that the journal has as started was really started.
-func (e *Engine) hasRun(r journal.Record) bool {
-	return r.InstructionsStarted > 0 && filestate.IsDir(e.Host, e.runDirectory(r.AttemptID, r.InstructionsStarted-1))
 }
 
 // removeOldRuns removes the oldest run directories past maxRuns and maxRunBytes, and none of an attempt that is not over.

@@ -63,7 +63,10 @@ type Engine struct {
 // New makes an Engine; Run starts it.
 func New(options Options) *Engine {
 	if options.Name == "" {
-		options.Name = hubName
+		options.Name = HubName
+	}
+	if options.Notify == nil {
+		options.Notify = func() {}
 	}
 	if options.Gate == nil {
 		options.Gate = semaphore.NewWeighted(1)
@@ -90,7 +93,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.shutDown(ctx)
 		<-done
 	}()
-	e.Host.Notify("STATUS=Watching for plans")
+	e.Notify()
 	var timer <-chan time.Time
 	if e.current.UID != "" {
 		timer = time.After(firstContact)

@@ -134,11 +134,6 @@ func (e *Engine) removeBackups(r journal.Record) {
 	}
 }
 
-// removePreviousBackups removes the backups of the delivery before this one.
-func (e *Engine) removePreviousBackups() {
-	e.remove(e.journal.TakePreviousBackups())
-}
-
 func (e *Engine) remove(backups map[int]filestate.Backup) {
 	for _, b := range backups {
 		e.warn("Removing a backup failed", b.Remove(e.Host))

@@ -28,7 +28,7 @@ func (a *attempt) runInstruction(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	e.Host.Notify("STATUS=Running " + name)
+	e.Notify()
 	timeout := timeoutOf(instruction.CommonInstruction, e.InstructionTimeout)
 	a.progress.Step(plans.PhaseRunning, i, len(a.plan.Instructions), instruction.Name)
 	e.status.beginStep(PhaseApplying, "running "+name, timeout)

@@ -20,7 +20,7 @@ func (e *Engine) pause() {
 	checkpoint := e.checkpoint()
 	checkpoint.Paused, checkpoint.ResumeState = true, s.Status.State
 	e.reporter.Interruption(s.PlanID(), report.Interruption{State: plans.StatePaused, Revision: s.Status.Revision, Checkpoint: checkpoint})
-	e.Host.Notify("STATUS=Plan " + plans.ShortChecksum(s.Delivery.Checksum()) + " paused")
+	e.Notify()
 }
 
 // cancel ends an attempt that is not over, or confirms to the hub that it has ended. It returns whether to decide again first.

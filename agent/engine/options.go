@@ -11,8 +11,8 @@ import (
 	"github.com/drover-dev/drover/agent/source"
 )
 
-// hubName is the name of the source that is the hub. Files and units of other sources have the name in theirs.
-const hubName = "hub"
+// HubName is the name of the source that is the hub. Files and units of other sources have the name in theirs.
+const HubName = "hub"
 
 // Options of an Engine. Source, Host, Images, Log and the two directories must be set.
 type Options struct {
@@ -46,6 +46,8 @@ type Options struct {
 	// Gate lets one plan at a time be applied on a machine. It has the weight 1 and is shared by the engines of the machine; nil where there
 	// is only one.
 	Gate *semaphore.Weighted
+	// Notify is called when the engine is up, and when it begins or ends something; nil for nobody.
+	Notify func()
 	// Verify returns why nothing of a plan may be executed; nil where everything may. Nothing is written for a plan that it refuses. What
 	// it must remember of a plan that it accepts is on disk when it returns.
 	Verify func(source.Snapshot) error

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -207,30 +206,5 @@ func TestRunsAreKeptForAWhile(t *testing.T) {
 		if len(names) != maxRuns || !strings.Contains(strings.Join(names, " "), newest[:12]+"-1-0") {
 			t.Errorf("kept %d: %v", len(names), names)
 		}
-	})
-}
-
-// TestUnconfirmedAttemptOfAnOlderAgent has the journal of an agent that stopped before the source had agreed to its attempt: nothing of it
-// runs.
-func TestUnconfirmedAttemptOfAnOlderAgent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		raw, err := plans.Plan{Instructions: []plans.Instruction{once("unconfirmed", "ok", false)}}.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, err := json.Marshal(map[string]any{"kind": "begin", "time": time.Now(), "unsure": true, "plan": raw,
-			"begin": map[string]any{"checksum": plans.Checksum(raw), "uid": w.secret.uid, "revision": 1, "attempt": 1, "tries": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.host.AppendFile("/agent/state/journal", append(line, '\n')); err != nil {
-			t.Fatal(err)
-		}
-		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "ok", false)}}, 1)
-		w.start()
-		w.settle()
-		w.stop()
-		w.checkRan("ok other@1")
 	})
 }

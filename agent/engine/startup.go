@@ -43,10 +43,6 @@ func (e *Engine) recover() {
 		e.releaseInterlock()
 		e.Gate.Release(1)
 	}
-	if r := e.journal.Record(); r.Unconfirmed && !e.hasRun(r) {
-		// An older agent crashed before the source had agreed to the attempt: nothing was done for it.
-		e.append(journal.Entry{Kind: journal.KindVoid})
-	}
 	r := e.journal.Record()
 	if r.Checksum != "" && !r.Unfinished() {
 		e.addToHistory(r) // the crash may have come before

@@ -6,15 +6,12 @@ package host
 import (
 	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/host/run"
-	"github.com/drover-dev/drover/agent/host/systemd"
 )
 
 // Host is a machine.
 type Host interface {
 	fs.FileSystem
 	run.Runner
-	// Notify sends a state in the syntax of sd_notify(3) to the service manager, if there is one.
-	Notify(state string)
 }
 
 // Local is the Host that the agent runs on.
@@ -24,8 +21,3 @@ type Local struct {
 }
 
 var _ Host = Local{}
-
-// Notify implements Host.
-func (Local) Notify(state string) {
-	systemd.Notify(state)
-}

@@ -21,9 +21,6 @@ type Entry struct {
 	Begin *AttemptID `json:"begin,omitempty"`
 	// DeliveredPlan is what the attempt applies, for KindBegin.
 	DeliveredPlan
-	// Unconfirmed is set for KindBegin by agents that wrote the line before the source had agreed to the attempt. Any later line but
-	// KindStart confirms it. This version never writes it.
-	Unconfirmed bool `json:"unsure,omitempty"`
 	// Record is the last attempt of the older journal, for KindSnapshot.
 	Record *Record `json:"record,omitempty"`
 	// Attempts are the last attempts of the older journal by the checksum of their plan, for KindSnapshot.
@@ -77,7 +74,6 @@ type Kind string
 const (
 	KindSnapshot Kind = "state"    // first line of a compacted journal: what the older one held
 	KindBegin    Kind = "begin"    // an attempt begins
-	KindVoid     Kind = "void"     // the attempt did not begin after all; only written by older agents, see Entry.Unconfirmed
 	KindResume   Kind = "resume"   // the attempt goes on after a restart of the agent
 	KindPause    Kind = "pause"    // the hub has paused the attempt
 	KindFile     Kind = "file"     // a file is about to be changed; all files before it are in place

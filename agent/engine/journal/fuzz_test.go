@@ -12,9 +12,9 @@ func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"kind":"begin","begin":{"checksum":"a","attempt":1},"attempts":{"a":{"number":1}}}` + "\n" +
 		`{"kind":"files"}` + "\n" + `{"kind":"done","name":"x","saved":true,"output":"YQ=="}` + "\n" + `{"kind":"end","succeeded":true}` + "\n{"))
 	f.Add([]byte(`{"kind":"state","record":{"checksum":"a","kept":{"0":{"copy":"/x"}}},"attempts":{"a":{"number":1}}}` + "\n" +
-		`{"kind":"begin","begin":{"checksum":"c","revision":2},"plan":"e30=","unsure":true}` + "\n" +
+		`{"kind":"begin","begin":{"checksum":"c","revision":2},"plan":"e30="}` + "\n" +
 		`{"kind":"file","index":3,"was":{"link":"x"}}` + "\n" +
-		`{"kind":"start","index":-1}` + "\n" + `{"kind":"undo","message":"m"}` + "\n" + `{"kind":"undone"}` + "\n" + `{"kind":"void"}` + "\n" +
+		`{"kind":"start","index":-1}` + "\n" + `{"kind":"undo","message":"m"}` + "\n" + `{"kind":"undone"}` + "\n" +
 		`{"kind":"reported"}` + "\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		h := fake.New()

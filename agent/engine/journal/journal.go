@@ -39,13 +39,8 @@ type Journal struct {
 	mu       sync.Mutex
 	record   Record
 	attempts map[string]LastAttempt // by checksum
-	previous *previous
-}
-
-// previous is what the journal held before the current attempt began.
-type previous struct {
-	record   Record
-	attempts map[string]LastAttempt
+	// previous is the attempt before the last one, until its backups are taken; nil without one.
+	previous *Record
 }
 
 // Open reads the journal at path from raw; empty means that there is none. A last line that a crash has cut off does not count and is
@@ -121,10 +116,6 @@ func (j *Journal) replay(e Entry) {
 		if e.Begin != nil {
 			j.replayBegin(e)
 		}
-	case KindVoid:
-		if j.previous != nil {
-			j.record, j.attempts, j.previous = j.previous.record, j.previous.attempts, nil
-		}
 	case KindReported:
 		r.Reported = e.Time
 	case KindEnd:
@@ -136,12 +127,13 @@ func (j *Journal) replay(e Entry) {
 }
 
 func (j *Journal) replayBegin(e Entry) {
-	j.previous = &previous{record: j.record, attempts: maps.Clone(j.attempts)}
+	previous := j.record
+	j.previous = &previous
 	backups := map[int]filestate.Backup{}
 	if r := j.record; r.Delivery() == e.Begin.Delivery() && !r.Succeeded && !r.Canceled && !r.RolledBack {
 		maps.Copy(backups, r.Backups) // a later try restores what was there before the first
 	}
-	j.record = Record{AttemptID: *e.Begin, Started: e.Time, DeliveredPlan: e.DeliveredPlan, Unconfirmed: e.Unconfirmed, Backups: backups}
+	j.record = Record{AttemptID: *e.Begin, Started: e.Time, DeliveredPlan: e.DeliveredPlan, Backups: backups}
 	j.record.makeMaps()
 	j.attempts[e.Begin.Checksum] = LastAttempt{Number: e.Begin.Attempt, Time: e.Time}
 	for len(j.attempts) > maxLastAttempts {
@@ -199,10 +191,10 @@ func (j *Journal) replayAll(entries []Entry) {
 func (j *Journal) TakePreviousBackups() map[int]filestate.Backup {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.previous == nil || j.previous.record.Delivery() == j.record.Delivery() && len(j.record.Backups) > 0 {
+	r := j.previous
+	if r == nil || r.Delivery() == j.record.Delivery() && len(j.record.Backups) > 0 {
 		return nil
 	}
-	r := j.previous.record
 	j.previous = nil
 	if r.Succeeded || r.RolledBack {
 		return nil

@@ -24,8 +24,6 @@ import (
 type Record struct {
 	AttemptID
 	DeliveredPlan
-	// Unconfirmed is set while it is not known whether the source agreed to the attempt; see Entry.Unconfirmed.
-	Unconfirmed bool `json:"unsure,omitempty"`
 	// Started is when the attempt began.
 	Started time.Time `json:"started"`
 	// Interrupted counts how often the attempt went on after a restart of the agent.
@@ -105,9 +103,6 @@ func (r Record) clone() Record {
 
 // replay applies an entry about the steps of the attempt.
 func (r *Record) replay(e Entry) {
-	if e.Kind != KindStart {
-		r.Unconfirmed = false
-	}
 	r.makeMaps()
 	r.Paused = e.Kind == KindPause
 	switch e.Kind {

@@ -154,6 +154,3 @@ func (h *Host) Lock(path string) (func(), error) {
 		delete(h.locks, path)
 	}), nil
 }
-
-// Notify implements host.Host. There is no service manager.
-func (h *Host) Notify(string) {}

@@ -29,7 +29,7 @@ const (
 	pollInterval = 15 * time.Second
 )
 
-// Options of a Directory; all are required.
+// Options of a Directory; all but Notify are required.
 type Options struct {
 	// Path is the directory of plans. It is created with mode 0700 when it is missing.
 	Path string
@@ -39,6 +39,8 @@ type Options struct {
 	Host host.Host
 	// Log receives what is added, removed and invalid.
 	Log *slog.Logger
+	// Notify is called whenever the directory has been read; nil for nobody.
+	Notify func()
 }
 
 // Directory runs the plans of a directory.
@@ -61,6 +63,9 @@ type Directory struct {
 // New makes a Directory; Run starts it.
 func New(options Options) *Directory {
 	options.Path = filepath.Clean(options.Path)
+	if options.Notify == nil {
+		options.Notify = func() {}
+	}
 	return &Directory{Options: options, plans: map[string]*Plan{}, queue: make(chan struct{}, 1),
 		newWatcher: fsnotify.NewWatcher, pollInterval: pollInterval}
 }
@@ -85,7 +90,7 @@ func (d *Directory) Run(ctx context.Context, start func(context.Context, *Plan))
 	defer poll.Stop()
 	for {
 		d.reload(watch)
-		d.Host.Notify("STATUS=Watching for local plans")
+		d.Notify()
 		d.schedule(ctx, start, &running)
 		for reload := false; !reload; {
 			select {
