@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-dev/drover/agent/control"
 	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/retry"
 )
 
 const (
@@ -23,13 +24,13 @@ const (
 
 // follow prints the output of an attempt until the attempt ends or the user stops it. At rest it does nothing but wait for changes on disk.
 func (v *view) follow(ctx context.Context, attempt journal.Attempt, printer *logPrinter) error {
-	w := newLogWatch()
-	defer w.close()
+	w := &logWatch{runs: map[string]bool{}}
+	if w.watcher, w.err = fsnotify.NewWatcher(); w.err == nil {
+		defer w.watcher.Close()
+	}
 	// The agent's state is never older than its journal. Its socket appears and disappears with it.
 	w.add(filepath.Dir(v.client.Socket()))
-	cfg := v.cfg
-	cfg.StateDirectory = v.status.StateDirectory
-	for _, dir := range stateDirectories(v.host, cfg) {
+	for _, dir := range stateDirectories(v.host, v.status.StateDirectory) {
 		if dir.source == attempt.Source {
 			w.add(dir.path)
 		}
@@ -48,7 +49,9 @@ func (v *view) follow(ctx context.Context, attempt journal.Attempt, printer *log
 				fmt.Fprintln(printer.err, "The agent has stopped; running instructions may continue. Press Ctrl-C to stop following.")
 			}
 			for _, run := range attempt.Instructions {
-				w.addRun(run.RunDir)
+				w.add(filepath.Dir(run.RunDir)) // the run directory may be about to be created
+				w.add(run.RunDir)
+				w.runs[run.RunDir] = true
 			}
 		}
 		if err := printer.printNew(attempt); err != nil {
@@ -63,69 +66,36 @@ func (v *view) follow(ctx context.Context, attempt journal.Attempt, printer *log
 
 // logWatch waits for changes in directories.
 type logWatch struct {
-	// watcher is nil if the kernel has none left.
 	watcher *fsnotify.Watcher
-	events  <-chan fsnotify.Event
-	errs    <-chan error
-	// poll is set if something cannot be watched.
-	poll <-chan time.Time
+	// err is why a directory cannot be watched; pollInterval counts then.
+	err error
 	// runs are the run directories.
 	runs map[string]bool
 }
 
-func newLogWatch() *logWatch {
-	w := &logWatch{runs: map[string]bool{}}
-	watcher, err := fsnotify.NewBufferedWatcher(1024)
-	if err != nil {
-		w.poll = time.Tick(pollInterval)
-		return w
-	}
-	w.watcher, w.events, w.errs = watcher, watcher.Events, watcher.Errors
-	return w
-}
-
-func (w *logWatch) close() {
-	if w.watcher != nil {
-		w.watcher.Close()
-	}
-}
-
-// add watches a directory. One that does not exist is no error.
+// add watches a directory, if there is one.
 func (w *logWatch) add(dir string) {
-	if w.watcher == nil {
+	if w.err != nil {
 		return
 	}
-	if err := w.watcher.Add(dir); err != nil && !errors.Is(err, os.ErrNotExist) && w.poll == nil {
-		w.poll = time.Tick(pollInterval)
+	if w.err = w.watcher.Add(dir); errors.Is(w.err, os.ErrNotExist) {
+		w.err = nil
 	}
 }
 
-// addRun watches a run directory, which may be about to be created.
-func (w *logWatch) addRun(dir string) {
-	if dir != "" {
-		w.add(filepath.Dir(dir))
-		w.add(dir)
-		w.runs[dir] = true
-	}
-}
-
-// wait waits for a change. It returns true if the agent may have changed, false if only files in run directories have.
+// wait waits for a change. It returns true if the agent may have changed, false if only a file in a run directory has.
 func (w *logWatch) wait(ctx context.Context) (agentChanged bool) {
+	if w.err != nil {
+		return retry.Sleep(ctx, pollInterval) == nil
+	}
 	select {
 	case <-ctx.Done():
 		return false
-	case event := <-w.events:
-		agentChanged = !w.runs[filepath.Dir(event.Name)]
-	case <-w.errs: // events were lost
-		return true
-	case <-w.poll:
+	case event := <-w.watcher.Events:
+		return !w.runs[filepath.Dir(event.Name)]
+	case <-w.watcher.Errors: // events were lost
 		return true
 	}
-	for len(w.events) > 0 {
-		event := <-w.events
-		agentChanged = agentChanged || !w.runs[filepath.Dir(event.Name)]
-	}
-	return agentChanged
 }
 
 // refresh asks the agent for the current state of an attempt.

@@ -145,7 +145,7 @@ var visibleJournalKeys = []string{"kind", "time", "index", "name", "saved", "suc
 
 // journals adds the journals of all engines, line by line, without outputs, plans and messages.
 func (b *bundle) journals(v *view) {
-	for _, dir := range stateDirectories(v.host, v.cfg) {
+	for _, dir := range stateDirectories(v.host, v.cfg.StateDirectory) {
 		raw, err := v.host.ReadFile(filepath.Join(dir.path, journal.FileName))
 		if err != nil {
 			if !os.IsNotExist(err) {

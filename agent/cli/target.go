@@ -113,7 +113,7 @@ func (t *target) inspectSource(ctx context.Context) (*view, engine.State, error)
 func (v *view) readState() error {
 	v.status = control.Status{StateDirectory: v.cfg.StateDirectory, Sources: []engine.State{}}
 	v.offline = map[string]engine.Offline{}
-	for _, dir := range stateDirectories(v.host, v.cfg) {
+	for _, dir := range stateDirectories(v.host, v.cfg.StateDirectory) {
 		offline, err := engine.ReadOffline(v.host, dir.path, dir.source)
 		if err != nil {
 			return err
@@ -187,15 +187,15 @@ func (v *view) plan(ctx context.Context, state engine.State) ([]byte, error) {
 type stateDirectory struct{ source, path string }
 
 // stateDirectories lists the state directory of the hub's engine and those of the local plans.
-func stateDirectories(h host.Host, cfg config.Config) []stateDirectory {
-	dirs := []stateDirectory{{source: engine.HubName, path: cfg.StateDirectory}}
-	names, _ := h.ReadDir(filepath.Join(cfg.StateDirectory, localName)) // without local plans there is none
+func stateDirectories(h host.Host, root string) []stateDirectory {
+	dirs := []stateDirectory{{source: engine.HubName, path: root}}
+	names, _ := h.ReadDir(filepath.Join(root, localName)) // without local plans there is none
 	for _, name := range names {
 		source := name
 		if unescaped, err := url.PathUnescape(name); err == nil {
 			source = unescaped
 		}
-		dirs = append(dirs, stateDirectory{source: localName + "/" + source, path: filepath.Join(cfg.StateDirectory, localName, name)})
+		dirs = append(dirs, stateDirectory{source: localName + "/" + source, path: filepath.Join(root, localName, name)})
 	}
 	return dirs
 }
