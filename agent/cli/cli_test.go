@@ -17,6 +17,24 @@ func run1(args ...string) (int, string, string) {
 	return code, stdout.String(), stderr.String()
 }
 
+// TestPage checks that docs/agent.md lists every command.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if cmd.Runnable() && !cmd.Hidden && !strings.Contains(string(page), "| `"+cmd.CommandPath()) {
+			t.Errorf("%s is not in docs/agent.md", cmd.CommandPath())
+		}
+		for _, child := range cmd.Commands() {
+			check(child)
+		}
+	}
+	check(Root())
+}
+
 func TestCommands(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -49,6 +49,24 @@ func TestManPages(t *testing.T) {
 	}
 }
 
+// TestPage checks that docs/hub-commands.md lists every command.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/hub-commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if cmd.Runnable() && cmd.HasParent() && !cmd.Hidden && !strings.Contains(string(page), "`"+cmd.CommandPath()) {
+			t.Errorf("%s is not in docs/hub-commands.md", cmd.CommandPath())
+		}
+		for _, child := range cmd.Commands() {
+			check(child)
+		}
+	}
+	check(newRoot())
+}
+
 // tidy leaves out what depends on who generates the pages, and when, and keeps placeholders such as <cluster>, which Markdown takes for
 // HTML.
 func tidy(cmd *cobra.Command) {

@@ -131,6 +131,19 @@ func TestAPIWithoutCredentials(t *testing.T) {
 	}
 }
 
+// TestPage checks that docs/gateway.md lists every endpoint.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/gateway.md")
+	must(t, err)
+	for _, rt := range newTestServer(t, "").routes() {
+		_, path, _ := strings.Cut(rt.pattern, " ") // a pattern without a method is what machines may not read
+		path, _, _ = strings.Cut(path, "{")
+		if !strings.Contains(string(page), " "+path) && !strings.Contains(string(page), "`"+path) {
+			t.Errorf("%s is not in docs/gateway.md", rt.pattern)
+		}
+	}
+}
+
 func TestAssetHead(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "system-agent-amd64"), []byte("one"), 0o600))
