@@ -33,7 +33,7 @@ func (p Plan) Encode() ([]byte, error) {
 	return bytes.TrimRight(buf.Bytes(), "\n"), nil
 }
 
-// Checksum is the lower-case hex SHA-256 of a plan's raw bytes, exactly as they are stored: white space counts.
+// Checksum is the lower-case hex SHA-256, of a plan that of its raw bytes, exactly as they are stored: white space counts.
 func Checksum(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/engine"
+	"github.com/drover-dev/drover/agent/retry"
 	"github.com/drover-dev/drover/agent/source/local"
 )
 
@@ -50,10 +51,7 @@ func (l localPlans) apply(ctx context.Context, plan *local.Plan) {
 			return
 		}
 		options.Log.Error("Engine of a local plan failed; restarting", "error", err, "retryIn", engineRestartDelay)
-		select {
-		case <-ctx.Done():
-		case <-time.After(engineRestartDelay):
-		}
+		_ = retry.Sleep(ctx, engineRestartDelay)
 	}
 }
 

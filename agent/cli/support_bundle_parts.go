@@ -3,8 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -81,8 +79,7 @@ func (b *bundle) configuration(m doctor.Machine) {
 	if cfg, err := clientcmd.RESTConfigFromKubeConfig([]byte(connection.KubeConfig)); err == nil {
 		redacted.Server, redacted.Token = doctor.RedactURL(cfg.Host), cfg.BearerToken != ""
 		if len(cfg.CAData) > 0 {
-			sum := sha256.Sum256(cfg.CAData)
-			redacted.CA = hex.EncodeToString(sum[:])
+			redacted.CA = plans.Checksum(cfg.CAData)
 		}
 	}
 	b.addJSON("connection.json", redacted, err)

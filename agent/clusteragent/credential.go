@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/drover-dev/drover/agent/registration"
+	"github.com/drover-dev/drover/agent/retry"
 )
 
 // maxRenewalDelay bounds the time until a failed renewal is retried; a credential is valid for hours after it should be renewed.
@@ -194,12 +195,8 @@ func (m *credentialManager) run(ctx context.Context) {
 			wait = max(time.Until(m.renewAt), time.Second)
 		}
 		m.mu.Unlock()
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if retry.Sleep(ctx, wait) != nil {
 			return
-		case <-timer.C:
 		}
 		if m.expiresAt().IsZero() {
 			continue // the tunnel obtains the first one and logs why there is none

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -98,8 +96,7 @@ func timeoutOf(instruction plans.CommonInstruction, fallback time.Duration) time
 func program(instruction plans.CommonInstruction, dir string) string {
 	switch {
 	case instruction.Script != "":
-		sum := sha256.Sum256([]byte(instruction.Script))
-		return filepath.Join(dir, "script-"+hex.EncodeToString(sum[:])+".sh")
+		return filepath.Join(dir, "script-"+plans.Checksum([]byte(instruction.Script))+".sh")
 	case instruction.Command == "":
 		return filepath.Join(dir, defaultCommand)
 	}

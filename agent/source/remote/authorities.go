@@ -2,9 +2,7 @@ package remote
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/trust"
+	"github.com/drover-dev/drover/plans"
 )
 
 // maxBundleBytes bounds the certificate authorities that a hub hands out.
@@ -38,7 +37,7 @@ func (s *Source) followAuthorities(ctx context.Context, c *client) error {
 	}
 	offered := c.transport.offeredChecksum()
 	switch {
-	case offered == checksum(known):
+	case offered == plans.Checksum(known):
 		s.authorities = authoritiesState{requested: true}
 		return nil
 	case offered == "" && s.authorities.requested, offered != "" && offered == s.authorities.rejected:
@@ -50,7 +49,7 @@ func (s *Source) followAuthorities(ctx context.Context, c *client) error {
 		s.authorities.requested = false
 		return nil // the next connection may succeed
 	}
-	if err == nil && checksum(raw) != checksum(known) {
+	if err == nil && plans.Checksum(raw) != plans.Checksum(known) {
 		err = s.acceptDelivered(c, raw, state)
 	}
 	if errors.Is(err, errReplaced) {
@@ -109,7 +108,7 @@ func (s *Source) replaceAuthorities(c *client, raw []byte, reason string) error 
 	}
 	return s.replaceConnection(c, next, func() {
 		s.count(&s.connections.AuthoritiesReplaced)
-		s.Log.Info("Replaced the hub's certificate authorities", "reason", reason, "old", checksum(c.config.CAData), "new", checksum(raw))
+		s.Log.Info("Replaced the hub's certificate authorities", "reason", reason, "old", plans.Checksum(c.config.CAData), "new", plans.Checksum(raw))
 	})
 }
 
@@ -131,9 +130,4 @@ func requestAuthorities(ctx context.Context, from *http.Client, c *client) ([]by
 		return nil, nil, fmt.Errorf("requesting the hub's certificate authorities: %w", err)
 	}
 	return raw, response.TLS, nil
-}
-
-func checksum(raw []byte) string {
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/agent/source/remote/testhub"
 	"github.com/drover-dev/drover/agent/trust"
 	"github.com/drover-dev/drover/agent/trust/trusttest"
+	"github.com/drover-dev/drover/plans"
 )
 
 // front is a hub as machines see it: with a certificate, authorities and tokens that can be exchanged while it runs.
@@ -122,7 +123,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if announce {
-		w.Header().Set(caChecksumHeader, checksum(authorities))
+		w.Header().Set(caChecksumHeader, plans.Checksum(authorities))
 	}
 	if r.Header.Get("Authorization") != "Bearer "+token {
 		code := http.StatusUnauthorized
