@@ -67,7 +67,7 @@ func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// expire deletes an operation that has ended, when its time is over. A status that was lost is written again.
+// expire deletes an operation that has ended, after the seconds in its spec.ttl. A status that was lost is written again.
 func (r *Reconciler) expire(ctx context.Context, s *scope, op *operationv1.ETCDSnapshotSave, phase operationv1.Phase) error {
 	if op.Status.Phase != phase || op.Status.TerminatedAt == nil {
 		base, at := op.DeepCopy(), metav1.NewTime(r.Now())
@@ -98,9 +98,10 @@ func (r *Reconciler) decideOperation(s *scope) error {
 		in.Machines = append(in.Machines, operation.Machine{Machine: m.state, Has: render.HasSnapshotSave(m.report.Delivered, s.operation)})
 	}
 	s.operation = s.observedOperation.DeepCopy()
-	if namespace := s.operation.Spec.ClusterRef.Namespace; namespace != "" && namespace != s.operation.Namespace {
-		operation.Refuse(s.operation, in.Now, fmt.Sprintf("spec.clusterRef.namespace must be empty or %s: the Cluster is in the namespace of the "+
-			"operation", s.operation.Namespace))
+	if ref := s.operation.Spec.ClusterRef; ref.Namespace != "" && ref.Namespace != s.operation.Namespace {
+		operation.Refuse(s.operation, in.Now, fmt.Sprintf("spec.clusterRef names %s %s (%s) in the namespace %s; an operation is in the "+
+			"namespace of its Cluster, so spec.clusterRef.namespace must be empty or %s", ref.Kind, ref.Name, ref.APIVersion, ref.Namespace,
+			s.operation.Namespace))
 		return nil
 	}
 	run, again := operation.DecideSnapshotSave(s.operation, in)
@@ -149,11 +150,13 @@ func (r *Reconciler) writeOperation(ctx context.Context, s *scope) error {
 	base = op.DeepCopy()
 	base.Status = s.observedOperation.Status
 	op.Status = status
-	if err := r.Client.Status().Patch(ctx, op, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
+	statusPatch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, op, statusPatch, fieldOwner); err != nil {
 		return fmt.Errorf("writing the status of ETCDSnapshotSave %s: %w", op.Name, err)
 	}
 	if c := conditions.Get(op, operationv1.SucceededCondition); c != nil && status.Phase != s.observedOperation.Status.Phase {
-		ctrl.LoggerFrom(ctx).Info("An operation goes on", "ETCDSnapshotSave", client.ObjectKeyFromObject(op), "phase", status.Phase, "message", c.Message)
+		ctrl.LoggerFrom(ctx).Info("An operation has another phase", "ETCDSnapshotSave", client.ObjectKeyFromObject(op), "phase", status.Phase,
+			"message", c.Message)
 	}
 	return nil
 }

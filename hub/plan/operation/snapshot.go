@@ -90,7 +90,8 @@ func (d *decision) start() {
 	})
 	var busy []string
 	for _, m := range targets {
-		if !m.HasPlanSecret || m.Progress == rollout.ProgressNone || m.Progress == rollout.ProgressPending || m.Progress == rollout.ProgressApplying {
+		underway := m.Progress == rollout.ProgressNone || m.Progress == rollout.ProgressPending || m.Progress == rollout.ProgressApplying
+		if !m.HasPlanSecret || underway {
 			busy = append(busy, m.Name)
 		}
 	}
@@ -99,7 +100,8 @@ func (d *decision) start() {
 	case !d.in.Bootstrapped:
 		reason, text = ReasonWaitingForCluster, "Waiting for the cluster to be started"
 	case len(targets) == 0 && d.op.Spec.MachineName != "":
-		d.end(operationv1.PhaseFailed, ReasonMachineNotFound, fmt.Sprintf("The cluster has no Machine %s with the role etcd", d.op.Spec.MachineName))
+		d.end(operationv1.PhaseFailed, ReasonMachineNotFound,
+			fmt.Sprintf("The cluster has no Machine %s with the role etcd", d.op.Spec.MachineName))
 		return
 	case len(targets) == 0:
 		reason, text = ReasonWaitingForMachine, "Waiting for a machine with the role etcd"
