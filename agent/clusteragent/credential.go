@@ -140,13 +140,13 @@ func (m *credentialManager) register(ctx context.Context, secret *corev1.Secret,
 		return "", err
 	}
 	if token == "" {
-		return "", fmt.Errorf("no registration token in %s, and no credential that the hub accepts: apply the cluster's manifest again",
-			m.hub.directory)
+		return "", fmt.Errorf(
+			"no registration token in %s, and no credential that the hub accepts: apply the cluster's manifest again", m.hub.directory)
 	}
 	next, err := m.hub.exchange(ctx, token, agent)
 	if isUnauthorized(err) {
-		return "", fmt.Errorf("the hub refuses the registration token: apply the cluster's manifest again, which contains the current one: %w",
-			err)
+		return "", fmt.Errorf(
+			"the hub refuses the registration token: apply the cluster's manifest again, which contains the current one: %w", err)
 	}
 	if err != nil {
 		return "", err

@@ -203,7 +203,8 @@ func (h *hubClient) exchange(ctx context.Context, bearer, agent string) (credent
 func notPrintable(c rune) bool { return c <= ' ' || c > '~' }
 
 // doRequest makes one request to the hub and returns status, header and body of the response.
-func doRequest(ctx context.Context, tlsConfig *tls.Config, method, server, path, bearer string, body []byte,
+func doRequest(
+	ctx context.Context, tlsConfig *tls.Config, method, server, path, bearer string, body []byte,
 ) (int, http.Header, []byte, error) {
 	client := &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, TLSHandshakeTimeout: requestTimeout / 2},

@@ -21,8 +21,9 @@ const (
 
 // periodic runs one instruction until ctx is done. Others neither wait for it nor are held up by its failures. last is its last outcome;
 // atOnce runs it first without regard to that. tried is called after the first run, or as soon as none is needed.
-func (r *runner) periodic(ctx context.Context, p plans.PeriodicInstruction, index int, last plans.PeriodicOutput, atOnce bool,
-	tried func()) {
+func (r *runner) periodic(
+	ctx context.Context, p plans.PeriodicInstruction, index int, last plans.PeriodicOutput, atOnce bool, tried func(),
+) {
 	tried = sync.OnceFunc(tried)
 	defer tried()
 	if !atOnce {

@@ -81,12 +81,11 @@ func (m sourceMetrics) state(s engine.State) {
 	m.flag("system_agent_source_connected", "Whether a source is reachable.", s.SourceError == "" && s.Contacted)
 	if s.SourceError != "" {
 		m.timestamp("system_agent_source_error_since_timestamp_seconds",
-			"Since when a source is unreachable; absent while it is reachable.",
-			s.SourceErrorSince)
+			"Since when a source is unreachable; absent while it is reachable.", s.SourceErrorSince)
 	}
 	if s.Checksum != "" {
-		m.gauge("system_agent_plan_info", "The plan that was delivered last; always 1.", 1, "checksum", s.Checksum, "state",
-			string(s.PlanState))
+		m.gauge("system_agent_plan_info", "The plan that was delivered last; always 1.", 1,
+			"checksum", s.Checksum, "state", string(s.PlanState))
 	}
 	m.gauge("system_agent_plan_revision", "Revision of the plan: how often the hub has started its execution.", float64(s.Revision))
 	for _, phase := range phases {
@@ -102,8 +101,8 @@ func (m sourceMetrics) lastAttempt(last *journal.Attempt) {
 	m.gauge("system_agent_last_attempt_number", "Number of the last attempt.", float64(last.Number))
 	m.timestamp("system_agent_last_attempt_start_timestamp_seconds", "When the last attempt started.", last.Started)
 	if !last.Ended.IsZero() {
-		m.timestamp("system_agent_last_attempt_end_timestamp_seconds", "When the last attempt ended; absent while it is running.",
-			last.Ended)
+		m.timestamp("system_agent_last_attempt_end_timestamp_seconds",
+			"When the last attempt ended; absent while it is running.", last.Ended)
 		m.flag("system_agent_last_attempt_succeeded", "Whether the last attempt succeeded; absent while it is running.", last.Succeeded)
 	}
 }

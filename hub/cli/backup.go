@@ -46,8 +46,8 @@ The keys change only when an encryption key is added, so that a regular backup n
 				return errors.New("--snapshot, --keys: at least one is required: name the files to write")
 			}
 			if o.snapshot != "" && o.keys != "" && filepath.Dir(filepath.Clean(o.snapshot)) == filepath.Dir(filepath.Clean(o.keys)) {
-				return fmt.Errorf("--keys %s is in the directory of --snapshot: choose another directory, because both files together reveal every "+
-					"Secret", o.keys)
+				return fmt.Errorf("--keys %s is in the directory of --snapshot: choose another directory, "+
+					"because both files together reveal every Secret", o.keys)
 			}
 			if o.keys != "" {
 				if err := embedded.SaveKeys(o.server(), o.keys); err != nil {
@@ -62,8 +62,8 @@ The keys change only when an encryption key is added, so that a regular backup n
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Saved a snapshot to %s: %d keys, %d bytes, revision %d\n", o.snapshot, saved.Keys, saved.Bytes,
-				saved.Revision)
+			fmt.Fprintf(cmd.OutOrStdout(), "Saved a snapshot to %s: %d keys, %d bytes, revision %d\n",
+				o.snapshot, saved.Keys, saved.Bytes, saved.Revision)
 			return nil
 		},
 	}

@@ -118,8 +118,8 @@ func (o *serveOptions) completeAPIServer() error {
 			"--encryption-key-dir": o.encryptionKeyDir, "--api-audit-log-path": o.apiAuditLog, "--api-audit-policy-file": o.apiAuditPolicy,
 		} {
 			if value != "" {
-				return fmt.Errorf("%s is for the embedded API server, which this hub does not run: configure the API server of its cluster instead",
-					flag)
+				return fmt.Errorf(
+					"%s is for the embedded API server, which this hub does not run: configure the API server of its cluster instead", flag)
 			}
 		}
 		return nil

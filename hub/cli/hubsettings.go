@@ -18,8 +18,8 @@ func readSettings(ctx context.Context, c client.Reader, namespace string) (out s
 	configMap := &corev1.ConfigMap{}
 	err = c.Get(ctx, key, configMap)
 	if apierrors.IsNotFound(err) {
-		return out, false, fmt.Errorf("no hub of this version tells its settings in ConfigMap %s; name another --system-namespace, or start "+
-			"the hub", key)
+		return out, false, fmt.Errorf("no hub of this version tells its settings in ConfigMap %s; "+
+			"name another --system-namespace, or start the hub", key)
 	}
 	if err == nil {
 		err = json.Unmarshal([]byte(configMap.Data[settings.DataKey]), &out)

@@ -43,8 +43,8 @@ func (o *importOptions) run(ctx context.Context, c client.Client, key client.Obj
 		return "", explain(fmt.Errorf("reading Cluster %s: %w", key, err))
 	}
 	if cluster.Spec.RKEConfig != nil {
-		return "", fmt.Errorf("the Cluster %s has spec.rkeConfig: the hub makes it and deploys its agent; \"hub node-command\" adds machines "+
-			"to it", key)
+		return "", fmt.Errorf("the Cluster %s has spec.rkeConfig: the hub makes it and deploys its agent; "+
+			"\"hub node-command\" adds machines to it", key)
 	}
 	return o.create(ctx, c, management, registrationCommand{
 		name: "import-command", purpose: managementv3.AgentsPurpose,

@@ -116,8 +116,8 @@ func writeTimeline(out io.Writer, record *timelines.Record, now time.Time) error
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "START\tTOOK\tWHO\tPHASE\tOUTCOME\tMESSAGE")
 	for _, e := range events(record) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", e.Start.UTC().Format(time.DateTime), took(e.Phase, now), e.who, e.Name, e.Outcome,
-			oneLineOf(e.Message))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n",
+			e.Start.UTC().Format(time.DateTime), took(e.Phase, now), e.who, e.Name, e.Outcome, oneLineOf(e.Message))
 	}
 	return table.Flush()
 }

@@ -117,8 +117,8 @@ func writeTokens(out io.Writer, lines []tokenLine, now time.Time) error {
 		if l.LastUsedAt != nil {
 			used = duration.HumanDuration(now.Sub(l.LastUsedAt.Time)) + " ago"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.User, l.Cluster, duration.HumanDuration(now.Sub(l.Created.Time)), expires,
-			used, l.Description)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			l.Name, l.User, l.Cluster, duration.HumanDuration(now.Sub(l.Created.Time)), expires, used, l.Description)
 	}
 	return table.Flush()
 }

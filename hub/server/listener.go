@@ -148,8 +148,8 @@ func (l *listener) startDraining() (drainTime time.Duration) {
 		// No other replica can take over: do not wait.
 		return 0
 	}
-	l.log.Info("Draining: not ready, still serving until load balancers have noticed", "delay", l.drainDelay.String(), "then",
-		l.drainTime.String())
+	l.log.Info("Draining: not ready, still serving until load balancers have noticed",
+		"delay", l.drainDelay.String(), "then", l.drainTime.String())
 	select {
 	case <-time.After(l.drainDelay):
 	case <-l.ended:

@@ -50,7 +50,7 @@ func addUsers(mgr ctrl.Manager, issuer *tokens.Issuer, listener *listener, opts 
 // issueUserTokens has users' tokens signed by the hub's key.
 func issueUserTokens(issuer *tokens.Issuer) usertokens.Issue {
 	return func(u user.Info, cluster string, ttl time.Duration, id string, persistent bool) (string, error) {
-		return issuer.UserToken(tokens.User{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}, cluster, ttl, id,
-			persistent)
+		holder := tokens.User{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}
+		return issuer.UserToken(holder, cluster, ttl, id, persistent)
 	}
 }

@@ -17,8 +17,9 @@ import (
 const WebhookService = "drover-webhook"
 
 // prepareWebhooks says how the API server reaches the webhooks and makes the certificate that they serve with.
-func prepareWebhooks(ctx context.Context, c client.Client, opts Options) (admissionregistrationv1.WebhookClientConfig, *capi.Certificate,
-	error) {
+func prepareWebhooks(
+	ctx context.Context, c client.Client, opts Options,
+) (admissionregistrationv1.WebhookClientConfig, *capi.Certificate, error) {
 	target, hosts, err := webhookTarget(opts)
 	if err != nil || opts.ExternalCAPI {
 		return target, nil, err

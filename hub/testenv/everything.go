@@ -56,8 +56,8 @@ func (e *Env) Left(t *testing.T, namespace string, want ...string) {
 				if err != nil {
 					return err
 				}
-				return fmt.Errorf("it is still there: deleted at %v, finalizers %v, owners %+v", got.DeletionTimestamp, got.Finalizers,
-					got.OwnerReferences)
+				return fmt.Errorf("it is still there: deleted at %v, finalizers %v, owners %+v",
+					got.DeletionTimestamp, got.Finalizers, got.OwnerReferences)
 			})
 		}
 	}

@@ -111,8 +111,8 @@ func (r *FakeCluster) Register(id, address string, roles ...string) *FakeMachine
 	}
 	m := &FakeMachine{FakeCluster: r, Name: name}
 	r.Wait("the plan Secret of "+id, func() error {
-		return r.Env.Client.Get(r.T.Context(), client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.PlanSecretName(name)},
-			&corev1.Secret{})
+		key := client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.PlanSecretName(name)}
+		return r.Env.Client.Get(r.T.Context(), key, &corev1.Secret{})
 	})
 	return m
 }

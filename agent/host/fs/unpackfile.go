@@ -47,8 +47,8 @@ func (u *unpacker) create(name string, mode fs.FileMode) (*os.File, error) {
 		if err := u.openParent(path.Clean(dir)); err != nil {
 			return nil, err
 		}
-		fd, err := unix.Openat(int(u.parent.Fd()), base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC,
-			uint32(mode))
+		fd, err := unix.Openat(int(u.parent.Fd()), base,
+			unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode))
 		switch {
 		case err == nil:
 			return os.NewFile(uintptr(fd), name), nil

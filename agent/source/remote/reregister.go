@@ -103,8 +103,8 @@ func (s *Source) requestConnection(ctx context.Context, c *client) error {
 	return s.replaceConnection(c, connection, func() {
 		s.count(&s.connections.Registrations)
 		s.registrations.rejectedTokens++
-		s.Log.Info("Registered again after the hub refused this machine's token", "namespace", connection.Namespace, "name",
-			connection.SecretName)
+		s.Log.Info("Registered again after the hub refused this machine's token",
+			"namespace", connection.Namespace, "name", connection.SecretName)
 	})
 }
 

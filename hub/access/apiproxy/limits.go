@@ -66,8 +66,8 @@ func (h *Handler) limit(next http.Handler) http.Handler {
 		key := limitKey{c.user.GetName(), c.cluster, c.kind}
 		if !h.limits.enter(key) {
 			writeError(w, r, retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-				"you have %d %s requests under way in this cluster already, which is as many as the hub lets one user have", h.limits.limits.of(c.kind),
-				c.kind))
+				"you have %d %s requests under way in this cluster already, which is as many as the hub lets one user have",
+				h.limits.limits.of(c.kind), c.kind))
 			return
 		}
 		defer h.limits.leave(key)

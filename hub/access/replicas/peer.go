@@ -140,8 +140,8 @@ func (d *Directory) forget(p *peer, why string) {
 	d.mu.Unlock()
 	p.closeIdle()
 	d.metrics.lost.WithLabelValues(why).Inc()
-	d.log.Info("Another replica stopped responding, its sessions are left out until it is", "replica", p.ID, "address", p.Address, "why", why,
-		"sessions", sessions)
+	d.log.Info("Another replica stopped responding, its sessions are left out until it is",
+		"replica", p.ID, "address", p.Address, "why", why, "sessions", sessions)
 	d.changed(changed...)
 }
 

@@ -123,8 +123,8 @@ func (m *Manager) Serve(w http.ResponseWriter, r *http.Request, agent Agent) {
 	m.remove(s)
 	close(s.gone)
 	m.metrics.ended.WithLabelValues(string(end.class)).Inc()
-	s.log.Info("Tunnel has ended", "reason", end.Error(), "after", time.Since(s.opened).Round(time.Second).String(), "violations",
-		s.violations.count)
+	s.log.Info("Tunnel has ended", "reason", end.Error(), "after", time.Since(s.opened).Round(time.Second).String(),
+		"violations", s.violations.count)
 }
 
 // isHeld reports whether the agent has a session here and looks for another replica. A second session here would be used for what is dialed

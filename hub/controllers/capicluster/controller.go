@@ -96,8 +96,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if refused == nil {
 		conditions.Delete(cluster, AcceptedCondition)
 	} else {
-		conditions.Set(cluster, metav1.Condition{Type: AcceptedCondition, Status: metav1.ConditionFalse, Reason: RefusedReason,
-			Message: refused.Error()})
+		conditions.Set(cluster, metav1.Condition{
+			Type: AcceptedCondition, Status: metav1.ConditionFalse, Reason: RefusedReason, Message: refused.Error(),
+		})
 	}
 	return ctrl.Result{}, helper.Patch(ctx, cluster)
 }

@@ -66,8 +66,8 @@ func (r *Reconciler) upToDate(ctx context.Context, p *poolScope, current cluster
 // machineTemplate reads the template that a pool names; nil, with the pool's problem set, if it cannot be used.
 func (r *Reconciler) machineTemplate(ctx context.Context, p *poolScope) (*unstructured.Unstructured, error) {
 	field, ref := pool.Field(p.spec.Name, "machineConfigRef"), p.spec.MachineConfigRef
-	source, fault, err := r.referenced(ctx, field, client.ObjectKey{Namespace: p.cluster.Namespace, Name: ref.Name}, ref.GroupKind(),
-		"MachineTemplate")
+	key := client.ObjectKey{Namespace: p.cluster.Namespace, Name: ref.Name}
+	source, fault, err := r.referenced(ctx, field, key, ref.GroupKind(), "MachineTemplate")
 	if err != nil || fault != nil {
 		p.problem = fault
 		return nil, err
@@ -129,8 +129,9 @@ func (r *Reconciler) referenced(ctx context.Context, field string, key client.Ob
 }
 
 // readProviderObject reads an object of a provider's kind in the version of its contract; nil if it does not exist.
-func (r *Reconciler) readProviderObject(ctx context.Context, key client.ObjectKey, kind schema.GroupKind) (*unstructured.Unstructured,
-	error) {
+func (r *Reconciler) readProviderObject(
+	ctx context.Context, key client.ObjectKey, kind schema.GroupKind,
+) (*unstructured.Unstructured, error) {
 	apiVersion, err := capicontract.APIVersion(ctx, r.Client, kind)
 	if err != nil {
 		return nil, err

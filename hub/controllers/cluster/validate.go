@@ -37,8 +37,8 @@ func validate(cluster *provisioningv1.Cluster, sources map[fileSource]metav1.Obj
 				problems = append(problems, validateSource(cluster.Name, field+".secret.name", fileSource{"Secret", source.Secret.Name}, sources)...)
 			}
 			if named(source.ConfigMap) {
-				problems = append(problems, validateSource(cluster.Name, field+".configMap.name", fileSource{"ConfigMap", source.ConfigMap.Name},
-					sources)...)
+				configMap := fileSource{"ConfigMap", source.ConfigMap.Name}
+				problems = append(problems, validateSource(cluster.Name, field+".configMap.name", configMap, sources)...)
 			}
 		}
 	}

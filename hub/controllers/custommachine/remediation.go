@@ -49,8 +49,8 @@ func (r *Reconciler) reconcileMissingNode(ctx context.Context, s *scope) (ctrl.R
 	if err != nil || exists {
 		return ctrl.Result{}, err
 	}
-	ctrl.LoggerFrom(ctx).Info("Deleting Machine, its Node is missing for too long", "node", s.machine.Status.NodeRef.Name, "timeout",
-		timeout.String())
+	ctrl.LoggerFrom(ctx).Info("Deleting Machine, its Node is missing for too long",
+		"node", s.machine.Status.NodeRef.Name, "timeout", timeout.String())
 	preconditions := client.Preconditions{UID: &s.machine.UID, ResourceVersion: &s.machine.ResourceVersion}
 	if err := r.Client.Delete(ctx, s.machine, preconditions); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("deleting Machine %s, whose Node is missing: %w", s.machine.Name, err)

@@ -166,8 +166,9 @@ func (r *Reconciler) clusterOf(ctx context.Context, namespace string) (*clusterv
 
 // knownMachine returns the Machine of a machine that registered before, by its present name, or by its ID under another name; nil for a new
 // machine.
-func (r *Reconciler) knownMachine(ctx context.Context, cluster *clusterv1.Cluster, name string, request machineRequest) (*clusterv1.Machine,
-	error) {
+func (r *Reconciler) knownMachine(
+	ctx context.Context, cluster *clusterv1.Cluster, name string, request machineRequest,
+) (*clusterv1.Machine, error) {
 	machine := &clusterv1.Machine{}
 	found, err := objects.Get(ctx, r.Live, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, machine)
 	if err != nil {

@@ -47,8 +47,8 @@ func parseRequest(data []byte) (machineRequest, error) {
 		return machineRequest{}, fmt.Errorf("the machine has no ID")
 	}
 	if !request.etcd && !request.controlPlane && !request.worker {
-		return machineRequest{}, fmt.Errorf("the machine has no role; run the command with --etcd, --controlplane or --worker, or several of " +
-			"them")
+		return machineRequest{}, fmt.Errorf(
+			"the machine has no role; run the command with --etcd, --controlplane or --worker, or several of them")
 	}
 	if request.nodeName != "" && len(validation.IsDNS1123Subdomain(request.nodeName)) > 0 {
 		return machineRequest{}, fmt.Errorf("the node name %q is not a valid name", request.nodeName)

@@ -84,8 +84,8 @@ func connectedCondition(in connectionInputs) (metav1.Condition, time.Duration) {
 		}
 		return in.disconnected(condition), 0
 	case in.imported:
-		condition.Message = fmt.Sprintf("Waiting for the cluster agent to connect; run \"hub import-command %s\" for the command that deploys it",
-			in.cluster)
+		condition.Message = fmt.Sprintf(
+			"Waiting for the cluster agent to connect; run \"hub import-command %s\" for the command that deploys it", in.cluster)
 	default:
 		condition.Message = "Waiting for the cluster agent, which the plans of the control plane deploy, to connect. " + in.hint()
 	}
@@ -100,6 +100,6 @@ func (in connectionInputs) disconnected(condition metav1.Condition) metav1.Condi
 }
 
 func (in connectionInputs) hint() string {
-	return fmt.Sprintf("Check the log of Deployment cattle-system/cattle-cluster-agent in the cluster, and whether its Pods reach %s",
-		in.serverURL)
+	return fmt.Sprintf(
+		"Check the log of Deployment cattle-system/cattle-cluster-agent in the cluster, and whether its Pods reach %s", in.serverURL)
 }

@@ -171,8 +171,8 @@ func isDraining(_ clusterState, c candidate) *decision {
 }
 
 func notConnected(s clusterState, _ candidate) *decision {
-	return decideIf(!s.connected, keepHook, reasonUnreachable, "Waiting for a connection to the cluster's API, to remove the etcd member. %s",
-		hint)
+	return decideIf(!s.connected, keepHook, reasonUnreachable,
+		"Waiting for a connection to the cluster's API, to remove the etcd member. %s", hint)
 }
 
 // isRemoved includes a machine that has no Node: it never started, or its Node was deleted by hand.

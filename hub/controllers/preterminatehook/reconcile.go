@@ -126,8 +126,8 @@ func (r *Reconciler) untilRefresh(key client.ObjectKey) time.Duration {
 func (r *Reconciler) refresh(ctx context.Context, key client.ObjectKey, m *member, earlier decision) decision {
 	live, current, err := r.reevaluate(ctx, key, m, r.nodesByNewConnection)
 	if err != nil || !live.state.connected {
-		ctrl.LoggerFrom(ctx).V(1).Info("Reading the Nodes by another connection failed", "Machine", client.ObjectKeyFromObject(m.machine), "err",
-			err)
+		ctrl.LoggerFrom(ctx).V(1).Info("Reading the Nodes by another connection failed",
+			"Machine", client.ObjectKeyFromObject(m.machine), "err", err)
 		return earlier
 	}
 	if current.action == requestRemoval {

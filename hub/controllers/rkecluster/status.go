@@ -25,8 +25,9 @@ func setStatus(s *scope) {
 			deleting.Message = fmt.Sprintf("Waiting for %d Machines of the cluster to be deleted", s.machines)
 		}
 		conditions.Set(s.infra, deleting)
-		conditions.Set(s.infra, metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse, Reason: clusterv1.DeletingReason,
-			Message: deleting.Message})
+		conditions.Set(s.infra, metav1.Condition{
+			Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse, Reason: clusterv1.DeletingReason, Message: deleting.Message,
+		})
 		return
 	}
 	// There is nothing to create: machines register themselves, and the control plane provides the endpoint if the user sets none.

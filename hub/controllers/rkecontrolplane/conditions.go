@@ -160,8 +160,8 @@ func setContractConditions(s *scope) {
 	}
 	setInProgress(s, clusterv1.RollingOutCondition, clusterv1.RollingOutReason, clusterv1.NotRollingOutReason, doing("Changing", updating))
 	setInProgress(s, clusterv1.ScalingUpCondition, clusterv1.ScalingUpReason, clusterv1.NotScalingUpReason, doing("Adding", joining), missing)
-	setInProgress(s, clusterv1.ScalingDownCondition, clusterv1.ScalingDownReason, clusterv1.NotScalingDownReason, doing("Removing", deleting),
-		surplus)
+	setInProgress(s, clusterv1.ScalingDownCondition, clusterv1.ScalingDownReason, clusterv1.NotScalingDownReason,
+		doing("Removing", deleting), surplus)
 	setInProgress(s, clusterv1.RemediatingCondition, clusterv1.RemediatingReason, clusterv1.NotRemediatingReason,
 		doing("Remediating", remediated))
 	setForAll(s, clusterv1.MachinesReadyCondition, clusterv1.ReadyReason, clusterv1.NotReadyReason, "Not ready: ", notReady)

@@ -39,7 +39,7 @@ const (
 // ensureKubeconfig keeps the Secret <cluster>-kubeconfig, by which Cluster API, this hub and users reach the cluster. One that the
 // RKEControlPlane does not own is left alone, and only checked for what the hub refuses to use.
 func (r *Reconciler) ensureKubeconfig(ctx context.Context, s *scope) error {
-	name := secret.Name(s.clusterName(), secret.Kubeconfig)
+	name := s.secretName(secret.Kubeconfig)
 	found := &corev1.Secret{}
 	err := r.Cache.Get(ctx, s.key(name), found)
 	switch {
@@ -163,8 +163,7 @@ func (s *scope) servers() ([]endpoint.Server, rollout.Wait) {
 		return nil, rollout.Wait{Reason: reasons.NoCertificateAuthority,
 			Message: fmt.Sprintf("The cluster has created its own certificate authorities. "+
 				"Put its server CA into Secret %s and its client CA into Secret %s, each with tls.crt and tls.key, or a kubeconfig into Secret %s",
-				secret.Name(s.clusterName(), secret.ClusterCA), secret.Name(s.clusterName(), clientCAPurpose), secret.Name(s.clusterName(),
-					secret.Kubeconfig))}
+				s.secretName(secret.ClusterCA), s.secretName(clientCAPurpose), s.secretName(secret.Kubeconfig))}
 	}
 	if e := s.endpoint(); e.Host != "" {
 		port := int(e.Port)

@@ -44,8 +44,8 @@ func (r *Reconciler) Preview(ctx context.Context, controlPlane *rkev1.RKEControl
 	if s.refused != nil {
 		return &Preview{Wait: rollout.Wait{Reason: s.refused.Reason, Message: s.refused.Message}}, nil
 	}
-	err = run(ctx, s, r.findInfraCluster, r.loadMachines, r.findRelease, r.ensureTokens, r.ensureCA, readDeliveredAgent, r.readReferences,
-		r.plan)
+	err = run(ctx, s, r.findInfraCluster, r.loadMachines, r.findRelease, r.ensureTokens, r.ensureCA,
+		readDeliveredAgent, r.readReferences, r.plan)
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func (r *Reconciler) ensureCA(ctx context.Context, s *scope) (err error) {
 
 // ensureAuthority returns nil where the cluster has no such authority from the hub.
 func (r *Reconciler) ensureAuthority(ctx context.Context, s *scope, purpose secret.Purpose, commonName string) (*authority, error) {
-	name := secret.Name(s.clusterName(), purpose)
+	name := s.secretName(purpose)
 	found, err := r.objects.Secret(ctx, r.Cache, r.Client, s.key(name))
 	switch {
 	case err == nil:
@@ -151,8 +151,8 @@ func (r *Reconciler) createAuthority(ctx context.Context, s *scope, name, common
 	if err != nil {
 		return nil, err
 	}
-	created := s.ownSecret(name, clusterv1.ClusterSecretType, map[string][]byte{secret.TLSCrtDataName: pair.CertPEM(),
-		secret.TLSKeyDataName: key})
+	created := s.ownSecret(name, clusterv1.ClusterSecretType,
+		map[string][]byte{secret.TLSCrtDataName: pair.CertPEM(), secret.TLSKeyDataName: key})
 	if err := r.Client.Create(ctx, created, fieldOwner); err != nil {
 		return nil, fmt.Errorf("creating the Secret of the cluster's certificate authority: %w", err)
 	}
@@ -171,12 +171,17 @@ func (s *scope) deliveredFile(suffix string) bool {
 	return false
 }
 
+// secretName returns the name of the Secret that Cluster API expects for a purpose.
+func (s *scope) secretName(purpose secret.Purpose) string {
+	return secret.Name(s.clusterName(), purpose)
+}
+
 // deleteSecrets deletes the Secrets that were created for the cluster. A garbage collector would do so too, but later, and not every API
 // server has one. Secrets that a user has brought stay.
 func (r *Reconciler) deleteSecrets(ctx context.Context, s *scope) error {
 	for _, name := range []string{
-		secret.Name(s.clusterName(), secret.Kubeconfig), secret.Name(s.clusterName(), secret.ClusterCA),
-		secret.Name(s.clusterName(), clientCAPurpose), rkev1.ClusterStateSecretName(s.controlPlane.Name),
+		s.secretName(secret.Kubeconfig), s.secretName(secret.ClusterCA), s.secretName(clientCAPurpose),
+		rkev1.ClusterStateSecretName(s.controlPlane.Name),
 	} {
 		found := &corev1.Secret{}
 		err := r.Live.Get(ctx, s.key(name), found)

@@ -138,8 +138,8 @@ func (a *Agents) ownerMachine(ctx context.Context, bootstrap *rkev1.RKEBootstrap
 	case refusal != nil:
 		return nil, response.Retry(response.DefaultRetry, "%s", refusal.Message)
 	case machine == nil:
-		return nil, response.Retry(response.DefaultRetry, "waiting for Cluster API to set the owner of RKEBootstrap %s/%s", bootstrap.Namespace,
-			bootstrap.Name)
+		return nil, response.Retry(response.DefaultRetry, "waiting for Cluster API to set the owner of RKEBootstrap %s/%s",
+			bootstrap.Namespace, bootstrap.Name)
 	}
 	return machine, nil
 }

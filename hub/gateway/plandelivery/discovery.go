@@ -83,8 +83,8 @@ func (h *Handler) ServeVersion(w http.ResponseWriter, _ *http.Request, _ *Machin
 
 // Forbid answers every other request to the Kubernetes API with 403.
 func (h *Handler) Forbid(_ http.ResponseWriter, r *http.Request, m *Machine) error {
-	return response.Errorf(http.StatusForbidden, "a machine reaches only its own plan Secret %s here, not %s %s", m.Account, r.Method,
-		r.URL.Path)
+	return response.Errorf(http.StatusForbidden, "a machine reaches only its own plan Secret %s here, not %s %s",
+		m.Account, r.Method, r.URL.Path)
 }
 
 // acceptable returns the first media type of Accept headers that discovery is served as, and JSON if there is no such header. Aggregated

@@ -151,8 +151,8 @@ func (h *Handler) fetchPlan(ctx context.Context, m *Machine) error {
 			client.ObjectKeyFromObject(m.Bootstrap))
 		return apierrors.NewNotFound(secretResource, m.Account.Name)
 	case live.Type != rkev1.MachinePlanSecretType:
-		return apierrors.NewForbidden(secretResource, m.Account.Name, fmt.Errorf("its type is %s, not %s", live.Type,
-			rkev1.MachinePlanSecretType))
+		return apierrors.NewForbidden(secretResource, m.Account.Name,
+			fmt.Errorf("its type is %s, not %s", live.Type, rkev1.MachinePlanSecretType))
 	}
 	return h.Secrets.Plans.Observe(live)
 }

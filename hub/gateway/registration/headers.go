@@ -42,8 +42,8 @@ type registration struct {
 
 // headerError is a 400 that names the header.
 func headerError(header, format string, args ...any) error {
-	return response.Errorf(http.StatusBadRequest, "%s%s: %s", headerPrefix, textproto.CanonicalMIMEHeaderKey(header), fmt.Sprintf(format,
-		args...))
+	name := headerPrefix + textproto.CanonicalMIMEHeaderKey(header)
+	return response.Errorf(http.StatusBadRequest, "%s: %s", name, fmt.Sprintf(format, args...))
 }
 
 // parseRegistration validates the headers of a registration. Every error is a 400 that names the header.

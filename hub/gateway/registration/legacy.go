@@ -105,7 +105,7 @@ func (g *Registrar) consumeApproval(
 		}
 		return fmt.Errorf("removing the annotation %s of Machine %s: %w", rkev1.RegisterFromAnnotation, client.ObjectKeyFromObject(machine), err)
 	}
-	g.Logger.Info("Machine registers again with an administrator's approval", "Machine", client.ObjectKeyFromObject(machine), "client",
-		address)
+	g.Logger.Info("Machine registers again with an administrator's approval",
+		"Machine", client.ObjectKeyFromObject(machine), "client", address)
 	return g.recordSecretHash(ctx, bootstrap, r.SecretHash)
 }

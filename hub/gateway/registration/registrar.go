@@ -145,8 +145,8 @@ func (g *Registrar) awaitConnection(ctx context.Context, bootstrap *rkev1.RKEBoo
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, response.Retry(response.DefaultRetry, "waiting for the hub to create the credentials of this machine (ServiceAccount %s)",
-				account)
+			return nil, response.Retry(response.DefaultRetry,
+				"waiting for the hub to create the credentials of this machine (ServiceAccount %s)", account)
 		}
 	}
 }

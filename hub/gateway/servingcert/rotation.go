@@ -62,8 +62,8 @@ func (i *Identity) rotate(secret *corev1.Secret) (changed bool, err error) {
 		delete(secret.Data, previousCertKey)
 		return true, nil
 	default:
-		return false, fmt.Errorf("annotation %s: %q is not one of %s, %s and %s", CARotationAnnotation, step, RotationPrepare, RotationSwitch,
-			RotationFinish)
+		return false, fmt.Errorf("annotation %s: %q is not one of %s, %s and %s",
+			CARotationAnnotation, step, RotationPrepare, RotationSwitch, RotationFinish)
 	}
 }
 

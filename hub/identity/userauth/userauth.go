@@ -56,8 +56,8 @@ func New(opts Options) (*Authenticator, error) {
 	if opts.Clientset == nil || opts.Tokens == nil || opts.Client == nil || opts.APIReader == nil {
 		return nil, errors.New("creating the authentication of users: Clientset, Tokens, Client and APIReader are required")
 	}
-	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", clientCANamespace, clientCAConfigMap, clientCAKey,
-		opts.Clientset)
+	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca",
+		clientCANamespace, clientCAConfigMap, clientCAKey, opts.Clientset)
 	if err != nil {
 		return nil, fmt.Errorf("creating the authentication by certificate: %w", err)
 	}

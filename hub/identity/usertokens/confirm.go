@@ -42,8 +42,7 @@ func (h *Handler) confirm(ctx context.Context, u user.Info, held []managementv3.
 	for i := range held {
 		token := &held[i]
 		still := slices.DeleteFunc(slices.Clone(token.Spec.User.Groups), func(group string) bool {
-			return !slices.Contains(u.GetGroups(),
-				group)
+			return !slices.Contains(u.GetGroups(), group)
 		})
 		if len(still) < len(token.Spec.User.Groups) {
 			changed := token.DeepCopy()

@@ -178,8 +178,8 @@ func (h *Handler) issue(ctx context.Context, u user.Info, cluster *managementv3.
 	if len(u.GetGroups()) > maxGroups {
 		return nil, badRequest("you are in %d groups; a persistent token holds at most %d", len(u.GetGroups()), maxGroups)
 	}
-	token, object, err := Persistent{User: u, Cluster: cluster, TTL: request.ttl(), Description: request.Description}.Create(ctx, h.Client,
-		h.Issue, now)
+	persistent := Persistent{User: u, Cluster: cluster, TTL: request.ttl(), Description: request.Description}
+	token, object, err := persistent.Create(ctx, h.Client, h.Issue, now)
 	if err != nil {
 		return nil, err
 	}

@@ -60,8 +60,8 @@ func read(w http.ResponseWriter, r *http.Request) (*Request, error) {
 		if errors.As(err, &tooLarge) {
 			return nil, response.Errorf(http.StatusRequestEntityTooLarge, "the request is larger than %d bytes", maxBody)
 		}
-		return nil, badRequest("decoding the request failed: %s; write {\"cluster\": \"<namespace>/<name>\"}", strings.TrimPrefix(err.Error(),
-			"json: "))
+		return nil, badRequest("decoding the request failed: %s; write {\"cluster\": \"<namespace>/<name>\"}",
+			strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, badRequest("unexpected data after the request")

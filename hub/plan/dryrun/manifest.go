@@ -50,8 +50,8 @@ func readManifest(raw []byte) (*unstructured.Unstructured, []string, error) {
 	}
 	switch {
 	case found == nil:
-		return nil, nil, fmt.Errorf("the manifest has no Cluster of %s and no RKEControlPlane of %s", provisioningv1.GroupVersion,
-			rkev1.GroupVersion)
+		return nil, nil, fmt.Errorf("the manifest has no Cluster of %s and no RKEControlPlane of %s",
+			provisioningv1.GroupVersion, rkev1.GroupVersion)
 	case found.GetNamespace() == "":
 		return nil, nil, errors.New("metadata.namespace of the manifest is empty: write the namespace of the cluster there")
 	case found.GetName() == "":

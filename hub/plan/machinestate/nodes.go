@@ -58,8 +58,9 @@ func (n *Nodes) OrphanedMembers() []rollout.Member {
 		node := &n.nodes[i]
 		if membership := rollout.MembershipOf(node); !n.matched[node.Name] && membership != rollout.MemberNone {
 			health, at := rollout.MemberHealthOf(node)
-			orphaned = append(orphaned, rollout.Member{Node: node.Name, State: rollout.StateOf(node), Membership: membership, Health: health,
-				CheckedAt: at})
+			orphaned = append(orphaned, rollout.Member{
+				Node: node.Name, State: rollout.StateOf(node), Membership: membership, Health: health, CheckedAt: at,
+			})
 		}
 	}
 	slices.SortFunc(orphaned, func(a, b rollout.Member) int { return strings.Compare(a.Node, b.Node) })

@@ -53,15 +53,15 @@ func (b *builder) addClusterAgent() {
 	}
 	for i, v := range in.Env {
 		if clusteragent.Reserved(v.Name) {
-			b.problems.doubt(fmt.Sprintf("spec.agentEnvVars[%d].name", i), "is %s, which the hub sets for the cluster-agent itself; machines get it",
-				v.Name)
+			b.problems.doubt(fmt.Sprintf("spec.agentEnvVars[%d].name", i),
+				"is %s, which the hub sets for the cluster-agent itself; machines get it", v.Name)
 		}
 	}
 	if in.Customization != nil {
 		for i, t := range in.Customization.AppendTolerations {
 			if fault := clusteragent.TolerationFault(t); fault != "" {
-				b.problems.warn(fmt.Sprintf("spec.clusterAgentDeploymentCustomization.appendTolerations[%d]", i), "was left out: %s",
-					strings.TrimLeft(fault, ".: "))
+				b.problems.warn(fmt.Sprintf("spec.clusterAgentDeploymentCustomization.appendTolerations[%d]", i),
+					"was left out: %s", strings.TrimLeft(fault, ".: "))
 			}
 		}
 	}

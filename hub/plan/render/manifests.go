@@ -100,8 +100,8 @@ func (b *builder) chartConfigs() []byte {
 			continue
 		}
 		if known := b.Cluster.Release.Charts; len(known) > 0 && !slices.Contains(known, chart) {
-			b.problems.doubt(field, "is no chart that %s %s brings; the values wait for one of that name", b.Cluster.Release.Runtime,
-				b.Cluster.Release.Version)
+			b.problems.doubt(field, "is no chart that %s %s brings; the values wait for one of that name",
+				b.Cluster.Release.Runtime, b.Cluster.Release.Version)
 		}
 		content, err := json.Marshal(withClusterID(values, b.Cluster.ManagementName))
 		if err != nil {

@@ -29,8 +29,8 @@ func (b *builder) addPeriodic() {
 	names := b.Cluster.names()
 	for _, i := range []struct{ name, script string }{
 		// Without the line that is looked for, the instruction fails and is retried soon.
-		{captureAddress, fmt.Sprintf("curl -sf --cacert %s/server/tls/server-ca.crt https://localhost:%d/db/info | grep clientURLs", b.dataDir,
-			names.SupervisorPort)},
+		{captureAddress, fmt.Sprintf("curl -sf --cacert %s/server/tls/server-ca.crt https://localhost:%d/db/info | grep clientURLs",
+			b.dataDir, names.SupervisorPort)},
 		{etcdName, fmt.Sprintf("cat %s/server/db/etcd/name", b.dataDir)},
 	} {
 		b.plan.PeriodicInstructions = append(b.plan.PeriodicInstructions, plans.PeriodicInstruction{

@@ -123,8 +123,8 @@ func restartLosesQuorum(in Inputs, m Machine) Wait {
 	if others.up() >= min(quorum(voters), voters-1) {
 		return Wait{}
 	}
-	return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up: while %s changes, %s", joinNames(others.down), m.Name,
-		votersUp(others.up(), voters))}
+	return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up: while %s changes, %s",
+		joinNames(others.down), m.Name, votersUp(others.up(), voters))}
 }
 
 // votersUp compares the number of members that are up with the quorum.

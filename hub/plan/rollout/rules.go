@@ -192,8 +192,8 @@ func earlierTierFirst(v *view, m Machine) (Decision, bool) {
 		if len(blocking) > 1 {
 			title += "s"
 		}
-		return waitForOthers(ReasonWaitingForTurn, tiers[tierOf(m)].waiting, "Waiting for the %s %s to be ready first%s", title,
-			joinNames(blocking), failed)
+		return waitForOthers(ReasonWaitingForTurn, tiers[tierOf(m)].waiting, "Waiting for the %s %s to be ready first%s",
+			title, joinNames(blocking), failed)
 	}
 	return undecided()
 }

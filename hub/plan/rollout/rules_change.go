@@ -71,8 +71,8 @@ func groupLimitReached(v *view, m Machine) (Decision, bool) {
 	if count < limit {
 		return undecided()
 	}
-	return waitForOthers(ReasonWaitingForOthers, kind.limitMessage(), "Waiting for %s: maxUnavailable is %d of %d %ss", text, limit, g.size,
-		kind.title())
+	return waitForOthers(ReasonWaitingForOthers, kind.limitMessage(), "Waiting for %s: maxUnavailable is %d of %d %ss",
+		text, limit, g.size, kind.title())
 }
 
 // quorumNeedsMachine keeps etcd's quorum. Reports of agents are outdated where their machines have died since, so that the Nodes count too,
@@ -85,8 +85,8 @@ func quorumNeedsMachine(v *view, m Machine) (Decision, bool) {
 		return wait(ReasonWaitingForConnection, "Waiting for a connection to the cluster's API, to check the other etcd members")
 	}
 	if w := restartLosesQuorum(v.Inputs, m); w != (Wait{}) {
-		return waitForOthers(w.Reason, "Waiting for more voting etcd members to be up: without this machine, etcd loses its quorum", "%s",
-			w.Message)
+		return waitForOthers(w.Reason, "Waiting for more voting etcd members to be up: without this machine, etcd loses its quorum",
+			"%s", w.Message)
 	}
 	return undecided()
 }

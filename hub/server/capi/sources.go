@@ -17,8 +17,8 @@ const stopDelay = time.Minute
 // GetClusterSource implements clustercache.ClusterCache. Upstream's cache tells each source of a cluster that was connected or lost, one
 // after the other, and waits for all of them whatever happens. A source that ends with its controller would have a hub that stops in that
 // moment wait for nothing until its grace period is over, so that these end later.
-func (c *Connections) GetClusterSource(controller string, mapFunc func(ctx context.Context, cluster client.Object) []ctrl.Request,
-	opts ...clustercache.GetClusterSourceOption,
+func (c *Connections) GetClusterSource(
+	controller string, mapFunc func(ctx context.Context, cluster client.Object) []ctrl.Request, opts ...clustercache.GetClusterSourceOption,
 ) source.Source {
 	return lingering{c.ClusterCache.GetClusterSource(controller, mapFunc, opts...)}
 }

@@ -93,8 +93,9 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	return s, nil
 }
 
-func apiServerOptions(opts Options, listener net.Listener, certs *certificates, keys *encryption, etcdEndpoint string) (*options.Options,
-	error) {
+func apiServerOptions(
+	opts Options, listener net.Listener, certs *certificates, keys *encryption, etcdEndpoint string,
+) (*options.Options, error) {
 	o := generic.NewOptions()
 	address := listener.Addr().(*net.TCPAddr)
 

@@ -134,8 +134,9 @@ func roleAggregationController(_ context.Context, config *rest.Config, _ *certif
 	return []controllerLoop{func(ctx context.Context) { c.Run(ctx, 1) }}, nil
 }
 
-func garbageCollector(ctx context.Context, config *rest.Config, _ *certificates, _ informers.SharedInformerFactory) ([]controllerLoop,
-	error) {
+func garbageCollector(
+	ctx context.Context, config *rest.Config, _ *certificates, _ informers.SharedInformerFactory,
+) ([]controllerLoop, error) {
 	const name = "generic-garbage-collector"
 	client, err := clientFor(config, name)
 	if err != nil {

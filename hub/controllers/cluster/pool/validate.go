@@ -53,8 +53,8 @@ func validateRef(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 			Field(p.Name, "machineConfigRef"), kind.Kind)}
 	}
 	if !strings.HasSuffix(kind.Kind, "Template") {
-		return []string{fmt.Sprintf("%s is %q: name the kind of a machine template, such as %sTemplate", Field(p.Name, "machineConfigRef.kind"),
-			kind.Kind, kind.Kind)}
+		return []string{fmt.Sprintf("%s is %q: name the kind of a machine template, such as %sTemplate",
+			Field(p.Name, "machineConfigRef.kind"), kind.Kind, kind.Kind)}
 	}
 	return nil
 }
