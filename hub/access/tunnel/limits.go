@@ -10,9 +10,9 @@ type Limits struct {
 	// quarter of that.
 	Pause int
 	// Stall is the number of unread bytes of a stream at which the session is not read for up to StallTime, so that the agent has time to
-	// see the request to pause. Default: 8 MiB.
+	// see the request to pause. The same happens several times between there and Stream. Default: 8 MiB.
 	Stall int
-	// StallTime is the longest such time for each time that the stream fills up. Default: 1 s.
+	// StallTime is the longest such time. Default: 1 s.
 	StallTime time.Duration
 	// Stream is the number of unread bytes at which a stream ends. Default: 16 MiB.
 	Stream int

@@ -29,9 +29,9 @@ type stream struct {
 	// paused says that the agent was asked to pause, sentPaused how many bytes went to it since.
 	paused     bool
 	sentPaused int
-	// stalled says that the session has waited for the consumer since the buffer was last near empty; drained is closed when it need not
-	// wait any more, and nil when it does not wait.
-	stalled bool
+	// stallAt is how full the buffer is when the session waits for the consumer the next time; 0 for Limits.Stall, as it is again once the
+	// buffer was near empty. drained is closed when the session need not wait any more, and nil when it does not wait.
+	stallAt int
 	drained chan struct{}
 	// accounted is how much of the memory of received is in the session's sum.
 	accounted int

@@ -96,7 +96,7 @@ func (st *stream) consumed() {
 	if st.received.size > st.pauseAt()/4 {
 		return
 	}
-	st.stalled = false
+	st.stallAt = 0
 	if st.paused {
 		st.paused = false
 		st.session.manager.metrics.paused.Dec()
@@ -105,15 +105,18 @@ func (st *stream) consumed() {
 	}
 }
 
-// admit decides whether more may be kept for this stream. An agent that is fast has much on the way when it is asked to pause, so that the
-// session waits once before it ends a stream.
+// stalls is how often the session waits before it ends a stream.
+const stalls = 8
+
+// admit decides whether more may be kept for this stream. An agent that is fast has much on the way when it is asked to pause, and on a busy
+// machine it takes a while to see the request, so that the session waits several times before it ends a stream.
 func (st *stream) admit() {
 	limits := &st.session.manager.limits
 	st.mu.Lock()
 	size := st.received.size
 	var drained chan struct{}
-	if size >= limits.Stall && !st.stalled && !st.closed && st.err == nil {
-		st.stalled = true
+	if size >= max(limits.Stall, st.stallAt) && size < limits.Stream && !st.closed && st.err == nil {
+		st.stallAt = size + max(1, (limits.Stream-limits.Stall)/stalls)
 		drained = make(chan struct{})
 		st.drained = drained
 	}
