@@ -16,8 +16,8 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// TestClusterGraph: a Cluster becomes what the other controllers and a user need.
-func TestClusterGraph(t *testing.T) {
+// TestClusterObjects: a Cluster becomes what the other controllers and a user need.
+func TestClusterObjects(t *testing.T) {
 	t.Parallel()
 	env, namespace := newHubEnv(t)
 	cluster := newCluster(namespace, "graph")
@@ -115,9 +115,9 @@ func TestClusterGraph(t *testing.T) {
 	})
 }
 
-// TestClusterBadInput: what the API server cannot know is told by a condition that names the field, and is cured without touching the
+// TestClusterInvalidInput: what the API server cannot know is told by a condition that names the field, and is cured without touching the
 // Cluster where the Cluster is not at fault.
-func TestClusterBadInput(t *testing.T) {
+func TestClusterInvalidInput(t *testing.T) {
 	t.Parallel()
 	env, namespace := newHubEnv(t)
 
@@ -130,7 +130,7 @@ func TestClusterBadInput(t *testing.T) {
 	}
 	change(t, env, unknown, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "v1.36.3+k3s1" })
 	condition(t, env, unknown, "RKECluster", metav1.ConditionTrue, "")
-	// On a cluster that is there, a bad version reaches nobody.
+	// In an existing cluster, an invalid version does not reach the control plane.
 	change(t, env, unknown, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = "v2.1.0+k3s1" })
 	condition(t, env, unknown, "Updated", metav1.ConditionFalse, "UnknownVersion")
 	controlPlane := &rkev1.RKEControlPlane{}
@@ -169,7 +169,7 @@ func TestClusterBadInput(t *testing.T) {
 	env.Gone(t, thief)
 	env.get(t, "", other.Name, other)
 	if !other.DeletionTimestamp.IsZero() {
-		t.Error("the namespace of somebody else was deleted")
+		t.Error("a namespace of another owner was deleted")
 	}
 }
 

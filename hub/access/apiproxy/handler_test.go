@@ -58,27 +58,27 @@ func TestErrors(t *testing.T) {
 		message     string
 		retry       bool
 	}{
-		"nobody":           {path: connectedCluster + "/api", code: 401, reason: "Unauthorized", message: "hub kubeconfig"},
-		"an unknown token": {path: connectedCluster + "/api", token: "stolen", code: 401, reason: "Unauthorized", message: "does not know"},
-		"many unknown tokens": {path: connectedCluster + "/api", token: "flood", code: 429, reason: "TooManyRequests",
+		"no credential": {path: connectedCluster + "/api", code: 401, reason: "Unauthorized", message: "hub kubeconfig"},
+		"unknown token": {path: connectedCluster + "/api", token: "stolen", code: 401, reason: "Unauthorized", message: "does not know"},
+		"too many unknown tokens": {path: connectedCluster + "/api", token: "flood", code: 429, reason: "TooManyRequests",
 			message: "wrong credentials", retry: true},
-		"nobody knows who he is": {path: connectedCluster + "/api", token: "outage", code: 503, reason: "ServiceUnavailable",
+		"authentication unavailable": {path: connectedCluster + "/api", token: "outage", code: 503, reason: "ServiceUnavailable",
 			message: "hub's own cluster", retry: true},
-		"nobody knows what he may": {path: connectedCluster + "/api", token: "is-unlucky", code: 503, reason: "ServiceUnavailable",
+		"authorization unavailable": {path: connectedCluster + "/api", token: "is-unlucky", code: 503, reason: "ServiceUnavailable",
 			message: "may reach", retry: true},
-		"a user without rights": {path: connectedCluster + "/api", token: "is-bob", code: 403, reason: "Forbidden",
+		"no rights": {path: connectedCluster + "/api", token: "is-bob", code: 403, reason: "Forbidden",
 			message: `User "bob" cannot get resource "clusters/proxy" in API group "provisioning.cattle.io" in the namespace "fleet"`},
-		"a token for it": {path: connectedCluster + "/api", token: "only-" + connectedCluster, code: 200},
-		"a token for another": {path: connectedCluster + "/api", token: "only-" + disconnectedCluster, code: 403, reason: "Forbidden",
+		"token for the cluster": {path: connectedCluster + "/api", token: "only-" + connectedCluster, code: 200},
+		"token for another cluster": {path: connectedCluster + "/api", token: "only-" + disconnectedCluster, code: 403, reason: "Forbidden",
 			message: "for another cluster"},
-		"no such cluster":           {path: "c-m-none/api", token: "is-jane", code: 404, reason: "NotFound", message: `no cluster "c-m-none"`},
-		"one that is being removed": {path: "c-m-orphan/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/orphan"},
-		"one that was left behind":  {path: previousCluster + "/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/awake"},
-		"one that is not connected": {path: disconnectedCluster + "/api", token: "is-jane", code: 503, reason: "ServiceUnavailable",
+		"unknown cluster":  {path: "c-m-none/api", token: "is-jane", code: 404, reason: "NotFound", message: `no cluster "c-m-none"`},
+		"deleted Cluster":  {path: "c-m-orphan/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/orphan"},
+		"previous Cluster": {path: previousCluster + "/api", token: "is-jane", code: 404, reason: "NotFound", message: "fleet/awake"},
+		"disconnected": {path: disconnectedCluster + "/api", token: "is-jane", code: 503, reason: "ServiceUnavailable",
 			message: "not connected to the hub", retry: true},
-		"Cluster API's, not allowed": {path: capiCluster + "/api", token: "is-jane", code: 403, reason: "Forbidden",
+		"no rights to Cluster API's Cluster": {path: capiCluster + "/api", token: "is-jane", code: 403, reason: "Forbidden",
 			message: `API group "cluster.x-k8s.io"`},
-		"no cluster at all":          {path: "", token: "is-jane", code: 404, reason: "NotFound", message: "/k8s/clusters/<id of the cluster>"},
+		"no cluster in the path":     {path: "", token: "is-jane", code: 404, reason: "NotFound", message: "/k8s/clusters/<id of the cluster>"},
 		"impersonation without user": {path: connectedCluster + "/group", token: "is-jane", code: 400, reason: "BadRequest"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestErrors(t *testing.T) {
 	}
 	w.allow("jane get capi-clusters/plain")
 	if got := w.send(w.request("GET", "/k8s/proxy/"+capiCluster+"/version", "is-jane")); got.echoed(t).URI != "/version" {
-		t.Errorf("a cluster of Cluster API's alone: %s", got.body)
+		t.Errorf("a cluster of plain Cluster API objects: %s", got.body)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestImpersonation(t *testing.T) {
 		s.Header.Get("Impersonate-Extra-Team") != "red" || len(s.Header["Impersonate-Extra-Team%2fx"]) != 0 {
 		t.Errorf("the cluster sees %v", s.Header)
 	}
-	// Whom she asks to be is somebody of the management cluster, as she herself is.
+	// The impersonated user is one of the management cluster, as she is.
 	if s := w.send(w.request("GET", path, "is-jane", "Impersonate-User",
 		"system:serviceaccount:team:robot")).echoed(t); s.Header.Get("Impersonate-User") != "drover:hub:system:serviceaccount:team:robot" {
 		t.Errorf("the cluster sees %v", s.Header)

@@ -28,7 +28,7 @@ func TestLimits(t *testing.T) {
 	}{
 		"one request more": {path: path + "/api", token: "is-jane", want: 429},
 		"one watch more":   {path: path + "/api/v1/nodes?watch=1", token: "is-jane", want: 429},
-		"somebody else":    {path: path + "/api", token: "is-ann", want: 200},
+		"another user":     {path: path + "/api", token: "is-ann", want: 200},
 		"another cluster":  {path: "/k8s/clusters/" + capiCluster + "/api", token: "is-jane", want: 200},
 	} {
 		got := w.send(w.request("GET", test.path, test.token))

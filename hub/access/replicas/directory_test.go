@@ -176,7 +176,7 @@ func TestStoppedReplica(t *testing.T) {
 	quick, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := b.server.Config.Shutdown(quick); err != nil {
-		t.Errorf("the server does not end, since somebody still follows: %v", err)
+		t.Errorf("the server does not shut down while others follow: %v", err)
 	}
 	until(t, "the replica to be removed", func() bool { return a.Replicas() == 1 })
 }

@@ -50,7 +50,7 @@ func TestForward(t *testing.T) {
 		t.Errorf("the answer is %q, %v; want %q", got, err, want)
 	}
 	if _, err := send(a.Directory, "c-2", request(t, http.MethodGet, "/k8s/clusters/c-2/api", nil)); !errors.As(err, new(*LostError)) {
-		t.Errorf("a request for a session that nobody has: %v, want a LostError", err)
+		t.Errorf("a request for an unknown session: %v, want a LostError", err)
 	}
 	again := request(t, http.MethodGet, "/k8s/clusters/c-1/api", nil)
 	again.Header.Set(headerForwarded, "b")
@@ -74,10 +74,10 @@ func TestForwardToNextOwner(t *testing.T) {
 		wantAnswer   bool
 		wantUnsent   bool
 	}{
-		{"get from one that is frozen", http.MethodGet, frozen, true, false},
-		{"post to one that is frozen", http.MethodPost, frozen, false, false},
-		{"get from one that is gone", http.MethodGet, gone, true, false},
-		{"post to one that is gone", http.MethodPost, gone, true, false},
+		{"get from a frozen replica", http.MethodGet, frozen, true, false},
+		{"post to a frozen replica", http.MethodPost, frozen, false, false},
+		{"get from a stopped replica", http.MethodGet, gone, true, false},
+		{"post to a stopped replica", http.MethodPost, gone, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

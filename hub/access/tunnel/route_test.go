@@ -11,7 +11,7 @@ import (
 func TestRoute(t *testing.T) {
 	h := startHub(t, Limits{Ping: 300 * time.Millisecond, Suspect: 300 * time.Millisecond, Timeout: time.Minute, SiblingTimeout: time.Minute})
 	if route, ok := h.Route("one"); ok {
-		t.Errorf("a route to nobody: %+v", route)
+		t.Errorf("a route without a session: %+v", route)
 	}
 	h.raw(t, "one")
 	first, ok := h.Route("one")

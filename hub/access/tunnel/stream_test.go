@@ -91,7 +91,7 @@ func TestWriteDeadline(t *testing.T) {
 	_ = stuck.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
 	n, err := stuck.Write(much)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n == 64<<20 {
-		t.Errorf("a write that nobody reads: %d bytes, %v", n, err)
+		t.Errorf("a write without a reader: %d bytes, %v", n, err)
 	}
 }
 

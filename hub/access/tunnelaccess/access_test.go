@@ -39,10 +39,10 @@ func TestDirect(t *testing.T) {
 	}
 	url, _ := respondWith(t, 200, nil)
 	if err := Direct(t.Context(), url, []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")); err == nil {
-		t.Error("a server that nobody vouches for counts")
+		t.Error("a server with an untrusted certificate counts")
 	}
 	if err := Direct(t.Context(), "https://127.0.0.1:1", nil); err == nil {
-		t.Error("nobody counts")
+		t.Error("an unreachable server counts")
 	}
 }
 

@@ -141,23 +141,23 @@ func TestIdentitiesAreReadOnly(t *testing.T) {
 	if first.code != http.StatusOK {
 		t.Fatalf("%d %s", first.code, first.text)
 	}
-	somebody := asEditor(t)
+	editor := asEditor(t)
 	forged := &managementv3.TunnelAgent{ObjectMeta: metav1.ObjectMeta{Namespace: management, Name: "agent-forged"}}
 	forged.Spec.ClusterName = management
 	made := &managementv3.Token{ObjectMeta: metav1.ObjectMeta{Name: "forged-" + management}}
 	made.Spec.ClusterName, made.Spec.User.Username, made.Spec.Hash, made.Spec.ExpiresAt = management, "root", strings.Repeat("a",
 		64), metav1.Now()
 	testenv.Until(t, "the policy to be carried out", func() error {
-		if err := somebody.Create(t.Context(), forged.DeepCopy()); err == nil ||
+		if err := editor.Create(t.Context(), forged.DeepCopy()); err == nil ||
 			!strings.Contains(err.Error(), "only the hub makes and changes these") {
 			return fmt.Errorf("making a TunnelAgent ended with: %w", err)
 		}
 		return nil
 	})
-	if err := somebody.Create(t.Context(), made); err == nil || !strings.Contains(err.Error(), "only the hub makes and changes these") {
+	if err := editor.Create(t.Context(), made); err == nil || !strings.Contains(err.Error(), "only the hub makes and changes these") {
 		t.Errorf("a Token was made: %v", err)
 	}
-	if err := somebody.Delete(t.Context(), agentObject(t, first)); err != nil {
+	if err := editor.Delete(t.Context(), agentObject(t, first)); err != nil {
 		t.Errorf("a TunnelAgent cannot be deleted: %v", err)
 	}
 }

@@ -54,7 +54,7 @@ func TestTenantKubeconfig(t *testing.T) {
 	}
 	const message = `kubeconfig Secret theirs-kubeconfig: users["x"].user.tokenFile names a file, which the hub would read from its own disk: put the content into token`
 
-	// A cluster that is nobody's of the hub's kinds, which Cluster API connects to as soon as its infrastructure is there.
+	// A cluster without the hub's kinds, which Cluster API connects to once its infrastructure is provisioned.
 	namespace := env.Namespace(t)
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs"},
@@ -91,7 +91,7 @@ func TestTenantKubeconfig(t *testing.T) {
 		return nil
 	})
 
-	// A Cluster of the hub's, for which somebody else has written the Secret first.
+	// A Cluster of the hub, whose Secret a tenant has written first.
 	r := env.NewCluster(t, "ours", nil)
 	env.Create(t, tenantKubeconfig(t, r.Cluster.Namespace, "ours", "https://192.0.2.1:6443",
 		&clientcmdapi.AuthInfo{ClientKey: file, ClientCertificate: file}))

@@ -48,7 +48,7 @@ func TestClusterBehindFirewall(t *testing.T) {
 	r := env.NewCluster(t, "walled", nil)
 	r.Read(r.Cluster.Name, r.Cluster)
 	management := r.Cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
-	m := r.Register("walled-one", "192.0.2.10", "etcd", "control-plane", "worker") // an address of nobody's
+	m := r.Register("walled-one", "192.0.2.10", "etcd", "control-plane", "worker") // an unused address
 	m.AwaitPlan("")
 	m.Take()
 	m.Succeed()

@@ -171,7 +171,7 @@ func TestBootstrapToken(t *testing.T) {
 	}
 	testenv.Condition(t, env, c.bootstrap("late"), rkev1.ReadyCondition, metav1.ConditionTrue, "")
 
-	// What somebody deletes is made again, without a token.
+	// A deleted Secret is created again without a token.
 	env.Delete(t, data)
 	testenv.Until(t, "the bootstrap data to be created again", func() error {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(data), data); err != nil {

@@ -72,7 +72,7 @@ func TestSecretWithoutAccess(t *testing.T) {
 		}
 	}
 
-	// What somebody else has set may stay when he changes something else.
+	// References that another user has set may stay when a user changes something else.
 	theirs := cluster("theirs")
 	theirs.Annotations = map[string]string{"cluster.x-k8s.io/paused": ""}
 	env.Create(t, theirs)

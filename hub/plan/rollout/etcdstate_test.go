@@ -13,49 +13,49 @@ func TestEtcdState(t *testing.T) {
 	now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	tests := map[string]struct {
-		node   NodeState
-		health MemberHealth
-		asked  time.Time
-		probe  ProbeState
-		seen   time.Time
-		want   etcdState
+		node    NodeState
+		health  MemberHealth
+		checked time.Time
+		probe   ProbeState
+		seen    time.Time
+		want    etcdState
 	}{
-		"all is well": {node: NodeReady, health: MemberHealthy, asked: now, probe: ProbeHealthy, seen: now,
+		"healthy": {node: NodeReady, health: MemberHealthy, checked: now, probe: ProbeHealthy, seen: now,
 			want: etcdUp},
-		"no network plugin": {node: NodeNotReady, health: MemberHealthy, asked: now, probe: ProbeHealthy, seen: now,
+		"no network plugin": {node: NodeNotReady, health: MemberHealthy, checked: now, probe: ProbeHealthy, seen: now,
 			want: etcdUp},
-		"a distribution without a probe": {node: NodeNotReady, health: MemberHealthy, asked: ago(5 * time.Minute), seen: now,
+		"no probe of etcd": {node: NodeNotReady, health: MemberHealthy, checked: ago(5 * time.Minute), seen: now,
 			want: etcdUp},
-		"an agent that was never recorded": {node: NodeReady, health: MemberHealthy, asked: now, probe: ProbeHealthy, want: etcdUp},
-		"the kubelet is silent": {node: NodeLost, health: MemberHealthy, asked: now, probe: ProbeHealthy, seen: now,
+		"agent never seen": {node: NodeReady, health: MemberHealthy, checked: now, probe: ProbeHealthy, want: etcdUp},
+		"Node lost": {node: NodeLost, health: MemberHealthy, checked: now, probe: ProbeHealthy, seen: now,
 			want: etcdUnknown},
-		"the agent is silent": {node: NodeReady, health: MemberHealthy, asked: now, probe: ProbeHealthy,
+		"agent not seen for long": {node: NodeReady, health: MemberHealthy, checked: now, probe: ProbeHealthy,
 			seen: ago(16 * time.Minute), want: etcdUnknown},
-		"the probe was not asked since the plan": {node: NodeReady, health: MemberHealthy, asked: now, probe: ProbeUnknown, seen: now,
+		"not probed since the plan": {node: NodeReady, health: MemberHealthy, checked: now, probe: ProbeUnknown, seen: now,
 			want: etcdUnknown},
-		"the leader has said nothing for long":   {node: NodeReady, health: MemberHealthy, asked: ago(13 * time.Minute), want: etcdUnknown},
-		"nobody has ever said anything":          {node: NodeReady, want: etcdUnknown},
-		"before there is an API to ask":          {want: etcdUp},
-		"no API to ask, and the agent is silent": {seen: ago(time.Hour), want: etcdUnknown},
-		"both say that it is down": {node: NodeNotReady, health: MemberUnhealthy, asked: now, probe: ProbeUnhealthy, seen: now,
+		"old report of the leader":                       {node: NodeReady, health: MemberHealthy, checked: ago(13 * time.Minute), want: etcdUnknown},
+		"no reports":                                     {node: NodeReady, want: etcdUnknown},
+		"cluster not connected yet":                      {want: etcdUp},
+		"cluster not connected, agent not seen for long": {seen: ago(time.Hour), want: etcdUnknown},
+		"unhealthy by leader and probe": {node: NodeNotReady, health: MemberUnhealthy, checked: now, probe: ProbeUnhealthy, seen: now,
 			want: etcdDown},
-		"the agent says so, and nobody can be asked": {probe: ProbeUnhealthy, seen: now, want: etcdDown},
-		"a silent agent has said so":                 {probe: ProbeUnhealthy, seen: ago(time.Hour), want: etcdUnknown},
-		"the agent says so, and the leader does not": {node: NodeReady, health: MemberHealthy, asked: now, probe: ProbeUnhealthy, seen: now,
+		"unhealthy by probe, no report of the leader": {probe: ProbeUnhealthy, seen: now, want: etcdDown},
+		"unhealthy by probe, agent not seen for long": {probe: ProbeUnhealthy, seen: ago(time.Hour), want: etcdUnknown},
+		"unhealthy by probe, healthy by leader": {node: NodeReady, health: MemberHealthy, checked: now, probe: ProbeUnhealthy, seen: now,
 			want: etcdUnknown},
-		"the leader says so, and the agent does not": {node: NodeReady, health: MemberUnhealthy, asked: now, probe: ProbeHealthy, seen: now,
+		"unhealthy by leader, healthy by probe": {node: NodeReady, health: MemberUnhealthy, checked: now, probe: ProbeHealthy, seen: now,
 			want: etcdUnknown},
-		"a dead machine, a moment after its death": {node: NodeLost, health: MemberUnhealthy, asked: now, probe: ProbeHealthy, seen: now,
+		"Node lost, unhealthy by leader": {node: NodeLost, health: MemberUnhealthy, checked: now, probe: ProbeHealthy, seen: now,
 			want: etcdDown},
-		"a dead machine, long after": {node: NodeLost, health: MemberUnhealthy, asked: now, probe: ProbeHealthy,
+		"Node lost, unhealthy by leader, agent not seen for long": {node: NodeLost, health: MemberUnhealthy, checked: now, probe: ProbeHealthy,
 			seen: ago(time.Hour), want: etcdDown},
-		"the leader has said so long ago": {node: NodeLost, health: MemberUnhealthy, asked: ago(time.Hour), probe: ProbeHealthy,
+		"Node lost, old report of the leader": {node: NodeLost, health: MemberUnhealthy, checked: ago(time.Hour), probe: ProbeHealthy,
 			seen: ago(time.Hour), want: etcdUnknown},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := Machine{Etcd: true, Progress: ProgressApplied, ProbesPassed: true, Node: tc.node, MemberHealth: tc.health,
-				MemberCheckedAt: tc.asked, EtcdProbe: tc.probe, LastSeen: tc.seen}
+				MemberCheckedAt: tc.checked, EtcdProbe: tc.probe, LastSeen: tc.seen}
 			if got := m.etcdState(now); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
@@ -63,7 +63,8 @@ func TestEtcdState(t *testing.T) {
 	}
 }
 
-// With a broken network plugin no Node is ready and etcd is well: a change goes to one member, and to the next when that is back.
+// TestOneMemberAtATimeWithoutReadyNodes: without a network plugin, no Node is ready and etcd is healthy. A change is delivered to one member,
+// and to the next once that is healthy again.
 func TestOneMemberAtATimeWithoutReadyNodes(t *testing.T) {
 	in := Inputs{Now: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC), Bootstrapped: true}
 	for _, name := range []string{"a", "b", "c"} {
@@ -86,14 +87,14 @@ func TestOneMemberAtATimeWithoutReadyNodes(t *testing.T) {
 		}
 		for _, d := range Decide(in).Decisions {
 			if d.Deliver {
-				t.Errorf("%s is changed before %s is back", d.Machine, want)
+				t.Errorf("%s is changed before %s is healthy again", d.Machine, want)
 			}
 		}
 		for i := range in.Machines {
 			if in.Machines[i].Name == want {
 				in.Machines[i].Progress, in.Machines[i].Underway = ProgressApplied, ChangeNone
 				if d := Decide(in).Decisions; d[(i+1)%3].Deliver {
-					t.Errorf("%s is changed before etcd of %s was seen to be back", d[(i+1)%3].Machine, want)
+					t.Errorf("%s is changed before etcd of %s is reported healthy", d[(i+1)%3].Machine, want)
 				}
 				in.Machines[i].EtcdProbe = ProbeHealthy
 			}
@@ -101,8 +102,7 @@ func TestOneMemberAtATimeWithoutReadyNodes(t *testing.T) {
 	}
 }
 
-// What k3s and RKE2 write of a voter that does not answer, EtcdIsVoter=False with the reason Unhealthy, does not make it a learner: it
-// counts for the quorum.
+// TestUnhealthyMember: k3s and RKE2 report an unreachable voter as EtcdIsVoter=False with the reason Unhealthy. It still counts as a voter.
 func TestUnhealthyMember(t *testing.T) {
 	now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{EtcdRoleLabel: "true"}}}
@@ -127,7 +127,7 @@ func TestUnhealthyMember(t *testing.T) {
 		}
 	}
 	if !slices.Equal(delivered, []string{"c"}) {
-		t.Errorf("the change goes to %v, and not to the member that is down", delivered)
+		t.Errorf("the change is delivered to %v, want the member that is down", delivered)
 	}
 
 	old, renewed, late := *node.DeepCopy(), *node.DeepCopy(), *node.DeepCopy()
@@ -138,9 +138,9 @@ func TestUnhealthyMember(t *testing.T) {
 		return m
 	}
 	if read(&old).NodeDiffers(read(&renewed)) {
-		t.Error("a word that is renewed in time is taken for a change")
+		t.Error("a report that was renewed in time counts as a change")
 	}
 	if !read(&old).NodeDiffers(read(&late)) {
-		t.Error("a word that was too old is renewed, and nobody hears of it")
+		t.Error("a report that was too old is renewed, which does not count as a change")
 	}
 }

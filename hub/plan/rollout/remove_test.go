@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// leaving is a member of etcd whose machine Cluster API wants to have removed now.
+// leaving is a deleted machine whose pre-terminate hook is due.
 func leaving(name string) Machine {
 	m := member(name, "ec")
 	m.Deleting, m.Removal = true, RemovalDue
@@ -33,39 +33,39 @@ func TestCheckRemoval(t *testing.T) {
 		reason   string
 		message  string
 	}{
-		"one of three":               {others: []Machine{member("b"), member("c")}},
-		"one of two":                 {others: []Machine{member("b")}},
-		"the only one":               {reason: ReasonWaitingForQuorum, message: "a is the only voting etcd member"},
-		"the only one of none":       {a: func(m *Machine) { m.JoinURL = "" }},
-		"one that is no member":      {a: func(m *Machine) { m.Membership = MemberNone }, others: []Machine{member("b", asked)}},
-		"one that was asked already": {a: asked, others: []Machine{member("b", restarting)}},
-		"a learner":                  {a: learning, others: []Machine{member("b")}},
-		"one that nobody knows": {a: func(m *Machine) { m.Node, m.Membership = NodeUnknown, MemberUnknown }, others: []Machine{member("b")},
+		"one of three":                   {others: []Machine{member("b"), member("c")}},
+		"one of two":                     {others: []Machine{member("b")}},
+		"the only one":                   {reason: ReasonWaitingForQuorum, message: "a is the only voting etcd member"},
+		"the only machine, not joined":   {a: func(m *Machine) { m.JoinURL = "" }},
+		"a machine that is not a member": {a: func(m *Machine) { m.Membership = MemberNone }, others: []Machine{member("b", asked)}},
+		"removal already requested":      {a: asked, others: []Machine{member("b", restarting)}},
+		"a learner":                      {a: learning, others: []Machine{member("b")}},
+		"unknown membership": {a: func(m *Machine) { m.Node, m.Membership = NodeUnknown, MemberUnknown }, others: []Machine{member("b")},
 			reason: ReasonWaitingForConnection, message: "a connection to the cluster"},
-		"a dead one": {a: dead, others: []Machine{member("b"), member("c")}},
-		"beside a dead one": {others: []Machine{member("b"), member("c", dead)}, reason: ReasonWaitingForQuorum,
+		"a member that is down": {a: dead, others: []Machine{member("b"), member("c")}},
+		"with another of three down": {others: []Machine{member("b"), member("c", dead)}, reason: ReasonWaitingForQuorum,
 			message: "Waiting for c to be up: without a, only 1 of 2 voting etcd members are up, 2 required"},
-		"beside a dead one of five": {others: []Machine{member("b"), member("c", dead), member("d"), member("e")}},
-		"a newcomer that is dead, beside one": {a: func(m *Machine) {
+		"with another of five down": {others: []Machine{member("b"), member("c", dead), member("d"), member("e")}},
+		"a new member that is down, one other": {a: func(m *Machine) {
 			m.Membership, m.MemberHealth, m.Node, m.JoinURL, m.JoinedTo = MemberUnknown, MemberUnhealthy, NodeLost, "", "https://b"
 		}, others: []Machine{member("b")}},
-		"beside one that is silent": {others: []Machine{member("b"), member("c", func(m *Machine) { m.Node = NodeLost })},
+		"with a Node that is lost": {others: []Machine{member("b"), member("c", func(m *Machine) { m.Node = NodeLost })},
 			reason: ReasonWaitingForQuorum, message: "Waiting for c to be up"},
-		"beside one without a network plugin": {others: []Machine{member("b"), member("c", func(m *Machine) { m.Node = NodeNotReady })}},
-		"when the quorum is lost": {others: []Machine{member("b", dead), member("c", dead)}, reason: ReasonWaitingForQuorum,
+		"with a Node without network plugin": {others: []Machine{member("b"), member("c", func(m *Machine) { m.Node = NodeNotReady })}},
+		"quorum lost": {others: []Machine{member("b", dead), member("c", dead)}, reason: ReasonWaitingForQuorum,
 			message: "Waiting for b, c to be up, or for the cluster to be restored from a snapshot"},
-		"beside one that has no Machine": {others: []Machine{member("b")},
+		"with an orphaned member": {others: []Machine{member("b")},
 			orphaned: []Member{{Node: "old", State: NodeNotReady, Membership: MemberVoter}}, reason: ReasonWaitingForQuorum, message: "Node old"},
 		"while another restarts": {others: []Machine{member("b", restarting), member("c")}, reason: ReasonWaitingForOthers,
 			message: "Waiting for b, which is being changed: etcd allows one change at a time"},
 		"while another joins": {others: []Machine{member("b"), member("c", learning)}, reason: ReasonWaitingForOthers,
 			message: "Waiting for c, which is not a voting member of etcd yet"},
 		"while another is drained": {others: []Machine{member("b", drained), member("c")}},
-		"while another goes": {others: []Machine{member("b"), member("c", due, asked)}, reason: ReasonWaitingForOthers,
+		"while another is removed": {others: []Machine{member("b"), member("c", due, asked)}, reason: ReasonWaitingForOthers,
 			message: "Waiting for c, which is being removed from etcd"},
-		"before another that is to go":   {others: []Machine{member("b", due), member("c")}},
-		"after a dead one that is to go": {others: []Machine{member("b", due, dead), member("c")}, reason: ReasonWaitingForQuorum},
-		"after a dead one of four": {others: []Machine{member("b", due, dead), member("c"), member("d"), member("e")},
+		"before another deleted member that is up":  {others: []Machine{member("b", due), member("c")}},
+		"after another deleted member that is down": {others: []Machine{member("b", due, dead), member("c")}, reason: ReasonWaitingForQuorum},
+		"after another deleted member of four that is down": {others: []Machine{member("b", due, dead), member("c"), member("d"), member("e")},
 			reason:  ReasonWaitingForOthers,
 			message: "Waiting for b, which is about to be removed from etcd"},
 	}
@@ -86,7 +86,7 @@ func TestCheckRemoval(t *testing.T) {
 	}
 }
 
-func TestElectOnlyVoters(t *testing.T) {
+func TestElectSuccessor(t *testing.T) {
 	going := member("a", "ec")
 	going.Init, going.Deleting = true, true
 	learner := fresh("b", "ec")
@@ -103,14 +103,14 @@ func TestElectOnlyVoters(t *testing.T) {
 		want     string
 		reason   string
 	}{
-		"the learner does not follow":                 {machines: []Machine{going, learner}, want: "a"},
-		"the dead one does not follow one that is up": {machines: []Machine{going, dead}, want: "a"},
-		"one that is up follows before a dead one":    {machines: []Machine{dead, member("z", "ec")}, want: "z"},
-		"a dead one follows where there is no other":  {machines: []Machine{learner, dead}, want: "c"},
-		"a removed member does not follow":            {machines: []Machine{old}, reason: ReasonEtcdLost},
-		"a learner alone is waited for":               {machines: []Machine{learner}, reason: ReasonWaitingForInitNode},
-		"one that others have joined follows unseen":  {machines: []Machine{unseen}, want: "e"},
-		"a new member does not follow":                {machines: []Machine{fresh("f", "ec")}, reason: ReasonEtcdLost},
+		"init node kept instead of a learner":             {machines: []Machine{going, learner}, want: "a"},
+		"init node kept instead of a member that is down": {machines: []Machine{going, dead}, want: "a"},
+		"member that is up before one that is down":       {machines: []Machine{dead, member("z", "ec")}, want: "z"},
+		"member that is down before a learner":            {machines: []Machine{learner, dead}, want: "c"},
+		"removed member":                                  {machines: []Machine{old}, reason: ReasonEtcdLost},
+		"learner only":                                    {machines: []Machine{learner}, reason: ReasonWaitingForInitNode},
+		"member with a join URL and unknown membership":   {machines: []Machine{unseen}, want: "e"},
+		"new machine only":                                {machines: []Machine{fresh("f", "ec")}, reason: ReasonEtcdLost},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

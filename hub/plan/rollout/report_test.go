@@ -24,7 +24,7 @@ func TestReadReport(t *testing.T) {
 		"nothing delivered": {none: true},
 		"just delivered": {status: plans.Status{State: plans.StatePending}, want: ProgressPending,
 			unhealthy: []string{"etcd", "kubelet"}},
-		"taken": {status: plans.Status{State: plans.StateInProgress, Revision: 1}, want: ProgressApplying,
+		"in progress": {status: plans.Status{State: plans.StateInProgress, Revision: 1}, want: ProgressApplying,
 			checkedIn: true, unhealthy: []string{"etcd", "kubelet"}},
 		"applied, not probed": {status: plans.Status{State: plans.StateSucceeded, AppliedChecksum: sum, Revision: 1},
 			want: ProgressApplied, checkedIn: true, unhealthy: []string{"etcd", "kubelet"}},
@@ -42,7 +42,7 @@ func TestReadReport(t *testing.T) {
 			want: ProgressApplied, checkedIn: true, unhealthy: []string{"etcd", "kubelet"}},
 		"an older agent has failed": {status: plans.Status{State: plans.StatePending, FailedChecksum: sum, FailureCount: 1},
 			want: ProgressFailed, checkedIn: true, unhealthy: []string{"etcd", "kubelet"}},
-		"an older agent is still at the plan before": {status: plans.Status{State: plans.StatePending, AppliedChecksum: "other"},
+		"an older agent has applied the previous plan": {status: plans.Status{State: plans.StatePending, AppliedChecksum: "other"},
 			want: ProgressPending, checkedIn: true, unhealthy: []string{"etcd", "kubelet"}},
 		"no state at all, applied": {status: plans.Status{AppliedChecksum: sum}, want: ProgressApplied, checkedIn: true,
 			unhealthy: []string{"etcd", "kubelet"}},
@@ -76,8 +76,8 @@ func TestReadReport(t *testing.T) {
 
 func TestReadReportErrors(t *testing.T) {
 	for name, data := range map[string]plans.SecretData{
-		"report of the wrong form": {plans.KeyFailureCount: []byte("many")},
-		"plan of the wrong form":   {plans.KeyPlan: []byte("{")},
+		"invalid report": {plans.KeyFailureCount: []byte("many")},
+		"invalid plan":   {plans.KeyPlan: []byte("{")},
 	} {
 		if _, err := ReadReport(data); err == nil {
 			t.Errorf("%s: no error", name)
@@ -106,7 +106,7 @@ func TestEtcdProbe(t *testing.T) {
 		"k3s, its API server unhealthy": {plan: probes(all[1:]...), unhealthy: all[2:], want: ProbeHealthy},
 		"k3s, not probed yet":           {plan: probes(all[1:]...), unhealthy: all[2:], unknown: all[1:2], want: ProbeUnknown},
 		"k3s, all unhealthy":            {plan: probes(all[1:]...), unhealthy: all[1:], want: ProbeUnhealthy},
-		"k3s with nothing but etcd":     {plan: probes(), want: ProbeNone},
+		"k3s, etcd only":                {plan: probes(), want: ProbeNone},
 	}
 	for name, tc := range tests {
 		if got := (Report{Delivered: tc.plan, Unhealthy: tc.unhealthy, HealthUnknown: tc.unknown}).EtcdProbe(); got != tc.want {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fresh is a machine that has just been registered; roles are letters of "ecw".
+// fresh returns a machine that has just registered; roles are letters of "ecw".
 func fresh(name, roles string) Machine {
 	return Machine{
 		Name: name, HasPlanSecret: true, Change: ChangeFirst,
@@ -14,7 +14,7 @@ func fresh(name, roles string) Machine {
 	}
 }
 
-// member is a machine that has been part of the cluster for long.
+// member returns a machine of an established cluster.
 func member(name, roles string) Machine {
 	m := fresh(name, roles)
 	m.Change, m.Progress, m.CheckedIn, m.ProbesPassed, m.Node = ChangeNone, ProgressApplied, true, true, NodeReady
@@ -74,7 +74,7 @@ func TestElectPrefersMembers(t *testing.T) {
 	}
 }
 
-// Workers are spread over all servers, and stay where they are while servers are added and removed.
+// TestJoinURL: workers are spread over all servers, and keep their server while others are added and removed.
 func TestJoinURL(t *testing.T) {
 	machines := []Machine{member("a", "ec"), member("b", "ec"), member("c", "ec"), fresh("w", "w")}
 	machines[0].Init = true
@@ -91,12 +91,12 @@ func TestJoinURL(t *testing.T) {
 	w.FailureDomain, machines[2].FailureDomain = "zone-2", "zone-2"
 	for i := range 10 {
 		if got := JoinURL(machines, w, fmt.Sprint("uid-", i)); got != "https://c" {
-			t.Errorf("a worker joins %q, though a server stands in its failure domain", got)
+			t.Errorf("a worker joins %q instead of the server in its failure domain", got)
 		}
 	}
 	machines[2].FailureDomain = ""
 	if got := JoinURL(machines, w, "uid"); got == "" {
-		t.Error("a worker whose failure domain has no server joins nowhere")
+		t.Error("a worker whose failure domain has no server has no join URL")
 	}
 	w.JoinedTo = "https://b"
 	if got := JoinURL(machines, w, "uid"); got != "https://b" {

@@ -16,7 +16,7 @@ func TestReconnect(t *testing.T) {
 	key := client.ObjectKey{Namespace: "fleet", Name: "demo"}
 	a.ask(key) // a replica that does not lead has no connections
 	if !a.wanted(key) {
-		t.Error("a cluster is forgotten that nobody could have connected")
+		t.Error("a cluster is dropped although none was connected")
 	}
 	queue := a.newQueue("test", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer queue.ShutDown()
@@ -34,16 +34,16 @@ func TestReconnect(t *testing.T) {
 			}
 			queue.Done(request)
 		case <-time.After(10 * time.Second):
-			t.Fatal("it is not looked at")
+			t.Fatal("it is not reconciled")
 		}
 	}
 	a.ask(key)
 	next()
 	if a.wanted(key) {
-		t.Error("it is not forgotten")
+		t.Error("it is not dropped")
 	}
 	next()
 	if !a.wanted(key) {
-		t.Error("it is forgotten twice")
+		t.Error("it is dropped twice")
 	}
 }

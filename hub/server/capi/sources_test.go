@@ -44,7 +44,7 @@ func TestSourcesWhileStopping(t *testing.T) {
 		select {
 		case cache.events <- event.GenericEvent{Object: &clusterv1.Cluster{}}:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("%s, nobody takes the event", when)
+			t.Fatalf("%s, the event is not received", when)
 		}
 	}
 	tell("while the hub runs")

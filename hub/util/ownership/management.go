@@ -39,9 +39,9 @@ func IsOf(object client.Object, cluster client.ObjectKey) bool {
 
 // ManagementCluster returns the management Cluster of the given name, unless it was created for another cluster. name is read from an
 // annotation or the spec of the cluster.
-func ManagementCluster(ctx context.Context, from client.Reader, cluster client.ObjectKey, name string) (
-	*managementv3.Cluster, *cause.Cause, error,
-) {
+func ManagementCluster(
+	ctx context.Context, from client.Reader, cluster client.ObjectKey, name string,
+) (*managementv3.Cluster, *cause.Cause, error) {
 	management := &managementv3.Cluster{}
 	found, err := objects.Get(ctx, from, client.ObjectKey{Name: name}, management)
 	if err != nil {
