@@ -20,7 +20,7 @@ import (
 
 func certificate() *cobra.Command {
 	c := &cobra.Command{Use: "certificate", Short: "Manage the certificates of this node"}
-	c.AddCommand(certificateCheck(), certificateRotate())
+	c.AddCommand(certificateCheck(), certificateRotate(), certificateRotateCA())
 	return c
 }
 

@@ -17,11 +17,15 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
+// changeTimeout is how long a server may take to write the cluster's data.
+const changeTimeout = 30 * time.Second
+
 // Commands are those that Run knows.
 var Commands = map[string]func() *cobra.Command{
 	"certificate":     certificate,
 	"etcd-snapshot":   etcdSnapshot,
 	"secrets-encrypt": secretsEncrypt,
+	"token":           token,
 }
 
 // Run runs a command and returns its exit code.
@@ -60,7 +64,11 @@ type remote struct {
 
 func (r *remote) add(c *cobra.Command, urlFlag, tokenFlag string) {
 	r.node.add(c)
-	c.PersistentFlags().StringVarP(&r.url, urlFlag, "s", "https://127.0.0.1:6443", "Server to ask")
+	url := "https://127.0.0.1:6443"
+	if urlFlag == "server" {
+		url = cmp.Or(os.Getenv("K3S_URL"), url)
+	}
+	c.PersistentFlags().StringVarP(&r.url, urlFlag, "s", url, "Server to ask")
 	c.PersistentFlags().StringVarP(&r.token, tokenFlag, "t", "", "Token of the server, that of this node otherwise")
 }
 

@@ -90,7 +90,7 @@ func TestEtcdSnapshotAsks(t *testing.T) {
 
 func TestPrintSnapshots(t *testing.T) {
 	list := snapshot.List{Items: []snapshot.Object{
-		snapshot.Describe(snapshot.File{Name: "on-demand-n1-7", Path: "/s/on-demand-n1-7", Size: 7000, Created: time.Unix(7, 0)}, "n1", "")}}
+		snapshot.Describe(snapshot.File{Name: "on-demand-n1-7", Path: "/s/on-demand-n1-7", Size: 7000, Created: time.Unix(7, 0)}, "n1")}}
 	var out bytes.Buffer
 	if err := printSnapshots(&out, list, ""); err != nil {
 		t.Fatal(err)

@@ -47,7 +47,9 @@ func (s *server) becomeNode(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.markSelf(ctx); err != nil || !s.hasAPI() || !s.SecretsEncryption {
+	err := s.markSelf(ctx)
+	s.syncLater() // as long as the Node was not marked, other servers may have deleted its snapshots
+	if err != nil || !s.hasAPI() || !s.SecretsEncryption {
 		return err
 	}
 	return s.tellSavedEncryption(ctx)

@@ -25,7 +25,7 @@ func (s *server) readBootstrap(context.Context) error {
 	if _, err := os.Stat(s.data.Etcd("tombstone")); s.DisableEtcd || err == nil && s.Server != "" {
 		return nil // this member was removed, and the cluster may have other files by now
 	}
-	files, err := bootstrapIn(s.data.Etcd(), s.token)
+	files, err := bootstrapIn(s.data.Etcd(), s.tokens.Load().server)
 	if err != nil || files == nil {
 		return err
 	}
@@ -97,11 +97,11 @@ func (s *server) askBootstrap(ctx context.Context) (bootstrap.Files, int64, erro
 	keys, revision := map[string][]byte{}, int64(0)
 	for _, kv := range got.Kvs {
 		keys[string(kv.Key)] = kv.Value
-		if string(kv.Key) == bootstrap.Key(s.token) {
+		if string(kv.Key) == bootstrap.Key(s.tokens.Load().server) {
 			revision = kv.ModRevision
 		}
 	}
-	files, err := bootstrap.Find(keys, s.token)
+	files, err := bootstrap.Find(keys, s.tokens.Load().server)
 	return files, revision, err
 }
 
@@ -124,7 +124,7 @@ func (s *server) updateBootstrap(ctx context.Context, change changeFiles) (boots
 		if write, err := change(files, revision == 0); err != nil || !write {
 			return files, err
 		}
-		raw, err := bootstrap.Encode(files, s.token)
+		raw, err := bootstrap.Encode(files, s.tokens.Load().server)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +132,7 @@ func (s *server) updateBootstrap(ctx context.Context, change changeFiles) (boots
 		if err != nil {
 			return nil, err
 		}
-		key := bootstrap.Key(s.token)
+		key := bootstrap.Key(s.tokens.Load().server)
 		done, err := c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(clientv3.OpPut(key, string(raw))).Commit()
 		if err != nil {
 			return nil, fmt.Errorf("writing the cluster's data: %w", err)

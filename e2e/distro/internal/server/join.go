@@ -41,7 +41,8 @@ func (s *server) join(ctx context.Context) error {
 		}
 		file := s.data.Server(filepath.FromSlash(name))
 		have, err := os.ReadFile(file)
-		if err == nil && !bytes.Equal(have, raw) && !slices.Contains(mayDiffer, name) {
+		// A server that has been one of the cluster takes authorities that were rotated while it was down.
+		if err == nil && !bytes.Equal(have, raw) && !slices.Contains(mayDiffer, name) && !s.hasServed() {
 			return fmt.Errorf("%s is not that of the cluster at %s", file, s.Server)
 		}
 		if err := pki.WriteFile(file, raw, fileMode(name)); err != nil {
@@ -88,19 +89,23 @@ func (s *server) hasServed() bool {
 	return err == nil
 }
 
+// tokens are the secrets of the two tokens.
+type tokens struct{ server, agent string }
+
 // readTokens takes the tokens from the configuration, or those of an earlier start, or makes them.
 func (s *server) readTokens(context.Context) error {
+	var read tokens
 	for _, t := range []struct {
 		given, file string
 		into        *string
-	}{{s.Token, "token", &s.token}, {s.AgentToken, "agent-token", &s.agentToken}} {
+	}{{s.Token, "token", &read.server}, {s.AgentToken, "agent-token", &read.agent}} {
 		text := t.given
 		if text == "" {
 			raw, _ := os.ReadFile(s.data.Server(t.file))
 			text = strings.TrimSpace(string(raw))
 		}
 		if text == "" && t.file == "agent-token" {
-			s.agentToken = s.token
+			read.agent = read.server
 			continue
 		}
 		if text == "" {
@@ -112,13 +117,15 @@ func (s *server) readTokens(context.Context) error {
 		}
 		*t.into = secret
 	}
+	s.tokens.Store(&read)
 	return nil
 }
 
 // writeTokens writes the tokens for those who want to join nodes by hand.
 func (s *server) writeTokens() error {
-	token := supervisor.FormatToken(s.auth.server.PEM, "server", s.token) + "\n"
-	agent := supervisor.FormatToken(s.auth.server.PEM, "node", s.agentToken) + "\n"
+	now := s.tokens.Load()
+	token := supervisor.FormatToken(s.auth.server.PEM, "server", now.server) + "\n"
+	agent := supervisor.FormatToken(s.auth.server.PEM, "node", now.agent) + "\n"
 	if err := pki.WriteFile(s.data.Server("token"), []byte(token), 0o600); err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (s *server) restore(context.Context) error {
 	if err := snapshot.Restore(file, fresh, snapshot.Member{Name: name, PeerURL: s.peerURL()}); err != nil {
 		return err
 	}
-	files, err := bootstrapIn(fresh, s.token)
+	files, err := bootstrapIn(fresh, s.tokens.Load().server)
 	if errors.Is(err, bootstrap.ErrToken) {
 		return fmt.Errorf("%w: a snapshot is restored with the token of its cluster", err)
 	}

@@ -34,8 +34,8 @@ type server struct {
 	set  *child.Set
 	ips  []string // of this node, at least one
 
-	// The secrets of the two tokens.
-	token, agentToken string
+	tokens atomic.Pointer[tokens]
+	front  *supervisor.Server // once the supervisor has started
 	// upstream is the server this one joined at; nil on the first.
 	upstream *supervisor.Client
 	auth     *authorities
@@ -56,12 +56,13 @@ type server struct {
 	// snapshotsBehind has something in it when the ETCDSnapshotFile objects are not as the files are.
 	snapshotsBehind chan struct{}
 	faultsMu        sync.Mutex
-	faults          []snapshot.File // that could not be taken
+	faults          []snapshot.File   // that could not be taken
+	takenWith       map[string]string // hash of the token by the name of a snapshot that this process took; held by faultsMu
 }
 
 func newServer(log *slog.Logger, c config.Config) *server {
 	return &server{Config: c, log: log, data: layout.Data(c.DataDir), set: child.NewSet(log), failed: make(chan error, 2),
-		snapshotsBehind: make(chan struct{}, 1)}
+		snapshotsBehind: make(chan struct{}, 1), takenWith: map[string]string{}}
 }
 
 // Run runs a server until ctx ends or one of its components fails.

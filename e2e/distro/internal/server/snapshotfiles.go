@@ -36,18 +36,19 @@ const (
 
 // snapshotFiles makes the ETCDSnapshotFile objects of one node.
 type snapshotFiles struct {
-	objects   dynamic.Interface
-	core      kubernetes.Interface
-	node      string
-	tokenHash string
-	now       func() time.Time
+	objects dynamic.Interface
+	core    kubernetes.Interface
+	node    string
+	// hasNode says that node is a Node of the cluster. A server without an agent is none, and may be one of several without.
+	hasNode bool
+	now     func() time.Time
 }
 
 // sync makes an object for each file, and deletes those whose file is gone or whose node has no member of etcd any more.
 func (f snapshotFiles) sync(ctx context.Context, files []snapshot.File) error {
 	want := map[string]snapshot.Object{}
 	for _, file := range files {
-		o := snapshot.Describe(file, f.node, f.tokenHash)
+		o := snapshot.Describe(file, f.node)
 		want[o.Name] = o
 	}
 	client := f.objects.Resource(snapshotFileResource)
@@ -75,7 +76,10 @@ func (f snapshotFiles) sync(ctx context.Context, files []snapshot.File) error {
 			faults = append(faults, fmt.Errorf("creating ETCDSnapshotFile %s: %w", name, err))
 		}
 	}
-	return errors.Join(append(faults, f.deleteOrphans(ctx), f.markNode(ctx))...)
+	if f.hasNode {
+		faults = append(faults, f.deleteOrphans(ctx), f.markNode(ctx))
+	}
+	return errors.Join(faults...)
 }
 
 func (f snapshotFiles) delete(ctx context.Context, name string) error {
@@ -122,7 +126,7 @@ func (f snapshotFiles) markNode(ctx context.Context) error {
 		return err
 	}
 	_, err = f.core.CoreV1().Nodes().Patch(ctx, f.node, types.MergePatchType, raw, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) { // a server without an agent
+	if apierrors.IsNotFound(err) { // it is being made
 		return nil
 	}
 	return err
@@ -130,7 +134,7 @@ func (f snapshotFiles) markNode(ctx context.Context) error {
 
 // snapshotClients connects to the Kubernetes API, wherever it is.
 func (s *server) snapshotClients() (snapshotFiles, error) {
-	f := snapshotFiles{node: s.NodeName, tokenHash: s.tokenHash(), now: time.Now}
+	f := snapshotFiles{node: s.NodeName, hasNode: !s.DisableAgent, now: time.Now}
 	conf, err := kubeconfig.Load(s.data.Cred("supervisor.kubeconfig"))
 	if err != nil {
 		return f, err
@@ -175,6 +179,9 @@ func (s *server) allSnapshots() ([]snapshot.File, error) {
 		}
 	}
 	s.faults = kept
+	for i, f := range files {
+		files[i].TokenHash = s.takenWith[f.Name]
+	}
 	return append(files, kept...), err
 }
 
@@ -198,10 +205,14 @@ func (s *server) syncSnapshots(ctx context.Context) error {
 func (s *server) syncSoon(ctx context.Context) {
 	if err := s.syncSnapshots(ctx); err != nil {
 		s.log.Info("The ETCDSnapshotFile objects are behind the files, trying again", "error", err)
-		select {
-		case s.snapshotsBehind <- struct{}{}:
-		default:
-		}
+		s.syncLater()
+	}
+}
+
+func (s *server) syncLater() {
+	select {
+	case s.snapshotsBehind <- struct{}{}:
+	default:
 	}
 }
 

@@ -45,7 +45,7 @@ func TestObjectsFollowFiles(t *testing.T) {
 	objects := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{snapshotFileResource: "ETCDSnapshotFileList"})
 	of := func(node string) snapshotFiles {
-		return snapshotFiles{objects: objects, core: core, node: node, tokenHash: "abc", now: func() time.Time { return now }}
+		return snapshotFiles{objects: objects, core: core, node: node, hasNode: true, now: func() time.Time { return now }}
 	}
 	file := func(name string) snapshot.File {
 		return snapshot.File{Name: name, Path: "/s/" + name, Size: 5, Created: now, Metadata: map[string]string{"a": "b"}}
@@ -76,6 +76,13 @@ func TestObjectsFollowFiles(t *testing.T) {
 	sync(of("n1"), file("b"))
 	if got := slices.Collect(maps.Keys(objectNames(t, of("n1")))); !slices.Equal(got, []string{"n1 b"}) {
 		t.Errorf("after a day, and without n2: %v", got)
+	}
+	alone := of("n3") // a server without an agent
+	alone.hasNode = false
+	sync(alone, file("z"))
+	sync(alone)
+	if got := objectNames(t, of("n1")); len(got) != 1 {
+		t.Errorf("a server without an agent left %v", got)
 	}
 	n, err := core.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 	if err != nil || n.Annotations[snapshotsSynced] != "2023-11-15T23:13:20Z" {

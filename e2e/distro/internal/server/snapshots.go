@@ -116,6 +116,9 @@ func (s *server) saveSnapshot(ctx context.Context, set snapshotSettings) (snapsh
 	}
 	s.log.Info("Took a snapshot of etcd", "file", file.Path, "bytes", file.Size)
 	out.Created = []string{file.Name}
+	s.faultsMu.Lock()
+	s.takenWith[file.Name] = s.tokenHash()
+	s.faultsMu.Unlock()
 	if out.Deleted, err = set.folder.Prune(set.name, set.retention); err != nil {
 		s.log.Warn("Cannot delete old snapshots", "error", err)
 	}
@@ -169,10 +172,10 @@ func (s *server) listSnapshots(set snapshotSettings) (snapshot.List, error) {
 	out := snapshot.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []snapshot.Object{}}
 	files, err := set.folder.List()
 	for _, f := range files {
-		out.Items = append(out.Items, snapshot.Describe(f, s.NodeName, ""))
+		out.Items = append(out.Items, snapshot.Describe(f, s.NodeName))
 	}
 	return out, err
 }
 
 // tokenHash names the token of this cluster without giving it away.
-func (s *server) tokenHash() string { return supervisor.Hash([]byte(s.token))[:12] }
+func (s *server) tokenHash() string { return supervisor.Hash([]byte(s.tokens.Load().server))[:12] }

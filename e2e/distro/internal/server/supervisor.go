@@ -24,15 +24,19 @@ func (s *server) socket() string { return s.data.Server("supervisor.sock") }
 
 // startSupervisor answers joining nodes: behind the API server on servers that have one, else at its port.
 func (s *server) startSupervisor(ctx context.Context) error {
+	now := s.tokens.Load()
 	front := &supervisor.Server{
-		CACerts: s.auth.server.PEM, ServerToken: s.token, AgentToken: s.agentToken, Settings: s.settings(),
+		CACerts: s.auth.server.PEM, ServerToken: now.server, AgentToken: now.agent, Settings: s.settings(),
 		Bootstrap: s.bootstrap, Sign: s.sign, APIServers: s.apiServers, Etcd: s.etcdInfo,
 		Admin: map[string]http.HandlerFunc{
 			"POST " + snapshot.Path:                  s.answerSnapshot,
 			"GET " + supervisor.EncryptionStatusPath: s.answerEncryptionStatus,
 			"PUT " + supervisor.EncryptionConfigPath: s.answerEncryption,
+			"PUT " + supervisor.TokenPath:            s.answerToken,
+			"PUT " + supervisor.AuthoritiesPath:      s.answerAuthorities,
 		},
 	}
+	s.front = front
 	var listener net.Listener
 	var err error
 	if s.hasAPI() {

@@ -59,7 +59,7 @@ type List struct {
 }
 
 // Describe makes the object of a snapshot that is on a node.
-func Describe(f File, node, tokenHash string) Object {
+func Describe(f File, node string) Object {
 	at, ready := metav1.NewTime(f.Created.UTC()), f.Fault == ""
 	o := Object{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "k3s.cattle.io/v1", Kind: "ETCDSnapshotFile"},
@@ -68,8 +68,8 @@ func Describe(f File, node, tokenHash string) Object {
 		Status: ObjectStatus{Size: resource.NewQuantity(f.Size, resource.DecimalSI), CreationTime: &at,
 			ReadyToUse: &ready},
 	}
-	if tokenHash != "" {
-		o.Annotations = map[string]string{TokenAnnotation: tokenHash}
+	if f.TokenHash != "" {
+		o.Annotations = map[string]string{TokenAnnotation: f.TokenHash}
 	}
 	if ready {
 		o.Spec.Location = "file://" + f.Path

@@ -32,6 +32,8 @@ type File struct {
 	Created time.Time
 	// Metadata is what the snapshot was given to keep beside it.
 	Metadata map[string]string
+	// TokenHash names the token that the snapshot can be restored with; it is empty if nobody knows.
+	TokenHash string
 	// Fault is why the snapshot could not be taken; then there is no file.
 	Fault string
 }

@@ -239,10 +239,10 @@ func TestObjectNames(t *testing.T) {
 		file File
 		want string
 	}{
-		{File{Name: "On-Demand-n1-7", Path: "/s/On-Demand-n1-7", Created: at}, "local-on-demand-n1-7-"},
-		{File{Name: "my_snap-n1-7.zip", Path: "/s/my_snap-n1-7.zip", Created: at}, "local-etcd-snapshot-n1-7.zip-"},
+		{File{Name: "On-Demand-n1-7", Path: "/s/On-Demand-n1-7", Created: at, TokenHash: "abc"}, "local-on-demand-n1-7-"},
+		{File{Name: "my_snap-n1-7.zip", Path: "/s/my_snap-n1-7.zip", Created: at, TokenHash: "abc"}, "local-etcd-snapshot-n1-7.zip-"},
 	} {
-		o := Describe(tc.file, "n1.example.com", "abc")
+		o := Describe(tc.file, "n1.example.com")
 		if !strings.HasPrefix(o.Name, tc.want) || len(o.Name) != len(tc.want)+6 {
 			t.Errorf("%s: %s", tc.file.Name, o.Name)
 		}
@@ -250,7 +250,7 @@ func TestObjectNames(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
-	failed := Describe(File{Name: "a", Created: at, Fault: "disk full"}, "n1", "")
+	failed := Describe(File{Name: "a", Created: at, Fault: "disk full"}, "n1")
 	if *failed.Status.ReadyToUse || *failed.Status.Error.Message != "disk full" || failed.Spec.Location != "" {
 		t.Errorf("%+v", failed)
 	}

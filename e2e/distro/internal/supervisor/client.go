@@ -40,7 +40,7 @@ func Dial(ctx context.Context, url, token string, known []byte) (*Client, error)
 			return nil, err
 		}
 	}
-	if hash != "" && Hash(c.CACerts) != hash {
+	if hash != "" && authorityHash(c.CACerts) != hash {
 		return nil, fmt.Errorf("%w: the token is for a cluster with another CA than that of %s", ErrRefused, url)
 	}
 	pool := x509.NewCertPool()

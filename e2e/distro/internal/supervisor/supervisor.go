@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"sync"
 )
 
 // SocketVariable names the environment variable with the unix socket at which this node's supervisor answers. k3s has its
@@ -58,7 +59,8 @@ type Info struct {
 
 // Server answers joining nodes.
 type Server struct {
-	CACerts                 []byte
+	CACerts []byte
+	// ServerToken and AgentToken are those at the start; see SetTokens.
 	ServerToken, AgentToken string
 	Settings                Settings
 	Bootstrap               func() (Bundle, error)
@@ -69,6 +71,27 @@ type Server struct {
 	Proxied bool
 	// Admin answers further paths for those that know the server's token.
 	Admin map[string]http.HandlerFunc
+
+	tokensMu sync.RWMutex
+}
+
+// SetTokens lets other tokens than before open the server.
+func (s *Server) SetTokens(server, agent string) {
+	s.tokensMu.Lock()
+	defer s.tokensMu.Unlock()
+	s.ServerToken, s.AgentToken = server, agent
+}
+
+func (s *Server) serverToken() []string {
+	s.tokensMu.RLock()
+	defer s.tokensMu.RUnlock()
+	return []string{s.ServerToken}
+}
+
+func (s *Server) anyToken() []string {
+	s.tokensMu.RLock()
+	defer s.tokensMu.RUnlock()
+	return []string{s.ServerToken, s.AgentToken}
 }
 
 // Handler returns the server's paths.
@@ -120,16 +143,16 @@ func (s *Server) remote(r *http.Request) string {
 }
 
 // server lets those in that know the server's token, node also those that know the agents'.
-func (s *Server) server(h http.HandlerFunc) http.HandlerFunc { return s.guard(h, s.ServerToken) }
+func (s *Server) server(h http.HandlerFunc) http.HandlerFunc { return s.guard(h, s.serverToken) }
 
 func (s *Server) node(h http.HandlerFunc) http.HandlerFunc {
-	return s.guard(h, s.ServerToken, s.AgentToken)
+	return s.guard(h, s.anyToken)
 }
 
-func (s *Server) guard(h http.HandlerFunc, tokens ...string) http.HandlerFunc {
+func (s *Server) guard(h http.HandlerFunc, tokens func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, given, _ := r.BasicAuth()
-		for _, t := range tokens {
+		for _, t := range tokens() {
 			if t != "" && subtle.ConstantTimeCompare([]byte(t), []byte(given)) == 1 {
 				h(w, r)
 				return

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"strings"
 )
@@ -11,7 +12,7 @@ import (
 // tokenPrefix begins a token that says which authority its cluster has.
 const tokenPrefix = "K10"
 
-// ParseToken splits a token into the SHA-256 of the server CA's file, which a short token lacks, and the secret.
+// ParseToken splits a token into the hash of the server's authority, which a short token lacks, and the secret.
 func ParseToken(token string) (caHash, secret string, err error) {
 	if !strings.HasPrefix(token, tokenPrefix) {
 		if token == "" {
@@ -34,7 +35,20 @@ func ParseToken(token string) (caHash, secret string, err error) {
 
 // FormatToken makes a full token for user server or node.
 func FormatToken(caFile []byte, user, secret string) string {
-	return tokenPrefix + Hash(caFile) + "::" + user + ":" + secret
+	return tokenPrefix + authorityHash(caFile) + "::" + user + ":" + secret
+}
+
+// authorityHash is what a token knows an authority by: the hash of the file, or of the root in it if other certificates are before it, so
+// that a token outlives the rotation of what the root has signed.
+func authorityHash(caFile []byte) string {
+	var ders [][]byte
+	for block, rest := pem.Decode(caFile); block != nil; block, rest = pem.Decode(rest) {
+		ders = append(ders, block.Bytes)
+	}
+	if len(ders) > 1 {
+		return Hash(ders[len(ders)-1])
+	}
+	return Hash(caFile)
 }
 
 // Hash is the SHA-256 of a file in hexadecimal digits.
