@@ -24,6 +24,7 @@ import (
 
 	agent "github.com/drover-dev/drover/agent/tunnel"
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // setups are what is compared: which hub, and whose agents.
@@ -118,7 +119,7 @@ func (p *process) connect(ctx context.Context, key string) {
 
 func (p *process) awaitSessions(b *testing.B, count int) {
 	b.Helper()
-	tunneltest.Eventually(b, 2*time.Minute, fmt.Sprintf("%s has %d sessions", p.name, count), func() bool {
+	wait.Until(b, 2*time.Minute, fmt.Sprintf("%s has %d sessions", p.name, count), func() bool {
 		time.Sleep(20 * time.Millisecond)
 		return p.order(b, "idle", nil).Sessions >= count
 	})

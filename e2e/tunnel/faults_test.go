@@ -13,6 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // Each test shows a fault of the library's server on the library, and that the hub is without it. Where the library stalls for a minute, it
@@ -202,7 +203,7 @@ func TestPausedCloseLeaks(t *testing.T) {
 				}
 				conns = append(conns, conn)
 			}
-			tunneltest.Eventually(t, 10*time.Second, "all agents' writers are paused", func() bool { return waiting()-before >= 15 })
+			wait.Until(t, 10*time.Second, "all agents' writers are paused", func() bool { return waiting()-before >= 15 })
 			paused := waiting() - before
 			for _, conn := range conns {
 				_ = conn.Close()

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/access/tunnel/wire"
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // The tests of this file play agents that mean harm. They measure the memory of the process, so that they do not run side by side with
@@ -104,7 +105,7 @@ func TestFlood(t *testing.T) {
 	} else {
 		t.Logf("the hub took %d MiB", mib)
 	}
-	tunneltest.Eventually(t, 5*time.Second, "the stream ended", func() bool {
+	wait.Until(t, 5*time.Second, "the stream ended", func() bool {
 		_, err := conn.Write([]byte("x"))
 		return err != nil && strings.Contains(err.Error(), "wait to be read")
 	})
@@ -129,7 +130,7 @@ func TestFloodOnLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tunneltest.Eventually(t, 10*time.Second, "all of it arrived",
+	wait.Until(t, 10*time.Second, "all of it arrived",
 		func() bool { return ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second)) == nil })
 	time.Sleep(200 * time.Millisecond)
 	if mib := grown(); mib < 128 {
@@ -244,8 +245,8 @@ func TestGarbage(t *testing.T) {
 			if err := say(ws); err != nil {
 				t.Fatal(err)
 			}
-			tunneltest.Eventually(t, 5*time.Second, "the session is gone", func() bool { return !h.connected("garbage") })
-			tunneltest.Eventually(t, time.Second, "there is a line in the log", func() bool { return log.with("Tunnel has ended") == 1 })
+			wait.Until(t, 5*time.Second, "the session is gone", func() bool { return !h.connected("garbage") })
+			wait.Until(t, time.Second, "there is a line in the log", func() bool { return log.with("Tunnel has ended") == 1 })
 			if lines := len(log.lines); lines != 2 {
 				t.Errorf("%d lines in the log: %q", lines, log.lines)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
-	"github.com/drover-dev/drover/hub/testenv/tunneltest"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // quiet are the options of a hub whose log nobody reads.
@@ -107,7 +107,7 @@ func (h *hub) agent(ctx context.Context, t testing.TB, key string, dial remotedi
 	case <-time.After(10 * time.Second):
 		t.Fatal("the agent did not connect")
 	}
-	tunneltest.Eventually(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
+	wait.Until(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
 }
 
 // raw connects as an agent that the test plays itself.
@@ -118,7 +118,7 @@ func (h *hub) raw(t testing.TB, key string) *websocket.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ws.Close() })
-	tunneltest.Eventually(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
+	wait.Until(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
 	return ws
 }
 

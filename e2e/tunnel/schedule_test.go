@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/hub/testenv/tunneltest"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // schedules is how many random schedules are played, each over TCP and through a tunnel.
@@ -285,7 +285,7 @@ func TestKilledAgents(t *testing.T) {
 			time.Sleep(time.Duration(40+10*round) * time.Millisecond)
 			tap.cut()
 			players.Wait()
-			tunneltest.Eventually(t, 5*time.Second, "the session is gone", func() bool { return !h.connected(key) })
+			wait.Until(t, 5*time.Second, "the session is gone", func() bool { return !h.connected(key) })
 		})
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
 	utilexec "k8s.io/client-go/util/exec"
+
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 func (w *env) config() *rest.Config {
@@ -120,7 +122,7 @@ func TestStreamEnd(t *testing.T) {
 			if got := event.Annotations["proxy.drover.dev/ended-by"]; got != by {
 				t.Errorf("ended by %q, want %q", got, by)
 			}
-			until(t, "nothing to be counted any more", func() bool {
+			wait.Until(t, 10*time.Second, "nothing to be counted any more", func() bool {
 				w.handler.limits.mu.Lock()
 				defer w.handler.limits.mu.Unlock()
 				return len(w.handler.limits.counts) == 0
@@ -239,13 +241,4 @@ func TestWatch(t *testing.T) {
 func completed(w *env) auditv1.Event {
 	w.t.Helper()
 	return w.events("ResponseComplete", 1)[0]
-}
-
-func until(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !check(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting for %s", what)
-		}
-	}
 }

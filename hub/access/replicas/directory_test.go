@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 func TestSingleReplica(t *testing.T) {
@@ -48,13 +50,13 @@ func TestSessionsOfOtherReplicas(t *testing.T) {
 	}
 
 	b.own.set("new", true)
-	until(t, "a new session", func() bool { _, found := c.Owner("new"); return found && c.Directory.Connected("new") })
+	wait.Until(t, timeout, "a new session", func() bool { _, found := c.Owner("new"); return found && c.Directory.Connected("new") })
 	a.own.set("new", true)
-	until(t, "a second session", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 2 })
+	wait.Until(t, timeout, "a second session", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 2 })
 	b.own.set("new", false)
-	until(t, "the first session to end", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 1 })
+	wait.Until(t, timeout, "the first session to end", func() bool { c.mu.RLock(); defer c.mu.RUnlock(); return len(c.owners["new"]) == 1 })
 	a.own.set("new", false)
-	until(t, "the session to end", func() bool { return !c.Directory.Connected("new") })
+	wait.Until(t, timeout, "the session to end", func() bool { return !c.Directory.Connected("new") })
 	if got := len(c.changes); got != 2 {
 		t.Errorf("%d changes for a session that moved between replicas, want 2: connected and disconnected", got)
 	}
@@ -101,7 +103,7 @@ func newReplicas(t *testing.T) (a, b *replica) {
 	a, b = newReplica(t, "a", ca, nil), newReplica(t, "b", ca, nil)
 	join(t, a, b)
 	b.own.set("c-1", true)
-	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	wait.Until(t, timeout, "the session", func() bool { return a.Directory.Connected("c-1") })
 	return a, b
 }
 
@@ -110,7 +112,7 @@ func TestFrozenReplica(t *testing.T) {
 	a, b := newReplicas(t)
 
 	b.freezer.freeze(true)
-	took := until(t, "the frozen replica's session to be forgotten", func() bool { return !a.Directory.Connected("c-1") })
+	took := wait.Until(t, timeout, "the frozen replica's session to be forgotten", func() bool { return !a.Directory.Connected("c-1") })
 	if took < heartbeatInterval {
 		t.Errorf("a frozen replica was forgotten after %s, want about %s", took, heartbeatTimeout)
 	}
@@ -118,7 +120,7 @@ func TestFrozenReplica(t *testing.T) {
 		t.Errorf("%d replicas take sessions while the other one is frozen, want 1", got)
 	}
 	b.freezer.freeze(false)
-	until(t, "its sessions to come back", func() bool { return a.Directory.Connected("c-1") && a.Replicas() == 2 })
+	wait.Until(t, timeout, "its sessions to come back", func() bool { return a.Directory.Connected("c-1") && a.Replicas() == 2 })
 }
 
 func TestKilledReplica(t *testing.T) {
@@ -126,12 +128,12 @@ func TestKilledReplica(t *testing.T) {
 	a, b := newReplicas(t)
 	_ = b.server.Listener.Close()
 	b.server.CloseClientConnections()
-	if took := until(t, "the killed replica's session to be forgotten",
+	if took := wait.Until(t, timeout, "the killed replica's session to be forgotten",
 		func() bool { return !a.Directory.Connected("c-1") }); took > heartbeatTimeout {
 		t.Errorf("a killed replica was forgotten after %s, want at once", took)
 	}
 	a.SetMembers(nil)
-	until(t, "the replica to be removed", func() bool { a.mu.RLock(); defer a.mu.RUnlock(); return len(a.peers) == 0 })
+	wait.Until(t, timeout, "the replica to be removed", func() bool { a.mu.RLock(); defer a.mu.RUnlock(); return len(a.peers) == 0 })
 }
 
 // TestMemberWithoutLease: while the Kubernetes API is unreachable and no Lease is renewed, replicas that respond stay members.
@@ -153,7 +155,7 @@ func TestReusedAddress(t *testing.T) {
 	b.own.set("c-1", true)
 	go func() { _ = a.Start(t.Context()) }()
 	a.SetMembers([]Member{{ID: "former", Address: b.member().Address}, b.member()})
-	until(t, "the replica that is there", func() bool { return a.Directory.Connected("c-1") })
+	wait.Until(t, timeout, "the replica that is there", func() bool { return a.Directory.Connected("c-1") })
 	time.Sleep(2 * heartbeatInterval)
 	if got := a.Replicas(); got != 2 {
 		t.Errorf("%d replicas are counted, want 2: one address is that of a replica that is gone", got)
@@ -170,7 +172,7 @@ func TestStoppedReplica(t *testing.T) {
 	go func() { ended <- b.Start(ctx) }()
 	go func() { _ = a.Start(t.Context()) }()
 	a.SetMembers([]Member{b.member()})
-	until(t, "the replica", func() bool { return a.Replicas() == 2 })
+	wait.Until(t, timeout, "the replica", func() bool { return a.Replicas() == 2 })
 	stop()
 	<-ended
 	quick, cancel := context.WithTimeout(t.Context(), timeout)
@@ -178,5 +180,5 @@ func TestStoppedReplica(t *testing.T) {
 	if err := b.server.Config.Shutdown(quick); err != nil {
 		t.Errorf("the server does not shut down while others follow: %v", err)
 	}
-	until(t, "the replica to be removed", func() bool { return a.Replicas() == 1 })
+	wait.Until(t, timeout, "the replica to be removed", func() bool { return a.Replicas() == 1 })
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // sessions are the sessions of a replica, which the test adds and removes.
@@ -133,25 +134,12 @@ func join(t *testing.T, replicas ...*replica) {
 		go func() { _ = r.Start(t.Context()) }()
 	}
 	for _, r := range replicas {
-		until(t, "all replicas to hear each other", func() bool { return r.Replicas() == len(replicas) })
+		wait.Until(t, timeout, "all replicas to hear each other", func() bool { return r.Replicas() == len(replicas) })
 	}
 }
 
 // timeout is longer than anything takes in these tests, even on a busy machine.
 const timeout = time.Minute
-
-func until(t *testing.T, what string, check func() bool) time.Duration {
-	t.Helper()
-	begin := time.Now()
-	for time.Since(begin) < timeout {
-		if check() {
-			return time.Since(begin)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("waited for %s in vain", what)
-	return 0
-}
 
 // freezer is a listener whose connections can be frozen, as those of a stopped process are.
 type freezer struct {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 func request(t *testing.T, method, path string, body io.Reader) *http.Request {
@@ -43,7 +44,7 @@ func TestForward(t *testing.T) {
 	a, b := newReplica(t, "a", ca, nil), newReplica(t, "b", ca, respondWith("b"))
 	join(t, a, b)
 	b.own.set("c-1", true)
-	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	wait.Until(t, timeout, "the session", func() bool { return a.Directory.Connected("c-1") })
 
 	got, err := send(a.Directory, "c-1", request(t, http.MethodGet, "/k8s/clusters/c-1/api", nil))
 	if want := "b GET /k8s/clusters/c-1/api peer=true identity=jane"; err != nil || got != want {
@@ -91,14 +92,14 @@ func TestForwardToNextOwner(t *testing.T) {
 				return request(t, test.method, "/k8s/clusters/c-1/api", strings.NewReader("x"))
 			}
 			b.own.set("c-1", true)
-			until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+			wait.Until(t, timeout, "the session", func() bool { return a.Directory.Connected("c-1") })
 			if _, err := send(a.Directory, "c-1", ask()); err != nil {
 				t.Fatal(err)
 			}
 			// The other owner stops soon, so that the one with the fault is asked first.
 			c.own.set("c-1", true)
 			c.Drain()
-			until(t, "the other session", func() bool {
+			wait.Until(t, timeout, "the other session", func() bool {
 				a.mu.RLock()
 				defer a.mu.RUnlock()
 				return len(a.owners["c-1"]) == 2 && a.peers["c"].draining
@@ -127,7 +128,7 @@ func TestForwardedStreamOfStoppedReplica(t *testing.T) {
 	}))
 	join(t, a, b)
 	b.own.set("c-1", true)
-	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	wait.Until(t, timeout, "the session", func() bool { return a.Directory.Connected("c-1") })
 	owner, _ := a.Owner("c-1")
 	response, err := owner.RoundTrip(request(t, http.MethodGet, "/k8s/clusters/c-1/watch", nil))
 	if err != nil {
@@ -166,7 +167,7 @@ func TestForwardedUpgrade(t *testing.T) {
 	}))
 	join(t, a, b)
 	b.own.set("c-1", true)
-	until(t, "the session", func() bool { return a.Directory.Connected("c-1") })
+	wait.Until(t, timeout, "the session", func() bool { return a.Directory.Connected("c-1") })
 	upgrade := func() io.ReadWriteCloser {
 		t.Helper()
 		r := request(t, http.MethodGet, "/k8s/clusters/c-1/exec", nil)

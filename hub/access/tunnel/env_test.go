@@ -16,7 +16,7 @@ import (
 	"github.com/rancher/remotedialer"
 	"github.com/sirupsen/logrus"
 
-	"github.com/drover-dev/drover/hub/testenv/tunneltest"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // testHub is a Manager behind a server that takes the key from the request's query.
@@ -35,7 +35,7 @@ func startHub(t *testing.T, limits Limits) *testHub {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() {
 		m.Disconnect(func(Agent) bool { return true }, "the test is over")
-		tunneltest.Eventually(t, 10*time.Second, "no session is left", func() bool { return m.count() == 0 })
+		wait.Until(t, 10*time.Second, "no session is left", func() bool { return m.count() == 0 })
 	})
 	return &testHub{m, "ws" + strings.TrimPrefix(server.URL, "http") + "/?key="}
 }
@@ -50,7 +50,7 @@ func (h *testHub) connect(t *testing.T, key string, dial remotedialer.Dialer) (s
 		defer close(done)
 		_ = remotedialer.ConnectToProxyWithDialer(ctx, h.url+key, nil, func(string, string) bool { return true }, &websocket.Dialer{}, dial, nil)
 	}()
-	tunneltest.Eventually(t, 10*time.Second, "the agent is connected", func() bool { return len(h.of(key)) > before })
+	wait.Until(t, 10*time.Second, "the agent is connected", func() bool { return len(h.of(key)) > before })
 	return func() { cancel(); <-done }
 }
 

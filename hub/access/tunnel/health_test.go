@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/tunnel/wire"
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // raw connects a websocket without an agent.
@@ -26,7 +27,7 @@ func (h *testHub) raw(t *testing.T, key string) *websocket.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ws.Close() })
-	tunneltest.Eventually(t, 10*time.Second, "it is connected", func() bool { return h.Connected(key) })
+	wait.Until(t, 10*time.Second, "it is connected", func() bool { return h.Connected(key) })
 	return ws
 }
 
@@ -47,7 +48,7 @@ func TestSilentAgent(t *testing.T) {
 	if end := (*SessionEndedError)(nil); !errors.As(err, &end) || !strings.Contains(end.Reason, "no message from the agent") {
 		t.Errorf("a stream of the silent agent answers %v", err)
 	}
-	tunneltest.Eventually(t, 10*time.Second, "the silent agent is gone", func() bool { return !h.Connected("silent") })
+	wait.Until(t, 10*time.Second, "the silent agent is gone", func() bool { return !h.Connected("silent") })
 	if !h.Connected("alive") {
 		t.Error("the agent that answers was given up")
 	}
@@ -62,7 +63,7 @@ func TestWriteTimeout(t *testing.T) {
 	if end := (*SessionEndedError)(nil); !errors.As(err, &end) {
 		t.Errorf("the writer learns %v", err)
 	}
-	tunneltest.Eventually(t, 10*time.Second, "the agent is gone", func() bool { return !h.Connected("stuck") })
+	wait.Until(t, 10*time.Second, "the agent is gone", func() bool { return !h.Connected("stuck") })
 }
 
 type zeros struct{}
@@ -141,7 +142,7 @@ func TestLimits(t *testing.T) {
 	oldest := h.of("a")[0]
 	h.raw(t, "a")
 	h.raw(t, "a")
-	tunneltest.Eventually(t, 10*time.Second, "the oldest session has made room", func() bool {
+	wait.Until(t, 10*time.Second, "the oldest session has made room", func() bool {
 		sessions := h.of("a")
 		return len(sessions) == 2 && sessions[0] != oldest
 	})
@@ -160,8 +161,8 @@ func TestNoLeaks(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		stop()
 	}
-	tunneltest.Eventually(t, 10*time.Second, "all sessions are gone", func() bool { return h.count() == 0 })
-	tunneltest.Eventually(t, 10*time.Second, "the manager is at rest", func() bool { h.mu.RLock(); defer h.mu.RUnlock(); return !h.watched })
+	wait.Until(t, 10*time.Second, "all sessions are gone", func() bool { return h.count() == 0 })
+	wait.Until(t, 10*time.Second, "the manager is at rest", func() bool { h.mu.RLock(); defer h.mu.RUnlock(); return !h.watched })
 	if streams := testutil.ToFloat64(h.metrics.streams); streams != 0 {
 		t.Errorf("%v streams are counted", streams)
 	}
@@ -169,7 +170,7 @@ func TestNoLeaks(t *testing.T) {
 		t.Errorf("%v paused streams are counted", paused)
 	}
 	stacks := make([]byte, 1<<20)
-	tunneltest.Eventually(t, 10*time.Second, "no goroutine of a session is left", func() bool {
+	wait.Until(t, 10*time.Second, "no goroutine of a session is left", func() bool {
 		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "tunnel.(*session)")
 	})
 }
@@ -194,5 +195,5 @@ func TestProcessLimit(t *testing.T) {
 	if _, err := io.Copy(io.Discard, fullest); !errors.As(err, new(*LimitError)) {
 		t.Errorf("the stream that holds most answers %v", err)
 	}
-	tunneltest.Eventually(t, 10*time.Second, "the memory is given back", func() bool { return h.used.Load() == 0 })
+	wait.Until(t, 10*time.Second, "the memory is given back", func() bool { return h.used.Load() == 0 })
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 func TestDial(t *testing.T) {
@@ -65,13 +66,13 @@ func TestKeysAndChanges(t *testing.T) {
 		t.Errorf("Keys() = %v", got)
 	}
 	stopA1()
-	tunneltest.Eventually(t, 10*time.Second, "one session of a is left", func() bool { return len(hub.of("a")) == 1 })
+	wait.Until(t, 10*time.Second, "one session of a is left", func() bool { return len(hub.of("a")) == 1 })
 	if !hub.Connected("a") {
 		t.Error("a is not connected though it has a session")
 	}
 	stopA2()
 	stopB()
-	tunneltest.Eventually(t, 10*time.Second, "no session is left", func() bool { return len(hub.Keys()) == 0 })
+	wait.Until(t, 10*time.Second, "no session is left", func() bool { return len(hub.Keys()) == 0 })
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(changes)
@@ -129,13 +130,13 @@ func TestDisconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ws.Close()
-	tunneltest.Eventually(t, 10*time.Second, "it is connected", func() bool { return hub.Connected("goes") })
+	wait.Until(t, 10*time.Second, "it is connected", func() bool { return hub.Connected("goes") })
 	hub.Disconnect(func(a Agent) bool { return a.Identity == "ns/agent-1" }, "the agent was revoked")
 	_, _, err = ws.NextReader()
 	if !websocket.IsCloseError(err, websocket.ClosePolicyViolation) || !strings.Contains(err.Error(), "revoked") {
 		t.Errorf("the agent sees %v", err)
 	}
-	tunneltest.Eventually(t, 10*time.Second, "only the other one is left", func() bool { return slices.Equal(hub.Keys(), []string{"stays"}) })
+	wait.Until(t, 10*time.Second, "only the other one is left", func() bool { return slices.Equal(hub.Keys(), []string{"stays"}) })
 }
 
 func TestDrain(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/hub/testenv/tunneltest"
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // TestRoute: the route to an agent names its session, and whether the agent responds.
@@ -18,7 +18,7 @@ func TestRoute(t *testing.T) {
 	if !ok || first.Agent.Key != "one" || first.Session == 0 {
 		t.Errorf("the route is %+v", first)
 	}
-	tunneltest.Eventually(t, 10*time.Second, "the agent that answers no ping is doubted", func() bool {
+	wait.Until(t, 10*time.Second, "the agent that answers no ping is doubted", func() bool {
 		route, ok := h.Route("one")
 		return ok && route.Suspect && route.Session == first.Session
 	})
@@ -30,7 +30,7 @@ func TestRoute(t *testing.T) {
 			}
 		}
 	}()
-	tunneltest.Eventually(t, 10*time.Second, "the route is the other session", func() bool {
+	wait.Until(t, 10*time.Second, "the route is the other session", func() bool {
 		route, ok := h.Route("one")
 		return ok && route.Session != first.Session && !route.Suspect
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
-// TestReconcile has a machine whose Node has been gone for an hour, in situations that differ from one in which it is deleted.
+// TestMissingNode: a machine whose Node has been missing for an hour is deleted, and kept in each case that differs in one respect.
 func TestMissingNode(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	key := client.ObjectKey{Namespace: "fleet", Name: "c"}

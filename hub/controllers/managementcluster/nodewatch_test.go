@@ -118,7 +118,7 @@ func TestNodeWatch(t *testing.T) {
 	}
 }
 
-// TestWatchWithoutRights: the version is enough to call a cluster ready, and who may not read Nodes does not ask again and again.
+// TestNodeWatchForbidden: a cluster whose version can be read is ready, and a watch of Nodes that is forbidden is not retried at once.
 func TestNodeWatchForbidden(t *testing.T) {
 	a := newAPI(t)
 	a.forbidden = true

@@ -124,7 +124,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// seeing changes what the hub is shown of each machine.
+// changeMachines changes what the hub sees of each machine.
 func changeMachines(change func(*Machine, time.Time)) func(*testing.T, *randomSimulation) {
 	return func(_ *testing.T, s *randomSimulation) {
 		s.changeInputs = func(in *Inputs) {
@@ -135,7 +135,7 @@ func changeMachines(change func(*Machine, time.Time)) func(*testing.T, *randomSi
 	}
 }
 
-// without takes rules out of the chain.
+// withoutRules disables rules.
 func withoutRules(names ...string) func(*testing.T, *randomSimulation) {
 	return func(t *testing.T, _ *randomSimulation) {
 		for _, name := range names {

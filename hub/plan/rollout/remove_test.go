@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// leaving is a deleted machine whose pre-terminate hook is due.
-func leaving(name string) Machine {
+// deletedMember is a deleted machine whose pre-terminate hook is due.
+func deletedMember(name string) Machine {
 	m := member(name, "ec")
 	m.Deleting, m.Removal = true, RemovalDue
 	return m
@@ -20,7 +20,7 @@ func TestCheckRemoval(t *testing.T) {
 		}
 		return m
 	}
-	dead := func(m *Machine) { m.Node, m.MemberHealth = NodeLost, MemberUnhealthy }
+	down := func(m *Machine) { m.Node, m.MemberHealth = NodeLost, MemberUnhealthy }
 	restarting := func(m *Machine) { m.Progress, m.Underway = ProgressApplying, ChangeRestart }
 	learning := func(m *Machine) { m.Membership, m.JoinURL = MemberLearner, "" }
 	drained := func(m *Machine) { m.Drain.Requested = "{}" }
@@ -42,17 +42,17 @@ func TestCheckRemoval(t *testing.T) {
 		"a learner":                      {a: learning, others: []Machine{member("b")}},
 		"unknown membership": {a: func(m *Machine) { m.Node, m.Membership = NodeUnknown, MemberUnknown }, others: []Machine{member("b")},
 			reason: ReasonWaitingForConnection, message: "a connection to the cluster"},
-		"a member that is down": {a: dead, others: []Machine{member("b"), member("c")}},
-		"with another of three down": {others: []Machine{member("b"), member("c", dead)}, reason: ReasonWaitingForQuorum,
+		"a member that is down": {a: down, others: []Machine{member("b"), member("c")}},
+		"with another of three down": {others: []Machine{member("b"), member("c", down)}, reason: ReasonWaitingForQuorum,
 			message: "Waiting for c to be up: without a, only 1 of 2 voting etcd members are up, 2 required"},
-		"with another of five down": {others: []Machine{member("b"), member("c", dead), member("d"), member("e")}},
+		"with another of five down": {others: []Machine{member("b"), member("c", down), member("d"), member("e")}},
 		"a new member that is down, one other": {a: func(m *Machine) {
 			m.Membership, m.MemberHealth, m.Node, m.JoinURL, m.JoinedTo = MemberUnknown, MemberUnhealthy, NodeLost, "", "https://b"
 		}, others: []Machine{member("b")}},
 		"with a Node that is lost": {others: []Machine{member("b"), member("c", func(m *Machine) { m.Node = NodeLost })},
 			reason: ReasonWaitingForQuorum, message: "Waiting for c to be up"},
 		"with a Node without network plugin": {others: []Machine{member("b"), member("c", func(m *Machine) { m.Node = NodeNotReady })}},
-		"quorum lost": {others: []Machine{member("b", dead), member("c", dead)}, reason: ReasonWaitingForQuorum,
+		"quorum lost": {others: []Machine{member("b", down), member("c", down)}, reason: ReasonWaitingForQuorum,
 			message: "Waiting for b, c to be up, or for the cluster to be restored from a snapshot"},
 		"with an orphaned member": {others: []Machine{member("b")},
 			orphaned: []Member{{Node: "old", State: NodeNotReady, Membership: MemberVoter}}, reason: ReasonWaitingForQuorum, message: "Node old"},
@@ -64,14 +64,14 @@ func TestCheckRemoval(t *testing.T) {
 		"while another is removed": {others: []Machine{member("b"), member("c", due, asked)}, reason: ReasonWaitingForOthers,
 			message: "Waiting for c, which is being removed from etcd"},
 		"before another deleted member that is up":  {others: []Machine{member("b", due), member("c")}},
-		"after another deleted member that is down": {others: []Machine{member("b", due, dead), member("c")}, reason: ReasonWaitingForQuorum},
-		"after another deleted member of four that is down": {others: []Machine{member("b", due, dead), member("c"), member("d"), member("e")},
+		"after another deleted member that is down": {others: []Machine{member("b", due, down), member("c")}, reason: ReasonWaitingForQuorum},
+		"after another deleted member of four that is down": {others: []Machine{member("b", due, down), member("c"), member("d"), member("e")},
 			reason:  ReasonWaitingForOthers,
 			message: "Waiting for b, which is about to be removed from etcd"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			a := leaving("a")
+			a := deletedMember("a")
 			if tc.a != nil {
 				tc.a(&a)
 			}
@@ -87,29 +87,29 @@ func TestCheckRemoval(t *testing.T) {
 }
 
 func TestElectSuccessor(t *testing.T) {
-	going := member("a", "ec")
-	going.Init, going.Deleting = true, true
+	deleted := member("a", "ec")
+	deleted.Init, deleted.Deleting = true, true
 	learner := fresh("b", "ec")
 	learner.Change, learner.Progress, learner.Node = ChangeNone, ProgressApplied, NodeReady
 	learner.Membership, learner.JoinedTo = MemberLearner, "https://a"
-	dead := member("c", "ec")
-	dead.Node = NodeLost
-	old := member("d", "ec")
-	old.Membership = MemberNone
-	unseen := member("e", "ec")
-	unseen.Node, unseen.Membership = NodeUnknown, MemberUnknown
+	down := member("c", "ec")
+	down.Node = NodeLost
+	removed := member("d", "ec")
+	removed.Membership = MemberNone
+	unknown := member("e", "ec")
+	unknown.Node, unknown.Membership = NodeUnknown, MemberUnknown
 	tests := map[string]struct {
 		machines []Machine
 		want     string
 		reason   string
 	}{
-		"init node kept instead of a learner":             {machines: []Machine{going, learner}, want: "a"},
-		"init node kept instead of a member that is down": {machines: []Machine{going, dead}, want: "a"},
-		"member that is up before one that is down":       {machines: []Machine{dead, member("z", "ec")}, want: "z"},
-		"member that is down before a learner":            {machines: []Machine{learner, dead}, want: "c"},
-		"removed member":                                  {machines: []Machine{old}, reason: ReasonEtcdLost},
+		"init node kept instead of a learner":             {machines: []Machine{deleted, learner}, want: "a"},
+		"init node kept instead of a member that is down": {machines: []Machine{deleted, down}, want: "a"},
+		"member that is up before one that is down":       {machines: []Machine{down, member("z", "ec")}, want: "z"},
+		"member that is down before a learner":            {machines: []Machine{learner, down}, want: "c"},
+		"removed member":                                  {machines: []Machine{removed}, reason: ReasonEtcdLost},
 		"learner only":                                    {machines: []Machine{learner}, reason: ReasonWaitingForInitNode},
-		"member with a join URL and unknown membership":   {machines: []Machine{unseen}, want: "e"},
+		"member with a join URL and unknown membership":   {machines: []Machine{unknown}, want: "e"},
 		"new machine only":                                {machines: []Machine{fresh("f", "ec")}, reason: ReasonEtcdLost},
 	}
 	for name, tc := range tests {

@@ -1,11 +1,10 @@
-// Package tunneltest has what tests of tunnels share: TCP servers to dial through a tunnel, and waiting for a state.
+// Package tunneltest has the TCP servers that tests dial through a tunnel.
 package tunneltest
 
 import (
 	"io"
 	"net"
 	"testing"
-	"time"
 )
 
 // Listen starts a TCP server that handles each connection with serve and then closes it. It returns the server's address; the server stops
@@ -34,13 +33,3 @@ func Listen(t testing.TB, serve func(net.Conn)) string {
 
 // Echo sends back what it receives.
 func Echo(conn net.Conn) { _, _ = io.Copy(conn, conn) }
-
-// Eventually fails the test if the condition does not become true within the time. what names the condition.
-func Eventually(t testing.TB, within time.Duration, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(within); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out after %s waiting for: %s", within, what)
-		}
-	}
-}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drover-dev/drover/hub/testenv/wait"
 )
 
 // serve starts a TLS server below which a Listener is, and returns the Listener, and how to connect to it.
@@ -34,16 +36,6 @@ func serve(t *testing.T, limits Limits, handler http.Handler) (*Listener, func(f
 		return conn
 	}
 	return listener, dial, server.Client()
-}
-
-// until waits for something that the server does in its own time.
-func until(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !check(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 // closed waits until the server has closed a connection that was never answered.
@@ -70,7 +62,7 @@ func TestUntrustedConnectionsAreClosed(t *testing.T) {
 	open := func(from string, want int) {
 		t.Helper()
 		conns = append(conns, dial(from))
-		until(t, fmt.Sprintf("%d untrusted connections", want), func() bool { return listener.Untrusted() == want })
+		wait.Until(t, time.Minute, fmt.Sprintf("%d untrusted connections", want), func() bool { return listener.Untrusted() == want })
 	}
 	for _, want := range []int{1, 2, 3} {
 		open("127.0.0.2", want)
@@ -90,7 +82,7 @@ func TestUntrustedConnectionsAreClosed(t *testing.T) {
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
-	until(t, "no untrusted connections", func() bool { return listener.Untrusted() == 0 })
+	wait.Until(t, time.Minute, "no untrusted connections", func() bool { return listener.Untrusted() == 0 })
 	if len(listener.addresses) != 0 {
 		t.Errorf("%d addresses are remembered", len(listener.addresses))
 	}
@@ -114,7 +106,7 @@ func TestWaitedForGoFirst(t *testing.T) {
 	for range 10 {
 		last := dial("127.0.0.1")
 		defer func() { _ = last.Close() }()
-		until(t, "two untrusted connections", func() bool { return listener.Untrusted() == 2 })
+		wait.Until(t, time.Minute, "two untrusted connections", func() bool { return listener.Untrusted() == 2 })
 	}
 	close(end)
 	if err := <-answered; err != nil {
