@@ -84,6 +84,10 @@ func (s *server) readShared() (bootstrap.Files, error) {
 	return out, nil
 }
 
+// errDatastore is in the error when etcd did not answer, which may be different a moment later: a member that joins or leaves costs the
+// cluster its leader for some seconds.
+var errDatastore = errors.New("the cluster's data cannot be reached")
+
 // askBootstrap asks etcd for the shared files, and for the revision at which they were last written; nothing and 0 if they never were.
 func (s *server) askBootstrap(ctx context.Context) (bootstrap.Files, int64, error) {
 	c, err := s.localEtcd()
@@ -92,7 +96,7 @@ func (s *server) askBootstrap(ctx context.Context) (bootstrap.Files, int64, erro
 	}
 	got, err := c.Get(ctx, bootstrap.Prefix, clientv3.WithPrefix())
 	if err != nil {
-		return nil, 0, fmt.Errorf("reading the cluster's data: %w", err)
+		return nil, 0, fmt.Errorf("%w: %w", errDatastore, err)
 	}
 	keys, revision := map[string][]byte{}, int64(0)
 	for _, kv := range got.Kvs {
@@ -109,38 +113,56 @@ func (s *server) askBootstrap(ctx context.Context) (bootstrap.Files, int64, erro
 type changeFiles func(files bootstrap.Files, fresh bool) (bool, error)
 
 // updateBootstrap changes the shared files in etcd, for which it begins with those of this server if there are none. change is called
-// again if another server was faster.
+// again if another server was faster, or if etcd did not answer at once.
 func (s *server) updateBootstrap(ctx context.Context, change changeFiles) (bootstrap.Files, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, datastoreTimeout)
 	defer cancel()
 	for {
-		files, revision, err := s.askBootstrap(ctx)
-		if err == nil && files == nil {
-			files, err = s.readShared()
-		}
-		if err != nil {
-			return nil, err
-		}
-		if write, err := change(files, revision == 0); err != nil || !write {
+		files, done, err := s.tryUpdate(ctx, change)
+		if done || err != nil && !errors.Is(err, errDatastore) {
 			return files, err
 		}
-		raw, err := bootstrap.Encode(files, s.tokens.Load().server)
 		if err != nil {
-			return nil, err
-		}
-		c, err := s.localEtcd()
-		if err != nil {
-			return nil, err
-		}
-		key := bootstrap.Key(s.tokens.Load().server)
-		done, err := c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(clientv3.OpPut(key, string(raw))).Commit()
-		if err != nil {
-			return nil, fmt.Errorf("writing the cluster's data: %w", err)
-		}
-		if done.Succeeded {
-			return files, nil
+			s.log.Info("Waiting for the cluster's data", "error", err)
+			if sleep(ctx, 500*time.Millisecond) != nil {
+				return nil, err
+			}
 		}
 	}
+}
+
+// datastoreTimeout is how long a change of the shared files waits for etcd.
+const datastoreTimeout = 30 * time.Second
+
+// tryUpdate tries once to change the shared files; it is not done if another server was faster.
+func (s *server) tryUpdate(ctx context.Context, change changeFiles) (files bootstrap.Files, done bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, datastoreTimeout/3)
+	defer cancel()
+	files, revision, err := s.askBootstrap(ctx)
+	if err == nil && files == nil {
+		files, err = s.readShared()
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if write, err := change(files, revision == 0); err != nil || !write {
+		return files, true, err
+	}
+	token := s.tokens.Load().server
+	raw, err := bootstrap.Encode(files, token)
+	if err != nil {
+		return nil, false, err
+	}
+	c, err := s.localEtcd()
+	if err != nil {
+		return nil, false, err
+	}
+	key := bootstrap.Key(token)
+	put, err := c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(clientv3.OpPut(key, string(raw))).Commit()
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", errDatastore, err)
+	}
+	return files, put.Succeeded, nil
 }
 
 // settleBootstrap compares the shared files with those in etcd, which now runs, and writes them there if they are not there yet.

@@ -44,6 +44,7 @@ func inNetwork(t *testing.T) bool {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("needs the Debian package iproute2")
 	}
+	t.Parallel()
 	c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.run=^"+t.Name()+"$")
 	c.Env = append(os.Environ(), inside+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}

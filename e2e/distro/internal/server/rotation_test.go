@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/bootstrap"
+	"github.com/drover-dev/drover/e2e/distro/internal/child"
 	"github.com/drover-dev/drover/e2e/distro/internal/pki"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
@@ -131,5 +132,23 @@ func TestRotateTokenAndAuthorities(t *testing.T) {
 	}
 	if err := s.settleBootstrap(context.Background()); err != nil {
 		t.Error(err)
+	}
+
+	// Etcd is away for a moment, as without a leader.
+	plan, err := s.planEtcd(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.set.Stop()
+	s.etcd, s.set = nil, child.NewSet(discard)
+	t.Cleanup(s.set.Stop)
+	started := make(chan error, 1)
+	time.AfterFunc(time.Second, func() { started <- s.runEtcd(plan) })
+	_, err = s.updateBootstrap(t.Context(), func(files bootstrap.Files, _ bool) (bool, error) {
+		files[encryptionStateName] = []byte("start-x")
+		return true, nil
+	})
+	if err := errors.Join(err, <-started); err != nil {
+		t.Errorf("a change while etcd was away: %v", err)
 	}
 }
