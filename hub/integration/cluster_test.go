@@ -43,7 +43,7 @@ func TestClusterObjects(t *testing.T) {
 	env.get(t, "", management, owner)
 	condition(t, env, owner, "Ready", metav1.ConditionUnknown, "WaitingForMachines")
 	if owner.Spec.DisplayName != "graph" || owner.Status.Provider != "k3s" {
-		t.Errorf("the management Cluster is called %q and is made of %q", owner.Spec.DisplayName, owner.Status.Provider)
+		t.Errorf("the management Cluster has display name %q and provider %q", owner.Spec.DisplayName, owner.Status.Provider)
 	}
 	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management, Name: managementv3.DefaultTokenName}}
 	condition(t, env, crt, "Ready", metav1.ConditionTrue, "")

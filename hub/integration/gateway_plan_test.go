@@ -238,7 +238,7 @@ func TestGatewayInformer(t *testing.T) {
 			t.Error("an event after the machine was deleted")
 		}
 	case <-time.After(time.Minute):
-		t.Error("the watch of a deleted machine goes on")
+		t.Error("the watch of a deleted machine stays open")
 	}
 	if _, err := machine.CoreV1().Secrets(key.Namespace).Get(t.Context(), key.Name, metav1.GetOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a deleted machine reads its Secret: %v", err)
@@ -316,7 +316,7 @@ func TestGatewaySharesOneWatch(t *testing.T) {
 		all = append(all, events)
 	}
 	if after := e.secretWatches(); after > before {
-		t.Errorf("%d machines made %d watches of Secrets at the API", machines, after-before)
+		t.Errorf("%d machines cause %d watches of Secrets at the API server", machines, after-before)
 	}
 	if len(all) != machines {
 		t.Errorf("%d watches", len(all))

@@ -60,7 +60,7 @@ func TestGatewayReplicasShareIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), key, secret); err != nil || secret.ResourceVersion != before {
-		t.Errorf("a replica that comes back writes the Secret again: %v", err)
+		t.Errorf("a restarted replica writes the Secret again: %v", err)
 	}
 	// A damaged authority is an error, and stays as it is.
 	secret.Data["ca.key"] = []byte("damaged")

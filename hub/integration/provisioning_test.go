@@ -90,7 +90,7 @@ func TestProvisionOneMachine(t *testing.T) {
 	if !ptr.Deref(controlPlane.Status.Initialization.ControlPlaneInitialized, false) || *controlPlane.Status.UpToDateReplicas != 1 {
 		t.Errorf("the status is %+v", controlPlane.Status)
 	}
-	r.Wait("the notes on the plan Secret", func() error {
+	r.Wait("the annotations of the plan Secret", func() error {
 		secret = a.Secret()
 		if string(secret.Data[plans.KeyAppliedPlan]) != string(secret.Data[plans.KeyPlan]) ||
 			secret.Annotations[rkev1.PlanProbesPassedAnnotation] == "" ||
@@ -158,7 +158,7 @@ func checkNoWrites(r *testenv.FakeCluster, m *testenv.FakeMachine) {
 		return out
 	}
 	before := versions()
-	// Each of these makes the controller look again.
+	// Each of these triggers a reconcile.
 	for i := range 3 {
 		controlPlane := r.ControlPlane()
 		r.Read(controlPlane.Name, controlPlane)
@@ -170,7 +170,7 @@ func checkNoWrites(r *testenv.FakeCluster, m *testenv.FakeMachine) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	if diff := cmp.Diff(before, versions()); diff != "" {
-		t.Errorf("passes that change nothing have written:\n%s", diff)
+		t.Errorf("reconciles without a change have written:\n%s", diff)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestProvisionFailedPlan(t *testing.T) {
 	a.Take()
 	a.Fail()
 	machine := &clusterv1.Machine{}
-	r.Wait("the failure to be told", func() error {
+	r.Wait("the failure in the conditions of the Machine", func() error {
 		r.Read(a.Name, machine)
 		for _, c := range machine.Status.Conditions {
 			if c.Type == "PlanApplied" && c.Status == metav1.ConditionFalse &&
@@ -227,10 +227,10 @@ func TestProvisionFailedPlan(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the Machine says %+v", machine.Status.Conditions)
+		return fmt.Errorf("the Machine has %+v", machine.Status.Conditions)
 	})
 	controlPlane := r.ControlPlane()
-	r.Wait("the control plane to tell it", func() error {
+	r.Wait("the failure in the conditions of the RKEControlPlane", func() error {
 		r.Read(controlPlane.Name, controlPlane)
 		for _, c := range controlPlane.Status.Conditions {
 			if c.Type == "Ready" && c.Status == metav1.ConditionFalse && c.Reason == "PlanFailed" && strings.Contains(c.Message, "Attempt 1 of 10") {
@@ -242,7 +242,7 @@ func TestProvisionFailedPlan(t *testing.T) {
 	begin := time.Now()
 	a.AwaitPlan("")
 	if waited := time.Since(begin); waited < 5*time.Second {
-		t.Errorf("the next attempt was made after %s", waited)
+		t.Errorf("the next attempt started after %s", waited)
 	}
 	a.Take()
 	a.Fail()

@@ -86,7 +86,7 @@ func TestForeignServiceAccount(t *testing.T) {
 		t.Errorf("an account with the labels of the machine's reads the plan: %d", code)
 	}
 	if code, text := openRefused(t, "/v3/connect", bearer(pretended)); code != http.StatusUnauthorized {
-		t.Errorf("an account with the labels of the machine's opens a tunnel: %d %s", code, text)
+		t.Errorf("an account with the labels of the machine's account opens a tunnel: %d %s", code, text)
 	}
 
 	// The API server takes policies up some time after they are there.

@@ -64,7 +64,7 @@ func TestCredential(t *testing.T) {
 	env.Delete(t, agent)
 	began := time.Now()
 	if err := awaitClosed(t, conn, time.Minute); strings.Contains(err.Error(), "i/o timeout") {
-		t.Fatalf("the tunnel of an agent that was deleted goes on: %v", err)
+		t.Fatalf("the tunnel of a deleted agent stays open: %v", err)
 	}
 	t.Logf("the tunnel ended %s after the TunnelAgent was deleted", time.Since(began).Round(time.Millisecond))
 	if code, text := openRefused(t, "/v3/connect", bearer(first.Credential)); code != http.StatusUnauthorized {
@@ -131,7 +131,7 @@ func TestMaxUses(t *testing.T) {
 		case got.code == http.StatusOK:
 			in++
 			if again := requestCredential(t, token, id(i)); again.code != http.StatusOK {
-				t.Errorf("agent %d comes again: %d %s", i, again.code, again.text)
+				t.Errorf("second request of agent %d: %d %s", i, again.code, again.text)
 			}
 		case got.code != http.StatusUnauthorized || !strings.Contains(got.text, "used up"):
 			t.Errorf("agent %d: %d %s", i, got.code, got.text)
@@ -140,7 +140,7 @@ func TestMaxUses(t *testing.T) {
 	if in != allowed || len(agentsOf(t.Context(), t, management)) != allowed {
 		t.Errorf("%d agents are in, and there are %d TunnelAgents", in, len(agentsOf(t.Context(), t, management)))
 	}
-	testenv.Until(t, "the uses to be told", func() error {
+	testenv.Until(t, "the status to have the uses", func() error {
 		env.Get(t, crt.Namespace, crt.Name, crt)
 		if crt.Status.Uses != allowed {
 			return fmt.Errorf("they are %d", crt.Status.Uses)

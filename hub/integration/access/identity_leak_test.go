@@ -43,7 +43,7 @@ func TestNoTokenLeaks(t *testing.T) {
 	_ = awaitClosed(t, stock, tunnelTimeout)
 	for _, wrong := range []string{token, first.Credential, token + "x", first.Credential + "x", machines} {
 		if got := requestCredential(t, wrong, idTwo); got.code == http.StatusOK || strings.Contains(got.text, wrong) {
-			t.Errorf("a wrong token gets %d, or comes back in the answer", got.code)
+			t.Errorf("a wrong token gets %d, or is in the response", got.code)
 		}
 		openRefused(t, "/v3/connect", bearer(wrong))
 		openRefused(t, "/v3/connect", legacyHeaders(wrong))
@@ -155,7 +155,7 @@ func TestIdentitiesAreReadOnly(t *testing.T) {
 		return nil
 	})
 	if err := editor.Create(t.Context(), made); err == nil || !strings.Contains(err.Error(), "only the hub makes and changes these") {
-		t.Errorf("a Token was made: %v", err)
+		t.Errorf("a Token was created: %v", err)
 	}
 	if err := editor.Delete(t.Context(), agentObject(t, first)); err != nil {
 		t.Errorf("a TunnelAgent cannot be deleted: %v", err)

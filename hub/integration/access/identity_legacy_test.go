@@ -67,7 +67,7 @@ func TestLegacyAgent(t *testing.T) {
 	env.Delete(t, crt)
 	for name, conn := range map[string]*websocket.Conn{"tunnel": conn, "tunnel for aggregation": aggregation} {
 		if err := awaitClosed(t, conn, time.Minute); strings.Contains(err.Error(), "i/o timeout") {
-			t.Errorf("the %s goes on although its token was deleted: %v", name, err)
+			t.Errorf("the %s stays open although its token was deleted: %v", name, err)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestLegacyTokenSecret(t *testing.T) {
 		return nil
 	})
 	if id := string(secret.Data[managementv3.TokenIDKey]); id == "" || id == previous {
-		t.Errorf("the hub has made no token of its own: %q", id)
+		t.Errorf("the hub has not created a token of its own: %q", id)
 	}
 	if got := awaitCredential(t, whole, idOne); got.code != http.StatusOK {
 		t.Errorf("the token of another hub: %d %s", got.code, got.text)

@@ -128,7 +128,7 @@ func TestMachineTunnel(t *testing.T) {
 	checkMachineInfo(t, cluster, token, id)
 	env.Delete(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: rkev1.PlanSecretName(name)}})
 	if err := awaitClosed(t, conn, time.Minute); strings.Contains(err.Error(), "i/o timeout") {
-		t.Errorf("the tunnel of a machine whose account was deleted goes on: %v", err)
+		t.Errorf("the tunnel of a machine stays open although its ServiceAccount was deleted: %v", err)
 	}
 	if code, text := openRefused(t, "/v3/connect", bearer(planToken)); code != http.StatusUnauthorized {
 		t.Errorf("with a token of a deleted account: %d %s", code, text)

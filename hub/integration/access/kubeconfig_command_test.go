@@ -191,7 +191,7 @@ func TestTokenRights(t *testing.T) {
 	other.Read(other.Cluster.Name, other.Cluster)
 	through.Host = env.ServerURL + "/k8s/clusters/" + other.Cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
 	if who, err := userOf(t, through); !apierrors.IsForbidden(err) {
-		t.Errorf("a token for one cluster opens another: %q %v", who, err)
+		t.Errorf("a token for one cluster gives access to another: %q %v", who, err)
 	}
 }
 

@@ -182,6 +182,6 @@ func TestBootstrapToken(t *testing.T) {
 	err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: c.namespace, Name: rkev1.BootstrapTokenSecretName("late")},
 		&corev1.Secret{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("the token is there again (%v)", err)
+		t.Errorf("the token was created again (%v)", err)
 	}
 }

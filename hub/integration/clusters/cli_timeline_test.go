@@ -140,7 +140,7 @@ func TestTimeline(t *testing.T) {
 	log := logOf(r)
 	for name, where := range map[string]string{"an Event": text, "the timeline": configMap.Data[timelines.DataKey], "the log": log} {
 		if strings.Contains(where, leak) {
-			t.Errorf("%s tells what a program wrote:\n%s", name, where)
+			t.Errorf("%s contains output of a program:\n%s", name, where)
 		}
 	}
 	for _, want := range []string{"[INFO ] Waiting for machines to be registered", "[ERROR] Applying the plan failed on " + m.Name} {

@@ -140,7 +140,7 @@ func answerHook(m *testenv.FakeMachine) {
 // awaitUncordoned waits until a Node is schedulable and no annotation of its drain is left.
 func awaitUncordoned(api *workload.Cluster, m *testenv.FakeMachine) {
 	m.T.Helper()
-	m.Wait(m.Name+" to be taken back", func() error {
+	m.Wait(m.Name+" to be uncordoned", func() error {
 		for key, value := range m.Secret().Annotations {
 			if strings.Contains(key, "drain") || key == hook || key == rkev1.UncordonAnnotation {
 				return fmt.Errorf("%s is %q", key, value)

@@ -41,7 +41,7 @@ func TestInfrastructureContract(t *testing.T) {
 		}
 	}
 	if arguments, _ := config["kubelet-arg"].([]any); !slices.Contains(arguments, any("provider-id=plane://server")) {
-		t.Errorf("the kubelet is told %v", config["kubelet-arg"])
+		t.Errorf("the kubelet has arguments %v", config["kubelet-arg"])
 	}
 	testenv.Condition(t, env, w.plane, clusterv1.ScalingUpCondition, metav1.ConditionTrue, clusterv1.ScalingUpReason)
 	server.reportApplied()

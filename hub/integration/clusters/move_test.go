@@ -128,8 +128,8 @@ func TestMove(t *testing.T) {
 		}
 		return nil
 	})
-	testenv.Until(t, "the machine to come back by its id and secret", func() error { return target.reconnect(t, machine) })
-	testenv.Until(t, "nothing to be left behind", func() error { return checkNoCredentials(t.Context(), cluster) })
+	testenv.Until(t, "the machine to reconnect with its ID and secret", func() error { return target.reconnect(t, machine) })
+	testenv.Until(t, "credentials to be deleted", func() error { return checkNoCredentials(t.Context(), cluster) })
 }
 
 // newMoved creates a Cluster without pools, and waits until machines can register.
@@ -320,7 +320,7 @@ func checkNoCredentials(ctx context.Context, cluster *provisioningv1.Cluster) er
 	management := client.ObjectKey{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]}
 	for _, object := range []client.Object{&managementv3.Cluster{}, &corev1.Namespace{}} {
 		if err := env.Client.Get(ctx, management, object); err == nil {
-			return fmt.Errorf("%T %s is there", object, management.Name)
+			return fmt.Errorf("%T %s still exists", object, management.Name)
 		}
 	}
 	return nil

@@ -166,7 +166,7 @@ func TestForeignManagementCluster(t *testing.T) {
 				t.Errorf("%s: the kubeconfig of another one's cluster was handed out", name)
 			}
 			if len(server.secret().Data[plans.KeyPlan]) > 0 {
-				t.Errorf("%s: a plan was made", name)
+				t.Errorf("%s: a plan was delivered", name)
 			}
 		}
 	})

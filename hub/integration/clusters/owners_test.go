@@ -105,7 +105,7 @@ func TestForeignOwner(t *testing.T) {
 	}
 	for _, name := range after {
 		if strings.Contains(name, "thief") || strings.Contains(name, "stray") {
-			t.Errorf("Secret %s was made", name)
+			t.Errorf("Secret %s was created", name)
 		}
 	}
 	env.Get(t, w.namespace, "server", server.machine)

@@ -42,7 +42,7 @@ func TestExamples(t *testing.T) {
 			})
 			ref := md.Spec.Template.Spec.InfrastructureRef
 			if ref.Kind != objects[1].GetKind() || ref.APIGroup != infraGroup || ref.Name == objects[1].GetName() {
-				t.Errorf("machines are made from %+v", ref)
+				t.Errorf("machines are created from %+v", ref)
 			}
 			machines := waitForMachines(t, cluster, 3)
 			for _, machine := range machines {

@@ -113,7 +113,7 @@ func TestInPlaceChange(t *testing.T) {
 		p.DrainBeforeDelete = true
 		p.UnhealthyNodeTimeout = &provisioningv1.Duration{Duration: metav1.Duration{Duration: 5 * time.Minute}}
 	})
-	testenv.Until(t, "the machines to be told", func() error {
+	testenv.Until(t, "the change to reach the machines", func() error {
 		for _, machine := range waitForMachines(t, cluster, 3) {
 			if machine.Labels[rkev1.MachinePoolNameLabel] != "workers" {
 				continue

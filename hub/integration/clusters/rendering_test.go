@@ -48,7 +48,7 @@ func deletes(plan plans.Plan, path string) bool {
 func awaitSpec(r *testenv.FakeCluster, done func(rkev1.RKEControlPlaneSpec) bool) {
 	r.T.Helper()
 	controlPlane := r.ControlPlane()
-	r.Wait("the control plane to be told", func() error {
+	r.Wait("the change to reach the RKEControlPlane", func() error {
 		if err := env.Client.Get(r.T.Context(), client.ObjectKeyFromObject(controlPlane), controlPlane); err != nil {
 			return err
 		}
