@@ -20,6 +20,7 @@ import (
 
 	labv1 "github.com/drover-dev/drover/e2e/provider/api/v1alpha1"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
@@ -29,7 +30,7 @@ func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, clusterv1.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme,
-		labv1.AddToScheme,
+		labv1.AddToScheme, operationv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
