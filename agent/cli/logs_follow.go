@@ -93,8 +93,8 @@ func (w *logWatch) wait(ctx context.Context) (agentChanged bool) {
 		return false
 	case event := <-w.watcher.Events:
 		return !w.runs[filepath.Dir(event.Name)]
-	case <-w.watcher.Errors: // events were lost
-		return true
+	case err := <-w.watcher.Errors:
+		return err != nil // events were lost
 	}
 }
 

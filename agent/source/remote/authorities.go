@@ -108,7 +108,8 @@ func (s *Source) replaceAuthorities(c *client, raw []byte, reason string) error 
 	}
 	return s.replaceConnection(c, next, func() {
 		s.count(&s.connections.AuthoritiesReplaced)
-		s.Log.Info("Replaced the hub's certificate authorities", "reason", reason, "old", plans.Checksum(c.config.CAData), "new", plans.Checksum(raw))
+		s.Log.Info("Replaced the hub's certificate authorities", "reason", reason, "old", plans.Checksum(c.config.CAData),
+			"new", plans.Checksum(raw))
 	})
 }
 

@@ -108,8 +108,8 @@ func (st *stream) consumed() {
 // stalls is how often the session waits before it ends a stream.
 const stalls = 8
 
-// admit decides whether more may be kept for this stream. An agent that is fast has much on the way when it is asked to pause, and on a busy
-// machine it takes a while to see the request, so that the session waits several times before it ends a stream.
+// admit decides whether more may be kept for this stream. An agent that is fast has much on the way when it is asked to pause, and on a
+// busy machine it takes a while to see the request, so that the session waits several times before it ends a stream.
 func (st *stream) admit() {
 	limits := &st.session.manager.limits
 	st.mu.Lock()

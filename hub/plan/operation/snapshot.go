@@ -26,11 +26,17 @@ const (
 
 // The reasons of the condition Succeeded, beyond the phases.
 const (
+	// ReasonWaitingForCluster is that of an operation whose cluster has not been started.
 	ReasonWaitingForCluster = "WaitingForCluster"
+	// ReasonWaitingForMachine is that of an operation that waits for machines to exist, or to apply their plan.
 	ReasonWaitingForMachine = "WaitingForMachine"
-	ReasonMachineNotFound   = "MachineNotFound"
-	ReasonTimedOut          = "TimedOut"
-	ReasonMachineFailed     = "MachineFailed"
+	// ReasonMachineNotFound is that of an operation for a machine that does not exist.
+	ReasonMachineNotFound = "MachineNotFound"
+	// ReasonTimedOut is that of an operation that has waited too long to begin.
+	ReasonTimedOut = "TimedOut"
+	// ReasonMachineFailed is that of an operation that failed on a machine.
+	ReasonMachineFailed = "MachineFailed"
+	// ReasonClusterRefInvalid is that of an operation whose reference leads to another namespace.
 	ReasonClusterRefInvalid = "ClusterRefInvalid"
 )
 

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Until waits until the condition is true, and returns how long that took. It fails the test after the given time; what names the condition.
+// Until waits until the condition is true, and returns how long that took. It fails the test after the given time; what names the
+// condition.
 func Until(t testing.TB, within time.Duration, what string, condition func() bool) time.Duration {
 	t.Helper()
 	begin := time.Now()

@@ -58,7 +58,7 @@ func TestRotateTokenAndAuthorities(t *testing.T) {
 	s.front = &supervisor.Server{}
 	s.mustPut(t, "/registry/x", "kept")
 	if err := s.rotateToken(t.Context(), "old"); err == nil {
-		t.Error("the token was replaced by itself")
+		t.Error("the token was replaced alone")
 	}
 	if err := s.rotateToken(t.Context(), "new"); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestRotateTokenAndAuthorities(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Etcd is away for a moment, as without a leader.
+	// Etcd is not running for a moment, as without a leader.
 	plan, err := s.planEtcd(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -149,6 +149,6 @@ func TestRotateTokenAndAuthorities(t *testing.T) {
 		return true, nil
 	})
 	if err := errors.Join(err, <-started); err != nil {
-		t.Errorf("a change while etcd was away: %v", err)
+		t.Errorf("a change while etcd was not running: %v", err)
 	}
 }

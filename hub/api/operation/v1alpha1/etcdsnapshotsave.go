@@ -16,7 +16,8 @@ type ETCDSnapshotSave struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              ETCDSnapshotSaveSpec `json:"spec"`
+	// Spec says what to save.
+	Spec ETCDSnapshotSaveSpec `json:"spec"`
 	// +optional
 	Status ETCDSnapshotSaveStatus `json:"status,omitempty"`
 }

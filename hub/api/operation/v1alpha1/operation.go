@@ -48,11 +48,16 @@ type Phase string
 
 // The phases. The last three are final.
 const (
-	PhasePending    Phase = "Pending"
+	// PhasePending means that the operation has not begun.
+	PhasePending Phase = "Pending"
+	// PhaseInProgress means that machines are working on it.
 	PhaseInProgress Phase = "InProgress"
-	PhaseSucceeded  Phase = "Succeeded"
-	PhaseFailed     Phase = "Failed"
-	PhaseCanceled   Phase = "Canceled"
+	// PhaseSucceeded means that every machine has done its part.
+	PhaseSucceeded Phase = "Succeeded"
+	// PhaseFailed means that it could not begin, or that a machine has failed.
+	PhaseFailed Phase = "Failed"
+	// PhaseCanceled means that a user has ended it by spec.cancel.
+	PhaseCanceled Phase = "Canceled"
 )
 
 // Ended reports whether an operation in the phase has ended.

@@ -67,6 +67,8 @@ const (
 
 // Values of SnapshotStorageAnnotation.
 const (
+	// SnapshotStorageLocal is of a snapshot on a machine.
 	SnapshotStorageLocal = "local"
-	SnapshotStorageS3    = "s3"
+	// SnapshotStorageS3 is of a snapshot in a bucket.
+	SnapshotStorageS3 = "s3"
 )
