@@ -24,6 +24,9 @@ import (
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
+// afterOperation is when the next operation begins, or the one that has ended is deleted, if nothing else changes before.
+const afterOperation = time.Second
+
 // operationToControlPlane maps an operation to the RKEControlPlane of its Cluster.
 func (r *Reconciler) operationToControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
 	op, ok := object.(*operationv1.ETCDSnapshotSave)
@@ -111,7 +114,7 @@ func (r *Reconciler) decideOperation(s *scope) error {
 			continue
 		}
 		// A plan that somebody else has written into the Secret must not be signed.
-		if r.Signer.Signed(m.secret.Data, m.secret.Namespace+"/"+m.secret.Name) {
+		if m.report.Checksum != "" && r.Signer.Signed(m.secret.Data, m.secret.Namespace+"/"+m.secret.Name) {
 			m.plan = m.report.Delivered
 		}
 		if !render.HasSnapshotSave(m.plan, s.operation) {
@@ -135,6 +138,7 @@ func (r *Reconciler) writeOperation(ctx context.Context, s *scope) error {
 	op, base := s.operation.DeepCopy(), s.observedOperation.DeepCopy()
 	status := op.Status
 	if status.Phase.Ended() {
+		s.requeue(afterOperation)
 		metav1.SetMetaDataAnnotation(&op.ObjectMeta, operationv1.EndedAnnotation, string(status.Phase))
 	}
 	op.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name,
