@@ -108,6 +108,16 @@ func TestTimeline(t *testing.T) {
 		s.FailedOutput = map[string][]byte{"install": []byte("the password is " + leak)}
 	})
 	awaitPhase(r, timelines.KindMachine, m.Name, rollout.ReasonPlanFailed)
+	// The log names the machine that has failed, so that the machine must not be done before.
+	r.Wait("the log", func() error {
+		log := logOf(r)
+		for _, want := range []string{"[INFO ] Waiting for machines to be registered", "[ERROR] Applying the plan failed on " + m.Name} {
+			if !strings.Contains(log, want) {
+				return fmt.Errorf("no %q in\n%s", want, log)
+			}
+		}
+		return nil
+	})
 	m.Succeed()
 	phases := awaitPhase(r, timelines.KindMachine, m.Name, "WaitingForNode")
 	for _, want := range []string{"WaitingForAgent done", "ApplyingPlan failed", "PlanFailed failed", "WaitingForNode running"} {
@@ -137,15 +147,9 @@ func TestTimeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := logOf(r)
-	for name, where := range map[string]string{"an Event": text, "the timeline": configMap.Data[timelines.DataKey], "the log": log} {
+	for name, where := range map[string]string{"an Event": text, "the timeline": configMap.Data[timelines.DataKey], "the log": logOf(r)} {
 		if strings.Contains(where, leak) {
 			t.Errorf("%s contains output of a program:\n%s", name, where)
-		}
-	}
-	for _, want := range []string{"[INFO ] Waiting for machines to be registered", "[ERROR] Applying the plan failed on " + m.Name} {
-		if !strings.Contains(log, want) {
-			t.Errorf("no %q in the log:\n%s", want, log)
 		}
 	}
 	checkRestart(r)
