@@ -54,8 +54,13 @@ func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
 	}
 	for i := range list.Items {
 		op := &list.Items[i]
-		if ended := operationv1.Phase(op.Annotations[operationv1.EndedAnnotation]); ended.Ended() || op.Status.Phase.Ended() {
-			if err := r.expire(ctx, s, op, cmp.Or(op.Status.Phase, ended)); err != nil {
+		// The status may have been lost, or be older than the annotation, which is written first.
+		phase := op.Status.Phase
+		if !phase.Ended() {
+			phase = operationv1.Phase(op.Annotations[operationv1.EndedAnnotation])
+		}
+		if phase.Ended() {
+			if err := r.expire(ctx, s, op, phase); err != nil {
 				return err
 			}
 			continue
