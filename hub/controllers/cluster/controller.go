@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -97,9 +96,6 @@ func (r *Reconciler) watch(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// deletionRetry is when a deletion is continued if no event does so before.
-const deletionRetry = 5 * time.Second
-
 // Reconcile runs the phases, each whether or not another failed, and writes the status once at the end.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	cluster := &provisioningv1.Cluster{}
@@ -138,8 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}()
 
 	if !cluster.DeletionTimestamp.IsZero() {
-		// A deletion reads past the cache, so that the event of what it waits for may have come before.
-		return ctrl.Result{RequeueAfter: deletionRetry}, r.reconcileDelete(ctx, s)
+		return ctrl.Result{}, r.reconcileDelete(ctx, s)
 	}
 	if s.imported() {
 		return ctrl.Result{}, r.reconcileImported(ctx, s)

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,14 +33,18 @@ type Helper struct {
 	client client.Client
 	owner  client.FieldOwner
 	owned  []string
-	// before is the object as stored, with its resource version.
+	// before is the object that the reconcile began with, with what was written of it since, but without what others have written. The
+	// changes of the reconcile are those from before.
 	before Object
+	// stored is the object as last read or written, which may have changes of others. Its resource version is that of the next write.
+	stored Object
 }
 
 // NewHelper is called before an object is changed. owned are the types of the conditions that this controller writes; others are not
 // written.
 func NewHelper(c client.Client, object Object, owner client.FieldOwner, owned ...string) *Helper {
-	return &Helper{client: c, owner: owner, owned: owned, before: object.DeepCopyObject().(Object)}
+	before := object.DeepCopyObject().(Object)
+	return &Helper{client: c, owner: owner, owned: owned, before: before, stored: before}
 }
 
 // Patch writes what has changed since NewHelper. An object that does not exist any more is no error. The status is written last, since its
@@ -77,16 +84,35 @@ func (h *Helper) patchObject(ctx context.Context, object Object) error {
 	if err != nil || len(c.metadata) == 0 && len(c.rest) == 0 {
 		return err
 	}
-	stored, err := send(object, h.before, c.metadata, c.rest, func(o client.Object, p client.Patch) error {
+	if what := h.overwritten(c); what != "" {
+		return apierrors.NewConflict(schema.GroupResource{Resource: reflect.TypeOf(object).Elem().Name()}, object.GetName(),
+			fmt.Errorf("its %s have changed meanwhile", what))
+	}
+	err = h.send(object, h.stored, c.metadata, c.rest, func(o client.Object, p client.Patch) error {
 		return h.client.Patch(ctx, o, p, h.owner)
 	})
 	if err != nil {
 		return err
 	}
-	object.SetResourceVersion(stored.GetResourceVersion())
-	object.SetGeneration(stored.GetGeneration())
-	h.before = stored
+	object.SetGeneration(h.stored.GetGeneration())
+	h.before.SetGeneration(h.stored.GetGeneration())
 	return nil
+}
+
+// overwritten names what changes would take back of what others wrote before the status was written. Labels and annotations are merged key
+// by key; lists and the spec are not.
+func (h *Helper) overwritten(c changes) string {
+	_, finalizers := c.metadata["finalizers"]
+	_, owners := c.metadata["ownerReferences"]
+	switch {
+	case finalizers && !slices.Equal(h.before.GetFinalizers(), h.stored.GetFinalizers()):
+		return "finalizers"
+	case owners && !equality.Semantic.DeepEqual(h.before.GetOwnerReferences(), h.stored.GetOwnerReferences()):
+		return "owner references"
+	case len(c.rest) > 0 && h.before.GetGeneration() != h.stored.GetGeneration():
+		return "fields"
+	}
+	return ""
 }
 
 // patchStatus writes the changes of the status to the newest known object.
@@ -95,7 +121,7 @@ func (h *Helper) patchStatus(ctx context.Context, object Object) error {
 	if err != nil {
 		return err
 	}
-	latest := h.before
+	latest := h.stored
 	for attempt := 1; ; attempt++ {
 		status := maps.Clone(c.status)
 		if merged, differ := mergeConditions(latest.GetConditions(), h.before.GetConditions(), object.GetConditions(), h.owned); differ {
@@ -104,13 +130,11 @@ func (h *Helper) patchStatus(ctx context.Context, object Object) error {
 		if len(status) == 0 {
 			return nil
 		}
-		stored, err := send(object, latest, nil, map[string]any{"status": status}, func(o client.Object, p client.Patch) error {
+		err := h.send(object, latest, nil, map[string]any{"status": status}, func(o client.Object, p client.Patch) error {
 			return h.client.Status().Patch(ctx, o, p, h.owner)
 		})
 		if err == nil {
-			object.SetResourceVersion(stored.GetResourceVersion())
-			object.SetConditions(stored.GetConditions())
-			h.before = stored
+			object.SetConditions(h.stored.GetConditions())
 			return nil
 		}
 		if !apierrors.IsConflict(err) || attempt == maxAttempts {
@@ -127,17 +151,42 @@ func (h *Helper) patchStatus(ctx context.Context, object Object) error {
 	}
 }
 
-// send writes a merge patch with the resource version of base, and returns the stored object.
-func send(object, base Object, metadata, rest map[string]any, write func(client.Object, client.Patch) error) (Object, error) {
+// send writes a merge patch with the resource version of base, and takes it into before and stored.
+func (h *Helper) send(object, base Object, metadata, rest map[string]any, write func(client.Object, client.Patch) error) error {
 	body := map[string]any{"metadata": map[string]any{"resourceVersion": base.GetResourceVersion()}}
 	maps.Copy(body["metadata"].(map[string]any), metadata)
 	maps.Copy(body, rest)
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the patch: %w", err)
+		return fmt.Errorf("encoding the patch: %w", err)
+	}
+	before, err := merge(h.before, raw)
+	if err != nil {
+		return err
 	}
 	stored := empty(object)
-	return stored, write(stored, client.RawPatch(types.MergePatchType, raw))
+	if err := write(stored, client.RawPatch(types.MergePatchType, raw)); err != nil {
+		return err
+	}
+	h.before, h.stored = before, stored
+	object.SetResourceVersion(stored.GetResourceVersion())
+	return nil
+}
+
+// merge returns the object with a merge patch applied.
+func merge(object Object, patch []byte) (Object, error) {
+	raw, err := json.Marshal(object)
+	if err == nil {
+		raw, err = jsonpatch.MergePatch(raw, patch)
+	}
+	merged := empty(object)
+	if err == nil {
+		err = json.Unmarshal(raw, merged)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("applying the patch: %w", err)
+	}
+	return merged, nil
 }
 
 // empty returns an object of the same kind and name without content.

@@ -164,6 +164,66 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestForeignChanges: what another client changes while the status of an object in deletion is written stays changed.
+func TestForeignChanges(t *testing.T) {
+	for name, test := range map[string]struct {
+		theirs func(*rkev1.CustomMachine)
+		ours   func(*rkev1.CustomMachine)
+		want   func(*rkev1.CustomMachine) bool
+		fails  bool
+	}{
+		"an annotation": {
+			theirs: func(m *rkev1.CustomMachine) { delete(m.Annotations, "paused") },
+			ours:   func(m *rkev1.CustomMachine) { m.Annotations["ours"] = "set" },
+			want: func(m *rkev1.CustomMachine) bool {
+				return cmp.Equal(m.Annotations, map[string]string{"kept": "", "ours": "set"})
+			},
+		},
+		"the spec": {
+			theirs: func(m *rkev1.CustomMachine) { m.Spec.ProviderID = "theirs" },
+			ours:   func(m *rkev1.CustomMachine) { m.Finalizers = m.Finalizers[1:] },
+			want:   func(m *rkev1.CustomMachine) bool { return m.Spec.ProviderID == "theirs" && len(m.Finalizers) == 1 },
+		},
+		"the spec that is ours to change": {
+			theirs: func(m *rkev1.CustomMachine) { m.Spec.ProviderID, m.Generation = "theirs", m.Generation+1 },
+			ours:   func(m *rkev1.CustomMachine) { m.Spec.ProviderID = "ours" },
+			want:   func(m *rkev1.CustomMachine) bool { return m.Spec.ProviderID == "theirs" },
+			fails:  true,
+		},
+		"a finalizer": {
+			theirs: func(m *rkev1.CustomMachine) { m.Finalizers = append(m.Finalizers, "new") },
+			ours:   func(m *rkev1.CustomMachine) { m.Finalizers = m.Finalizers[1:] },
+			want:   func(m *rkev1.CustomMachine) bool { return cmp.Equal(m.Finalizers, []string{"theirs", "more", "new"}) },
+			fails:  true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			begin := a.read()
+			begin.Annotations = map[string]string{"paused": "", "kept": ""}
+			begin.Finalizers = append(begin.Finalizers, "more")
+			if err := errors.Join(a.Update(t.Context(), begin), a.Delete(t.Context(), begin)); err != nil {
+				t.Fatal(err)
+			}
+			object := a.read()
+			helper := NewHelper(a, object, "test", "Ready")
+			conditions.Set(object, ready(""))
+			changed := a.read()
+			test.theirs(changed)
+			if err := a.Update(t.Context(), changed); err != nil {
+				t.Fatal(err)
+			}
+			test.ours(object)
+			if err := helper.Patch(t.Context(), object); (err != nil) != test.fails || err != nil && !apierrors.IsConflict(err) {
+				t.Fatal(err)
+			}
+			if got := a.read(); !test.want(got) {
+				t.Errorf("stored is %+v", got)
+			}
+		})
+	}
+}
+
 // TestForeignConditions: a condition that another controller writes in between is never lost, whether or not the cache has seen it.
 func TestForeignConditions(t *testing.T) {
 	for _, behind := range []bool{false, true} {
