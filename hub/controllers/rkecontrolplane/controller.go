@@ -91,8 +91,6 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 			builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.managementToControlPlane),
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&operationv1.ETCDSnapshotSave{}, handler.EnqueueRequestsFromMapFunc(r.operationToControlPlane),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&rkev1.RKECluster{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.MachineDeployment{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Machine{}, coalesced(r.labelToControlPlane)).
@@ -103,6 +101,10 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		WatchesRawSource(source.Func(r.agents.start)).
 		WatchesRawSource(source.Channel(r.endpoints.Prober.Done, &handler.EnqueueRequestForObject{})).
 		WithOptions(opts)
+	for _, kind := range operationv1.Kinds() {
+		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.operationToControlPlane),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	}
 	if r.ClusterCache != nil {
 		b = b.WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, mapfuncs.ClusterToControlPlane,
 			clustercache.WatchForProbeFailure(endpoint.UnreachableAfter)))

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/plans"
@@ -180,12 +180,10 @@ func (s *scope) rolloutInputs(now time.Time) rollout.Inputs {
 		Now: now, Machines: s.states(), OrphanedMembers: s.orphanedMembers, Bootstrapped: s.bootstrapped(),
 		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency),
 		ControlPlaneDrain: drainOptions(strategy.ControlPlaneDrainOptions), WorkerDrain: drainOptions(strategy.WorkerDrainOptions),
+		Operation: operation.InProgress(s.operation),
 	}
 	if s.election.Init == "" {
 		in.Blocked = s.election.Wait
-	}
-	if s.operation != nil && s.operation.Status.Phase == operationv1.PhaseInProgress {
-		in.Operation = "ETCDSnapshotSave " + s.operation.Name
 	}
 	return in
 }

@@ -60,7 +60,7 @@ type scope struct {
 	bootstrapSecrets []render.BootstrapSecret
 
 	// operation is the one that is in progress or begins next; nil for none. observedOperation is as it was read (findOperation).
-	operation, observedOperation *operationv1.ETCDSnapshotSave
+	operation, observedOperation operationv1.Operation
 
 	// election of the init node, inputs that all plans share, problems of the specification, and what rollout decided; nil before (plan).
 	election rollout.Election

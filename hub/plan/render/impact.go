@@ -39,6 +39,10 @@ func ImpactOf(delivered, wanted plans.Plan) Impact {
 	case stamp(after, restartStamp) == "" || stamp(before, restartStamp) != stamp(after, restartStamp):
 		return ImpactRestart
 	}
+	had := restarts(delivered)
+	if slices.ContainsFunc(restarts(wanted), func(id string) bool { return !slices.Contains(had, id) }) {
+		return ImpactRestart
+	}
 	return ImpactNone
 }
 

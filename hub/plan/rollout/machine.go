@@ -40,6 +40,9 @@ type Machine struct {
 	Problem string
 	// Change is how the wanted plan differs from the delivered one.
 	Change Change
+	// Task is set where the wanted plan is the delivered one with the task of the operation that is in progress; Regardless where that is
+	// delivered whatever the state of the cluster.
+	Task, Regardless bool
 	// Progress is the state of the delivered plan.
 	Progress Progress
 	// Underway is how the delivered plan differs from the one that was applied before; ChangeNone once it is applied.

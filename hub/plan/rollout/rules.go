@@ -74,9 +74,10 @@ type rule func(v *view, m Machine) (Decision, bool)
 //	lacksInfrastructure  without infrastructure, before its first plan      wait
 //	planInvalid          whose plan cannot be rendered                      wait for the specification
 //	clusterPaused        with a change in a paused cluster                  wait
+//	taskRegardless       with a task of an operation that waits for nothing deliver
 //	clusterBlocked       with a change in a cluster that lacks something    wait
 //	changeIsMinor        whose change restarts nothing                      deliver
-//	operationInProgress  with a restart, while an operation is in progress  wait for the operation
+//	operationInProgress  with a restart that is not the operation's         wait for the operation
 //	earlierTierFirst     whose earlier tiers have to change first           wait
 //	lacksJoinURL         that has nothing to join yet                       wait
 //	firstPlan            that gets its first plan                           deliver; etcd members one at a time
@@ -93,7 +94,7 @@ type rule func(v *view, m Machine) (Decision, bool)
 // A machine that no rule decides for is done. The rules after changeIsDisruptive see machines without a change only.
 var rules = []rule{
 	isDeleting, lacksPlanSecret, lacksInfrastructure, planInvalid,
-	clusterPaused, clusterBlocked, changeIsMinor, operationInProgress, earlierTierFirst, lacksJoinURL,
+	clusterPaused, taskRegardless, clusterBlocked, changeIsMinor, operationInProgress, earlierTierFirst, lacksJoinURL,
 	firstPlan, agentMissing, etcdBusy, groupLimitReached, quorumNeedsMachine, needsDrain, changeIsDisruptive,
 	verifyApplied, needsUncordon, kubeletOutdated,
 }
@@ -148,9 +149,17 @@ var blockedMessages = map[string]string{
 	ReasonWaitingForInitNode: "Waiting for an etcd machine that can start the cluster",
 }
 
+// taskRegardless delivers the task of an operation for which the cluster is down, or is taken down.
+func taskRegardless(_ *view, m Machine) (Decision, bool) {
+	if m.Change == ChangeNone || !m.Regardless {
+		return undecided()
+	}
+	return deliver("Delivering a task of an operation")
+}
+
 // operationInProgress lets a machine join that has no plan yet: no operation knows it.
 func operationInProgress(v *view, m Machine) (Decision, bool) {
-	return waitIf(v.Operation != "" && m.Change.Disruptive(), ReasonWaitingForOperation, "Waiting for %s to end", v.Operation)
+	return waitIf(v.Operation != "" && !m.Task && m.Change.Disruptive(), ReasonWaitingForOperation, "Waiting for %s to end", v.Operation)
 }
 
 func clusterBlocked(v *view, m Machine) (Decision, bool) {

@@ -19,7 +19,7 @@ type ETCDSnapshotSave struct {
 	// Spec says what to save.
 	Spec ETCDSnapshotSaveSpec `json:"spec"`
 	// +optional
-	Status ETCDSnapshotSaveStatus `json:"status,omitempty"`
+	Status Status `json:"status,omitempty"`
 }
 
 // ETCDSnapshotSaveSpec says what to save.
@@ -53,15 +53,6 @@ type ETCDSnapshotSaveArgs struct {
 	Dir string `json:"etcd_snapshot_dir,omitempty"`
 }
 
-// ETCDSnapshotSaveStatus is how far the operation is.
-type ETCDSnapshotSaveStatus struct {
-	Status `json:",inline"`
-	// Step is Save while the operation is in progress.
-	// +optional
-	// +kubebuilder:validation:Enum=Save;Restart
-	Step string `json:"step,omitempty"`
-}
-
 // StepSave is the step in which machines save their snapshots.
 const StepSave = "Save"
 
@@ -74,6 +65,12 @@ type ETCDSnapshotSaveList struct {
 	// Items are the objects of the list.
 	Items []ETCDSnapshotSave `json:"items"`
 }
+
+// CommonSpec returns the part of the spec that all operations have.
+func (s *ETCDSnapshotSave) CommonSpec() *Spec { return &s.Spec.Spec }
+
+// CommonStatus returns the status.
+func (s *ETCDSnapshotSave) CommonStatus() *Status { return &s.Status }
 
 // GetConditions returns the conditions.
 func (s *ETCDSnapshotSave) GetConditions() []metav1.Condition { return s.Status.Conditions }

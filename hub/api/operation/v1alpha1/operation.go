@@ -1,6 +1,30 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Operation is an operation of any kind.
+//
+// +kubebuilder:object:generate=false
+type Operation interface {
+	client.Object
+	// CommonSpec is what the spec of all operations has.
+	CommonSpec() *Spec
+	// CommonStatus is what the status of all operations has.
+	CommonStatus() *Status
+	// GetConditions returns the conditions.
+	GetConditions() []metav1.Condition
+	// SetConditions replaces the conditions.
+	SetConditions([]metav1.Condition)
+}
+
+// Kinds returns an empty operation of each kind.
+func Kinds() []Operation { return []Operation{&ETCDSnapshotSave{}} }
+
+// Lists returns an empty list of each kind of operation.
+func Lists() []client.ObjectList { return []client.ObjectList{&ETCDSnapshotSaveList{}} }
 
 // ClusterReference names the Cluster that an operation is for. It is in the namespace of the operation.
 //
@@ -68,7 +92,11 @@ type Status struct {
 	// Phase is how far the operation is; empty until the hub has seen it.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
-	// LastUpdated is when phase or step last changed.
+	// Step is what is being done while the operation is in progress; the kind says which steps it has.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Step string `json:"step,omitempty"`
+	// LastUpdated is when the phase, the step or a machine last changed.
 	// +optional
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
 	// TerminatedAt is when the operation ended.
@@ -82,7 +110,7 @@ type Status struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Machines are the machines that take part.
+	// Machines are the machines that take part in the step, or took part in the last one.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -25,10 +26,10 @@ func save() *operationv1.ETCDSnapshotSave {
 	return &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Name: "op", CreationTimestamp: metav1.NewTime(begin)}}
 }
 
-// step decides, and checks phase, reason and machines.
-func step(t *testing.T, op *operationv1.ETCDSnapshotSave, in Inputs, phase operationv1.Phase, reason string, run ...string) {
+// expect decides, and checks phase, reason and machines.
+func expect(t *testing.T, op *operationv1.ETCDSnapshotSave, in Inputs, phase operationv1.Phase, reason string, run ...string) {
 	t.Helper()
-	got, _ := DecideSnapshotSave(op, in)
+	got := slices.Sorted(maps.Keys(Decide(op, in).Tasks))
 	c := conditions.Get(op, operationv1.SucceededCondition)
 	if op.Status.Phase != phase || c == nil || c.Reason != reason || !slices.Equal(got, run) {
 		t.Fatalf("phase %s, run %v, %+v; want %s, %v, reason %s", op.Status.Phase, got, c, phase, run, reason)
@@ -41,26 +42,26 @@ func step(t *testing.T, op *operationv1.ETCDSnapshotSave, in Inputs, phase opera
 func TestSnapshotSave(t *testing.T) {
 	op := save()
 	in := Inputs{Now: begin}
-	step(t, op, in, operationv1.PhasePending, ReasonWaitingForCluster)
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForCluster)
 	in.Bootstrapped = true
-	step(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
 	worker := Machine{Machine: rollout.Machine{Name: "w", Worker: true, HasPlanSecret: true, Progress: rollout.ProgressApplied}}
 	in.Machines = []Machine{machine("a", rollout.ProgressApplied, false), machine("b", rollout.ProgressApplying, false), worker}
-	step(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
 	in.Machines[1].Progress = rollout.ProgressApplied
-	step(t, op, in, operationv1.PhaseInProgress, "InProgress", "a", "b")
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a", "b")
 	if op.Status.Step != operationv1.StepSave {
 		t.Errorf("step %q", op.Status.Step)
 	}
 	// The plans with the instruction are delivered, and a is done; a machine that joins takes no part.
 	in.Machines = []Machine{machine("a", rollout.ProgressApplied, true), machine("b", rollout.ProgressPending, true),
 		machine("c", rollout.ProgressApplied, false)}
-	step(t, op, in, operationv1.PhaseInProgress, "InProgress", "b")
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "b")
 	// What a machine has done stays done when it gets another plan.
 	in.Machines[0] = machine("a", rollout.ProgressFailed, false)
-	step(t, op, in, operationv1.PhaseInProgress, "InProgress", "b")
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "b")
 	in.Machines[1].Progress = rollout.ProgressApplied
-	step(t, op, in, operationv1.PhaseSucceeded, "Succeeded")
+	expect(t, op, in, operationv1.PhaseSucceeded, "Succeeded")
 }
 
 func TestSnapshotSaveFails(t *testing.T) {
@@ -72,20 +73,20 @@ func TestSnapshotSaveFails(t *testing.T) {
 		"plan canceled":   {func(in *Inputs) { in.Machines[0] = machine("a", rollout.ProgressCanceled, true) }, "canceled"},
 		"machine deleted": {func(in *Inputs) { in.Machines[0].Deleting = true }, "deleted"},
 		"machine is gone": {func(in *Inputs) { in.Machines = in.Machines[1:] }, "deleted"},
-		"no answer":       {func(in *Inputs) { in.Now = in.Now.Add(machineTimeout) }, "not answered"},
+		"no answer":       {func(in *Inputs) { in.Now = in.Now.Add(snapshotTimeout) }, "not answered"},
 		"failed elsewhere": {func(in *Inputs) {
 			in.Machines[0] = machine("a", rollout.ProgressFailed, false)
-			in.Now = in.Now.Add(machineTimeout)
+			in.Now = in.Now.Add(snapshotTimeout)
 		}, "not answered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			op := save()
 			in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressApplied, false),
 				machine("b", rollout.ProgressApplied, false)}}
-			step(t, op, in, operationv1.PhaseInProgress, "InProgress", "a", "b")
+			expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a", "b")
 			in.Machines = []Machine{machine("a", rollout.ProgressApplying, true), machine("b", rollout.ProgressApplied, true)}
 			c.change(&in)
-			step(t, op, in, operationv1.PhaseFailed, ReasonMachineFailed)
+			expect(t, op, in, operationv1.PhaseFailed, ReasonMachineFailed)
 			if m := op.Status.Machines[0]; m.Phase != operationv1.PhaseFailed || !strings.Contains(m.Message, c.text) {
 				t.Errorf("got %+v", m)
 			}
@@ -101,35 +102,35 @@ func TestSnapshotSaveOnOneMachine(t *testing.T) {
 	op.Spec.MachineName = "b"
 	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressFailed, false),
 		machine("b", rollout.ProgressApplied, false)}}
-	step(t, op, in, operationv1.PhaseInProgress, "InProgress", "b")
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "b")
 
 	op = save()
 	op.Spec.MachineName = "worker"
-	step(t, op, in, operationv1.PhaseFailed, ReasonMachineNotFound)
+	expect(t, op, in, operationv1.PhaseFailed, ReasonMachineNotFound)
 }
 
 func TestSnapshotSaveWaitsForALimitedTime(t *testing.T) {
 	op := save()
 	in := Inputs{Now: begin.Add(startTimeout - time.Minute), Bootstrapped: true}
-	if _, again := DecideSnapshotSave(op, in); again != time.Minute {
-		t.Errorf("decides again after %s", again)
+	if d := Decide(op, in); d.Again != time.Minute {
+		t.Errorf("decides again after %s", d.Again)
 	}
 	in.Now = begin.Add(startTimeout)
-	step(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
+	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
 }
 
 func TestSnapshotSavePausedAndCanceled(t *testing.T) {
 	op := save()
 	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressApplied, false)}}
 	op.Spec.Paused = true
-	step(t, op, in, operationv1.PhasePending, operationv1.PausedCondition)
+	expect(t, op, in, operationv1.PhasePending, operationv1.PausedCondition)
 	if !conditions.IsTrue(op, operationv1.PausedCondition) {
 		t.Error("the condition Paused is not True")
 	}
 	in.Now = begin.Add(2 * startTimeout)
-	step(t, op, in, operationv1.PhasePending, operationv1.PausedCondition)
+	expect(t, op, in, operationv1.PhasePending, operationv1.PausedCondition)
 	op.Spec.Paused = false
-	step(t, op, in, operationv1.PhaseInProgress, "InProgress", "a")
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a")
 	op.Spec.Cancel = true
-	step(t, op, in, operationv1.PhaseCanceled, "Canceled")
+	expect(t, op, in, operationv1.PhaseCanceled, "Canceled")
 }

@@ -1,0 +1,111 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/operation"
+	"github.com/drover-dev/drover/hub/util/objects"
+)
+
+// operationRequest is a field of the specification that asks for an operation by another generation.
+type operationRequest struct {
+	// name is that of the operation, after the Cluster's and before the generation.
+	name string
+	// label, on the operation, is the generation that asked for it.
+	label string
+	// wanted is the generation that is asked for; 0 for none.
+	wanted func(rkev1.RKEControlPlaneSpec) int64
+	// observed is the generation of the last operation, and whether there was one.
+	observed func(rkev1.RKEControlPlaneStatus) (int64, bool)
+	// create returns the operation with the fields of its own kind.
+	create func(rkev1.RKEControlPlaneSpec) operationv1.Operation
+	// report writes the generation and the phase into the status.
+	report func(*rkev1.RKEControlPlaneStatus, rkev1.RKEControlPlaneSpec, operationv1.Phase)
+}
+
+// snapshotPhases are the values of status.etcdSnapshotCreatePhase, as Rancher has them.
+var snapshotPhases = map[operationv1.Phase]string{
+	operationv1.PhaseInProgress: "Started", operationv1.PhaseSucceeded: "Finished", operationv1.PhaseFailed: "Failed",
+	operationv1.PhaseCanceled: "Failed",
+}
+
+var operationRequests = []operationRequest{{
+	name: "snapshot", label: "rke.cattle.io/etcd-snapshot-create",
+	wanted: func(spec rkev1.RKEControlPlaneSpec) int64 {
+		if spec.ETCDSnapshotCreate == nil {
+			return 0
+		}
+		return int64(spec.ETCDSnapshotCreate.Generation)
+	},
+	observed: func(status rkev1.RKEControlPlaneStatus) (int64, bool) {
+		if status.ETCDSnapshotCreate == nil {
+			return 0, false
+		}
+		return int64(status.ETCDSnapshotCreate.Generation), true
+	},
+	create: func(rkev1.RKEControlPlaneSpec) operationv1.Operation { return &operationv1.ETCDSnapshotSave{} },
+	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, phase operationv1.Phase) {
+		status.ETCDSnapshotCreate, status.ETCDSnapshotCreatePhase = spec.ETCDSnapshotCreate.DeepCopy(), snapshotPhases[phase]
+	},
+}}
+
+// ensureRequested creates the operations that the specification asks for, and reports how far they are. A generation that the status knows
+// was asked for before: its operation is not created again.
+func (r *Reconciler) ensureRequested(ctx context.Context, s *scope, operations []operationv1.Operation) error {
+	for _, request := range operationRequests {
+		if err := r.ensureRequest(ctx, s, request, operations); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operationRequest, operations []operationv1.Operation) error {
+	spec, status := s.controlPlane.Spec, &s.controlPlane.Status
+	wanted := request.wanted(spec)
+	if wanted == 0 {
+		return nil
+	}
+	generation := strconv.FormatInt(wanted, 10)
+	i := slices.IndexFunc(operations, func(op operationv1.Operation) bool { return op.GetLabels()[request.label] == generation })
+	observed, any := request.observed(*status)
+	switch {
+	case i >= 0 && (!any || observed == wanted):
+		request.report(status, spec, operations[i].CommonStatus().Phase)
+		return nil
+	case any && observed == wanted:
+		return nil
+	case i >= 0: // the generation was used before the last one
+		uid := operations[i].GetUID()
+		return objects.Delete(ctx, r.Client, operations[i], client.Preconditions{UID: &uid})
+	}
+	op := request.create(spec)
+	op.SetNamespace(s.controlPlane.Namespace)
+	op.SetName(rkev1.SafeConcat(s.cluster.Name, request.name, generation))
+	op.SetLabels(map[string]string{rkev1.ClusterNameLabel: s.cluster.Name, request.label: generation})
+	op.SetOwnerReferences([]metav1.OwnerReference{s.clusterOwner()})
+	op.CommonSpec().TTL = -1
+	op.CommonSpec().ClusterRef = operationv1.ClusterReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name}
+	// The cache may not have it yet.
+	if err := r.Client.Create(ctx, op, fieldOwner); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating %s %s: %w", operation.Kind(op), op.GetName(), err)
+	}
+	request.report(status, spec, "")
+	return nil
+}
+
+// clusterOwner makes an operation go with its Cluster.
+func (s *scope) clusterOwner() metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID}
+}

@@ -1,0 +1,174 @@
+// Package operation decides how an operation on a cluster goes on: which machines do what for it now, and what its status is. It is pure:
+// values in, values out, no client, no clock. A hub that was killed goes on from the status that was written last.
+//
+// An operation is a sequence of steps (kinds.go). In each, machines do a task, which is a part of their plan (hub/plan/render); the next
+// begins when all have done it.
+package operation
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+// startTimeout is how long an operation may wait before it begins.
+const startTimeout = time.Hour
+
+// The reasons of the condition Succeeded, beyond the phases.
+const (
+	// ReasonWaitingForCluster is that of an operation whose cluster has not been started.
+	ReasonWaitingForCluster = "WaitingForCluster"
+	// ReasonWaitingForMachine is that of an operation that waits for machines to exist, or to apply their plan.
+	ReasonWaitingForMachine = "WaitingForMachine"
+	// ReasonMachineNotFound is that of an operation for a machine that does not exist.
+	ReasonMachineNotFound = "MachineNotFound"
+	// ReasonTimedOut is that of an operation that has waited too long to begin.
+	ReasonTimedOut = "TimedOut"
+	// ReasonMachineFailed is that of an operation that failed on a machine.
+	ReasonMachineFailed = "MachineFailed"
+	// ReasonClusterRefInvalid is that of an operation whose reference leads to another namespace.
+	ReasonClusterRefInvalid = "ClusterRefInvalid"
+)
+
+// Machine is a machine of the cluster.
+type Machine struct {
+	rollout.Machine
+	// Has is set where the delivered plan has the task of the step in the operation's status.
+	Has bool
+}
+
+// Inputs are what a decision is made on.
+type Inputs struct {
+	// Now is the time.
+	Now time.Time
+	// Bootstrapped is set once the cluster has been started.
+	Bootstrapped bool
+	// Machines are all machines of the cluster.
+	Machines []Machine
+}
+
+// Task is what a machine does for an operation. hub/plan/render knows its instructions.
+type Task struct {
+	// Step is the step of the operation. A machine does a task of the same name again in another step.
+	Step string
+	// Name of the task.
+	Name TaskName
+	// Regardless is set where the task is delivered whatever the rules of a rollout say; else they decide when a machine may restart.
+	Regardless bool
+}
+
+// TaskName is the name of a task.
+type TaskName string
+
+// The tasks.
+const (
+	// TaskSaveSnapshot saves a snapshot of etcd.
+	TaskSaveSnapshot TaskName = "etcd-snapshot-save"
+)
+
+// Decision is how an operation goes on.
+type Decision struct {
+	// Tasks are what machines do now, by the Machine's name. Others do nothing for the operation.
+	Tasks map[string]Task
+	// Again is when to decide again; 0 for when something changes.
+	Again time.Duration
+}
+
+// Decide sets the status of an operation that has not ended, and returns what machines do for it.
+func Decide(op operationv1.Operation, in Inputs) Decision {
+	e := newEngine(op, in)
+	e.status.ObservedGeneration = op.GetGeneration()
+	switch {
+	case e.spec.Cancel:
+		e.end(operationv1.PhaseCanceled, string(operationv1.PhaseCanceled), "The operation was canceled; what a machine had begun goes on")
+	case e.status.Phase != operationv1.PhaseInProgress:
+		e.start()
+	}
+	if e.status.Phase == operationv1.PhaseInProgress {
+		e.follow()
+	}
+	e.pause()
+	return e.out
+}
+
+// Refuse ends an operation that cannot be done.
+func Refuse(op operationv1.Operation, now time.Time, why string) {
+	e := newEngine(op, Inputs{Now: now})
+	e.status.ObservedGeneration = op.GetGeneration()
+	e.end(operationv1.PhaseFailed, ReasonClusterRefInvalid, why)
+}
+
+// InProgress names an operation that is in progress, for messages; empty for one that is not, or for none.
+func InProgress(op operationv1.Operation) string {
+	if op == nil || op.CommonStatus().Phase != operationv1.PhaseInProgress {
+		return ""
+	}
+	return Kind(op) + " " + op.GetName()
+}
+
+func (e *engine) end(phase operationv1.Phase, reason, text string) {
+	status := metav1.ConditionFalse
+	if phase == operationv1.PhaseSucceeded {
+		status = metav1.ConditionTrue
+	}
+	e.status.Step = ""
+	e.set(phase, status, reason, text)
+	at := metav1.NewTime(e.in.Now)
+	e.status.TerminatedAt = &at
+	e.out = Decision{}
+}
+
+func (e *engine) set(phase operationv1.Phase, status metav1.ConditionStatus, reason, text string) {
+	if e.status.Phase != phase || e.status.LastUpdated == nil {
+		e.status.Phase = phase
+		e.touch()
+	}
+	conditions.Set(e.op, metav1.Condition{Type: operationv1.SucceededCondition, Status: status, Reason: reason, Message: text})
+}
+
+// touch begins the time that machines have.
+func (e *engine) touch() {
+	at := metav1.NewTime(e.in.Now)
+	e.status.LastUpdated = &at
+}
+
+func (e *engine) pause() {
+	c := metav1.Condition{Type: operationv1.PausedCondition, Status: metav1.ConditionFalse, Reason: "NotPaused"}
+	if e.spec.Paused && !e.status.Phase.Ended() {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Paused", "spec.paused is true"
+	}
+	conditions.Set(e.op, c)
+}
+
+// start begins the operation, or says what it waits for.
+func (e *engine) start() {
+	reason, text := "", ""
+	if !e.in.Bootstrapped {
+		reason, text = ReasonWaitingForCluster, "Waiting for the cluster to be started"
+	} else if p := e.kind.begin(e.in); p.fatal {
+		e.end(operationv1.PhaseFailed, p.reason, p.text)
+		return
+	} else if p.reason != "" {
+		reason, text = p.reason, p.text
+	} else if e.spec.Paused {
+		reason, text = operationv1.PausedCondition, "Waiting for spec.paused to become false"
+	}
+	if reason == "" {
+		e.set(operationv1.PhaseInProgress, metav1.ConditionUnknown, string(operationv1.PhaseInProgress), "")
+		e.begin(0)
+		return
+	}
+	left := startTimeout - e.in.Now.Sub(e.op.GetCreationTimestamp().Time)
+	if left <= 0 && !e.spec.Paused {
+		e.end(operationv1.PhaseFailed, ReasonTimedOut, fmt.Sprintf("Not begun within %s: %s", startTimeout, text))
+		return
+	}
+	e.out.Again = left
+	e.set(operationv1.PhasePending, metav1.ConditionUnknown, reason, text)
+}

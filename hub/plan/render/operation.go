@@ -1,0 +1,107 @@
+package render
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/operation"
+	"github.com/drover-dev/drover/plans"
+)
+
+// operationEnv is the environment variable by which instructions of an operation are known. Its value is the UID of the operation, a slash,
+// and the step.
+const operationEnv = "DROVER_OPERATION"
+
+// RestartInstruction is the name of the instruction of an operation that stops or restarts the distribution.
+const RestartInstruction = "operation-restart"
+
+// WithTask returns a plan with the instructions of a task, and without those of any other operation or step.
+func WithTask(c Cluster, m Machine, plan plans.Plan, op operationv1.Operation, task operation.Task) plans.Plan {
+	t := taskBuilder{builder: builder{Inputs: Inputs{Cluster: c, Machine: m}}, id: taskID(op, task.Step), op: op}
+	t.builder.mergeArgs()
+	plan = WithoutTask(plan)
+	plan.Instructions = append(plan.Instructions, t.instructions(task.Name)...)
+	return plan
+}
+
+// HasTask reports whether a plan has the instructions of an operation in a step.
+func HasTask(plan plans.Plan, op operationv1.Operation, step string) bool {
+	id := taskID(op, step)
+	return slices.ContainsFunc(plan.Instructions, func(i plans.Instruction) bool { return slices.Contains(i.Env, id) })
+}
+
+// WithoutTask returns a plan without instructions of operations.
+func WithoutTask(plan plans.Plan) plans.Plan {
+	plan.Instructions = slices.DeleteFunc(slices.Clone(plan.Instructions), ofOperation)
+	return plan
+}
+
+func ofOperation(i plans.Instruction) bool {
+	return slices.ContainsFunc(i.Env, func(v string) bool { return strings.HasPrefix(v, operationEnv+"=") })
+}
+
+// restarts are the instructions of operations by which a plan restarts the distribution.
+func restarts(plan plans.Plan) (ids []string) {
+	for _, i := range plan.Instructions {
+		if i.Name == RestartInstruction && ofOperation(i) {
+			ids = append(ids, i.Env...)
+		}
+	}
+	return ids
+}
+
+func taskID(op operationv1.Operation, step string) string {
+	return fmt.Sprintf("%s=%s/%s", operationEnv, op.GetUID(), step)
+}
+
+// taskBuilder makes the instructions of a task.
+type taskBuilder struct {
+	builder
+	op operationv1.Operation
+	id string
+}
+
+func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction {
+	switch name {
+	case operation.TaskSaveSnapshot:
+		return []plans.Instruction{t.once(string(name), t.saveSnapshot()...)}
+	}
+	panic(fmt.Sprintf("render: no instructions are known for the task %s", name))
+}
+
+// once is an instruction that runs the distribution's command with arguments, once in each attempt at a plan, also if another plan has it
+// too. Its output is kept in the plan Secret.
+func (t *taskBuilder) once(name string, args ...string) plans.Instruction {
+	command, dir := string(t.Cluster.Release.Runtime), t.provisioningDir()
+	return plans.Instruction{CommonInstruction: plans.CommonInstruction{
+		Name: name, Command: "/bin/sh", Env: []string{t.id},
+		Args: append([]string{dir + "/idempotence/idempotent.sh", name, hexOf(t.id), hexOf(command), command, dir}, args...),
+	}, SaveOutput: true}
+}
+
+func (t *taskBuilder) saveSnapshot() []string {
+	args := []string{"etcd-snapshot", "save"}
+	op, is := t.op.(*operationv1.ETCDSnapshotSave)
+	if !is {
+		return args
+	}
+	if op.Spec.Args.Name != "" {
+		args = append(args, "--name", op.Spec.Args.Name)
+	}
+	if op.Spec.Args.Compress {
+		args = append(args, "--etcd-snapshot-compress")
+	}
+	if op.Spec.Args.Dir != "" {
+		args = append(args, "--etcd-snapshot-dir", op.Spec.Args.Dir)
+	}
+	return args
+}
+
+func hexOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
