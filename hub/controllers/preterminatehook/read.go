@@ -140,7 +140,7 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader
 	matched := machinestate.NewNodes(nodes)
 	for _, m := range s.machines {
 		// A report that cannot be decoded leaves the state of the plan unknown, as if there were none.
-		m.state, _, _ = machinestate.Of(m.machine, m.bootstrap, secrets[rkev1.PlanSecretName(m.machine.Spec.Bootstrap.ConfigRef.Name)])
+		m.state, _, _ = machinestate.Of(m.machine, m.bootstrap, plansecrets.Of(m.bootstrap, secrets))
 		m.node = matched.Of(m.machine)
 		if state.connected {
 			m.state.ReadNode(m.node)

@@ -49,6 +49,7 @@ func leavingMember(t *testing.T, now func() time.Time) (r *Reconciler, lists *in
 				rkev1.ControlPlaneRoleLabel: "true"},
 			Annotations: map[string]string{rkev1.RKEBootstrapCleanupPreTerminateHook: rkev1.RKEBootstrapCleanupPreTerminateOwner},
 		}}
+		m.Spec.ClusterName = "c"
 		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap",
 			Name: name}
 		m.Status.NodeRef.Name = name

@@ -51,15 +51,10 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 	s.poolReplicas = controlPlaneReplicas(deployments.Items)
 	s.machines = nil
 	for _, found := range machines {
-		// Cluster API corrects the label of a Machine of another cluster.
-		if found.Bootstrap == nil || found.Spec.ClusterName != cluster.Name {
+		if found.Bootstrap == nil {
 			continue
 		}
-		m := &machine{machine: found.Machine, bootstrap: found.Bootstrap}
-		// A Secret of that name that was not created for the machine gets no plan, which contains secrets of the cluster.
-		if secret := secrets[rkev1.PlanSecretName(m.bootstrap.Name)]; secret != nil && m.bootstrap.Owns(secret) {
-			m.secret = secret
-		}
+		m := &machine{machine: found.Machine, bootstrap: found.Bootstrap, secret: plansecrets.Of(found.Bootstrap, secrets)}
 		m.readInputs(s)
 		m.state, m.report, m.reportErr = machinestate.Of(m.machine, m.bootstrap, m.secret)
 		m.state.WantVersion = s.controlPlane.Spec.DesiredVersion()

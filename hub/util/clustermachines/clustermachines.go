@@ -22,8 +22,8 @@ type Machine struct {
 	Bootstrap *rkev1.RKEBootstrap
 }
 
-// List returns the Machines with the label of a cluster that name an RKEBootstrap, in the order in which from lists them. The label proves
-// nothing: until Cluster API corrects it, spec.clusterName may be another cluster's.
+// List returns the Machines of a cluster that name an RKEBootstrap, in the order in which from lists them. The label by which they are found
+// proves nothing: a Machine whose spec.clusterName is another cluster's is left out, until Cluster API corrects the label.
 func List(ctx context.Context, from client.Reader, cluster client.ObjectKey) ([]Machine, error) {
 	in, of := client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}
 	var machines clusterv1.MachineList
@@ -42,7 +42,7 @@ func List(ctx context.Context, from client.Reader, cluster client.ObjectKey) ([]
 	for i := range machines.Items {
 		m := Machine{Machine: &machines.Items[i]}
 		ref := m.Spec.Bootstrap.ConfigRef
-		if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
+		if m.Spec.ClusterName != cluster.Name || ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
 			continue
 		}
 		if m.Bootstrap = byName[ref.Name]; m.Bootstrap == nil {

@@ -43,6 +43,7 @@ func TestList(t *testing.T) {
 		"earlier":     func(_ *clusterv1.Machine, b *rkev1.RKEBootstrap) { b.OwnerReferences[0].UID = "of-an-earlier-machine" },
 		"thief":       func(m *clusterv1.Machine, _ *rkev1.RKEBootstrap) { m.Spec.Bootstrap.ConfigRef.Name = "own" },
 		"gone":        func(_ *clusterv1.Machine, b *rkev1.RKEBootstrap) { b.Name = "another" },
+		"foreign":     func(m *clusterv1.Machine, _ *rkev1.RKEBootstrap) { m.Spec.ClusterName = "another" },
 		"kubeadm":     func(m *clusterv1.Machine, _ *rkev1.RKEBootstrap) { m.Spec.Bootstrap.ConfigRef.Kind = "KubeadmConfig" },
 		"not-labeled": func(m *clusterv1.Machine, _ *rkev1.RKEBootstrap) { m.Labels = nil },
 		"elsewhere":   func(m *clusterv1.Machine, _ *rkev1.RKEBootstrap) { m.Namespace = "other" },

@@ -25,7 +25,7 @@ func IsPlanSecret(object client.Object) bool {
 }
 
 // ByName lists the plan Secrets with the label of a cluster, by their names. They may be the cache's own, and are not to be changed: plan
-// Secrets are large. A name and a label prove nothing: RKEBootstrap.Owns reports whether one was created for a machine.
+// Secrets are large. A name and a label prove nothing: see Of.
 func ByName(ctx context.Context, from client.Reader, cluster client.ObjectKey) (map[string]*corev1.Secret, error) {
 	var secrets corev1.SecretList
 	err := from.List(ctx, &secrets, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: cluster.Name},
@@ -40,6 +40,19 @@ func ByName(ctx context.Context, from client.Reader, cluster client.ObjectKey) (
 		}
 	}
 	return byName, nil
+}
+
+// Of finds the plan Secret of a machine among those of ByName; nil where there is none. A Secret of that name that was not created for the
+// machine is none: it must get no plan, which contains secrets of the cluster, and what it reports is not the agent's.
+func Of(bootstrap *rkev1.RKEBootstrap, byName map[string]*corev1.Secret) *corev1.Secret {
+	if bootstrap == nil {
+		return nil
+	}
+	secret := byName[rkev1.PlanSecretName(bootstrap.Name)]
+	if secret == nil || !bootstrap.Owns(secret) {
+		return nil
+	}
+	return secret
 }
 
 // ClusterToPlanSecrets maps a Cluster to those plan Secrets of its machines that match. A list that fails is logged and maps to none.

@@ -43,3 +43,30 @@ func TestOfCluster(t *testing.T) {
 		t.Errorf("the Cluster is mapped to %v", requests)
 	}
 }
+
+// TestOf: a Secret counts as a machine's by its owner, not by its name.
+func TestOf(t *testing.T) {
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}}
+	owner := metav1.OwnerReference{APIVersion: rkev1.GroupVersion.String(), Kind: "RKEBootstrap", Name: "a", UID: "uid"}
+	earlier := owner
+	earlier.UID = "earlier"
+	for name, test := range map[string]struct {
+		bootstrap *rkev1.RKEBootstrap
+		owners    []metav1.OwnerReference
+		want      bool
+	}{
+		"its own":                    {bootstrap, []metav1.OwnerReference{owner}, true},
+		"by name alone":              {bootstrap, nil, false},
+		"of an earlier RKEBootstrap": {bootstrap, []metav1.OwnerReference{earlier}, false},
+		"no RKEBootstrap":            {nil, []metav1.OwnerReference{owner}, false},
+		"an empty RKEBootstrap":      {&rkev1.RKEBootstrap{}, []metav1.OwnerReference{owner}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := of("c", "ns", rkev1.PlanSecretName("a"), rkev1.MachinePlanSecretType)
+			secret.OwnerReferences = test.owners
+			if got := Of(test.bootstrap, map[string]*corev1.Secret{secret.Name: secret}); (got != nil) != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
