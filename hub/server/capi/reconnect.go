@@ -21,48 +21,48 @@ import (
 // Connections are the connections to workload clusters.
 type Connections struct {
 	clustercache.ClusterCache
-	again *again
+	reconnector *reconnector
 }
 
 // Reconnect gives up the connection to a cluster, if there is one, and makes a new one at once. Without it a kubeconfig that leads
 // elsewhere would be looked at only after half a minute in which the old one does not answer. It does not block.
-func (c *Connections) Reconnect(cluster client.ObjectKey) { c.again.ask(cluster) }
+func (c *Connections) Reconnect(cluster client.ObjectKey) { c.reconnector.request(cluster) }
 
-// again are the clusters that are to be reconnected. Upstream's cache has no such call; it forgets a cluster, with the time that it would
+// reconnector has clusters reconnected. Upstream's cache has no such call; it forgets a cluster, with the time that it would
 // have waited, when its filter does not want it.
-type again struct {
+type reconnector struct {
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[ctrl.Request]
 	pending sets.Set[client.ObjectKey]
 }
 
 // newQueue is upstream's usual queue, of which this keeps hold.
-func (a *again) newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
+func (r *reconnector) newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 	queue := priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter })
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.queue = queue
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = queue
 	return queue
 }
 
-func (a *again) ask(cluster client.ObjectKey) {
-	a.mu.Lock()
-	queue := a.queue
+func (r *reconnector) request(cluster client.ObjectKey) {
+	r.mu.Lock()
+	queue := r.queue
 	if queue != nil {
-		a.pending.Insert(cluster)
+		r.pending.Insert(cluster)
 	}
-	a.mu.Unlock()
+	r.mu.Unlock()
 	if queue != nil {
 		queue.Add(ctrl.Request{NamespacedName: cluster})
 	}
 }
 
-// wanted is false once after each ask, and has the cluster looked at again.
-func (a *again) wanted(cluster client.ObjectKey) bool {
-	a.mu.Lock()
-	queue, forget := a.queue, a.pending.Has(cluster)
-	a.pending.Delete(cluster)
-	a.mu.Unlock()
+// keep is false once after each request, and has the cluster looked at again.
+func (r *reconnector) keep(cluster client.ObjectKey) bool {
+	r.mu.Lock()
+	queue, forget := r.queue, r.pending.Has(cluster)
+	r.pending.Delete(cluster)
+	r.mu.Unlock()
 	if forget {
 		queue.Add(ctrl.Request{NamespacedName: cluster})
 	}
@@ -88,7 +88,7 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 	if err := mgr.Add(proxy); err != nil {
 		return nil, fmt.Errorf("adding the proxy for connections to clusters: %w", err)
 	}
-	again := &again{pending: sets.New[client.ObjectKey]()}
+	r := &reconnector{pending: sets.New[client.ObjectKey]()}
 	const qps, burst = 20, 30 // per workload cluster, as upstream has it
 	cache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient: proxy.Reader(secrets),
@@ -96,11 +96,11 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 		Client:       setup.ClusterCacheClientOptions(controllerName, qps, burst),
 
 		ClusterFilter: func(cluster *clusterv1.Cluster) bool {
-			return again.wanted(client.ObjectKeyFromObject(cluster)) && worthConnecting(cluster)
+			return r.keep(client.ObjectKeyFromObject(cluster)) && worthConnecting(cluster)
 		},
-	}, controller.Options{MaxConcurrentReconciles: 100, NewQueue: again.newQueue})
+	}, controller.Options{MaxConcurrentReconciles: 100, NewQueue: r.newQueue})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
 	}
-	return &Connections{ClusterCache: cache, again: again}, nil
+	return &Connections{ClusterCache: cache, reconnector: r}, nil
 }

@@ -12,13 +12,13 @@ import (
 
 // TestReconnect: a cluster that is to be reconnected is dropped once, and reconciled at once.
 func TestReconnect(t *testing.T) {
-	a := &again{pending: sets.New[client.ObjectKey]()}
+	r := &reconnector{pending: sets.New[client.ObjectKey]()}
 	key := client.ObjectKey{Namespace: "fleet", Name: "demo"}
-	a.ask(key) // a replica that does not lead has no connections
-	if !a.wanted(key) {
+	r.request(key) // a replica that does not lead has no connections
+	if !r.keep(key) {
 		t.Error("a cluster is dropped although none was connected")
 	}
-	queue := a.newQueue("test", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	queue := r.newQueue("test", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer queue.ShutDown()
 	next := func() {
 		t.Helper()
@@ -37,13 +37,13 @@ func TestReconnect(t *testing.T) {
 			t.Fatal("it is not reconciled")
 		}
 	}
-	a.ask(key)
+	r.request(key)
 	next()
-	if a.wanted(key) {
+	if r.keep(key) {
 		t.Error("it is not dropped")
 	}
 	next()
-	if !a.wanted(key) {
+	if !r.keep(key) {
 		t.Error("it is dropped twice")
 	}
 }
