@@ -69,6 +69,10 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
+	// started is when this hub began to reconcile, which begin sets: reports of agents may be missing from before.
+	begin   sync.Once
+	started time.Time
+
 	controller controller.Controller
 	objects    objectcache.Cache
 	endpoints  endpoint.Chooser
@@ -116,6 +120,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 
 // Reconcile reconciles one RKEControlPlane, and writes its status once at the end.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	r.begin.Do(func() { r.started = r.Now() })
 	controlPlane := &rkev1.RKEControlPlane{}
 	if err := r.Client.Get(ctx, req.NamespacedName, controlPlane); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

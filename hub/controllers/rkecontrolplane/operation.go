@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
@@ -121,7 +122,10 @@ func (r *Reconciler) decideOperation(s *scope) error {
 		return nil
 	}
 	s.operation = copyOf(s.observedOperation)
-	in := operation.Inputs{Now: r.Now(), Bootstrapped: s.bootstrapped()}
+	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped()}
+	if p := conditions.Get(s.controlPlane, clusterv1.PausedCondition); p != nil && p.LastTransitionTime.After(in.Since) {
+		in.Since = p.LastTransitionTime.Time
+	}
 	for _, m := range s.machines {
 		has := render.HasTask(m.report.Delivered, s.operation, s.operation.CommonStatus().Step)
 		in.Machines = append(in.Machines, operation.Machine{Machine: m.state, Has: has})

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sigs.k8s.io/cluster-api/util/conditions"
+
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/message"
@@ -72,7 +74,7 @@ func (e *engine) follow() {
 
 // followStep reports whether the operation stays in the step, or has ended in it.
 func (e *engine) followStep(s step) bool {
-	left := s.timeout - e.in.Now.Sub(e.status.LastUpdated.Time)
+	left := s.timeout - e.in.Now.Sub(e.since())
 	var running, failed []string
 	changed := false
 	for i := range e.status.Machines {
@@ -117,6 +119,21 @@ func (e *engine) followStep(s step) bool {
 	return true
 }
 
+// since is from when on machines have their time: the last progress, or the end of what kept them from it.
+func (e *engine) since() time.Time {
+	if e.status.LastUpdated == nil {
+		e.touch()
+	}
+	since := e.status.LastUpdated.Time
+	if e.in.Since.After(since) {
+		since = e.in.Since
+	}
+	if p := conditions.Get(e.op, operationv1.PausedCondition); p != nil && p.LastTransitionTime.After(since) {
+		since = p.LastTransitionTime.Time
+	}
+	return since
+}
+
 func (e *engine) find(name string) int {
 	return slices.IndexFunc(e.in.Machines, func(m Machine) bool { return m.Name == name })
 }
@@ -128,6 +145,9 @@ func (e *engine) progress(s step, name string, left time.Duration) (operationv1.
 		return operationv1.PhaseFailed, "The Machine was deleted"
 	}
 	m := e.in.Machines[i]
+	if e.spec.Paused && !m.Has {
+		return operationv1.PhaseInProgress, ""
+	}
 	switch {
 	case m.Has && m.Progress == rollout.ProgressApplied && (!s.inTurn || m.Working()):
 		return operationv1.PhaseSucceeded, ""

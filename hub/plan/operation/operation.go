@@ -45,8 +45,9 @@ type Machine struct {
 
 // Inputs are what a decision is made on.
 type Inputs struct {
-	// Now is the time.
-	Now time.Time
+	// Now is the time. Since is from when on the hub has followed the cluster without a break, which a pause or a restart is: machines have
+	// their time from then on.
+	Now, Since time.Time
 	// Bootstrapped is set once the cluster has been started.
 	Bootstrapped bool
 	// Machines are all machines of the cluster.
@@ -129,7 +130,8 @@ func (e *engine) set(phase operationv1.Phase, status metav1.ConditionStatus, rea
 		e.status.Phase = phase
 		e.touch()
 	}
-	conditions.Set(e.op, metav1.Condition{Type: operationv1.SucceededCondition, Status: status, Reason: reason, Message: text})
+	conditions.Set(e.op, metav1.Condition{Type: operationv1.SucceededCondition, Status: status, Reason: reason, Message: text,
+		LastTransitionTime: metav1.NewTime(e.in.Now)})
 }
 
 // touch begins the time that machines have.
@@ -139,7 +141,8 @@ func (e *engine) touch() {
 }
 
 func (e *engine) pause() {
-	c := metav1.Condition{Type: operationv1.PausedCondition, Status: metav1.ConditionFalse, Reason: "NotPaused"}
+	c := metav1.Condition{Type: operationv1.PausedCondition, Status: metav1.ConditionFalse, Reason: "NotPaused",
+		LastTransitionTime: metav1.NewTime(e.in.Now)}
 	if e.spec.Paused && !e.status.Phase.Ended() {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Paused", "spec.paused is true"
 	}

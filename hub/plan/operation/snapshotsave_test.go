@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -133,4 +134,34 @@ func TestSnapshotSavePausedAndCanceled(t *testing.T) {
 	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a")
 	op.Spec.Cancel = true
 	expect(t, op, in, operationv1.PhaseCanceled, "Canceled")
+}
+
+// TestBreaks: while the hub was away, or the operation paused, no agent could answer. That time does not count.
+func TestBreaks(t *testing.T) {
+	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressApplied, false)}}
+	op := save()
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a")
+	before := op.Status.DeepCopy()
+	in.Now = begin.Add(time.Minute)
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a")
+	if diff := cmp.Diff(before, &op.Status); diff != "" {
+		t.Errorf("the status changes while nothing does (-want +got):\n%s", diff)
+	}
+	in.Now = begin.Add(snapshotTimeout + time.Minute)
+	in.Since = begin.Add(snapshotTimeout)
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a")
+
+	op.Spec.Paused = true
+	in.Now = begin.Add(2 * snapshotTimeout)
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress")
+	resumed := metav1.NewTime(begin.Add(5 * snapshotTimeout))
+	op.Spec.Paused, in.Now = false, resumed.Add(time.Second)
+	conditions.Get(op, operationv1.PausedCondition).LastTransitionTime = resumed
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a")
+	in.Now = in.Now.Add(snapshotTimeout)
+	expect(t, op, in, operationv1.PhaseFailed, ReasonMachineFailed)
+
+	op = save()
+	op.Status.Phase, op.Status.Step = operationv1.PhaseInProgress, "Dance"
+	expect(t, op, in, operationv1.PhaseFailed, ReasonMachineFailed)
 }
