@@ -63,18 +63,18 @@ test-stress: go ## Run all tests STRESS=10 times with two busy loops beside them
 	@tools/stress.sh $(or $(STRESS),10) bin/stress
 
 .PHONY: e2e
-e2e: build bin/kubectl-1.36 ## Run the scenarios on real hosts (root; installs what it needs from Debian).
+e2e: build bin/kubectl-1.36 bin/objectstore ## Run the scenarios on real hosts (root; installs what it needs from Debian).
 	$(GO) test -tags e2e -p 1 -count=1 -v -timeout $(E2E_TIMEOUT) ./e2e/...
 	@echo "make e2e: all scenarios passed"
 
 .PHONY: e2e-full
-e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 ## Run all scenarios, also those that are too long for every change.
+e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore ## Run all scenarios, also those that are too long for every change.
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
 	@echo "make e2e-full: all scenarios passed"
 
 .PHONY: e2e-long
 e2e-long: LONG ?= TestUpgrade
-e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 ## Run one scenario of those, LONG=TestUpgrade.
+e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore ## Run one scenario of those, LONG=TestUpgrade.
 	$(GO) test -tags e2e,full -count=1 -v -timeout $(E2E_FULL_TIMEOUT) -run '^$(LONG)$$' ./$$(dirname "$$(git grep -l 'func $(LONG)(' -- e2e/scenarios)")
 	@echo "make e2e-long: $(LONG) passed"
 
@@ -115,6 +115,7 @@ verify: generate words ## Fail if generated files, formatting or go vet say that
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) -C e2e/distro vet ./...
+	$(GO) -C e2e/objectstore vet ./...
 	@tools/aligned.sh e2e/distro/go.mod tools/clusterctl/go.mod tools/kubectl/go.mod
 	@git diff --exit-code || { echo "make verify: generated files differ from what is committed"; exit 1; }
 	@untracked=$$(git ls-files --others --exclude-standard); [ -z "$$untracked" ] || { echo "not committed: $$untracked"; exit 1; }
@@ -183,6 +184,10 @@ bin/kubectl-1.35: MODULES := go-1.35.mod
 bin/kubectl-%: FORCE
 	version=$$($(GO) -C tools/kubectl list -modfile=$(MODULES) -m -f '{{.Version}}' k8s.io/kubectl); \
 		$(GO) -C tools/kubectl build -modfile=$(MODULES) -ldflags "-s -w -X $(KUBERNETES_VERSION).gitVersion=v1$${version#v0}" -o $(CURDIR)/$@ .
+
+# The S3 server of the scenarios has a list of modules of its own, too. The tests of the distribution build it themselves.
+bin/objectstore: FORCE
+	$(GO) -C e2e/objectstore build -ldflags '-s -w' -o $(CURDIR)/$@ .
 
 .PHONY: cross
 cross: go agent ## Build hub and installer for every architecture too, into bin/linux-<arch>.
