@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/agent"
+	"github.com/drover-dev/drover/e2e/distro/internal/args"
 	"github.com/drover-dev/drover/e2e/distro/internal/cli"
 	"github.com/drover-dev/drover/e2e/distro/internal/component"
 	"github.com/drover-dev/drover/e2e/distro/internal/config"
@@ -24,18 +25,21 @@ import (
 )
 
 func main() {
-	command, args := filepath.Base(os.Args[0]), os.Args[1:]
+	command, given := filepath.Base(os.Args[0]), os.Args[1:]
 	if command != "kubectl" {
-		if len(args) == 0 {
-			args = []string{"help"}
+		if len(given) == 0 {
+			given = []string{"help"}
 		}
-		command, args = args[0], args[1:]
+		command, given = given[0], given[1:]
+	}
+	if command != "kubectl" && command != "internal" {
+		given = args.HideSecrets(given, config.IsSecret)
 	}
 	if err := component.SetVersion(os.Getenv(component.VersionVariable)); err != nil {
 		fmt.Fprintln(os.Stderr, "k3s:", err)
 		os.Exit(1)
 	}
-	os.Exit(run(command, args))
+	os.Exit(run(command, given))
 }
 
 func run(command string, args []string) int {

@@ -1,6 +1,7 @@
 package args
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,5 +21,20 @@ func TestMerge(t *testing.T) {
 		if diff := cmp.Diff(tc.want, Merge(defaults, tc.user)); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
+	}
+}
+
+func TestHideSecrets(t *testing.T) {
+	secret := func(flag string) bool { return flag == "--token" || flag == "-t" }
+	var given []string
+	for _, text := range []string{"--token=abc", "--token", "def", "-t", "gh", "--name=token", "rest", "-t"} {
+		given = append(given, strings.Clone(text)) // constants cannot be overwritten
+	}
+	want := []string{"--token=abc", "--token", "def", "-t", "gh", "--name=token", "rest", "-t"}
+	if diff := cmp.Diff(want, HideSecrets(given, secret)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"--token=***", "--token", "***", "-t", "**", "--name=token", "rest", "-t"}, given); diff != "" {
+		t.Error(diff)
 	}
 }

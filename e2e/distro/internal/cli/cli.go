@@ -50,7 +50,7 @@ type node struct{ dataDir string }
 func (n *node) add(c *cobra.Command) {
 	flags := c.PersistentFlags()
 	flags.StringVarP(&n.dataDir, "data-dir", "d", config.FindDataDir(config.Server, os.Getenv), "Folder with the node's state")
-	flags.StringP("config", "c", config.File, "Accepted for compatibility")
+	flags.StringP("config", "c", config.File, "Configuration file, of which etcd-snapshot takes the bucket")
 	flags.Bool("debug", false, "Accepted for compatibility")
 }
 

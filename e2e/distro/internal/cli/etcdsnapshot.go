@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -24,7 +26,6 @@ type snapshotFlags struct {
 	name, dir string
 	compress  bool
 	retention int
-	s3        bool
 }
 
 func etcdSnapshot() *cobra.Command {
@@ -40,15 +41,7 @@ func etcdSnapshot() *cobra.Command {
 	for _, name := range []string{"etcd-snapshot-compress", "snapshot-compress"} {
 		flags.BoolVar(&f.compress, name, false, "Compress the snapshot")
 	}
-	for _, name := range []string{"etcd-s3", "s3"} {
-		flags.BoolVar(&f.s3, name, false, "Not available in this fixture")
-	}
-	c.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if f.s3 {
-			return errors.New("etcd-s3: this fixture keeps snapshots in files alone")
-		}
-		return nil
-	}
+	addS3(c)
 	list := &cobra.Command{Use: "ls", Aliases: []string{"list", "l"}, Short: "List snapshots", Args: cobra.NoArgs}
 	format := list.Flags().StringP("output", "o", "", "table, json or yaml")
 	list.RunE = func(c *cobra.Command, _ []string) error { return f.list(c, *format) }
@@ -94,7 +87,16 @@ func (f *snapshotFlags) call(c *cobra.Command, operation string, names []string,
 	case changed(c, "etcd-snapshot-retention", "snapshot-retention"):
 		call.Retention = &f.retention
 	}
-	server, err := f.dial(c.Context(), snapshotTimeout)
+	timeout := snapshotTimeout
+	bucket, err := s3Settings(c, operation)
+	if err != nil {
+		return err
+	}
+	if bucket != nil {
+		call.S3 = bucket
+		timeout += bucket.Timeout.Duration
+	}
+	server, err := f.dial(c.Context(), timeout)
 	if err != nil {
 		return err
 	}
@@ -112,6 +114,11 @@ func (f *snapshotFlags) change(c *cobra.Command, operation string, names ...stri
 	for _, name := range result.Deleted {
 		logger().Info("Snapshot " + name + " deleted.")
 	}
+	for _, name := range names {
+		if operation == snapshot.OperationDelete && !slices.Contains(result.Deleted, name) {
+			logger().Warn("Snapshot " + name + " not found.")
+		}
+	}
 	return nil
 }
 
@@ -123,6 +130,10 @@ func (f *snapshotFlags) list(c *cobra.Command, format string) error {
 	if err := f.call(c, snapshot.OperationList, nil, &list); err != nil {
 		return err
 	}
+	slices.SortFunc(list.Items, func(a, b snapshot.Object) int {
+		return cmp.Or(a.Status.CreationTime.Compare(b.Status.CreationTime.Time), cmp.Compare(a.Spec.SnapshotName, b.Spec.SnapshotName),
+			cmp.Compare(a.Spec.Location, b.Spec.Location))
+	})
 	return printSnapshots(os.Stdout, list, format)
 }
 

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/config"
 	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
@@ -42,6 +44,17 @@ func write(t *testing.T, file, text string) {
 
 func TestEtcdSnapshotAsks(t *testing.T) {
 	t.Setenv("K3S_TOKEN", "")
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "from the environment")
+	conf := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, conf, "etcd-s3-bucket: b\netcd-s3-region: r\n")
+	t.Setenv("K3S_CONFIG_FILE", conf)
+	bucket := func(change func(*config.S3)) *config.S3 {
+		s := &config.S3{Endpoint: "s3.amazonaws.com", Bucket: "b", Region: "r", SecretKey: "from the environment", Retention: 5,
+			Timeout: metav1.Duration{Duration: 5 * time.Minute}}
+		change(s)
+		return s
+	}
 	var got snapshot.Call
 	url, dataDir := serve(t, map[string]http.HandlerFunc{"POST " + snapshot.Path: func(w http.ResponseWriter, r *http.Request) {
 		got = snapshot.Call{}
@@ -64,7 +77,14 @@ func TestEtcdSnapshotAsks(t *testing.T) {
 			snapshot.Call{Operation: "save", Name: []string{"before"}, Retention: &zero, Dir: &dir, Compress: &yes}},
 		{"--etcd-snapshot-dir=/x save --etcd-s3=false",
 			snapshot.Call{Operation: "save", Name: []string{"on-demand"}, Retention: &zero, Dir: &dir}},
+		{"save --s3 --s3-access-key=k --etcd-s3-timeout=30s", snapshot.Call{Operation: "save", Name: []string{"on-demand"}, Retention: &zero,
+			S3: bucket(func(s *config.S3) { s.AccessKey, s.Retention, s.Timeout.Duration = "k", 0, 30*time.Second })}},
+		{"save --etcd-s3 --etcd-s3-retention=2", snapshot.Call{Operation: "save", Name: []string{"on-demand"}, Retention: &zero,
+			S3: bucket(func(s *config.S3) { s.Retention = 2 })}},
+		{"prune --etcd-s3 --snapshot-retention 3", snapshot.Call{Operation: "prune", Name: []string{"on-demand"}, Retention: &three,
+			S3: bucket(func(s *config.S3) { s.Retention = 3 })}},
 		{"list -o json", snapshot.Call{Operation: "list"}},
+		{"list --etcd-s3 --s3-bucket x", snapshot.Call{Operation: "list", S3: bucket(func(s *config.S3) { s.Bucket = "x" })}},
 		{"ls", snapshot.Call{Operation: "list"}},
 		{"delete a b", snapshot.Call{Operation: "delete", Name: []string{"a", "b"}}},
 		{"prune", snapshot.Call{Operation: "prune", Name: []string{"on-demand"}}},
@@ -80,7 +100,7 @@ func TestEtcdSnapshotAsks(t *testing.T) {
 			t.Errorf("%s: %s", tc.args, diff)
 		}
 	}
-	for _, args := range []string{"delete", "save stray", "save --etcd-s3", "ls -o xml", "save --etcd-token wrong", "save --dir /full",
+	for _, args := range []string{"delete", "save stray", "save --etcd-s3-timeout=5", "ls -o xml", "save --etcd-token wrong", "save --dir /full",
 		"save --no-such-flag"} {
 		if code := Run(t.Context(), "etcd-snapshot", append(strings.Fields(args), "-d", dataDir, "-s", url)); code != 1 {
 			t.Errorf("%s: exit code %d", args, code)

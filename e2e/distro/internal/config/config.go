@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"strconv"
 	"strings"
 )
 
@@ -55,6 +54,8 @@ type Config struct {
 	EtcdSnapshotName, EtcdSnapshotDir, EtcdSnapshotCron string
 	EtcdSnapshotRetention                               int
 	EtcdSnapshotCompress, EtcdDisableSnapshots          bool
+	// S3 is the bucket that snapshots are copied to, or nil.
+	S3 *S3
 	// ClusterReset ends with etcd as a cluster of this node alone, restored from ClusterResetRestorePath unless that is empty.
 	ClusterReset            bool
 	ClusterResetRestorePath string
@@ -82,15 +83,11 @@ func Load(role Role, file string, args []string, getenv func(string) string) (Co
 	return build(role, given)
 }
 
+// defaultRetention is how many snapshots stay.
+const defaultRetention = 5
+
 func build(role Role, v values) (Config, error) {
-	one := func(name, def string) string { return cmp.Or(strings.Join(v[name], ""), def) }
-	yes := func(name string) bool { b, _ := strconv.ParseBool(one(name, "false")); return b }
-	num := func(name string, def int) int {
-		if n, err := strconv.Atoi(one(name, "")); err == nil {
-			return n
-		}
-		return def
-	}
+	one, yes, num := v.one, v.is, v.number
 	many := func(name string, def ...string) []string {
 		if len(v[name]) > 0 {
 			return v[name]
@@ -125,12 +122,12 @@ func build(role Role, v values) (Config, error) {
 
 		EtcdSnapshotName: one("etcd-snapshot-name", "etcd-snapshot"), EtcdSnapshotDir: one("etcd-snapshot-dir", ""),
 		EtcdSnapshotCron:      one("etcd-snapshot-schedule-cron", "0 */12 * * *"),
-		EtcdSnapshotRetention: num("etcd-snapshot-retention", 5), EtcdSnapshotCompress: yes("etcd-snapshot-compress"),
+		EtcdSnapshotRetention: num("etcd-snapshot-retention", defaultRetention), EtcdSnapshotCompress: yes("etcd-snapshot-compress"),
 		EtcdDisableSnapshots: yes("etcd-disable-snapshots"),
 		ClusterReset:         yes("cluster-reset"), ClusterResetRestorePath: one("cluster-reset-restore-path", ""),
 	}
-	if c.ClusterResetRestorePath != "" && yes("etcd-s3") {
-		return c, fmt.Errorf("etcd-s3: this fixture restores from files alone")
+	if !c.EtcdDisableSnapshots || c.ClusterReset {
+		c.S3 = v.s3()
 	}
 	return c.finish(one("token-file", ""), one("agent-token-file", ""), one("datastore-endpoint", ""))
 }

@@ -2,12 +2,15 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // write lays out a configuration folder and returns its main file.
@@ -116,6 +119,52 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+func TestS3(t *testing.T) {
+	minute := metav1.Duration{Duration: time.Minute}
+	file := write(t, map[string]string{"config.yaml": "etcd-s3: true\netcd-s3-bucket: b\netcd-s3-secret-key: file\netcd-snapshot-retention: 7\n" +
+		"token: t\netcd-s3-timeout: 1m", "config.yaml.d/50-rancher.yaml": `{"etcd-s3-folder": "f", "etcd-s3-skip-ssl-verify": true}`})
+	fromFile := S3{Endpoint: "s3.amazonaws.com", Region: "us-east-1", Bucket: "b", SecretKey: "file", AccessKey: "env", SessionToken: "session",
+		Folder: "f", SkipSSLVerify: true, Timeout: minute, Retention: 7}
+	getenv := env("AWS_ACCESS_KEY_ID", "env", "AWS_SECRET_ACCESS_KEY", "env", "AWS_SESSION_TOKEN", "session")
+	changed := fromFile
+	changed.Endpoint, changed.Insecure, changed.SecretKey, changed.Retention = "e:9000", true, "flag", 0
+	for _, tc := range []struct {
+		flags map[string]string
+		want  *S3
+	}{
+		{nil, &fromFile},
+		{map[string]string{"etcd-s3": "false"}, nil},
+		{map[string]string{"etcd-s3-endpoint": "e:9000", "etcd-s3-insecure": "true", "etcd-s3-secret-key": "flag",
+			"etcd-snapshot-retention": "0"}, &changed},
+	} {
+		got, err := CommandS3(file, tc.flags, getenv)
+		if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+			t.Errorf("%v: %v %s", tc.flags, err, diff)
+		}
+	}
+	for _, tc := range []struct {
+		args []string
+		want *S3
+	}{
+		{nil, &fromFile}, {[]string{"--etcd-s3=false"}, nil}, {[]string{"--etcd-disable-snapshots"}, nil},
+		{[]string{"--etcd-disable-snapshots", "--cluster-reset", "--cluster-reset-restore-path=a"}, &fromFile},
+	} {
+		c, err := Load(Server, file, tc.args, getenv)
+		if diff := cmp.Diff(tc.want, c.S3); diff != "" || err != nil || len(c.Ignored()) > 0 {
+			t.Errorf("%v: %v %s", tc.args, err, diff)
+		}
+	}
+	if text := fmt.Sprintf("%v %+v", fromFile, &fromFile); text != "s3://b/f at s3.amazonaws.com s3://b/f at s3.amazonaws.com" {
+		t.Errorf("printed %s", text)
+	}
+	for flag, want := range map[string]bool{"--etcd-s3-secret-key": true, "--s3-access-key": true, "-t": true, "--etcd-token": true,
+		"--etcd-s3-bucket": false, "--data-dir": false} {
+		if IsSecret(flag) != want {
+			t.Errorf("%s is a secret: %v", flag, !want)
+		}
+	}
+}
+
 func TestLoadFaults(t *testing.T) {
 	for _, tc := range []struct {
 		name, file string
@@ -141,8 +190,7 @@ func TestLoadFaults(t *testing.T) {
 		{name: "restoring a server that joins", file: "server: https://a:6443\ntoken: a", args: []string{"--cluster-reset"},
 			want: "cluster-reset: remove server from the configuration first"},
 		{name: "restoring without reset", args: []string{"--cluster-reset-restore-path=/x"}, want: "means something only with cluster-reset"},
-		{name: "restoring from S3", args: []string{"--cluster-reset", "--cluster-reset-restore-path=x", "--etcd-s3"},
-			want: "etcd-s3: this fixture"},
+		{name: "time without a unit", file: "etcd-s3-timeout: 5", want: "etcd-s3-timeout: time: missing unit"},
 		{name: "external datastore", file: "datastore-endpoint: mysql://x", want: "datastore-endpoint: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -9,6 +9,8 @@ const (
 	text kind = iota
 	flag
 	number
+	// duration is a number with a unit, such as 5m.
+	duration
 	// list is a list of texts; a single text is a list of one.
 	list
 	// csv is a list whose texts may each hold several values with commas between.
@@ -56,23 +58,25 @@ func table() map[string]key {
 	add(false, list, ignored, "node-external-dns", "node-internal-dns")
 
 	add(true, text, used, "advertise-address", "agent-token", "agent-token-file", "cluster-domain", "cluster-reset-restore-path",
-		"datastore-endpoint", "etcd-snapshot-dir", "etcd-snapshot-name", "etcd-snapshot-schedule-cron", "secrets-encryption-provider",
-		"service-node-port-range", "system-default-registry", "write-kubeconfig", "write-kubeconfig-mode")
+		"datastore-endpoint", "etcd-s3-access-key", "etcd-s3-bucket", "etcd-s3-bucket-lookup-type", "etcd-s3-endpoint", "etcd-s3-endpoint-ca",
+		"etcd-s3-folder", "etcd-s3-proxy", "etcd-s3-region", "etcd-s3-secret-key", "etcd-s3-session-token", "etcd-snapshot-dir",
+		"etcd-snapshot-name", "etcd-snapshot-schedule-cron", "secrets-encryption-provider", "service-node-port-range",
+		"system-default-registry", "write-kubeconfig", "write-kubeconfig-mode")
 	add(true, flag, used, "cluster-init", "cluster-reset", "disable-agent", "disable-apiserver", "disable-cloud-controller",
 		"disable-controller-manager", "disable-etcd", "disable-kube-proxy", "disable-scheduler",
-		"etcd-disable-snapshots", "etcd-expose-metrics", "etcd-snapshot-compress", "secrets-encryption")
-	add(true, number, used, "advertise-port", "etcd-snapshot-retention", "https-listen-port")
+		"etcd-disable-snapshots", "etcd-expose-metrics", "etcd-s3", "etcd-s3-insecure", "etcd-s3-skip-ssl-verify", "etcd-snapshot-compress",
+		"secrets-encryption")
+	add(true, number, used, "advertise-port", "etcd-s3-retention", "etcd-snapshot-retention", "https-listen-port")
+	add(true, duration, used, "etcd-s3-timeout")
 	add(true, csv, used, "cluster-cidr", "cluster-dns", "service-cidr", "tls-san")
 	add(true, csv, ignored, "disable")
 	add(true, list, used, "etcd-arg", "kube-apiserver-arg", "kube-controller-manager-arg", "kube-scheduler-arg")
 	add(true, list, ignored, "kube-cloud-controller-manager-arg")
 	add(true, text, ignored, "datastore-cafile", "datastore-certfile", "datastore-keyfile", "default-local-storage-path",
-		"egress-selector-mode", "etcd-s3-access-key", "etcd-s3-bucket", "etcd-s3-bucket-lookup-type", "etcd-s3-config-secret",
-		"etcd-s3-endpoint", "etcd-s3-endpoint-ca", "etcd-s3-folder", "etcd-s3-proxy", "etcd-s3-region", "etcd-s3-secret-key",
-		"etcd-s3-session-token", "etcd-s3-timeout", "flannel-backend", "helm-job-image", "servicelb-namespace", "write-kubeconfig-group")
-	add(true, flag, ignored, "disable-helm-controller", "disable-network-policy", "embedded-registry", "etcd-s3", "etcd-s3-insecure",
-		"etcd-s3-skip-ssl-verify", "flannel-external-ip", "flannel-ipv6-masq", "supervisor-metrics", "tls-san-security")
-	add(true, number, ignored, "etcd-s3-retention")
+		"egress-selector-mode", "etcd-s3-config-secret", "flannel-backend", "helm-job-image", "servicelb-namespace",
+		"write-kubeconfig-group")
+	add(true, flag, ignored, "disable-helm-controller", "disable-network-policy", "embedded-registry",
+		"flannel-external-ip", "flannel-ipv6-masq", "supervisor-metrics", "tls-san-security")
 	return out
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,12 +11,27 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
 
 // values holds what was given for each key, as texts.
 type values map[string][]string
+
+func (v values) one(name, def string) string { return cmp.Or(strings.Join(v[name], ""), def) }
+
+func (v values) is(name string) bool {
+	b, _ := strconv.ParseBool(v.one(name, "false"))
+	return b
+}
+
+func (v values) number(name string, def int) int {
+	if n, err := strconv.Atoi(v.one(name, "")); err == nil {
+		return n
+	}
+	return def
+}
 
 // readFiles merges config.yaml and the files of config.yaml.d in the order of their names. A later file wins over an
 // earlier one; a key with a + at its end adds to the earlier values. Files that are not there are skipped.
@@ -106,6 +122,8 @@ func check(name string, texts []string, role Role) ([]string, error) {
 			_, err = strconv.ParseBool(t)
 		case number:
 			_, err = strconv.Atoi(t)
+		case duration:
+			_, err = time.ParseDuration(t)
 		}
 		if err != nil {
 			return nil, err

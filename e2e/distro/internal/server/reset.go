@@ -94,9 +94,15 @@ func (s *server) keepData(context.Context) error {
 
 // restore puts data from a snapshot in the place of etcd's. What was there moves away once it is certain that the snapshot is whole and
 // that the token fits.
-func (s *server) restore(context.Context) error {
+func (s *server) restore(ctx context.Context) error {
 	file := s.ClusterResetRestorePath
-	if !filepath.IsAbs(file) {
+	switch {
+	case s.S3 != nil:
+		var err error
+		if file, err = s.download(ctx); err != nil {
+			return err
+		}
+	case !filepath.IsAbs(file):
 		file = s.data.Server(file) // k3s runs in this folder
 	}
 	fresh := s.data.Server("db", ".etcd-restore")

@@ -58,6 +58,7 @@ type server struct {
 	faultsMu        sync.Mutex
 	faults          []snapshot.File   // that could not be taken
 	takenWith       map[string]string // hash of the token by the name of a snapshot that this process took; held by faultsMu
+	buckets         openBuckets
 }
 
 func newServer(log *slog.Logger, c config.Config) *server {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,10 +25,15 @@ import (
 var snapshotFileResource = schema.GroupVersionResource{Group: "k3s.cattle.io", Version: "v1", Resource: "etcdsnapshotfiles"}
 
 const (
-	// snapshotsSynced is the annotation of a Node with the time at which its snapshots were last compared with the objects.
+	// snapshotsSynced and bucketSynced are the annotations of a Node with the time at which its snapshots, or those in the bucket, were last
+	// compared with the objects.
 	snapshotsSynced = "etcd.k3s.cattle.io/local-snapshots-timestamp"
+	bucketSynced    = "etcd.k3s.cattle.io/s3-snapshots-timestamp"
 	// faultKept is how long the object of a snapshot that could not be taken stays.
 	faultKept = 24 * time.Hour
+	// copyKept is how long the object of a snapshot in the bucket stays at least: another server may have uploaded it after the bucket was
+	// listed.
+	copyKept = time.Minute
 	// snapshotsResync is how often files and objects are compared although nothing was asked for.
 	snapshotsResync = 10 * time.Minute
 	// syncTimeout is how long an operation on snapshots waits for the objects.
@@ -44,15 +50,28 @@ type snapshotFiles struct {
 	now     func() time.Time
 }
 
+// inventory is what the objects shall tell of: the files of a node, those in the bucket, and the snapshots that could not be taken.
+type inventory struct {
+	files []snapshot.File
+	// bucket says that the bucket was listed. Otherwise the objects of what it holds stay as they are.
+	bucket bool
+	// deleted are the names of snapshots that have just been deleted.
+	deleted []string
+}
+
 // sync makes an object for each file, and deletes those whose file is gone or whose node has no member of etcd any more.
-func (f snapshotFiles) sync(ctx context.Context, files []snapshot.File) error {
+func (f snapshotFiles) sync(ctx context.Context, inv inventory) error {
 	want := map[string]snapshot.Object{}
-	for _, file := range files {
+	for _, file := range inv.files {
 		o := snapshot.Describe(file, f.node)
 		want[o.Name] = o
 	}
 	client := f.objects.Resource(snapshotFileResource)
-	have, err := client.List(ctx, metav1.ListOptions{LabelSelector: snapshot.NodeLabel + "=" + f.node})
+	places := f.node
+	if inv.bucket {
+		places += "," + snapshot.NodeS3
+	}
+	have, err := client.List(ctx, metav1.ListOptions{LabelSelector: snapshot.NodeLabel + " in (" + places + ")"})
 	if err != nil {
 		return fmt.Errorf("listing snapshots: %w", err)
 	}
@@ -62,7 +81,8 @@ func (f snapshotFiles) sync(ctx context.Context, files []snapshot.File) error {
 			delete(want, o.GetName())
 			continue
 		}
-		if f.keepsFault(o) {
+		name, _, _ := unstructured.NestedString(o.Object, "spec", "snapshotName")
+		if !slices.Contains(inv.deleted, name) && (f.keepsFault(o) || f.isNewCopy(o)) {
 			continue
 		}
 		faults = append(faults, f.delete(ctx, o.GetName()))
@@ -77,7 +97,7 @@ func (f snapshotFiles) sync(ctx context.Context, files []snapshot.File) error {
 		}
 	}
 	if f.hasNode {
-		faults = append(faults, f.deleteOrphans(ctx), f.markNode(ctx))
+		faults = append(faults, f.deleteOrphans(ctx), f.markNode(ctx, inv.bucket))
 	}
 	return errors.Join(faults...)
 }
@@ -88,6 +108,11 @@ func (f snapshotFiles) delete(ctx context.Context, name string) error {
 		return fmt.Errorf("deleting ETCDSnapshotFile %s: %w", name, err)
 	}
 	return nil
+}
+
+func (f snapshotFiles) isNewCopy(o unstructured.Unstructured) bool {
+	_, copied, _ := unstructured.NestedMap(o.Object, "spec", "s3")
+	return copied && f.now().Before(o.GetCreationTimestamp().Add(copyKept))
 }
 
 // keepsFault reports whether an object tells of a snapshot that could not be taken, and not too long ago.
@@ -103,7 +128,7 @@ func (f snapshotFiles) deleteOrphans(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing etcd nodes: %w", err)
 	}
-	known := []string{"s3", f.node}
+	known := []string{snapshot.NodeS3, f.node}
 	for _, n := range nodes.Items {
 		known = append(known, n.Name)
 	}
@@ -119,9 +144,13 @@ func (f snapshotFiles) deleteOrphans(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-func (f snapshotFiles) markNode(ctx context.Context) error {
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-		snapshotsSynced: f.now().UTC().Format(time.RFC3339)}}})
+func (f snapshotFiles) markNode(ctx context.Context, bucket bool) error {
+	now := f.now().UTC().Format(time.RFC3339)
+	marks := map[string]string{snapshotsSynced: now}
+	if bucket {
+		marks[bucketSynced] = now
+	}
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": marks}})
 	if err != nil {
 		return err
 	}
@@ -167,8 +196,9 @@ func (s *server) snapshotFailed(f snapshot.File) {
 	s.faults = append(s.faults, f)
 }
 
-// allSnapshots are the files, and the snapshots that could not be taken not too long ago.
-func (s *server) allSnapshots() ([]snapshot.File, error) {
+// inventory lists the files, and the snapshots that could not be taken not too long ago.
+func (s *server) inventory() (inventory, error) {
+	var inv inventory
 	files, err := s.scheduled().folder.List()
 	s.faultsMu.Lock()
 	defer s.faultsMu.Unlock()
@@ -182,28 +212,47 @@ func (s *server) allSnapshots() ([]snapshot.File, error) {
 	for i, f := range files {
 		files[i].TokenHash = s.takenWith[f.Name]
 	}
-	return append(files, kept...), err
+	inv.files = append(files, kept...)
+	return inv, err
 }
 
-func (s *server) syncSnapshots(ctx context.Context) error {
-	s.syncMu.Lock()
-	defer s.syncMu.Unlock()
-	files, err := s.allSnapshots()
-	if err != nil {
-		return err
+// copies lists the bucket of the settings and reports whether it could. One that cannot be listed is left for the next time.
+func (s *server) copies(ctx context.Context, set snapshotSettings) ([]snapshot.File, bool) {
+	if set.s3 == nil {
+		return nil, false
 	}
+	b, err := s.bucket(ctx, *set.s3)
+	if err == nil {
+		var files []snapshot.File
+		if files, err = b.List(ctx); err == nil {
+			return files, true
+		}
+	}
+	s.log.Warn("Cannot list snapshots in S3", "bucket", set.s3, "error", err)
+	return nil, false
+}
+
+func (s *server) syncSnapshots(ctx context.Context, set snapshotSettings, deleted ...string) error {
 	f, err := s.snapshotClients()
 	if err != nil {
 		return err
 	}
+	copied, listed := s.copies(ctx, set) // not with the lock: a bucket may take minutes to answer
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	inv, err := s.inventory()
+	if err != nil {
+		return err
+	}
+	inv.files, inv.bucket, inv.deleted = append(inv.files, copied...), listed, deleted
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	return f.sync(ctx, files)
+	return f.sync(ctx, inv)
 }
 
 // syncSoon tries to bring the objects up to date now, and leaves the rest to followSnapshots.
-func (s *server) syncSoon(ctx context.Context) {
-	if err := s.syncSnapshots(ctx); err != nil {
+func (s *server) syncSoon(ctx context.Context, set snapshotSettings, deleted ...string) {
+	if err := s.syncSnapshots(ctx, set, deleted...); err != nil {
 		s.log.Info("The ETCDSnapshotFile objects are behind the files, trying again", "error", err)
 		s.syncLater()
 	}
@@ -220,7 +269,7 @@ func (s *server) syncLater() {
 func (s *server) followSnapshots(ctx context.Context) {
 	for {
 		pause := snapshotsResync
-		if err := s.syncSnapshots(ctx); err != nil {
+		if err := s.syncSnapshots(ctx, s.scheduled()); err != nil {
 			s.log.Debug("Cannot write ETCDSnapshotFile objects", "error", err)
 			pause = 5 * time.Second
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
 )
 
-// objectNames are those of all ETCDSnapshotFiles, with what they say of the snapshot.
+// objectNames are where the snapshots of all ETCDSnapshotFiles are, and their names, with their locations.
 func objectNames(t *testing.T, f snapshotFiles) map[string]string {
 	t.Helper()
 	list, err := f.objects.Resource(snapshotFileResource).List(t.Context(), metav1.ListOptions{})
@@ -31,7 +31,7 @@ func objectNames(t *testing.T, f snapshotFiles) map[string]string {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &object); err != nil {
 			t.Fatal(err)
 		}
-		out[object.Spec.NodeName+" "+object.Spec.SnapshotName] = object.Spec.Location
+		out[object.Labels[snapshot.NodeLabel]+" "+object.Spec.SnapshotName] = object.Spec.Location
 	}
 	return out
 }
@@ -52,7 +52,7 @@ func TestObjectsFollowFiles(t *testing.T) {
 	}
 	sync := func(f snapshotFiles, files ...snapshot.File) {
 		t.Helper()
-		if err := f.sync(context.Background(), files); err != nil {
+		if err := f.sync(context.Background(), inventory{files: files}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,5 +87,64 @@ func TestObjectsFollowFiles(t *testing.T) {
 	n, err := core.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 	if err != nil || n.Annotations[snapshotsSynced] != "2023-11-15T23:13:20Z" {
 		t.Errorf("%v, %v", n.Annotations, err)
+	}
+}
+
+func TestObjectsFollowTheBucket(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	core := k8sfake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
+	objects := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{snapshotFileResource: "ETCDSnapshotFileList"})
+	f := snapshotFiles{objects: objects, core: core, node: "n1", hasNode: true, now: func() time.Time { return now }}
+	copied := func(name, node string) snapshot.File {
+		return snapshot.File{Name: name, Location: "s3://b/" + name, Node: node, Created: now, S3: &snapshot.ObjectS3{Bucket: "b"}}
+	}
+	local := snapshot.File{Name: "a", Path: "/s/a", Created: now}
+	refused := snapshot.File{Name: "d", Created: now, S3: &snapshot.ObjectS3{Bucket: "b"}, Fault: "access denied"}
+	all := map[string]string{"n1 a": "file:///s/a", "s3 a": "s3://b/a", "s3 b": "s3://b/b", "s3 d": ""}
+	for _, step := range []struct {
+		name string
+		inv  inventory
+		want map[string]string
+	}{
+		{"a copy of each node, and one that failed",
+			inventory{files: []snapshot.File{local, copied("a", "n1"), copied("b", "n2"), refused}, bucket: true}, all},
+		{"the bucket was not listed", inventory{files: []snapshot.File{local}}, all},
+		{"deleted by somebody else just now", inventory{files: []snapshot.File{local, copied("a", "n1")}, bucket: true}, all},
+		{"deleted by this server", inventory{files: []snapshot.File{local, copied("a", "n1")}, bucket: true, deleted: []string{"b", "d"}},
+			map[string]string{"n1 a": "file:///s/a", "s3 a": "s3://b/a"}},
+	} {
+		if err := f.sync(t.Context(), step.inv); err != nil {
+			t.Fatal(err)
+		}
+		got := objectNames(t, f)
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s: %s", step.name, diff)
+		}
+		age(t, f, now)
+	}
+	now = now.Add(2 * time.Minute)
+	if err := f.sync(t.Context(), inventory{bucket: true}); err != nil || len(objectNames(t, f)) > 0 {
+		t.Errorf("an empty bucket after a minute: %v, %v", objectNames(t, f), err)
+	}
+	n, err := core.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil || n.Annotations[bucketSynced] != "2023-11-14T22:15:20Z" {
+		t.Errorf("%v, %v", n.Annotations, err)
+	}
+}
+
+// age gives objects the creation time that an API server would have given them.
+func age(t *testing.T, f snapshotFiles, now time.Time) {
+	t.Helper()
+	client := f.objects.Resource(snapshotFileResource)
+	list, err := client.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list.Items {
+		o.SetCreationTimestamp(metav1.NewTime(now))
+		if _, err := client.Update(t.Context(), &o, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/robfig/cron/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/config"
 	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
@@ -58,6 +59,7 @@ type snapshotSettings struct {
 	name      string
 	compress  bool
 	retention int
+	s3        *config.S3 // nil for the folder alone
 }
 
 // scheduled are the settings of the configuration.
@@ -66,12 +68,14 @@ func (s *server) scheduled() snapshotSettings {
 	if own := s.data.Server("db", "snapshots"); folder.Path == "" || folder.Path == own {
 		folder = snapshot.Folder{Path: own, Own: true}
 	}
-	return snapshotSettings{folder: folder, name: s.EtcdSnapshotName, compress: s.EtcdSnapshotCompress, retention: s.EtcdSnapshotRetention}
+	return snapshotSettings{folder: folder, name: s.EtcdSnapshotName, compress: s.EtcdSnapshotCompress, retention: s.EtcdSnapshotRetention,
+		s3: s.S3}
 }
 
 // requested are the settings of the configuration but for what a call says.
 func (s *server) requested(call snapshot.Call) snapshotSettings {
 	set := s.scheduled()
+	set.s3 = call.S3
 	if call.Dir != nil && *call.Dir != set.folder.Path {
 		set.folder = snapshot.Folder{Path: *call.Dir}
 	}
@@ -87,13 +91,39 @@ func (s *server) requested(call snapshot.Call) snapshotSettings {
 	return set
 }
 
-// saveSnapshot takes a snapshot of this server's member and then deletes what is too much.
+// saveSnapshot takes a snapshot of this server's member, copies it to the bucket if there is one, and deletes what is too much.
 func (s *server) saveSnapshot(ctx context.Context, set snapshotSettings) (snapshot.Result, error) {
 	var out snapshot.Result
 	if !s.snapshotMu.TryLock() {
 		return out, errSnapshotRunning
 	}
 	defer s.snapshotMu.Unlock()
+	file, err := s.takeSnapshot(ctx, set)
+	if err != nil {
+		if file.Fault != "" {
+			s.snapshotFailed(file)
+			s.syncSoon(ctx, set)
+		}
+		return out, err
+	}
+	s.log.Info("Took a snapshot of etcd", "file", file.Path, "bytes", file.Size)
+	out.Created = []string{file.Name}
+	s.faultsMu.Lock()
+	s.takenWith[file.Name] = s.tokenHash()
+	s.faultsMu.Unlock()
+	if out.Deleted, err = set.folder.Prune(set.name, set.retention); err != nil {
+		s.log.Warn("Cannot delete old snapshots", "error", err)
+	}
+	if set.s3 != nil {
+		copied := s.upload(ctx, set, file)
+		out.Created, out.Deleted = append(out.Created, copied.Created...), append(out.Deleted, copied.Deleted...)
+	}
+	s.syncSoon(ctx, set, out.Deleted...)
+	return out, nil
+}
+
+// takeSnapshot writes a snapshot to the folder. The File is also returned when that fails, and then says why.
+func (s *server) takeSnapshot(ctx context.Context, set snapshotSettings) (out snapshot.File, err error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	c, err := s.localEtcd()
@@ -107,23 +137,8 @@ func (s *server) saveSnapshot(ctx context.Context, set snapshotSettings) (snapsh
 	if status.IsLearner {
 		return out, errors.New("this etcd member is a learner, of which there are no snapshots")
 	}
-	file, err := set.folder.Save(ctx, c, snapshot.Request{Name: set.name, Node: s.NodeName, At: time.Now(), Compress: set.compress,
+	return set.folder.Save(ctx, c, snapshot.Request{Name: set.name, Node: s.NodeName, At: time.Now(), Compress: set.compress,
 		Metadata: s.snapshotMetadata(ctx)})
-	if err != nil {
-		s.snapshotFailed(file)
-		s.syncSoon(ctx)
-		return out, err
-	}
-	s.log.Info("Took a snapshot of etcd", "file", file.Path, "bytes", file.Size)
-	out.Created = []string{file.Name}
-	s.faultsMu.Lock()
-	s.takenWith[file.Name] = s.tokenHash()
-	s.faultsMu.Unlock()
-	if out.Deleted, err = set.folder.Prune(set.name, set.retention); err != nil {
-		s.log.Warn("Cannot delete old snapshots", "error", err)
-	}
-	s.syncSoon(ctx)
-	return out, nil
 }
 
 // answerSnapshot does what the command line asks for.
@@ -137,26 +152,16 @@ func (s *server) answerSnapshot(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this server has no member of etcd, ask one that has", http.StatusBadRequest)
 		return
 	}
-	var out any
-	var err error
 	set := s.requested(call)
-	switch call.Operation {
-	case snapshot.OperationSave:
-		out, err = s.saveSnapshot(r.Context(), set)
-	case snapshot.OperationList:
-		out, err = s.listSnapshots(set)
-	case snapshot.OperationDelete:
-		var gone []string
-		gone, err = set.folder.Delete(call.Name...)
-		out = snapshot.Result{Deleted: gone}
-		s.syncSoon(r.Context())
-	case snapshot.OperationPrune:
-		var gone []string
-		gone, err = set.folder.Prune(set.name, set.retention)
-		out = snapshot.Result{Deleted: gone}
-		s.syncSoon(r.Context())
-	default:
-		http.Error(w, fmt.Sprintf("%q is no operation on snapshots", call.Operation), http.StatusBadRequest)
+	if set.s3 != nil {
+		if _, err := s.bucket(r.Context(), *set.s3); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	out, err := s.doSnapshot(r.Context(), call, set)
+	if errors.Is(err, errUnknownOperation) {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	if err != nil {
@@ -168,13 +173,49 @@ func (s *server) answerSnapshot(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-func (s *server) listSnapshots(set snapshotSettings) (snapshot.List, error) {
+var errUnknownOperation = errors.New("no such operation on snapshots")
+
+// doSnapshot carries out an operation and returns what is to be answered.
+func (s *server) doSnapshot(ctx context.Context, call snapshot.Call, set snapshotSettings) (any, error) {
+	var out snapshot.Result
+	var err error
+	switch call.Operation {
+	case snapshot.OperationSave:
+		return s.saveSnapshot(ctx, set)
+	case snapshot.OperationList:
+		return s.listSnapshots(ctx, set)
+	case snapshot.OperationDelete:
+		out, err = s.deleteSnapshots(ctx, set, call.Name)
+	case snapshot.OperationPrune:
+		out, err = s.pruneSnapshots(ctx, set)
+	default:
+		return nil, fmt.Errorf("%w: %q", errUnknownOperation, call.Operation)
+	}
+	s.syncSoon(ctx, set, out.Deleted...)
+	return out, err
+}
+
+func (s *server) listSnapshots(ctx context.Context, set snapshotSettings) (snapshot.List, error) {
 	out := snapshot.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []snapshot.Object{}}
 	files, err := set.folder.List()
+	if err != nil {
+		return out, err
+	}
+	if set.s3 != nil {
+		b, err := s.bucket(ctx, *set.s3)
+		if err != nil {
+			return out, err
+		}
+		copied, err := b.List(ctx)
+		if err != nil {
+			return out, err
+		}
+		files = append(files, copied...)
+	}
 	for _, f := range files {
 		out.Items = append(out.Items, snapshot.Describe(f, s.NodeName))
 	}
-	return out, err
+	return out, nil
 }
 
 // tokenHash names the token of this cluster without giving it away.

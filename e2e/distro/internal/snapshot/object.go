@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -29,12 +30,27 @@ type Object struct {
 	Status            ObjectStatus `json:"status,omitzero"`
 }
 
+// NodeS3 stands for a node in the label of snapshots that are in a bucket.
+const NodeS3 = "s3"
+
 // ObjectSpec says where a snapshot is.
 type ObjectSpec struct {
 	SnapshotName string            `json:"snapshotName"`
 	NodeName     string            `json:"nodeName"`
 	Location     string            `json:"location"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
+	S3           *ObjectS3         `json:"s3,omitempty"`
+}
+
+// ObjectS3 says which bucket a snapshot is in, and how it is reached without a key.
+type ObjectS3 struct {
+	Endpoint      string `json:"endpoint,omitempty"`
+	EndpointCA    string `json:"endpointCA,omitempty"`
+	SkipSSLVerify bool   `json:"skipSSLVerify,omitempty"`
+	Bucket        string `json:"bucket,omitempty"`
+	Region        string `json:"region,omitempty"`
+	Prefix        string `json:"prefix,omitempty"`
+	Insecure      bool   `json:"insecure,omitempty"`
 }
 
 // ObjectStatus says what a snapshot is.
@@ -58,29 +74,34 @@ type List struct {
 	Items           []Object `json:"items"`
 }
 
-// Describe makes the object of a snapshot that is on a node.
+// Describe makes the object of a snapshot. node is this one, for those that are not in a bucket.
 func Describe(f File, node string) Object {
+	storage, kind := node, "local"
+	if f.S3 != nil {
+		storage, kind, node = NodeS3, NodeS3, cmp.Or(f.Node, NodeS3)
+	}
 	at, ready := metav1.NewTime(f.Created.UTC()), f.Fault == ""
 	o := Object{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "k3s.cattle.io/v1", Kind: "ETCDSnapshotFile"},
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{NodeLabel: node}},
-		Spec:       ObjectSpec{SnapshotName: f.Name, NodeName: node, Metadata: f.Metadata},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{NodeLabel: storage}},
+		Spec:       ObjectSpec{SnapshotName: f.Name, NodeName: node, Location: f.Location, Metadata: f.Metadata, S3: f.S3},
 		Status: ObjectStatus{Size: resource.NewQuantity(f.Size, resource.DecimalSI), CreationTime: &at,
 			ReadyToUse: &ready},
 	}
 	if f.TokenHash != "" {
 		o.Annotations = map[string]string{TokenAnnotation: f.TokenHash}
 	}
-	if ready {
+	if ready && f.S3 == nil {
 		o.Spec.Location = "file://" + f.Path
-	} else {
+	}
+	if !ready {
 		o.Status.Error = &ObjectError{Time: &at, Message: &f.Fault}
 	}
-	o.Name = objectName(f, node, o.Spec.Location)
+	o.Name = kind + "-" + objectName(f, node, o.Spec.Location)
 	return o
 }
 
-// objectName is unique to a file: snapshots of one name may be on several nodes.
+// objectName is unique to a file: snapshots of one name may be on several nodes and in a bucket.
 func objectName(f File, node, location string) string {
 	name := strings.ToLower(f.Name)
 	if len(validation.IsDNS1123Subdomain(name)) > 0 || len(name)+13 > validation.DNS1123SubdomainMaxLength {
@@ -91,5 +112,5 @@ func objectName(f File, node, location string) string {
 		}
 	}
 	sum := sha256.Sum256([]byte(node + location))
-	return "local-" + name + "-" + hex.EncodeToString(sum[:])[:6]
+	return name + "-" + hex.EncodeToString(sum[:])[:6]
 }

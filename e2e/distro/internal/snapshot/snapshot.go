@@ -23,9 +23,12 @@ import (
 // Compressed is how the name of a compressed snapshot ends.
 const Compressed = ".zip"
 
-// File is a snapshot.
+// File is a snapshot. Path is where it is on this node; Location, Node and S3 are of one in a bucket.
 type File struct {
 	Name, Path string
+	// S3 is the bucket, Location the URL in it, and Node the name of the node that took the snapshot, if the bucket has kept that.
+	S3             *ObjectS3
+	Location, Node string
 	// Size is that of the file in bytes.
 	Size int64
 	// Created is the time in the name, or that of the file if the name holds none.
@@ -34,7 +37,7 @@ type File struct {
 	Metadata map[string]string
 	// TokenHash names the token that the snapshot can be restored with; it is empty if nobody knows.
 	TokenHash string
-	// Fault is why the snapshot could not be taken; then there is no file.
+	// Fault is why the snapshot could not be taken, or not be copied to the bucket; then there is no file.
 	Fault string
 }
 
@@ -45,7 +48,8 @@ type Folder struct {
 	Own bool
 }
 
-func (f Folder) ensure() error {
+// Ensure makes the folder if it is the fixture's own, and refuses one that is missing otherwise.
+func (f Folder) Ensure() error {
 	if f.Own {
 		return os.MkdirAll(f.Path, 0o700)
 	}
@@ -59,8 +63,8 @@ func (f Folder) ensure() error {
 	return nil
 }
 
-// metadataFile is where the metadata of a snapshot is: k3s keeps it outside of the folder.
-func (f Folder) metadataFile(name string) string {
+// MetadataFile is where the metadata of a snapshot is: k3s keeps it outside of the folder.
+func (f Folder) MetadataFile(name string) string {
 	return filepath.Join(filepath.Dir(f.Path), ".metadata", name)
 }
 
@@ -88,7 +92,7 @@ func (f Folder) save(ctx context.Context, c *clientv3.Client, r Request, out *Fi
 	if r.Name == "" || filepath.Base(r.Name) != r.Name || strings.HasPrefix(r.Name, ".") {
 		return fmt.Errorf("%q cannot begin the name of a snapshot", r.Name)
 	}
-	if err := f.ensure(); err != nil {
+	if err := f.Ensure(); err != nil {
 		return err
 	}
 	part := filepath.Join(f.Path, "."+out.Name+".part")
@@ -192,7 +196,7 @@ func (f Folder) writeMetadata(name string, metadata map[string]string) error {
 	if err != nil {
 		return err
 	}
-	file := f.metadataFile(name)
+	file := f.MetadataFile(name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
@@ -214,8 +218,8 @@ func (f Folder) List() ([]File, error) {
 		if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		s := File{Name: e.Name(), Path: filepath.Join(f.Path, e.Name()), Size: info.Size(), Created: created(e.Name(), info.ModTime())}
-		if raw, err := os.ReadFile(f.metadataFile(e.Name())); err == nil {
+		s := File{Name: e.Name(), Path: filepath.Join(f.Path, e.Name()), Size: info.Size(), Created: Created(e.Name(), info.ModTime())}
+		if raw, err := os.ReadFile(f.MetadataFile(e.Name())); err == nil {
 			_ = json.Unmarshal(raw, &s.Metadata) // what somebody has put there instead is not shown
 		}
 		out = append(out, s)
@@ -224,8 +228,8 @@ func (f Folder) List() ([]File, error) {
 	return out, nil
 }
 
-// created reads the time from the end of a snapshot's name.
-func created(name string, fallback time.Time) time.Time {
+// Created reads the time from the end of a snapshot's name.
+func Created(name string, fallback time.Time) time.Time {
 	name = strings.TrimSuffix(name, Compressed)
 	if n, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64); err == nil {
 		return time.Unix(n, 0)
@@ -245,7 +249,7 @@ func (f Folder) Delete(names ...string) ([]string, error) {
 			continue
 		}
 		if err == nil {
-			err = os.Remove(f.metadataFile(name))
+			err = os.Remove(f.MetadataFile(name))
 			gone = append(gone, name)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -254,4 +254,19 @@ func TestObjectNames(t *testing.T) {
 	if *failed.Status.ReadyToUse || *failed.Status.Error.Message != "disk full" || failed.Spec.Location != "" {
 		t.Errorf("%+v", failed)
 	}
+	bucket := &ObjectS3{Bucket: "b", Prefix: "f"}
+	for _, tc := range []struct {
+		file       File
+		node, name string
+	}{
+		{File{Name: "a-n2-7", Location: "s3://b/f/a-n2-7", Node: "n2", Created: at, S3: bucket}, "n2", "s3-a-n2-7-"},
+		{File{Name: "a-n2-7", Location: "s3://b/f/a-n2-7", Created: at, S3: bucket}, "s3", "s3-a-n2-7-"},
+		{File{Name: "a_b-n2-7", Created: at, S3: bucket, Fault: "denied"}, "s3", "s3-etcd-snapshot-s3-7-"},
+	} {
+		o := Describe(tc.file, "n1")
+		if !strings.HasPrefix(o.Name, tc.name) || o.Labels[NodeLabel] != "s3" || o.Spec.NodeName != tc.node || o.Spec.S3 != bucket ||
+			o.Spec.Location != tc.file.Location || *o.Status.ReadyToUse != (tc.file.Fault == "") {
+			t.Errorf("%+v", o)
+		}
+	}
 }
