@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -68,27 +69,36 @@ type taskBuilder struct {
 func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction {
 	switch name {
 	case operation.TaskSaveSnapshot:
-		return []plans.Instruction{t.once(string(name), t.saveSnapshot()...)}
+		return []plans.Instruction{t.once(string(name), "/bin/sh", t.saveSnapshot()...)}
 	}
 	panic(fmt.Sprintf("render: no instructions are known for the task %s", name))
 }
 
-// once is an instruction that runs the distribution's command with arguments, once in each attempt at a plan, also if another plan has it
-// too. Its output is kept in the plan Secret.
-func (t *taskBuilder) once(name string, args ...string) plans.Instruction {
-	command, dir := string(t.Cluster.Release.Runtime), t.provisioningDir()
+// once is an instruction that runs a command with arguments, once in each attempt at a plan, also if another plan has it too. Its output is
+// kept in the plan Secret.
+func (t *taskBuilder) once(name, command string, args ...string) plans.Instruction {
+	dir := t.provisioningDir()
 	return plans.Instruction{CommonInstruction: plans.CommonInstruction{
 		Name: name, Command: "/bin/sh", Env: []string{t.id},
 		Args: append([]string{dir + "/idempotence/idempotent.sh", name, hexOf(t.id), hexOf(command), command, dir}, args...),
 	}, SaveOutput: true}
 }
 
+// saveSnapshot are the arguments of a shell that saves a snapshot and checks its file.
 func (t *taskBuilder) saveSnapshot() []string {
-	args := []string{"etcd-snapshot", "save"}
+	folder, _ := t.all["etcd-snapshot-dir"].(string)
+	name := "on-demand"
+	var args []string
 	op, is := t.op.(*operationv1.ETCDSnapshotSave)
-	if !is {
-		return args
+	if is {
+		folder, name = cmp.Or(op.Spec.Args.Dir, folder), cmp.Or(op.Spec.Args.Name, name)
+		args = saveArgs(op)
 	}
+	folder = cmp.Or(folder, t.dataDir+"/server/db/snapshots")
+	return append([]string{"-c", saveSnapshotSh, "save-snapshot", string(t.Cluster.Release.Runtime), folder, name}, args...)
+}
+
+func saveArgs(op *operationv1.ETCDSnapshotSave) (args []string) {
 	if op.Spec.Args.Name != "" {
 		args = append(args, "--name", op.Spec.Args.Name)
 	}

@@ -13,6 +13,8 @@ var (
 	idempotentSh []byte
 	//go:embed scripts/idempotent.ps1
 	idempotentPs1 []byte
+	//go:embed scripts/save-snapshot.sh
+	saveSnapshotSh string
 	//go:embed scripts/set-permissions.ps1
 	setPermissionsPs1 string
 )

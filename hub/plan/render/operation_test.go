@@ -1,0 +1,90 @@
+package render
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// snapshotFile is a file as etcd sends a snapshot: pages of a bbolt database, and their hash.
+func snapshotFile() []byte {
+	pages := make([]byte, 8192)
+	copy(pages[16:], "\xed\xda\x0c\xed")
+	sum := sha256.Sum256(pages)
+	return append(pages, sum[:]...)
+}
+
+// runtimeStub stands for k3s: it saves the content of FILE under a name, and deletes by name.
+const runtimeStub = `#!/bin/sh
+case $2 in
+save) [ -z "$3" ] || cp "$CONTENT" "$FOLDER/on-demand-node-1"; [ -z "$TWO" ] || cp "$TWO" "$FOLDER/on-demand-node-1.zip" ;;
+delete) rm -f "$FOLDER/$3"; echo "deleted $3" ;;
+esac
+`
+
+// TestSaveSnapshotScript: a snapshot counts only if its file is whole.
+func TestSaveSnapshotScript(t *testing.T) {
+	whole := snapshotFile()
+	flipped := bytes.Clone(whole)
+	flipped[5000] ^= 1
+	foreign := bytes.Clone(whole[:8192])
+	foreign[16] = 0
+	sum := sha256.Sum256(foreign)
+	foreign = append(foreign, sum[:]...)
+	for name, test := range map[string]struct {
+		content []byte
+		zip     []byte
+		want    string // part of the output
+		fails   bool
+	}{
+		"whole":          {content: whole, want: "8224 bytes, checked"},
+		"cut off":        {content: whole[:8192], want: "its end is missing", fails: true},
+		"cut off before": {content: whole[:4096], want: "its end is missing", fails: true},
+		"a bit flipped":  {content: flipped, want: "its hash is another one", fails: true},
+		"another file":   {content: foreign, want: "it is no etcd database", fails: true},
+		"empty":          {content: []byte{}, want: "its end is missing", fails: true},
+		"no zip":         {zip: []byte("not a zip archive"), want: "it is no zip archive", fails: true},
+		"nothing saved":  {want: "there is no new file", fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			folder := filepath.Join(dir, "snapshots of etcd")
+			write := func(path string, content []byte, mode os.FileMode) string {
+				t.Helper()
+				if err := os.WriteFile(path, content, mode); err != nil {
+					t.Fatal(err)
+				}
+				return path
+			}
+			if err := os.Mkdir(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			earlier := write(filepath.Join(folder, "on-demand-node-0"), []byte("damaged long ago"), 0o600)
+			runtime := write(filepath.Join(dir, "k3s"), []byte(runtimeStub), 0o700)
+			cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", saveSnapshotSh, "save-snapshot", runtime, folder, "on-demand", "")
+			cmd.Env = append(os.Environ(), "FOLDER="+folder, "CONTENT=", "TWO=")
+			if test.content != nil {
+				cmd.Args[len(cmd.Args)-1] = "--name"
+				cmd.Env = append(cmd.Env, "CONTENT="+write(filepath.Join(dir, "content"), test.content, 0o600))
+			}
+			if test.zip != nil {
+				cmd.Env = append(cmd.Env, "TWO="+write(filepath.Join(dir, "zip"), test.zip, 0o600))
+			}
+			out, err := cmd.CombinedOutput()
+			if (err != nil) != test.fails || !strings.Contains(string(out), test.want) {
+				t.Errorf("%v: %s", err, out)
+			}
+			left, _ := filepath.Glob(filepath.Join(folder, "on-demand-node-1*"))
+			if len(left) > 0 == test.fails {
+				t.Errorf("left are %v", left)
+			}
+			if _, err := os.Stat(earlier); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

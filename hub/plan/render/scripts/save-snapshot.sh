@@ -1,0 +1,54 @@
+#!/bin/sh
+# Saves a snapshot of etcd and checks its file:
+#   save-snapshot.sh RUNTIME FOLDER NAME [ARGUMENT...]
+# The file ends with the SHA-256 of what is before it, and begins as a bbolt database does. One that is not whole is deleted, so that nobody
+# restores it. FOLDER is where the snapshots are, NAME is how the file's name begins.
+set -eu
+
+runtime=$1 folder=$2 name=$3
+shift 3
+
+earlier=$(mktemp)
+trap 'rm -f "$earlier"' EXIT
+ls "$folder" >"$earlier" 2>/dev/null || true
+"$runtime" etcd-snapshot save "$@"
+
+refuse() {
+    echo "snapshot $1 is damaged: $2; it is deleted" >&2
+    "$runtime" etcd-snapshot delete "${1##*/}" >&2 || rm -f "$1"
+    exit 1
+}
+
+check() {
+    size=$(wc -c <"$1")
+    case $1 in
+    *.zip)
+        [ "$(head -c 4 "$1" | od -An -v -tx1 | tr -d ' \n')" = 504b0304 ] || refuse "$1" "it is no zip archive"
+        if ! command -v unzip >/dev/null; then
+            echo "snapshot $1: $size bytes; the program unzip is missing, so that its content was not checked"
+            return
+        fi
+        unzip -tq "$1" >/dev/null || refuse "$1" "the archive is not whole"
+        ;;
+    *)
+        [ $((size % 512)) -eq 32 ] || refuse "$1" "its end is missing"
+        hash=$(head -c $((size - 32)) "$1" | sha256sum)
+        [ "${hash%% *}" = "$(tail -c 32 "$1" | od -An -v -tx1 | tr -d ' \n')" ] || refuse "$1" "its hash is another one"
+        [ "$(od -An -v -tx1 -j16 -N4 "$1" | tr -d ' \n')" = edda0ced ] || refuse "$1" "it is no etcd database"
+        ;;
+    esac
+    echo "snapshot $1: $size bytes, checked"
+}
+
+found=
+for file in "$folder/$name"-*; do
+    case $file in *.part | *.tmp) continue ;; esac
+    if [ -f "$file" ] && ! grep -qxF "${file##*/}" "$earlier"; then
+        check "$file"
+        found=true
+    fi
+done
+if [ -z "$found" ]; then
+    echo "etcd-snapshot save has ended well, and there is no new file $folder/$name-*" >&2
+    exit 1
+fi
