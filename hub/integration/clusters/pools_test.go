@@ -262,7 +262,8 @@ func TestPoolsNoWrites(t *testing.T) {
 		return out
 	}
 	last, since := versions(), time.Now()
-	for deadline := time.Now().Add(30 * time.Second); time.Since(since) < 3*time.Second; time.Sleep(200 * time.Millisecond) {
+	// Until its machines have come up, the Cluster reports how far they are.
+	for deadline := time.Now().Add(3 * time.Minute); time.Since(since) < 3*time.Second; time.Sleep(200 * time.Millisecond) {
 		if now := versions(); now != last {
 			if last, since = now, time.Now(); since.After(deadline) {
 				t.Fatalf("it never rests: %s", now)
