@@ -136,7 +136,7 @@ func TestSnapshotSavePausedAndCanceled(t *testing.T) {
 	expect(t, op, in, operationv1.PhaseCanceled, "Canceled")
 }
 
-// TestBreaks: while the hub was away, or the operation paused, no agent could answer. That time does not count.
+// TestBreaks: while the hub did not run, or the operation was paused, no agent could answer. That time does not count.
 func TestBreaks(t *testing.T) {
 	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressApplied, false)}}
 	op := save()
