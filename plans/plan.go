@@ -3,6 +3,8 @@
 // be replaced by another program that keeps the same wire format.
 package plans
 
+import "time"
+
 // Plan is what a machine should look like and what is to be run to get it there. Its JSON form is the value of the key "plan" of
 // the plan Secret. Unknown fields are ignored when it is read, so that newer hubs can talk to older agents.
 type Plan struct {
@@ -127,6 +129,11 @@ type ProbeStatus struct {
 	SuccessCount int `json:"successCount,omitempty"`
 	// FailureCount counts failures in a row, up to the threshold.
 	FailureCount int `json:"failureCount,omitempty"`
+	// ServerCertificateNotAfter is the end, in UTC, of the certificate that the server presented last, valid or not; zero for a URL without
+	// TLS, and until it presented one. Other agents do not report it.
+	ServerCertificateNotAfter time.Time `json:"serverCertificateNotAfter,omitzero"`
+	// ClientCertificateNotAfter is that of HTTPGet.ClientCert; zero without one.
+	ClientCertificateNotAfter time.Time `json:"clientCertificateNotAfter,omitzero"`
 }
 
 // PeriodicOutput is the last outcome of a periodic instruction. Its times are in the form of FormatTime; empty means never.

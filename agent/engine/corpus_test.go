@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/probe"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -197,7 +198,7 @@ func courses() []matrixCase {
 			p.until("health", func(s plans.Status) bool { return s.ProbeStatuses["well"].Healthy && len(s.PeriodicOutput) == 1 })
 		}, setup: func(p *play) {
 			p.program("periodic", 0)
-			p.check = func(context.Context, plans.Probe) error { return nil }
+			p.check = func(context.Context, plans.Probe) (probe.Certificates, error) { return probe.Certificates{}, nil }
 		}},
 		{name: "paused and resumed", twice: true, setup: during(pause(true)), script: func(p *play) {
 			p.secret.deliver(three, 1)

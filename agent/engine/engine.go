@@ -34,7 +34,7 @@ type Engine struct {
 	journal  *journal.Journal
 	reporter *report.Reporter
 	status   statusTracker
-	check    func(context.Context, plans.Probe) error
+	check    func(context.Context, plans.Probe) (probe.Certificates, error)
 	requests chan chan error
 	// finished is closed when Run has returned.
 	finished chan struct{}

@@ -138,11 +138,11 @@ func (r *runner) probe(ctx context.Context, name string, p plans.Probe, delayed 
 		return
 	}
 	for {
-		err := r.engine.check(ctx, p)
+		seen, err := r.engine.check(ctx, p)
 		if ctx.Err() != nil {
 			return
 		}
-		r.recordProbe(name, p, err)
+		r.recordProbe(name, p, seen, err)
 		tried()
 		if retry.Sleep(ctx, period) != nil {
 			return
@@ -151,11 +151,11 @@ func (r *runner) probe(ctx context.Context, name string, p plans.Probe, delayed 
 }
 
 // recordProbe counts the result of one check.
-func (r *runner) recordProbe(name string, p plans.Probe, err error) {
+func (r *runner) recordProbe(name string, p plans.Probe, seen probe.Certificates, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, known := r.probes[name]
-	after := probe.Count(p, before, err == nil)
+	after := probe.Record(probe.Count(p, before, err == nil), seen)
 	r.probes[name] = after
 	all := maps.Clone(r.probes)
 	r.engine.status.update(func(s *State) {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/probe"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -20,6 +21,7 @@ type health struct {
 	mu    sync.Mutex
 	state map[string]error
 	asked map[string]int
+	seen  probe.Certificates
 }
 
 func (h *health) set(url string, err error) {
@@ -28,11 +30,11 @@ func (h *health) set(url string, err error) {
 	h.state[url] = err
 }
 
-func (h *health) check(_ context.Context, p plans.Probe) error {
+func (h *health) check(_ context.Context, p plans.Probe) (probe.Certificates, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked[p.HTTPGet.URL]++
-	return h.state[p.HTTPGet.URL]
+	return h.seen, h.state[p.HTTPGet.URL]
 }
 
 func (h *health) count(url string) int {
@@ -102,6 +104,46 @@ func TestSuccessIsReportedWithTheFirstAnswersOfProbes(t *testing.T) {
 		if got := w.secret.status().ProbeStatuses["well"]; !got.Healthy {
 			t.Errorf("got %+v", got)
 		}
+		w.stop()
+	})
+}
+
+// The end of a certificate is reported once, and again when there is another.
+func TestEndsOfCertificates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := newHealth(w)
+		see := func(server, client time.Time, err error) {
+			h.set("http://well", err)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.seen = probe.Certificates{Server: server, Client: client}
+		}
+		first, second := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC), time.Date(2028, 1, 2, 3, 4, 5, 0, time.UTC)
+		see(first, second, nil)
+		w.secret.deliver(plans.Plan{Probes: probes(0, "well")}, 1)
+		w.start()
+		w.settle()
+		expect := func(writes int, server, client time.Time) {
+			t.Helper()
+			_, before := w.secret.counts()
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			got := w.secret.status().ProbeStatuses["well"]
+			if _, after := w.secret.counts(); after-before != writes || got.ServerCertificateNotAfter != server ||
+				got.ClientCertificateNotAfter != client || !got.Healthy {
+				t.Errorf("%d writes, %+v", after-before, got)
+			}
+		}
+		expect(0, first, second)
+		see(second, second, nil)
+		expect(1, second, second)
+		// Nothing is seen of a server that does not answer; the process that follows goes on with what is known.
+		w.stop()
+		see(time.Time{}, time.Time{}, nil)
+		w.start()
+		w.settle()
+		expect(0, second, second)
 		w.stop()
 	})
 }

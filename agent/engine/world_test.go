@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/probe"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -58,7 +59,7 @@ type world struct {
 	host    *fake.Host
 	secret  *secret
 	options Options
-	check   func(context.Context, plans.Probe) error
+	check   func(context.Context, plans.Probe) (probe.Certificates, error)
 	engine  *Engine // the one that was started last
 
 	stop func()

@@ -30,9 +30,18 @@ const (
 	userAgent    = "kube-probe/1.36"
 )
 
+// Certificates are the ends of the certificates that a check has seen, in UTC; zero for those that it has not.
+type Certificates struct {
+	// Server is that of the one that the server presented, also where it is not accepted.
+	Server time.Time
+	// Client is that of the client certificate.
+	Client time.Time
+}
+
 // Check sends one GET request. It returns nil for a status of 2xx; any other status, a redirect to another host, and a failure to connect
 // are errors. The URL, which may hold credentials, is never part of an error.
-func Check(ctx context.Context, probe plans.Probe) error {
+func Check(ctx context.Context, probe plans.Probe) (Certificates, error) {
+	var seen Certificates
 	timeout := defaultTimeout
 	if probe.TimeoutSeconds > 0 {
 		timeout = time.Duration(probe.TimeoutSeconds) * time.Second
@@ -41,30 +50,47 @@ func Check(ctx context.Context, probe plans.Probe) error {
 	defer cancel()
 	tlsConfig, err := tlsConfig(probe.HTTPGet)
 	if err != nil {
-		return err
+		return seen, err
+	}
+	for _, pair := range tlsConfig.Certificates {
+		seen.Client = endOf(pair.Leaf)
 	}
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, TLSClientConfig: tlsConfig}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: sameHost}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, probe.HTTPGet.URL, nil)
 	if err != nil {
-		return errors.New("invalid URL")
+		return seen, errors.New("invalid URL")
 	}
 	request.Header.Set("User-Agent", userAgent)
 	request.Header.Set("Accept", "*/*")
 	response, err := client.Do(request)
+	if refused := (&tls.CertificateVerificationError{}); errors.As(err, &refused) && len(refused.UnverifiedCertificates) > 0 {
+		seen.Server = endOf(refused.UnverifiedCertificates[0])
+	}
 	if withURL := (&url.Error{}); errors.As(err, &withURL) {
-		return withURL.Err
+		return seen, withURL.Err
 	}
 	if err != nil {
-		return err
+		return seen, err
 	}
 	defer response.Body.Close()
+	if response.TLS != nil && len(response.TLS.PeerCertificates) > 0 {
+		seen.Server = endOf(response.TLS.PeerCertificates[0])
+	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxBodyBytes))
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Errorf("got status %s", response.Status)
+		return seen, fmt.Errorf("got status %s", response.Status)
 	}
-	return nil
+	return seen, nil
+}
+
+// endOf is the end of a certificate; zero for none.
+func endOf(certificate *x509.Certificate) time.Time {
+	if certificate == nil {
+		return time.Time{}
+	}
+	return certificate.NotAfter.UTC()
 }
 
 func sameHost(request *http.Request, via []*http.Request) error {
@@ -101,6 +127,18 @@ func tlsConfig(get plans.HTTPGetAction) (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
+}
+
+// Record puts what a check has seen into a status. What it has not seen stays as it was: a server that does not answer has not changed its
+// certificate.
+func Record(status plans.ProbeStatus, seen Certificates) plans.ProbeStatus {
+	if !seen.Server.IsZero() {
+		status.ServerCertificateNotAfter = seen.Server
+	}
+	if !seen.Client.IsZero() {
+		status.ClientCertificateNotAfter = seen.Client
+	}
+	return status
 }
 
 // Count adds the result of one check to a status. Counters stop at their threshold, so that the status of a steady probe does not change.

@@ -2,12 +2,18 @@ package probe
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
 	"log"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -57,7 +63,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			started := time.Now()
-			err := Check(t.Context(), plans.Probe{HTTPGet: plans.HTTPGetAction{URL: server.URL + path}})
+			_, err := Check(t.Context(), plans.Probe{HTTPGet: plans.HTTPGetAction{URL: server.URL + path}})
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
@@ -68,10 +74,10 @@ func TestCheck(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Check(ctx, plans.Probe{HTTPGet: plans.HTTPGetAction{URL: server.URL}}); !errors.Is(err, context.Canceled) {
+	if _, err := Check(ctx, plans.Probe{HTTPGet: plans.HTTPGetAction{URL: server.URL}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if err := Check(t.Context(), plans.Probe{HTTPGet: plans.HTTPGetAction{URL: "http://127.0.0.1:1"}}); err == nil {
+	if _, err := Check(t.Context(), plans.Probe{HTTPGet: plans.HTTPGetAction{URL: "http://127.0.0.1:1"}}); err == nil {
 		t.Error("nobody answers, and that is healthy")
 	}
 }
@@ -117,11 +123,70 @@ func TestCheckWithCertificates(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			test.get.URL = server.URL + test.get.URL
-			err := Check(t.Context(), plans.Probe{TimeoutSeconds: 10, HTTPGet: test.get})
+			seen, err := Check(t.Context(), plans.Probe{TimeoutSeconds: 10, HTTPGet: test.get})
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("got %v, want %q", err, test.err)
 			}
+			var want Certificates
+			if !strings.Contains(test.err, "reading") && !strings.Contains(test.err, "no certificate in") {
+				want.Server = server.Certificate().NotAfter.UTC()
+			}
+			if test.get.ClientKey == keyFile {
+				want.Client = want.Server
+			}
+			if seen != want {
+				t.Errorf("saw %+v, want %+v", seen, want)
+			}
 		})
+	}
+}
+
+// What was seen goes into the status, through the Secret and back, and stays there while nothing is seen.
+func TestRecord(t *testing.T) {
+	end := time.Date(2027, 5, 6, 7, 8, 9, 0, time.UTC)
+	status := Record(plans.ProbeStatus{Healthy: true}, Certificates{Server: end, Client: end.AddDate(1, 0, 0)})
+	raw, err := json.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"healthy":true,"serverCertificateNotAfter":"2027-05-06T07:08:09Z","clientCertificateNotAfter":"2028-05-06T07:08:09Z"}`
+	if string(raw) != want {
+		t.Errorf("got %s", raw)
+	}
+	var read plans.ProbeStatus
+	if err := json.Unmarshal(raw, &read); err != nil || read != status {
+		t.Errorf("read %+v, %v", read, err)
+	}
+	if got := Record(read, Certificates{}); got != status {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A certificate that has expired is refused, and its end is told nevertheless.
+func TestExpiredCertificate(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.AddDate(-1, 0, 0), NotAfter: end,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	server.StartTLS()
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := Check(t.Context(), plans.Probe{TimeoutSeconds: 10, HTTPGet: plans.HTTPGetAction{URL: server.URL, CACert: ca}})
+	if err == nil || !strings.Contains(err.Error(), "expired") || seen.Server != end {
+		t.Errorf("got %v, saw %+v", err, seen)
 	}
 }
 
