@@ -17,7 +17,7 @@ import (
 const seenInterval = 2 * time.Minute
 
 // recordSeen records in the annotation rkev1.AgentLastSeenAnnotation of the plan Secret that the machine's agent is alive. Only
-// hub/plan/rollout needs that, of members of etcd, so all others cost no write. After a failure the next request records it.
+// the reports of servers have an age that matters, so that all others cost no write. After a failure the next request records it.
 func (h *Handler) recordSeen(ctx context.Context, m *Machine) {
 	secret, _ := h.Secrets.Plans.Get(m.Account)
 	if secret == nil || !seenIsDue(secret, time.Now()) {
@@ -30,7 +30,7 @@ func (h *Handler) recordSeen(ctx context.Context, m *Machine) {
 
 // seenIsDue reports whether the last record is old, or from the future: the clock was set back.
 func seenIsDue(secret *corev1.Secret, now time.Time) bool {
-	if secret.Labels[rkev1.EtcdRoleLabel] != "true" {
+	if !ofServer(secret) {
 		return false
 	}
 	last, err := time.Parse(time.RFC3339, secret.Annotations[rkev1.AgentLastSeenAnnotation])
@@ -50,9 +50,14 @@ func (h *Handler) writeSeen(ctx context.Context, current *corev1.Secret, now tim
 	return h.Secrets.Plans.Observe(written)
 }
 
-// seenAnnotation is the annotation that a write of a plan Secret adds, nil for a machine without etcd.
+// ofServer reports whether a plan Secret is that of a machine with etcd or a control plane.
+func ofServer(secret *corev1.Secret) bool {
+	return secret.Labels[rkev1.EtcdRoleLabel] == "true" || secret.Labels[rkev1.ControlPlaneRoleLabel] == "true"
+}
+
+// seenAnnotation is the annotation that a write of a plan Secret adds, nil for a worker.
 func seenAnnotation(secret *corev1.Secret, now time.Time) map[string]string {
-	if secret.Labels[rkev1.EtcdRoleLabel] != "true" {
+	if !ofServer(secret) {
 		return nil
 	}
 	return map[string]string{rkev1.AgentLastSeenAnnotation: now.UTC().Format(time.RFC3339)}

@@ -14,16 +14,17 @@ import (
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 )
 
-// That an agent is there is recorded for members of etcd, and not with each of its requests.
+// That an agent is there is recorded for servers, and not with each of its requests.
 func TestRecordSeen(t *testing.T) {
 	now := time.Now()
 	at := func(d time.Duration) string { return now.Add(d).UTC().Format(time.RFC3339) }
 	for name, tc := range map[string]struct {
-		etcd, last string
-		written    bool
+		etcd, controlPlane, last string
+		written                  bool
 	}{
 		"a worker":                    {},
 		"a member for the first time": {etcd: "true", written: true},
+		"a control plane":             {controlPlane: "true", written: true},
 		"a moment later":              {etcd: "true", last: at(-time.Minute)},
 		"some minutes later":          {etcd: "true", last: at(-3 * time.Minute), written: true},
 		"a clock that was set back":   {etcd: "true", last: at(time.Hour), written: true},
@@ -34,6 +35,9 @@ func TestRecordSeen(t *testing.T) {
 				Labels: map[string]string{}, Annotations: map[string]string{}}}
 			if tc.etcd != "" {
 				secret.Labels[rkev1.EtcdRoleLabel] = tc.etcd
+			}
+			if tc.controlPlane != "" {
+				secret.Labels[rkev1.ControlPlaneRoleLabel] = tc.controlPlane
 			}
 			if tc.last != "" {
 				secret.Annotations[rkev1.AgentLastSeenAnnotation] = tc.last

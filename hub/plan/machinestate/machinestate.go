@@ -51,9 +51,11 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 	report, err := rollout.ReadReport(secret.Data)
 	m.Progress, m.CheckedIn, m.Unhealthy, m.HealthUnknown = report.Progress, report.CheckedIn(), report.Unhealthy, report.HealthUnknown
 	m.Underway, m.AgentPhase = underway(secret.Data, report), agentPhase(report)
-	if m.Etcd {
+	if m.Server() {
 		// What cannot be parsed counts as never seen, the zero time.
 		m.LastSeen, _ = time.Parse(time.RFC3339, secret.Annotations[rkev1.AgentLastSeenAnnotation])
+	}
+	if m.Etcd {
 		m.EtcdProbe = report.EtcdProbe()
 	}
 	if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c != nil && m.Progress == rollout.ProgressFailed {

@@ -63,7 +63,7 @@ func TestAgentPhase(t *testing.T) {
 	}
 }
 
-// When an agent was last seen is known of members of etcd.
+// When an agent was last seen is known of servers.
 func TestLastSeen(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Annotations: map[string]string{rkev1.AgentLastSeenAnnotation: "2026-11-22T04:00:00Z"},

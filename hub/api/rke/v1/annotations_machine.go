@@ -35,8 +35,8 @@ const (
 	PlanLastUpdatedAnnotation = "rke.cattle.io/plan-last-updated"
 	// PlanProbesPassedAnnotation is the first time (RFC 3339) after it at which all probes were healthy. The gateway writes it.
 	PlanProbesPassedAnnotation = "rke.cattle.io/plan-probes-passed"
-	// AgentLastSeenAnnotation is the time (RFC 3339, to some minutes) at which the gateway last saw the agent of a machine with etcd. Reports
-	// of the agent count as evidence only while it is recent.
+	// AgentLastSeenAnnotation is the time (RFC 3339, to some minutes) at which the gateway last saw the agent of a machine with etcd or a
+	// control plane. Reports of the agent count as evidence only while it is recent.
 	AgentLastSeenAnnotation = "rke.cattle.io/agent-last-seen"
 	// EtcdForceRemoveAnnotation, set by users on a Machine, skips the safe removal of its etcd member.
 	EtcdForceRemoveAnnotation = "rke.cattle.io/etcd-force-remove"
