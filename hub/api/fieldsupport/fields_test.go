@@ -116,7 +116,7 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("warned of what asks for nothing: %q", got)
 	}
 	spec.EnableNetworkPolicy = ptr.To(true)
-	spec.RKEConfig.RotateCertificates = &rkev1.RotateCertificates{Generation: 1}
+	spec.RKEConfig.RotateEncryptionKeys = &rkev1.RotateEncryptionKeys{Generation: 1}
 	spec.CloudCredentialSecretName = "a"
 	spec.FleetAgentDeploymentCustomization = &rkev1.AgentDeploymentCustomization{AppendTolerations: []corev1.Toleration{{Key: "a"}}}
 	spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{{Name: "p", CloudCredentialSecretName: "b"}, {Name: "q", DisplayName: "c"}}
@@ -126,7 +126,7 @@ func TestWarnings(t *testing.T) {
 		got = append(got, fields)
 	}
 	want := []string{
-		"spec.cloudCredentialSecretName, spec.rkeConfig.machinePools[p].cloudCredentialSecretName have", "spec.rkeConfig.rotateCertificates has",
+		"spec.cloudCredentialSecretName, spec.rkeConfig.machinePools[p].cloudCredentialSecretName have", "spec.rkeConfig.rotateEncryptionKeys has",
 		"spec.rkeConfig.machinePools[q].displayName has", "spec.fleetAgentDeploymentCustomization has", "spec.enableNetworkPolicy has",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -75,6 +75,8 @@ var tables = map[reflect.Type]lines{
 	reflect.TypeFor[rkev1.ETCDSnapshotSpec]():     {"clusterName": {setByHub, "an ETCDSnapshot is a record"}},
 	reflect.TypeFor[operationv1.ETCDSnapshotSaveSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name paused
 		cancel ttl machineName args.name args.etcd_snapshot_compress args.etcd_snapshot_dir`),
+	reflect.TypeFor[operationv1.CertificateRotationSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name
+		paused cancel ttl services`),
 	reflect.TypeFor[rkev1.RKEControlPlaneTemplateSpec](): template("RKEControlPlane"),
 	reflect.TypeFor[rkev1.RKEClusterTemplateSpec]():      template("RKECluster"),
 	reflect.TypeFor[rkev1.CustomMachineTemplateSpec]():   template("CustomMachine"),

@@ -29,9 +29,8 @@ var (
 )
 
 // operations are done once when a field changes.
-var operations = all(acted("etcdSnapshotCreate.generation"), lines{
+var operations = all(acted("etcdSnapshotCreate.generation rotateCertificates.generation rotateCertificates.services"), lines{
 	"etcdSnapshotRestore":  {warned, "this hub does not restore snapshots; restore with k3s or rke2 on a server"},
-	"rotateCertificates":   {warned, "this hub does not rotate certificates; k3s and RKE2 renew those that expire soon at every start"},
 	"rotateEncryptionKeys": {warned, "this hub does not rotate encryption keys; run secrets-encrypt of k3s or rke2 on a server"},
 })
 

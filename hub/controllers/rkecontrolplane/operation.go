@@ -48,11 +48,7 @@ func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
 	}
 	for _, op := range operations {
 		// The status may have been lost, or be older than the annotation, which is written first.
-		phase := op.CommonStatus().Phase
-		if !phase.Ended() {
-			phase = operationv1.Phase(op.GetAnnotations()[operationv1.EndedAnnotation])
-		}
-		if phase.Ended() {
+		if phase := phaseOf(op); phase.Ended() {
 			if err := r.expire(ctx, s, op, phase); err != nil {
 				return err
 			}
@@ -122,7 +118,7 @@ func (r *Reconciler) decideOperation(s *scope) error {
 		return nil
 	}
 	s.operation = copyOf(s.observedOperation)
-	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped()}
+	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime}
 	if p := conditions.Get(s.controlPlane, clusterv1.PausedCondition); p != nil && p.LastTransitionTime.After(in.Since) {
 		in.Since = p.LastTransitionTime.Time
 	}

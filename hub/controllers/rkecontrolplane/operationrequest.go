@@ -1,6 +1,7 @@
 package rkecontrolplane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,8 +27,10 @@ type operationRequest struct {
 	label string
 	// wanted is the generation that is asked for; 0 for none.
 	wanted func(rkev1.RKEControlPlaneSpec) int64
-	// observed is the generation of the last operation, and whether there was one.
-	observed func(rkev1.RKEControlPlaneStatus) (int64, bool)
+	// observed is the generation of the last operation, and whether there was one. It is the last that was asked for, or with afterwards set
+	// the last that was done.
+	observed   func(rkev1.RKEControlPlaneStatus) (int64, bool)
+	afterwards bool
 	// create returns the operation with the fields of its own kind.
 	create func(rkev1.RKEControlPlaneSpec) operationv1.Operation
 	// report writes the generation and the phase into the status.
@@ -58,6 +61,29 @@ var operationRequests = []operationRequest{{
 	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, phase operationv1.Phase) {
 		status.ETCDSnapshotCreate, status.ETCDSnapshotCreatePhase = spec.ETCDSnapshotCreate.DeepCopy(), snapshotPhases[phase]
 	},
+}, {
+	name: "certificates", label: "rke.cattle.io/rotate-certificates", afterwards: true,
+	wanted: func(spec rkev1.RKEControlPlaneSpec) int64 {
+		if spec.RotateCertificates == nil {
+			return 0
+		}
+		return spec.RotateCertificates.Generation
+	},
+	observed: func(status rkev1.RKEControlPlaneStatus) (int64, bool) {
+		return status.CertificateRotationGeneration, status.CertificateRotationGeneration != 0
+	},
+	create: func(spec rkev1.RKEControlPlaneSpec) operationv1.Operation {
+		op := &operationv1.CertificateRotation{}
+		for _, service := range spec.RotateCertificates.Services {
+			op.Spec.Services = append(op.Spec.Services, operationv1.CertificateService(service))
+		}
+		return op
+	},
+	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, phase operationv1.Phase) {
+		if phase == operationv1.PhaseSucceeded {
+			status.CertificateRotationGeneration = spec.RotateCertificates.Generation
+		}
+	},
 }}
 
 // ensureRequested creates the operations that the specification asks for, and reports how far they are. A generation that the status knows
@@ -80,9 +106,13 @@ func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operat
 	generation := strconv.FormatInt(wanted, 10)
 	i := slices.IndexFunc(operations, func(op operationv1.Operation) bool { return op.GetLabels()[request.label] == generation })
 	observed, any := request.observed(*status)
+	current := !any || observed == wanted
+	if request.afterwards && i >= 0 {
+		current = observed == wanted || lastRequested(operations[i:], request.label)
+	}
 	switch {
-	case i >= 0 && (!any || observed == wanted):
-		request.report(status, spec, operations[i].CommonStatus().Phase)
+	case i >= 0 && current:
+		request.report(status, spec, phaseOf(operations[i]))
 		return nil
 	case any && observed == wanted:
 		return nil
@@ -91,18 +121,44 @@ func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operat
 		return objects.Delete(ctx, r.Client, operations[i], client.Preconditions{UID: &uid})
 	}
 	op := request.create(spec)
-	op.SetNamespace(s.controlPlane.Namespace)
 	op.SetName(rkev1.SafeConcat(s.cluster.Name, request.name, generation))
-	op.SetLabels(map[string]string{rkev1.ClusterNameLabel: s.cluster.Name, request.label: generation})
-	op.SetOwnerReferences([]metav1.OwnerReference{s.clusterOwner()})
+	op.SetLabels(map[string]string{request.label: generation})
 	op.CommonSpec().TTL = -1
-	op.CommonSpec().ClusterRef = operationv1.ClusterReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name}
+	if err := r.createOperation(ctx, s, op); err != nil {
+		return err
+	}
+	request.report(status, spec, "")
+	return nil
+}
+
+// createOperation creates an operation on the cluster.
+func (r *Reconciler) createOperation(ctx context.Context, s *scope, op operationv1.Operation) error {
+	labels := op.GetLabels()
+	setOrDelete(&labels, rkev1.ClusterNameLabel, s.cluster.Name)
+	op.SetLabels(labels)
+	op.SetNamespace(s.controlPlane.Namespace)
+	op.SetOwnerReferences([]metav1.OwnerReference{s.clusterOwner()})
+	op.CommonSpec().ClusterRef = operationv1.ClusterReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster",
+		Name: s.cluster.Name}
 	// The cache may not have it yet.
 	if err := r.Client.Create(ctx, op, fieldOwner); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating %s %s: %w", operation.Kind(op), op.GetName(), err)
 	}
-	request.report(status, spec, "")
 	return nil
+}
+
+// lastRequested reports whether the first of the operations, which are in the order of their creation, is the last that a generation has
+// asked for, and was not done for a generation before the last.
+func lastRequested(operations []operationv1.Operation, label string) bool {
+	return !slices.ContainsFunc(operations[1:], func(op operationv1.Operation) bool { return op.GetLabels()[label] != "" })
+}
+
+// phaseOf is the phase of an operation, also where its status was lost.
+func phaseOf(op operationv1.Operation) operationv1.Phase {
+	if phase := op.CommonStatus().Phase; phase.Ended() {
+		return phase
+	}
+	return cmp.Or(operationv1.Phase(op.GetAnnotations()[operationv1.EndedAnnotation]), op.CommonStatus().Phase)
 }
 
 // clusterOwner makes an operation go with its Cluster.

@@ -53,6 +53,8 @@ func kindOf(op operationv1.Operation) kind {
 	switch op := op.(type) {
 	case *operationv1.ETCDSnapshotSave:
 		return snapshotSave(op)
+	case *operationv1.CertificateRotation:
+		return certificateRotation(op)
 	}
 	panic(fmt.Sprintf("operation: no steps are known for a %T", op))
 }

@@ -28,6 +28,8 @@ const (
 	ReasonWaitingForMachine = "WaitingForMachine"
 	// ReasonMachineNotFound is that of an operation for a machine that does not exist.
 	ReasonMachineNotFound = "MachineNotFound"
+	// ReasonServiceNotFound is that of an operation for a service that the cluster's distribution does not have.
+	ReasonServiceNotFound = "ServiceNotFound"
 	// ReasonTimedOut is that of an operation that has waited too long to begin.
 	ReasonTimedOut = "TimedOut"
 	// ReasonMachineFailed is that of an operation that failed on a machine.
@@ -50,6 +52,8 @@ type Inputs struct {
 	Now, Since time.Time
 	// Bootstrapped is set once the cluster has been started.
 	Bootstrapped bool
+	// Runtime is that of the cluster: "k3s" or "rke2".
+	Runtime string
 	// Machines are all machines of the cluster.
 	Machines []Machine
 }
@@ -71,6 +75,8 @@ type TaskName string
 const (
 	// TaskSaveSnapshot saves a snapshot of etcd.
 	TaskSaveSnapshot TaskName = "etcd-snapshot-save"
+	// TaskRotateCertificates replaces certificates and restarts the distribution.
+	TaskRotateCertificates TaskName = "certificate-rotation"
 )
 
 // Decision is how an operation goes on.

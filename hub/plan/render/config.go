@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/plans"
 )
@@ -133,15 +134,24 @@ func (b *builder) systemRegistry() string {
 type component struct {
 	name, arg, mount string
 	port             int
+	// service is what RKE2 and k3s call it where certificates are concerned.
+	service operationv1.CertificateService
 }
 
 var components = []component{
-	{"kube-controller-manager", "kube-controller-manager-arg", "kube-controller-manager-extra-mount", 10257},
-	{"kube-scheduler", "kube-scheduler-arg", "kube-scheduler-extra-mount", 10259},
+	{"kube-controller-manager", "kube-controller-manager-arg", "kube-controller-manager-extra-mount", 10257, "controller-manager"},
+	{"kube-scheduler", "kube-scheduler-arg", "kube-scheduler-extra-mount", 10259, "scheduler"},
 }
 
 func (b *builder) certDir(c component) string {
 	return b.dataDir + "/server/tls/" + c.name
+}
+
+// keepsCertificate reports whether the hub says where a component keeps its serving certificate: the cluster's configuration does not.
+func (b *builder) keepsCertificate(c component) bool {
+	_, ownFile := b.args.option(c.arg, "tls-cert-file")
+	_, ownDir := b.args.option(c.arg, "cert-dir")
+	return !ownFile && !ownDir
 }
 
 // addComponentArgs makes controller manager and scheduler keep their serving certificates where probes find them.
@@ -150,9 +160,7 @@ func (b *builder) addComponentArgs() {
 		return
 	}
 	for _, c := range components {
-		_, ownFile := b.args.option(c.arg, "tls-cert-file")
-		_, ownDir := b.args.option(c.arg, "cert-dir")
-		if !ownFile && !ownDir {
+		if b.keepsCertificate(c) {
 			b.args.extend(c.arg, "cert-dir="+b.certDir(c))
 		}
 		if b.Cluster.Release.Runtime == release.RKE2 {

@@ -70,6 +70,8 @@ func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction 
 	switch name {
 	case operation.TaskSaveSnapshot:
 		return []plans.Instruction{t.once(string(name), "/bin/sh", t.saveSnapshot()...)}
+	case operation.TaskRotateCertificates:
+		return []plans.Instruction{t.rotateCertificates()}
 	}
 	panic(fmt.Sprintf("render: no instructions are known for the task %s", name))
 }

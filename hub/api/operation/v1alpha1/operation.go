@@ -21,10 +21,12 @@ type Operation interface {
 }
 
 // Kinds returns an empty operation of each kind.
-func Kinds() []Operation { return []Operation{&ETCDSnapshotSave{}} }
+func Kinds() []Operation { return []Operation{&ETCDSnapshotSave{}, &CertificateRotation{}} }
 
 // Lists returns an empty list of each kind of operation.
-func Lists() []client.ObjectList { return []client.ObjectList{&ETCDSnapshotSaveList{}} }
+func Lists() []client.ObjectList {
+	return []client.ObjectList{&ETCDSnapshotSaveList{}, &CertificateRotationList{}}
+}
 
 // ClusterReference names the Cluster that an operation is for. It is in the namespace of the operation.
 //

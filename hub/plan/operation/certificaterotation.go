@@ -1,0 +1,81 @@
+package operation
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/message"
+)
+
+// rotationTimeout is how long a machine may wait for its turn and replace its certificates. A server of RKE2 restarts all its static Pods.
+const rotationTimeout = 30 * time.Minute
+
+// serviceOf says on which machines a service has certificates, beside those with a control plane.
+type serviceOf struct{ etcd, worker bool }
+
+// certificateServices are the services that RKE2 and k3s know.
+var certificateServices = map[operationv1.CertificateService]serviceOf{
+	"admin": {}, "api-server": {}, "auth-proxy": {}, "cloud-controller": {}, "controller-manager": {}, "scheduler": {},
+	// A control plane without etcd has the certificates of a client of etcd.
+	"etcd": {etcd: true}, "supervisor": {etcd: true}, "k3s-server": {etcd: true}, "rke2-server": {etcd: true},
+	"k3s-controller": {etcd: true, worker: true}, "rke2-controller": {etcd: true, worker: true},
+	"kubelet": {etcd: true, worker: true}, "kube-proxy": {etcd: true, worker: true},
+}
+
+// RotatedServices are the services whose certificates a CertificateRotation replaces on a machine with these roles, sorted. A machine
+// without any takes no part.
+func RotatedServices(op *operationv1.CertificateRotation, runtime string, etcd, controlPlane,
+	worker bool) (out []operationv1.CertificateService) {
+	for service, on := range certificateServices {
+		here := controlPlane || etcd && on.etcd || worker && on.worker
+		if here && !foreign(service, runtime) && (len(op.Spec.Services) == 0 || slices.Contains(op.Spec.Services, service)) {
+			out = append(out, service)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// foreign reports whether a service is one of another runtime, such as rke2-server in a cluster of k3s.
+func foreign(service operationv1.CertificateService, runtime string) bool {
+	name, _, _ := strings.Cut(string(service), "-")
+	return (name == "k3s" || name == "rke2") && name != runtime
+}
+
+func certificateRotation(op *operationv1.CertificateRotation) kind {
+	wanted := func(in Inputs, only func(Machine) bool) []string {
+		return names(in.Machines, func(m Machine) bool {
+			return only(m) && len(RotatedServices(op, in.Runtime, m.Etcd, m.ControlPlane, m.Worker)) > 0
+		})
+	}
+	all := func(in Inputs) []string {
+		// A machine that has no plan yet gets new certificates when it joins.
+		return wanted(in, func(m Machine) bool { return m.Progress != rollout.ProgressNone })
+	}
+	return kind{
+		begin: func(in Inputs) problem {
+			for _, service := range op.Spec.Services {
+				if foreign(service, in.Runtime) {
+					return problem{reason: ReasonServiceNotFound, fatal: true, text: in.Runtime + " has no service " + string(service)}
+				}
+			}
+			if len(all(in)) == 0 {
+				return problem{reason: ReasonWaitingForMachine, text: "Waiting for a machine that has certificates of the services"}
+			}
+			// A worker that is down for long must not keep the servers from new certificates.
+			return busy(in, wanted(in, func(m Machine) bool { return m.Server() }))
+		},
+		steps: []step{{name: operationv1.StepRotate, task: TaskRotateCertificates, machines: all, timeout: rotationTimeout, inTurn: true,
+			title: "Replacing the certificates", doing: "replace the certificates"}},
+		done: func(s *operationv1.Status) string {
+			var names []string
+			for _, m := range s.Machines {
+				names = append(names, m.Name)
+			}
+			return "The certificates were replaced on " + message.JoinNames(names, maxNames)
+		},
+	}
+}

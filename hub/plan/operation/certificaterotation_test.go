@@ -1,0 +1,122 @@
+package operation
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+func rotate(services ...operationv1.CertificateService) *operationv1.CertificateRotation {
+	return &operationv1.CertificateRotation{ObjectMeta: metav1.ObjectMeta{Name: "op", CreationTimestamp: metav1.NewTime(begin)},
+		Spec: operationv1.CertificateRotationSpec{Services: services}}
+}
+
+// roles are machines that have applied their plan and are healthy, named for their roles.
+func roles(names ...string) (out []Machine) {
+	for _, name := range names {
+		out = append(out, Machine{Machine: rollout.Machine{Name: name, Etcd: strings.Contains(name, "e"), ControlPlane: strings.Contains(name, "c"),
+			Worker: strings.Contains(name, "w"), HasPlanSecret: true, Progress: rollout.ProgressApplied, ProbesPassed: true}})
+	}
+	return out
+}
+
+func TestRotatedServices(t *testing.T) {
+	for name, tc := range map[string]struct {
+		services []operationv1.CertificateService
+		runtime  string
+		want     map[string]string
+	}{
+		"all": {runtime: "k3s", want: map[string]string{
+			"w": "k3s-controller kube-proxy kubelet",
+			"e": "etcd k3s-controller k3s-server kube-proxy kubelet supervisor",
+			"c": "admin api-server auth-proxy cloud-controller controller-manager etcd k3s-controller k3s-server kube-proxy kubelet scheduler supervisor",
+		}},
+		"some":   {services: []operationv1.CertificateService{"scheduler", "kubelet"}, runtime: "rke2", want: map[string]string{"w": "kubelet", "e": "kubelet", "c": "kubelet scheduler"}},
+		"server": {services: []operationv1.CertificateService{"rke2-server"}, runtime: "rke2", want: map[string]string{"w": "", "e": "rke2-server", "c": "rke2-server"}},
+	} {
+		for role, want := range tc.want {
+			var got []string
+			for _, s := range RotatedServices(rotate(tc.services...), tc.runtime, role == "e", role == "c", role == "w") {
+				got = append(got, string(s))
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s, %s: got %v", name, role, got)
+			}
+		}
+	}
+}
+
+// Every service of the definition is known, and none else.
+func TestCertificateServices(t *testing.T) {
+	want := strings.Split("admin;api-server;auth-proxy;cloud-controller;controller-manager;etcd;k3s-controller;k3s-server;kube-proxy;kubelet;"+
+		"rke2-controller;rke2-server;scheduler;supervisor", ";")
+	var got []string
+	for _, s := range slices.Sorted(maps.Keys(certificateServices)) {
+		got = append(got, string(s))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestCertificateRotation(t *testing.T) {
+	op := rotate()
+	in := Inputs{Now: begin, Bootstrapped: true, Runtime: "k3s", Machines: roles("ec1", "ec2", "w1", "w2")}
+	// A worker that is down holds nothing up, a server does.
+	in.Machines[3].Progress = rollout.ProgressPending
+	in.Machines[1].Progress = rollout.ProgressApplying
+	if Decide(op, in); op.Status.Phase != operationv1.PhasePending {
+		t.Fatalf("got %+v", op.Status)
+	}
+	in.Machines[1].Progress = rollout.ProgressApplied
+	d := Decide(op, in)
+	if op.Status.Step != operationv1.StepRotate || len(d.Tasks) != 4 || d.Tasks["ec1"] != (Task{Step: operationv1.StepRotate, Name: TaskRotateCertificates}) {
+		t.Fatalf("got %+v, %+v", d, op.Status)
+	}
+	// One that has restarted and is not healthy yet is not done.
+	in.Machines[0].Has, in.Machines[0].ProbesPassed, in.Machines[0].Unhealthy = true, false, []string{"kube-scheduler"}
+	in.Now = in.Now.Add(20 * time.Minute)
+	if d = Decide(op, in); len(d.Tasks) != 4 {
+		t.Fatalf("got %+v, %+v", d, op.Status)
+	}
+	in.Machines[0].ProbesPassed = true
+	if d = Decide(op, in); len(d.Tasks) != 3 || d.Again != rotationTimeout {
+		t.Fatalf("got %+v, %+v", d, op.Status)
+	}
+	// A failure stops the others.
+	in.Machines[1].Has, in.Machines[1].Progress, in.Machines[1].Failure = true, rollout.ProgressFailed, "These certificates are still the same"
+	if d = Decide(op, in); len(d.Tasks) != 0 || op.Status.Phase != operationv1.PhaseFailed {
+		t.Fatalf("got %+v, %+v", d, op.Status)
+	}
+	if m := op.Status.Machines[1]; !strings.Contains(m.Message, "still the same") || op.Status.Machines[0].Phase != operationv1.PhaseSucceeded {
+		t.Errorf("got %+v", op.Status.Machines)
+	}
+}
+
+func TestCertificateRotationOfServices(t *testing.T) {
+	in := Inputs{Now: begin, Bootstrapped: true, Runtime: "k3s", Machines: append(roles("e1", "c1", "w1"),
+		Machine{Machine: rollout.Machine{Name: "new-w", Worker: true, HasPlanSecret: true}})}
+	for services, want := range map[operationv1.CertificateService][]string{
+		"scheduler": {"c1"}, "etcd": {"c1", "e1"}, "kubelet": {"c1", "e1", "w1"},
+	} {
+		op := rotate(services)
+		if got := slices.Sorted(maps.Keys(Decide(op, in).Tasks)); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, %+v", services, got, op.Status)
+		}
+	}
+	op := rotate("kubelet", "rke2-server")
+	Decide(op, in)
+	if c := conditions.Get(op, operationv1.SucceededCondition); op.Status.Phase != operationv1.PhaseFailed || c.Reason != ReasonServiceNotFound ||
+		c.Message != "k3s has no service rke2-server" {
+		t.Errorf("got %+v", op.Status)
+	}
+}
