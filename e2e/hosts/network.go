@@ -102,6 +102,15 @@ func (l *Lab) Dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	return conn, err
 }
 
+// Dial opens a connection from within the host's own namespace, also to its loopback address.
+func (h *Host) Dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	err = inNetns(h.netns(), func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+		return err
+	})
+	return conn, err
+}
+
 // PortFree reports whether nothing listens on a TCP port in the hub's namespace.
 func (l *Lab) PortFree(port int) error {
 	return inNetns(l.hubNS(), func() error {

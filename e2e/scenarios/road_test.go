@@ -88,6 +88,9 @@ func TestRoad(t *testing.T) {
 	suite.Step(t, "a snapshot is saved when the Cluster asks for one, and listed", func(t *testing.T) {
 		saveSnapshot(t, host, key)
 	})
+	suite.Step(t, "certificates are replaced when the Cluster asks for it, and their ends are known", func(t *testing.T) {
+		rotateCertificates(t, host, key)
+	})
 	suite.Step(t, "the command can be run again, and makes no second machine", func(t *testing.T) {
 		suite.Must(t, shared.Register(ctx, host, command))
 		machines := &clusterv1.MachineList{}

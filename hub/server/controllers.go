@@ -6,6 +6,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	"github.com/drover-dev/drover/hub/controllers/capicluster"
@@ -59,7 +60,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 		&rkebootstrap.Reconciler{Settings: s.settings},
 		&rkecontrolplane.Reconciler{
 			Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Reconnect: s.clusterCache.Reconnect,
-			Access: s.access, Releases: s.releases,
+			Access: s.access, Releases: s.releases, Registerer: metrics.Registry,
 		},
 		&capicluster.Reconciler{},
 		&preterminatehook.Reconciler{ClusterCache: s.clusterCache},

@@ -73,7 +73,7 @@ func ControlPlane(cluster *provisioningv1.Cluster) (*rkev1.RKEControlPlane, erro
 	if err != nil {
 		return nil, err
 	}
-	meta := capiMeta(cluster, rkev1.PrimeEnabledAnnotation)
+	meta := capiMeta(cluster, rkev1.PrimeEnabledAnnotation, rkev1.RenewCertificatesAnnotation)
 	metav1.SetMetaDataAnnotation(&meta, rkev1.ClusterSpecAnnotation, encoded)
 	if id, ok := cluster.Labels[rkev1.InitNodeMachineIDLabel]; ok {
 		metav1.SetMetaDataLabel(&meta, rkev1.InitNodeMachineIDLabel, id)

@@ -2,9 +2,11 @@ package rkecontrolplane
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -66,6 +68,8 @@ type Reconciler struct {
 	Tokens Tokens
 	// Releases has what each release accepts; nil for what is built in.
 	Releases *release.Catalog
+	// Registerer gets the metrics; nil for none.
+	Registerer prometheus.Registerer
 	// Now is the clock.
 	Now func() time.Time
 
@@ -87,6 +91,11 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	r.endpoints = endpoint.Chooser{Now: r.Now, Prober: endpoint.NewProber(endpoint.Requests(r.Access), r.Now)}
 	r.agents = &agentSessions{connected: r.Access.Connected, reader: r.Cache, now: r.Now, since: map[string]time.Time{}}
 	r.Access.OnChange(r.agents.changed)
+	if r.Registerer != nil {
+		if err := r.Registerer.Register(&collector{reader: r.Cache, elected: mgr.Elected()}); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
 	ofCluster := handler.EnqueueRequestsFromMapFunc(r.labelToControlPlane)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).

@@ -47,6 +47,9 @@ func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
 		return err
 	}
 	for _, op := range operations {
+		if rotation, is := op.(*operationv1.CertificateRotation); is {
+			s.rotations = append(s.rotations, rotation)
+		}
 		// The status may have been lost, or be older than the annotation, which is written first.
 		if phase := phaseOf(op); phase.Ended() {
 			if err := r.expire(ctx, s, op, phase); err != nil {

@@ -45,6 +45,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		r.plan,
 		r.writeOperation,
 		r.deliver,
+		r.watchCertificates,
 		r.ensureKubeconfig,
 		r.updateMachines,
 		r.ensureEndpoint,

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,6 +62,10 @@ type scope struct {
 
 	// operation is the one that is in progress or begins next; nil for none. observedOperation is as it was read (findOperation).
 	operation, observedOperation operationv1.Operation
+	// rotations are all CertificateRotations of the cluster (findOperation).
+	rotations []*operationv1.CertificateRotation
+	// certificates is the condition CertificatesValid; nil where no certificate is known (watchCertificates).
+	certificates *metav1.Condition
 
 	// election of the init node, inputs that all plans share, problems of the specification, and what rollout decided; nil before (plan).
 	election rollout.Election

@@ -30,6 +30,7 @@ const (
 var ownedConditions = []string{
 	clusterv1.PausedCondition, rkev1.ReadyCondition, rkev1.ProvisionedCondition, rkev1.BootstrappedCondition, rkev1.StableCondition,
 	rkev1.ReconciledCondition, rkev1.UpdatedCondition, ConfigurationAcceptedCondition, KubeconfigReadyCondition,
+	rkev1.CertificatesValidCondition,
 	clusterv1.AvailableCondition, clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition, clusterv1.ScalingDownCondition,
 	clusterv1.MachinesReadyCondition, clusterv1.MachinesUpToDateCondition, clusterv1.RemediatingCondition, clusterv1.DeletingCondition,
 }
@@ -42,6 +43,9 @@ func setStatus(s *scope, err error) {
 	setInitialized(s)
 	setPhases(s, err)
 	setConfigurationAccepted(s)
+	if s.certificates != nil {
+		conditions.Set(s.controlPlane, *s.certificates)
+	}
 	setContractConditions(s)
 	setDeleting(s)
 	status.Ready = conditions.IsTrue(s.controlPlane, rkev1.ReadyCondition)

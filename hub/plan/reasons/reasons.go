@@ -7,6 +7,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/drover-dev/drover/hub/plan/certificates"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
@@ -64,6 +65,8 @@ var table = []Reason{
 	{Name: CertificateAuthorityLost, Status: metav1.ConditionFalse},
 	{Name: NoCertificateAuthority, Status: metav1.ConditionFalse},
 	{Name: KubeconfigRefused, Status: metav1.ConditionFalse},
+	{Name: certificates.ReasonExpireSoon, Status: metav1.ConditionFalse},
+	{Name: certificates.ReasonExpired, Status: metav1.ConditionFalse},
 	{Name: InternalError, Status: metav1.ConditionFalse},
 	{Name: WaitingForControlPlane, Status: metav1.ConditionUnknown, Benign: true},
 	{Name: WaitingForInitialization, Status: metav1.ConditionUnknown, Benign: true},

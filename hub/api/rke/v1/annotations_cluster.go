@@ -47,6 +47,9 @@ const (
 	ClusterAutoscalerPausedAnnotation = "provisioning.cattle.io/cluster-autoscaler-paused"
 	// PrimeEnabledAnnotation, "true" or "false" on a Cluster, overrides the hub's --rke2-prime for it.
 	PrimeEnabledAnnotation = "provisioning.cattle.io/rke2-prime-enabled"
+	// RenewCertificatesAnnotation, "false" on a Cluster, keeps the hub from replacing certificates that end soon. It is copied to
+	// the RKEControlPlane.
+	RenewCertificatesAnnotation = "provisioning.cattle.io/renew-certificates"
 	// SyncBootstrapAnnotation, "true" on a Secret, has the Secret written to the cluster by its first plan.
 	SyncBootstrapAnnotation = "provisioning.cattle.io/sync-bootstrap"
 	// SyncTargetNamespaceAnnotation is the namespace of that Secret in the cluster. Default: the namespace it has in the management cluster.

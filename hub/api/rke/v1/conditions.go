@@ -14,6 +14,9 @@ const (
 	ReconciledCondition = "Reconciled"
 	// UpdatedCondition is true while every machine has the configuration that the Cluster asks for.
 	UpdatedCondition = "Updated"
+	// CertificatesValidCondition, on an RKEControlPlane, is false while a certificate of the control plane ends soon. It does not exist until
+	// an agent has reported the end of one.
+	CertificatesValidCondition = "CertificatesValid"
 	// PlanAppliedCondition, on Machine and RKEBootstrap, tells what became of the machine's last plan.
 	PlanAppliedCondition = "PlanApplied"
 	// SystemUpgradeControllerReadyCondition is kept for existing tools.

@@ -1,0 +1,102 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/certificates"
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/util/apierrors"
+)
+
+// renewalTTL is how long a CertificateRotation that no user has asked for is kept, in seconds: until the certificate has ended that
+// it was created for, so that it is known whether it has helped.
+const renewalTTL = int64((certificates.WarnBefore + 30*24*time.Hour) / time.Second)
+
+// watchCertificates passes on when the certificates of the control plane end, and has those replaced that end soon.
+func (r *Reconciler) watchCertificates(ctx context.Context, s *scope) error {
+	var all []certificates.Certificate
+	var errs []error
+	for _, m := range s.controlPlaneMachines() {
+		if m.state.Deleting {
+			continue
+		}
+		reported, complete := certificates.Reported(m.machine.Name, m.report, render.RotatedProbes(s.inputs, m.inputs), m.state.LastSeen)
+		if complete {
+			first, _ := certificates.Earliest(reported)
+			errs = append(errs, r.setExpiry(ctx, m, first.End))
+			all = append(all, reported...)
+			continue
+		}
+		// Each delivery removes what was reported before.
+		if end, err := time.Parse(time.RFC3339, m.bootstrap.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation]); err == nil {
+			all = append(all, certificates.Certificate{Machine: m.machine.Name, End: end})
+		}
+	}
+	if condition, known, again := certificates.Condition(r.Now(), all); known {
+		s.certificates = &condition
+		s.requeue(again)
+	}
+	return kerrors.NewAggregate(append(errs, r.renewCertificates(ctx, s, all)))
+}
+
+// setExpiry writes the end of a machine's certificates where Cluster API looks for status.certificatesExpiryDate of the Machine.
+func (r *Reconciler) setExpiry(ctx context.Context, m *machine, end time.Time) error {
+	value := certificates.FormatTime(end)
+	if m.bootstrap.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation] == value {
+		return nil
+	}
+	changed := m.bootstrap.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, clusterv1.MachineCertificatesExpiryDateAnnotation, value)
+	err := r.Client.Patch(ctx, changed, client.MergeFrom(m.bootstrap), fieldOwner)
+	switch {
+	case err != nil && apierrors.IsGone(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("writing the end of the certificates to RKEBootstrap %s: %w", m.bootstrap.Name, err)
+	}
+	m.bootstrap = changed
+	return nil
+}
+
+// renewCertificates creates a CertificateRotation when a certificate ends soon, unless the cluster does not want that, or is doing
+// something else.
+func (r *Reconciler) renewCertificates(ctx context.Context, s *scope, all []certificates.Certificate) error {
+	if s.operation != nil || !s.bootstrapped() || !renewsCertificates(s.controlPlane) {
+		return nil
+	}
+	first, due, again := certificates.Due(r.Now(), all, s.rotations)
+	s.requeue(again)
+	if !due {
+		return nil
+	}
+	op := &operationv1.CertificateRotation{}
+	op.CommonSpec().TTL = renewalTTL
+	op.SetName(rkev1.SafeConcat(s.cluster.Name, "renewal", r.Now().UTC().Format("20060102")))
+	op.SetAnnotations(map[string]string{operationv1.CertificatesExpiryAnnotation: certificates.FormatTime(first.End)})
+	ctrl.LoggerFrom(ctx).Info("Replacing the certificates of the cluster, since one ends soon", "Machine", first.Machine,
+		"certificate", first.Name, "end", first.End, "CertificateRotation", op.GetName())
+	return r.createOperation(ctx, s, op)
+}
+
+// renewsCertificates reports whether the hub replaces certificates that end soon: an annotation with any value but "true" tells
+// it not to.
+func renewsCertificates(controlPlane *rkev1.RKEControlPlane) bool {
+	value, set := controlPlane.Annotations[rkev1.RenewCertificatesAnnotation]
+	if !set {
+		return true
+	}
+	renews, err := strconv.ParseBool(value)
+	return err == nil && renews
+}

@@ -1,0 +1,165 @@
+// Package certificates decides what follows from the ends of a cluster's certificates, as the agents of its machines report them: the
+// condition of the control plane, and when the hub has certificates replaced that no user has asked for. It is pure: values in, values out,
+// no client, no clock.
+package certificates
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+const (
+	// WarnBefore is how long before its end a certificate is to be replaced. k3s and RKE2 renew one at a start that is in the last 90 to 120
+	// days, so that only a cluster in which nothing restarts comes so far.
+	WarnBefore = 60 * 24 * time.Hour
+	// evidenceTTL is how long after its agent was seen a machine's report counts. The gateway records every few minutes that it sees an agent,
+	// and agents open their watch again after at most 10 minutes.
+	evidenceTTL = 15 * time.Minute
+	// attemptInterval is the time between two attempts to replace certificates.
+	attemptInterval = 24 * time.Hour
+)
+
+// The reasons of the condition CertificatesValid. They are API.
+const (
+	// ReasonValid is that of a cluster whose certificates end later than WarnBefore.
+	ReasonValid = "CertificatesValid"
+	// ReasonExpireSoon is that of a cluster with a certificate that ends within WarnBefore.
+	ReasonExpireSoon = "CertificatesExpireSoon"
+	// ReasonExpired is that of a cluster with a certificate that has ended.
+	ReasonExpired = "CertificatesExpired"
+)
+
+// timeFormat is that of times in messages.
+const timeFormat = "2006-01-02 15:04:05 MST"
+
+// Certificate is one that a component of a machine presents.
+type Certificate struct {
+	// Machine is the name of the Machine.
+	Machine string
+	// Name is whose certificate it is, "the certificate of kube-scheduler"; empty if only the machine is known.
+	Name string
+	// End is when it ends.
+	End time.Time
+	// Rotated is set for one that a CertificateRotation replaces; others are files of the user's.
+	Rotated bool
+	// Seen is when the agent that has reported it was last seen; zero for what is only remembered.
+	Seen time.Time
+}
+
+// Reported are the certificates in an agent's report; false if it does not tell all of them, since a probe has not been run since the plan
+// was delivered, or the agent is of another make. rotated are the probes whose certificates a CertificateRotation replaces.
+func Reported(machine string, report rollout.Report, rotated []string, seen time.Time) (out []Certificate, complete bool) {
+	for _, name := range slices.Sorted(maps.Keys(report.Delivered.Probes)) {
+		get, status := report.Delivered.Probes[name].HTTPGet, report.Status.ProbeStatuses[name]
+		if !strings.HasPrefix(get.URL, "https://") {
+			continue
+		}
+		add := func(what string, end time.Time) {
+			c := Certificate{Machine: machine, Name: what + name, End: end, Rotated: slices.Contains(rotated, name), Seen: seen}
+			out, complete = append(out, c), complete && !end.IsZero()
+		}
+		if out == nil {
+			complete = true
+		}
+		add("the certificate of ", status.ServerCertificateNotAfter)
+		if get.ClientCert != "" && !get.Insecure {
+			add("the client certificate of the probe of ", status.ClientCertificateNotAfter)
+		}
+	}
+	return out, complete
+}
+
+// Earliest is the certificate that ends first; false for none.
+func Earliest(all []Certificate) (Certificate, bool) {
+	if len(all) == 0 {
+		return Certificate{}, false
+	}
+	return slices.MinFunc(all, func(a, b Certificate) int {
+		return cmp.Or(a.End.Compare(b.End), cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Name, b.Name))
+	}), true
+}
+
+// Condition is the condition CertificatesValid of a control plane, false where no certificate is known, and when it will be another if
+// nothing else changes; 0 for never.
+func Condition(now time.Time, all []Certificate) (c metav1.Condition, known bool, again time.Duration) {
+	first, known := Earliest(all)
+	c = metav1.Condition{Type: rkev1.CertificatesValidCondition, Status: metav1.ConditionTrue, Reason: ReasonValid}
+	at, left := first.End.UTC().Format(timeFormat), first.End.Sub(now)
+	what := cmp.Or(first.Name, "a certificate") + " on Machine " + first.Machine
+	switch {
+	case !known:
+		return metav1.Condition{}, false, 0
+	case left <= 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonExpired, fmt.Sprintf("%s has ended at %s", title(what), at)
+	case left <= WarnBefore:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonExpireSoon, fmt.Sprintf("%s ends at %s", title(what), at)
+		again = left
+	default:
+		c.Message = fmt.Sprintf("The first certificate to end is on Machine %s, at %s", first.Machine, at)
+		return c, true, left - WarnBefore
+	}
+	if first.Name != "" && !first.Rotated {
+		c.Message += "; it is in a file that the cluster's configuration names: replace that"
+	} else {
+		c.Message += "; a CertificateRotation replaces it"
+	}
+	return c, true, again
+}
+
+func title(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// Due reports whether the certificates are to be replaced now, and for which one; and when to ask again, if nothing else changes. rotations
+// are all of the cluster.
+//
+// Only what an agent has reported that was seen lately counts: a certificate may have been replaced since. After an attempt, whoever has
+// made it, the next one is a day later; none follows one that has succeeded and left the certificate as it was.
+func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateRotation) (first Certificate, due bool,
+	again time.Duration) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c Certificate) bool {
+		return !c.Rotated || c.Seen.IsZero() || now.Sub(c.Seen) > evidenceTTL
+	})
+	first, known := Earliest(all)
+	if !known {
+		return first, false, 0
+	}
+	if left := first.End.Sub(now); left > WarnBefore {
+		return first, false, left - WarnBefore
+	}
+	for _, op := range rotations {
+		status := op.Status
+		switch {
+		case !phaseOf(op).Ended():
+			return first, false, 0 // its end causes the next decision
+		case phaseOf(op) == operationv1.PhaseSucceeded && op.Annotations[operationv1.CertificatesExpiryAnnotation] == FormatTime(first.End):
+			return first, false, 0
+		}
+		last := op.CreationTimestamp.Time
+		if status.TerminatedAt != nil && status.TerminatedAt.After(last) {
+			last = status.TerminatedAt.Time
+		}
+		if wait := attemptInterval - now.Sub(last); wait > again {
+			again = wait
+		}
+	}
+	return first, again <= 0, max(again, 0)
+}
+
+func phaseOf(op *operationv1.CertificateRotation) operationv1.Phase {
+	if op.Status.Phase.Ended() {
+		return op.Status.Phase
+	}
+	return cmp.Or(operationv1.Phase(op.Annotations[operationv1.EndedAnnotation]), op.Status.Phase)
+}
+
+// FormatTime is the form of times in annotations.
+func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

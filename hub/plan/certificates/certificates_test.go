@@ -1,0 +1,139 @@
+package certificates
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+const day = 24 * time.Hour
+
+func TestReported(t *testing.T) {
+	server, client := now.Add(300*day), now.Add(200*day)
+	report := rollout.Report{
+		Delivered: plans.Plan{Probes: map[string]plans.Probe{
+			"kubelet":        {HTTPGet: plans.HTTPGetAction{URL: "http://127.0.0.1:10248/healthz"}},
+			"kube-apiserver": {HTTPGet: plans.HTTPGetAction{URL: "https://127.0.0.1:6443/readyz", ClientCert: "a.crt", ClientKey: "a.key"}},
+			"kube-scheduler": {HTTPGet: plans.HTTPGetAction{URL: "https://127.0.0.1:10259/healthz"}},
+		}},
+		Status: plans.Status{ProbeStatuses: map[string]plans.ProbeStatus{
+			"kubelet":        {Healthy: true},
+			"kube-apiserver": {ServerCertificateNotAfter: server, ClientCertificateNotAfter: client},
+			"kube-scheduler": {ServerCertificateNotAfter: server},
+		}},
+	}
+	got, complete := Reported("a", report, []string{"kube-apiserver"}, now)
+	first, _ := Earliest(got)
+	if !complete || len(got) != 3 || !first.End.Equal(client) || !first.Rotated || !strings.Contains(first.Name, "kube-apiserver") {
+		t.Errorf("got %+v, complete: %t", got, complete)
+	}
+	if got[2].Rotated || got[2].Name != "the certificate of kube-scheduler" {
+		t.Errorf("got %+v", got[2])
+	}
+	// A probe that has not run since the plan was delivered.
+	delete(report.Status.ProbeStatuses, "kube-scheduler")
+	if _, complete := Reported("a", report, nil, now); complete {
+		t.Error("a report without kube-scheduler is complete")
+	}
+	// A worker.
+	if got, complete := Reported("a", rollout.Report{}, nil, now); got != nil || complete {
+		t.Errorf("got %+v, complete: %t", got, complete)
+	}
+}
+
+func TestCondition(t *testing.T) {
+	if _, known, _ := Condition(now, nil); known {
+		t.Error("a condition without any certificate")
+	}
+	for name, tc := range map[string]struct {
+		end     time.Duration
+		rotated bool
+		status  metav1.ConditionStatus
+		reason  string
+		text    string
+		again   time.Duration
+	}{
+		"long":         {100 * day, true, metav1.ConditionTrue, ReasonValid, "2027-02-09 12:00:00 UTC", 40 * day},
+		"soon":         {59 * day, true, metav1.ConditionFalse, ReasonExpireSoon, "The certificate of x on Machine a ends at", 59 * day},
+		"at the limit": {60 * day, true, metav1.ConditionFalse, ReasonExpireSoon, "a CertificateRotation replaces it", 60 * day},
+		"the user's":   {59 * day, false, metav1.ConditionFalse, ReasonExpireSoon, "configuration names", 59 * day},
+		"over":         {-time.Second, true, metav1.ConditionFalse, ReasonExpired, "has ended at 2026-11-01 11:59:59 UTC", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			later := Certificate{Machine: "b", End: now.Add(500 * day)}
+			c, known, again := Condition(now, []Certificate{later, {Machine: "a", Name: "the certificate of x", End: now.Add(tc.end),
+				Rotated: tc.rotated}})
+			if !known || c.Status != tc.status || c.Reason != tc.reason || !strings.Contains(c.Message, tc.text) || again != tc.again {
+				t.Errorf("got %+v, %t, again after %s", c, known, again)
+			}
+		})
+	}
+}
+
+func rotation(phase operationv1.Phase, created time.Duration, expiry time.Time) *operationv1.CertificateRotation {
+	op := &operationv1.CertificateRotation{}
+	op.CreationTimestamp, op.Status.Phase = metav1.NewTime(now.Add(created)), phase
+	if !expiry.IsZero() {
+		op.Annotations = map[string]string{operationv1.CertificatesExpiryAnnotation: FormatTime(expiry)}
+	}
+	return op
+}
+
+func TestDue(t *testing.T) {
+	soon := Certificate{Machine: "a", Name: "x", End: now.Add(10 * day), Rotated: true, Seen: now.Add(-time.Minute)}
+	with := func(change func(*Certificate)) Certificate {
+		c := soon
+		change(&c)
+		return c
+	}
+	rotations := func(all ...*operationv1.CertificateRotation) []*operationv1.CertificateRotation { return all }
+	for name, tc := range map[string]struct {
+		certificate Certificate
+		rotations   []*operationv1.CertificateRotation
+		due         bool
+		again       time.Duration
+	}{
+		"soon":                           {certificate: soon, due: true},
+		"over":                           {certificate: with(func(c *Certificate) { c.End = now.Add(-day) }), due: true},
+		"long":                           {certificate: with(func(c *Certificate) { c.End = now.Add(61 * day) }), again: day},
+		"the user's":                     {certificate: with(func(c *Certificate) { c.Rotated = false })},
+		"old evidence":                   {certificate: with(func(c *Certificate) { c.Seen = now.Add(-16 * time.Minute) })},
+		"only remembered":                {certificate: with(func(c *Certificate) { c.Seen = time.Time{} })},
+		"one waits":                      {certificate: soon, rotations: rotations(rotation("", -time.Hour, time.Time{}))},
+		"one is in progress":             {certificate: soon, rotations: rotations(rotation(operationv1.PhaseInProgress, -2*day, time.Time{}))},
+		"one has failed today":           {certificate: soon, rotations: rotations(rotation(operationv1.PhaseFailed, -time.Hour, soon.End)), again: 23 * time.Hour},
+		"one has failed yesterday":       {certificate: soon, rotations: rotations(rotation(operationv1.PhaseFailed, -day, soon.End)), due: true},
+		"one has succeeded for another":  {certificate: soon, rotations: rotations(rotation(operationv1.PhaseSucceeded, -300*day, now.Add(-240*day))), due: true},
+		"one has succeeded for this one": {certificate: soon, rotations: rotations(rotation(operationv1.PhaseSucceeded, -2*day, soon.End))},
+		"a user has canceled one": {certificate: soon,
+			rotations: rotations(rotation(operationv1.PhaseCanceled, -3*time.Hour, time.Time{})), again: 21 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, due, again := Due(now, []Certificate{tc.certificate}, tc.rotations)
+			if due != tc.due || again != tc.again || due && first != tc.certificate {
+				t.Errorf("due: %t, again after %s, for %+v", due, again, first)
+			}
+		})
+	}
+	// How long an operation took counts from its end.
+	op := rotation(operationv1.PhaseFailed, -25*time.Hour, time.Time{})
+	at := metav1.NewTime(now.Add(-time.Hour))
+	op.Status.TerminatedAt = &at
+	if _, due, again := Due(now, []Certificate{soon}, rotations(op)); due || again != 23*time.Hour {
+		t.Errorf("due: %t, again after %s", due, again)
+	}
+	// Where the status was lost, the annotation tells that it has ended.
+	op = rotation("", -time.Hour, time.Time{})
+	op.Annotations = map[string]string{operationv1.EndedAnnotation: "Failed"}
+	if _, due, again := Due(now, []Certificate{soon}, rotations(op)); due || again != 23*time.Hour {
+		t.Errorf("due: %t, again after %s", due, again)
+	}
+}
