@@ -26,6 +26,7 @@ func TestRoad(t *testing.T) {
 	key := client.ObjectKey{Namespace: "fleet-default", Name: "road"}
 	host := shared.NewHost(t, "road1")
 	shared.MakeNamespace(t, key.Namespace)
+	bucket := makeBucket(t, key.Namespace)
 	before := inventory(t)
 
 	suite.Step(t, "the administrator's kubeconfig is the administrator's alone, and kubectl works with it", func(t *testing.T) {
@@ -40,6 +41,7 @@ func TestRoad(t *testing.T) {
 	var command string
 	suite.Step(t, "an applied Cluster gets a registration command", func(t *testing.T) {
 		suite.Must(t, shared.ApplyCluster(ctx, shared.Hub, key))
+		useBucket(t, key, bucket)
 		var err error
 		command, _, err = shared.TokenCommand(ctx, shared.Hub, key, lab.AllRoles...)
 		if err != nil {
@@ -86,7 +88,7 @@ func TestRoad(t *testing.T) {
 		}
 	})
 	suite.Step(t, "a snapshot is saved when the Cluster asks for one, and listed", func(t *testing.T) {
-		saveSnapshot(t, host, key)
+		saveSnapshot(t, host, key, bucket)
 	})
 	suite.Step(t, "certificates are replaced when the Cluster asks for it, and their ends are known", func(t *testing.T) {
 		rotateCertificates(t, host, key)

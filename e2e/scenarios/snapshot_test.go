@@ -5,28 +5,63 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// saveSnapshot asks for a snapshot by the generation in the Cluster, and finds it as an ETCDSnapshot and as a file on the machine.
-func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey) {
-	ctx := t.Context()
+const bucketSecret = "bucket"
+
+// makeBucket starts an S3 server and makes a Secret with its keys.
+func makeBucket(t *testing.T, namespace string) lab.ObjectStore {
+	t.Helper()
+	store, err := shared.StartObjectStore(t.Context())
+	suite.Must(t, err)
+	t.Cleanup(func() { suite.Must(t, shared.StopObjectStore()) })
+	suite.Must(t, shared.Hub.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: bucketSecret},
+		StringData: map[string]string{"accessKey": store.AccessKey, "secretKey": store.SecretKey}}))
+	return store
+}
+
+// useBucket has a Cluster copy its snapshots to a bucket.
+func useBucket(t *testing.T, key client.ObjectKey, store lab.ObjectStore) {
+	t.Helper()
+	changeCluster(t, key, func(c *provisioningv1.Cluster) {
+		c.Spec.RKEConfig.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: store.Endpoint, EndpointCA: store.CA, Region: store.Region,
+			Bucket: store.Bucket, Folder: key.Name, CloudCredentialName: key.Namespace + ":" + bucketSecret}}
+	})
+}
+
+func changeCluster(t *testing.T, key client.ObjectKey, change func(*provisioningv1.Cluster)) {
+	t.Helper()
 	cluster := &provisioningv1.Cluster{}
-	suite.Must(t, shared.Hub.Get(ctx, key, cluster))
+	suite.Must(t, shared.Hub.Get(t.Context(), key, cluster))
 	base := cluster.DeepCopy()
-	cluster.Spec.RKEConfig.ETCDSnapshotCreate = &rkev1.ETCDSnapshotCreate{Generation: 1}
-	suite.Must(t, shared.Hub.Patch(ctx, cluster, client.MergeFrom(base)))
+	change(cluster)
+	suite.Must(t, shared.Hub.Patch(t.Context(), cluster, client.MergeFrom(base)))
+}
+
+// saveSnapshot asks for a snapshot by the generation in the Cluster, and finds it as ETCDSnapshots, as a file on the machine and in the
+// bucket.
+func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store lab.ObjectStore) {
+	ctx := t.Context()
+	changeCluster(t, key, func(c *provisioningv1.Cluster) {
+		c.Spec.RKEConfig.ETCDSnapshotCreate = &rkev1.ETCDSnapshotCreate{Generation: 1}
+	})
 	suite.Must(t, shared.WaitFor(ctx, "the snapshot is saved", 3*time.Minute, func(ctx context.Context) (bool, string) {
 		op := &operationv1.ETCDSnapshotSave{}
 		if err := shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-snapshot-1"}, op); err != nil {
@@ -37,6 +72,7 @@ func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 		}
 		return op.Status.Phase == operationv1.PhaseSucceeded, string(op.Status.Phase)
 	}))
+	var local, remote *rkev1.ETCDSnapshotFile
 	suite.Must(t, shared.WaitFor(ctx, "the snapshot is listed", time.Minute, func(ctx context.Context) (bool, string) {
 		list := &rkev1.ETCDSnapshotList{}
 		if err := shared.Hub.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: key.Name}); err != nil {
@@ -44,18 +80,38 @@ func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 		}
 		for i := range list.Items {
 			file := &list.Items[i].SnapshotFile
-			if !strings.HasPrefix(file.Name, "on-demand") {
-				continue
+			switch {
+			case !strings.HasPrefix(file.Name, "on-demand"):
+			case strings.HasPrefix(file.Location, "s3://"):
+				remote = file
+			default:
+				local = file
 			}
-			t.Logf("%s, %d bytes, at %s", file.Name, file.Size, file.Location)
-			result, err := host.Exec(ctx, "stat", "-c", "%s", strings.TrimPrefix(file.Location, "file://"))
-			suite.Must(t, err)
-			if size := strings.TrimSpace(string(result.Stdout)); size != strconv.FormatInt(file.Size, 10) || file.Status != "successful" ||
-				file.Metadata == "" {
-				t.Errorf("the file has %s bytes; listed: %+v", size, file)
-			}
-			return true, ""
 		}
-		return false, fmt.Sprintf("%d are listed", len(list.Items))
+		return local != nil && remote != nil, fmt.Sprintf("%d are listed", len(list.Items))
 	}))
+	t.Logf("%s, %d bytes, at %s and %s", local.Name, local.Size, local.Location, remote.Location)
+	result, err := host.Exec(ctx, "stat", "-c", "%s", strings.TrimPrefix(local.Location, "file://"))
+	suite.Must(t, err)
+	if size := strings.TrimSpace(string(result.Stdout)); size != strconv.FormatInt(local.Size, 10) || local.Status != "successful" ||
+		local.Metadata == "" {
+		t.Errorf("the file has %s bytes; listed: %+v", size, local)
+	}
+	object, err := os.Stat(filepath.Join(store.Dir, key.Name, remote.Name))
+	suite.Must(t, err)
+	if object.Size() != remote.Size || remote.Size != local.Size || remote.Status != "successful" || remote.S3 == nil {
+		t.Errorf("the object has %d bytes; listed: %+v", object.Size(), remote)
+	}
+	// The key is in the machine's plan and configuration, and nowhere that others read.
+	journal, err := host.Exec(ctx, "journalctl", "--no-pager", "--output=cat")
+	suite.Must(t, err)
+	if strings.Contains(string(journal.Stdout), store.SecretKey) {
+		t.Error("the secret key of the bucket is in the journal")
+	}
+	readable, err := host.Exec(ctx, "sh", "-c", `find /etc/rancher /var/lib/rancher -xdev -type f -perm -o=r -size -1024k \
+		-exec grep -l -F -e "$0" {} + || true`, store.SecretKey)
+	suite.Must(t, err)
+	if files := strings.TrimSpace(string(readable.Stdout)); files != "" {
+		t.Errorf("the secret key of the bucket is in files that everybody may read: %s", files)
+	}
 }

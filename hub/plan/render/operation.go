@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
@@ -97,7 +98,15 @@ func (t *taskBuilder) saveSnapshot() []string {
 		args = saveArgs(op)
 	}
 	folder = cmp.Or(folder, t.dataDir+"/server/db/snapshots")
-	return append([]string{"-c", saveSnapshotSh, "save-snapshot", string(t.Cluster.Release.Runtime), folder, name}, args...)
+	return append([]string{"-c", saveSnapshotSh, "save-snapshot", string(t.Cluster.Release.Runtime), folder, name,
+		strconv.FormatBool(t.uploads())}, args...)
+}
+
+// uploads reports whether the machine uploads snapshots to a bucket.
+func (t *taskBuilder) uploads() bool {
+	etcd := t.Cluster.Spec.ETCD
+	own, _ := t.all["etcd-s3"].(bool)
+	return own || etcd != nil && usesBucket(etcd.S3)
 }
 
 func saveArgs(op *operationv1.ETCDSnapshotSave) (args []string) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -23,6 +24,7 @@ const runtimeStub = `#!/bin/sh
 case $2 in
 save) [ -z "$3" ] || cp "$CONTENT" "$FOLDER/on-demand-node-1"; [ -z "$TWO" ] || cp "$TWO" "$FOLDER/on-demand-node-1.zip" ;;
 delete) rm -f "$FOLDER/$3"; echo "deleted $3" ;;
+list) echo "Name            Location"; echo "on-demand-node-1 file://$FOLDER/on-demand-node-1"; echo "on-demand-node-$UPLOADED s3://b/f" ;;
 esac
 `
 
@@ -38,8 +40,10 @@ func TestSaveSnapshotScript(t *testing.T) {
 	for name, test := range map[string]struct {
 		content []byte
 		zip     []byte
+		bucket  string // which file is uploaded; empty for no bucket
 		want    string // part of the output
 		fails   bool
+		stays   bool // although it fails
 	}{
 		"whole":          {content: whole, want: "8224 bytes, checked"},
 		"cut off":        {content: whole[:8192], want: "its end is missing", fails: true},
@@ -48,6 +52,8 @@ func TestSaveSnapshotScript(t *testing.T) {
 		"another file":   {content: foreign, want: "it is no etcd database", fails: true},
 		"empty":          {content: []byte{}, want: "its end is missing", fails: true},
 		"no zip":         {zip: []byte("not a zip archive"), want: "it is no zip archive", fails: true},
+		"uploaded":       {content: whole, bucket: "1", want: "8224 bytes, checked"},
+		"not uploaded":   {content: whole, bucket: "11", want: "was not uploaded", fails: true, stays: true},
 		"nothing saved":  {want: "there is no new file", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,8 +71,9 @@ func TestSaveSnapshotScript(t *testing.T) {
 			}
 			earlier := write(filepath.Join(folder, "on-demand-node-0"), []byte("damaged long ago"), 0o600)
 			runtime := write(filepath.Join(dir, "k3s"), []byte(runtimeStub), 0o700)
-			cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", saveSnapshotSh, "save-snapshot", runtime, folder, "on-demand", "")
-			cmd.Env = append(os.Environ(), "FOLDER="+folder, "CONTENT=", "TWO=")
+			cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", saveSnapshotSh, "save-snapshot", runtime, folder, "on-demand",
+				strconv.FormatBool(test.bucket != ""), "")
+			cmd.Env = append(os.Environ(), "FOLDER="+folder, "CONTENT=", "TWO=", "UPLOADED="+test.bucket)
 			if test.content != nil {
 				cmd.Args[len(cmd.Args)-1] = "--name"
 				cmd.Env = append(cmd.Env, "CONTENT="+write(filepath.Join(dir, "content"), test.content, 0o600))
@@ -79,7 +86,7 @@ func TestSaveSnapshotScript(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 			left, _ := filepath.Glob(filepath.Join(folder, "on-demand-node-1*"))
-			if len(left) > 0 == test.fails {
+			if len(left) > 0 != (!test.fails || test.stays) {
 				t.Errorf("left are %v", left)
 			}
 			if _, err := os.Stat(earlier); err != nil {

@@ -13,7 +13,7 @@ import (
 // addS3 has snapshots of etcd copied to a bucket. What the specification leaves open comes from the credential.
 func (b *builder) addS3(s3 *rkev1.ETCDSnapshotS3) {
 	const field = "spec.rkeConfig.etcd.s3"
-	if s3 == nil || s3.Bucket == "" && s3.Endpoint == "" && s3.Folder == "" && s3.CloudCredentialName == "" && s3.Region == "" {
+	if !usesBucket(s3) {
 		return
 	}
 	credential := b.s3Credential(field+".cloudCredentialName", s3.CloudCredentialName)
@@ -46,6 +46,11 @@ func (b *builder) addS3(s3 *rkev1.ETCDSnapshotS3) {
 				b.Cluster.Release.Runtime, b.Cluster.Release.Version)
 		}
 	}
+}
+
+// usesBucket reports whether snapshots are to be copied to a bucket. An object without any of these fields asks for nothing.
+func usesBucket(s3 *rkev1.ETCDSnapshotS3) bool {
+	return s3 != nil && (s3.Bucket != "" || s3.Endpoint != "" || s3.Folder != "" || s3.CloudCredentialName != "" || s3.Region != "")
 }
 
 // s3Credential reads a cloud credential. Its keys may have the name of the kind of credential in front, with a dash.

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Saves a snapshot of etcd and checks its file:
-#   save-snapshot.sh RUNTIME FOLDER NAME [ARGUMENT...]
+#   save-snapshot.sh RUNTIME FOLDER NAME BUCKET [ARGUMENT...]
 # The file ends with the SHA-256 of what is before it, and begins as a bbolt database does. One that is not whole is deleted, so that nobody
-# restores it. FOLDER is where the snapshots are, NAME is how the file's name begins.
+# restores it. FOLDER is where the snapshots are, NAME is how the file's name begins. BUCKET is "true" where it has to be in a bucket, too:
+# saving does not fail where the upload does.
 set -eu
 
-runtime=$1 folder=$2 name=$3
-shift 3
+runtime=$1 folder=$2 name=$3 bucket=$4
+shift 4
 
 earlier=$(mktemp)
 trap 'rm -f "$earlier"' EXIT
@@ -45,6 +46,10 @@ for file in "$folder/$name"-*; do
     case $file in *.part | *.tmp) continue ;; esac
     if [ -f "$file" ] && ! grep -qxF "${file##*/}" "$earlier"; then
         check "$file"
+        if [ "$bucket" = true ] && ! "$runtime" etcd-snapshot list | grep -F "${file##*/} " | grep -qF s3://; then
+            echo "snapshot $file was not uploaded to the bucket; its ETCDSnapshot says why" >&2
+            exit 1
+        fi
         found=true
     fi
 done
