@@ -18,6 +18,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/managementcluster"
 	"github.com/drover-dev/drover/hub/controllers/nodedrain"
 	"github.com/drover-dev/drover/hub/controllers/nodesync"
+	"github.com/drover-dev/drover/hub/controllers/operation"
 	"github.com/drover-dev/drover/hub/controllers/plansecret"
 	"github.com/drover-dev/drover/hub/controllers/preterminatehook"
 	"github.com/drover-dev/drover/hub/controllers/rkebootstrap"
@@ -29,6 +30,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/operations"
 )
 
 // workers is how many objects of a kind are worked on at the same time.
@@ -47,6 +49,7 @@ type shared struct {
 	clusterCache *capi.Connections
 	releases     *release.Catalog
 	access       *tunnelaccess.Access
+	operations   *operations.Metrics
 }
 
 // addControllers adds Drover's own controllers, in the order in which a cluster comes to be.
@@ -60,8 +63,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 		&rkebootstrap.Reconciler{Settings: s.settings},
 		&rkecontrolplane.Reconciler{
 			Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Reconnect: s.clusterCache.Reconnect,
-			Access: s.access, Releases: s.releases, Registerer: metrics.Registry,
+			Access: s.access, Releases: s.releases, Registerer: metrics.Registry, Operations: s.operations,
 		},
+		&operation.Reconciler{Operations: s.operations},
 		&capicluster.Reconciler{},
 		&preterminatehook.Reconciler{ClusterCache: s.clusterCache},
 		&nodedrain.Reconciler{ClusterCache: s.clusterCache},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/drover-dev/drover/hub/access/apiproxy"
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
@@ -29,6 +30,7 @@ import (
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/util/operations"
 )
 
 // Options configure a hub. Of fields without a default, zero is not valid.
@@ -204,6 +206,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 			Settings: opts.Settings, Presence: listener.directory, Issue: issueUserTokens(issuer), Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 			Now: time.Now,
 		},
+		operations: operations.NewMetrics(metrics.Registry, mgr.GetCache()),
 	})
 	if err != nil {
 		return nil, err

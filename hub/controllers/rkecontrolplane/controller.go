@@ -33,6 +33,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objectcache"
+	"github.com/drover-dev/drover/hub/util/operations"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/hub/util/predicates"
@@ -70,6 +71,8 @@ type Reconciler struct {
 	Releases *release.Catalog
 	// Registerer gets the metrics; nil for none.
 	Registerer prometheus.Registerer
+	// Operations counts operations that end; nil for none.
+	Operations *operations.Metrics
 	// Now is the clock.
 	Now func() time.Time
 

@@ -2,7 +2,6 @@ package operation
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -47,7 +46,7 @@ type step struct {
 }
 
 // Kind returns the kind of an operation, such as "ETCDSnapshotSave".
-func Kind(op operationv1.Operation) string { return reflect.TypeOf(op).Elem().Name() }
+func Kind(op operationv1.Operation) string { return operationv1.Kind(op) }
 
 func kindOf(op operationv1.Operation) kind {
 	switch op := op.(type) {

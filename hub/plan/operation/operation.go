@@ -104,11 +104,18 @@ func Decide(op operationv1.Operation, in Inputs) Decision {
 	return e.out
 }
 
-// Refuse ends an operation that cannot be done.
-func Refuse(op operationv1.Operation, now time.Time, why string) {
+// RefuseOtherNamespace ends an operation whose reference names a Cluster in another namespace, and returns whether it does.
+func RefuseOtherNamespace(op operationv1.Operation, now time.Time) bool {
+	ref := op.CommonSpec().ClusterRef
+	if ref.Namespace == "" || ref.Namespace == op.GetNamespace() {
+		return false
+	}
 	e := newEngine(op, Inputs{Now: now})
 	e.status.ObservedGeneration = op.GetGeneration()
-	e.end(operationv1.PhaseFailed, ReasonClusterRefInvalid, why)
+	e.end(operationv1.PhaseFailed, ReasonClusterRefInvalid, fmt.Sprintf("spec.clusterRef names %s %s (%s) in the namespace %s; an operation "+
+		"is in the namespace of its Cluster, so spec.clusterRef.namespace must be empty or %s", ref.Kind, ref.Name, ref.APIVersion,
+		ref.Namespace, op.GetNamespace()))
+	return true
 }
 
 // InProgress names an operation that is in progress, for messages; empty for one that is not, or for none.
@@ -173,6 +180,11 @@ func (e *engine) start() {
 		e.begin(0)
 		return
 	}
+	e.wait(reason, text)
+}
+
+// wait leaves the operation pending, for a limited time.
+func (e *engine) wait(reason, text string) {
 	left := startTimeout - e.in.Now.Sub(e.op.GetCreationTimestamp().Time)
 	if left <= 0 && !e.spec.Paused {
 		e.end(operationv1.PhaseFailed, ReasonTimedOut, fmt.Sprintf("Not begun within %s: %s", startTimeout, text))

@@ -1,0 +1,132 @@
+package operations
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func save(name string, created time.Time, phase operationv1.Phase) *operationv1.ETCDSnapshotSave {
+	op := &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(created)}}
+	op.Spec.ClusterRef.Name, op.Status.Phase = "prod", phase
+	return op
+}
+
+func newClient(t *testing.T, objects ...client.Object) client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, operationv1.AddToScheme)).
+		WithStatusSubresource(&operationv1.ETCDSnapshotSave{}).WithObjects(objects...).Build()
+}
+
+func TestOf(t *testing.T) {
+	other, elsewhere := save("other", noon, ""), save("elsewhere", noon, "")
+	other.Spec.ClusterRef.Name, elsewhere.Namespace = "another", "elsewhere"
+	deleted := save("deleted", noon, "")
+	deleted.Finalizers, deleted.DeletionTimestamp = []string{"a/b"}, &metav1.Time{Time: noon}
+	c := newClient(t, save("second", noon.Add(time.Second), ""), save("first", noon, ""), save("also-first", noon, ""), other, elsewhere, deleted)
+	found, err := Of(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "prod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, op := range found {
+		names = append(names, op.GetName())
+	}
+	if got := strings.Join(names, " "); got != "also-first first second" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestWriteEnd: the end of an operation is an annotation as well, and counts once.
+func TestWriteEnd(t *testing.T) {
+	op := save("first", noon, operationv1.PhaseInProgress)
+	c := newClient(t, op)
+	registry := prometheus.NewRegistry()
+	w := Writer{Client: c, FieldOwner: "test", Metrics: NewMetrics(registry, c)}
+	observed := &operationv1.ETCDSnapshotSave{}
+	read := func() {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(op), observed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	decided, at := Copy(observed), metav1.NewTime(noon.Add(40*time.Second))
+	status := decided.CommonStatus()
+	status.Phase, status.TerminatedAt = operationv1.PhaseSucceeded, &at
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "u"}}
+	if err := w.Write(t.Context(), observed, decided, owners); err != nil {
+		t.Fatal(err)
+	}
+	read()
+	if observed.Status.Phase != operationv1.PhaseSucceeded || observed.Annotations[operationv1.EndedAnnotation] != "Succeeded" ||
+		len(observed.OwnerReferences) != 1 {
+		t.Errorf("got %+v", observed)
+	}
+	version := observed.ResourceVersion
+	if err := w.Write(t.Context(), observed, Copy(observed), nil); err != nil {
+		t.Fatal(err)
+	}
+	if read(); observed.ResourceVersion != version {
+		t.Error("what has not changed was written")
+	}
+
+	const want = `
+# HELP drover_operation_duration_seconds Time from the creation of operations to their end, by kind and by the phase they ended in.
+# TYPE drover_operation_duration_seconds histogram
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="1"} 0
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="3"} 0
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="9"} 0
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="27"} 0
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="81"} 1
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="243"} 1
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="729"} 1
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="2187"} 1
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="6561"} 1
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="19683"} 1
+drover_operation_duration_seconds_bucket{kind="ETCDSnapshotSave",phase="Succeeded",le="+Inf"} 1
+drover_operation_duration_seconds_sum{kind="ETCDSnapshotSave",phase="Succeeded"} 40
+drover_operation_duration_seconds_count{kind="ETCDSnapshotSave",phase="Succeeded"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "drover_operation_duration_seconds"); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+}
+
+func TestCollector(t *testing.T) {
+	c := newClient(t, save("new", noon, ""), save("a", noon, operationv1.PhasePending), save("b", noon, operationv1.PhaseFailed))
+	registry := prometheus.NewRegistry()
+	NewMetrics(registry, c)
+	samples, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range samples {
+		for _, sample := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, pair := range sample.GetLabel() {
+				labels[pair.GetName()] = pair.GetValue()
+			}
+			if labels["kind"] == "ETCDSnapshotSave" {
+				got[labels["phase"]] = sample.GetGauge().GetValue()
+			}
+		}
+	}
+	if len(got) != len(phases) || got["Pending"] != 2 || got["Failed"] != 1 || got["Succeeded"] != 0 {
+		t.Errorf("got %v", got)
+	}
+}
