@@ -51,7 +51,7 @@ func newStatus() *cobra.Command {
 	return cmd
 }
 
-// statusOf is the cluster, and then its machines by pool and name.
+// statusOf is the cluster, then its operations, and then its machines by pool and name.
 func statusOf(record *timelines.Record) []statusLine {
 	lines := []statusLine{}
 	for i := range record.Subjects {
@@ -61,19 +61,31 @@ func statusOf(record *timelines.Record) []statusLine {
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b statusLine) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
 	})
 	return lines
 }
 
-// writeStatus writes a tree: the cluster, its pools, their machines.
+func rank(l statusLine) int {
+	switch l.Kind {
+	case timelines.KindCluster:
+		return 0
+	case timelines.KindMachine:
+		return 2
+	}
+	return 1
+}
+
+// writeStatus writes a tree: the cluster, its operations, its pools, their machines.
 func writeStatus(out io.Writer, namespace string, lines []statusLine, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tROLES\tPHASE\tFOR\tMESSAGE")
 	for i, l := range lines {
-		name := namespace + "/" + l.Name
-		if l.Kind == timelines.KindMachine {
-			last := i == len(lines)-1
+		name, last := namespace+"/"+l.Name, i == len(lines)-1
+		switch rank(l) {
+		case 1:
+			name = branch(last) + l.Kind + "/" + l.Name
+		case 2:
 			if l.Pool == "" {
 				name = branch(last) + l.Name
 			} else {

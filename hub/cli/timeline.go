@@ -30,10 +30,11 @@ func newTimeline() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "timeline <namespace>/<cluster>",
 		Short: "Show phases and durations of a cluster",
-		Long: `Show the phases that a cluster and its machines went through, with times and outcomes, oldest first. The last phase of each goes on.
+		Long: `Show the phases that a cluster, its machines and its operations went through, with times and outcomes, oldest first. The last phase
+of each goes on; that of an operation says how it has ended.
 
-A phase is named by what was waited for. Its outcome is done, failed (somebody had to act, or it ended so), gone (the machine went away),
-running or ready.`,
+A phase is named by what was waited for, and by the step of an operation. Its outcome is done, failed (somebody had to act, or it ended so),
+gone (the machine went away), running or ready.`,
 		Example: "  hub timeline fleet-default/demo\n  hub timeline fleet-default/demo --machine demo-workers-x2x4z --watch",
 		Args:    oneCluster("timeline"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -101,8 +102,11 @@ func events(record *timelines.Record) []event {
 	var out []event
 	for _, s := range record.Subjects {
 		who := "cluster"
-		if s.Kind == timelines.KindMachine {
+		switch {
+		case s.Kind == timelines.KindMachine:
 			who = s.Name
+		case s.IsOperation():
+			who = s.Kind + "/" + s.Name
 		}
 		for _, p := range s.Phases {
 			out = append(out, event{who, p})

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
@@ -32,13 +34,15 @@ type Reconciler struct {
 
 	mu     sync.Mutex
 	states map[client.ObjectKey]*clusterState
+	// ended are operations that were deleted after they had ended, by cluster, until they are recorded.
+	ended map[client.ObjectKey][]operationv1.Operation
 }
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.Live, r.Now = mgr.GetClient(), mgr.GetAPIReader(), time.Now
 	toCluster := handler.EnqueueRequestsFromMapFunc(clusterOf)
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("timeline").
 		Watches(&provisioningv1.Cluster{}, toCluster).
 		Watches(&clusterv1.Cluster{}, toCluster).
@@ -46,8 +50,11 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&clusterv1.MachineDeployment{}, toCluster).
 		Watches(&clusterv1.Machine{}, toCluster).
 		Watches(&rkev1.RKEBootstrap{}, toCluster).
-		WithOptions(opts).
-		Complete(apierrors.Requeue(r))
+		WithOptions(opts)
+	for _, kind := range operationv1.Kinds() {
+		b = b.Watches(kind, toCluster, builder.WithPredicates(r.rememberEnded()))
+	}
+	return b.Complete(apierrors.Requeue(r))
 }
 
 // clusterOf maps an object to the cluster that it belongs to.
@@ -56,6 +63,8 @@ func clusterOf(_ context.Context, object client.Object) []ctrl.Request {
 	switch o := object.(type) {
 	case *provisioningv1.Cluster, *clusterv1.Cluster:
 		name = object.GetName()
+	case operationv1.Operation:
+		name = o.CommonSpec().ClusterRef.Name
 	case *rkev1.RKEControlPlane:
 		if name == "" {
 			name = o.Spec.ClusterName
@@ -102,4 +111,5 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.states, key)
+	delete(r.ended, key)
 }

@@ -7,6 +7,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
@@ -135,8 +136,19 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 	},
 }
 
+// operationRules are those of all kinds of operations.
+var operationRules = map[string]eventRule{
+	operationv1.SucceededCondition: {prefix: "Operation", warning: true, propagated: true},
+	operationv1.PausedCondition:    progressRule("OperationPaused", "OperationResumed"),
+}
+
 // ruleFor returns the rule of a condition of an object.
 func ruleFor(object conditioned, conditionType string) eventRule {
+	if _, ok := object.(operationv1.Operation); ok {
+		if rule, ok := operationRules[conditionType]; ok {
+			return rule
+		}
+	}
 	if rule, ok := eventRules[reflect.TypeOf(object)][conditionType]; ok {
 		return rule
 	}

@@ -33,6 +33,9 @@ func (r *Reconciler) createEvents(ctx context.Context, s *scope, m *clusterState
 			return i, nil
 		}
 		text := s.publicMessage(t.reason, t.condition.Message)
+		if step := stepOf(t.object, t.condition); step != "" {
+			text = "Step " + step + ": " + text
+		}
 		events := []*corev1.Event{newEvent(t, t.object, text, now)}
 		if cluster := s.clusterObject(); t.object.GetUID() != cluster.GetUID() && s.propagates(t) {
 			about := kindOf(t.object) + " " + t.object.GetName()

@@ -11,10 +11,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/operations"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
@@ -29,6 +31,8 @@ type scope struct {
 	machines     []clusterv1.Machine
 	// bootstraps are by the name of the Machine.
 	bootstraps map[string]*rkev1.RKEBootstrap
+	// operations are those that exist, and those that have ended and were deleted since the last reconcile. They must not be changed.
+	operations []operationv1.Operation
 }
 
 // conditioned is an object with conditions.
@@ -61,7 +65,11 @@ func (r *Reconciler) load(ctx context.Context, key client.ObjectKey) (*scope, er
 	if s.provisioning == nil && s.capi == nil {
 		return nil, nil
 	}
-	return s, r.loadMachines(ctx, key, s)
+	if err := r.loadMachines(ctx, key, s); err != nil {
+		return nil, err
+	}
+	s.operations, err = operations.Of(ctx, r.Client, key, client.UnsafeDisableDeepCopy)
+	return s, err
 }
 
 func (r *Reconciler) loadMachines(ctx context.Context, key client.ObjectKey, s *scope) error {
@@ -111,6 +119,8 @@ func reference(object client.Object) corev1.ObjectReference {
 		ref.APIVersion = provisioningv1.GroupVersion.String()
 	case *rkev1.RKEControlPlane, *rkev1.RKEBootstrap:
 		ref.APIVersion = rkev1.GroupVersion.String()
+	case operationv1.Operation:
+		ref.APIVersion = operationv1.GroupVersion.String()
 	default:
 		ref.APIVersion = clusterv1.GroupVersion.String()
 	}
@@ -118,7 +128,9 @@ func reference(object client.Object) corev1.ObjectReference {
 }
 
 func kindOf(object client.Object) string {
-	switch object.(type) {
+	switch o := object.(type) {
+	case operationv1.Operation:
+		return operationv1.Kind(o)
 	case *rkev1.RKEControlPlane:
 		return "RKEControlPlane"
 	case *rkev1.RKEBootstrap:
@@ -175,6 +187,9 @@ func (s *scope) objects() []conditioned {
 		if b := s.bootstraps[m.Name]; b != nil {
 			out = append(out, b)
 		}
+	}
+	for _, op := range s.operations {
+		out = append(out, op)
 	}
 	return out
 }

@@ -34,9 +34,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+	ended := r.takeEnded(req.NamespacedName)
+	s.addEnded(ended)
 	m.next = now.Add(writeInterval * time.Duration(1+m.size/writeStep))
 	if m.record == nil {
 		if m.record, m.written, err = r.read(ctx, req.NamespacedName, now); err != nil {
+			r.keepEnded(req.NamespacedName, ended...)
 			return ctrl.Result{}, err
 		}
 	}
@@ -44,6 +47,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		// The record in memory may be ahead of the stored one.
 		m.record = nil
+		r.keepEnded(req.NamespacedName, ended...)
 	}
 	return result, err
 }
@@ -70,7 +74,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, 
 	return result, r.writeLog(ctx, s, m, now)
 }
 
-// update puts the cluster and its machines into their present phases, and returns whether that changed the record.
+// update puts the cluster, its machines and its operations into their present phases, and returns whether that changed the record.
 func (s *scope) update(r *timelines.Record, now time.Time) bool {
 	cluster := s.clusterObject()
 	phase := s.clusterPhase()
@@ -88,6 +92,10 @@ func (s *scope) update(r *timelines.Record, now time.Time) bool {
 		subject.Roles, subject.Pool = rolesOf(m), m.Labels[rkev1.MachinePoolNameLabel]
 		changed = subject.SetPhase(phase, now) || changed
 	}
+	for _, op := range s.operations {
+		exists[string(op.GetUID())] = true
+	}
+	changed = r.SetOperations(index, s.operationPhases(now), now) || changed
 	for i := range r.Subjects {
 		subject := &r.Subjects[i]
 		if subject.Gone == nil && !exists[string(subject.UID)] {

@@ -14,7 +14,7 @@ type conditionKey struct {
 	conditionType string
 }
 
-// conditionState is what makes a transition when it changes. The message is not part of it.
+// conditionState is what makes a transition when it changes. The message is not part of it; the step of an operation is part of the reason.
 type conditionState struct {
 	status metav1.ConditionStatus
 	reason string
@@ -44,7 +44,7 @@ func (m *clusterState) transitions(objects []conditioned, observed, now time.Tim
 	for _, object := range objects {
 		for _, c := range object.GetConditions() {
 			t := transition{
-				key: conditionKey{object.GetUID(), c.Type}, state: conditionState{c.Status, c.Reason},
+				key: conditionKey{object.GetUID(), c.Type}, state: observedState(object, c),
 				object: object, condition: c, rule: ruleFor(object, c.Type), at: c.LastTransitionTime.Time, afterRestart: restarted,
 			}
 			previous, known := m.seen[t.key]
@@ -68,6 +68,14 @@ func (m *clusterState) transitions(objects []conditioned, observed, now time.Tim
 	m.seen = seen
 	slices.SortStableFunc(changed, func(a, b transition) int { return a.at.Compare(b.at) })
 	return changed
+}
+
+func observedState(object conditioned, c metav1.Condition) conditionState {
+	state := conditionState{c.Status, c.Reason}
+	if step := stepOf(object, c); step != "" {
+		state.reason += "/" + step
+	}
+	return state
 }
 
 // initial returns whether the condition has not changed since its object was created. Times of conditions are in seconds.

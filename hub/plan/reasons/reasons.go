@@ -32,6 +32,8 @@ const (
 	WaitingForNamespace = "WaitingForNamespace"
 	// WaitingForManagementCluster means that the management Cluster does not exist yet, or that a deletion waits for it.
 	WaitingForManagementCluster = ownership.ReasonWaitingForManagementCluster
+	// Canceled means that a user has ended an operation.
+	Canceled = "Canceled"
 	// InternalError means that the hub's request to an API failed; the hub retries.
 	InternalError = clusterv1.InternalErrorReason
 )
@@ -68,6 +70,7 @@ var table = []Reason{
 	{Name: certificates.ReasonExpireSoon, Status: metav1.ConditionFalse},
 	{Name: certificates.ReasonExpired, Status: metav1.ConditionFalse},
 	{Name: InternalError, Status: metav1.ConditionFalse},
+	{Name: Canceled, Status: metav1.ConditionFalse, Benign: true},
 	{Name: WaitingForControlPlane, Status: metav1.ConditionUnknown, Benign: true},
 	{Name: WaitingForInitialization, Status: metav1.ConditionUnknown, Benign: true},
 	{Name: WaitingForManagementCluster, Status: metav1.ConditionUnknown, Benign: true},

@@ -28,13 +28,13 @@ const (
 type Record struct {
 	// Observed is the time until which transitions have Events.
 	Observed metav1.Time `json:"observed"`
-	// Subjects are the cluster and its machines, with the last maxGone deleted ones.
+	// Subjects are the cluster and its machines, with the last maxGone deleted ones, and the last maxOperations operations.
 	Subjects []Subject `json:"subjects"`
 }
 
-// Subject is the cluster or a machine.
+// Subject is the cluster, a machine or an operation.
 type Subject struct {
-	// Kind is Cluster or Machine.
+	// Kind is Cluster, Machine or the kind of an operation.
 	Kind string `json:"kind"`
 	// Name is that of the object.
 	Name string `json:"name"`
@@ -46,7 +46,7 @@ type Subject struct {
 	Pool string `json:"pool,omitempty"`
 	// Roles of a machine are among etcd, control-plane and worker.
 	Roles []string `json:"roles,omitempty"`
-	// Created is the creation timestamp, Gone when the object was first missing.
+	// Created is the creation timestamp, Gone when the object was first missing, or when the operation ended.
 	Created metav1.Time  `json:"created"`
 	Gone    *metav1.Time `json:"gone,omitempty"`
 	// Phases are in the order of time; the last one is the present phase.
@@ -181,7 +181,7 @@ func (s *Subject) trim(most int) {
 func (r *Record) dropGone() {
 	var gone []metav1.Time
 	for _, s := range r.Subjects {
-		if s.Gone != nil {
+		if s.Gone != nil && !s.IsOperation() {
 			gone = append(gone, *s.Gone)
 		}
 	}
@@ -190,5 +190,7 @@ func (r *Record) dropGone() {
 	}
 	slices.SortFunc(gone, func(a, b metav1.Time) int { return b.Compare(a.Time) })
 	oldest := gone[maxGone-1]
-	r.Subjects = slices.DeleteFunc(r.Subjects, func(s Subject) bool { return s.Gone != nil && s.Gone.Time.Before(oldest.Time) })
+	r.Subjects = slices.DeleteFunc(r.Subjects, func(s Subject) bool {
+		return s.Gone != nil && !s.IsOperation() && s.Gone.Time.Before(oldest.Time)
+	})
 }
