@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/objects"
+)
+
+// operationOptions are the flags of commands that create an operation.
+type operationOptions struct {
+	scoped
+	output output
+	wait   waitOptions
+	ttl    time.Duration
+}
+
+func (o *operationOptions) addFlags(flags *pflag.FlagSet) {
+	o.scoped.addFlags(flags)
+	o.output.addFlags(flags)
+	o.wait.addFlags(flags)
+	flags.DurationVar(&o.ttl, "ttl", 24*time.Hour, "how long the operation is kept after its end; a negative duration is for ever")
+}
+
+func (o *operationOptions) check() error {
+	var err error
+	if o.ttl > 0 && o.ttl < time.Second {
+		err = fmt.Errorf("--ttl %s: it must be 0, negative or at least 1s", o.ttl)
+	}
+	return errors.Join(o.output.check(), o.wait.check(), err)
+}
+
+// run creates an operation for the cluster of an argument, and waits for its end if it is to.
+func (o *operationOptions) run(cmd *cobra.Command, argument string, op operationv1.Operation) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	key, err := o.key(argument, "cluster")
+	if err != nil {
+		return err
+	}
+	c, err := o.client()
+	if err != nil {
+		return err
+	}
+	if err := o.create(cmd.Context(), c, key, op); err != nil {
+		return explain(err)
+	}
+	line := operationLineOf(op)
+	if !o.wait.wait || o.output.form == "table" {
+		err := o.output.print(cmd.OutOrStdout(), line, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s created\n", line.ref())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !o.wait.wait {
+		return nil
+	}
+	return o.wait.until(cmd, c, op, o.connection, o.output, operationv1.PhaseSucceeded)
+}
+
+// create creates an operation for a cluster, with a name that the API server completes.
+func (o *operationOptions) create(ctx context.Context, c client.Client, cluster client.ObjectKey, op operationv1.Operation) error {
+	ref, err := clusterReference(ctx, c, cluster)
+	if err != nil {
+		return err
+	}
+	spec := op.CommonSpec()
+	spec.ClusterRef, spec.TTL = ref, int64(o.ttl/time.Second)
+	if o.ttl < 0 {
+		spec.TTL = -1
+	}
+	op.SetNamespace(cluster.Namespace)
+	op.SetGenerateName(cluster.Name + "-")
+	if err := c.Create(ctx, op); err != nil {
+		return fmt.Errorf("creating %s for Cluster %s: %w", operationv1.Kind(op), cluster, err)
+	}
+	return nil
+}
+
+// clusterReference refers to the Cluster that the user wrote: that of provisioning.cattle.io, or that of Cluster API.
+func clusterReference(ctx context.Context, c client.Reader, key client.ObjectKey) (operationv1.ClusterReference, error) {
+	ref := operationv1.ClusterReference{Kind: "Cluster", Name: key.Name}
+	provisioning, capi := &provisioningv1.Cluster{}, &clusterv1.Cluster{}
+	found, err := objects.Get(ctx, c, key, provisioning)
+	switch {
+	case err != nil:
+		return ref, err
+	case found && provisioning.Spec.RKEConfig == nil:
+		return ref, fmt.Errorf("the Cluster %s is imported: the hub does not manage its machines", key)
+	case found:
+		ref.APIVersion = provisioningv1.GroupVersion.String()
+		return ref, nil
+	}
+	if found, err = objects.Get(ctx, c, key, capi); err != nil {
+		return ref, err
+	}
+	plane := capi.Spec.ControlPlaneRef
+	switch {
+	case !found:
+		return ref, fmt.Errorf("there is no Cluster %s", key)
+	case plane.APIGroup != rkev1.GroupVersion.Group || plane.Kind != "RKEControlPlane":
+		return ref, fmt.Errorf("the control plane of Cluster %s is not an RKEControlPlane", key)
+	}
+	ref.APIVersion = clusterv1.GroupVersion.String()
+	return ref, nil
+}

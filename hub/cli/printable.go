@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+// printable returns a text that comes from machines as one line without control characters, which a terminal would obey.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, oneLineOf(text))
+}
+
+// terminalSize returns rows and columns of a terminal; false for other writers, and for terminals that cannot move the cursor.
+func terminalSize(out io.Writer) (rows, columns int, ok bool) {
+	file, is := out.(*os.File)
+	if !is || os.Getenv("TERM") == "dumb" {
+		return 0, 0, false
+	}
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 || size.Row == 0 {
+		return 0, 0, false
+	}
+	return int(size.Row), int(size.Col), true
+}
+
+// bytesText writes a size as kubectl does, such as 5.2Mi.
+func bytesText(size int64) string {
+	value, units := float64(size), []string{"", "Ki", "Mi", "Gi", "Ti"}
+	for value >= 1024 && len(units) > 1 {
+		value, units = value/1024, units[1:]
+	}
+	if units[0] == "" {
+		return fmt.Sprintf("%d", size)
+	}
+	return fmt.Sprintf("%.1f%s", value, units[0])
+}

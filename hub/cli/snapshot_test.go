@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+func TestCreateOperation(t *testing.T) {
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
+	plane := func(group, kind string) clusterv1.ClusterSpec {
+		return clusterv1.ClusterSpec{ControlPlaneRef: clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: "p"}}
+	}
+	c := fakeAPI(t,
+		&provisioningv1.Cluster{ObjectMeta: named("demo"), Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
+		&provisioningv1.Cluster{ObjectMeta: named("imported")},
+		&clusterv1.Cluster{ObjectMeta: named("demo"), Spec: plane("rke.cattle.io", "RKEControlPlane")},
+		&clusterv1.Cluster{ObjectMeta: named("plain"), Spec: plane("rke.cattle.io", "RKEControlPlane")},
+		&clusterv1.Cluster{ObjectMeta: named("other"), Spec: plane("controlplane.cluster.x-k8s.io", "KubeadmControlPlane")})
+	for _, test := range []struct {
+		cluster, apiVersion, err string
+		ttl                      time.Duration
+		want                     int64
+	}{
+		{cluster: "demo", ttl: time.Hour, apiVersion: provisioningv1.GroupVersion.String(), want: 3600},
+		{cluster: "plain", ttl: -time.Millisecond, apiVersion: clusterv1.GroupVersion.String(), want: -1},
+		{cluster: "imported", err: "the Cluster ns/imported is imported"},
+		{cluster: "other", err: "the control plane of Cluster ns/other is not an RKEControlPlane"},
+		{cluster: "none", err: "there is no Cluster ns/none"},
+	} {
+		op, o := &operationv1.ETCDSnapshotSave{}, &operationOptions{ttl: test.ttl}
+		err := o.create(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: test.cluster}, op)
+		if test.err != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), test.err) {
+				t.Errorf("%s: got %v", test.cluster, err)
+			}
+			continue
+		}
+		want := operationv1.ClusterReference{APIVersion: test.apiVersion, Kind: "Cluster", Name: test.cluster}
+		if err != nil || op.Spec.ClusterRef != want || op.Spec.TTL != test.want || op.Namespace != "ns" ||
+			!strings.HasPrefix(op.Name, test.cluster+"-") {
+			t.Errorf("%s: got %+v, %v", test.cluster, op, err)
+		}
+	}
+}
+
+func TestCertificateRotation(t *testing.T) {
+	if got := certificateRotation([]string{"etcd", "scheduler"}).Spec.Services; len(got) != 2 || got[1] != "scheduler" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestListSnapshots(t *testing.T) {
+	snapshot := func(name string, taken metav1.Time, change func(*rkev1.ETCDSnapshot)) *rkev1.ETCDSnapshot {
+		s := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{rkev1.ClusterNameLabel: "demo"}}}
+		s.Spec.ClusterName = "demo"
+		s.SnapshotFile = rkev1.ETCDSnapshotFile{Name: name + ".zip", NodeName: "n1", CreatedAt: &taken, Size: 5 << 20, Status: "successful"}
+		if change != nil {
+			change(s)
+		}
+		return s
+	}
+	since := at(0)
+	c := fakeAPI(t, snapshot("local", at(0), nil),
+		snapshot("s3", at(1), func(s *rkev1.ETCDSnapshot) {
+			s.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{Bucket: "backups", Folder: "demo"}
+			s.SnapshotFile.Size, s.SnapshotFile.Status, s.SnapshotFile.Message = 0, "failed", "access\ndenied"
+		}),
+		snapshot("gone", at(2), func(s *rkev1.ETCDSnapshot) {
+			s.Status = rkev1.ETCDSnapshotStatus{Missing: true, MissingSince: &since}
+		}),
+		snapshot("other", at(2), func(s *rkev1.ETCDSnapshot) { s.Labels[rkev1.ClusterNameLabel] = "another" }))
+	lines, err := listSnapshots(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `SNAPSHOT  CLUSTER  LOCATION           SIZE   AGE  STATUS
+ns/local  demo     node n1            5.0Mi  60s  successful
+ns/s3     demo     s3://backups/demo  0      59s  failed: access denied
+ns/gone   demo     node n1            5.0Mi  58s  missing for 60s, successful
+`
+	got := table(t, func(out *strings.Builder) error { return writeSnapshots(out, lines, noon.Add(time.Minute)) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if lines, err = listSnapshots(t.Context(), c, client.ObjectKey{}); err != nil || len(lines) != 4 {
+		t.Errorf("%d of all clusters (%v)", len(lines), err)
+	}
+}
