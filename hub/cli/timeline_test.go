@@ -88,6 +88,24 @@ func TestWatchShowsEachPhaseOnce(t *testing.T) {
 	}
 }
 
+// TestOperationsInTimeline: an operation is named with its kind, and stands before the machines while it goes on.
+func TestOperationsInTimeline(t *testing.T) {
+	record, ended := aRecord(), at(20)
+	record.Subjects = append(record.Subjects,
+		timelines.Subject{Kind: "TokenRotation", Name: "op", Phases: []timelines.Phase{{Name: "Rotate", Start: at(30), Outcome: timelines.OutcomeRunning}}},
+		timelines.Subject{Kind: "ETCDSnapshotSave", Name: "op", Gone: &ended, Phases: []timelines.Phase{
+			{Name: "Succeeded", Start: at(20), End: &ended, Outcome: timelines.OutcomeDone}}})
+	lines := statusOf(record)
+	got := table(t, func(out *strings.Builder) error { return writeStatus(out, "ns", lines, noon.Add(time.Minute)) })
+	if rows := strings.Split(got, "\n"); !strings.HasPrefix(rows[2], "├─ TokenRotation/op ") || strings.Contains(got, "ETCDSnapshotSave") {
+		t.Errorf("got\n%s", got)
+	}
+	got = table(t, func(out *strings.Builder) error { return writeTimeline(out, record, noon.Add(time.Minute)) })
+	if !strings.Contains(got, "ETCDSnapshotSave/op  Succeeded") || !strings.Contains(got, "TokenRotation/op     Rotate") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 func TestWriteStatus(t *testing.T) {
 	want := `NAME       ROLES   PHASE             FOR   MESSAGE
 ns/demo            WaitingForProbes  1m0s  m

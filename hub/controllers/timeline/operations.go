@@ -15,8 +15,12 @@ import (
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
-// maxEnded bounds the operations of a cluster that are remembered after they were deleted.
-const maxEnded = 20
+// The operations that are remembered after they were deleted are at most maxEnded of a cluster, and of maxEndedClusters clusters. A replica
+// that does not lead records none of them.
+const (
+	maxEnded         = 20
+	maxEndedClusters = 1000
+)
 
 // stepOf returns the step of an operation that is in progress, for the condition that is about it; empty for anything else.
 func stepOf(object conditioned, c metav1.Condition) string {
@@ -86,7 +90,11 @@ func (r *Reconciler) keepEnded(cluster client.ObjectKey, ended ...operationv1.Op
 	if r.ended == nil {
 		r.ended = map[client.ObjectKey][]operationv1.Operation{}
 	}
-	kept := append(r.ended[cluster], ended...)
+	kept, known := r.ended[cluster]
+	if !known && len(r.ended) >= maxEndedClusters {
+		return
+	}
+	kept = append(kept, ended...)
 	r.ended[cluster] = kept[max(0, len(kept)-maxEnded):]
 }
 

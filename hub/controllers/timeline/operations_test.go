@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -134,6 +135,19 @@ func TestOperationEvents(t *testing.T) {
 		return
 	}
 	t.Error("the operation is not in the timeline")
+}
+
+// TestEndedOperationsAreBounded: a replica that never records them does not fill its memory.
+func TestEndedOperationsAreBounded(t *testing.T) {
+	r := &Reconciler{}
+	for i := range maxEndedClusters + 10 {
+		for range maxEnded + 5 {
+			r.keepEnded(client.ObjectKey{Namespace: "ns", Name: fmt.Sprint(i)}, &operationv1.ETCDSnapshotSave{})
+		}
+	}
+	if first := r.takeEnded(client.ObjectKey{Namespace: "ns", Name: "0"}); len(first) != maxEnded || len(r.ended) != maxEndedClusters-1 {
+		t.Errorf("%d operations of the first of %d clusters", len(first), len(r.ended)+1)
+	}
 }
 
 // TestCanceledOperation: what a user has ended is no warning.
