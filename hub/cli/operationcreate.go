@@ -55,7 +55,12 @@ func (o *operationOptions) run(cmd *cobra.Command, argument string, op operation
 	if err != nil {
 		return err
 	}
-	if err := o.create(cmd.Context(), c, key, op); err != nil {
+	return o.runFor(cmd, c, key, op)
+}
+
+// runFor creates an operation for a cluster, and waits for its end if it is to.
+func (o *operationOptions) runFor(cmd *cobra.Command, c client.WithWatch, cluster client.ObjectKey, op operationv1.Operation) error {
+	if err := o.create(cmd.Context(), c, cluster, op); err != nil {
 		return explain(err)
 	}
 	line := operationLineOf(op)
