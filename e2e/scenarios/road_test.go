@@ -87,9 +87,15 @@ func TestRoad(t *testing.T) {
 			t.Errorf("kubectl get nodes says %q", out)
 		}
 	})
+	var onMachine, inBucket string
 	suite.Step(t, "a snapshot is saved when the Cluster asks for one, and listed", func(t *testing.T) {
-		saveSnapshot(t, host, key, bucket)
+		writeData(t, key, "kept", "before the snapshot")
+		onMachine, inBucket = saveSnapshot(t, host, key, bucket)
 	})
+	suite.Step(t, "the snapshot is restored when the Cluster asks for it, with the data of then", func(t *testing.T) {
+		restoreSnapshot(t, key, onMachine, 1)
+	})
+	suite.Step(t, "the snapshot is restored from the bucket", func(t *testing.T) { restoreSnapshot(t, key, inBucket, 2) })
 	suite.Step(t, "certificates are replaced when the Cluster asks for it, and their ends are known", func(t *testing.T) {
 		rotateCertificates(t, host, key)
 	})

@@ -55,9 +55,9 @@ func changeCluster(t *testing.T, key client.ObjectKey, change func(*provisioning
 	suite.Must(t, shared.Hub.Patch(t.Context(), cluster, client.MergeFrom(base)))
 }
 
-// saveSnapshot asks for a snapshot by the generation in the Cluster, and finds it as ETCDSnapshots, as a file on the machine and in the
-// bucket.
-func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store lab.ObjectStore) {
+// saveSnapshot asks for a snapshot by the generation in the Cluster, and finds it as ETCDSnapshots, whose names it returns, as a file on the
+// machine and in the bucket.
+func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store lab.ObjectStore) (localName, remoteName string) {
 	ctx := t.Context()
 	changeCluster(t, key, func(c *provisioningv1.Cluster) {
 		c.Spec.RKEConfig.ETCDSnapshotCreate = &rkev1.ETCDSnapshotCreate{Generation: 1}
@@ -83,9 +83,9 @@ func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store la
 			switch {
 			case !strings.HasPrefix(file.Name, "on-demand"):
 			case strings.HasPrefix(file.Location, "s3://"):
-				remote = file
+				remote, remoteName = file, list.Items[i].Name
 			default:
-				local = file
+				local, localName = file, list.Items[i].Name
 			}
 		}
 		return local != nil && remote != nil, fmt.Sprintf("%d are listed", len(list.Items))
@@ -114,4 +114,5 @@ func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store la
 	if files := strings.TrimSpace(string(readable.Stdout)); files != "" {
 		t.Errorf("the secret key of the bucket is in files that everybody may read: %s", files)
 	}
+	return localName, remoteName
 }

@@ -99,7 +99,6 @@ func TestScanner(t *testing.T) {
 		"provisioning/v1.ClusterSpec.KubernetesVersion":   true,
 		"rke/v1.ETCD.SnapshotScheduleCron":                true,
 		"provisioning/v1.ClusterSpec.EnableNetworkPolicy": false, // copied into the management Cluster
-		"rke/v1.ETCDSnapshotRestore.RestoreRKEConfig":     false,
 	} {
 		if read[apiPackage+field] != want {
 			t.Errorf("%s is read: %t, want %t", field, !want, want)

@@ -77,6 +77,8 @@ var tables = map[reflect.Type]lines{
 		cancel ttl machineName args.name args.etcd_snapshot_compress args.etcd_snapshot_dir`),
 	reflect.TypeFor[operationv1.CertificateRotationSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name
 		paused cancel ttl services`),
+	reflect.TypeFor[operationv1.ETCDSnapshotRestoreSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name
+		paused cancel ttl args.name`),
 	reflect.TypeFor[rkev1.RKEControlPlaneTemplateSpec](): template("RKEControlPlane"),
 	reflect.TypeFor[rkev1.RKEClusterTemplateSpec]():      template("RKECluster"),
 	reflect.TypeFor[rkev1.CustomMachineTemplateSpec]():   template("CustomMachine"),

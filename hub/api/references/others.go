@@ -25,6 +25,6 @@ var Others = map[string]string{
 	"snapshotFile.name":                                    "names a file",
 	"clusterRef.name":                                      "names a Cluster in the namespace of the operation",
 	"machineName":                                          "names a Machine of that Cluster",
-	"args.name":                                            "begins the name of a file",
+	"args.name":                                            "begins the name of a file, or names an ETCDSnapshot",
 	"snapshotFile.nodeName":                                "names a Node",
 }

@@ -1,12 +1,6 @@
 package cluster
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -14,6 +8,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/clusterspec"
 )
 
 func managementCluster(cluster *provisioningv1.Cluster, name string) *managementv3.Cluster {
@@ -69,7 +64,7 @@ func infraCluster(cluster *provisioningv1.Cluster) *rkev1.RKECluster {
 
 // ControlPlane returns the RKEControlPlane of a Cluster, for the controller and for the preview of a change.
 func ControlPlane(cluster *provisioningv1.Cluster) (*rkev1.RKEControlPlane, error) {
-	encoded, err := encodeSpec(cluster.Spec)
+	encoded, err := clusterspec.Encode(cluster.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -95,26 +90,4 @@ func ControlPlane(cluster *provisioningv1.Cluster) (*rkev1.RKEControlPlane, erro
 			ManagementClusterName:               cluster.Annotations[rkev1.ManagementClusterNameAnnotation],
 		},
 	}, nil
-}
-
-// encodeSpec returns base64(gzip(JSON)) of a spec without operations. Snapshots contain it, for a restore of the configuration.
-func encodeSpec(spec provisioningv1.ClusterSpec) (string, error) {
-	spec = *spec.DeepCopy()
-	spec.RKEConfig.ETCDSnapshotCreate = nil
-	spec.RKEConfig.ETCDSnapshotRestore = nil
-	spec.RKEConfig.RotateCertificates = nil
-	spec.RKEConfig.RotateEncryptionKeys = nil
-	raw, err := json.Marshal(spec)
-	if err != nil {
-		return "", fmt.Errorf("encoding the Cluster's spec: %w", err)
-	}
-	var packed bytes.Buffer
-	writer := gzip.NewWriter(&packed)
-	if _, err := writer.Write(raw); err != nil {
-		return "", fmt.Errorf("packing the Cluster's spec: %w", err)
-	}
-	if err := writer.Close(); err != nil {
-		return "", fmt.Errorf("packing the Cluster's spec: %w", err)
-	}
-	return base64.StdEncoding.EncodeToString(packed.Bytes()), nil
 }

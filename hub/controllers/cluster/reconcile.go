@@ -23,8 +23,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		s.unread = unread{spec: err != nil, controlPlane: err != nil, pools: true, kubeconfig: true}
 		return err
 	}
-	err := s.run(ctx, r.reconcileName, r.reconcileManagement, r.reconcileSpec, r.reconcileClusterAPI, r.checkInfrastructure, r.reconcilePools,
-		r.readControlPlane, r.readKubeconfig)
+	err := s.run(ctx, r.reconcileName, r.reconcileManagement, r.restoreSpec, r.reconcileSpec, r.reconcileClusterAPI, r.checkInfrastructure,
+		r.reconcilePools, r.readControlPlane, r.readKubeconfig)
 	s.unread.pools = s.unread.pools || err != nil && len(s.pools) == 0
 	return err
 }

@@ -35,7 +35,8 @@ func nodeMissing(machine *clusterv1.Machine) *metav1.Condition {
 // reconcileMissingNode deletes the Machine when its Node has been missing for as long as the cluster's owner allows.
 func (r *Reconciler) reconcileMissingNode(ctx context.Context, s *scope) (ctrl.Result, error) {
 	missing := nodeMissing(s.machine)
-	if missing == nil || !s.cluster.DeletionTimestamp.IsZero() || annotations.HasPaused(s.machine) {
+	if missing == nil || !s.cluster.DeletionTimestamp.IsZero() || annotations.HasPaused(s.machine) ||
+		annotations.HasSkipRemediation(s.machine) {
 		return ctrl.Result{}, nil
 	}
 	timeout, err := r.missingNodeTimeout(ctx, s.cluster)

@@ -46,6 +46,8 @@ const (
 type clusterState struct {
 	// deletion says why no data of the cluster is to be kept; empty if it is.
 	deletion string
+	// restoring names the restore of an etcd snapshot for which machines of the cluster are stopped; empty for none.
+	restoring string
 	// started is set once the cluster's API was reached.
 	started bool
 	// connected is set while there is a connection to the cluster's API.
@@ -88,6 +90,7 @@ type decision struct {
 //	hasNoEtcd                 a machine without the etcd role                         remove the hook
 //	clusterDeleted            a cluster that is being deleted                         remove the hook
 //	neverStarted              a cluster whose API was never reached                   remove the hook
+//	isRestored                a cluster that is being restored from a snapshot        keep
 //	isAbandoned               a control plane deleted as a whole, after a timeout     remove the hook
 //	isDraining                a Machine that Cluster API has not drained yet          keep
 //	notConnected              a cluster without a connection                          keep
@@ -100,7 +103,7 @@ type decision struct {
 //
 // The removal of any other is requested.
 var rules = []func(clusterState, candidate) *decision{
-	isForced, hasNoEtcd, clusterDeleted, neverStarted, isAbandoned, isDraining, notConnected, isRemoved, isBeingRemoved,
+	isForced, hasNoEtcd, clusterDeleted, neverStarted, isRestored, isAbandoned, isDraining, notConnected, isRemoved, isBeingRemoved,
 	isLastMember, isJoinAddress, electionPending, removalBlocked,
 }
 
@@ -148,6 +151,16 @@ func clusterDeleted(s clusterState, _ candidate) *decision {
 
 func neverStarted(s clusterState, _ candidate) *decision {
 	return decideIf(!s.started, removeHook, reasonNeverStarted, "The cluster's API was never reached, so there is no data to keep")
+}
+
+// isRestored waits for the end of a restore: what the cluster says of its members until then may be what the snapshot says.
+func isRestored(s clusterState, _ candidate) *decision {
+	if s.restoring == "" {
+		return nil
+	}
+	d := decide(keepHook, rollout.ReasonWaitingForOperation, "Waiting for the restore of an etcd snapshot to end (%s)", s.restoring)
+	d.requeueAfter = refreshInterval
+	return d
 }
 
 // untilAbandoned is how long the members of a cluster whose control plane is deleted as a whole are kept; zero for any other.

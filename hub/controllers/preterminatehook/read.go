@@ -148,6 +148,7 @@ func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader
 		// A moved cluster has lost its status. A control plane machine that others could join has had an API.
 		state.started = state.started || m.state.ControlPlane && m.state.JoinURL != ""
 		state.inputs.Machines = append(state.inputs.Machines, m.state)
+		state.restoring = cmp.Or(state.restoring, m.machine.Annotations[rkev1.RestoringAnnotation])
 	}
 	state.inputs.OrphanedMembers = matched.OrphanedMembers()
 	state.abandonedAt = abandonedAt(s.machines)

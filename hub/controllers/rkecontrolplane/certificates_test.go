@@ -36,7 +36,7 @@ func certified(t *testing.T, now, end time.Time) (*Reconciler, *scope) {
 	}
 	s := &scope{controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}, machines: []*machine{m},
 		cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: "uid"}}}
-	return &Reconciler{Client: c, Cache: c, Now: func() time.Time { return now }}, s
+	return &Reconciler{Client: c, Cache: c, Live: c, Now: func() time.Time { return now }}, s
 }
 
 func rotationsOf(t *testing.T, r *Reconciler) []operationv1.CertificateRotation {

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/clusternodes"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
+	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/util/clustermachines"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
@@ -49,9 +50,10 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 		return fmt.Errorf("listing the cluster's MachineDeployments: %w", err)
 	}
 	s.poolReplicas = controlPlaneReplicas(deployments.Items)
-	s.machines = nil
+	s.machines, s.others = nil, nil
 	for _, found := range machines {
 		if found.Bootstrap == nil {
+			s.others = append(s.others, found.Machine)
 			continue
 		}
 		m := &machine{machine: found.Machine, bootstrap: found.Bootstrap, secret: plansecrets.Of(found.Bootstrap, secrets)}
@@ -168,6 +170,9 @@ func (r *Reconciler) readNodes(ctx context.Context, s *scope) {
 			Name: controllerName + "-nodes", Controller: r.controller, Changed: nodeChanged,
 			Request: ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.controlPlane)},
 		})
+		if err == nil && operation.NeedsNodes(s.operation) {
+			nodes, err = r.liveNodes(ctx, s)
+		}
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
 			s.unreachableSince = r.ClusterCache.GetHealthCheckingState(ctx, client.ObjectKeyFromObject(s.cluster)).LastProbeSuccessTime
 			return

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/util/operations"
+	"github.com/drover-dev/drover/plans"
 )
 
 // afterOperation is when the next operation begins, or the one that has ended is deleted, if nothing else changes before.
@@ -30,17 +31,19 @@ func (r *Reconciler) operationToControlPlane(ctx context.Context, object client.
 	return r.ofCluster(ctx, op.GetNamespace(), op.CommonSpec().ClusterRef.Name)
 }
 
-// findOperation finds the operation that is in progress, or else the one that was created first. Operations that have ended are deleted in
-// time, and those that the specification asks for are created.
+// findOperation finds the operation that is in progress, or else the one that begins next: that was created first, but a restore before all
+// others, which may wait for what it repairs. Operations that have ended are deleted in time, and those that the specification asks for are
+// created.
 func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
 	all, err := operations.Of(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
 		return err
 	}
-	if err := r.ensureRequested(ctx, s, all); err != nil {
+	created, err := r.ensureRequested(ctx, s, all)
+	if err != nil {
 		return err
 	}
-	for _, op := range all {
+	for _, op := range append(all, created...) {
 		if rotation, is := op.(*operationv1.CertificateRotation); is {
 			s.rotations = append(s.rotations, rotation)
 		}
@@ -50,7 +53,7 @@ func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
 			}
 			continue
 		}
-		if s.operation == nil || operation.InProgress(op) != "" && operation.InProgress(s.operation) == "" {
+		if s.operation == nil || operation.Precedence(op) > operation.Precedence(s.operation) {
 			s.operation = op
 		}
 	}
@@ -71,46 +74,66 @@ func (r *Reconciler) operationWriter() operations.Writer {
 	return operations.Writer{Client: r.Client, FieldOwner: fieldOwner, Metrics: r.Operations}
 }
 
-// decideOperation decides how the operation goes on, and puts its tasks into the plans of the machines that do them now. Such a plan is the
-// delivered one with the task: no other change comes along.
-func (r *Reconciler) decideOperation(s *scope) error {
+// decideOperation decides how the operation goes on, and puts its tasks into the plans of the machines that do them now.
+func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 	if s.operation == nil {
 		return nil
 	}
-	s.operation = operations.Copy(s.observedOperation)
-	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime}
+	s.operation, s.deleteNodes = operations.Copy(s.observedOperation), nil
+	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime,
+		Connected: s.nodes != nil, StrayNodes: s.strayNodes(), Stopped: len(s.stoppedMachines()) > 0}
 	if p := conditions.Get(s.controlPlane, clusterv1.PausedCondition); p != nil && p.LastTransitionTime.After(in.Since) {
 		in.Since = p.LastTransitionTime.Time
 	}
 	for _, m := range s.machines {
 		has := render.HasTask(m.report.Delivered, s.operation, s.operation.CommonStatus().Step)
-		in.Machines = append(in.Machines, operation.Machine{Machine: m.state, Has: has})
+		in.Machines = append(in.Machines, operation.Machine{Machine: m.state, Has: has, Windows: m.inputs.OS == "windows"})
 	}
 	if operation.RefuseOtherNamespace(s.operation, in.Now) {
 		return nil
 	}
+	if err := r.readSnapshot(ctx, s, &in); err != nil {
+		return err
+	}
 	decision := operation.Decide(s.operation, in)
 	s.requeue(decision.Again)
+	s.deleteNodes = decision.DeleteNodes
 	for _, m := range s.machines {
 		task, is := decision.Tasks[m.machine.Name]
-		if !is || m.secret == nil {
+		if !is || m.secret == nil || m.state.Deleting {
 			continue
 		}
-		// A plan that somebody else has written into the Secret must not be signed.
-		if m.report.Checksum != "" && r.Signer.Signed(m.secret.Data, m.secret.Namespace+"/"+m.secret.Name) {
-			m.plan = m.report.Delivered
+		if err := r.addTask(s, m, task); err != nil {
+			return err
 		}
-		if !render.HasTask(m.plan, s.operation, task.Step) {
-			m.plan = render.WithTask(s.inputs, m.inputs, m.plan, s.operation, task)
-		}
-		encoded, err := m.plan.Encode()
-		if err != nil {
-			return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
-		}
-		m.encoded = encoded
-		m.state.Problem, m.state.Change = m.problem(), m.change()
-		m.state.Task, m.state.Regardless = true, task.Regardless
 	}
+	return nil
+}
+
+// addTask puts a task into the plan of a machine. Unless the task is one of the wanted plan, the plan is the delivered one with the task:
+// no other change comes along. One that has the task stays as it is, whatever changes meanwhile: nothing is done twice.
+func (r *Reconciler) addTask(s *scope, m *machine, task operation.Task) error {
+	// A plan that somebody else has written into the Secret must not be signed.
+	signed := m.report.Checksum != "" && r.Signer.Signed(m.secret.Data, m.secret.Namespace+"/"+m.secret.Name)
+	has := signed && render.HasTask(m.report.Delivered, s.operation, task.Step)
+	switch {
+	case has || signed && !task.Rendered:
+		m.plan = m.report.Delivered
+	case task.Apart && m.report.Checksum == "":
+		m.plan = plans.Plan{} // the machine has nothing of the cluster yet, and is to get nothing
+	case task.Rendered && !m.state.Init && m.joinURL == "":
+		m.plan.Error = "there is no server that the machine can join" // it would start a cluster of its own
+	}
+	if !has {
+		m.plan = render.WithTask(s.inputs, m.inputs, m.plan, s.operation, task)
+	}
+	encoded, err := m.plan.Encode()
+	if err != nil {
+		return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
+	}
+	m.encoded = encoded
+	m.state.Problem, m.state.Change = m.problem(), m.change()
+	m.state.Task, m.state.Regardless = true, task.Regardless
 	return nil
 }
 

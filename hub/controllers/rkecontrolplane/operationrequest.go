@@ -33,8 +33,8 @@ type operationRequest struct {
 	afterwards bool
 	// create returns the operation with the fields of its own kind.
 	create func(rkev1.RKEControlPlaneSpec) operationv1.Operation
-	// report writes the generation and the phase into the status.
-	report func(*rkev1.RKEControlPlaneStatus, rkev1.RKEControlPlaneSpec, operationv1.Phase)
+	// report writes the generation and how far the operation is into the status.
+	report func(*rkev1.RKEControlPlaneStatus, rkev1.RKEControlPlaneSpec, operationv1.Status)
 }
 
 // snapshotPhases are the values of status.etcdSnapshotCreatePhase, as Rancher has them.
@@ -58,8 +58,30 @@ var operationRequests = []operationRequest{{
 		return int64(status.ETCDSnapshotCreate.Generation), true
 	},
 	create: func(rkev1.RKEControlPlaneSpec) operationv1.Operation { return &operationv1.ETCDSnapshotSave{} },
-	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, phase operationv1.Phase) {
-		status.ETCDSnapshotCreate, status.ETCDSnapshotCreatePhase = spec.ETCDSnapshotCreate.DeepCopy(), snapshotPhases[phase]
+	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, op operationv1.Status) {
+		status.ETCDSnapshotCreate, status.ETCDSnapshotCreatePhase = spec.ETCDSnapshotCreate.DeepCopy(), snapshotPhases[op.Phase]
+	},
+}, {
+	name: "restore", label: "rke.cattle.io/etcd-snapshot-restore",
+	wanted: func(spec rkev1.RKEControlPlaneSpec) int64 {
+		if spec.ETCDSnapshotRestore == nil || spec.ETCDSnapshotRestore.Name == "" {
+			return 0
+		}
+		return int64(spec.ETCDSnapshotRestore.Generation)
+	},
+	observed: func(status rkev1.RKEControlPlaneStatus) (int64, bool) {
+		if status.ETCDSnapshotRestore == nil {
+			return 0, false
+		}
+		return int64(status.ETCDSnapshotRestore.Generation), true
+	},
+	create: func(spec rkev1.RKEControlPlaneSpec) operationv1.Operation {
+		op := &operationv1.ETCDSnapshotRestore{}
+		op.Spec.Args.Name = spec.ETCDSnapshotRestore.Name
+		return op
+	},
+	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, op operationv1.Status) {
+		status.ETCDSnapshotRestore, status.ETCDSnapshotRestorePhase = spec.ETCDSnapshotRestore.DeepCopy(), restorePhase(op)
 	},
 }, {
 	name: "certificates", label: "rke.cattle.io/rotate-certificates", afterwards: true,
@@ -79,29 +101,51 @@ var operationRequests = []operationRequest{{
 		}
 		return op
 	},
-	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, phase operationv1.Phase) {
-		if phase == operationv1.PhaseSucceeded {
+	report: func(status *rkev1.RKEControlPlaneStatus, spec rkev1.RKEControlPlaneSpec, op operationv1.Status) {
+		if op.Phase == operationv1.PhaseSucceeded {
 			status.CertificateRotationGeneration = spec.RotateCertificates.Generation
 		}
 	},
 }}
 
-// ensureRequested creates the operations that the specification asks for, and reports how far they are. A generation that the status knows
-// was asked for before: its operation is not created again.
-func (r *Reconciler) ensureRequested(ctx context.Context, s *scope, operations []operationv1.Operation) error {
-	for _, request := range operationRequests {
-		if err := r.ensureRequest(ctx, s, request, operations); err != nil {
-			return err
-		}
+// restorePhase is the value of status.etcdSnapshotRestorePhase, as Rancher has it: the step, with another name for the first.
+func restorePhase(op operationv1.Status) string {
+	switch {
+	case op.Phase == operationv1.PhaseInProgress && op.Step != operationv1.StepPreflight:
+		return op.Step
+	case op.Phase == operationv1.PhaseInProgress:
+		return "Started"
+	case op.Phase == operationv1.PhaseSucceeded:
+		return "Finished"
+	case op.Phase.Ended():
+		return "Failed"
 	}
-	return nil
+	return ""
 }
 
-func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operationRequest, operations []operationv1.Operation) error {
+// ensureRequested creates the operations that the specification asks for, and reports how far they are. A generation that the status knows
+// was asked for before: its operation is not created again. It returns those that were created, which the cache may not have: a restore
+// holds back what changed in the specification with it.
+func (r *Reconciler) ensureRequested(ctx context.Context, s *scope, operations []operationv1.Operation) (
+	created []operationv1.Operation, _ error) {
+	for _, request := range operationRequests {
+		op, err := r.ensureRequest(ctx, s, request, operations)
+		if err != nil {
+			return nil, err
+		}
+		if op != nil {
+			created = append(created, op)
+		}
+	}
+	return created, nil
+}
+
+func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operationRequest,
+	operations []operationv1.Operation) (operationv1.Operation, error) {
 	spec, status := s.controlPlane.Spec, &s.controlPlane.Status
 	wanted := request.wanted(spec)
 	if wanted == 0 {
-		return nil
+		return nil, nil
 	}
 	generation := strconv.FormatInt(wanted, 10)
 	i := slices.IndexFunc(operations, func(op operationv1.Operation) bool { return op.GetLabels()[request.label] == generation })
@@ -112,23 +156,23 @@ func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operat
 	}
 	switch {
 	case i >= 0 && current:
-		request.report(status, spec, phaseOf(operations[i]))
-		return nil
+		request.report(status, spec, reportedStatus(operations[i]))
+		return nil, nil
 	case any && observed == wanted:
-		return nil
+		return nil, nil
 	case i >= 0: // the generation was used before the last one
 		uid := operations[i].GetUID()
-		return objects.Delete(ctx, r.Client, operations[i], client.Preconditions{UID: &uid})
+		return nil, objects.Delete(ctx, r.Client, operations[i], client.Preconditions{UID: &uid})
 	}
 	op := request.create(spec)
 	op.SetName(rkev1.SafeConcat(s.cluster.Name, request.name, generation))
 	op.SetLabels(map[string]string{request.label: generation})
 	op.CommonSpec().TTL = -1
 	if err := r.createOperation(ctx, s, op); err != nil {
-		return err
+		return nil, err
 	}
-	request.report(status, spec, "")
-	return nil
+	request.report(status, spec, *op.CommonStatus())
+	return op, nil
 }
 
 // createOperation creates an operation on the cluster.
@@ -140,8 +184,11 @@ func (r *Reconciler) createOperation(ctx context.Context, s *scope, op operation
 	op.SetOwnerReferences([]metav1.OwnerReference{s.clusterOwner()})
 	op.CommonSpec().ClusterRef = operationv1.ClusterReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster",
 		Name: s.cluster.Name}
-	// The cache may not have it yet.
-	if err := r.Client.Create(ctx, op, fieldOwner); err != nil && !apierrors.IsAlreadyExists(err) {
+	err := r.Client.Create(ctx, op, fieldOwner)
+	if apierrors.IsAlreadyExists(err) { // the cache may not have it yet
+		err = r.Live.Get(ctx, client.ObjectKeyFromObject(op), op)
+	}
+	if err != nil {
 		return fmt.Errorf("creating %s %s: %w", operation.Kind(op), op.GetName(), err)
 	}
 	return nil
@@ -153,12 +200,13 @@ func lastRequested(operations []operationv1.Operation, label string) bool {
 	return !slices.ContainsFunc(operations[1:], func(op operationv1.Operation) bool { return op.GetLabels()[label] != "" })
 }
 
-// phaseOf is the phase of an operation, also where its status was lost.
-func phaseOf(op operationv1.Operation) operationv1.Phase {
-	if phase := op.CommonStatus().Phase; phase.Ended() {
-		return phase
+// reportedStatus is the status of an operation, with the phase in which it ended also where it was lost.
+func reportedStatus(op operationv1.Operation) operationv1.Status {
+	status := *op.CommonStatus()
+	if !status.Phase.Ended() {
+		status.Phase = cmp.Or(operationv1.Phase(op.GetAnnotations()[operationv1.EndedAnnotation]), status.Phase)
 	}
-	return cmp.Or(operationv1.Phase(op.GetAnnotations()[operationv1.EndedAnnotation]), op.CommonStatus().Phase)
+	return status
 }
 
 // clusterOwner makes an operation go with its Cluster.

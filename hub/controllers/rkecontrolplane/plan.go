@@ -36,12 +36,7 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) error {
 
 func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {
 	r.readNodes(ctx, s)
-	s.electInitNode()
-	s.findJoinURLs()
-	if err := r.renderPlans(s); err != nil {
-		return err
-	}
-	if err := r.decideOperation(s); err != nil {
+	if err := r.planOperation(ctx, s); err != nil {
 		return err
 	}
 	outcome := rollout.Decide(s.rolloutInputs(r.Now()))
@@ -49,6 +44,28 @@ func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {
 	// Both are in the order of the machines' names.
 	for i, m := range s.machines {
 		m.decision = outcome.Decisions[i]
+	}
+	return nil
+}
+
+// planOperation elects, renders and decides about the operation. A restore that begins to stop machines designates another init node, with
+// which plans are rendered again: the same is decided of the operation then.
+func (r *Reconciler) planOperation(ctx context.Context, s *scope) error {
+	designated := operation.RestoreTarget(s.operation)
+	for range 2 {
+		s.electInitNode(designated)
+		s.findJoinURLs()
+		if err := r.renderPlans(s); err != nil {
+			return err
+		}
+		if err := r.decideOperation(ctx, s); err != nil {
+			return err
+		}
+		decided := operation.RestoreTarget(s.operation)
+		if decided == "" || decided == designated {
+			break
+		}
+		designated = decided
 	}
 	return nil
 }
@@ -62,9 +79,13 @@ func (s *scope) needsLive() bool {
 	})
 }
 
-// electInitNode decides which machine starts the cluster. Its label is written with its plan, or at once where the cluster exists.
-func (s *scope) electInitNode() {
-	s.election = rollout.Elect(s.states(), s.controlPlane.Labels[rkev1.InitNodeMachineIDLabel], s.bootstrapped())
+// electInitNode decides which machine starts the cluster: the designated one, unless that is empty. Its label is written with its plan, or
+// at once where the cluster exists.
+func (s *scope) electInitNode(designated string) {
+	s.election = rollout.Election{Init: designated}
+	if designated == "" {
+		s.election = rollout.Elect(s.states(), s.controlPlane.Labels[rkev1.InitNodeMachineIDLabel], s.bootstrapped())
+	}
 	for _, m := range s.machines {
 		m.state.Init = m.machine.Name == s.election.Init
 		m.inputs.Init = m.state.Init
@@ -180,8 +201,9 @@ func (s *scope) rolloutInputs(now time.Time) rollout.Inputs {
 		Now: now, Machines: s.states(), OrphanedMembers: s.orphanedMembers, Bootstrapped: s.bootstrapped(),
 		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency),
 		ControlPlaneDrain: drainOptions(strategy.ControlPlaneDrainOptions), WorkerDrain: drainOptions(strategy.WorkerDrainOptions),
-		Operation: operation.InProgress(s.operation),
+		Operation: operation.Holds(s.operation),
 	}
+	in.Blocked = s.stopped()
 	if s.election.Init == "" {
 		in.Blocked = s.election.Wait
 	}

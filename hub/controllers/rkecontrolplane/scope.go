@@ -37,7 +37,9 @@ type scope struct {
 	// machines are all Machines of the cluster that have an RKEBootstrap, by name. poolReplicas is the sum of the replicas of
 	// MachineDeployments for control plane machines. loaded is set once both were read, live once they were read past the cache
 	// (loadMachines).
+	// others are Machines of the cluster without one.
 	machines     []*machine
+	others       []*clusterv1.Machine
 	poolReplicas int32
 	loaded, live bool
 	// nodes are the cluster's Nodes; nil where there is no connection. unreachableSince is when the cluster last answered, where the
@@ -66,6 +68,8 @@ type scope struct {
 	rotations []*operationv1.CertificateRotation
 	// certificates is the condition CertificatesValid; nil where no certificate is known (watchCertificates).
 	certificates *metav1.Condition
+	// deleteNodes are the names of Nodes that the operation deletes (plan).
+	deleteNodes []string
 
 	// election of the init node, inputs that all plans share, problems of the specification, and what rollout decided; nil before (plan).
 	election rollout.Election

@@ -51,6 +51,12 @@ func (n *Nodes) Of(machine *clusterv1.Machine) *corev1.Node {
 	return nil
 }
 
+// All returns all Nodes, which are not to be changed.
+func (n *Nodes) All() []corev1.Node { return n.nodes }
+
+// Matched reports whether Of has returned the Node of a name for a Machine.
+func (n *Nodes) Matched(name string) bool { return n.matched[name] }
+
 // OrphanedMembers are the members of etcd that belong to no Machine, by name. Of has to be called for every Machine first.
 func (n *Nodes) OrphanedMembers() []rollout.Member {
 	var orphaned []rollout.Member

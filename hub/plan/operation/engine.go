@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,14 +33,17 @@ func newEngine(op operationv1.Operation, in Inputs) *engine {
 	return &engine{op: op, spec: op.CommonSpec(), status: op.CommonStatus(), kind: kindOf(op), in: in}
 }
 
-// begin begins the first step from an index on that has machines; without one the operation has succeeded.
+// begin begins the first step from an index on that has machines, or that the hub does; without one the operation has succeeded.
 func (e *engine) begin(from int) {
 	for _, s := range e.kind.steps[from:] {
-		names := s.machines(e.in)
-		if len(names) == 0 {
-			continue
+		var names []string
+		if s.hub == nil {
+			if names = e.machinesOf(s); len(names) == 0 {
+				continue
+			}
+			e.status.Machines = nil // a step of the hub leaves those of the step before
 		}
-		e.status.Step, e.status.Machines = s.name, nil
+		e.status.Step = s.name
 		for _, name := range names {
 			e.status.Machines = append(e.status.Machines, operationv1.MachineStatus{Name: name, Phase: operationv1.PhaseInProgress})
 		}
@@ -52,9 +56,41 @@ func (e *engine) begin(from int) {
 	e.end(operationv1.PhaseSucceeded, string(operationv1.PhaseSucceeded), e.kind.done(e.status))
 }
 
+// machinesOf are the names of the machines of a step, in the order in which they begin.
+func (e *engine) machinesOf(s step) []string {
+	names := s.machines(e.in)
+	slices.SortStableFunc(names, func(a, b string) int { return strings.Compare(e.order(s, a), e.order(s, b)) })
+	return names
+}
+
+// order is the place of a machine in a step. One that is gone is not waited for.
+func (e *engine) order(s step, name string) string {
+	if i := e.find(name); s.order != nil && i >= 0 {
+		return s.order(e.in.Machines[i])
+	}
+	return ""
+}
+
+// optional is how long the operation waits for a machine whose failure does not end it; 0 for one whose failure does.
+func (e *engine) optional(s step, name string) time.Duration {
+	if s.optional == nil {
+		return 0
+	}
+	if i := e.find(name); i >= 0 {
+		return s.optional(e.in.Machines[i])
+	}
+	return s.optional(Machine{})
+}
+
 // follow reads how far the machines are, and goes on to the next step when all have done their task.
 func (e *engine) follow() {
 	for e.status.Phase == operationv1.PhaseInProgress {
+		if e.kind.broken != nil {
+			if why := e.kind.broken(e.in); why != "" {
+				e.end(operationv1.PhaseFailed, ReasonMachineFailed, why)
+				return
+			}
+		}
 		i := slices.IndexFunc(e.kind.steps, func(s step) bool { return s.name == e.status.Step })
 		if i < 0 {
 			// Another hub, or a user, wrote a step that is not known here.
@@ -74,21 +110,13 @@ func (e *engine) follow() {
 
 // followStep reports whether the operation stays in the step, or has ended in it.
 func (e *engine) followStep(s step) bool {
-	left := s.timeout - e.in.Now.Sub(e.since())
-	var running, failed []string
-	changed := false
-	for i := range e.status.Machines {
-		m := &e.status.Machines[i]
-		if m.Phase == operationv1.PhaseInProgress {
-			m.Phase, m.Message = e.progress(s, m.Name, left)
-			changed = changed || m.Phase != operationv1.PhaseInProgress
-		}
-		switch m.Phase {
-		case operationv1.PhaseInProgress:
-			running = append(running, m.Name)
-		case operationv1.PhaseFailed:
-			failed = append(failed, m.Name)
-		}
+	if s.hub != nil {
+		return e.followHub(s)
+	}
+	running, failed, changed := e.readMachines(s)
+	for changed && len(running) == 0 && len(failed) == 0 && e.remaining() {
+		e.touch() // those of the next place begin
+		running, failed, changed = e.readMachines(s)
 	}
 	switch {
 	case len(failed) > 0 && (len(running) == 0 || s.inTurn):
@@ -105,13 +133,13 @@ func (e *engine) followStep(s step) bool {
 	}
 	if changed {
 		e.touch()
-		left = s.timeout
 	}
-	e.out = Decision{Tasks: map[string]Task{}, Again: left}
-	for _, name := range running {
-		// In a pause, a machine goes on that has begun.
-		if i := e.find(name); !e.spec.Paused || i >= 0 && e.in.Machines[i].Has {
-			e.out.Tasks[name] = Task{Step: s.name, Name: s.task, Regardless: s.regardless}
+	e.out = Decision{Tasks: map[string]Task{}, Again: e.timeLeft(s, running)}
+	for _, m := range e.in.Machines {
+		// In a pause, a machine goes on that has begun. One that is done keeps its plan in an operation that nothing else comes between.
+		begins := slices.Contains(running, m.Name) && (m.Has || !e.spec.Paused)
+		if !m.Deleting && (begins || s.regardless && m.Has && e.succeeded(m.Name)) {
+			e.out.Tasks[m.Name] = Task{Step: s.name, Name: s.taskOf(m), Regardless: s.regardless, Rendered: s.rendered, Apart: s.apart}
 		}
 	}
 	e.set(operationv1.PhaseInProgress, metav1.ConditionUnknown, string(operationv1.PhaseInProgress),
@@ -134,12 +162,79 @@ func (e *engine) since() time.Time {
 	return since
 }
 
+// succeeded reports whether a machine has done its task of the step.
+func (e *engine) succeeded(name string) bool {
+	return slices.ContainsFunc(e.status.Machines, func(m operationv1.MachineStatus) bool {
+		return m.Name == name && m.Phase == operationv1.PhaseSucceeded
+	})
+}
+
+// remaining reports whether machines have not ended.
+func (e *engine) remaining() bool {
+	return slices.ContainsFunc(e.status.Machines, func(m operationv1.MachineStatus) bool { return m.Phase == operationv1.PhaseInProgress })
+}
+
+// readMachines sets how far the machines are whose turn it is. running are those of them that have not ended, failed all machines by whose
+// failure the operation fails. changed reports whether one has ended.
+func (e *engine) readMachines(s step) (running, failed []string, changed bool) {
+	place, begun := "", false
+	for i := range e.status.Machines {
+		m := &e.status.Machines[i]
+		if m.Phase == operationv1.PhaseInProgress {
+			if at := e.order(s, m.Name); !begun {
+				place, begun = at, true
+			} else if at != place {
+				continue
+			}
+			m.Phase, m.Message = e.progress(s, m.Name)
+			changed = changed || m.Phase != operationv1.PhaseInProgress
+		}
+		switch {
+		case m.Phase == operationv1.PhaseInProgress:
+			running = append(running, m.Name)
+		case m.Phase == operationv1.PhaseFailed && e.optional(s, m.Name) == 0:
+			failed = append(failed, m.Name)
+		}
+	}
+	return running, failed, changed
+}
+
+// timeLeft is when the first of some machines has no time left.
+func (e *engine) timeLeft(s step, names []string) time.Duration {
+	limit := s.timeout
+	for _, name := range names {
+		limit = min(limit, cmp.Or(e.optional(s, name), limit))
+	}
+	return limit - e.in.Now.Sub(e.since())
+}
+
+// followHub follows a step that the hub does.
+func (e *engine) followHub(s step) bool {
+	since := e.in.Now.Sub(e.since())
+	wait, do := s.hub(e.in, since)
+	switch {
+	case wait == "":
+		return false
+	case since >= s.timeout:
+		e.end(operationv1.PhaseFailed, ReasonTimedOut, fmt.Sprintf("%s did not end within %s: %s", s.title, s.timeout, wait))
+		return true
+	}
+	e.out = do
+	if left := s.timeout - since; e.out.Again == 0 || left < e.out.Again {
+		e.out.Again = left
+	}
+	e.set(operationv1.PhaseInProgress, metav1.ConditionUnknown, string(operationv1.PhaseInProgress), wait)
+	return true
+}
+
 func (e *engine) find(name string) int {
 	return slices.IndexFunc(e.in.Machines, func(m Machine) bool { return m.Name == name })
 }
 
-// progress is how far a machine is that has not ended; left is what is left of its time.
-func (e *engine) progress(s step, name string, left time.Duration) (operationv1.Phase, string) {
+// progress is how far a machine is that has not ended.
+func (e *engine) progress(s step, name string) (operationv1.Phase, string) {
+	limit := cmp.Or(e.optional(s, name), s.timeout)
+	left := limit - e.in.Now.Sub(e.since())
 	i := e.find(name)
 	if i < 0 || e.in.Machines[i].Deleting {
 		return operationv1.PhaseFailed, "The Machine was deleted"
@@ -148,18 +243,22 @@ func (e *engine) progress(s step, name string, left time.Duration) (operationv1.
 	if e.spec.Paused && !m.Has {
 		return operationv1.PhaseInProgress, ""
 	}
+	done := m.Has && m.Progress == rollout.ProgressApplied
+	healthy := !s.inTurn && !s.healthy || m.Working()
 	switch {
-	case m.Has && m.Progress == rollout.ProgressApplied && (!s.inTurn || m.Working()):
+	case done && healthy && (!s.joinable || m.JoinURL != ""):
 		return operationv1.PhaseSucceeded, ""
 	case m.Has && m.Progress == rollout.ProgressFailed:
 		return operationv1.PhaseFailed, strings.TrimSpace("The plan failed. " + m.Failure)
 	case m.Has && m.Progress == rollout.ProgressCanceled:
 		return operationv1.PhaseFailed, "Somebody has canceled the plan"
-	case left <= 0 && m.Has && m.Progress == rollout.ProgressApplied:
-		return operationv1.PhaseFailed, fmt.Sprintf("The machine has done its task, and is not healthy after %s: %s", s.timeout,
+	case left > 0:
+		return operationv1.PhaseInProgress, ""
+	case done && healthy:
+		return operationv1.PhaseFailed, fmt.Sprintf("The machine has no address to join it by after %s", limit)
+	case done:
+		return operationv1.PhaseFailed, fmt.Sprintf("The machine has done its task, and is not healthy after %s: %s", limit,
 			message.JoinNames(slices.Concat(m.Unhealthy, m.HealthUnknown), maxNames))
-	case left <= 0:
-		return operationv1.PhaseFailed, fmt.Sprintf("The machine has not answered within %s", s.timeout)
 	}
-	return operationv1.PhaseInProgress, ""
+	return operationv1.PhaseFailed, fmt.Sprintf("The machine has not answered within %s", limit)
 }

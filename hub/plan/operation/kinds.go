@@ -18,6 +18,10 @@ type kind struct {
 	steps []step
 	// done is the message of an operation that has succeeded.
 	done func(*operationv1.Status) string
+	// broken says why an operation that is in progress cannot go on whatever its machines do; empty if it can. Nil is never.
+	broken func(Inputs) string
+	// advice ends the message of an operation that failed or was canceled in a step: what to do. Nil for nothing.
+	advice func(step string) string
 }
 
 // problem is why an operation cannot begin; the zero value for none.
@@ -27,13 +31,17 @@ type problem struct {
 	fatal bool
 }
 
-// step is a part of an operation in which machines do one task.
+// step is a part of an operation in which machines do tasks, or in which the hub does something.
 type step struct {
 	// name is the value of status.step.
 	name string
-	task TaskName
+	// task of all machines, or tasks of each.
+	task  TaskName
+	tasks func(Machine) TaskName
 	// machines are the names of those that take part; a step without any is left out.
 	machines func(Inputs) []string
+	// hub is set for a step without machines: it returns what is waited for, and what the hub does meanwhile; empty once the step is done.
+	hub func(in Inputs, since time.Duration) (wait string, do Decision)
 	// timeout is how long it may take until the next machine has ended.
 	timeout time.Duration
 	// title begins the message of a failure, "Saving the snapshot"; doing ends that of a wait, "save the snapshot".
@@ -41,8 +49,24 @@ type step struct {
 	// inTurn is set where the task restarts machines: they do it in the order of a rollout, each has to be healthy after it, and a failure
 	// stops the others.
 	inTurn bool
-	// regardless is as in Task.
-	regardless bool
+	// healthy is set where each machine has to be healthy after the task.
+	healthy bool
+	// joinable is set where others have to be able to join each machine after the task.
+	joinable bool
+	// order returns the place of a machine: one begins when all before it have ended, and those of the same place begin together. Nil is the
+	// same place for all. The order of texts counts.
+	order func(Machine) string
+	// optional returns how long the operation waits for a machine whose failure does not end it; 0 for one whose failure does. Nil is 0.
+	optional func(Machine) time.Duration
+	// regardless, rendered and apart are as in Task.
+	regardless, rendered, apart bool
+}
+
+func (s step) taskOf(m Machine) TaskName {
+	if s.tasks != nil {
+		return s.tasks(m)
+	}
+	return s.task
 }
 
 // Kind returns the kind of an operation, such as "ETCDSnapshotSave".
@@ -54,6 +78,8 @@ func kindOf(op operationv1.Operation) kind {
 		return snapshotSave(op)
 	case *operationv1.CertificateRotation:
 		return certificateRotation(op)
+	case *operationv1.ETCDSnapshotRestore:
+		return snapshotRestore(op)
 	}
 	panic(fmt.Sprintf("operation: no steps are known for a %T", op))
 }

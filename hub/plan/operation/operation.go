@@ -7,6 +7,7 @@ package operation
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,8 @@ const (
 	ReasonWaitingForCluster = "WaitingForCluster"
 	// ReasonWaitingForMachine is that of an operation that waits for machines to exist, or to apply their plan.
 	ReasonWaitingForMachine = "WaitingForMachine"
+	// ReasonSnapshotInvalid is that of a restore of a snapshot that cannot be restored.
+	ReasonSnapshotInvalid = "SnapshotInvalid"
 	// ReasonMachineNotFound is that of an operation for a machine that does not exist.
 	ReasonMachineNotFound = "MachineNotFound"
 	// ReasonServiceNotFound is that of an operation for a service that the cluster's distribution does not have.
@@ -43,6 +46,8 @@ type Machine struct {
 	rollout.Machine
 	// Has is set where the delivered plan has the task of the step in the operation's status.
 	Has bool
+	// Windows is set on a machine that runs Windows.
+	Windows bool
 }
 
 // Inputs are what a decision is made on.
@@ -52,10 +57,25 @@ type Inputs struct {
 	Now, Since time.Time
 	// Bootstrapped is set once the cluster has been started.
 	Bootstrapped bool
+	// Stopped is set while machines are stopped for a restore that did not end. Only another restore begins then.
+	Stopped bool
 	// Runtime is that of the cluster: "k3s" or "rke2".
 	Runtime string
 	// Machines are all machines of the cluster.
 	Machines []Machine
+	// Snapshot is what an ETCDSnapshotRestore that has not begun restores.
+	Snapshot Snapshot
+	// Connected is set while the cluster's Nodes are known. StrayNodes are those of them without a Machine.
+	Connected  bool
+	StrayNodes []StrayNode
+}
+
+// StrayNode is a Node that belongs to no Machine, or to one with etcd that is being deleted.
+type StrayNode struct {
+	// Name of the Node.
+	Name string
+	// Lost is set where its kubelet does not report.
+	Lost bool
 }
 
 // Task is what a machine does for an operation. hub/plan/render knows its instructions.
@@ -66,6 +86,10 @@ type Task struct {
 	Name TaskName
 	// Regardless is set where the task is delivered whatever the rules of a rollout say; else they decide when a machine may restart.
 	Regardless bool
+	// Rendered is set where the task is a part of the plan that the specification asks for, else it is one of the delivered plan.
+	Rendered bool
+	// Apart is set where the task is done without the installation and whatever else the delivered plan runs.
+	Apart bool
 }
 
 // TaskName is the name of a task.
@@ -77,12 +101,24 @@ const (
 	TaskSaveSnapshot TaskName = "etcd-snapshot-save"
 	// TaskRotateCertificates replaces certificates and restarts the distribution.
 	TaskRotateCertificates TaskName = "certificate-rotation"
+	// TaskPing does nothing: it shows that the agent answers.
+	TaskPing TaskName = "ping"
+	// TaskCheckSnapshot checks whether a snapshot can be restored on the machine, and changes nothing.
+	TaskCheckSnapshot TaskName = "etcd-snapshot-check"
+	// TaskStop stops the distribution and its containers, also for the next start of the machine.
+	TaskStop TaskName = "stop"
+	// TaskRestoreSnapshot makes etcd a cluster of the machine alone with the data of a snapshot, and starts nothing.
+	TaskRestoreSnapshot TaskName = "etcd-snapshot-restore"
+	// TaskStart starts a machine that was stopped. A server other than the restored one joins without the data that it has.
+	TaskStart TaskName = "start"
 )
 
 // Decision is how an operation goes on.
 type Decision struct {
 	// Tasks are what machines do now, by the Machine's name. Others do nothing for the operation.
 	Tasks map[string]Task
+	// DeleteNodes are the names of Nodes that the hub deletes now.
+	DeleteNodes []string
 	// Again is when to decide again; 0 for when something changes.
 	Again time.Duration
 }
@@ -118,6 +154,27 @@ func RefuseOtherNamespace(op operationv1.Operation, now time.Time) bool {
 	return true
 }
 
+// Holds names an operation that other changes of machines wait for: one that is in progress, and a restore also before it begins. Empty for
+// none.
+func Holds(op operationv1.Operation) string {
+	if op != nil && Precedence(op) > 0 {
+		return Kind(op) + " " + op.GetName()
+	}
+	return ""
+}
+
+// Precedence orders operations that have not ended: the one in progress goes on, and a restore begins before others.
+func Precedence(op operationv1.Operation) int {
+	_, restore := op.(*operationv1.ETCDSnapshotRestore)
+	switch {
+	case op.CommonStatus().Phase == operationv1.PhaseInProgress:
+		return 2
+	case restore && !op.CommonStatus().Phase.Ended() && !op.CommonSpec().Paused:
+		return 1
+	}
+	return 0
+}
+
 // InProgress names an operation that is in progress, for messages; empty for one that is not, or for none.
 func InProgress(op operationv1.Operation) string {
 	if op == nil || op.CommonStatus().Phase != operationv1.PhaseInProgress {
@@ -130,6 +187,8 @@ func (e *engine) end(phase operationv1.Phase, reason, text string) {
 	status := metav1.ConditionFalse
 	if phase == operationv1.PhaseSucceeded {
 		status = metav1.ConditionTrue
+	} else if e.kind.advice != nil && e.status.Phase == operationv1.PhaseInProgress {
+		text = strings.TrimSpace(strings.TrimSuffix(text, ".") + ". " + e.kind.advice(e.status.Step))
 	}
 	e.status.Step = ""
 	e.set(phase, status, reason, text)
@@ -167,6 +226,8 @@ func (e *engine) start() {
 	reason, text := "", ""
 	if !e.in.Bootstrapped {
 		reason, text = ReasonWaitingForCluster, "Waiting for the cluster to be started"
+	} else if _, restore := e.op.(*operationv1.ETCDSnapshotRestore); e.in.Stopped && !restore {
+		reason, text = ReasonWaitingForCluster, "Waiting for the cluster to be restored: a restore has left machines stopped"
 	} else if p := e.kind.begin(e.in); p.fatal {
 		e.end(operationv1.PhaseFailed, p.reason, p.text)
 		return

@@ -25,7 +25,20 @@ const RestartInstruction = "operation-restart"
 func WithTask(c Cluster, m Machine, plan plans.Plan, op operationv1.Operation, task operation.Task) plans.Plan {
 	t := taskBuilder{builder: builder{Inputs: Inputs{Cluster: c, Machine: m}}, id: taskID(op, task.Step), op: op}
 	t.builder.mergeArgs()
+	stopped := Stopped(plan)
 	plan = WithoutTask(plan)
+	switch task.Name {
+	case operation.TaskStop:
+		plan.Instructions, plan.PeriodicInstructions = nil, nil
+	case operation.TaskRestoreSnapshot:
+		plan.Instructions = withoutStart(t.Cluster, plan.Instructions)
+	case operation.TaskStart:
+		plan.Instructions = append(t.rejoin(), plan.Instructions...)
+	default:
+		if task.Apart {
+			plan.Instructions = t.apart(plan, stopped)
+		}
+	}
 	plan.Instructions = append(plan.Instructions, t.instructions(task.Name)...)
 	return plan
 }
@@ -73,6 +86,16 @@ func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction 
 		return []plans.Instruction{t.once(string(name), "/bin/sh", t.saveSnapshot()...)}
 	case operation.TaskRotateCertificates:
 		return []plans.Instruction{t.rotateCertificates()}
+	case operation.TaskPing:
+		return []plans.Instruction{t.script(string(name), ":")}
+	case operation.TaskCheckSnapshot:
+		return []plans.Instruction{t.checkSnapshot()}
+	case operation.TaskStop:
+		return []plans.Instruction{t.stop()}
+	case operation.TaskRestoreSnapshot:
+		return []plans.Instruction{t.restoreSnapshot()}
+	case operation.TaskStart:
+		return []plans.Instruction{t.awaitStart()}
 	}
 	panic(fmt.Sprintf("render: no instructions are known for the task %s", name))
 }

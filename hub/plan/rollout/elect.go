@@ -92,7 +92,7 @@ func noVoter(candidates []Machine) Election {
 		}
 	}
 	return Election{Wait: Wait{ReasonEtcdLost, "No etcd machine with the cluster's data is left. " +
-		"Restore the cluster from an etcd snapshot, or delete and recreate it"}}
+		"Register one if there is none, and restore the cluster from an etcd snapshot with an ETCDSnapshotRestore; or delete and recreate it"}}
 }
 
 func electDesignated(machines []Machine, id string) Election {

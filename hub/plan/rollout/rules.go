@@ -29,6 +29,8 @@ const (
 	ReasonEtcdLost = "EtcdLost"
 	// ReasonWaitingForOperation is that of a machine that waits for an operation on the cluster, such as a snapshot, to end.
 	ReasonWaitingForOperation = "WaitingForOperation"
+	// ReasonRestoreFailed is that of a cluster whose machines were stopped for a restore that has failed.
+	ReasonRestoreFailed = "RestoreFailed"
 	// ReasonWaitingForTurn is that of a machine that waits for an earlier tier.
 	ReasonWaitingForTurn = "WaitingForTurn"
 	// ReasonWaitingForOthers is that of a machine that waits for machines of its tier or for other etcd members.

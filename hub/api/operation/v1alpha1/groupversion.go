@@ -15,7 +15,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ETCDSnapshotSave{}, &ETCDSnapshotSaveList{}, &CertificateRotation{}, &CertificateRotationList{})
+	scheme.AddKnownTypes(GroupVersion, &ETCDSnapshotSave{}, &ETCDSnapshotSaveList{}, &ETCDSnapshotRestore{}, &ETCDSnapshotRestoreList{},
+		&CertificateRotation{}, &CertificateRotationList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -21,11 +21,13 @@ type Operation interface {
 }
 
 // Kinds returns an empty operation of each kind.
-func Kinds() []Operation { return []Operation{&ETCDSnapshotSave{}, &CertificateRotation{}} }
+func Kinds() []Operation {
+	return []Operation{&ETCDSnapshotSave{}, &ETCDSnapshotRestore{}, &CertificateRotation{}}
+}
 
 // Lists returns an empty list of each kind of operation.
 func Lists() []client.ObjectList {
-	return []client.ObjectList{&ETCDSnapshotSaveList{}, &CertificateRotationList{}}
+	return []client.ObjectList{&ETCDSnapshotSaveList{}, &ETCDSnapshotRestoreList{}, &CertificateRotationList{}}
 }
 
 // ClusterReference names the Cluster that an operation is for. It is in the namespace of the operation.

@@ -40,6 +40,9 @@ const (
 	AgentLastSeenAnnotation = "rke.cattle.io/agent-last-seen"
 	// EtcdForceRemoveAnnotation, set by users on a Machine, skips the safe removal of its etcd member.
 	EtcdForceRemoveAnnotation = "rke.cattle.io/etcd-force-remove"
+	// RestoringAnnotation, on a Machine, names the restore of an etcd snapshot for which machines of its cluster are stopped. Until it is
+	// gone, no health check replaces the Machine, and no etcd member is removed.
+	RestoringAnnotation = "rke.cattle.io/restoring"
 	// HostnameLengthLimitAnnotation limits the length of machine names of a pool.
 	HostnameLengthLimitAnnotation = "rke.cattle.io/hostname-length-limit"
 )

@@ -1,0 +1,116 @@
+//go:build e2e && full
+
+package pools
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// TestRestorePool restores a snapshot of three servers on one that is not the init node, and kills the hub in each step.
+func TestRestorePool(t *testing.T) {
+	ctx := t.Context()
+	key := client.ObjectKey{Namespace: namespace, Name: "etcd"}
+	before := settled(t)
+	suite.Step(t, "three servers and a worker come up", func(t *testing.T) {
+		apply(t, "etcd.yaml", key)
+		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 15*time.Minute))
+		waitNodes(t, key, 3, 1, 5*time.Minute)
+		checkMembers(t, key, 3)
+		writeData(t, key)
+	})
+	var snapshot *rkev1.ETCDSnapshot
+	suite.Step(t, "a snapshot is saved on each server", func(t *testing.T) {
+		save := &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "before"}}
+		save.Spec.Spec = ofCluster(key)
+		suite.Must(t, shared.Hub.Create(ctx, save))
+		waitOperation(t, save, nil)
+		waitFor(t, "a snapshot of a server that is not the init node is listed", time.Minute, func(ctx context.Context) (bool, string) {
+			snapshot = snapshotBeside(ctx, t, key)
+			return snapshot != nil, "it is not"
+		})
+	})
+	suite.Step(t, "it is restored, and all servers have its data", func(t *testing.T) {
+		c, _, err := shared.ClusterClient(ctx, shared.Hub, key)
+		suite.Must(t, err)
+		lost := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "lost"}}
+		suite.Must(t, c.Create(ctx, lost))
+		restore := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "restore"}}
+		restore.Spec.Spec, restore.Spec.Args.Name = ofCluster(key), snapshot.Name
+		suite.Must(t, shared.Hub.Create(ctx, restore))
+		waitOperation(t, restore, func() { shared.RestartHub(t) })
+		if restore.Status.MachineName != snapshot.Labels[rkev1.MachineNameLabel] {
+			t.Errorf("restored on %s, the file is on %s", restore.Status.MachineName, snapshot.Labels[rkev1.MachineNameLabel])
+		}
+		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
+		waitNodes(t, key, 3, 1, 5*time.Minute)
+		checkMembers(t, key, 3)
+		checkData(t, key)
+		c, _, err = shared.ClusterClient(ctx, shared.Hub, key)
+		suite.Must(t, err)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(lost), lost); client.IgnoreNotFound(err) != nil || err == nil {
+			t.Errorf("what was written after the snapshot: %v", err)
+		}
+	})
+	suite.Step(t, "a deleted Cluster takes everything with it", func(t *testing.T) { deleteCluster(t, poolsOf(t, key), before) })
+}
+
+func ofCluster(key client.ObjectKey) operationv1.Spec {
+	return operationv1.Spec{TTL: -1, ClusterRef: operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster",
+		Name: key.Name}}
+}
+
+// waitOperation waits until an operation has succeeded. inStep is called in each step; nil for nothing.
+func waitOperation(t *testing.T, op operationv1.Operation, inStep func()) {
+	t.Helper()
+	began, step := time.Now(), ""
+	waitFor(t, op.GetName()+" has succeeded", 20*time.Minute, func(ctx context.Context) (bool, string) {
+		if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(op), op); err != nil {
+			return false, err.Error()
+		}
+		status := op.CommonStatus()
+		if status.Phase.Ended() && status.Phase != operationv1.PhaseSucceeded {
+			t.Fatalf("it has ended: %+v", status)
+		}
+		if status.Step != step {
+			step = status.Step
+			t.Logf("%s %s after %s", status.Phase, step, time.Since(began).Round(time.Second))
+			if inStep != nil && step != "" {
+				inStep()
+			}
+		}
+		return status.Phase == operationv1.PhaseSucceeded, string(status.Phase) + " " + status.Step
+	})
+}
+
+// snapshotBeside is an on-demand snapshot on a server that is not the init node; nil until one is listed.
+func snapshotBeside(ctx context.Context, t *testing.T, key client.ObjectKey) *rkev1.ETCDSnapshot {
+	t.Helper()
+	secrets := &corev1.SecretList{}
+	suite.Must(t, shared.Hub.List(ctx, secrets, client.InNamespace(key.Namespace), client.MatchingLabels{
+		rkev1.ClusterNameLabel: key.Name, rkev1.InitNodeLabel: "true"}))
+	if len(secrets.Items) != 1 {
+		t.Fatalf("%d machines are the init node", len(secrets.Items))
+	}
+	snapshots := &rkev1.ETCDSnapshotList{}
+	suite.Must(t, shared.Hub.List(ctx, snapshots, client.InNamespace(key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: key.Name}))
+	for i := range snapshots.Items {
+		s := &snapshots.Items[i]
+		machine := s.Labels[rkev1.MachineNameLabel]
+		if strings.HasPrefix(s.SnapshotFile.Name, "on-demand") && machine != "" && machine != secrets.Items[0].Labels[rkev1.MachineNameLabel] {
+			return s
+		}
+	}
+	return nil
+}

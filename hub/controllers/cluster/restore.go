@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/clusterspec"
+	"github.com/drover-dev/drover/hub/util/objects"
+)
+
+// The values of restoreRKEConfig that restore more than the data of etcd.
+const (
+	restoreKubernetesVersion = "kubernetesVersion"
+	restoreAll               = "all"
+)
+
+// restoreSpec sets the parts of the spec that etcdSnapshotRestore asks for to what they were when the snapshot was saved, before the
+// restore is passed on for the first time: the machines that the restore starts have the restored configuration then. What is restored is validated
+// as what a user writes.
+func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
+	restore := s.cluster.Spec.RKEConfig.ETCDSnapshotRestore
+	if restore == nil || restore.Name == "" || restore.Generation == 0 ||
+		restore.RestoreRKEConfig != restoreKubernetesVersion && restore.RestoreRKEConfig != restoreAll {
+		return nil
+	}
+	controlPlane := &rkev1.RKEControlPlane{}
+	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(s.cluster), controlPlane)
+	if err != nil {
+		s.unread.spec = true
+		return err
+	}
+	for _, known := range []*rkev1.ETCDSnapshotRestore{controlPlane.Spec.ETCDSnapshotRestore, controlPlane.Status.ETCDSnapshotRestore} {
+		if found && known != nil && known.Generation == restore.Generation {
+			return nil
+		}
+	}
+	snapshot := &rkev1.ETCDSnapshot{}
+	// The cache does not hold the metadata.
+	found, err = objects.Get(ctx, r.Live, client.ObjectKey{Namespace: s.cluster.Namespace, Name: restore.Name}, snapshot)
+	if err != nil {
+		s.unread.spec = true
+		return err
+	}
+	restored, fault := restoredSpec(s.cluster, snapshot, found)
+	switch {
+	case fault != nil:
+		s.invalid = append(s.invalid, fault)
+		return nil
+	case equality.Semantic.DeepEqual(restored, &s.cluster.Spec):
+		return nil
+	}
+	s.unread.spec, s.unread.pools = true, true // the next reconcile has what is written now
+	changed := s.cluster.DeepCopy()
+	changed.Spec = *restored
+	patch := client.MergeFromWithOptions(s.cluster, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, changed, patch, fieldOwner); err != nil {
+		return fmt.Errorf("restoring the spec of Cluster %s: %w", client.ObjectKeyFromObject(s.cluster), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Restored the spec of the Cluster from a snapshot", "ETCDSnapshot", restore.Name,
+		"restoreRKEConfig", restore.RestoreRKEConfig)
+	return nil
+}
+
+// restoredSpec is the spec with what is restored of it. Machine pools, operations and all that does not configure the distribution stay as
+// they are.
+func restoredSpec(cluster *provisioningv1.Cluster, snapshot *rkev1.ETCDSnapshot, found bool) (*provisioningv1.ClusterSpec, *cause.Cause) {
+	restore := cluster.Spec.RKEConfig.ETCDSnapshotRestore
+	const field = "spec.rkeConfig.etcdSnapshotRestore"
+	if !found {
+		return nil, cause.New("SnapshotNotFound", "%s.name: ETCDSnapshot %q does not exist in the namespace of the Cluster", field, restore.Name)
+	}
+	if snapshot.Spec.ClusterName != cluster.Name {
+		return nil, cause.New("SnapshotInvalid", "%s.name: ETCDSnapshot %s is of the Cluster %q", field, restore.Name, snapshot.Spec.ClusterName)
+	}
+	had, err := clusterspec.FromSnapshot(snapshot.SnapshotFile.Metadata)
+	switch {
+	case err != nil:
+		return nil, cause.New("SnapshotInvalid", "%s: ETCDSnapshot %s: %s; set restoreRKEConfig to none", field, restore.Name, err)
+	case had == nil || had.KubernetesVersion == "" || had.RKEConfig == nil:
+		return nil, cause.New("SnapshotInvalid", "%s: ETCDSnapshot %s does not hold the configuration of the Cluster; set restoreRKEConfig to "+
+			"none", field, restore.Name)
+	}
+	out := cluster.Spec.DeepCopy()
+	out.KubernetesVersion = had.KubernetesVersion
+	if restore.RestoreRKEConfig == restoreAll {
+		out.RKEConfig.ClusterConfiguration = had.RKEConfig.ClusterConfiguration
+		out.AgentEnvVars = had.AgentEnvVars
+	}
+	return out, nil
+}

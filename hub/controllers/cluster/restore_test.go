@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/clusterspec"
+)
+
+func clusterWith(version, manifest string, pools ...string) *provisioningv1.Cluster {
+	config := &provisioningv1.RKEConfig{}
+	config.AdditionalManifest = manifest
+	for _, name := range pools {
+		config.MachinePools = append(config.MachinePools, provisioningv1.RKEMachinePool{Name: name})
+	}
+	return &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: provisioningv1.ClusterSpec{KubernetesVersion: version,
+		RKEConfig: config}}
+}
+
+func snapshotOf(t *testing.T, cluster *provisioningv1.Cluster) *rkev1.ETCDSnapshot {
+	encoded, err := clusterspec.Encode(cluster.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata, _ := json.Marshal(map[string]string{clusterspec.MetadataKey: encoded})
+	return &rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: cluster.Name},
+		SnapshotFile: rkev1.ETCDSnapshotFile{Metadata: base64.StdEncoding.EncodeToString(metadata)}}
+}
+
+// The version or the whole configuration comes back; machine pools and the request itself stay.
+func TestRestoredSpec(t *testing.T) {
+	for mode, want := range map[string]*provisioningv1.Cluster{
+		restoreKubernetesVersion: clusterWith("v1.35.1+k3s1", "new", "a", "b"), restoreAll: clusterWith("v1.35.1+k3s1", "old", "a", "b"),
+	} {
+		cluster := clusterWith("v1.36.3+k3s1", "new", "a", "b")
+		cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1, RestoreRKEConfig: mode}
+		want.Spec.RKEConfig.ETCDSnapshotRestore = cluster.Spec.RKEConfig.ETCDSnapshotRestore
+		got, fault := restoredSpec(cluster, snapshotOf(t, clusterWith("v1.35.1+k3s1", "old", "a")), true)
+		if fault != nil {
+			t.Fatal(fault)
+		}
+		if diff := cmp.Diff(&want.Spec, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", mode, diff)
+		}
+	}
+}
+
+func TestRestoredSpecRefuses(t *testing.T) {
+	cluster := clusterWith("v1.36.3+k3s1", "new")
+	cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1, RestoreRKEConfig: restoreAll}
+	other := snapshotOf(t, cluster)
+	other.Spec.ClusterName = "d"
+	for name, c := range map[string]struct {
+		snapshot *rkev1.ETCDSnapshot
+		found    bool
+		text     string
+	}{
+		"not found":        {&rkev1.ETCDSnapshot{}, false, "does not exist"},
+		"another cluster":  {other, true, `is of the Cluster "d"`},
+		"without metadata": {&rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"}}, true, "does not hold the configuration"},
+		"damaged": {&rkev1.ETCDSnapshot{Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"},
+			SnapshotFile: rkev1.ETCDSnapshotFile{Metadata: "%"}}, true, "decoding the metadata"},
+	} {
+		if got, fault := restoredSpec(cluster, c.snapshot, c.found); got != nil || fault == nil || !strings.Contains(fault.Message, c.text) {
+			t.Errorf("%s: got %v, %v", name, got, fault)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package render
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/operation"
+	"github.com/drover-dev/drover/plans"
+)
+
+// The scripts of a restore. Their heads say what they do and take.
+var (
+	//go:embed scripts/restore-check.sh
+	restoreCheckSh string
+	//go:embed scripts/restore-stop.sh
+	restoreStopSh string
+	//go:embed scripts/restore-reset.sh
+	restoreResetSh string
+	//go:embed scripts/restore-rejoin.sh
+	restoreRejoinSh string
+	//go:embed scripts/restore-wait.sh
+	restoreWaitSh string
+)
+
+const (
+	// stillStopped is the name of an instruction that does nothing. It keeps the mark of a machine that an earlier operation has stopped.
+	stillStopped = "stopped"
+	// resetTimeout is how long the restore itself may take, and readyTimeout how long the distribution until it is ready, in seconds.
+	resetTimeout, readyTimeout = 25 * 60, 10 * 60
+)
+
+// Stopped reports whether a machine with the plan was stopped for a restore and not started since. Only a task of a restore starts it.
+func Stopped(plan plans.Plan) bool {
+	stopping := []string{string(operation.TaskStop), string(operation.TaskRestoreSnapshot), stillStopped}
+	return slices.ContainsFunc(plan.Instructions, func(i plans.Instruction) bool {
+		return ofOperation(i) && slices.Contains(stopping, i.Name)
+	})
+}
+
+// apart replaces what a plan runs by what leaves its impact as it is: the change to it and back restarts nothing, and nothing that may fail
+// in a broken cluster, such as pulling the installer, comes before the task.
+func (t *taskBuilder) apart(plan plans.Plan, stopped bool) []plans.Instruction {
+	if stopped {
+		return []plans.Instruction{t.script(stillStopped, ":")}
+	}
+	delivered := install(plan)
+	if delivered.Name == "" {
+		return nil
+	}
+	noop := plans.CommonInstruction{Name: delivered.Name, Command: "/bin/sh", Args: []string{"-c", ":"}}
+	for _, name := range []string{restartStamp, drainHash} {
+		if value := stamp(delivered, name); value != "" {
+			noop.Env = append(noop.Env, name+"="+value)
+		}
+	}
+	return []plans.Instruction{{CommonInstruction: noop}}
+}
+
+// withoutStart makes the installation leave the distribution stopped.
+func withoutStart(c Cluster, instructions []plans.Instruction) []plans.Instruction {
+	out := slices.Clone(instructions)
+	for i := range out {
+		if out[i].Name == InstallInstruction {
+			out[i].Env = append(slices.Clone(out[i].Env), "INSTALL_"+c.names().EnvPrefix+"_SKIP_START=true")
+		}
+	}
+	return out
+}
+
+// script is an instruction that runs the text of a script with arguments, which no shell interprets. Its output is kept in the plan Secret.
+func (t *taskBuilder) script(name, text string, args ...string) plans.Instruction {
+	return plans.Instruction{SaveOutput: true, CommonInstruction: plans.CommonInstruction{
+		Name: name, Command: "/bin/sh", Args: append([]string{"-c", text, name}, args...),
+		Env: []string{t.id, t.Cluster.names().EnvPrefix + "_DATA_DIR=" + t.dataDir},
+	}}
+}
+
+// target reports whether the snapshot is restored on this machine.
+func (t *taskBuilder) target() (*operationv1.ETCDSnapshotRestore, bool) {
+	op, is := t.op.(*operationv1.ETCDSnapshotRestore)
+	return op, is && op.Status.MachineName == t.Machine.Name
+}
+
+func (t *taskBuilder) file() operationv1.RestoredSnapshot {
+	if op, is := t.target(); is && op.Status.Snapshot != nil {
+		return *op.Status.Snapshot
+	}
+	return operationv1.RestoredSnapshot{}
+}
+
+func (t *taskBuilder) checkSnapshot() plans.Instruction {
+	file := t.file()
+	return t.script(string(operation.TaskCheckSnapshot), restoreCheckSh, file.Path, strconv.FormatInt(file.Size, 10), t.dataDir)
+}
+
+// stop has the members of etcd join without their data whenever they start, except the machine that is restored: alone, it would start
+// another cluster.
+func (t *taskBuilder) stop() plans.Instruction {
+	etcd := "keep"
+	if _, is := t.target(); !is && t.Machine.Etcd {
+		etcd = "leave"
+	}
+	return t.script(string(operation.TaskStop), restoreStopSh, string(t.Cluster.Release.Runtime), t.dataDir, etcd)
+}
+
+// restoreSnapshot needs no credential among its arguments: those of the bucket are in the configuration file.
+func (t *taskBuilder) restoreSnapshot() plans.Instruction {
+	file := t.file()
+	args := []string{string(t.Cluster.Release.Runtime), t.dataDir}
+	if s3 := file.S3; s3 != nil {
+		args = append(args, "--cluster-reset-restore-path="+file.Name, "--etcd-s3")
+		for _, v := range []struct{ flag, value string }{{"bucket", s3.Bucket}, {"folder", s3.Folder}, {"region", s3.Region}} {
+			if v.value != "" {
+				args = append(args, "--etcd-s3-"+v.flag+"="+v.value)
+			}
+		}
+	} else {
+		args = append(args, "--cluster-reset-restore-path="+file.Path, "--etcd-s3=false")
+	}
+	i := t.script(string(operation.TaskRestoreSnapshot), restoreResetSh, args...)
+	i.TimeoutSeconds = resetTimeout
+	for _, v := range t.Cluster.Spec.AgentEnvVars { // a proxy, perhaps
+		if v.Name != "" && v.Value != "" {
+			i.Env = append(i.Env, v.Name+"="+v.Value)
+		}
+	}
+	return i
+}
+
+// rejoin comes before the installation, which starts the distribution.
+func (t *taskBuilder) rejoin() []plans.Instruction {
+	if _, is := t.target(); is {
+		return nil
+	}
+	role := "worker"
+	if t.Machine.server() {
+		role = "server"
+	}
+	return []plans.Instruction{t.script("forget", restoreRejoinSh, fmt.Sprint(t.op.GetUID()), t.provisioningDir()+"/restore",
+		string(t.Cluster.Release.Runtime), t.dataDir, role)}
+}
+
+func (t *taskBuilder) awaitStart() plans.Instruction {
+	names := t.Cluster.names()
+	unit := names.AgentUnit
+	if t.Machine.server() {
+		unit = names.ServerUnit
+	}
+	return t.script(string(operation.TaskStart), restoreWaitSh, unit+".service", strconv.Itoa(readyTimeout))
+}

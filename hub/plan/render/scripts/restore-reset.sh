@@ -1,0 +1,24 @@
+# Makes etcd a cluster of this server alone with the data of a snapshot, and starts nothing: RUNTIME DATA_DIR [ARGUMENT...]. The arguments
+# are those of the distribution's command. What was there is kept beside it.
+set -eu
+runtime=$1 data=$2
+shift 2
+case "$runtime" in
+    rke2) unit=rke2-server.service ;;
+    *) unit=$runtime.service ;;
+esac
+systemctl stop "$unit"
+
+# Certificates and keys come from the snapshot. What is here may be newer, and would count more.
+now=$(date +%s)
+for dir in tls cred; do
+    if [ -d "$data/server/$dir" ]; then
+        mv "$data/server/$dir" "$data/server/$dir-old-$now"
+    fi
+    # shellcheck disable=SC2012 # names of our own
+    ls -d "$data/server/$dir"-old-* 2>/dev/null | sort -r | tail -n +6 | while read -r old; do rm -rf "$old"; done
+done
+# The manifests that the distribution brings are those of its version, which may be another one now.
+[ "$runtime" != rke2 ] || rm -f "$data"/server/manifests/rke2-*.yaml "$data"/agent/pod-manifests/*.yaml
+rm -f "$data/server/db/reset-flag" "$data/server/db/etcd/tombstone"
+exec "$runtime" server --cluster-reset --etcd-disable-snapshots=false "$@"
