@@ -7,7 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"math/big"
+	"os"
 	"testing"
 	"time"
 
@@ -50,38 +50,13 @@ func rotateCertificates(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 	ctx := t.Context()
 	before, err := presented(ctx, host)
 	suite.Must(t, err)
-	cluster := &provisioningv1.Cluster{}
-	suite.Must(t, shared.Hub.Get(ctx, key, cluster))
-	base := cluster.DeepCopy()
-	cluster.Spec.RKEConfig.RotateCertificates = &rkev1.RotateCertificates{Generation: 1}
-	suite.Must(t, shared.Hub.Patch(ctx, cluster, client.MergeFrom(base)))
-	suite.Must(t, shared.WaitFor(ctx, "the certificates are replaced", 5*time.Minute, func(ctx context.Context) (bool, string) {
-		op := &operationv1.CertificateRotation{}
-		if err := shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-certificates-1"}, op); err != nil {
-			return false, err.Error()
-		}
-		if op.Status.Phase.Ended() && op.Status.Phase != operationv1.PhaseSucceeded {
-			t.Fatalf("it has ended: %+v", op.Status)
-		}
-		return op.Status.Phase == operationv1.PhaseSucceeded, string(op.Status.Phase)
-	}))
-	after, err := presented(ctx, host)
-	suite.Must(t, err)
+	askForRotation(t, key, 1)
+	awaitRotation(t, key, 1)
 	first := time.Time{}
-	serials := map[string]bool{}
-	for port, certificate := range after {
-		old := before[port]
-		t.Logf("port %d: serial %x, until %s; before %x", port, certificate.SerialNumber, certificate.NotAfter, old.SerialNumber)
-		if certificate.SerialNumber.Cmp(old.SerialNumber) == 0 || certificate.SerialNumber.Cmp(big.NewInt(0)) == 0 {
-			t.Errorf("port %d presents the same certificate as before", port)
-		}
-		serials[certificate.SerialNumber.String()] = true
+	for _, certificate := range presentOthers(t, host, before) {
 		if first.IsZero() || certificate.NotAfter.Before(first) {
 			first = certificate.NotAfter
 		}
-	}
-	if len(serials) != len(after) {
-		t.Errorf("%d ports present %d certificates", len(after), len(serials))
 	}
 	suite.Must(t, shared.WaitFor(ctx, "the hub knows when the first certificate ends", time.Minute, func(ctx context.Context) (bool, string) {
 		controlPlane := &rkev1.RKEControlPlane{}
@@ -103,4 +78,71 @@ func rotateCertificates(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 			fmt.Sprintf("generation %d, %+v", controlPlane.Status.CertificateRotationGeneration, condition)
 	}))
 	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
+}
+
+// rotateCertificatesInPowerCut cuts the power of the host between the stop of its distribution and the start. It comes back with other
+// certificates.
+func rotateCertificatesInPowerCut(t *testing.T, host *hosts.Host, key client.ObjectKey) {
+	ctx := t.Context()
+	before, err := presented(ctx, host)
+	suite.Must(t, err)
+	askForRotation(t, key, 2)
+	gone := host.Path("/var/lib/rancher/k3s/server/tls/client-scheduler.crt")
+	suite.Must(t, shared.WaitFor(ctx, "the certificates are moved away", 2*time.Minute, func(context.Context) (bool, string) {
+		for range 100 {
+			if _, err := os.Stat(gone); err != nil {
+				return true, ""
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		return false, "they are there"
+	}))
+	suite.Must(t, host.Kill())
+	suite.Must(t, host.Boot(ctx))
+	awaitRotation(t, key, 2)
+	presentOthers(t, host, before)
+	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
+}
+
+func askForRotation(t *testing.T, key client.ObjectKey, generation int64) {
+	t.Helper()
+	cluster := &provisioningv1.Cluster{}
+	suite.Must(t, shared.Hub.Get(t.Context(), key, cluster))
+	base := cluster.DeepCopy()
+	cluster.Spec.RKEConfig.RotateCertificates = &rkev1.RotateCertificates{Generation: generation}
+	suite.Must(t, shared.Hub.Patch(t.Context(), cluster, client.MergeFrom(base)))
+}
+
+func awaitRotation(t *testing.T, key client.ObjectKey, generation int64) {
+	t.Helper()
+	name := fmt.Sprintf("%s-certificates-%d", key.Name, generation)
+	suite.Must(t, shared.WaitFor(t.Context(), "the certificates are replaced", 5*time.Minute, func(ctx context.Context) (bool, string) {
+		op := &operationv1.CertificateRotation{}
+		if err := shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, op); err != nil {
+			return false, err.Error()
+		}
+		if op.Status.Phase.Ended() && op.Status.Phase != operationv1.PhaseSucceeded {
+			t.Fatalf("it has ended: %+v", op.Status)
+		}
+		return op.Status.Phase == operationv1.PhaseSucceeded, string(op.Status.Phase)
+	}))
+}
+
+// presentOthers fails where a port presents the certificate of before, and returns those that they present.
+func presentOthers(t *testing.T, host *hosts.Host, before map[int]*x509.Certificate) map[int]*x509.Certificate {
+	t.Helper()
+	after, err := presented(t.Context(), host)
+	suite.Must(t, err)
+	serials := map[string]bool{}
+	for port, certificate := range after {
+		t.Logf("port %d: serial %x, until %s; before %x", port, certificate.SerialNumber, certificate.NotAfter, before[port].SerialNumber)
+		if certificate.SerialNumber.Cmp(before[port].SerialNumber) == 0 {
+			t.Errorf("port %d presents the same certificate as before", port)
+		}
+		serials[certificate.SerialNumber.String()] = true
+	}
+	if len(serials) != len(after) {
+		t.Errorf("%d ports present %d certificates", len(after), len(serials))
+	}
+	return after
 }

@@ -99,6 +99,9 @@ func TestRoad(t *testing.T) {
 	suite.Step(t, "certificates are replaced when the Cluster asks for it, and their ends are known", func(t *testing.T) {
 		rotateCertificates(t, host, key)
 	})
+	suite.Step(t, "they are replaced although the power is cut in the middle", func(t *testing.T) {
+		rotateCertificatesInPowerCut(t, host, key)
+	})
 	suite.Step(t, "the command can be run again, and makes no second machine", func(t *testing.T) {
 		suite.Must(t, shared.Register(ctx, host, command))
 		machines := &clusterv1.MachineList{}
