@@ -19,7 +19,7 @@ import (
 )
 
 // waitFor follows the operation ns/one, and calls then when it is watched. It returns the lines without their times.
-func waitFor(t *testing.T, ctx context.Context, c client.WithWatch, then func(client.Client), o waitOptions) ([]string, error) {
+func waitFor(ctx context.Context, t *testing.T, c client.WithWatch, then func(client.Client), o waitOptions) ([]string, error) {
 	t.Helper()
 	watched := interceptor.NewClient(c, interceptor.Funcs{
 		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
@@ -116,7 +116,7 @@ func TestWaitForOperation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fakeAPI(t, aSave("one", pending, inStep("", "WaitingForMachine", "Waiting")), other.DeepCopy())
-			got, err := waitFor(t, t.Context(), c, test.then, waitOptions{wait: true})
+			got, err := waitFor(t.Context(), t, c, test.then, waitOptions{wait: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -125,7 +125,7 @@ func TestWaitForOperation(t *testing.T) {
 			}
 		})
 	}
-	if _, err := waitFor(t, t.Context(), fakeAPI(t), nil, waitOptions{wait: true}); err == nil ||
+	if _, err := waitFor(t.Context(), t, fakeAPI(t), nil, waitOptions{wait: true}); err == nil ||
 		err.Error() != `there is no ns/ETCDSnapshotSave/one; see "hub operation list"` {
 		t.Errorf("without an operation: %v", err)
 	}
@@ -138,11 +138,11 @@ func TestWaitEndsBeforeTheOperation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := fakeAPI(t, aSave("one", operationv1.PhasePending))
-	_, err := waitFor(t, ctx, c, func(client.Client) { cancel() }, waitOptions{wait: true})
+	_, err := waitFor(ctx, t, c, func(client.Client) { cancel() }, waitOptions{wait: true})
 	if want := "interrupted: " + goesOn; err == nil || oneLine(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	_, err = waitFor(t, t.Context(), c, nil, waitOptions{wait: true, timeout: time.Millisecond})
+	_, err = waitFor(t.Context(), t, c, nil, waitOptions{wait: true, timeout: time.Millisecond})
 	if want := "ns/ETCDSnapshotSave/one has not ended within 1ms: " + goesOn; err == nil || oneLine(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -171,7 +171,7 @@ func TestWaitSurvivesTheHub(t *testing.T) {
 					return c.Watch(ctx, list, opts...)
 				},
 			})
-			got, err := waitFor(t, t.Context(), c, nil, waitOptions{wait: true})
+			got, err := waitFor(t.Context(), t, c, nil, waitOptions{wait: true})
 			if test.end != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), test.end) {
 					t.Errorf("got %v", err)

@@ -37,7 +37,9 @@ type reconnector struct {
 }
 
 // newQueue is upstream's usual queue, of which this keeps hold.
-func (r *reconnector) newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
+func (r *reconnector) newQueue(
+	name string, limiter workqueue.TypedRateLimiter[ctrl.Request],
+) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 	queue := priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter })
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,8 +22,8 @@ type Machine struct {
 	Bootstrap *rkev1.RKEBootstrap
 }
 
-// List returns the Machines of a cluster that name an RKEBootstrap, in the order in which from lists them. The label by which they are found
-// proves nothing: a Machine whose spec.clusterName is another cluster's is left out, until Cluster API corrects the label.
+// List returns the Machines of a cluster that name an RKEBootstrap, in the order in which from lists them. The label by which they are
+// found proves nothing: a Machine whose spec.clusterName is another cluster's is left out, until Cluster API corrects the label.
 func List(ctx context.Context, from client.Reader, cluster client.ObjectKey) ([]Machine, error) {
 	in, of := client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}
 	var machines clusterv1.MachineList
