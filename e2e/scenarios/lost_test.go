@@ -1,0 +1,89 @@
+//go:build e2e && full
+
+package scenarios
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/drover-dev/drover/e2e/lab"
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// TestRestoreLost loses the only machine of a cluster for ever, and brings the cluster back on a new one from a snapshot in S3.
+func TestRestoreLost(t *testing.T) {
+	ctx := t.Context()
+	key := client.ObjectKey{Namespace: "fleet-default", Name: "lost"}
+	first, second := shared.NewHost(t, "lost1"), shared.NewHost(t, "lost2")
+	shared.MakeNamespace(t, key.Namespace)
+	bucket := makeBucket(t, key.Namespace)
+	var command, snapshot string
+	suite.Step(t, "a machine makes a cluster, and a snapshot is in the bucket", func(t *testing.T) {
+		suite.Must(t, shared.ApplyCluster(ctx, shared.Hub, key))
+		useBucket(t, key, bucket)
+		var err error
+		command, _, err = shared.TokenCommand(ctx, shared.Hub, key, lab.AllRoles...)
+		suite.Must(t, err)
+		suite.Must(t, shared.Register(ctx, first, command))
+		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 10*time.Minute))
+		writeData(t, key, "kept", "before the snapshot")
+		_, snapshot = saveSnapshot(t, first, key, bucket)
+	})
+	suite.Step(t, "the machine is lost and its Machine deleted, and another one waits", func(t *testing.T) {
+		lost, err := shared.WaitMachine(ctx, shared.Hub, key)
+		suite.Must(t, err)
+		suite.Must(t, first.Kill())
+		base := lost.DeepCopy()
+		lost.Annotations[rkev1.EtcdForceRemoveAnnotation] = "true"
+		// Nobody drains the Node of a cluster that has no API.
+		lost.Annotations[clusterv1.ExcludeNodeDrainingAnnotation] = "true"
+		lost.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation] = "true"
+		suite.Must(t, shared.Hub.Patch(ctx, lost, client.MergeFrom(base)))
+		suite.Must(t, shared.Hub.Delete(ctx, lost))
+		suite.Must(t, shared.WaitFor(ctx, "the Machine is gone", 10*time.Minute, func(ctx context.Context) (bool, string) {
+			err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(lost), lost)
+			return client.IgnoreNotFound(err) == nil && err != nil, "it is not"
+		}))
+		suite.Must(t, shared.Register(ctx, second, command))
+		suite.Must(t, shared.WaitFor(ctx, "the control plane says that the data is lost", 5*time.Minute, func(ctx context.Context) (bool, string) {
+			plane := &rkev1.RKEControlPlane{}
+			if err := shared.Hub.Get(ctx, key, plane); err != nil {
+				return false, err.Error()
+			}
+			reason := conditions.GetReason(plane, rkev1.ReadyCondition)
+			return reason == "EtcdLost", reason
+		}))
+	})
+	suite.Step(t, "the snapshot brings the cluster back", func(t *testing.T) {
+		restore := &operationv1.ETCDSnapshotRestore{}
+		restore.Namespace, restore.Name = key.Namespace, "lost"
+		restore.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name}
+		restore.Spec.TTL, restore.Spec.Args.Name = -1, snapshot
+		suite.Must(t, shared.Hub.Create(ctx, restore))
+		suite.Must(t, shared.WaitFor(ctx, "it is restored", 15*time.Minute, func(ctx context.Context) (bool, string) {
+			if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(restore), restore); err != nil {
+				return false, err.Error()
+			}
+			if restore.Status.Phase.Ended() && restore.Status.Phase != operationv1.PhaseSucceeded {
+				t.Fatalf("it has ended: %+v", restore.Status)
+			}
+			return restore.Status.Phase == operationv1.PhaseSucceeded, restore.Status.Step
+		}))
+		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
+		if got := readData(t, key, "kept"); got != "before the snapshot" {
+			t.Errorf("the data is %q", got)
+		}
+		_, err := shared.RunHello(ctx, shared.Hub, key, 5*time.Minute)
+		suite.Must(t, err)
+	})
+	shared.DeleteCluster(t, key)
+}
