@@ -69,14 +69,14 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// oneLine joins the lines of an error, since some libraries report several.
+// oneLine joins the lines of an error, since some libraries report several, and leaves nothing in it that a terminal would obey.
 func oneLine(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
+		lines[i] = withoutControl(strings.TrimSpace(lines[i]))
 	}
 	return strings.Join(lines, "; ")
 }

@@ -153,7 +153,7 @@ func writeOperations(out io.Writer, lines []operationLine, now time.Time) error 
 		if len(l.Machines) > 0 {
 			machines = fmt.Sprintf("%d/%d", l.done(), len(l.Machines))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ref(), l.Cluster, l.phaseText(), printable(l.Step), machines,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ref(), printable(l.Cluster), l.phaseText(), printable(l.Step), machines,
 			duration.HumanDuration(now.Sub(l.Created.Time)), printable(l.Message))
 	}
 	return table.Flush()

@@ -10,14 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// printable returns a text that comes from machines as one line without control characters, which a terminal would obey.
-func printable(text string) string {
+// printable returns a text that comes from machines or from other users as one line without control characters.
+func printable(text string) string { return withoutControl(oneLineOf(text)) }
+
+// withoutControl replaces control characters, which a terminal would obey.
+func withoutControl(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
-	}, oneLineOf(text))
+	}, text)
 }
 
 // terminalSize returns rows and columns of a terminal; false for other writers, and for terminals that cannot move the cursor.

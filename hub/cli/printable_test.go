@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -49,6 +50,13 @@ func TestTerminalSize(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	if _, _, ok := terminalSize(terminal); ok {
 		t.Error("a terminal that cannot move the cursor is one")
+	}
+}
+
+// TestErrorsAreVisible: an error may quote what others have written.
+func TestErrorsAreVisible(t *testing.T) {
+	if got := oneLine(errors.New("there is no Cluster \x1b[2Jä\t b\nsecond  ")); got != "there is no Cluster \uFFFD[2Jä\uFFFD b; second" {
+		t.Errorf("got %q", got)
 	}
 }
 

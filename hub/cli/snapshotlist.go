@@ -116,7 +116,7 @@ func writeSnapshots(out io.Writer, lines []snapshotLine, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SNAPSHOT\tCLUSTER\tLOCATION\tSIZE\tAGE\tSTATUS")
 	for _, l := range lines {
-		fmt.Fprintf(table, "%s/%s\t%s\t%s\t%s\t%s\t%s\n", l.Namespace, l.Name, l.Cluster, printable(l.location()), bytesText(l.Size),
+		fmt.Fprintf(table, "%s/%s\t%s\t%s\t%s\t%s\t%s\n", l.Namespace, l.Name, printable(l.Cluster), printable(l.location()), bytesText(l.Size),
 			duration.HumanDuration(now.Sub(l.Created.Time)), printable(l.state(now)))
 	}
 	return table.Flush()

@@ -96,7 +96,7 @@ func writeStatus(out io.Writer, namespace string, lines []statusLine, now time.T
 				name = stem(lines, l.Pool) + branch(last || lines[i+1].Pool != l.Pool) + l.Name
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, strings.Join(l.Roles, ","), l.Phase.Name, took(l.Phase, now), oneLineOf(l.Message))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, strings.Join(l.Roles, ","), l.Phase.Name, took(l.Phase, now), printable(l.Message))
 	}
 	return table.Flush()
 }

@@ -99,7 +99,7 @@ func (o *timelineOptions) showRecord(record *timelines.Record, shown map[event]b
 		}
 		shown[key] = true
 		line := fmt.Sprintf("%s  %s: %s", e.Start.UTC().Format(time.DateTime), e.who, e.Name)
-		if message := oneLineOf(e.Message); message != "" {
+		if message := printable(e.Message); message != "" {
 			line += ": " + message
 		}
 		if _, err := fmt.Fprintln(out, line); err != nil {
