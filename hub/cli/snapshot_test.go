@@ -54,6 +54,28 @@ func TestCreateOperation(t *testing.T) {
 	}
 }
 
+func TestRestorable(t *testing.T) {
+	snapshot := func(name, cluster, status string) *rkev1.ETCDSnapshot {
+		s := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		s.Spec.ClusterName = cluster
+		s.SnapshotFile = rkev1.ETCDSnapshotFile{Name: name, Status: status, Message: "access\ndenied"}
+		return s
+	}
+	missing := snapshot("missing", "demo", "successful")
+	missing.Status.Missing = true
+	c := fakeAPI(t, snapshot("good", "demo", "successful"), snapshot("copied", "demo", ""), missing, snapshot("bad", "demo", "failed"),
+		snapshot("stray", "", "successful"))
+	for name, want := range map[string]string{
+		"good": "", "copied": "", "missing": "", "bad": "it failed: access denied", "stray": "names no Cluster",
+		"none": "there is no ETCDSnapshot ns/none",
+	} {
+		line, err := restorable(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: name})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err == nil && line.Cluster != "demo" {
+			t.Errorf("%s: got %+v, %v", name, line, err)
+		}
+	}
+}
+
 func TestCertificateRotation(t *testing.T) {
 	if got := certificateRotation([]string{"etcd", "scheduler"}).Spec.Services; len(got) != 2 || got[1] != "scheduler" {
 		t.Errorf("got %v", got)
