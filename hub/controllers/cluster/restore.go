@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -10,6 +11,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/clusterspec"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -22,8 +24,8 @@ const (
 )
 
 // restoreSpec sets the parts of the spec that etcdSnapshotRestore asks for to what they were when the snapshot was saved, before the
-// restore is passed on for the first time: the machines that the restore starts have the restored configuration then. What is restored is validated
-// as what a user writes.
+// restore is passed on for the first time: the machines that the restore starts have the restored configuration then. What is restored is
+// validated as what a user writes, and may refer to nothing else than before.
 func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
 	restore := s.cluster.Spec.RKEConfig.ETCDSnapshotRestore
 	if restore == nil || restore.Name == "" || restore.Generation == 0 ||
@@ -68,6 +70,19 @@ func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// newReference is an object to which a restored configuration refers and the present one does not. Whoever has administration of the
+// cluster, or may write ETCDSnapshots, decides what a snapshot says. The API server has checked that the user who wrote the present
+// configuration may read what it refers to; what the hub writes is not checked.
+func newReference(present, restored rkev1.ClusterConfiguration) (render.Reference, bool) {
+	allowed := render.References(rkev1.RKEControlPlaneSpec{ClusterConfiguration: present})
+	for _, ref := range render.References(rkev1.RKEControlPlaneSpec{ClusterConfiguration: restored}) {
+		if !slices.Contains(allowed, ref) {
+			return ref, true
+		}
+	}
+	return render.Reference{}, false
+}
+
 // restoredSpec is the spec with what is restored of it. Machine pools, operations and all that does not configure the distribution stay as
 // they are.
 func restoredSpec(cluster *provisioningv1.Cluster, snapshot *rkev1.ETCDSnapshot, found bool) (*provisioningv1.ClusterSpec, *cause.Cause) {
@@ -90,6 +105,10 @@ func restoredSpec(cluster *provisioningv1.Cluster, snapshot *rkev1.ETCDSnapshot,
 	out := cluster.Spec.DeepCopy()
 	out.KubernetesVersion = had.KubernetesVersion
 	if restore.RestoreRKEConfig == restoreAll {
+		if ref, is := newReference(cluster.Spec.RKEConfig.ClusterConfiguration, had.RKEConfig.ClusterConfiguration); is {
+			return nil, cause.New("SnapshotInvalid", "%s: the configuration in ETCDSnapshot %s refers to %s %q, and the Cluster does not: let the "+
+				"Cluster refer to it first, or set restoreRKEConfig to kubernetesVersion", field, restore.Name, ref.Kind, ref.Name)
+		}
 		out.RKEConfig.ClusterConfiguration = had.RKEConfig.ClusterConfiguration
 		out.AgentEnvVars = had.AgentEnvVars
 	}

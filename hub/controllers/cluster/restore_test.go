@@ -73,3 +73,35 @@ func TestRestoredSpecRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoredReferences: a snapshot, which whoever administers the cluster may have written, gives nobody a Secret that he may not read.
+func TestRestoredReferences(t *testing.T) {
+	with := func(secret string) *provisioningv1.Cluster {
+		cluster := clusterWith("v1.36.3+k3s1", "new")
+		cluster.Spec.RKEConfig.Registries = &rkev1.Registry{Configs: map[string]rkev1.RegistryConfig{
+			"registry.example.com": {AuthConfigSecretName: secret}}}
+		return cluster
+	}
+	for name, test := range map[string]struct {
+		present, restored string
+		refused           bool
+	}{
+		"the same":  {present: "mine", restored: "mine"},
+		"one less":  {present: "mine"},
+		"another":   {present: "mine", restored: "yours", refused: true},
+		"the first": {restored: "yours", refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := with(test.present)
+			cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "s", Generation: 1, RestoreRKEConfig: restoreAll}
+			_, fault := restoredSpec(cluster, snapshotOf(t, with(test.restored)), true)
+			if (fault != nil) != test.refused || fault != nil && !strings.Contains(fault.Message, `Secret "yours"`) {
+				t.Errorf("got %+v", fault)
+			}
+			cluster.Spec.RKEConfig.ETCDSnapshotRestore.RestoreRKEConfig = restoreKubernetesVersion
+			if _, fault := restoredSpec(cluster, snapshotOf(t, with(test.restored)), true); fault != nil {
+				t.Errorf("the version alone: got %+v", fault)
+			}
+		})
+	}
+}
