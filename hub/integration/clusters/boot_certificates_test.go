@@ -175,3 +175,55 @@ func TestCertificateRotation(t *testing.T) {
 	env.Create(t, wrong)
 	env.Gone(t, wrong)
 }
+
+// TestCertificateRotationInTurn: etcd comes first, then the control plane, then workers, and each only when the one before is done.
+func TestCertificateRotationInTurn(t *testing.T) {
+	t.Parallel()
+	r := env.NewCluster(t, "turns", nil)
+	var machines []*testenv.FakeMachine
+	for i, role := range []string{"etcd", "control-plane", "worker"} {
+		machines = append(machines, r.Register("turns-"+role, fmt.Sprintf("192.0.2.%d", 30+i), role))
+	}
+	for _, m := range machines {
+		m.AwaitPlan("")
+		m.Take()
+		m.Succeed()
+	}
+	op := &operationv1.CertificateRotation{ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: "turns"}}
+	op.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: r.Cluster.Name}
+	op.Spec.TTL = -1
+	env.Create(t, op)
+	// replacing reports whether a machine has a plan to replace certificates, and has not applied it.
+	replacing := func(m *testenv.FakeMachine) bool {
+		secret := m.Secret()
+		plan, err := plans.Decode(secret.Data[plans.KeyPlan])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rotationIn(plan) != nil && plans.State(secret.Data[plans.KeyPlanState]) != plans.StateSucceeded
+	}
+	var order []string
+	testenv.Until(t, "all machines to have replaced their certificates", func() error {
+		for _, m := range machines {
+			if plans.State(m.Secret().Data[plans.KeyPlanState]) != plans.StatePending {
+				continue
+			}
+			m.Take()
+			if replacing(m) {
+				order = append(order, m.Name)
+				if others := slices.DeleteFunc(slices.Clone(machines), func(o *testenv.FakeMachine) bool { return o == m || !replacing(o) }); len(others) > 0 {
+					t.Errorf("%s replaces its certificates at the same time as %d others", m.Name, len(others))
+				}
+			}
+			m.Succeed()
+		}
+		env.Get(t, op.Namespace, op.Name, op)
+		if op.Status.Phase != operationv1.PhaseSucceeded {
+			return fmt.Errorf("it is %+v", op.Status)
+		}
+		return nil
+	})
+	if want := []string{machines[0].Name, machines[1].Name, machines[2].Name}; !slices.Equal(order, want) {
+		t.Errorf("the order was %v, not %v", order, want)
+	}
+}
