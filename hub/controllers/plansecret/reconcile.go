@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/plans"
@@ -69,7 +70,7 @@ func (r *Reconciler) updateSecret(ctx context.Context, s *scope) error {
 		delete(wanted.Annotations, retryAnnotation)
 	case rollout.ProgressFailed:
 		// An agent of the older protocol retries on its own.
-		if s.report.Status.State != plans.StateFailed {
+		if s.report.Status.State != plans.StateFailed || render.Restores(s.report.Delivered) {
 			break
 		}
 		var retryNow bool

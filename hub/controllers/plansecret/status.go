@@ -13,6 +13,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/plans"
@@ -73,6 +74,8 @@ func failureMessage(s *scope) string {
 	switch {
 	case s.report.Status.State != plans.StateFailed:
 		text = fmt.Sprintf("Applying the plan failed %d times; the agent is retrying", s.report.Status.FailureCount)
+	case render.Restores(s.report.Delivered):
+		text = "Restoring the snapshot failed, and is not retried"
 	case s.paused:
 		text = "Applying the plan failed; waiting for the Cluster to be unpaused to retry"
 	case s.retry.exhausted():

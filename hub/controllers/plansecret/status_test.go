@@ -58,6 +58,13 @@ func TestCondition(t *testing.T) {
 					"or remove the annotation rke.cattle.io/plan-retry from Secret plan; output of instruction install: one two[0m; " +
 					"for details run on the machine: journalctl -u rancher-system-agent.service -u rke2-agent.service"},
 		},
+		"restoring a snapshot has failed": {
+			scope{report: rollout.Report{Progress: rollout.ProgressFailed, Status: failed, Delivered: plans.Plan{
+				Instructions: []plans.Instruction{{CommonInstruction: plans.CommonInstruction{Name: "etcd-snapshot-restore",
+					Env: []string{"DROVER_OPERATION=uid/Restore"}}}}}}},
+			metav1.Condition{Status: "False", Reason: "Failed", Message: "Restoring the snapshot failed, and is not retried; " +
+				"for details run on the machine: journalctl -u rancher-system-agent.service"},
+		},
 		"an older agent has failed": {
 			scope{report: rollout.Report{Progress: rollout.ProgressFailed, Status: plans.Status{FailureCount: 3}}},
 			metav1.Condition{Status: "False", Reason: "Failed", Message: "Applying the plan failed 3 times; the agent is retrying; " +

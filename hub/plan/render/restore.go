@@ -40,6 +40,14 @@ func Stopped(plan plans.Plan) bool {
 	})
 }
 
+// Restores reports whether a plan restores a snapshot. One that has failed is not retried: its operation has ended, and each attempt leaves
+// another copy of what was there, of which few are kept.
+func Restores(plan plans.Plan) bool {
+	return slices.ContainsFunc(plan.Instructions, func(i plans.Instruction) bool {
+		return ofOperation(i) && i.Name == string(operation.TaskRestoreSnapshot)
+	})
+}
+
 // apart replaces what a plan runs by what leaves its impact as it is: the change to it and back restarts nothing, and nothing that may fail
 // in a broken cluster, such as pulling the installer, comes before the task.
 func (t *taskBuilder) apart(plan plans.Plan, stopped bool) []plans.Instruction {

@@ -1,0 +1,116 @@
+package rkecontrolplane
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+func scopeWithMachines() *scope {
+	s := &scope{
+		controlPlane: &rkev1.RKEControlPlane{Spec: rkev1.RKEControlPlaneSpec{KubernetesVersion: "v1.36.3+k3s1"}},
+		cluster:      &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
+	}
+	for _, name := range []string{"a", "b"} {
+		m := &machine{machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}}
+		m.machine.Status.NodeRef.Name = "node-" + name
+		s.machines = append(s.machines, m)
+	}
+	return s
+}
+
+func localSnapshot() *rkev1.ETCDSnapshot {
+	return &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "snap"}, Spec: rkev1.ETCDSnapshotSpec{ClusterName: "c"},
+		SnapshotFile: rkev1.ETCDSnapshotFile{Name: "s", NodeName: "node-b", Location: "file:///snapshots/s", Size: 7}}
+}
+
+func TestSnapshot(t *testing.T) {
+	s := scopeWithMachines()
+	got := s.snapshot(localSnapshot())
+	want := operationv1.RestoredSnapshot{Name: "s", Path: "/snapshots/s", Size: 7}
+	if got.Problem != "" || got.Machine != "b" || got.File != want || got.Wanted != "v1.36.3+k3s1" {
+		t.Errorf("got %+v", got)
+	}
+
+	bySnapshot := localSnapshot()
+	bySnapshot.Labels = map[string]string{rkev1.MachineNameLabel: "elsewhere"}
+	if got := s.snapshot(bySnapshot); got.Machine != "elsewhere" {
+		t.Errorf("by its label: %s", got.Machine)
+	}
+	bySnapshot.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", UID: "uid-c"}, {Kind: "Machine", UID: "uid-a"}}
+	if got := s.snapshot(bySnapshot); got.Machine != "a" {
+		t.Errorf("by its owner: %s", got.Machine)
+	}
+
+	inBucket := localSnapshot()
+	inBucket.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{Bucket: "b", Folder: "f", Endpoint: "s3.example.com"}
+	s.controlPlane.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com"}}
+	if got := s.snapshot(inBucket); got.Problem != "" || got.Machine != "" || got.File.Path != "" || got.File.S3.Bucket != "b" {
+		t.Errorf("in a bucket: %+v", got)
+	}
+}
+
+// What reaches the command line of a machine is checked, and what cannot work is said before anything is stopped.
+func TestSnapshotProblems(t *testing.T) {
+	s3 := func(set func(*rkev1.ETCDSnapshotS3)) func(*scope, *rkev1.ETCDSnapshot) {
+		return func(s *scope, from *rkev1.ETCDSnapshot) {
+			from.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{Bucket: "b"}
+			s.controlPlane.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com"}}
+			set(from.SnapshotFile.S3)
+		}
+	}
+	for text, change := range map[string]func(*scope, *rkev1.ETCDSnapshot){
+		`is of the Cluster "d"`: func(_ *scope, from *rkev1.ETCDSnapshot) { from.Spec.ClusterName = "d" },
+		"is missing":            func(_ *scope, from *rkev1.ETCDSnapshot) { from.Status.Missing = true },
+		"could not be saved":    func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Status = "failed" },
+		"no valid snapshotFile": func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Name = "--debug" },
+		"that is the path":      func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Location = "" },
+		"snapshotFile.location": func(_ *scope, from *rkev1.ETCDSnapshot) {
+			from.SnapshotFile.Location = "file:///snapshots/../etc/shadow"
+		},
+		"file:///var/lib":          func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Location = "file:///a $(reboot)" },
+		"s3 of the Cluster is not": func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{} },
+		"is at evil.example.com":   s3(func(s *rkev1.ETCDSnapshotS3) { s.Endpoint = "evil.example.com" }),
+		"no valid bucket":          s3(func(s *rkev1.ETCDSnapshotS3) { s.Bucket = "b --debug" }),
+		"bucket, folder":           s3(func(s *rkev1.ETCDSnapshotS3) { s.Folder = "f\n--debug" }),
+		"folder or region":         s3(func(s *rkev1.ETCDSnapshotS3) { s.Region = "eu 1" }),
+	} {
+		s, from := scopeWithMachines(), localSnapshot()
+		change(s, from)
+		if got := s.snapshot(from); !strings.Contains(got.Problem, text) {
+			t.Errorf("%q: got %q", text, got.Problem)
+		}
+	}
+}
+
+// Machines that a restore has stopped keep everything from being delivered, until one of them is deleted or started.
+func TestStopped(t *testing.T) {
+	s := scopeWithMachines()
+	if got := s.stopped(); got != (rollout.Wait{}) {
+		t.Errorf("got %+v", got)
+	}
+	s.machines[1].report.Delivered.Instructions = []plans.Instruction{{CommonInstruction: plans.CommonInstruction{Name: "stop",
+		Env: []string{"DROVER_OPERATION=uid/Shutdown"}}}}
+	if got := s.stopped(); got.Reason != rollout.ReasonRestoreFailed || !strings.Contains(got.Message, "left b stopped") {
+		t.Errorf("got %+v", got)
+	}
+	restore := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	restore.Status.Phase, restore.Status.Step = operationv1.PhaseInProgress, operationv1.StepShutdown
+	s.operation = restore
+	if got := s.stopped(); got.Reason != rollout.ReasonWaitingForOperation || !strings.Contains(got.Message, "ETCDSnapshotRestore r") {
+		t.Errorf("got %+v", got)
+	}
+	s.operation, s.machines[1].state.Deleting = nil, true
+	if got := s.stopped(); got != (rollout.Wait{}) {
+		t.Errorf("got %+v", got)
+	}
+}
