@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -63,6 +64,9 @@ func (o *operationOptions) runFor(cmd *cobra.Command, c client.WithWatch, cluste
 	if err := o.create(cmd.Context(), c, cluster, op); err != nil {
 		return explain(err)
 	}
+	if isPaused(cmd.Context(), c, cluster) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "hub: Cluster %s is paused; the operation begins when it is unpaused\n", cluster)
+	}
 	line := operationLineOf(op)
 	if !o.wait.wait || o.output.form == "table" {
 		err := o.output.print(cmd.OutOrStdout(), line, func(w io.Writer) error {
@@ -96,6 +100,12 @@ func (o *operationOptions) create(ctx context.Context, c client.Client, cluster 
 		return fmt.Errorf("creating %s for Cluster %s: %w", operationv1.Kind(op), cluster, err)
 	}
 	return nil
+}
+
+// isPaused reports whether a Cluster is known to be paused. Whoever may not read it creates the operation all the same.
+func isPaused(ctx context.Context, c client.Reader, key client.ObjectKey) bool {
+	cluster := &clusterv1.Cluster{}
+	return c.Get(ctx, key, cluster) == nil && annotations.IsPaused(cluster, cluster)
 }
 
 // clusterReference refers to the Cluster that the user wrote: that of provisioning.cattle.io, or that of Cluster API.

@@ -54,6 +54,20 @@ func TestCreateOperation(t *testing.T) {
 	}
 }
 
+func TestIsPaused(t *testing.T) {
+	named := func(name string, paused bool) *clusterv1.Cluster {
+		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: clusterv1.ClusterSpec{Paused: &paused}}
+	}
+	annotated := named("annotated", false)
+	annotated.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	c := fakeAPI(t, named("demo", false), named("paused", true), annotated)
+	for name, want := range map[string]bool{"demo": false, "paused": true, "annotated": true, "none": false} {
+		if got := isPaused(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: name}); got != want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
 func TestRestorable(t *testing.T) {
 	snapshot := func(name, cluster, status string) *rkev1.ETCDSnapshot {
 		s := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
