@@ -15,6 +15,7 @@ import (
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/operations"
 	"github.com/drover-dev/drover/plans"
 )
@@ -53,12 +54,33 @@ func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
 			}
 			continue
 		}
+		s.waiting = append(s.waiting, op)
 		if s.operation == nil || operation.Precedence(op) > operation.Precedence(s.operation) {
 			s.operation = op
 		}
 	}
-	if s.operation != nil {
-		s.observedOperation = operations.Copy(s.operation)
+	if s.operation == nil {
+		return nil
+	}
+	s.observedOperation = operations.Copy(s.operation)
+	return r.queue(ctx, s)
+}
+
+// queue writes the status of the operations that have not begun and wait for another one. They belong to the cluster from then on.
+func (r *Reconciler) queue(ctx context.Context, s *scope) error {
+	for _, op := range s.waiting {
+		if op == s.operation || op.CommonStatus().Phase == operationv1.PhaseInProgress {
+			continue
+		}
+		queued := operations.Copy(op)
+		operation.Queue(queued, r.Now())
+		err := r.operationWriter().Write(ctx, op, queued, []metav1.OwnerReference{s.clusterOwner()})
+		if err != nil && !apierrors.IsGone(err) {
+			return err
+		}
+		if queued.CommonStatus().Phase.Ended() {
+			s.requeue(afterOperation)
+		}
 	}
 	return nil
 }

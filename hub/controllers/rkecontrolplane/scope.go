@@ -64,6 +64,8 @@ type scope struct {
 
 	// operation is the one that is in progress or begins next; nil for none. observedOperation is as it was read (findOperation).
 	operation, observedOperation operationv1.Operation
+	// waiting are all operations that have not ended (findOperation).
+	waiting []operationv1.Operation
 	// rotations are all CertificateRotations of the cluster (findOperation).
 	rotations []*operationv1.CertificateRotation
 	// certificates is the condition CertificatesValid; nil where no certificate is known (watchCertificates).

@@ -60,6 +60,7 @@ func TestOperationCommands(t *testing.T) {
 		}
 		return nil
 	})
+	checkQueued(t, name)
 	m.Take()
 	m.Succeed()
 	got := <-done
@@ -121,6 +122,26 @@ func TestOperationCommands(t *testing.T) {
 		if n, err := testutil.GatherAndCount(metrics.Registry, name); err != nil || n == 0 {
 			t.Errorf("%s has %d samples (%v)", name, n, err)
 		}
+	}
+}
+
+// checkQueued creates a second operation, which waits for the first one and belongs to the cluster all the same, and cancels it.
+func checkQueued(t *testing.T, cluster string) {
+	t.Helper()
+	_, stdout, stderr := hub(env.Server.Kubeconfig(), "snapshot", "create", cluster)
+	ref, created := strings.CutSuffix(strings.TrimSpace(stdout), " created")
+	if !created {
+		t.Fatalf("%s\n%s", stdout, stderr)
+	}
+	parts := strings.Split(ref, "/")
+	op := &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: parts[0], Name: parts[2]}}
+	testenv.Condition(t, env, op, operationv1.SucceededCondition, metav1.ConditionUnknown, operationplan.ReasonWaitingForOperation)
+	if op.Status.Phase != operationv1.PhasePending || len(op.OwnerReferences) != 1 {
+		t.Errorf("phase %q, owners %+v", op.Status.Phase, op.OwnerReferences)
+	}
+	code, stdout, stderr := hub(env.Server.Kubeconfig(), "operation", "cancel", ref, "--wait", "--timeout", "2m")
+	if code != 0 || !strings.Contains(stdout, "Canceled: The operation was canceled before it began") {
+		t.Errorf("exit code %d, %s\n%s", code, stderr, stdout)
 	}
 }
 

@@ -37,6 +37,8 @@ const (
 	ReasonTimedOut = "TimedOut"
 	// ReasonMachineFailed is that of an operation that failed on a machine.
 	ReasonMachineFailed = "MachineFailed"
+	// ReasonWaitingForOperation is that of an operation that waits for another one of the cluster to end.
+	ReasonWaitingForOperation = rollout.ReasonWaitingForOperation
 	// ReasonClusterRefInvalid is that of an operation whose reference leads to another namespace.
 	ReasonClusterRefInvalid = "ClusterRefInvalid"
 )
@@ -175,6 +177,21 @@ func Precedence(op operationv1.Operation) int {
 	return 0
 }
 
+// Queue sets the status of an operation that has not begun, while another one of the cluster comes before it.
+func Queue(op operationv1.Operation, now time.Time) {
+	if RefuseOtherNamespace(op, now) {
+		return
+	}
+	e := newEngine(op, Inputs{Now: now})
+	e.status.ObservedGeneration = op.GetGeneration()
+	if e.spec.Cancel {
+		e.end(operationv1.PhaseCanceled, string(operationv1.PhaseCanceled), "The operation was canceled before it began")
+	} else {
+		e.set(operationv1.PhasePending, metav1.ConditionUnknown, ReasonWaitingForOperation, "Waiting for other operations on the cluster to end")
+	}
+	e.pause()
+}
+
 // InProgress names an operation that is in progress, for messages; empty for one that is not, or for none.
 func InProgress(op operationv1.Operation) string {
 	if op == nil || op.CommonStatus().Phase != operationv1.PhaseInProgress {
@@ -244,9 +261,17 @@ func (e *engine) start() {
 	e.wait(reason, text)
 }
 
-// wait leaves the operation pending, for a limited time.
+// wait leaves the operation pending, for a limited time. Its time begins when it is first seen, or its turn has come, or its pause ends.
 func (e *engine) wait(reason, text string) {
-	left := startTimeout - e.in.Now.Sub(e.op.GetCreationTimestamp().Time)
+	queued := conditions.GetReason(e.op, operationv1.SucceededCondition) == ReasonWaitingForOperation
+	if queued || conditions.IsTrue(e.op, operationv1.PausedCondition) && !e.spec.Paused {
+		e.touch()
+	}
+	since := e.op.GetCreationTimestamp().Time
+	if at := e.status.LastUpdated; at != nil && at.After(since) {
+		since = at.Time
+	}
+	left := startTimeout - e.in.Now.Sub(since)
 	if left <= 0 && !e.spec.Paused {
 		e.end(operationv1.PhaseFailed, ReasonTimedOut, fmt.Sprintf("Not begun within %s: %s", startTimeout, text))
 		return

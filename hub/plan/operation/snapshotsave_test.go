@@ -112,7 +112,9 @@ func TestSnapshotSaveOnOneMachine(t *testing.T) {
 
 func TestSnapshotSaveWaitsForALimitedTime(t *testing.T) {
 	op := save()
-	in := Inputs{Now: begin.Add(startTimeout - time.Minute), Bootstrapped: true}
+	in := Inputs{Now: begin, Bootstrapped: true}
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	in.Now = begin.Add(startTimeout - time.Minute)
 	if d := Decide(op, in); d.Again != time.Minute {
 		t.Errorf("decides again after %s", d.Again)
 	}

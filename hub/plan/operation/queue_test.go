@@ -1,0 +1,59 @@
+package operation
+
+import (
+	"testing"
+	"time"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+)
+
+// TestQueue: an operation that waits for another one says so, and has its time when its turn has come.
+func TestQueue(t *testing.T) {
+	op := save()
+	for at := time.Duration(0); at < 3*startTimeout; at += startTimeout / 2 {
+		Queue(op, begin.Add(at))
+		if op.Status.Phase != operationv1.PhasePending || conditions.GetReason(op, operationv1.SucceededCondition) != ReasonWaitingForOperation {
+			t.Fatalf("after %s: %+v", at, op.Status)
+		}
+	}
+	in := Inputs{Now: begin.Add(3 * startTimeout), Bootstrapped: true}
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	in.Now = in.Now.Add(startTimeout - time.Second)
+	if d := Decide(op, in); op.Status.Phase != operationv1.PhasePending || d.Again != time.Second {
+		t.Errorf("%s, decides again after %s", op.Status.Phase, d.Again)
+	}
+	in.Now = in.Now.Add(time.Second)
+	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
+}
+
+func TestQueuedOperationIsCanceledOrRefused(t *testing.T) {
+	op := save()
+	Queue(op, begin)
+	op.Spec.Cancel = true
+	Queue(op, begin)
+	if op.Status.Phase != operationv1.PhaseCanceled || op.Status.TerminatedAt == nil {
+		t.Errorf("got %+v", op.Status)
+	}
+	op = save()
+	op.Spec.ClusterRef.Namespace = "other"
+	Queue(op, begin)
+	if op.Status.Phase != operationv1.PhaseFailed {
+		t.Errorf("got %+v", op.Status)
+	}
+}
+
+// TestTimeOfAPauseDoesNotCount: an operation that is continued has its time again.
+func TestTimeOfAPauseDoesNotCount(t *testing.T) {
+	op := save()
+	op.Spec.Paused = true
+	in := Inputs{Now: begin, Bootstrapped: true}
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	in.Now = begin.Add(2 * startTimeout)
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	op.Spec.Paused = false
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	in.Now = in.Now.Add(startTimeout)
+	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
+}
