@@ -154,6 +154,8 @@ func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operat
 	if request.afterwards && i >= 0 {
 		current = observed == wanted || lastRequested(operations[i:], request.label)
 	}
+	// One that has not ended was just created: the status in the cache may be older.
+	current = current || i >= 0 && !reportedStatus(operations[i]).Phase.Ended()
 	switch {
 	case i >= 0 && current:
 		request.report(status, spec, reportedStatus(operations[i]))
