@@ -102,6 +102,12 @@ func TestRoad(t *testing.T) {
 	suite.Step(t, "they are replaced although the power is cut in the middle", func(t *testing.T) {
 		rotateCertificatesInPowerCut(t, host, key)
 	})
+	suite.Step(t, "Secrets are encrypted when the Cluster asks for it, and the key is rotated", func(t *testing.T) {
+		rotateEncryptionKeys(t, host, key)
+	})
+	suite.Step(t, "the tokens are rotated, and the server starts with the new one", func(t *testing.T) {
+		rotateTokens(t, host, key)
+	})
 	suite.Step(t, "the command can be run again, and makes no second machine", func(t *testing.T) {
 		suite.Must(t, shared.Register(ctx, host, command))
 		machines := &clusterv1.MachineList{}

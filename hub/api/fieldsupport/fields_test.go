@@ -125,7 +125,7 @@ func TestWarnings(t *testing.T) {
 		got = append(got, fields)
 	}
 	want := []string{
-		"spec.cloudCredentialSecretName, spec.rkeConfig.machinePools[p].cloudCredentialSecretName have", "spec.rkeConfig.rotateEncryptionKeys has",
+		"spec.cloudCredentialSecretName, spec.rkeConfig.machinePools[p].cloudCredentialSecretName have",
 		"spec.rkeConfig.machinePools[q].displayName has", "spec.fleetAgentDeploymentCustomization has", "spec.enableNetworkPolicy has",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

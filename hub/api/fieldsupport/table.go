@@ -79,6 +79,10 @@ var tables = map[reflect.Type]lines{
 		paused cancel ttl services`),
 	reflect.TypeFor[operationv1.ETCDSnapshotRestoreSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name
 		paused cancel ttl args.name`),
+	reflect.TypeFor[operationv1.EncryptionKeyRotationSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace
+		clusterRef.name paused cancel ttl`),
+	reflect.TypeFor[operationv1.TokenRotationSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name
+		paused cancel ttl`),
 	reflect.TypeFor[rkev1.RKEControlPlaneTemplateSpec](): template("RKEControlPlane"),
 	reflect.TypeFor[rkev1.RKEClusterTemplateSpec]():      template("RKECluster"),
 	reflect.TypeFor[rkev1.CustomMachineTemplateSpec]():   template("CustomMachine"),

@@ -29,10 +29,8 @@ var (
 )
 
 // operations are done once when a field changes.
-var operations = all(acted(`etcdSnapshotCreate.generation rotateCertificates.generation rotateCertificates.services
-		etcdSnapshotRestore.name etcdSnapshotRestore.generation etcdSnapshotRestore.restoreRKEConfig`), lines{
-	"rotateEncryptionKeys": {warned, "this hub does not rotate encryption keys; run secrets-encrypt of k3s or rke2 on a server"},
-})
+var operations = acted(`etcdSnapshotCreate.generation rotateCertificates.generation rotateCertificates.services
+	etcdSnapshotRestore.name etcdSnapshotRestore.generation etcdSnapshotRestore.restoreRKEConfig rotateEncryptionKeys.generation`)
 
 // controlPlane are the fields of an RKEControlPlane.
 var controlPlane = all(

@@ -103,7 +103,7 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 	}
 	s.operation, s.deleteNodes = operations.Copy(s.observedOperation), nil
 	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime,
-		Connected: s.nodes != nil, StrayNodes: s.strayNodes(), Stopped: len(s.stoppedMachines()) > 0}
+		UnmanagedConfig: s.controlPlane.Spec.UnmanagedConfig, Connected: s.nodes != nil, StrayNodes: s.strayNodes(), Stopped: len(s.stoppedMachines()) > 0}
 	if p := conditions.Get(s.controlPlane, clusterv1.PausedCondition); p != nil && p.LastTransitionTime.After(in.Since) {
 		in.Since = p.LastTransitionTime.Time
 	}
@@ -120,12 +120,17 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 	decision := operation.Decide(s.operation, in)
 	s.requeue(decision.Again)
 	s.deleteNodes = decision.DeleteNodes
+	put := r.addTask
+	if !s.tokensReady() {
+		s.requeue(tokensPoll)
+		put = r.keepPlan
+	}
 	for _, m := range s.machines {
 		task, is := decision.Tasks[m.machine.Name]
 		if !is || m.secret == nil || m.state.Deleting {
 			continue
 		}
-		if err := r.addTask(s, m, task); err != nil {
+		if err := put(s, m, task); err != nil {
 			return err
 		}
 	}

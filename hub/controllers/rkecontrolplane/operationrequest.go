@@ -106,7 +106,7 @@ var operationRequests = []operationRequest{{
 			status.CertificateRotationGeneration = spec.RotateCertificates.Generation
 		}
 	},
-}}
+}, encryptionKeyRequest}
 
 // restorePhase is the value of status.etcdSnapshotRestorePhase, as Rancher has it: the step, with another name for the first.
 func restorePhase(op operationv1.Status) string {

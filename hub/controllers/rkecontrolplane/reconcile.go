@@ -42,6 +42,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		r.findAgentToken,
 		r.readReferences,
 		r.findOperation,
+		r.rotateTokens,
 		r.plan,
 		r.writeOperation,
 		r.protectMachines,

@@ -49,8 +49,9 @@ type scope struct {
 	// orphanedMembers are the members of etcd without a Machine (readNodes).
 	orphanedMembers []rollout.Member
 
-	// tokens by which machines join (ensureTokens).
-	tokens render.Tokens
+	// tokens by which machines join, of tokenSecret (ensureTokens, rotateTokens). It is not to be changed.
+	tokens      render.Tokens
+	tokenSecret *corev1.Secret
 	// clientCA and serverCA are nil where the cluster has created its own (ensureCA).
 	clientCA, serverCA *authority
 	// agentToken is the registration token of the cluster-agent, agentKeys the hub's public keys; empty while unknown (findAgentToken).

@@ -64,7 +64,7 @@ func (r *Reconciler) ensureTokens(ctx context.Context, s *scope) error {
 			return fmt.Errorf("creating the Secret with the cluster's tokens: %w", err)
 		}
 	}
-	s.tokens = render.Tokens{Server: string(secret.Data[serverTokenKey]), Agent: string(secret.Data[agentTokenKey])}
+	s.setTokens(secret)
 	if s.tokens.Server == "" || s.tokens.Agent == "" {
 		s.waitFor(reasons.TokensLost, fmt.Sprintf("Secret %s lacks %s or %s", name, serverTokenKey, agentTokenKey))
 	}

@@ -47,6 +47,9 @@ func (e *engine) begin(from int) {
 		for _, name := range names {
 			e.status.Machines = append(e.status.Machines, operationv1.MachineStatus{Name: name, Phase: operationv1.PhaseInProgress})
 		}
+		if s.byLeader {
+			e.status.Leader = names[0]
+		}
 		e.touch()
 		for i := range e.in.Machines {
 			e.in.Machines[i].Has = false // that was the task of the step before
@@ -186,6 +189,7 @@ func (e *engine) readMachines(s step) (running, failed []string, changed bool) {
 			} else if at != place {
 				continue
 			}
+			changed = e.replaceDeleted(s, m) || changed
 			m.Phase, m.Message = e.progress(s, m.Name)
 			changed = changed || m.Phase != operationv1.PhaseInProgress
 		}
@@ -231,12 +235,33 @@ func (e *engine) find(name string) int {
 	return slices.IndexFunc(e.in.Machines, func(m Machine) bool { return m.Name == name })
 }
 
+// replaceDeleted gives the task of a machine that was deleted to another one, where that is possible.
+func (e *engine) replaceDeleted(s step, m *operationv1.MachineStatus) bool {
+	i := e.find(m.Name)
+	if s.instead == nil || i >= 0 && !e.in.Machines[i].Deleting {
+		return false
+	}
+	// Where the Machine is gone, it is not known what its plan had.
+	other := s.instead(e.in, i < 0 || e.in.Machines[i].Has)
+	if other == "" {
+		return false
+	}
+	m.Name = other
+	if s.byLeader {
+		e.status.Leader = other
+	}
+	return true
+}
+
 // progress is how far a machine is that has not ended.
 func (e *engine) progress(s step, name string) (operationv1.Phase, string) {
 	limit := cmp.Or(e.optional(s, name), s.timeout)
 	left := limit - e.in.Now.Sub(e.since())
 	i := e.find(name)
-	if i < 0 || e.in.Machines[i].Deleting {
+	switch deleted := i < 0 || e.in.Machines[i].Deleting; {
+	case deleted && s.skipDeleted:
+		return operationv1.PhaseSucceeded, "The Machine was deleted"
+	case deleted:
 		return operationv1.PhaseFailed, "The Machine was deleted"
 	}
 	m := e.in.Machines[i]

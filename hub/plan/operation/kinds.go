@@ -60,6 +60,13 @@ type step struct {
 	optional func(Machine) time.Duration
 	// regardless, rendered and apart are as in Task.
 	regardless, rendered, apart bool
+	// byLeader is set where one machine does the step for all; it is written to status.leader.
+	byLeader bool
+	// instead names the machine that does the task of one that was deleted; begun is set where that one may have begun. It returns "" where
+	// no other may: the operation then fails, as it does in a step without this function.
+	instead func(in Inputs, begun bool) string
+	// skipDeleted is set where nothing is left to do on a machine that was deleted.
+	skipDeleted bool
 }
 
 func (s step) taskOf(m Machine) TaskName {
@@ -80,6 +87,10 @@ func kindOf(op operationv1.Operation) kind {
 		return certificateRotation(op)
 	case *operationv1.ETCDSnapshotRestore:
 		return snapshotRestore(op)
+	case *operationv1.EncryptionKeyRotation:
+		return encryptionKeyRotation(op)
+	case *operationv1.TokenRotation:
+		return tokenRotation(op)
 	}
 	panic(fmt.Sprintf("operation: no steps are known for a %T", op))
 }

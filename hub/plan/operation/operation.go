@@ -63,6 +63,8 @@ type Inputs struct {
 	Stopped bool
 	// Runtime is that of the cluster: "k3s" or "rke2".
 	Runtime string
+	// UnmanagedConfig is set where the hub does not write the configuration of machines.
+	UnmanagedConfig bool
 	// Machines are all machines of the cluster.
 	Machines []Machine
 	// Snapshot is what an ETCDSnapshotRestore that has not begun restores.

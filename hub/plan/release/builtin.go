@@ -67,7 +67,8 @@ func (c builtin) release(full string, v version, minor int) Release {
 	c.fill(r.ServerArgs, c.Agent, minor, patch)
 	c.fill(r.ServerArgs, c.Server, minor, patch)
 	for name, s := range c.Features {
-		if s.has(minor) {
+		// The ranges of features are of all minors, also those whose arguments are not known.
+		if s.has(v.minor) {
 			r.Features = append(r.Features, name)
 		}
 	}

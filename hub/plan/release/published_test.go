@@ -93,8 +93,8 @@ func TestPublishedLookup(t *testing.T) {
 			if diff := cmp.Diff(tc.charts, r.Charts); diff != "" {
 				t.Error(diff)
 			}
-			if !r.Has(RotateEncryptionKeys) {
-				t.Error("keys cannot be rotated")
+			if got, want := r.Has(RotateEncryptionKeys), r.Minor >= 31; got != want {
+				t.Errorf("keys are rotated with one command: %v, want %v", got, want)
 			}
 		})
 	}

@@ -37,6 +37,9 @@ const (
 // RotateEncryptionKeys is the feature of rotating the keys of Secrets at rest with one command.
 const RotateEncryptionKeys = "rotate-encryption-keys"
 
+// RotateToken is the feature of replacing the server token of a running cluster.
+const RotateToken = "rotate-token"
+
 // Release is what one version accepts.
 type Release struct {
 	// Version is the whole version, as in "v1.36.3+k3s1".

@@ -34,6 +34,8 @@ func WithTask(c Cluster, m Machine, plan plans.Plan, op operationv1.Operation, t
 		plan.Instructions = withoutStart(t.Cluster, plan.Instructions)
 	case operation.TaskStart:
 		plan.Instructions = append(t.rejoin(), plan.Instructions...)
+	case operation.TaskConfigureToken:
+		plan.Files = t.withTokens(plan.Files)
 	default:
 		if task.Apart {
 			plan.Instructions = t.apart(plan, stopped)
@@ -96,6 +98,17 @@ func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction 
 		return []plans.Instruction{t.restoreSnapshot()}
 	case operation.TaskStart:
 		return []plans.Instruction{t.awaitStart()}
+	case operation.TaskRestartServer:
+		return []plans.Instruction{t.restartServer()}
+	case operation.TaskRotateToken:
+		return []plans.Instruction{t.serverToken(string(name), "rotate", t.Cluster.Tokens.NewServer)}
+	case operation.TaskConfigureToken:
+		return []plans.Instruction{t.configureToken(string(name))}
+	case operation.TaskCheckToken:
+		return []plans.Instruction{t.serverToken(string(name), "check", t.Cluster.Tokens.Server)}
+	}
+	if step, is := encryptionSteps[name]; is {
+		return []plans.Instruction{t.encryptionKeys(string(name), step)}
 	}
 	panic(fmt.Sprintf("render: no instructions are known for the task %s", name))
 }

@@ -22,12 +22,14 @@ type Operation interface {
 
 // Kinds returns an empty operation of each kind.
 func Kinds() []Operation {
-	return []Operation{&ETCDSnapshotSave{}, &ETCDSnapshotRestore{}, &CertificateRotation{}}
+	return []Operation{&ETCDSnapshotSave{}, &ETCDSnapshotRestore{}, &CertificateRotation{}, &EncryptionKeyRotation{},
+		&TokenRotation{}}
 }
 
 // Lists returns an empty list of each kind of operation.
 func Lists() []client.ObjectList {
-	return []client.ObjectList{&ETCDSnapshotSaveList{}, &ETCDSnapshotRestoreList{}, &CertificateRotationList{}}
+	return []client.ObjectList{&ETCDSnapshotSaveList{}, &ETCDSnapshotRestoreList{}, &CertificateRotationList{},
+		&EncryptionKeyRotationList{}, &TokenRotationList{}}
 }
 
 // ClusterReference names the Cluster that an operation is for. It is in the namespace of the operation.
@@ -100,6 +102,9 @@ type Status struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Step string `json:"step,omitempty"`
+	// Leader is the Machine that does what one machine does for all others, in kinds that have such steps.
+	// +optional
+	Leader string `json:"leader,omitempty"`
 	// LastUpdated is when the phase, the step or a machine last changed.
 	// +optional
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`

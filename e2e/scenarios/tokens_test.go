@@ -1,0 +1,53 @@
+//go:build e2e
+
+package scenarios
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// rotateTokens has the tokens rotated, and restarts the server once more: it starts with the new token alone.
+func rotateTokens(t *testing.T, host *hosts.Host, key client.ObjectKey) {
+	ctx := t.Context()
+	state := &corev1.Secret{}
+	stateKey := client.ObjectKey{Namespace: key.Namespace, Name: rkev1.ClusterStateSecretName(key.Name)}
+	suite.Must(t, shared.Hub.Get(ctx, stateKey, state))
+	before := string(state.Data["serverToken"])
+	op := &operationv1.TokenRotation{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-tokens"}}
+	op.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name}
+	op.Spec.TTL = -1
+	suite.Must(t, shared.Hub.Create(ctx, op))
+	suite.Must(t, shared.WaitFor(ctx, "the tokens are rotated", 5*time.Minute, func(ctx context.Context) (bool, string) {
+		if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(op), op); err != nil {
+			return false, err.Error()
+		}
+		if op.Status.Phase.Ended() && op.Status.Phase != operationv1.PhaseSucceeded {
+			t.Fatalf("it has ended: %+v", op.Status)
+		}
+		return op.Status.Phase == operationv1.PhaseSucceeded, string(op.Status.Phase) + " " + op.Status.Step
+	}))
+	suite.Must(t, shared.Hub.Get(ctx, stateKey, state))
+	after := string(state.Data["serverToken"])
+	result, err := host.Exec(ctx, "cat", "/var/lib/rancher/k3s/server/token")
+	suite.Must(t, err)
+	if after == before || !strings.HasSuffix(strings.TrimSpace(result.Stdout), ":"+after) {
+		t.Error("the server has another token than the Secret, or the old one")
+	}
+	if _, err := host.Exec(ctx, "systemctl", "restart", "k3s"); err != nil {
+		t.Errorf("the server does not start with the new token: %v", err)
+	}
+	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
+}

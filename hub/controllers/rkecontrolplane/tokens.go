@@ -1,0 +1,97 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/operation"
+	"github.com/drover-dev/drover/hub/plan/render"
+)
+
+// The keys of the Secret with a cluster's tokens, beyond serverTokenKey and agentTokenKey. Replaced tokens have the same keys with
+// a dash and the time of that (replacedFormat).
+const (
+	newServerTokenKey = "newServerToken"
+	newAgentTokenKey  = "newAgentToken"
+	// rotatedByKey is the UID of the last TokenRotation whose tokens became the cluster's.
+	rotatedByKey   = "rotatedBy"
+	replacedFormat = "20060102T150405Z"
+)
+
+func (s *scope) setTokens(secret *corev1.Secret) {
+	s.tokenSecret = secret
+	s.tokens = render.Tokens{Server: string(secret.Data[serverTokenKey]), Agent: string(secret.Data[agentTokenKey]),
+		NewServer: string(secret.Data[newServerTokenKey])}
+}
+
+// rotateTokens makes the tokens of a TokenRotation before a machine needs them, and makes them the cluster's once the leader has its
+// step behind it, which the operation's status says. New tokens outlive an operation that has failed: a server may have taken them.
+func (r *Reconciler) rotateTokens(ctx context.Context, s *scope) error {
+	op, is := s.operation.(*operationv1.TokenRotation)
+	if !is || s.tokenSecret == nil {
+		return nil
+	}
+	wanted := s.tokenSecret.DeepCopy()
+	data := wanted.Data
+	switch rotated := string(data[rotatedByKey]) == string(op.UID); {
+	case rotated:
+		return nil
+	case !tokenRotated(op):
+		if len(data[newServerTokenKey]) > 0 && len(data[newAgentTokenKey]) > 0 {
+			return nil
+		}
+		data[newServerTokenKey], data[newAgentTokenKey] = newToken(), newToken()
+	default:
+		if len(data[newServerTokenKey]) == 0 || len(data[newAgentTokenKey]) == 0 {
+			return fmt.Errorf("Secret %s lacks %s or %s, which %s %s has given to a server", wanted.Name, newServerTokenKey, newAgentTokenKey,
+				"TokenRotation", op.Name)
+		}
+		replaced := "-" + r.Now().UTC().Format(replacedFormat)
+		data[serverTokenKey+replaced], data[agentTokenKey+replaced] = data[serverTokenKey], data[agentTokenKey]
+		data[serverTokenKey], data[agentTokenKey] = data[newServerTokenKey], data[newAgentTokenKey]
+		delete(data, newServerTokenKey)
+		delete(data, newAgentTokenKey)
+		data[rotatedByKey] = []byte(op.UID)
+		ctrl.LoggerFrom(ctx).Info("The cluster has new tokens", "TokenRotation", op.Namespace+"/"+op.Name)
+	}
+	// It fails where the Secret was read from a cache that has not seen the last write.
+	if err := r.Client.Update(ctx, wanted, fieldOwner); err != nil {
+		return fmt.Errorf("writing the Secret with the cluster's tokens: %w", err)
+	}
+	s.setTokens(wanted)
+	return nil
+}
+
+// tokenRotated reports whether a server has the new token, by the step of the operation.
+func tokenRotated(op *operationv1.TokenRotation) bool {
+	return op.Status.Phase == operationv1.PhaseInProgress && op.Status.Step != operationv1.StepRotateToken && op.Status.Step != ""
+}
+
+// tokensReady reports whether tasks of the operation can be rendered: those of a TokenRotation after its first step need the new tokens.
+func (s *scope) tokensReady() bool {
+	op, is := s.operation.(*operationv1.TokenRotation)
+	return !is || !tokenRotated(op) || s.tokenSecret != nil && string(s.tokenSecret.Data[rotatedByKey]) == string(op.UID)
+}
+
+// keepPlan keeps the delivered plan of a machine where its task cannot be rendered yet.
+func (r *Reconciler) keepPlan(_ *scope, m *machine, _ operation.Task) error {
+	if m.report.Checksum == "" || !r.Signer.Signed(m.secret.Data, m.secret.Namespace+"/"+m.secret.Name) {
+		return nil
+	}
+	m.plan = m.report.Delivered
+	encoded, err := m.plan.Encode()
+	if err != nil {
+		return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
+	}
+	m.encoded = encoded
+	m.state.Problem, m.state.Change = m.problem(), m.change()
+	return nil
+}
+
+// tokensPoll is when tasks are rendered that wait for tokens.
+const tokensPoll = time.Second

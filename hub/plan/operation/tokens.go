@@ -1,0 +1,81 @@
+package operation
+
+import (
+	"fmt"
+	"time"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/message"
+)
+
+// The tasks of a TokenRotation.
+const (
+	// TaskRotateToken gives one server the new token, with which it encrypts the shared data.
+	TaskRotateToken TaskName = "rotate-token"
+	// TaskConfigureToken writes the new tokens into the configuration of a machine.
+	TaskConfigureToken TaskName = "configure-token"
+	// TaskCheckToken checks that a server was started with the new token.
+	TaskCheckToken TaskName = "check-token"
+)
+
+// TokenTimeout is how long a machine may take for a step in which nothing restarts.
+const TokenTimeout = 10 * time.Minute
+
+// ReasonNotSupported is the reason of an operation that the distribution does not know.
+const ReasonNotSupported = "NotSupported"
+
+// ReasonUnmanagedConfig is the reason of an operation that has to write the configuration of machines, which the hub does not write.
+const ReasonUnmanagedConfig = "UnmanagedConfig"
+
+func tokenRotation(op *operationv1.TokenRotation) kind {
+	return kind{
+		begin: func(in Inputs) problem {
+			if in.UnmanagedConfig {
+				return problem{reason: ReasonUnmanagedConfig, fatal: true, text: "The tokens are in configuration files that the hub does not " +
+					"write: spec.unmanagedConfig is true"}
+			}
+			if old := serversWithout(in, release.RotateToken); len(old) > 0 {
+				return problem{reason: ReasonNotSupported, fatal: true, text: fmt.Sprintf("The release on %s cannot rotate tokens; upgrade to "+
+					"v1.29 or later", message.JoinNames(old, maxNames))}
+			}
+			if p := serversReady(in); p.reason != "" {
+				return p
+			}
+			// The servers restart with the plans that are wanted then.
+			changing := names(in.Machines, func(m Machine) bool { return runsServer(m) && m.Change.Disruptive() })
+			if len(changing) > 0 {
+				return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for %s to be changed as the Cluster asks for",
+					message.JoinNames(changing, maxNames))}
+			}
+			return problem{}
+		},
+		steps: []step{
+			{name: operationv1.StepRotateToken, task: TaskRotateToken, timeout: TokenTimeout, byLeader: true,
+				machines: func(in Inputs) []string { return keyLeader(in, op.Status.Leader) },
+				instead: func(in Inputs, begun bool) string {
+					if begun {
+						return ""
+					}
+					return first(keyLeader(in, ""))
+				}, title: "Rotating the token", doing: "encrypt the shared data with the new token"},
+			{name: operationv1.StepConfigure, task: TaskConfigureToken, timeout: TokenTimeout, skipDeleted: true,
+				machines: func(in Inputs) []string {
+					return names(in.Machines, func(m Machine) bool { return runsServer(m) || m.Progress == rollout.ProgressApplied && m.Working() })
+				}, title: "Writing the new tokens", doing: "write the new tokens"},
+			{name: operationv1.StepRestartServers, task: TaskCheckToken, timeout: restartTimeout, inTurn: true, skipDeleted: true, rendered: true,
+				machines: func(in Inputs) []string { return names(in.Machines, runsServer) },
+				title:    "Restarting the servers", doing: "restart with the new token"},
+		},
+		advice: func(step string) string {
+			if step == operationv1.StepRotateToken {
+				return "Restart no server before it is known which token the data is encrypted with: see docs/kinds/tokenrotation.md"
+			}
+			return "The shared data is encrypted with the new token, which plans contain from now on: the hub goes on to deliver it"
+		},
+		done: func(*operationv1.Status) string {
+			return "All servers have the new tokens. The old ones are kept for snapshots from before; agents get theirs by a rollout"
+		},
+	}
+}

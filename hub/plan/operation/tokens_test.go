@@ -1,0 +1,72 @@
+package operation
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+)
+
+func newTokenRotation() *operationv1.TokenRotation {
+	return &operationv1.TokenRotation{ObjectMeta: metav1.ObjectMeta{Name: "op", CreationTimestamp: metav1.NewTime(begin)}}
+}
+
+func TestTokenRotation(t *testing.T) {
+	op := newTokenRotation()
+	init, worker := runningServer("b", "ec", ""), runningServer("w", "", "")
+	init.Init, worker.Worker = true, true
+	down := runningServer("down", "", "")
+	down.ProbesPassed, down.Unhealthy = false, []string{"kubelet"}
+	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{runningServer("a", "e", ""), init, runningServer("c", "c", ""), worker, down}}
+	var steps []string
+	for range 10 {
+		tasks := Decide(op, Inputs{Now: in.Now, Bootstrapped: true, Machines: slices.Clone(in.Machines)}).Tasks
+		if len(tasks) == 0 {
+			break
+		}
+		for i := range in.Machines {
+			_, in.Machines[i].Has = tasks[in.Machines[i].Name]
+		}
+		steps = append(steps, op.Status.Step+" "+strings.Join(slices.Sorted(maps.Keys(tasks)), ","))
+		if got := tasks["b"]; op.Status.Step == operationv1.StepRestartServers != got.Rendered {
+			t.Errorf("the step %s has the task %+v", op.Status.Step, got)
+		}
+	}
+	if want := []string{"RotateToken b", "Configure a,b,c,w", "RestartServers a,b,c"}; !slices.Equal(steps, want) {
+		t.Errorf("got %q", steps)
+	}
+	if op.Status.Phase != operationv1.PhaseSucceeded {
+		t.Errorf("got %+v", op.Status)
+	}
+}
+
+func TestTokenRotationCannotBegin(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Inputs)
+		phase  operationv1.Phase
+		reason string
+	}{
+		"old release":    {func(in *Inputs) { in.Machines[1].Version = "v1.28.9+k3s1" }, operationv1.PhaseFailed, ReasonNotSupported},
+		"unmanaged":      {func(in *Inputs) { in.UnmanagedConfig = true }, operationv1.PhaseFailed, ReasonUnmanagedConfig},
+		"pending change": {func(in *Inputs) { in.Machines[1].Change = rollout.ChangeDrain }, operationv1.PhasePending, ReasonWaitingForMachine},
+		"a server is down": {func(in *Inputs) { in.Machines[1].ProbesPassed, in.Machines[1].Unhealthy = false, []string{"etcd"} },
+			operationv1.PhasePending, ReasonWaitingForMachine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op := newTokenRotation()
+			in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{runningServer("a", "ec", ""), runningServer("b", "ec", "")}}
+			c.change(&in)
+			Decide(op, in)
+			if got := conditions.GetReason(op, operationv1.SucceededCondition); op.Status.Phase != c.phase || got != c.reason {
+				t.Errorf("phase %s, reason %s", op.Status.Phase, got)
+			}
+		})
+	}
+}

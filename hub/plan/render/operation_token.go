@@ -1,0 +1,70 @@
+package render
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/drover-dev/drover/hub/plan/operation"
+	"github.com/drover-dev/drover/plans"
+)
+
+// serverTokenSh is handed to sh with the instruction, as encryptionKeysSh is.
+//
+//go:embed scripts/server-token.sh
+var serverTokenSh string
+
+// tokenPoll is the time between two looks at a server's token.
+const tokenPoll = 2 * time.Second
+
+// serverToken runs a step of the script. The token is in its environment, which agents treat as a secret.
+func (t *taskBuilder) serverToken(name, step, token string) plans.Instruction {
+	names := t.Cluster.names()
+	url := fmt.Sprintf("%s/v1-%s/token", t.supervisorURL(), names.Runtime)
+	// What is known of a token outlives the operation: another one may go on with the same token.
+	state := fmt.Sprintf("%s/operations/token-%.16s", t.provisioningDir(), hexOf(token))
+	return plans.Instruction{CommonInstruction: plans.CommonInstruction{
+		Name: name, Command: "/bin/sh", Args: []string{"-c", serverTokenSh, "server-token", step, state,
+			seconds(operation.TokenTimeout - scriptMargin), seconds(tokenPoll), t.dataDir + "/server/token",
+			t.dataDir + "/server/tls/server-ca.crt", url},
+		Env: append(t.distributionEnv(), "NEW_TOKEN="+token), TimeoutSeconds: int(operation.TokenTimeout / time.Second),
+	}, SaveOutput: true}
+}
+
+// configureToken is the instruction of a plan that has other tokens in its configuration and is otherwise the delivered one: the
+// distribution reads them when it starts.
+func (t *taskBuilder) configureToken(name string) plans.Instruction {
+	i := plans.CommonInstruction{Name: name, Command: "/bin/sh", Args: []string{"-c", "exit 0"}, Env: []string{t.id}}
+	if t.Machine.windows() {
+		i.Command, i.Args = "powershell.exe", []string{"-Command", "exit 0"}
+	}
+	return plans.Instruction{CommonInstruction: i}
+}
+
+// withTokens replaces the tokens in the configuration file of a plan. A file that is not the hub's stays as it is.
+func (t *taskBuilder) withTokens(files []plans.File) []plans.File {
+	files = slices.Clone(files)
+	for i, f := range files {
+		if f.Path != t.configPath() || f.Action == plans.ActionDelete {
+			continue
+		}
+		content, err := base64.StdEncoding.DecodeString(f.Content)
+		if err != nil {
+			continue
+		}
+		config := args{}
+		decoder := json.NewDecoder(bytes.NewReader(content))
+		decoder.UseNumber()
+		if decoder.Decode(&config) != nil {
+			continue
+		}
+		t.builder.args = config
+		t.addTokens()
+		files[i].Content = base64.StdEncoding.EncodeToString(t.encodeArgs())
+	}
+	return files
+}
