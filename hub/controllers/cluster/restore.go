@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,6 +32,10 @@ func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
 		restore.RestoreRKEConfig != restoreKubernetesVersion && restore.RestoreRKEConfig != restoreAll {
 		return nil
 	}
+	done := fmt.Sprintf("%s/%d", restore.Name, restore.Generation)
+	if s.cluster.Annotations[rkev1.SpecRestoredAnnotation] == done {
+		return nil // what differs from the snapshot now is a default, or a user has changed it
+	}
 	controlPlane := &rkev1.RKEControlPlane{}
 	found, err := objects.Get(ctx, r.Client, client.ObjectKeyFromObject(s.cluster), controlPlane)
 	if err != nil {
@@ -51,16 +55,14 @@ func (r *Reconciler) restoreSpec(ctx context.Context, s *scope) error {
 		return err
 	}
 	restored, fault := restoredSpec(s.cluster, snapshot, found)
-	switch {
-	case fault != nil:
+	if fault != nil {
 		s.invalid = append(s.invalid, fault)
-		return nil
-	case equality.Semantic.DeepEqual(restored, &s.cluster.Spec):
 		return nil
 	}
 	s.unread.spec, s.unread.pools = true, true // the next reconcile has what is written now
 	changed := s.cluster.DeepCopy()
 	changed.Spec = *restored
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, rkev1.SpecRestoredAnnotation, done)
 	patch := client.MergeFromWithOptions(s.cluster, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, changed, patch, fieldOwner); err != nil {
 		return fmt.Errorf("restoring the spec of Cluster %s: %w", client.ObjectKeyFromObject(s.cluster), err)

@@ -39,6 +39,9 @@ const (
 const (
 	// ManagementClusterNameAnnotation names the management Cluster of a Cluster. The hub writes it before it creates the management Cluster.
 	ManagementClusterNameAnnotation = "provisioning.cattle.io/management-cluster-name"
+	// SpecRestoredAnnotation, on a Cluster of provisioning.cattle.io, is the etcdSnapshotRestore (name, a slash, generation) for which its
+	// spec was last set to that of the snapshot.
+	SpecRestoredAnnotation = "rke.cattle.io/spec-restored"
 	// ClusterUIDAnnotation is the UID of the Cluster that an object was created for. A Cluster that was moved or restored has another.
 	ClusterUIDAnnotation = "provisioning.cattle.io/cluster-uid"
 	// ClusterAutoscalerEnabledAnnotation, set by users on a Cluster, is copied to the Cluster of Cluster API for the cluster autoscaler.
