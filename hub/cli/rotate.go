@@ -9,12 +9,12 @@ import (
 func newRotate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Replace certificates of a cluster",
-		Long:  "Replace certificates of a cluster. Each command creates an operation and, with --wait, follows it to its end.",
+		Short: "Replace certificates, keys and tokens",
+		Long:  "Replace what a cluster trusts. Each command creates an operation and, with --wait, follows it to its end.",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRotateCertificates())
+	cmd.AddCommand(newRotateCertificates(), newRotateEncryptionKeys(), newRotateTokens())
 	return cmd
 }
 
@@ -46,4 +46,40 @@ func certificateRotation(services []string) *operationv1.CertificateRotation {
 		op.Spec.Services = append(op.Spec.Services, operationv1.CertificateService(service))
 	}
 	return op
+}
+
+func newRotateEncryptionKeys() *cobra.Command {
+	var o operationOptions
+	cmd := &cobra.Command{
+		Use:   "encryption-keys <namespace>/<cluster>",
+		Short: "Replace the key that encrypts Secrets",
+		Long: `Replace the key that a cluster's Secrets are encrypted with in etcd, and write all Secrets with the new one. It creates an
+EncryptionKeyRotation, which is kept for --ttl after its end. The servers restart one after the other, without a drain. Save a snapshot
+before: "hub snapshot create".`,
+		Example: "  hub rotate encryption-keys fleet-default/demo --wait",
+		Args:    oneCluster("rotate encryption-keys"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd, args[0], &operationv1.EncryptionKeyRotation{})
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func newRotateTokens() *cobra.Command {
+	var o operationOptions
+	cmd := &cobra.Command{
+		Use:   "tokens <namespace>/<cluster>",
+		Short: "Replace the tokens by which machines join",
+		Long: `Replace the tokens by which servers and agents join a cluster. It creates a TokenRotation, which is kept for --ttl after its end.
+The servers restart one after the other; agents restart by an ordinary rollout afterwards. A snapshot from before needs the old token, which
+the hub keeps.`,
+		Example: "  hub rotate tokens fleet-default/demo --wait",
+		Args:    oneCluster("rotate tokens"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd, args[0], &operationv1.TokenRotation{})
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
 }
