@@ -51,8 +51,11 @@ func TestMissingNode(t *testing.T) {
 		}, stays: true},
 		"the machine never had a Node": {change: func(w *world) { w.machine.Status.NodeRef = clusterv1.MachineNodeReference{} }, stays: true},
 		"a machine of a pool":          {change: func(w *world) { w.machine.Spec.InfrastructureRef.Kind = "LabMachine" }, stays: true},
-		"the cluster is paused":        {change: func(w *world) { w.cluster.Spec.Paused = ptr.To(true) }, stays: true},
-		"the Node has come back":       {change: func(w *world) { w.nodes = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}} }, stays: true},
+		"the cluster is being restored": {change: func(w *world) {
+			w.machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: rkev1.RestoringAnnotation}
+		}, stays: true},
+		"the cluster is paused":  {change: func(w *world) { w.cluster.Spec.Paused = ptr.To(true) }, stays: true},
+		"the Node has come back": {change: func(w *world) { w.nodes = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}} }, stays: true},
 		"the Node has come back by another name": {change: func(w *world) {
 			w.nodes = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m",
 				Labels: map[string]string{rkev1.MachineUIDLabel: "uid"}}}}
