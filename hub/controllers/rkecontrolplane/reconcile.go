@@ -43,6 +43,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		r.readReferences,
 		r.findOperation,
 		r.rotateTokens,
+		r.restoreTokens,
 		r.plan,
 		r.writeOperation,
 		r.protectMachines,

@@ -47,7 +47,7 @@ func (r *Reconciler) readSnapshot(ctx context.Context, s *scope, in *operation.I
 func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 	file := from.SnapshotFile
 	out := operation.Snapshot{Wanted: s.controlPlane.Spec.DesiredVersion(),
-		File: operationv1.RestoredSnapshot{Name: file.Name, Size: file.Size}}
+		File: operationv1.RestoredSnapshot{Name: file.Name, Size: file.Size, CreatedAt: file.CreatedAt}}
 	if spec, err := clusterspec.FromSnapshot(file.Metadata); err == nil && spec != nil {
 		out.Version = spec.KubernetesVersion
 	}

@@ -1,8 +1,10 @@
 package rkecontrolplane
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +67,48 @@ func (r *Reconciler) rotateTokens(ctx context.Context, s *scope) error {
 	}
 	s.setTokens(wanted)
 	return nil
+}
+
+// restoreTokens makes the tokens of a snapshot's time those of the cluster again, once machines are stopped for its restore: its data is
+// encrypted with the server token. Those of now are kept as by a rotation, for snapshots that were saved since.
+func (r *Reconciler) restoreTokens(ctx context.Context, s *scope) error {
+	op, is := s.operation.(*operationv1.ETCDSnapshotRestore)
+	if !is || s.tokenSecret == nil || !operation.Exclusive(op) || op.Status.Snapshot == nil || op.Status.Snapshot.CreatedAt == nil {
+		return nil
+	}
+	wanted := s.tokenSecret.DeepCopy()
+	data := wanted.Data
+	server, agent := tokensAt(data, op.Status.Snapshot.CreatedAt.Time)
+	if len(server) == 0 || len(agent) == 0 || bytes.Equal(server, data[serverTokenKey]) && bytes.Equal(agent, data[agentTokenKey]) {
+		return nil
+	}
+	replaced := "-" + r.Now().UTC().Format(replacedFormat)
+	data[serverTokenKey+replaced], data[agentTokenKey+replaced] = data[serverTokenKey], data[agentTokenKey]
+	data[serverTokenKey], data[agentTokenKey] = server, agent
+	// It fails where the Secret was read from a cache that has not seen the last write.
+	if err := r.Client.Update(ctx, wanted, fieldOwner); err != nil {
+		return fmt.Errorf("writing the Secret with the cluster's tokens: %w", err)
+	}
+	ctrl.LoggerFrom(ctx).Info("The cluster has the tokens of the snapshot", "ETCDSnapshotRestore", op.Namespace+"/"+op.Name)
+	s.setTokens(wanted)
+	return nil
+}
+
+// tokensAt are the tokens that the cluster had at a time, where they were replaced later; nil for those that it has.
+func tokensAt(data map[string][]byte, at time.Time) (server, agent []byte) {
+	first := time.Time{}
+	for key := range data {
+		text, is := strings.CutPrefix(key, serverTokenKey+"-")
+		replaced, err := time.Parse(replacedFormat, text)
+		if is && err == nil && replaced.After(at) && (first.IsZero() || replaced.Before(first)) {
+			first = replaced
+		}
+	}
+	if first.IsZero() {
+		return nil, nil
+	}
+	suffix := "-" + first.Format(replacedFormat)
+	return data[serverTokenKey+suffix], data[agentTokenKey+suffix]
 }
 
 // tokenRotated reports whether a server has the new token, by the step of the operation.

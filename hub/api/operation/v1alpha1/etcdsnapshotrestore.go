@@ -61,6 +61,9 @@ type RestoredSnapshot struct {
 	// Size in bytes; 0 where it is not known.
 	// +optional
 	Size int64 `json:"size,omitempty"`
+	// CreatedAt is when it was saved, which says the token that its data is encrypted with.
+	// +optional
+	CreatedAt *metav1.Time `json:"createdAt,omitempty"`
 	// S3 is where in S3 it is; nil for a file on the machine. Endpoint and credentials are those of the cluster's configuration.
 	// +optional
 	S3 *RestoredSnapshotS3 `json:"s3,omitempty"`

@@ -1,0 +1,63 @@
+package rkecontrolplane
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+)
+
+// A restore brings the tokens back that the cluster had when the snapshot was saved, once machines are stopped for it. Those that it
+// replaces are found for a snapshot of their time later.
+func TestRestoreTokens(t *testing.T) {
+	day := func(n int) time.Time { return time.Date(2026, 11, n, 12, 0, 0, 0, time.UTC) }
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one-rke-state"}, Data: map[string][]byte{
+		"serverToken": []byte("third"), "agentToken": []byte("third agent"),
+		"serverToken-20261105T120000Z": []byte("first"), "agentToken-20261105T120000Z": []byte("first agent"),
+		"serverToken-20261110T120000Z": []byte("second"), "agentToken-20261110T120000Z": []byte("second agent"),
+		"serverToken-yesterday": []byte("none"),
+	}}
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithObjects(secret).Build()
+	r, now := &Reconciler{Client: c}, day(20)
+	r.Now = func() time.Time { return now }
+	restore := func(saved time.Time, step string) string {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+			t.Fatal(err)
+		}
+		at := metav1.NewTime(saved)
+		op := &operationv1.ETCDSnapshotRestore{}
+		op.Status.Phase, op.Status.Step = operationv1.PhaseInProgress, step
+		op.Status.Snapshot = &operationv1.RestoredSnapshot{CreatedAt: &at}
+		s := &scope{operation: op}
+		s.setTokens(secret)
+		if err := r.restoreTokens(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		return s.tokens.Server + ", " + s.tokens.Agent
+	}
+	for i, tc := range []struct {
+		saved time.Time
+		step  string
+		want  string
+	}{
+		{day(7), operationv1.StepPreflight, "third, third agent"},
+		{day(12), operationv1.StepShutdown, "third, third agent"},
+		{day(7), operationv1.StepShutdown, "second, second agent"},
+		{day(7), operationv1.StepRestore, "second, second agent"}, // again, after the hub has ended
+		{day(12), operationv1.StepShutdown, "third, third agent"},
+		{day(1), operationv1.StepShutdown, "first, first agent"},
+		{day(22), operationv1.StepShutdown, "first, first agent"}, // a snapshot of the restored cluster: it has the tokens that it has
+	} {
+		if got := restore(tc.saved, tc.step); got != tc.want {
+			t.Errorf("case %d: got %s, want %s", i, got, tc.want)
+		}
+		now = now.Add(time.Hour)
+	}
+}
