@@ -29,7 +29,7 @@ func rotateEncryptionKeys(t *testing.T, host *hosts.Host, key client.ObjectKey) 
 	if stored := storedSecret(t, host, "default/kept"); !strings.Contains(stored, "heron") {
 		t.Fatalf("a Secret is stored as %.60q before Secrets are encrypted", stored)
 	}
-	change(t, key, func(c *provisioningv1.Cluster) {
+	changeCluster(t, key, func(c *provisioningv1.Cluster) {
 		if c.Spec.RKEConfig.MachineGlobalConfig.Data == nil {
 			c.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{}
 		}
@@ -46,7 +46,7 @@ func rotateEncryptionKeys(t *testing.T, host *hosts.Host, key client.ObjectKey) 
 
 	last := ""
 	for generation := int64(1); generation <= 2; generation++ {
-		change(t, key, func(c *provisioningv1.Cluster) {
+		changeCluster(t, key, func(c *provisioningv1.Cluster) {
 			c.Spec.RKEConfig.RotateEncryptionKeys = &rkev1.RotateEncryptionKeys{Generation: generation}
 		})
 		controlPlane := &rkev1.RKEControlPlane{}
@@ -79,16 +79,6 @@ func rotateEncryptionKeys(t *testing.T, host *hosts.Host, key client.ObjectKey) 
 		}
 	}
 	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
-}
-
-// change changes a Cluster.
-func change(t *testing.T, key client.ObjectKey, set func(*provisioningv1.Cluster)) {
-	t.Helper()
-	cluster := &provisioningv1.Cluster{}
-	suite.Must(t, shared.Hub.Get(t.Context(), key, cluster))
-	base := cluster.DeepCopy()
-	set(cluster)
-	suite.Must(t, shared.Hub.Patch(t.Context(), cluster, client.MergeFrom(base)))
 }
 
 // storedSecret is what etcd holds for a Secret of the cluster.

@@ -108,6 +108,10 @@ func TestRoad(t *testing.T) {
 	suite.Step(t, "the tokens are rotated, and the server starts with the new one", func(t *testing.T) {
 		rotateTokens(t, host, key)
 	})
+	suite.Step(t, "a snapshot from before is restored with the token of then", func(t *testing.T) {
+		restoreSnapshot(t, key, inBucket, 3)
+		hasToken(t, host, key)
+	})
 	suite.Step(t, "the command can be run again, and makes no second machine", func(t *testing.T) {
 		suite.Must(t, shared.Register(ctx, host, command))
 		machines := &clusterv1.MachineList{}

@@ -22,10 +22,7 @@ import (
 // rotateTokens has the tokens rotated, and restarts the server once more: it starts with the new token alone.
 func rotateTokens(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 	ctx := t.Context()
-	state := &corev1.Secret{}
-	stateKey := client.ObjectKey{Namespace: key.Namespace, Name: rkev1.ClusterStateSecretName(key.Name)}
-	suite.Must(t, shared.Hub.Get(ctx, stateKey, state))
-	before := string(state.Data["serverToken"])
+	before := hasToken(t, host, key)
 	op := &operationv1.TokenRotation{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-tokens"}}
 	op.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name}
 	op.Spec.TTL = -1
@@ -39,15 +36,25 @@ func rotateTokens(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 		}
 		return op.Status.Phase == operationv1.PhaseSucceeded, string(op.Status.Phase) + " " + op.Status.Step
 	}))
-	suite.Must(t, shared.Hub.Get(ctx, stateKey, state))
-	after := string(state.Data["serverToken"])
-	result, err := host.Exec(ctx, "cat", "/var/lib/rancher/k3s/server/token")
-	suite.Must(t, err)
-	if after == before || !strings.HasSuffix(strings.TrimSpace(result.Stdout), ":"+after) {
-		t.Error("the server has another token than the Secret, or the old one")
+	if after := hasToken(t, host, key); after == before {
+		t.Error("the token is the old one")
 	}
 	if _, err := host.Exec(ctx, "systemctl", "restart", "k3s"); err != nil {
 		t.Errorf("the server does not start with the new token: %v", err)
 	}
 	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
+}
+
+// hasToken returns the cluster's server token, and fails the test if the server has another.
+func hasToken(t *testing.T, host *hosts.Host, key client.ObjectKey) string {
+	t.Helper()
+	state := &corev1.Secret{}
+	suite.Must(t, shared.Hub.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: rkev1.ClusterStateSecretName(key.Name)}, state))
+	token := string(state.Data["serverToken"])
+	result, err := host.Exec(t.Context(), "cat", "/var/lib/rancher/k3s/server/token")
+	suite.Must(t, err)
+	if token == "" || !strings.HasSuffix(strings.TrimSpace(result.Stdout), ":"+token) {
+		t.Error("the server has another token than the Secret")
+	}
+	return token
 }

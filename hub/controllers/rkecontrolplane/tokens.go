@@ -50,8 +50,8 @@ func (r *Reconciler) rotateTokens(ctx context.Context, s *scope) error {
 		data[newServerTokenKey], data[newAgentTokenKey] = newToken(), newToken()
 	default:
 		if len(data[newServerTokenKey]) == 0 || len(data[newAgentTokenKey]) == 0 {
-			return fmt.Errorf("Secret %s lacks %s or %s, which %s %s has given to a server", wanted.Name, newServerTokenKey, newAgentTokenKey,
-				"TokenRotation", op.Name)
+			return fmt.Errorf("the Secret %s lacks %s or %s, which a server has been given", wanted.Name, newServerTokenKey,
+				newAgentTokenKey)
 		}
 		replaced := "-" + r.Now().UTC().Format(replacedFormat)
 		data[serverTokenKey+replaced], data[agentTokenKey+replaced] = data[serverTokenKey], data[agentTokenKey]
@@ -72,16 +72,15 @@ func (r *Reconciler) rotateTokens(ctx context.Context, s *scope) error {
 // restoreTokens makes the tokens of a snapshot's time those of the cluster again, once machines are stopped for its restore: its data is
 // encrypted with the server token. Those of now are kept as by a rotation, for snapshots that were saved since.
 func (r *Reconciler) restoreTokens(ctx context.Context, s *scope) error {
-	op, is := s.operation.(*operationv1.ETCDSnapshotRestore)
-	if !is || s.tokenSecret == nil || !operation.Exclusive(op) || op.Status.Snapshot == nil || op.Status.Snapshot.CreatedAt == nil {
+	server, agent := s.restoredTokens()
+	if server == nil {
 		return nil
 	}
-	wanted := s.tokenSecret.DeepCopy()
+	op, wanted := s.operation, s.tokenSecret.DeepCopy()
 	data := wanted.Data
-	server, agent := tokensAt(data, op.Status.Snapshot.CreatedAt.Time)
-	if len(server) == 0 || len(agent) == 0 || bytes.Equal(server, data[serverTokenKey]) && bytes.Equal(agent, data[agentTokenKey]) {
-		return nil
-	}
+	// A TokenRotation that has failed left these; no server of the restored cluster has taken them.
+	delete(data, newServerTokenKey)
+	delete(data, newAgentTokenKey)
 	replaced := "-" + r.Now().UTC().Format(replacedFormat)
 	data[serverTokenKey+replaced], data[agentTokenKey+replaced] = data[serverTokenKey], data[agentTokenKey]
 	data[serverTokenKey], data[agentTokenKey] = server, agent
@@ -89,9 +88,23 @@ func (r *Reconciler) restoreTokens(ctx context.Context, s *scope) error {
 	if err := r.Client.Update(ctx, wanted, fieldOwner); err != nil {
 		return fmt.Errorf("writing the Secret with the cluster's tokens: %w", err)
 	}
-	ctrl.LoggerFrom(ctx).Info("The cluster has the tokens of the snapshot", "ETCDSnapshotRestore", op.Namespace+"/"+op.Name)
+	ctrl.LoggerFrom(ctx).Info("The cluster has the tokens of the snapshot", "ETCDSnapshotRestore", op.GetNamespace()+"/"+op.GetName())
 	s.setTokens(wanted)
 	return nil
+}
+
+// restoredTokens are the tokens that a restore needs and the cluster does not have; nil for none, or before machines are stopped for it.
+func (s *scope) restoredTokens() (server, agent []byte) {
+	op, is := s.operation.(*operationv1.ETCDSnapshotRestore)
+	if !is || s.tokenSecret == nil || !operation.Exclusive(op) || op.Status.Snapshot == nil || op.Status.Snapshot.CreatedAt == nil {
+		return nil, nil
+	}
+	data := s.tokenSecret.Data
+	server, agent = tokensAt(data, op.Status.Snapshot.CreatedAt.Time)
+	if len(server) == 0 || len(agent) == 0 || bytes.Equal(server, data[serverTokenKey]) && bytes.Equal(agent, data[agentTokenKey]) {
+		return nil, nil
+	}
+	return server, agent
 }
 
 // tokensAt are the tokens that the cluster had at a time, where they were replaced later; nil for those that it has.
@@ -116,8 +129,12 @@ func tokenRotated(op *operationv1.TokenRotation) bool {
 	return op.Status.Phase == operationv1.PhaseInProgress && op.Status.Step != operationv1.StepRotateToken && op.Status.Step != ""
 }
 
-// tokensReady reports whether tasks of the operation can be rendered: those of a TokenRotation after its first step need the new tokens.
+// tokensReady reports whether tasks of the operation can be rendered: those of a TokenRotation after its first step need the new tokens,
+// and those of a restore the tokens of the time of the snapshot, also where there is nothing to stop before it.
 func (s *scope) tokensReady() bool {
+	if server, _ := s.restoredTokens(); server != nil {
+		return false
+	}
 	op, is := s.operation.(*operationv1.TokenRotation)
 	return !is || !tokenRotated(op) || s.tokenSecret != nil && string(s.tokenSecret.Data[rotatedByKey]) == string(op.UID)
 }

@@ -61,3 +61,23 @@ func TestRestoreTokens(t *testing.T) {
 		now = now.Add(time.Hour)
 	}
 }
+
+// Where no machine has to be stopped, the step Restore follows at once: its task waits for the tokens.
+func TestTokensReady(t *testing.T) {
+	saved := metav1.NewTime(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+	op := &operationv1.ETCDSnapshotRestore{}
+	op.Status.Phase, op.Status.Step = operationv1.PhaseInProgress, operationv1.StepRestore
+	op.Status.Snapshot = &operationv1.RestoredSnapshot{CreatedAt: &saved}
+	s := &scope{operation: op}
+	s.setTokens(&corev1.Secret{Data: map[string][]byte{
+		"serverToken": []byte("second"), "agentToken": []byte("second agent"),
+		"serverToken-20261105T120000Z": []byte("first"), "agentToken-20261105T120000Z": []byte("first agent"),
+	}})
+	if s.tokensReady() {
+		t.Error("the restore is rendered with the tokens of now")
+	}
+	s.tokenSecret.Data["serverToken"], s.tokenSecret.Data["agentToken"] = []byte("first"), []byte("first agent")
+	if !s.tokensReady() {
+		t.Error("the restore waits although the cluster has the tokens of then")
+	}
+}

@@ -134,7 +134,7 @@ const (
 // runsServer reports whether a machine has been given a plan to run a server with. Those that join later get the keys as they are then.
 func runsServer(m Machine) bool { return m.Server() && m.Progress != rollout.ProgressNone }
 
-// serversReady is the problem of an operation for which all servers have to be up.
+// serversReady is the problem of an operation for which all servers have to be up, and to have what is wanted.
 func serversReady(in Inputs) problem {
 	servers := names(in.Machines, runsServer)
 	if len(keyLeader(in, "")) == 0 {
@@ -143,12 +143,17 @@ func serversReady(in Inputs) problem {
 	if p := busy(in, servers); p.reason != "" {
 		return p
 	}
-	down := names(in.Machines, func(m Machine) bool { return runsServer(m) && !m.Working() })
-	if len(down) == 0 {
-		return problem{}
+	if down := names(in.Machines, func(m Machine) bool { return runsServer(m) && !m.Working() }); len(down) > 0 {
+		return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for %s to be healthy: all servers have to restart during "+
+			"the operation", message.JoinNames(down, maxNames))}
 	}
-	return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for %s to be healthy: all servers have to restart during "+
-		"the operation", message.JoinNames(down, maxNames))}
+	// Servers that have yet to change may have other keys, and do not restart for it in the middle.
+	changing := names(in.Machines, func(m Machine) bool { return runsServer(m) && m.Change.Disruptive() })
+	if len(changing) > 0 {
+		return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for %s to have the configuration that the Cluster asks for",
+			message.JoinNames(changing, maxNames))}
+	}
+	return problem{}
 }
 
 // keyLeader is the machine that changes the key: the last one, or else the init node, or else the first control plane node that works.

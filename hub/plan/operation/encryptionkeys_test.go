@@ -112,6 +112,10 @@ func TestEncryptionKeyRotationWaitsForServers(t *testing.T) {
 	r.in.Machines[1].ProbesPassed, r.in.Machines[1].Unhealthy = false, []string{"etcd"}
 	r.decide()
 	r.expect(operationv1.PhasePending, "Waiting for b to be healthy")
+	r.in.Machines[1] = runningServer("b", "ec", "")
+	r.in.Machines[1].Change = rollout.ChangeDrain
+	r.decide()
+	r.expect(operationv1.PhasePending, "Waiting for b to have the configuration")
 	// One that has not joined is not waited for.
 	r.in.Machines[1] = Machine{Machine: rollout.Machine{Name: "b", Etcd: true, ControlPlane: true}}
 	if tasks := r.decide(); len(tasks) != 1 || r.op.Status.Leader != "a" {

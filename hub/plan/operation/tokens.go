@@ -40,16 +40,7 @@ func tokenRotation(op *operationv1.TokenRotation) kind {
 				return problem{reason: ReasonNotSupported, fatal: true, text: fmt.Sprintf("The release on %s cannot rotate tokens; upgrade to "+
 					"v1.29 or later", message.JoinNames(old, maxNames))}
 			}
-			if p := serversReady(in); p.reason != "" {
-				return p
-			}
-			// The servers restart with the plans that are wanted then.
-			changing := names(in.Machines, func(m Machine) bool { return runsServer(m) && m.Change.Disruptive() })
-			if len(changing) > 0 {
-				return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for %s to be changed as the Cluster asks for",
-					message.JoinNames(changing, maxNames))}
-			}
-			return problem{}
+			return serversReady(in)
 		},
 		steps: []step{
 			{name: operationv1.StepRotateToken, task: TaskRotateToken, timeout: TokenTimeout, byLeader: true,
