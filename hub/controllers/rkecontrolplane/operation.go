@@ -103,7 +103,8 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 	}
 	s.operation, s.deleteNodes = operations.Copy(s.observedOperation), nil
 	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime,
-		UnmanagedConfig: s.controlPlane.Spec.UnmanagedConfig, Connected: s.nodes != nil, StrayNodes: s.strayNodes(), Stopped: len(s.stoppedMachines()) > 0}
+		UnmanagedConfig: s.controlPlane.Spec.UnmanagedConfig, Connected: s.nodes != nil, StrayNodes: s.strayNodes(),
+		Stopped: len(s.stoppedMachines()) > 0}
 	if p := conditions.Get(s.controlPlane, clusterv1.PausedCondition); p != nil && p.LastTransitionTime.After(in.Since) {
 		in.Since = p.LastTransitionTime.Time
 	}

@@ -7,8 +7,8 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// The values of status.rotateEncryptionKeysPhase, as Rancher has them, for the phases and steps that have another name there. Steps that are
-// not listed have the same.
+// The values of status.rotateEncryptionKeysPhase, as Rancher has them, for the phases and steps that have another name there. Steps that
+// are not listed have the same.
 var (
 	encryptionPhases = map[operationv1.Phase]string{
 		operationv1.PhaseSucceeded: "Done", operationv1.PhaseFailed: "Failed", operationv1.PhaseCanceled: "Failed",

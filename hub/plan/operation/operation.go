@@ -69,8 +69,9 @@ type Inputs struct {
 	Machines []Machine
 	// Snapshot is what an ETCDSnapshotRestore that has not begun restores.
 	Snapshot Snapshot
-	// Connected is set while the cluster's Nodes are known. StrayNodes are those of them without a Machine.
-	Connected  bool
+	// Connected is set while the cluster's Nodes are known.
+	Connected bool
+	// StrayNodes are those of them without a Machine.
 	StrayNodes []StrayNode
 }
 

@@ -20,8 +20,7 @@ type world struct {
 	// delivered are the tasks of machines, done those that they did.
 	delivered map[string]Task
 	done      map[string][]TaskName
-	// checked is set once every server has answered.
-	checked  bool
+	// restored is the machine that did.
 	restored string
 }
 

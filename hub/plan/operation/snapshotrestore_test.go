@@ -223,7 +223,7 @@ func TestRestoreFails(t *testing.T) {
 			c.change(&in)
 			if c.step == operationv1.StepShutdown {
 				in.Machines[0].Progress = rollout.ProgressApplied
-			} else if c.step == operationv1.StepPreflight && in.Now == begin {
+			} else if c.step == operationv1.StepPreflight && in.Now.Equal(begin) {
 				in.Machines[1].Progress = rollout.ProgressApplied
 			}
 			d := Decide(op, in)

@@ -1,3 +1,4 @@
+#!/bin/sh
 # Checks what the restore of a snapshot needs, and changes nothing: FILE SIZE DATA_DIR. FILE is empty for a snapshot in a bucket, SIZE 0
 # where it is not known.
 set -eu

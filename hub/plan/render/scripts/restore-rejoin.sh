@@ -1,3 +1,4 @@
+#!/bin/sh
 # Has a machine forget what it knows of the cluster before a restore, once for each restore: ID FOLDER RUNTIME DATA_DIR ROLE. What a server
 # has is kept beside it. FOLDER is where what was done is recorded.
 set -eu

@@ -1,3 +1,4 @@
+#!/bin/sh
 # Makes etcd a cluster of this server alone with the data of a snapshot, and starts nothing: RUNTIME DATA_DIR [ARGUMENT...]. The arguments
 # are those of the distribution's command. What was there is kept beside it.
 set -eu

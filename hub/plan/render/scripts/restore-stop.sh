@@ -1,3 +1,4 @@
+#!/bin/sh
 # Stops the distribution and its containers, also for the next start of the machine: RUNTIME DATA_DIR ETCD. With ETCD=leave, the data of
 # etcd is of no use from now on: whenever the distribution starts again, it moves it away and joins without it.
 set -u

@@ -1,3 +1,4 @@
+#!/bin/sh
 # Starts the distribution unless it runs, also when the machine starts, and waits until it is ready: UNIT SECONDS.
 set -u
 unit=$1 left=$2
