@@ -103,14 +103,17 @@ func (l *Lab) StartHub(ctx context.Context) error {
 }
 
 // StopHub asks the hub to end and waits for it.
-func (l *Lab) StopHub() error { return l.Stop(hubProcess, 20*time.Second) }
+func (l *Lab) StopHub() error { return l.stopHub(context.Background(), 20*time.Second) }
 
-// KillHub ends the hub as a crash does, and returns when the kernel has taken back its port.
-func (l *Lab) KillHub(ctx context.Context) error {
-	if err := l.Stop(hubProcess, -1); err != nil {
+// KillHub ends the hub as a crash does.
+func (l *Lab) KillHub(ctx context.Context) error { return l.stopHub(ctx, -1) }
+
+// stopHub returns when the kernel has taken back the hub's port, which may be after the process has ended.
+func (l *Lab) stopHub(ctx context.Context, patience time.Duration) error {
+	if err := l.Stop(hubProcess, patience); err != nil {
 		return err
 	}
-	return l.WaitFor(ctx, "the port of the killed hub is free", 10*time.Second, func(context.Context) (bool, string) {
+	return l.WaitFor(ctx, "the port of the stopped hub is free", 10*time.Second, func(context.Context) (bool, string) {
 		err := l.PortFree(hubPort)
 		return err == nil, fmt.Sprint(err)
 	})
