@@ -15,7 +15,6 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
@@ -191,7 +190,7 @@ func (r *Reconciler) createOperation(ctx context.Context, s *scope, op operation
 		err = r.Live.Get(ctx, client.ObjectKeyFromObject(op), op)
 	}
 	if err != nil {
-		return fmt.Errorf("creating %s %s: %w", operation.Kind(op), op.GetName(), err)
+		return fmt.Errorf("creating %s %s: %w", operationv1.Kind(op), op.GetName(), err)
 	}
 	return nil
 }

@@ -76,9 +76,6 @@ func (s step) taskOf(m Machine) TaskName {
 	return s.task
 }
 
-// Kind returns the kind of an operation, such as "ETCDSnapshotSave".
-func Kind(op operationv1.Operation) string { return operationv1.Kind(op) }
-
 func kindOf(op operationv1.Operation) kind {
 	switch op := op.(type) {
 	case *operationv1.ETCDSnapshotSave:

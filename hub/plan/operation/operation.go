@@ -163,7 +163,7 @@ func RefuseOtherNamespace(op operationv1.Operation, now time.Time) bool {
 // none.
 func Holds(op operationv1.Operation) string {
 	if op != nil && Precedence(op) > 0 {
-		return Kind(op) + " " + op.GetName()
+		return operationv1.Kind(op) + " " + op.GetName()
 	}
 	return ""
 }
@@ -200,7 +200,7 @@ func InProgress(op operationv1.Operation) string {
 	if op == nil || op.CommonStatus().Phase != operationv1.PhaseInProgress {
 		return ""
 	}
-	return Kind(op) + " " + op.GetName()
+	return operationv1.Kind(op) + " " + op.GetName()
 }
 
 func (e *engine) end(phase operationv1.Phase, reason, text string) {
