@@ -13,6 +13,9 @@ const (
 	// stableTime is how long a session must last to reset the backoff. It must also last longer than the delay before it, so that a hub that
 	// accepts all agents and then fails is not overloaded.
 	stableTime = 10 * time.Second
+	// quickAttempts is how many attempts in a row may lead to a replica that already has a session before the delay grows. Which replica a
+	// load balancer chooses is chance; where it always chooses the same one for an agent, there is no use in more.
+	quickAttempts = 10
 	// maxJitter bounds what is added to a Retry-After, which all agents may have received at the same time.
 	maxJitter = 30 * time.Second
 )
@@ -20,6 +23,8 @@ const (
 // backoff is an exponential backoff with full jitter, so that agents that lost their hub at the same time do not reconnect together.
 type backoff struct {
 	attempts int
+	// quick counts the attempts that led to a replica that already has a session.
+	quick int
 	// delay is the time before the next attempt; 0 before the first.
 	delay time.Duration
 }
@@ -33,6 +38,15 @@ func (b *backoff) attempted(retryAfter time.Duration) {
 	}
 }
 
+// attemptedConnected computes the delay after an attempt that has led to a replica that already has a session.
+func (b *backoff) attemptedConnected() {
+	if b.quick++; b.quick > quickAttempts {
+		b.attempted(0)
+		return
+	}
+	b.delay = rand.N(initialDelay)
+}
+
 // sessionEnded resets the backoff if the session was stable.
 func (b *backoff) sessionEnded(duration time.Duration) {
 	if duration >= max(stableTime, b.delay) {
@@ -42,6 +56,6 @@ func (b *backoff) sessionEnded(duration time.Duration) {
 
 // reset sets the delay to that after the first attempt.
 func (b *backoff) reset() {
-	b.attempts = 0
+	b.attempts, b.quick = 0, 0
 	b.attempted(0)
 }

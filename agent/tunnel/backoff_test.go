@@ -50,6 +50,29 @@ func TestBackoffReset(t *testing.T) {
 	}
 }
 
+func TestBackoffOfAReplicaThatHasASession(t *testing.T) {
+	var b backoff
+	for i := range quickAttempts {
+		if b.attemptedConnected(); b.delay > initialDelay {
+			t.Errorf("attempt %d is followed by a pause of %s", i, b.delay)
+		}
+	}
+	var most time.Duration
+	for range 1000 {
+		grown := b
+		for range 9 {
+			grown.attemptedConnected()
+		}
+		most = max(most, grown.delay)
+	}
+	if most < maxDelay/2 {
+		t.Errorf("a load balancer that always chooses the same replica is asked again after %s at most", most)
+	}
+	if b.reset(); b.quick != 0 {
+		t.Errorf("a session that ended leaves %+v", b)
+	}
+}
+
 func TestStableSessionsResetTheBackoff(t *testing.T) {
 	for _, test := range []struct {
 		name         string

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -21,8 +22,8 @@ type Client struct {
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
-	// replicas is the number of replicas according to the hub; 0 if it has not sent it.
-	replicas int
+	// replicas is the number of replicas according to the hub; 0 if it has not sent it. mostReplicas is the largest number so far.
+	replicas, mostReplicas int
 	// longestSession is the longest duration of the sessions that have ended since Run read it.
 	longestSession time.Duration
 	// lastError is why there is no session; empty if there is one. since is when that changed.
@@ -67,7 +68,11 @@ func (c *Client) Run(ctx context.Context) {
 			return
 		}
 		s, err := c.connect(ctx, connected)
-		current.attempted(retryAfter(err))
+		if errors.Is(err, errConnected) {
+			current.attemptedConnected()
+		} else {
+			current.attempted(retryAfter(err))
+		}
 		if err != nil {
 			c.attemptFailed(ctx, err, len(connected), current.delay)
 			continue
@@ -101,10 +106,12 @@ func (c *Client) connectedReplicas() ([]string, <-chan struct{}) {
 	return replicas, c.changed
 }
 
+// singleReplica reports whether the hub has always had a single replica. One that had several has lost the others for a while: they come
+// back, and until then the backoff bounds the attempts.
 func (c *Client) singleReplica() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.replicas <= 1
+	return c.mostReplicas <= 1
 }
 
 func (c *Client) takeLongestSession() time.Duration {

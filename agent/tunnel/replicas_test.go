@@ -135,6 +135,21 @@ func TestSingleReplicaIsNotAskedAgain(t *testing.T) {
 	}
 }
 
+func TestReplicasThatComeBackAreAskedFor(t *testing.T) {
+	hub := newReplicas(t, true, "a", "b")
+	client := start(t, hub.options(2))
+	eventually(t, "two sessions", func() bool { return client.Status().Sessions == 2 })
+	hub.lead("a")
+	hub.drain("b")
+	eventually(t, "the hub says that it has one replica", func() bool {
+		client.mu.Lock()
+		defer client.mu.Unlock()
+		return client.replicas == 1
+	})
+	hub.lead("b", "a")
+	eventually(t, "the replica that came back has a session", func() bool { return slices.Equal(hub.connected(), []string{"a", "b"}) })
+}
+
 func TestOneSessionForANode(t *testing.T) {
 	hub := newReplicas(t, true, "a", "b")
 	client := start(t, hub.options(0))

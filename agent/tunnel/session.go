@@ -109,6 +109,7 @@ func (c *Client) setReplicas(header http.Header) {
 	if n, err := strconv.ParseUint(header.Get(replicasHeader), 10, 16); err == nil {
 		c.mu.Lock()
 		c.replicas = int(n)
+		c.mostReplicas = max(c.mostReplicas, c.replicas)
 		c.mu.Unlock()
 	}
 }

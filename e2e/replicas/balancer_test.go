@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
@@ -22,12 +23,11 @@ type backend struct {
 	well   atomic.Bool
 }
 
-// balancer passes connections on to backends that are well, one after the other, as a Service or a cloud's load balancer does. It leaves
-// the connections alone that it has already made.
+// balancer passes connections on to backends that are well, each with the same probability, as a Service does. It leaves the connections
+// alone that it has already made.
 type balancer struct {
 	net.Listener
 	backends []*backend
-	next     atomic.Uint64
 }
 
 func newBalancer(ctx context.Context, t *testing.T, backends ...*backend) *balancer {
@@ -92,8 +92,8 @@ func (b *balancer) serve(ctx context.Context, near net.Conn) {
 }
 
 func (b *balancer) dial() net.Conn {
-	for range b.backends {
-		backend := b.backends[b.next.Add(1)%uint64(len(b.backends))]
+	for _, i := range rand.Perm(len(b.backends)) {
+		backend := b.backends[i]
 		if !backend.well.Load() {
 			continue
 		}

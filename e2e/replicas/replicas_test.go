@@ -30,7 +30,7 @@ func TestReplicas(t *testing.T) {
 func (e *env) awaitSessions(t *testing.T) {
 	t.Helper()
 	for _, a := range e.agents {
-		until(t, 30*time.Second, "two tunnels of "+a.cluster, func() error {
+		until(t, time.Minute, "two tunnels of "+a.cluster, func() error {
 			if n := a.tunnels(t); n != 2 {
 				return fmt.Errorf("%d are up, see %s", n, a.log)
 			}
