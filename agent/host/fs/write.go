@@ -162,7 +162,7 @@ func (d *directory) createTemp(name string) (*os.File, string, error) {
 	for try := 0; ; try++ {
 		file, err := d.open(temp, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
 		if errors.Is(err, unix.EEXIST) && try < 10 {
-			if !d.removeStaleTemp(temp) {
+			if !d.removeStaleTemp(temp) || try >= 4 { // another writer has it, or several in turn
 				temp = tempName(name + strconv.FormatUint(rand.Uint64(), 36))
 			}
 			continue
@@ -179,15 +179,23 @@ func (d *directory) createTemp(name string) (*os.File, string, error) {
 }
 
 // removeStaleTemp removes a temporary file unless a process holds its lock, and reports whether it is gone. A process that has created
-// the file and not locked it yet notices the removal when it has the lock.
+// the file and not locked it yet notices the removal when it has the lock. The name is looked at again once the lock is held: its file may
+// have been renamed meanwhile, and the name be that of another writer's.
 func (d *directory) removeStaleTemp(name string) bool {
-	if file, err := d.open(name, unix.O_RDONLY, 0); err == nil {
+	file, err := d.open(name, unix.O_RDONLY, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return true
+	case err == nil:
 		defer file.Close()
 		if errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
 			return false
 		}
+		if !d.isEntry(name, file) {
+			return true
+		}
 	}
-	err := unix.Unlinkat(d.fd, name, 0)
+	err = unix.Unlinkat(d.fd, name, 0)
 	return err == nil || errors.Is(err, unix.ENOENT)
 }
 

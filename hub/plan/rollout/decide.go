@@ -68,9 +68,21 @@ type Outcome struct {
 	Wait Wait
 }
 
+// sortedByName returns the machines in the order of their names. It copies only those that are not in that order: a Machine is large, and a
+// reconcile hands the same ones to Elect and Decide.
+func sortedByName(machines []Machine) []Machine {
+	byName := func(a, b Machine) int { return strings.Compare(a.Name, b.Name) }
+	if slices.IsSortedFunc(machines, byName) {
+		return machines
+	}
+	sorted := slices.Clone(machines)
+	slices.SortFunc(sorted, byName)
+	return sorted
+}
+
 // Decide decides about every machine. The order of the inputs does not matter.
 func Decide(in Inputs) Outcome {
-	in.Machines = slices.SortedFunc(slices.Values(in.Machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
+	in.Machines = sortedByName(in.Machines)
 	v := newView(in)
 	out := Outcome{Decisions: make([]Decision, len(in.Machines))}
 	// Each tier before the next, which may have to wait for it.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"hash/crc32"
 	"slices"
-	"strings"
 )
 
 // Election is the choice of the init node: the machine that starts the cluster and that all others join first.
@@ -22,7 +21,7 @@ func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 	if designated != "" {
 		return electDesignated(machines, designated)
 	}
-	machines = slices.SortedFunc(slices.Values(machines), func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
+	machines = sortedByName(machines)
 	var candidates, voters, live, leaving []Machine
 	for _, m := range machines {
 		if !m.Etcd || !m.HasPlanSecret || m.Unusable != "" && m.JoinURL == "" {
