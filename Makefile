@@ -28,7 +28,7 @@ LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
 # Packages that have tests. go vet is left to make verify: for one look at our packages it goes through all of Kubernetes. A test that holds
 # Kubernetes is linked in half the time without symbols. Tests that may run side by side wait most of the time, for pauses and controllers.
 TESTED := {{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}
-TEST_FLAGS := -vet=off -ldflags '-s -w' -p 2 -parallel 8
+TEST_FLAGS := -vet=off -ldflags '-s -w' -p 3 -parallel 8
 
 # How long the scenarios of one package may take. Those that are too long for every change have the build tag full beside e2e.
 E2E_TIMEOUT ?= 30m
