@@ -125,11 +125,10 @@ func clusterReference(ctx context.Context, c client.Reader, key client.ObjectKey
 	if found, err = objects.Get(ctx, c, key, capi); err != nil {
 		return ref, err
 	}
-	plane := capi.Spec.ControlPlaneRef
 	switch {
 	case !found:
 		return ref, fmt.Errorf("there is no Cluster %s", key)
-	case plane.APIGroup != rkev1.GroupVersion.Group || plane.Kind != "RKEControlPlane":
+	case !rkev1.Refers(capi.Spec.ControlPlaneRef, "RKEControlPlane"):
 		return ref, fmt.Errorf("the control plane of Cluster %s is not an RKEControlPlane", key)
 	}
 	ref.APIVersion = clusterv1.GroupVersion.String()

@@ -63,7 +63,7 @@ func (r *Reconciler) reconcileMissingNode(ctx context.Context, s *scope) (ctrl.R
 // delete anything.
 func (r *Reconciler) missingNodeTimeout(ctx context.Context, cluster *clusterv1.Cluster) (time.Duration, error) {
 	ref := cluster.Spec.InfrastructureRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKECluster" {
+	if !rkev1.Refers(ref, "RKECluster") {
 		return 0, nil
 	}
 	infra := &rkev1.RKECluster{}

@@ -125,6 +125,5 @@ func (r *Reconciler) clusterVars(ctx context.Context, s *scope) ([]install.Var, 
 
 // isCustom returns whether the machine is a custom one, which has run the install script before its objects were created.
 func isCustom(machine *clusterv1.Machine) bool {
-	ref := machine.Spec.InfrastructureRef
-	return ref.APIGroup == rkev1.GroupVersion.Group && ref.Kind == "CustomMachine"
+	return rkev1.Refers(machine.Spec.InfrastructureRef, "CustomMachine")
 }

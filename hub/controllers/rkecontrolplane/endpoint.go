@@ -30,8 +30,7 @@ const maxChosenEndpoints = 8
 
 // usesRKECluster reports whether the infrastructure of the cluster is the hub's own kind.
 func usesRKECluster(cluster *clusterv1.Cluster) bool {
-	ref := cluster.Spec.InfrastructureRef
-	return ref.APIGroup == rkev1.GroupVersion.Group && ref.Kind == "RKECluster"
+	return rkev1.Refers(cluster.Spec.InfrastructureRef, "RKECluster")
 }
 
 // findInfraCluster reads the RKECluster of the cluster. One that the Cluster does not own, or not yet, counts as none.

@@ -55,8 +55,7 @@ func (r *Reconciler) load(ctx context.Context, key client.ObjectKey) (*scope, er
 	if found, err = objects.Get(ctx, r.Client, key, capi); err != nil {
 		return nil, err
 	}
-	ref := capi.Spec.ControlPlaneRef
-	if found && ref.APIGroup == rkev1.GroupVersion.Group && ref.Kind == "RKEControlPlane" {
+	if found && rkev1.Refers(capi.Spec.ControlPlaneRef, "RKEControlPlane") {
 		s.capi = capi
 		if s.controlPlane, _, err = ownership.ControlPlane(ctx, r.Client, capi); err != nil {
 			return nil, err
@@ -84,7 +83,7 @@ func (r *Reconciler) loadMachines(ctx context.Context, key client.ObjectKey, s *
 	s.pools = pools.Items
 	for _, machine := range machines.Items {
 		ref := machine.Spec.Bootstrap.ConfigRef
-		if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
+		if !rkev1.Refers(ref, "RKEBootstrap") {
 			continue
 		}
 		s.machines = append(s.machines, machine)

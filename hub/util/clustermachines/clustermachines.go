@@ -42,7 +42,7 @@ func List(ctx context.Context, from client.Reader, cluster client.ObjectKey) ([]
 	for i := range machines.Items {
 		m := Machine{Machine: &machines.Items[i]}
 		ref := m.Spec.Bootstrap.ConfigRef
-		if m.Spec.ClusterName != cluster.Name || ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEBootstrap" {
+		if m.Spec.ClusterName != cluster.Name || !rkev1.Refers(ref, "RKEBootstrap") {
 			continue
 		}
 		if m.Bootstrap = byName[ref.Name]; m.Bootstrap == nil {

@@ -57,7 +57,7 @@ func MachineToBootstrap(_ context.Context, object client.Object) []ctrl.Request 
 
 // named is the object of a kind of the hub that a reference of an object names.
 func named(object client.Object, ref clusterv1.ContractVersionedObjectReference, kind string) []ctrl.Request {
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != kind {
+	if !rkev1.Refers(ref, kind) {
 		return nil
 	}
 	return Request(client.ObjectKey{Namespace: object.GetNamespace(), Name: ref.Name})

@@ -16,7 +16,7 @@ import (
 // ControlPlane returns the RKEControlPlane of a Cluster. It is nil without a Cause if the Cluster has none, or one of another provider.
 func ControlPlane(ctx context.Context, from client.Reader, cluster *clusterv1.Cluster) (*rkev1.RKEControlPlane, *cause.Cause, error) {
 	ref := cluster.Spec.ControlPlaneRef
-	if ref.APIGroup != rkev1.GroupVersion.Group || ref.Kind != "RKEControlPlane" {
+	if !rkev1.Refers(ref, "RKEControlPlane") {
 		return nil, nil, nil
 	}
 	controlPlane := &rkev1.RKEControlPlane{}

@@ -93,8 +93,7 @@ type link struct {
 func compare(object, owner client.Object, l link) *cause.Cause {
 	this := fmt.Sprintf("%s %s", l.kind, object.GetName())
 	that := fmt.Sprintf("%s %s", l.ownerKind, owner.GetName())
-	if object.GetNamespace() != owner.GetNamespace() || l.ref.APIGroup != rkev1.GroupVersion.Group || l.ref.Kind != l.kind ||
-		l.ref.Name != object.GetName() {
+	if object.GetNamespace() != owner.GetNamespace() || !rkev1.Refers(l.ref, l.kind) || l.ref.Name != object.GetName() {
 		named := "nothing"
 		if l.ref.Name != "" {
 			named = l.ref.Kind + " " + l.ref.Name
