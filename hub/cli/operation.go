@@ -88,37 +88,13 @@ func (l operationLine) done() (done int) {
 }
 
 func newOperationList() *cobra.Command {
-	var where scoped
-	var out output
-	cmd := &cobra.Command{
+	return listed(&cobra.Command{
 		Use:   "list [<namespace>/<cluster>]",
 		Short: "List operations",
 		Long: `List the operations of a cluster, of a namespace or of all, the newest last. One that has ended is kept for the seconds in its
 spec.ttl.`,
 		Example: "  hub operation list fleet-default/demo\n  hub operation list -n fleet-default -o json",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			of, err := where.selection(args)
-			if err != nil {
-				return err
-			}
-			c, err := where.client()
-			if err != nil {
-				return err
-			}
-			lines, err := listOperations(cmd.Context(), c, of)
-			if err != nil {
-				return explain(err)
-			}
-			return out.print(cmd.OutOrStdout(), lines, func(w io.Writer) error { return writeOperations(w, lines, time.Now()) })
-		},
-	}
-	where.addFlags(cmd.Flags())
-	out.addFlags(cmd.Flags())
-	return cmd
+	}, listOperations, writeOperations)
 }
 
 // listOperations lists those of a cluster, of a namespace where of has no name, or all. Kinds that the hub does not have are left out: it

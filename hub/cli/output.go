@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // output is the form of an answer.
@@ -31,4 +35,34 @@ func (o *output) print(out io.Writer, answer any, table func(io.Writer) error) e
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(answer)
+}
+
+// listed completes a command that lists what belongs to one cluster, to a namespace or to all.
+func listed[L any](cmd *cobra.Command, list func(context.Context, client.Reader, client.ObjectKey) ([]L, error),
+	table func(io.Writer, []L, time.Time) error,
+) *cobra.Command {
+	var where scoped
+	var out output
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := out.check(); err != nil {
+			return err
+		}
+		of, err := where.selection(args)
+		if err != nil {
+			return err
+		}
+		c, err := where.client()
+		if err != nil {
+			return err
+		}
+		lines, err := list(cmd.Context(), c, of)
+		if err != nil {
+			return explain(err)
+		}
+		return out.print(cmd.OutOrStdout(), lines, func(w io.Writer) error { return table(w, lines, time.Now()) })
+	}
+	where.addFlags(cmd.Flags())
+	out.addFlags(cmd.Flags())
+	return cmd
 }

@@ -38,37 +38,13 @@ type snapshotLine struct {
 }
 
 func newSnapshotList() *cobra.Command {
-	var where scoped
-	var out output
-	cmd := &cobra.Command{
+	return listed(&cobra.Command{
 		Use:   "list [<namespace>/<cluster>]",
 		Short: "List snapshots of etcd",
 		Long: `List the snapshots of a cluster's etcd, of all clusters in a namespace or of all, the newest last: the ETCDSnapshots, which follow
 what the clusters list. A snapshot is missing if its cluster no longer lists the file, or the node that has it is gone.`,
 		Example: "  hub snapshot list fleet-default/demo",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			of, err := where.selection(args)
-			if err != nil {
-				return err
-			}
-			c, err := where.client()
-			if err != nil {
-				return err
-			}
-			lines, err := listSnapshots(cmd.Context(), c, of)
-			if err != nil {
-				return explain(err)
-			}
-			return out.print(cmd.OutOrStdout(), lines, func(w io.Writer) error { return writeSnapshots(w, lines, time.Now()) })
-		},
-	}
-	where.addFlags(cmd.Flags())
-	out.addFlags(cmd.Flags())
-	return cmd
+	}, listSnapshots, writeSnapshots)
 }
 
 // listSnapshots lists those of a cluster, of a namespace where of has no name, or all.
