@@ -101,21 +101,28 @@ func (l *Lab) PID(name string) int {
 	return 0
 }
 
-// Stop ends a background process: politely, and after the grace by force.
+// Stop ends a background process: politely, and after the grace by force; without a grace by force at once.
 func (l *Lab) Stop(name string, grace time.Duration) error {
 	t, ok := l.get(KindProcess, name)
 	if !ok {
 		return nil
 	}
-	deadline := time.Now().Add(grace)
-	for sig := syscall.SIGTERM; alive(t); {
-		if time.Now().After(deadline) {
-			sig = syscall.SIGKILL
+	for _, s := range []struct {
+		signal syscall.Signal
+		grace  time.Duration
+	}{{syscall.SIGTERM, grace}, {syscall.SIGKILL, time.Minute}} {
+		if s.grace == 0 || !alive(t) {
+			continue
 		}
-		if err := syscall.Kill(t.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Kill(t.PID, s.signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("stopping %s: %w", name, err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		for deadline := time.Now().Add(s.grace); alive(t) && time.Now().Before(deadline); {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	if alive(t) {
+		return fmt.Errorf("stopping %s: process %d does not end", name, t.PID)
 	}
 	return l.record(func(s *State) { s.SetProcess(name, 0, 0) })
 }
