@@ -142,6 +142,10 @@ func (r *Reconciler) clusterOf(ctx context.Context, namespace string) (*clusterv
 		return nil, refuse("cluster %s does not exist", namespace)
 	}
 	owned, err := ownership.ClusterOf(ctx, r.Client, management)
+	if err == nil && (owned == nil || owned.Provisioning == nil) {
+		// A refusal is final for the machine, and the cache may lag behind the management Cluster.
+		owned, err = ownership.ClusterOf(ctx, r.Live, management)
+	}
 	if err != nil {
 		return nil, err
 	}
