@@ -143,6 +143,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, err
 	}
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, controlPlane); err != nil || isPaused || changed {
+		if err == nil && isPaused {
+			err = r.suspendOperations(ctx, s)
+		}
 		return ctrl.Result{}, err
 	}
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, controlPlane, Finalizer); err != nil || added {

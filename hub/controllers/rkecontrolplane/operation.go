@@ -85,6 +85,28 @@ func (r *Reconciler) queue(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// suspendOperations writes the status of the operations of a cluster that is paused, and nothing else of it.
+func (r *Reconciler) suspendOperations(ctx context.Context, s *scope) error {
+	if s.cluster == nil || s.refused != nil {
+		return nil
+	}
+	all, err := operations.Of(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
+		return err
+	}
+	for _, op := range all {
+		if operations.EndedIn(op) != "" {
+			continue
+		}
+		suspended := operations.Copy(op)
+		operation.Suspend(suspended, r.Now())
+		if err := r.operationWriter().Write(ctx, op, suspended, nil); err != nil && !apierrors.IsGone(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 // expire deletes an operation that has ended in time.
 func (r *Reconciler) expire(ctx context.Context, s *scope, op operationv1.Operation, phase operationv1.Phase) error {
 	left, err := r.operationWriter().Expire(ctx, op, phase, r.Now())

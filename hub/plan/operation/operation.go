@@ -39,6 +39,8 @@ const (
 	ReasonMachineFailed = "MachineFailed"
 	// ReasonWaitingForOperation is that of an operation that waits for another one of the cluster to end.
 	ReasonWaitingForOperation = rollout.ReasonWaitingForOperation
+	// ReasonClusterPaused is that of an operation whose Cluster is paused.
+	ReasonClusterPaused = "ClusterPaused"
 	// ReasonClusterRefInvalid is that of an operation whose reference leads to another namespace.
 	ReasonClusterRefInvalid = "ClusterRefInvalid"
 )
@@ -182,15 +184,27 @@ func Precedence(op operationv1.Operation) int {
 
 // Queue sets the status of an operation that has not begun, while another one of the cluster comes before it.
 func Queue(op operationv1.Operation, now time.Time) {
+	hold(op, now, ReasonWaitingForOperation, "Waiting for other operations on the cluster to end")
+}
+
+// Suspend sets the status of an operation that has not ended, while its Cluster is paused. One in progress keeps its phase and its step.
+func Suspend(op operationv1.Operation, now time.Time) {
+	hold(op, now, ReasonClusterPaused, "Waiting for Cluster "+op.CommonSpec().ClusterRef.Name+" not to be paused any more")
+}
+
+func hold(op operationv1.Operation, now time.Time, reason, text string) {
 	if RefuseOtherNamespace(op, now) {
 		return
 	}
 	e := newEngine(op, Inputs{Now: now})
 	e.status.ObservedGeneration = op.GetGeneration()
-	if e.spec.Cancel {
+	switch {
+	case e.status.Phase == operationv1.PhaseInProgress:
+		e.set(operationv1.PhaseInProgress, metav1.ConditionUnknown, reason, text)
+	case e.spec.Cancel:
 		e.end(operationv1.PhaseCanceled, string(operationv1.PhaseCanceled), "The operation was canceled before it began")
-	} else {
-		e.set(operationv1.PhasePending, metav1.ConditionUnknown, ReasonWaitingForOperation, "Waiting for other operations on the cluster to end")
+	default:
+		e.set(operationv1.PhasePending, metav1.ConditionUnknown, reason, text)
 	}
 	e.pause()
 }
@@ -266,8 +280,8 @@ func (e *engine) start() {
 
 // wait leaves the operation pending, for a limited time. Its time begins when it is first seen, or its turn has come, or its pause ends.
 func (e *engine) wait(reason, text string) {
-	queued := conditions.GetReason(e.op, operationv1.SucceededCondition) == ReasonWaitingForOperation
-	if queued || conditions.IsTrue(e.op, operationv1.PausedCondition) && !e.spec.Paused {
+	held := conditions.GetReason(e.op, operationv1.SucceededCondition)
+	if held == ReasonWaitingForOperation || held == ReasonClusterPaused || conditions.IsTrue(e.op, operationv1.PausedCondition) && !e.spec.Paused {
 		e.touch()
 	}
 	since := e.op.GetCreationTimestamp().Time

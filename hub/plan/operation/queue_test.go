@@ -28,6 +28,31 @@ func TestQueue(t *testing.T) {
 	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
 }
 
+// TestSuspend: an operation whose Cluster is paused says so, goes on where it was, and has its time from then on.
+func TestSuspend(t *testing.T) {
+	op := save()
+	for at := time.Duration(0); at <= 2*startTimeout; at += startTimeout {
+		Suspend(op, begin.Add(at))
+		if op.Status.Phase != operationv1.PhasePending || conditions.GetReason(op, operationv1.SucceededCondition) != ReasonClusterPaused {
+			t.Fatalf("after %s: %+v", at, op.Status)
+		}
+	}
+	in := Inputs{Now: begin.Add(2 * startTimeout), Since: begin.Add(2 * startTimeout), Bootstrapped: true}
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	in.Machines = []Machine{server("a")}
+	expect(t, op, in, operationv1.PhaseInProgress, string(operationv1.PhaseInProgress), "a")
+	step, machines := op.Status.Step, len(op.Status.Machines)
+	op.Spec.Cancel = true
+	Suspend(op, in.Now)
+	if op.Status.Phase != operationv1.PhaseInProgress || op.Status.Step != step || len(op.Status.Machines) != machines ||
+		conditions.GetReason(op, operationv1.SucceededCondition) != ReasonClusterPaused {
+		t.Errorf("got %+v", op.Status)
+	}
+	if Decide(op, in); op.Status.Phase != operationv1.PhaseCanceled {
+		t.Errorf("got %+v", op.Status)
+	}
+}
+
 func TestQueuedOperationIsCanceledOrRefused(t *testing.T) {
 	op := save()
 	Queue(op, begin)
