@@ -1,11 +1,13 @@
 package testenv
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -23,17 +25,23 @@ type FakeCluster struct {
 	T       *testing.T
 	Env     *Env
 	Cluster *provisioningv1.Cluster
+
+	machines []*FakeMachine
 }
 
 // NewCluster creates a Cluster of custom machines in a namespace of its own, and waits until machines can register. config is its
-// machineGlobalConfig.
-func (e *Env) NewCluster(t *testing.T, name string, config map[string]any) *FakeCluster {
+// machineGlobalConfig; more change the rest of its specification.
+func (e *Env) NewCluster(t *testing.T, name string, config map[string]any, more ...func(*provisioningv1.RKEConfig)) *FakeCluster {
 	t.Helper()
 	r := &FakeCluster{T: t, Env: e, Cluster: &provisioningv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace(t), Name: name},
 		Spec:       provisioningv1.ClusterSpec{KubernetesVersion: "v1.36.3+k3s1", RKEConfig: &provisioningv1.RKEConfig{}},
 	}}
 	r.Cluster.Spec.RKEConfig.MachineGlobalConfig.Data = config
+	for _, change := range more {
+		change(r.Cluster.Spec.RKEConfig)
+	}
+	t.Cleanup(r.logFailure)
 	if err := e.Client.Create(t.Context(), r.Cluster); err != nil {
 		t.Fatalf("creating the Cluster: %v", err)
 	}
@@ -87,6 +95,9 @@ type FakeMachine struct {
 	*FakeCluster
 	// Name of its Machine and RKEBootstrap.
 	Name string
+
+	// applied is the plan that was reported last.
+	applied []byte
 }
 
 // Register registers a machine as the gateway does, and waits until its plan Secret is there.
@@ -110,6 +121,7 @@ func (r *FakeCluster) Register(id, address string, roles ...string) *FakeMachine
 		r.T.Fatalf("creating the machine request: %v", err)
 	}
 	m := &FakeMachine{FakeCluster: r, Name: name}
+	r.machines = append(r.machines, m)
 	r.Wait("the plan Secret of "+id, func() error {
 		key := client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.PlanSecretName(name)}
 		return r.Env.Client.Get(r.T.Context(), key, &corev1.Secret{})
@@ -176,6 +188,7 @@ func (m *FakeMachine) Take() {
 func (m *FakeMachine) Succeed(unhealthy ...string) {
 	m.T.Helper()
 	raw := m.Secret().Data[plans.KeyPlan]
+	m.applied = raw
 	m.Report(func(s *plans.Status, plan plans.Plan) {
 		s.State, s.AppliedChecksum, s.FailedChecksum = plans.StateSucceeded, plans.Checksum(raw), ""
 		s.FailureCount, s.SuccessCount = 0, s.SuccessCount+1
@@ -193,4 +206,29 @@ func (m *FakeMachine) Fail() {
 	m.Report(func(s *plans.Status, _ plans.Plan) {
 		s.State, s.FailedChecksum, s.FailureCount = plans.StateFailed, plans.Checksum(raw), s.FailureCount+1
 	})
+}
+
+// logFailure logs what a test that failed may have waited for: what the control plane says, and the plans that no agent was told to apply.
+func (r *FakeCluster) logFailure() {
+	if !r.T.Failed() {
+		return
+	}
+	ctx, plane := context.Background(), r.ControlPlane()
+	if err := r.Env.Client.Get(ctx, client.ObjectKeyFromObject(plane), plane); err != nil {
+		r.T.Log(err)
+	}
+	for _, c := range plane.Status.Conditions {
+		r.T.Logf("RKEControlPlane %s: %s=%s %s %s", plane.Name, c.Type, c.Status, c.Reason, c.Message)
+	}
+	for _, m := range r.machines {
+		secret := &corev1.Secret{}
+		if err := r.Env.Client.Get(ctx, client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.PlanSecretName(m.Name)}, secret); err != nil {
+			r.T.Log(err)
+			continue
+		}
+		before, _ := plans.Decode(m.applied)
+		now, _ := plans.Decode(secret.Data[plans.KeyPlan])
+		r.T.Logf("%s: the plan is %q; its difference from the one applied last (-applied +delivered):\n%s", m.Name,
+			secret.Data[plans.KeyPlanState], cmp.Diff(before, now))
+	}
 }

@@ -1,7 +1,7 @@
 package clusters
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,9 +97,14 @@ func newRestoredCluster(t *testing.T) *restoredCluster {
 		t.Fatal(err)
 	}
 	env.Create(t, kubeconfig)
-	servers := []*testenv.FakeMachine{c.Register("a", "192.0.2.31", "etcd", "control-plane"), c.Register("b", "192.0.2.32", "etcd", "control-plane")}
-	slices.SortFunc(servers, func(a, b *testenv.FakeMachine) int { return cmp.Compare(a.Name, b.Name) })
-	c.first, c.second, c.worker = servers[0], servers[1], c.Register("w", "192.0.2.33", "worker")
+	c.first = c.Register("a", "192.0.2.31", "etcd", "control-plane")
+	c.Wait("the init node", func() error {
+		if !c.isInit(c.first) {
+			return errors.New("it was not chosen yet")
+		}
+		return nil
+	})
+	c.second, c.worker = c.Register("b", "192.0.2.32", "etcd", "control-plane"), c.Register("w", "192.0.2.33", "worker")
 	for _, m := range []*testenv.FakeMachine{c.first, c.second, c.worker} {
 		c.do("install", m)
 		kubelet(t, c.api, m, m != c.worker)

@@ -27,16 +27,16 @@ import (
 // a plan, and the Node of the lost server is deleted.
 func TestETCDSnapshotRestoreOnNewMachine(t *testing.T) {
 	t.Parallel()
-	c := &restoredCluster{FakeCluster: env.NewCluster(t, "lost", nil), api: workload.Start(), last: map[string]string{}}
+	s3 := func(config *provisioningv1.RKEConfig) {
+		config.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com", Bucket: "backups"}}
+	}
+	c := &restoredCluster{FakeCluster: env.NewCluster(t, "lost", nil, s3), api: workload.Start(), last: map[string]string{}}
 	t.Cleanup(c.api.Stop)
 	kubeconfig, err := c.api.KubeconfigSecret(c.Cluster.Namespace, c.Cluster.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	env.Create(t, kubeconfig)
-	testenv.Change(t, env, c.Cluster, func(cluster *provisioningv1.Cluster) {
-		cluster.Spec.RKEConfig.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com", Bucket: "backups"}}
-	})
 	old := c.Register("old", "192.0.2.41", "etcd", "control-plane", "worker")
 	c.do("install", old)
 	kubelet(t, c.api, old, true)
