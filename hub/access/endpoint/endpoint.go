@@ -22,6 +22,8 @@ const (
 	// directInterval is how often the servers of a cluster are probed that is reached through its tunnel. It is also how long the kubeconfig
 	// leads through a tunnel that works: a kubeconfig that is switched every minute is of no use.
 	directInterval = time.Hour
+	// mismatchInterval is how often the servers of a cluster are probed that does not answer and has no agent: only to say why.
+	mismatchInterval = 5 * time.Minute
 )
 
 // Server is a server of the cluster's API.
@@ -76,6 +78,9 @@ type Choice struct {
 	Reason string
 	// RequeueAfter is when to choose again; zero for on any change.
 	RequeueAfter time.Duration
+	// Mismatch is a server that answers and cannot be used, where the kubeconfig leads through the tunnel or the cluster is not known to
+	// answer.
+	Mismatch Mismatch
 }
 
 // Chooser chooses endpoints.
@@ -88,13 +93,29 @@ type Chooser struct {
 
 // Choose returns where a kubeconfig, which leads to Current or through the tunnel, is to be switched to.
 func (c *Chooser) Choose(s State) Choice {
+	choice := c.choose(s)
+	if c.Prober != nil && (s.Tunnel && !choice.switches() || s.unhealthy()) {
+		choice.Mismatch = c.Prober.Mismatch(s.Cluster, s.Targets)
+	}
+	return choice
+}
+
+// switches reports whether the kubeconfig is to lead elsewhere.
+func (c Choice) switches() bool { return c.Server != "" || c.Tunnel }
+
+func (c *Chooser) choose(s State) Choice {
 	if s.Tunnel {
 		return c.fromTunnel(s)
 	}
 	var requeueAfter time.Duration
-	if s.AgentConnected && s.unhealthy() {
-		requeueAfter = probeInterval
-		if result, known := c.Prober.Probe(s.Cluster, s.Targets, resultTTL); known && result.Server == "" && result.Tunnel {
+	if c.Prober != nil && s.unhealthy() {
+		requeueAfter = mismatchInterval
+		interval := requeueAfter
+		if s.AgentConnected {
+			requeueAfter, interval = probeInterval, resultTTL
+		}
+		result, known := c.Prober.Probe(s.Cluster, s.Targets, interval)
+		if known && s.AgentConnected && result.Server == "" && result.Tunnel {
 			return Choice{Tunnel: true, RequeueAfter: requeueAfter, Reason: "The cluster's API answers only through the tunnel of its agent"}
 		}
 	}
@@ -114,7 +135,7 @@ func (c *Chooser) fromTunnel(s State) Choice {
 	if unhealthy {
 		choice.RequeueAfter = probeInterval
 	}
-	if !unhealthy && c.Now().Sub(s.LastSwitched) < directInterval {
+	if !unhealthy && c.Now().Sub(s.LastSwitched) < directInterval && !c.Prober.trustChanged(s.Cluster, s.Targets) {
 		return choice
 	}
 	result, known := c.Prober.Probe(s.Cluster, s.Targets, choice.RequeueAfter)

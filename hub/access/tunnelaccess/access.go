@@ -8,6 +8,7 @@ package tunnelaccess
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/clusteragent"
 	"github.com/drover-dev/drover/hub/access/kubeconfig"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/identity/userauth"
 	"github.com/drover-dev/drover/hub/identity/usertokens"
@@ -99,10 +101,36 @@ func (a *Access) Answers(ctx context.Context, management string, administrator b
 	}, func(code int) bool { return code == http.StatusOK })
 }
 
-// Direct tells by a request without credentials whether a server with a certificate of one of the authorities answers.
-func Direct(ctx context.Context, server string, authorities []byte) error {
-	return get(ctx, &rest.Config{Host: server, TLSClientConfig: rest.TLSClientConfig{CAData: authorities}},
-		func(code int) bool { return code < http.StatusInternalServerError })
+// ErrUnauthorized is returned by Direct where the server refuses the client certificate.
+var ErrUnauthorized = errors.New("the server refuses the client certificate")
+
+// IsUntrusted reports whether an error of Direct means that the server presents a certificate that is of none of the authorities.
+func IsUntrusted(err error) bool {
+	var unknown x509.UnknownAuthorityError
+	return errors.As(err, &unknown)
+}
+
+// Direct tells by a request whether a server with a certificate of one of the authorities answers, and accepts a client certificate. A nil
+// credential sends none, which servers may answer as they like.
+func Direct(ctx context.Context, server string, authorities []byte, credential *pki.Pair) error {
+	config := &rest.Config{Host: server, TLSClientConfig: rest.TLSClientConfig{CAData: authorities}}
+	if credential == nil {
+		return get(ctx, config, func(code int) bool { return code < http.StatusInternalServerError })
+	}
+	key, err := credential.KeyPEM()
+	if err != nil {
+		return err
+	}
+	config.CertData, config.KeyData = credential.CertPEM(), key
+	refused := false
+	err = get(ctx, config, func(code int) bool {
+		refused = code == http.StatusUnauthorized
+		return code < http.StatusInternalServerError
+	})
+	if err == nil && refused {
+		return ErrUnauthorized
+	}
+	return err
 }
 
 // get asks whether an API server is ready, over a connection of its own.

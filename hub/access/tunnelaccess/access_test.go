@@ -1,7 +1,9 @@
 package tunnelaccess
 
 import (
+	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/server/settings"
 )
 
@@ -33,16 +36,37 @@ func TestDirect(t *testing.T) {
 				t.Error("a server that is only looked at is shown a credential")
 			}
 		})
-		if got := Direct(t.Context(), url, authorities); (got == nil) != want {
+		if got := Direct(t.Context(), url, authorities, nil); (got == nil) != want {
 			t.Errorf("%d: %v", code, got)
 		}
 	}
 	url, _ := respondWith(t, 200, nil)
-	if err := Direct(t.Context(), url, []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")); err == nil {
+	if err := Direct(t.Context(), url, []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), nil); err == nil {
 		t.Error("a server with an untrusted certificate counts")
 	}
-	if err := Direct(t.Context(), "https://127.0.0.1:1", nil); err == nil {
-		t.Error("an unreachable server counts")
+	if err := Direct(t.Context(), "https://127.0.0.1:1", nil, nil); err == nil || IsUntrusted(err) {
+		t.Errorf("an unreachable server: %v", err)
+	}
+}
+
+// TestDirectWithCertificate: a server that refuses the client certificate does not count, and the errors tell why.
+func TestDirectWithCertificate(t *testing.T) {
+	ca, err := pki.Issue(pki.Request{CommonName: "ca", IsCA: true, Lifetime: time.Hour}, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	credential, err := pki.Issue(pki.Request{CommonName: "probe", Usage: x509.ExtKeyUsageClientAuth, Lifetime: time.Hour}, ca, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, want := range map[int]error{200: nil, 403: nil, 401: ErrUnauthorized} {
+		url, authorities := respondWith(t, code, nil)
+		if err := Direct(t.Context(), url, authorities, credential); !errors.Is(err, want) {
+			t.Errorf("%d: %v, want %v", code, err, want)
+		}
+		if err := Direct(t.Context(), url, ca.CertPEM(), credential); !IsUntrusted(err) || errors.Is(err, ErrUnauthorized) {
+			t.Errorf("a server of another authority: %v", err)
+		}
 	}
 }
 

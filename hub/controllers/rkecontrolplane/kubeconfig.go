@@ -96,6 +96,9 @@ func (r *Reconciler) chooseEndpoint(ctx context.Context, s *scope, found *corev1
 	if s.serverCA != nil {
 		state.CA = s.serverCA.pair.CertPEM()
 	}
+	if s.clientCA != nil {
+		state.ClientCA = s.clientCA.pair
+	}
 	if !state.Tunnel && wait == (rollout.Wait{}) {
 		if state.Current = s.currentServer(raw, endpoint.URLs(servers), r.Now()); state.Current == "" {
 			return endpoint.Choice{Server: servers[0].URLs[0]}, nil
@@ -107,12 +110,36 @@ func (r *Reconciler) chooseEndpoint(ctx context.Context, s *scope, found *corev1
 	}
 	choice := r.endpoints.Choose(state)
 	s.requeue(choice.RequeueAfter)
+	s.setMismatch(choice.Mismatch, state.Tunnel)
 	if state.Tunnel && choice.Server == "" {
 		good, err := r.Access.Good(ctx, raw, s.management, s.administrator())
 		choice.Tunnel = err == nil && !good
 		return choice, err
 	}
 	return choice, nil
+}
+
+// setMismatch says that the cluster has other certificate authorities than the hub. What the servers say of theirs is not trusted, and not
+// repeated: who replaces them gives them to the hub. A cluster that is reached through its tunnel is ready nevertheless.
+func (s *scope) setMismatch(m endpoint.Mismatch, tunnel bool) {
+	if m.Server == "" {
+		return
+	}
+	server, client := s.secretName(secret.ClusterCA), s.secretName(clientCAPurpose)
+	text := fmt.Sprintf("Server %s presents a certificate that is not of the certificate authority in Secret %s. If the cluster's "+
+		"certificate authorities were replaced, put server-ca.crt and server-ca.key of a server (<data-dir>/server/tls) into tls.crt and "+
+		"tls.key of that Secret, and client-ca.crt and client-ca.key into Secret %s; otherwise something else answers at that address",
+		m.Server, server, client)
+	if m.Client {
+		text = fmt.Sprintf("Server %s refuses client certificates of the certificate authority in Secret %s. If the cluster's certificate "+
+			"authorities were replaced, put client-ca.crt and client-ca.key of a server (<data-dir>/server/tls) into tls.crt and tls.key of that "+
+			"Secret", m.Server, client)
+	}
+	if tunnel {
+		s.kubeconfigNote = text + ". Until then, the cluster is reached through its tunnel"
+		return
+	}
+	s.kubeconfig = rollout.Wait{Reason: reasons.CertificateAuthorityMismatch, Message: text}
 }
 
 // lastSwitched is when a kubeconfig was last switched to another endpoint; zero for never.

@@ -3,6 +3,7 @@ package rkecontrolplane
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,8 @@ type kubeconfigWorld struct {
 	agent  bool
 	sees   endpoint.Result
 	probes int
+	// authority that the hub has of the cluster, for servers and clients.
+	authority *authority
 	// reconnects are those that were asked for.
 	reconnects int
 }
@@ -73,7 +76,7 @@ func (w *kubeconfigWorld) OnChange(func(string)) {}
 func newKubeconfigWorld(t *testing.T) *kubeconfigWorld {
 	t.Helper()
 	scheme := fakeclient.Scheme(t, clientgoscheme.AddToScheme, managementv3.AddToScheme)
-	w := &kubeconfigWorld{t: t, now: time.Now().Truncate(time.Second), cache: &fakeClusterCache{}}
+	w := &kubeconfigWorld{t: t, now: time.Now().Truncate(time.Second), cache: &fakeClusterCache{}, authority: testAuthority}
 	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-a",
 		UID: "m"}}).Build()
 	clock := func() time.Time { return w.now }
@@ -141,7 +144,7 @@ func (w *kubeconfigWorld) scope() *scope {
 	s := &scope{
 		controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c", UID: "u"}},
 		cluster:      &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}},
-		serverCA:     testAuthority, clientCA: testAuthority,
+		serverCA:     w.authority, clientCA: w.authority,
 	}
 	s.management = "c-m-a"
 	s.controlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
@@ -204,6 +207,64 @@ func testEndpointOfKubeconfig(t *testing.T) {
 		if got := w.pass(step.silent); got != step.want {
 			t.Errorf("%s: it leads to %s, want %s", step.name, got, step.want)
 		}
+	}
+}
+
+// A cluster whose certificate authorities were replaced says what to do, and is reached again once the hub has them. Nothing that a server
+// says of its own is believed.
+func TestOtherAuthorities(t *testing.T) { synctest.Test(t, testOtherAuthorities) }
+
+func testOtherAuthorities(t *testing.T) {
+	w := newKubeconfigWorld(t)
+	w.pass(0)
+	untrusted := endpoint.Mismatch{Server: directly}
+	for _, step := range []struct {
+		name   string
+		after  time.Duration
+		agent  bool
+		sees   endpoint.Result
+		silent time.Duration
+		reason string // of the condition; empty if it is true
+		secret string // that the message names; empty for none
+	}{
+		{name: "it answers"},
+		{name: "its authorities are replaced", sees: endpoint.Result{Mismatch: untrusted}, silent: time.Minute,
+			reason: "CertificateAuthorityMismatch", secret: "c-ca"},
+		{name: "it is probed again", after: 6 * time.Minute, sees: endpoint.Result{Mismatch: untrusted}, silent: time.Hour,
+			reason: "CertificateAuthorityMismatch", secret: "c-ca"},
+		{name: "only one of them", after: 6 * time.Minute, sees: endpoint.Result{Mismatch: endpoint.Mismatch{Server: directly, Client: true}},
+			silent: time.Hour, reason: "CertificateAuthorityMismatch", secret: "c-cca"},
+		{name: "it is down", after: 6 * time.Minute, silent: time.Hour},
+		{name: "the agent comes", after: 6 * time.Minute, agent: true, sees: endpoint.Result{Tunnel: true, Mismatch: untrusted}, silent: time.Hour,
+			secret: "c-ca"},
+		{name: "the cluster is reached through the tunnel", after: time.Second, agent: true, sees: endpoint.Result{Tunnel: true,
+			Mismatch: untrusted}, secret: "c-ca"},
+		{name: "later too", after: 20 * time.Minute, agent: true, sees: endpoint.Result{Tunnel: true, Mismatch: untrusted}, secret: "c-ca"},
+	} {
+		w.now, w.agent, w.sees = w.now.Add(step.after), step.agent, step.sees
+		w.pass(step.silent)
+		s := w.scope()
+		if err := w.r.ensureKubeconfig(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		text := s.kubeconfig.Message + s.kubeconfigNote
+		if s.kubeconfig.Reason != step.reason || (step.secret == "") != (text == "") || !strings.Contains(text, "Secret "+step.secret) &&
+			step.secret != "" {
+			t.Errorf("%s: %+v, note %q", step.name, s.kubeconfig, s.kubeconfigNote)
+		}
+	}
+	// The hub is given the new ones: they are probed at once.
+	pair, err := pki.Issue(pki.Request{CommonName: "new", IsCA: true, Lifetime: pki.CALifetime}, nil, w.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.authority, w.sees = &authority{pair: pair}, endpoint.Result{Server: directly, Tunnel: true}
+	if got := w.pass(0); got != directly || string(w.config().CAData) != string(pair.CertPEM()) {
+		t.Errorf("it leads to %s and trusts\n%s", got, w.config().CAData)
+	}
+	user, err := pki.ParseCert(w.config().CertData)
+	if err != nil || user.CheckSignatureFrom(pair.Cert) != nil {
+		t.Errorf("the client certificate is not of the new authority: %v", err)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/clustermachines"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/hub/util/predicates"
+	"github.com/drover-dev/drover/plans"
 )
 
 // nodesRetry is when Nodes are listed again that could not be, although there is a connection.
@@ -60,6 +61,7 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 		m.readInputs(s)
 		m.state, m.report, m.reportErr = machinestate.Of(m.machine, m.bootstrap, m.secret)
 		m.state.WantVersion = s.controlPlane.Spec.DesiredVersion()
+		m.inputs.Applied = m.report.Status.State == plans.StateSucceeded
 		s.machines = append(s.machines, m)
 	}
 	s.loaded = true

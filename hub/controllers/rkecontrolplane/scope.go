@@ -83,7 +83,9 @@ type scope struct {
 	// wait is why the phases stopped; zero if they did not.
 	wait rollout.Wait
 	// kubeconfig is why there is no kubeconfig; zero if there is one (ensureKubeconfig).
-	kubeconfig rollout.Wait
+	// kubeconfigNote is what there is to say of one that can be used; empty for nothing (ensureKubeconfig).
+	kubeconfig     rollout.Wait
+	kubeconfigNote string
 	// deleting is what a deletion waits for (reconcileDelete).
 	deleting string
 

@@ -105,12 +105,16 @@ func (a *authority) keyPair() render.KeyPair {
 }
 
 // ensureCA creates the cluster's certificate authorities before the cluster is started (docs/adr/0001-cluster-ca.md). A user may bring
-// others, in Secrets of the same names. A cluster that was started without them has created its own and keeps those.
+// others, in Secrets of the same names, also later, when the cluster's were replaced. A cluster that was started without them has created
+// its own and keeps those.
 func (r *Reconciler) ensureCA(ctx context.Context, s *scope) (err error) {
 	if s.serverCA, err = r.ensureAuthority(ctx, s, secret.ClusterCA, "kubernetes-ca"); err != nil || s.wait != (rollout.Wait{}) {
 		return err
 	}
 	s.clientCA, err = r.ensureAuthority(ctx, s, clientCAPurpose, "kubernetes-client-ca")
+	if s.serverCA != nil && s.clientCA != nil {
+		metav1.SetMetaDataAnnotation(&s.controlPlane.ObjectMeta, rkev1.CertificateAuthoritiesAnnotation, "true")
+	}
 	return err
 }
 
@@ -122,7 +126,8 @@ func (r *Reconciler) ensureAuthority(ctx context.Context, s *scope, purpose secr
 	case err == nil:
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading the Secret of the cluster's certificate authority: %w", err)
-	case s.deliveredFile("/server/tls/server-ca.key"):
+	case s.delivered() && s.controlPlane.Annotations[rkev1.CertificateAuthoritiesAnnotation] != "",
+		s.deliveredFile("/server/tls/server-ca.key"):
 		s.waitFor(reasons.CertificateAuthorityLost, fmt.Sprintf("Secret %s with a certificate authority is missing, and machines use it. "+
 			"Restore it from a backup; on a server it is in the data directory under server/tls", name))
 		return nil, nil

@@ -94,6 +94,10 @@ func setPhases(s *scope, err error) {
 		func(m *machine) bool { return m.state.Init && m.state.Working() }), wait)
 	if s.outcome != nil && err == nil {
 		set(s, KubeconfigReadyCondition, s.kubeconfig)
+		if s.kubeconfig == (rollout.Wait{}) && s.kubeconfigNote != "" {
+			conditions.Set(s.controlPlane, metav1.Condition{Type: KubeconfigReadyCondition, Status: metav1.ConditionTrue,
+				Reason: KubeconfigReadyCondition, Message: s.kubeconfigNote})
+		}
 	} else if !conditions.Has(s.controlPlane, KubeconfigReadyCondition) {
 		set(s, KubeconfigReadyCondition, wait)
 	}

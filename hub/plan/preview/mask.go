@@ -91,7 +91,7 @@ func (m *Mask) Content(path string, content []byte) string {
 }
 
 // known are the environment variables that the hub itself sets and that hold no secret.
-var known = regexp.MustCompile(`^(WINS_)?(RESTART_STAMP|DRAIN_HASH)$|^INSTALL_[A-Z0-9]+_(EXEC|TYPE|SKIP_[A-Z]+)$|^[A-Z0-9]+_DATA_DIR$`)
+var known = regexp.MustCompile(`^(WINS_)?(RESTART_STAMP|DRAIN_HASH)(_WITHOUT_CA)?$|^INSTALL_[A-Z0-9]+_(EXEC|TYPE|SKIP_[A-Z]+)$|^[A-Z0-9]+_DATA_DIR$`)
 
 // common hides the values of environment variables that a user has set, and the known secrets in the rest.
 func (m *Mask) common(i plans.CommonInstruction) plans.CommonInstruction {

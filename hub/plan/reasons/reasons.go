@@ -22,6 +22,9 @@ const (
 	CertificateAuthorityLost = "CertificateAuthorityLost"
 	// NoCertificateAuthority means that the hub has no certificate authority of the cluster and cannot issue a kubeconfig.
 	NoCertificateAuthority = "NoCertificateAuthority"
+	// CertificateAuthorityMismatch means that servers of the cluster answer with, or require, certificates of other certificate authorities
+	// than the hub has.
+	CertificateAuthorityMismatch = "CertificateAuthorityMismatch"
 	// KubeconfigRefused means that the kubeconfig Secret of the cluster holds more than data.
 	KubeconfigRefused = "KubeconfigRefused"
 	// WaitingForControlPlane means that the control plane has not been initialized.
@@ -67,6 +70,7 @@ var table = []Reason{
 	{Name: TokensLost, Status: metav1.ConditionFalse},
 	{Name: CertificateAuthorityLost, Status: metav1.ConditionFalse},
 	{Name: NoCertificateAuthority, Status: metav1.ConditionFalse},
+	{Name: CertificateAuthorityMismatch, Status: metav1.ConditionFalse},
 	{Name: KubeconfigRefused, Status: metav1.ConditionFalse},
 	{Name: certificates.ReasonExpireSoon, Status: metav1.ConditionFalse},
 	{Name: certificates.ReasonExpired, Status: metav1.ConditionFalse},

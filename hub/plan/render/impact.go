@@ -47,11 +47,14 @@ func ImpactOf(delivered, wanted plans.Plan) Impact {
 }
 
 func install(p plans.Plan) plans.Instruction {
-	i := slices.IndexFunc(p.Instructions, func(i plans.Instruction) bool { return i.Name == InstallInstruction })
-	if i < 0 {
-		return plans.Instruction{}
+	if i := installIndex(p); i >= 0 {
+		return p.Instructions[i]
 	}
-	return p.Instructions[i]
+	return plans.Instruction{}
+}
+
+func installIndex(p plans.Plan) int {
+	return slices.IndexFunc(p.Instructions, func(i plans.Instruction) bool { return i.Name == InstallInstruction })
 }
 
 // stamp finds a variable of an instruction, under any of the names that it may have.

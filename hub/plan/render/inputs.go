@@ -45,7 +45,7 @@ type Cluster struct {
 	Endpoint string
 	// Tokens with which machines join.
 	Tokens Tokens
-	// CA is set where the cluster is given its certificate authorities.
+	// CA is set where the hub has the cluster's certificate authorities.
 	CA CA
 	// Objects are the Secrets and ConfigMaps that Spec refers to.
 	Objects Objects
@@ -57,7 +57,8 @@ type Cluster struct {
 	Prime bool
 	// SnapshotMetadata is the metadata of the cluster's specification for every etcd snapshot; empty for none.
 	SnapshotMetadata string
-	// Bootstrapped is true once the cluster was started. Before, if there are BootstrapSecrets, plans contain no other manifests.
+	// Bootstrapped is true once the cluster was started. Before, the init node is given the certificate authorities and, if there are
+	// BootstrapSecrets, plans contain no other manifests.
 	Bootstrapped bool
 	// BootstrapSecrets are Secrets that the cluster needs first, sorted by namespace and name.
 	BootstrapSecrets []BootstrapSecret
@@ -121,6 +122,8 @@ type Machine struct {
 	Worker bool
 	// Init is true for the one machine that starts the cluster and that the others join first.
 	Init bool
+	// Applied is true if the agent has applied the delivered plan, and keeps its state, so that it does not apply the same plan again.
+	Applied bool
 
 	// ProviderID is the ID that the infrastructure gives the machine, by which its Node is found; empty if the Node's own is used.
 	ProviderID string

@@ -26,10 +26,8 @@ func (b *builder) addInstall() {
 	if windows {
 		prefix = winsPrefix
 	}
-	env := []string{
-		prefix + restartStamp + "=" + b.stamp(image, func(f file) []byte { return f.restart }),
-		prefix + drainHash + "=" + b.stamp(image, func(f file) []byte { return f.drain }),
-	}
+	env, legacy := b.stamps(image, prefix)
+	b.legacyStamps = legacy
 	for i, v := range b.Cluster.Spec.AgentEnvVars {
 		if v.Name == "" {
 			b.problems.fail(fmt.Sprintf("spec.agentEnvVars[%d].name", i), "is empty")
@@ -62,13 +60,13 @@ func (b *builder) addInstall() {
 
 // stamp hashes what asks for a restart when it changes: the image, every file that is not dynamic, and the two counters by which a
 // user or a restore asks for one outright. What counts of a file is what of returns, all of it where that is nil. Each part is preceded
-// by its length, so that no two inputs run together.
-func (b *builder) stamp(image string, of func(file) []byte) string {
+// by its length, so that no two inputs run together. The certificate authorities count where authorities is set.
+func (b *builder) stamp(image string, authorities bool, of func(file) []byte) string {
 	h := sha256.New()
 	part(h, strconv.Itoa(b.Cluster.Spec.ProvisionGeneration))
 	part(h, image)
 	for _, f := range b.files {
-		if f.Dynamic {
+		if f.Dynamic || f.authority && !authorities {
 			continue
 		}
 		content := f.Content

@@ -27,6 +27,9 @@ func WithTask(c Cluster, m Machine, plan plans.Plan, op operationv1.Operation, t
 	t.builder.mergeArgs()
 	stopped := Stopped(plan)
 	plan = WithoutTask(plan)
+	if c.Bootstrapped {
+		plan.Files = t.withoutAuthorities(plan.Files) // the delivered plan may have them, and they may have been replaced since
+	}
 	switch task.Name {
 	case operation.TaskStop:
 		plan.Instructions, plan.PeriodicInstructions = nil, nil

@@ -35,11 +35,20 @@ func (b *builder) finish() (plans.Plan, Problems) {
 	problems := b.problems.sorted()
 	plan := b.plan
 	for _, f := range b.files {
-		plan.Files = append(plan.Files, f.File)
+		if !f.authority || b.startsCluster() {
+			plan.Files = append(plan.Files, f.File)
+		}
 	}
 	plan.Files = append(plan.Files, b.removed...)
 	if err := problems.Err(); err != nil {
 		plan.Error = err.Error()
+		return plan, problems
+	}
+	if b.keepsDelivered(plan) {
+		return b.Delivered, problems
+	}
+	if i := installIndex(plan); i >= 0 {
+		plan.Instructions[i].Env = append(plan.Instructions[i].Env, b.legacyStamps...)
 	}
 	return plan, problems
 }
@@ -60,6 +69,8 @@ type builder struct {
 	authEndpoint bool
 
 	files []file
+	// legacyStamps are what the stamps would be if certificate authorities had never counted for them; set by addInstall.
+	legacyStamps []string
 	// removed are the files to delete; set by addRemovals.
 	removed  []plans.File
 	plan     plans.Plan
@@ -71,6 +82,8 @@ type file struct {
 	plans.File
 	// restart is the content that asks for a restart when it changes, drain the content that workloads may notice too; nil means the whole.
 	restart, drain []byte
+	// authority marks a certificate authority, which only the server that starts the cluster is given, and which counts for no stamp.
+	authority bool
 }
 
 // add appends a file with its content.

@@ -59,7 +59,7 @@ func (t *taskBuilder) apart(plan plans.Plan, stopped bool) []plans.Instruction {
 		return nil
 	}
 	noop := plans.CommonInstruction{Name: delivered.Name, Command: "/bin/sh", Args: []string{"-c", ":"}}
-	for _, name := range []string{restartStamp, drainHash} {
+	for _, name := range []string{restartStamp, drainHash, restartStamp + withoutCA, drainHash + withoutCA} {
 		if value := stamp(delivered, name); value != "" {
 			noop.Env = append(noop.Env, name+"="+value)
 		}

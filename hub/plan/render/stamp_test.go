@@ -34,8 +34,9 @@ func TestStamps(t *testing.T) {
 		"label of all machines": {func(in *Inputs) {
 			in.Cluster.Spec.MachineGlobalConfig = config(t, `{"node-label": ["a=b"], "node-taint+": ["c=d:NoExecute"]}`)
 		}, false, false},
-		"provider ID": {func(in *Inputs) { in.Machine.ProviderID = "lab://b" }, false, false},
-		"removal":     {func(in *Inputs) { in.Delivered.Files = []plans.File{{Path: "/etc/old"}} }, false, false},
+		"provider ID":             {func(in *Inputs) { in.Machine.ProviderID = "lab://b" }, false, false},
+		"removal":                 {func(in *Inputs) { in.Delivered.Files = []plans.File{{Path: "/etc/old"}} }, false, false},
+		"certificate authorities": {func(in *Inputs) { in.Cluster.CA = CA{} }, false, false},
 		"registry": {func(in *Inputs) {
 			in.Cluster.Spec.Registries = &rkev1.Registry{Mirrors: map[string]rkev1.Mirror{"docker.io": {Endpoints: []string{"http://a"}}}}
 		}, true, true},

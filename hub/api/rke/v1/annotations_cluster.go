@@ -7,6 +7,9 @@ const (
 	// ChosenEndpointsAnnotation, on an RKEControlPlane, lists the control plane endpoints (host:port, comma separated, newest first) that the
 	// hub has chosen among machines for Cluster API. Kubeconfigs, certificates and plans do not use them.
 	ChosenEndpointsAnnotation = "rke.cattle.io/chosen-endpoints"
+	// CertificateAuthoritiesAnnotation, on an RKEControlPlane, is "true" once the hub has had the cluster's certificate authorities: their
+	// Secrets must not be lost.
+	CertificateAuthoritiesAnnotation = "rke.cattle.io/certificate-authorities"
 	// KubeconfigMovedAnnotation, on a kubeconfig Secret, is the time (RFC 3339) at which its server was last replaced by another, because the
 	// one before did not answer.
 	KubeconfigMovedAnnotation = "rke.cattle.io/kubeconfig-moved"
