@@ -112,6 +112,9 @@ func TestRoad(t *testing.T) {
 		restoreSnapshot(t, key, inBucket, 3)
 		hasToken(t, host, key)
 	})
+	suite.Step(t, "snapshots are deleted by the command, each alone", func(t *testing.T) {
+		deleteSnapshots(t, host, key, bucket, onMachine, inBucket)
+	})
 	suite.Step(t, "the command can be run again, and makes no second machine", func(t *testing.T) {
 		suite.Must(t, shared.Register(ctx, host, command))
 		machines := &clusterv1.MachineList{}

@@ -116,3 +116,40 @@ func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store la
 	}
 	return localName, remoteName
 }
+
+// deleteSnapshots deletes the copy of a snapshot in the bucket, and then the file of the same name on the machine, by the hub's command. Each
+// goes with its ETCDSnapshot, and the other one stays.
+func deleteSnapshots(t *testing.T, host *hosts.Host, key client.ObjectKey, store lab.ObjectStore, onMachine, inBucket string) {
+	ctx := t.Context()
+	local, remote := &rkev1.ETCDSnapshot{}, &rkev1.ETCDSnapshot{}
+	suite.Must(t, shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: onMachine}, local))
+	suite.Must(t, shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: inBucket}, remote))
+	started, err := host.Exec(ctx, "systemctl", "show", "--property=ActiveEnterTimestamp", "k3s")
+	suite.Must(t, err)
+	there := func() (file, copied bool) {
+		_, err := os.Stat(filepath.Join(store.Dir, key.Name, remote.SnapshotFile.Name))
+		result, _ := host.Exec(ctx, "stat", strings.TrimPrefix(local.SnapshotFile.Location, "file://"))
+		return result.ExitCode == 0, err == nil
+	}
+	gone := func(name string) bool {
+		err := shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, &rkev1.ETCDSnapshot{})
+		return err != nil && client.IgnoreNotFound(err) == nil
+	}
+	t.Log(shared.RunHub(t, "snapshot", "delete", key.String(), inBucket, "--yes", "--wait", "--timeout", "5m"))
+	if file, copied := there(); !file || copied || !gone(inBucket) {
+		t.Errorf("the file is there: %v, its copy is there: %v, the ETCDSnapshot of the copy is gone: %v", file, copied, gone(inBucket))
+	}
+	suite.Must(t, shared.WaitFor(ctx, "the file on the machine is listed", time.Minute, func(ctx context.Context) (bool, string) {
+		err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(local), local)
+		return err == nil && !local.Status.Missing, fmt.Sprintf("%v, %+v", err, local.Status)
+	}))
+	t.Log(shared.RunHub(t, "snapshot", "delete", key.String(), onMachine, "--yes", "--wait", "--timeout", "5m"))
+	if file, _ := there(); file || !gone(onMachine) {
+		t.Errorf("the file is there: %v, its ETCDSnapshot is gone: %v", file, gone(onMachine))
+	}
+	now, err := host.Exec(ctx, "systemctl", "show", "--property=ActiveEnterTimestamp", "k3s")
+	suite.Must(t, err)
+	if string(now.Stdout) != string(started.Stdout) {
+		t.Errorf("k3s has started again: %s, before %s", now.Stdout, started.Stdout)
+	}
+}

@@ -59,16 +59,19 @@ func (o *operationOptions) run(cmd *cobra.Command, argument string, op operation
 	return o.runFor(cmd, c, key, op)
 }
 
-// runFor creates an operation for a cluster, and waits for its end if it is to.
-func (o *operationOptions) runFor(cmd *cobra.Command, c client.WithWatch, cluster client.ObjectKey, op operationv1.Operation) error {
-	if err := o.create(cmd.Context(), c, cluster, op); err != nil {
-		return explain(err)
-	}
-	if isPaused(cmd.Context(), c, cluster) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "hub: Cluster %s is paused; the operation begins when it is unpaused\n", cluster)
-	}
-	line := operationLineOf(op)
-	if !o.wait.wait || o.output.form == "table" {
+// runFor creates operations for a cluster, and waits for the end of all of them if it is to.
+func (o *operationOptions) runFor(cmd *cobra.Command, c client.WithWatch, cluster client.ObjectKey, ops ...operationv1.Operation) error {
+	for i, op := range ops {
+		if err := o.create(cmd.Context(), c, cluster, op); err != nil {
+			return explain(err)
+		}
+		if i == 0 && isPaused(cmd.Context(), c, cluster) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "hub: Cluster %s is paused; the operation begins when it is unpaused\n", cluster)
+		}
+		if o.wait.wait && o.output.form != "table" {
+			continue
+		}
+		line := operationLineOf(op)
 		err := o.output.print(cmd.OutOrStdout(), line, func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%s created\n", line.ref())
 			return err
@@ -80,7 +83,24 @@ func (o *operationOptions) runFor(cmd *cobra.Command, c client.WithWatch, cluste
 	if !o.wait.wait {
 		return nil
 	}
-	return o.wait.until(cmd, c, op, o.connection, o.output, operationv1.PhaseSucceeded)
+	return o.waitForAll(cmd, c, ops)
+}
+
+// waitForAll waits for the end of operations, of which one begins after the other. The timeout is that of all together.
+func (o *operationOptions) waitForAll(cmd *cobra.Command, c client.WithWatch, ops []operationv1.Operation) error {
+	if o.wait.timeout > 0 {
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.wait.timeout)
+		defer cancel()
+		cmd.SetContext(ctx)
+	}
+	var errs []error
+	for _, op := range ops {
+		errs = append(errs, o.wait.until(cmd, c, op, o.connection, o.output, operationv1.PhaseSucceeded))
+		if cmd.Context().Err() != nil {
+			break
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // create creates an operation for a cluster, with a name that the API server completes.

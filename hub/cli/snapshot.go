@@ -10,12 +10,12 @@ func newSnapshot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Manage snapshots of etcd",
-		Long: `Save, list and restore snapshots of a cluster's etcd. spec.rkeConfig.etcd of the Cluster says when snapshots are taken without a
-command, how many are kept, and in which bucket.`,
+		Long: `Save, list, restore and delete snapshots of a cluster's etcd. spec.rkeConfig.etcd of the Cluster says when snapshots are taken
+without a command, how many are kept, and in which bucket.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSnapshotCreate(), newSnapshotList(), newSnapshotRestore())
+	cmd.AddCommand(newSnapshotCreate(), newSnapshotList(), newSnapshotRestore(), newSnapshotDelete())
 	return cmd
 }
 

@@ -25,7 +25,8 @@ var unseen = map[string]string{
 
 // Operations are handled alike, and each kind has the same rights: those that no test needs of this one.
 func init() {
-	for _, kind := range []string{"certificaterotations", "encryptionkeyrotations", "etcdsnapshotrestores", "etcdsnapshotsaves", "tokenrotations"} {
+	for _, kind := range []string{"certificaterotations", "encryptionkeyrotations", "etcdsnapshotdeletes", "etcdsnapshotrestores",
+		"etcdsnapshotsaves", "tokenrotations"} {
 		unseen["get "+kind+".operation.cattle.io"] = "an operation was just created, and the cache does not have it (controllers/rkecontrolplane)"
 		unseen["delete "+kind+".operation.cattle.io"] = "spec.ttl of an operation is over (controllers/rkecontrolplane)"
 	}

@@ -3,6 +3,7 @@ package suite
 import (
 	"bytes"
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,18 @@ func (s *Suite) RunKubectl(t *testing.T, kubeconfig string, args ...string) stri
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out.String())
+	}
+	return out.String()
+}
+
+// RunHub runs the hub's command line with the administrator's kubeconfig and returns what it prints.
+func (s *Suite) RunHub(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := s.Command(t.Context(), append([]string{filepath.Join(s.Repo, "bin", "hub")}, append(args, "--kubeconfig", s.HubKubeconfig())...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("hub %s: %v: %s", strings.Join(args, " "), err, out.String())
 	}
 	return out.String()
 }

@@ -79,6 +79,8 @@ var tables = map[reflect.Type]lines{
 		paused cancel ttl services`),
 	reflect.TypeFor[operationv1.ETCDSnapshotRestoreSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name
 		paused cancel ttl args.name`),
+	reflect.TypeFor[operationv1.ETCDSnapshotDeleteSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name
+		paused cancel ttl args.name`),
 	reflect.TypeFor[operationv1.EncryptionKeyRotationSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace
 		clusterRef.name paused cancel ttl`),
 	reflect.TypeFor[operationv1.TokenRotationSpec](): acted(`clusterRef.apiVersion clusterRef.kind clusterRef.namespace clusterRef.name

@@ -73,7 +73,9 @@ func (r *Reconciler) queue(ctx context.Context, s *scope) error {
 			continue
 		}
 		queued := operations.Copy(op)
-		operation.Queue(queued, r.Now())
+		if !operation.RefuseInUse(queued, s.waiting, r.Now()) {
+			operation.Queue(queued, r.Now())
+		}
 		err := r.operationWriter().Write(ctx, op, queued, []metav1.OwnerReference{s.clusterOwner()})
 		if err != nil && !apierrors.IsGone(err) {
 			return err
@@ -123,7 +125,7 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 	if s.operation == nil {
 		return nil
 	}
-	s.operation, s.deleteNodes = operations.Copy(s.observedOperation), nil
+	s.operation, s.deleteNodes, s.deletedSnapshot = operations.Copy(s.observedOperation), nil, nil
 	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime,
 		UnmanagedConfig: s.controlPlane.Spec.UnmanagedConfig, Connected: s.nodes != nil, StrayNodes: s.strayNodes(),
 		Stopped: len(s.stoppedMachines()) > 0}
@@ -134,15 +136,22 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 		has := render.HasTask(m.report.Delivered, s.operation, s.operation.CommonStatus().Step)
 		in.Machines = append(in.Machines, operation.Machine{Machine: m.state, Has: has, Windows: m.inputs.OS == "windows"})
 	}
-	if operation.RefuseOtherNamespace(s.operation, in.Now) {
+	if operation.RefuseOtherNamespace(s.operation, in.Now) || operation.RefuseInUse(s.operation, s.waiting, in.Now) {
 		return nil
 	}
 	if err := r.readSnapshot(ctx, s, &in); err != nil {
 		return err
 	}
+	toDelete, err := r.readDeletion(ctx, s, &in)
+	if err != nil {
+		return err
+	}
 	decision := operation.Decide(s.operation, in)
 	s.requeue(decision.Again)
 	s.deleteNodes = decision.DeleteNodes
+	if decision.DeleteSnapshot {
+		s.deletedSnapshot = toDelete
+	}
 	put := r.addTask
 	if !s.tokensReady() {
 		s.requeue(tokensPoll)

@@ -50,6 +50,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		r.deliver,
 		r.watchCertificates,
 		r.deleteStrayNodes,
+		r.deleteSnapshot,
 		r.ensureKubeconfig,
 		r.updateMachines,
 		r.ensureEndpoint,

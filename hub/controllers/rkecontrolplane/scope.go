@@ -73,6 +73,8 @@ type scope struct {
 	certificates *metav1.Condition
 	// deleteNodes are the names of Nodes that the operation deletes (plan).
 	deleteNodes []string
+	// deletedSnapshot is the ETCDSnapshot that the operation deletes; nil for none (plan).
+	deletedSnapshot *rkev1.ETCDSnapshot
 
 	// election of the init node, inputs that all plans share, problems of the specification, and what rollout decided; nil before (plan).
 	election rollout.Election

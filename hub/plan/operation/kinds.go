@@ -80,6 +80,8 @@ func kindOf(op operationv1.Operation) kind {
 	switch op := op.(type) {
 	case *operationv1.ETCDSnapshotSave:
 		return snapshotSave(op)
+	case *operationv1.ETCDSnapshotDelete:
+		return snapshotDelete(op)
 	case *operationv1.CertificateRotation:
 		return certificateRotation(op)
 	case *operationv1.ETCDSnapshotRestore:

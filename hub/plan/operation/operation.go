@@ -27,8 +27,10 @@ const (
 	ReasonWaitingForCluster = "WaitingForCluster"
 	// ReasonWaitingForMachine is that of an operation that waits for machines to exist, or to apply their plan.
 	ReasonWaitingForMachine = "WaitingForMachine"
-	// ReasonSnapshotInvalid is that of a restore of a snapshot that cannot be restored.
+	// ReasonSnapshotInvalid is that of a restore of a snapshot that cannot be restored, and of a deletion of one that cannot be deleted.
 	ReasonSnapshotInvalid = "SnapshotInvalid"
+	// ReasonSnapshotInUse is that of a deletion of a snapshot that is to be restored.
+	ReasonSnapshotInUse = "SnapshotInUse"
 	// ReasonMachineNotFound is that of an operation for a machine that does not exist.
 	ReasonMachineNotFound = "MachineNotFound"
 	// ReasonServiceNotFound is that of an operation for a service that the cluster's distribution does not have.
@@ -71,6 +73,8 @@ type Inputs struct {
 	Machines []Machine
 	// Snapshot is what an ETCDSnapshotRestore that has not begun restores.
 	Snapshot Snapshot
+	// Deletion is what an ETCDSnapshotDelete deletes, as it is now.
+	Deletion Deletion
 	// Connected is set while the cluster's Nodes are known.
 	Connected bool
 	// StrayNodes are those of them without a Machine.
@@ -106,6 +110,8 @@ type TaskName string
 const (
 	// TaskSaveSnapshot saves a snapshot of etcd.
 	TaskSaveSnapshot TaskName = "etcd-snapshot-save"
+	// TaskDeleteSnapshot deletes the file of a snapshot of etcd.
+	TaskDeleteSnapshot TaskName = "etcd-snapshot-delete"
 	// TaskRotateCertificates replaces certificates and restarts the distribution.
 	TaskRotateCertificates TaskName = "certificate-rotation"
 	// TaskPing does nothing: it shows that the agent answers.
@@ -126,6 +132,8 @@ type Decision struct {
 	Tasks map[string]Task
 	// DeleteNodes are the names of Nodes that the hub deletes now.
 	DeleteNodes []string
+	// DeleteSnapshot is set where the hub deletes the ETCDSnapshot of an ETCDSnapshotDelete now.
+	DeleteSnapshot bool
 	// Again is when to decide again; 0 for when something changes.
 	Again time.Duration
 }

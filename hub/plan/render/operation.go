@@ -89,6 +89,8 @@ func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction 
 	switch name {
 	case operation.TaskSaveSnapshot:
 		return []plans.Instruction{t.once(string(name), "/bin/sh", t.saveSnapshot()...)}
+	case operation.TaskDeleteSnapshot:
+		return []plans.Instruction{t.deleteSnapshot()}
 	case operation.TaskRotateCertificates:
 		return []plans.Instruction{t.rotateCertificates()}
 	case operation.TaskPing:

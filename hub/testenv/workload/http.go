@@ -29,7 +29,7 @@ func (c *Cluster) handler() http.Handler {
 			Kind: "VolumeAttachment", Verbs: metav1.Verbs{"list", "watch"}}),
 		"/apis/k3s.cattle.io": k3s,
 		"/apis/k3s.cattle.io/v1": resources("k3s.cattle.io/v1", metav1.APIResource{Name: "etcdsnapshotfiles", SingularName: "etcdsnapshotfile",
-			Kind: "ETCDSnapshotFile", Verbs: metav1.Verbs{"list", "watch"}}),
+			Kind: "ETCDSnapshotFile", Verbs: metav1.Verbs{"list", "watch", "delete"}}),
 	}
 	for path, answer := range fixed {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, answer) })
@@ -42,6 +42,10 @@ func (c *Cluster) handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/nodes", c.nodes.serve(metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}))
 	mux.HandleFunc("GET /apis/k3s.cattle.io/v1/etcdsnapshotfiles",
 		c.snapshots.serve(metav1.TypeMeta{Kind: "ETCDSnapshotFileList", APIVersion: "k3s.cattle.io/v1"}))
+	mux.HandleFunc("DELETE /apis/k3s.cattle.io/v1/etcdsnapshotfiles/{name}", func(w http.ResponseWriter, r *http.Request) {
+		c.DeleteSnapshotFile(r.PathValue("name"))
+		write(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
+	})
 	mux.HandleFunc("/api/v1/nodes/{name}", c.serveNode)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, r.Method+" "+r.URL.Path+" is not played")

@@ -16,8 +16,8 @@ var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &ETCDSnapshotSave{}, &ETCDSnapshotSaveList{}, &ETCDSnapshotRestore{}, &ETCDSnapshotRestoreList{},
-		&CertificateRotation{}, &CertificateRotationList{}, &EncryptionKeyRotation{}, &EncryptionKeyRotationList{}, &TokenRotation{},
-		&TokenRotationList{})
+		&ETCDSnapshotDelete{}, &ETCDSnapshotDeleteList{}, &CertificateRotation{}, &CertificateRotationList{}, &EncryptionKeyRotation{},
+		&EncryptionKeyRotationList{}, &TokenRotation{}, &TokenRotationList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -22,14 +22,14 @@ type Operation interface {
 
 // Kinds returns an empty operation of each kind.
 func Kinds() []Operation {
-	return []Operation{&ETCDSnapshotSave{}, &ETCDSnapshotRestore{}, &CertificateRotation{}, &EncryptionKeyRotation{},
-		&TokenRotation{}}
+	return []Operation{&ETCDSnapshotSave{}, &ETCDSnapshotRestore{}, &ETCDSnapshotDelete{}, &CertificateRotation{},
+		&EncryptionKeyRotation{}, &TokenRotation{}}
 }
 
 // Lists returns an empty list of each kind of operation.
 func Lists() []client.ObjectList {
-	return []client.ObjectList{&ETCDSnapshotSaveList{}, &ETCDSnapshotRestoreList{}, &CertificateRotationList{},
-		&EncryptionKeyRotationList{}, &TokenRotationList{}}
+	return []client.ObjectList{&ETCDSnapshotSaveList{}, &ETCDSnapshotRestoreList{}, &ETCDSnapshotDeleteList{},
+		&CertificateRotationList{}, &EncryptionKeyRotationList{}, &TokenRotationList{}}
 }
 
 // ClusterReference names the Cluster that an operation is for. It is in the namespace of the operation.

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+var demoKey = client.ObjectKey{Namespace: "ns", Name: "demo"}
+
+func TestSnapshotsOf(t *testing.T) {
+	names, err := snapshotsOf(demoKey, []string{"b", "ns/a", "a", "ns/b"})
+	if err != nil || !slices.Equal(names, []string{"b", "a"}) {
+		t.Errorf("got %v, %v", names, err)
+	}
+	for argument, want := range map[string]string{"other/a": "not in the namespace", "": "is not <snapshot>", "ns/": "is not <snapshot>",
+		"ns/a/b": "is not <snapshot>"} {
+		if names, err := snapshotsOf(demoKey, []string{"a", argument}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, %v", argument, names, err)
+		}
+	}
+}
+
+func TestDeletable(t *testing.T) {
+	snapshot := func(name, cluster, status string, missing bool) *rkev1.ETCDSnapshot {
+		s := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		s.Spec.ClusterName, s.Status.Missing = cluster, missing
+		s.SnapshotFile = rkev1.ETCDSnapshotFile{Name: name, Status: status, Message: "access\ndenied"}
+		return s
+	}
+	c := fakeAPI(t, snapshot("good", "demo", "successful", false), snapshot("gone", "demo", "successful", true),
+		snapshot("failed", "demo", "failed", false), snapshot("failed-and-gone", "demo", "failed", true),
+		snapshot("other", "another", "successful", false))
+	for names, want := range map[string]string{
+		"good gone failed-and-gone": "", "good failed": "no file to delete: it failed: access denied",
+		"other": `is of the Cluster "another", not of demo`, "none good": `no ETCDSnapshot ns/none; see "hub snapshot list ns/demo"`,
+	} {
+		lines, err := deletable(t.Context(), c, demoKey, strings.Fields(names))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) ||
+			err == nil && len(lines) != len(strings.Fields(names)) {
+			t.Errorf("%s: got %+v, %v", names, lines, err)
+		}
+	}
+}
+
+func TestConfirmDeletion(t *testing.T) {
+	lines := []snapshotLine{{Namespace: "ns", Name: "a", Node: "n1", Size: 5 << 20, Created: at(0)},
+		{Namespace: "ns", Name: "b", Bucket: "backups", Folder: "demo", Created: at(1), Missing: true}}
+	want := `This deletes snapshots of Cluster ns/demo for good:
+  a (node n1, 5.0Mi, 60s old)
+  b (s3://backups/demo, 0, 59s old, missing)
+Type yes to continue: `
+	for answer, confirmed := range map[string]bool{"yes\n": true, "yes": true, "y\n": false, "": false} {
+		var out strings.Builder
+		got, err := confirmDeletion(strings.NewReader(answer), &out, demoKey, lines, noon.Add(time.Minute))
+		if err != nil || got != confirmed || out.String() != want {
+			t.Errorf("%q: got %v, %v\n%s", answer, got, err, out.String())
+		}
+	}
+	ops := deletions([]string{"a", "b"})
+	if len(ops) != 2 {
+		t.Errorf("got %v", ops)
+	}
+}
