@@ -23,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/hub/util/predicates"
 	"github.com/drover-dev/drover/hub/util/ssa"
 )
@@ -36,6 +37,8 @@ const (
 type Reconciler struct {
 	// Client reads from the cache and writes; SetupWithManager sets it.
 	Client client.Client
+	// Cache reads plan Secrets, which Client reads past the cache; SetupWithManager sets it.
+	Cache client.Reader
 	// ClusterCache holds the connections to the clusters; required.
 	ClusterCache clustercache.ClusterCache
 	// Now is the clock; SetupWithManager sets it.
@@ -47,7 +50,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller. ETCDSnapshotFiles and Nodes are watched per cluster, as soon as the cluster is connected.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	r.Client, r.Now = mgr.GetClient(), time.Now
+	r.Client, r.Cache, r.Now = mgr.GetClient(), mgr.GetCache(), time.Now
 	r.applied = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner}
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
@@ -55,6 +58,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&rkev1.ETCDSnapshot{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(rkev1.ClusterNameLabel)),
 			builder.WithPredicates(changedByOthers)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(rkev1.ClusterNameLabel)),
+			builder.WithPredicates(checksumsChanged)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, func(_ context.Context, o client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 		})).
@@ -68,6 +73,16 @@ var changedByOthers = predicate.And(
 	predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }},
 	predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		predicate.AnnotationChangedPredicate{}),
+)
+
+// checksumsChanged passes plan Secrets of machines that have saved a snapshot.
+var checksumsChanged = predicate.And(
+	predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }},
+	predicate.NewPredicateFuncs(plansecrets.IsPlanSecret),
+	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		const key = rkev1.SnapshotChecksumsAnnotation
+		return e.ObjectOld.GetAnnotations()[key] != e.ObjectNew.GetAnnotations()[key]
+	}},
 )
 
 // Reconcile makes the ETCDSnapshots of a cluster follow what the cluster lists. Without a connection nothing is known, and all stay as they

@@ -16,8 +16,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/index"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/clustermachines"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
 
 const (
@@ -80,12 +82,16 @@ func (r *Reconciler) follow(ctx context.Context, cluster *clusterv1.Cluster, fil
 
 // apply writes the ETCDSnapshot of a file and returns it; nil if another cluster's has the name.
 func (r *Reconciler) apply(ctx context.Context, cluster *clusterv1.Cluster, f *file, n *nodes) (*rkev1.ETCDSnapshot, error) {
-	var machine *clusterv1.Machine
-	if f.Spec.S3 == nil {
-		var err error
-		if machine, err = n.machine(ctx, f.Spec.NodeName); err != nil {
-			return nil, err
-		}
+	machine, err := n.machine(ctx, f.Spec.NodeName)
+	if err != nil {
+		return nil, err
+	}
+	checksum, err := n.checksum(ctx, machine, f)
+	if err != nil {
+		return nil, err
+	}
+	if f.Spec.S3 != nil {
+		machine = nil
 	}
 	snapshot, err := wanted(cluster, machine, f)
 	if err != nil {
@@ -99,6 +105,13 @@ func (r *Reconciler) apply(ctx context.Context, cluster *clusterv1.Cluster, f *f
 	if found && there.Labels[rkev1.ClusterNameLabel] != cluster.Name {
 		ctrl.LoggerFrom(ctx).Info("Another cluster has an ETCDSnapshot of this name", "ETCDSnapshot", client.ObjectKeyFromObject(snapshot))
 		return nil, nil
+	}
+	// A checksum outlives the machine that has saved the file.
+	if checksum == "" && found && there.SnapshotFile.Location == snapshot.SnapshotFile.Location {
+		checksum = there.Annotations[rkev1.SnapshotSHA256Annotation]
+	}
+	if checksum != "" {
+		snapshot.Annotations[rkev1.SnapshotSHA256Annotation] = checksum
 	}
 	return snapshot, r.applied.Apply(ctx, client.ObjectKeyFromObject(cluster), snapshot)
 }
@@ -197,6 +210,33 @@ type nodes struct {
 	cluster  client.ObjectKey
 	machines map[string]*clusterv1.Machine
 	absent   map[string]bool
+	// checksums are those that machines have reported, by Machine and file; nil until they are read.
+	checksums map[string]map[string]string
+}
+
+// checksum is what the machine that has taken a snapshot has reported of its file; empty if it did not.
+func (n *nodes) checksum(ctx context.Context, machine *clusterv1.Machine, f *file) (string, error) {
+	if machine == nil {
+		return "", nil
+	}
+	if n.checksums == nil {
+		machines, err := clustermachines.List(ctx, n.r.Cache, n.cluster)
+		if err != nil {
+			return "", err
+		}
+		secrets, err := plansecrets.ByName(ctx, n.r.Cache, n.cluster)
+		if err != nil {
+			return "", err
+		}
+		n.checksums = map[string]map[string]string{}
+		for _, m := range machines {
+			if secret := plansecrets.Of(m.Bootstrap, secrets); secret != nil {
+				recorded, _ := rkev1.ReadSnapshotChecksums(secret.Annotations) // none, where it cannot be read
+				n.checksums[m.Machine.Name] = recorded.Map()
+			}
+		}
+	}
+	return n.checksums[machine.Name][f.Spec.SnapshotName], nil
 }
 
 // machine returns the Machine of a node, or nil.

@@ -60,6 +60,9 @@ func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine)
 		setOrDelete(&wanted.Annotations, rkev1.PlanLastUpdatedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}
 	requestDrain(m.decision, wanted)
+	if err := m.recordChecksums(wanted); err != nil {
+		return err
+	}
 	if err := r.sign(m, wanted); err != nil {
 		return err
 	}

@@ -54,6 +54,7 @@ func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 	if s3 := file.S3; s3 != nil {
 		out.File.S3 = &operationv1.RestoredSnapshotS3{Bucket: s3.Bucket, Folder: s3.Folder, Region: s3.Region}
 	} else {
+		out.File.SHA256 = from.Annotations[rkev1.SnapshotSHA256Annotation]
 		out.File.Path, out.Machine = strings.TrimPrefix(file.Location, "file://"), s.machineOf(from)
 	}
 	name := "ETCDSnapshot " + from.Name
@@ -69,6 +70,8 @@ func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 		out.Problem = name + " has no valid snapshotFile.name"
 	case file.S3 == nil && (!filePath.MatchString(out.File.Path) || strings.Contains(out.File.Path+"/", "/../")):
 		out.Problem = name + " has no snapshotFile.location that is the path of a file, such as file:///var/lib/rancher/k3s/server/db/snapshots/a"
+	case file.S3 == nil && !checksum.MatchString(out.File.SHA256):
+		out.Problem = name + " has an annotation " + rkev1.SnapshotSHA256Annotation + " that is not the SHA-256 of a file: correct or remove it"
 	case file.S3 == nil:
 	case configured == nil || configured.S3 == nil:
 		out.Problem = name + " is in S3, and spec.rkeConfig.etcd.s3 of the Cluster is not set: set it, with the credentials of the bucket"
@@ -86,6 +89,7 @@ var (
 	fileName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@+-]*$`)
 	filePath   = regexp.MustCompile(`^/[A-Za-z0-9._:@+/-]*[A-Za-z0-9._:@+-]$`)
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9._-]*$`)
+	checksum   = regexp.MustCompile(`^([0-9a-f]{64})?$`)
 	folderName = regexp.MustCompile(`^[A-Za-z0-9._/ -]*$`)
 )
 

@@ -40,6 +40,11 @@ func TestSnapshot(t *testing.T) {
 	if got.Problem != "" || got.Machine != "b" || got.File != want || got.Wanted != "v1.36.3+k3s1" {
 		t.Errorf("got %+v", got)
 	}
+	withChecksum := localSnapshot()
+	withChecksum.Annotations = map[string]string{rkev1.SnapshotSHA256Annotation: strings.Repeat("a", 64)}
+	if got := s.snapshot(withChecksum); got.Problem != "" || got.File.SHA256 != strings.Repeat("a", 64) {
+		t.Errorf("with a checksum: %+v", got)
+	}
 
 	bySnapshot := localSnapshot()
 	bySnapshot.Labels = map[string]string{rkev1.MachineNameLabel: "elsewhere"}
@@ -76,6 +81,9 @@ func TestSnapshotProblems(t *testing.T) {
 		"that is the path":      func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Location = "" },
 		"snapshotFile.location": func(_ *scope, from *rkev1.ETCDSnapshot) {
 			from.SnapshotFile.Location = "file:///snapshots/../etc/shadow"
+		},
+		"not the SHA-256 of a file": func(_ *scope, from *rkev1.ETCDSnapshot) {
+			from.Annotations = map[string]string{rkev1.SnapshotSHA256Annotation: "$(reboot)"}
 		},
 		"file:///var/lib":          func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Location = "file:///a $(reboot)" },
 		"s3 of the Cluster is not": func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{} },

@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/hub/testenv/workload"
+	"github.com/drover-dev/drover/plans"
 )
 
 func snapshotFile(name, node string) *unstructured.Unstructured {
@@ -76,6 +78,21 @@ func TestETCDSnapshots(t *testing.T) {
 	}
 	snapshot("lost", true)
 	snapshot("pruned", false)
+
+	// What the machine reports of a file that it has saved is written into its ETCDSnapshot, and into no other.
+	sum := strings.Repeat("a", 64)
+	m.Report(func(s *plans.Status, _ plans.Plan) {
+		s.AppliedOutput = map[string][]byte{"etcd-snapshot-save": []byte("sha256 " + sum + " /snapshots/" + kept.SnapshotFile.Name + "\n")}
+	})
+	testenv.Until(t, "the checksum of a snapshot", func() error {
+		if got := snapshot("kept", false).Annotations[rkev1.SnapshotSHA256Annotation]; got != sum {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	})
+	if got := snapshot("pruned", false).Annotations[rkev1.SnapshotSHA256Annotation]; got != "" {
+		t.Errorf("another snapshot has the checksum %q", got)
+	}
 
 	own := kept.DeepCopy()
 	own.ObjectMeta = metav1.ObjectMeta{Namespace: kept.Namespace, Name: "by-a-user", Labels: kept.Labels}

@@ -205,6 +205,9 @@ func waitForNodes(in Inputs, _ time.Duration) (string, Decision) {
 
 func (r restore) done(s *operationv1.Status) string {
 	text := "The cluster was restored from " + r.Status.Snapshot.Name + " on " + r.Status.MachineName
+	if r.Status.Snapshot.SHA256 == "" && r.Status.Snapshot.S3 == nil {
+		text += "; no checksum of the file was known"
+	}
 	var failed []string
 	for _, m := range s.Machines {
 		if m.Phase == operationv1.PhaseFailed {

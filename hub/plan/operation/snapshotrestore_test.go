@@ -113,7 +113,7 @@ func TestRestore(t *testing.T) {
 		"InitialRestartCluster: v start, w start",
 		"PostRestoreNodeCleanup: delete [old]")
 	c := conditions.Get(op, operationv1.SucceededCondition)
-	if op.Status.Phase != operationv1.PhaseSucceeded || c.Message != "The cluster was restored from s on b" || op.Status.MachineName != "b" ||
+	if op.Status.Phase != operationv1.PhaseSucceeded || c.Message != "The cluster was restored from s on b; no checksum of the file was known" || op.Status.MachineName != "b" ||
 		op.Status.Snapshot.Path != "/snapshots/s" {
 		t.Errorf("got %+v", op.Status)
 	}

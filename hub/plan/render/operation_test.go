@@ -3,6 +3,7 @@ package render
 import (
 	"bytes"
 	"crypto/sha256"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,6 +86,9 @@ func TestSaveSnapshotScript(t *testing.T) {
 			if (err != nil) != test.fails || !strings.Contains(string(out), test.want) {
 				t.Errorf("%v: %s", err, out)
 			}
+			if !test.fails && !strings.Contains(string(out), "sha256 "+hexOf(string(test.content))+" "+folder+"/on-demand-node-1\n") {
+				t.Errorf("the checksum is missing: %s", out)
+			}
 			left, _ := filepath.Glob(filepath.Join(folder, "on-demand-node-1*"))
 			if len(left) > 0 != (!test.fails || test.stays) {
 				t.Errorf("left are %v", left)
@@ -93,5 +97,24 @@ func TestSaveSnapshotScript(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// What a machine reports of a saved snapshot is read, and nothing else.
+func TestSavedSnapshots(t *testing.T) {
+	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	for text, want := range map[string]map[string]string{
+		"snapshot /s/x: 7 bytes, checked\nsha256 " + a + " /s/x\n":              {"x": a},
+		"sha256 " + a + " /s/x\r\nsha256 " + b + " /s/y.zip":                    {"x": a, "y.zip": b},
+		"sha256 " + a[1:] + " /s/x\nsha256 " + strings.ToUpper(a) + " /s/x\n":   {},
+		"sha256 " + a + " s/x\nsha256 " + a + " /s/x y\nsha256 " + a + " /s/\"": {},
+		"": {},
+	} {
+		if got := SavedSnapshots(map[string][]byte{"etcd-snapshot-save": []byte(text), "install": []byte("sha256 " + b + " /s/z")}); !maps.Equal(got, want) {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+	if got := SavedSnapshots(nil); len(got) > 0 {
+		t.Errorf("got %v", got)
 	}
 }

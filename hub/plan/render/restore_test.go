@@ -187,12 +187,15 @@ func TestCheckScript(t *testing.T) {
 	h := newHost(t)
 	file := filepath.Join(t.TempDir(), "a snapshot")
 	h.write(file, "seven77")
-	for _, c := range []struct{ file, size, want string }{
-		{file, "7", ""}, {file, "0", ""}, {"", "7", ""}, {file, "8", "instead of 8"}, {file + "x", "7", "does not exist"},
-		{filepath.Dir(file), "0", "does not exist"}, {"", "9000000000000000", "KiB free"},
+	sum, other := hexOf("seven77"), hexOf("seven78")
+	for _, c := range []struct{ file, size, sum, want, says string }{
+		{file, "7", "", "", "no checksum of it is known"}, {file, "0", sum, "", "its SHA-256 is the one"}, {"", "7", "", "", "checked"},
+		{file, "8", sum, "instead of 8", ""}, {file + "x", "7", "", "does not exist", ""}, {filepath.Dir(file), "0", "", "does not exist", ""},
+		{"", "9000000000000000", "", "KiB free", ""}, {file, "7", other, "is damaged: its SHA-256 is " + sum + ", and was " + other, file},
+		{file, "7", other, "Restore another snapshot", ""},
 	} {
-		out, _, err := h.run(restoreCheckSh, c.file, c.size, h.data)
-		if (err == nil) != (c.want == "") || !strings.Contains(out, c.want) {
+		out, _, err := h.run(restoreCheckSh, c.file, c.size, h.data, c.sum)
+		if (err == nil) != (c.want == "") || !strings.Contains(out, c.want) || !strings.Contains(out, c.says) {
 			t.Errorf("%+v: %v: %s", c, err, out)
 		}
 	}

@@ -61,6 +61,9 @@ type RestoredSnapshot struct {
 	// Size in bytes; 0 where it is not known.
 	// +optional
 	Size int64 `json:"size,omitempty"`
+	// SHA256 is the checksum of the file, as hexadecimal digits; empty where none was recorded when it was saved.
+	// +optional
+	SHA256 string `json:"sha256,omitempty"`
 	// CreatedAt is when it was saved, which says the token that its data is encrypted with.
 	// +optional
 	CreatedAt *metav1.Time `json:"createdAt,omitempty"`

@@ -70,6 +70,9 @@ const (
 	SnapshotNameAnnotation = "etcdsnapshot.rke.io/snapshot-name"
 	// SnapshotFileNameAnnotation is the name of the file, or of the object in a bucket.
 	SnapshotFileNameAnnotation = "etcdsnapshot.rke.io/snapshot-file-name"
+	// SnapshotSHA256Annotation, on an ETCDSnapshot, is the checksum of the file when it was saved, as hexadecimal digits. Snapshots that the
+	// cluster has saved on its schedule have none.
+	SnapshotSHA256Annotation = "etcdsnapshot.rke.io/sha256"
 	// SnapshotStorageAnnotation is SnapshotStorageLocal or SnapshotStorageS3.
 	SnapshotStorageAnnotation = "etcdsnapshot.rke.io/storage"
 )

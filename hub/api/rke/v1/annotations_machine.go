@@ -43,6 +43,9 @@ const (
 	// RestoringAnnotation, on a Machine, names the restore of an etcd snapshot for which machines of its cluster are stopped. Until it is
 	// gone, no health check replaces the Machine, and no etcd member is removed.
 	RestoringAnnotation = "rke.cattle.io/restoring"
+	// SnapshotChecksumsAnnotation, on a plan Secret, has the checksums of the snapshots that the machine has saved last, as JSON of
+	// SnapshotChecksums.
+	SnapshotChecksumsAnnotation = "rke.cattle.io/snapshot-checksums"
 	// HostnameLengthLimitAnnotation limits the length of machine names of a pool.
 	HostnameLengthLimitAnnotation = "rke.cattle.io/hostname-length-limit"
 )

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Checks what the restore of a snapshot needs, and changes nothing: FILE SIZE DATA_DIR. FILE is empty for a snapshot in a bucket, SIZE 0
-# where it is not known.
+# Checks what the restore of a snapshot needs, and changes nothing: FILE SIZE DATA_DIR SHA256. FILE is empty for a snapshot in a bucket,
+# SIZE 0 and SHA256 empty where they are not known.
 set -eu
-file=$1 size=$2 data=$3
+file=$1 size=$2 data=$3 wanted=$4 content="no checksum of it is known"
 
 fail() {
     echo "$*" >&2
@@ -17,6 +17,13 @@ if [ -n "$file" ]; then
         fail "the snapshot $file has $found bytes instead of $size: it is not the one that was listed, or damaged"
     fi
     size=$found
+    if [ -n "$wanted" ]; then
+        hash=$(sha256sum <"$file")
+        hash=${hash%% *}
+        [ "$hash" = "$wanted" ] || fail "the snapshot $file is damaged: its SHA-256 is $hash, and was $wanted when it was saved. Restore" \
+            "another snapshot, or the same one from the bucket or from another machine"
+        content="its SHA-256 is the one of when it was saved"
+    fi
 fi
 case "$file" in
     *.zip) factor=8 ;; # it is unpacked first
@@ -29,4 +36,4 @@ done
 free=$(df -Pk "$data" | awk 'NR == 2 { print $4 }')
 need=$((size * factor / 1024 + 65536))
 [ "$free" -ge "$need" ] || fail "$data has $free KiB free, the restore needs about $need"
-echo "checked: $size bytes, $free KiB free in $data"
+echo "checked: $size bytes, $content, $free KiB free in $data"

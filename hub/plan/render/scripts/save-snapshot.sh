@@ -2,7 +2,7 @@
 # Saves a snapshot of etcd and checks its file:
 #   save-snapshot.sh RUNTIME FOLDER NAME BUCKET [ARGUMENT...]
 # The file ends with the SHA-256 of what is before it, and begins as a bbolt database does. One that is not whole is deleted, so that nobody
-# restores it. FOLDER is where the snapshots are, NAME is how the file's name begins. BUCKET is "true" where it has to be in a bucket, too:
+# restores it. The last line about each file has the SHA-256 of all of it, for whoever restores it. FOLDER is where the snapshots are, NAME is how the file's name begins. BUCKET is "true" where it has to be in a bucket, too:
 # saving does not fail where the upload does.
 set -eu
 
@@ -27,6 +27,7 @@ check() {
         [ "$(head -c 4 "$1" | od -An -v -tx1 | tr -d ' \n')" = 504b0304 ] || refuse "$1" "it is no zip archive"
         if ! command -v unzip >/dev/null; then
             echo "snapshot $1: $size bytes; the program unzip is missing, so that its content was not checked"
+            checksum "$1"
             return
         fi
         unzip -tq "$1" >/dev/null || refuse "$1" "the archive is not whole"
@@ -39,6 +40,12 @@ check() {
         ;;
     esac
     echo "snapshot $1: $size bytes, checked"
+    checksum "$1"
+}
+
+checksum() {
+    hash=$(sha256sum <"$1")
+    echo "sha256 ${hash%% *} $1"
 }
 
 found=
