@@ -85,7 +85,7 @@ func TestETCDSnapshotDelete(t *testing.T) {
 		env.Create(t, d)
 	}
 
-	// By the command, and refused by it.
+	// By the command, which refuses what does not exist.
 	cluster := namespace + "/" + r.Cluster.Name
 	done := inBackground("snapshot", "delete", cluster, first.Name, "--yes", "--wait", "--timeout", "3m")
 	plan, checksum := m.AwaitPlan(checksum)
@@ -112,6 +112,7 @@ func TestETCDSnapshotDelete(t *testing.T) {
 
 	create("unreachable", lost.Name)
 	ended("unreachable", operationv1.PhaseSucceeded, "Succeeded", "cannot be reached: it is on Node another-node")
+	env.Gone(t, lost)
 	create("unknown", "none")
 	ended("unknown", operationv1.PhaseFailed, operationplan.ReasonSnapshotInvalid, "none does not exist")
 

@@ -26,7 +26,7 @@ type Deletion struct {
 	Problem string
 	// Followed is set for an ETCDSnapshot that follows what the cluster lists; others are written by users.
 	Followed bool
-	// Listed is set where the cluster lists the file, as far as the hub knows, and the Node that has it is there.
+	// Listed is set where the cluster lists the file, and the Node that has it is there.
 	Listed bool
 	// Unreachable says why no machine of the cluster could delete the file, as a sentence without an end; empty if one could.
 	Unreachable string
