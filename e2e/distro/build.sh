@@ -99,7 +99,7 @@ build_kubernetes() {
         printf '%s %s' "$core" "$1" >"$work/kubernetes.stamp"
         cd "$here"
     fi
-    compile "$work/k3s-head" -ldflags "-s -w -X main.Version=$version" ./cmd/k3s
+    compile "$work/k3s-head" -ldflags "-s -w -X github.com/drover-dev/drover/e2e/distro/internal/flavour.built=$version" ./cmd/k3s
 }
 
 bundle() {

@@ -1,4 +1,4 @@
-// Command k3s-node is what the program k3s unpacks and becomes: server, agent, kubectl, and each component of Kubernetes.
+// Command k3s-node is what the program k3s or rke2 unpacks and becomes: server, agent, kubectl, and each component of Kubernetes.
 package main
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/cli"
 	"github.com/drover-dev/drover/e2e/distro/internal/component"
 	"github.com/drover-dev/drover/e2e/distro/internal/config"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/server"
 )
 
@@ -35,8 +36,8 @@ func main() {
 	if command != "kubectl" && command != "internal" {
 		given = args.HideSecrets(given, config.IsSecret)
 	}
-	if err := component.SetVersion(os.Getenv(component.VersionVariable)); err != nil {
-		fmt.Fprintln(os.Stderr, "k3s:", err)
+	if err := component.SetVersion(flavour.Version); err != nil {
+		fmt.Fprintln(os.Stderr, flavour.Name("*:"), err)
 		os.Exit(1)
 	}
 	os.Exit(run(command, given))
@@ -66,8 +67,8 @@ func run(command string, args []string) int {
 
 func usage() int {
 	commands := slices.Sorted(maps.Keys(cli.Commands))
-	fmt.Fprintf(os.Stderr, "usage: k3s server|agent|kubectl|ctr|%s ... (a test fixture that keeps the host contract of k3s)\n",
-		strings.Join(commands, "|"))
+	fmt.Fprintf(os.Stderr, "usage: %[1]s server|agent|kubectl|ctr|%[2]s ... (a test fixture that keeps the host contract of %[1]s)\n",
+		flavour.Current.Program, strings.Join(commands, "|"))
 	return 1
 }
 
@@ -84,7 +85,7 @@ func node(role config.Role, args []string) int {
 		level.Set(slog.LevelDebug)
 	}
 	if names := c.Ignored(); len(names) > 0 {
-		log.Info("These keys mean nothing to this fixture of k3s", "keys", names)
+		log.Info(flavour.Name("These keys mean nothing to this fixture of *"), "keys", names)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -12,18 +12,16 @@ import (
 	"syscall"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/config"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/payload"
 )
-
-// Version is set by build.sh.
-var Version = "v0.0.0+k3s0"
 
 // others are the programs that are run as they are; everything else is a command of k3s-node.
 var others = []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"}
 
 func main() {
 	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "k3s:", err)
+		fmt.Fprintln(os.Stderr, flavour.Name("*:"), err)
 		os.Exit(1)
 	}
 }
@@ -43,7 +41,7 @@ func run() error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("k3s version %s (%.8s)\ngo version %s\n", Version, a.Hash, runtime.Version())
+		fmt.Printf("%s version %s (%.8s)\ngo version %s\n", flavour.Current.Program, flavour.Version, a.Hash, runtime.Version())
 		return nil
 	}
 	data := dataDir(command, args)
@@ -54,7 +52,7 @@ func run() error {
 	for name, value := range map[string]string{
 		"PATH":               bin + ":" + filepath.Join(data, "data", "cni") + ":" + path(),
 		"CONTAINERD_ADDRESS": "/run/k3s/containerd/containerd.sock", "CONTAINERD_NAMESPACE": "k8s.io",
-		"K3S_FIXTURE_VERSION": Version, // component.VersionVariable; this program links nothing of Kubernetes
+		flavour.VersionVariable: flavour.Version,
 	} {
 		if err := os.Setenv(name, value); err != nil {
 			return err
@@ -63,7 +61,7 @@ func run() error {
 	if slices.Contains(others, command) {
 		return become(filepath.Join(bin, command), append([]string{command}, args...))
 	}
-	return become(filepath.Join(bin, "k3s-node"), append([]string{"k3s", command}, args...))
+	return become(filepath.Join(bin, "k3s-node"), append([]string{flavour.Current.Program, command}, args...))
 }
 
 func path() string {

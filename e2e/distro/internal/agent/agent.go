@@ -157,7 +157,7 @@ func (a *agent) findAPI(ctx context.Context) error {
 func (a *agent) currentServers(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if k, err := kubeconfig.Client(a.data.Agent("k3scontroller.kubeconfig")); err == nil {
+	if k, err := kubeconfig.Client(a.controllerKubeconfig()); err == nil {
 		if servers, err := endpoints(ctx, k); err == nil && len(servers) > 0 {
 			return servers, nil
 		}

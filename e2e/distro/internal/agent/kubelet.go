@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/e2e/distro/internal/args"
 	"github.com/drover-dev/drover/e2e/distro/internal/child"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/layout"
 	"github.com/drover-dev/drover/e2e/distro/internal/pki"
 )
@@ -27,7 +28,7 @@ func (a *agent) startKubelet(context.Context) error {
 	if err != nil {
 		return err
 	}
-	file := a.data.Agent("etc/kubelet.conf.d/00-k3s-defaults.conf")
+	file := a.data.Agent(flavour.Name("etc/kubelet.conf.d/00-*-defaults.conf"))
 	if err := pki.WriteFile(file, raw, 0o600); err != nil {
 		return err
 	}

@@ -15,13 +15,14 @@ import (
 
 	"github.com/drover-dev/drover/e2e/distro/internal/args"
 	"github.com/drover-dev/drover/e2e/distro/internal/child"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/kubeconfig"
 	"github.com/drover-dev/drover/e2e/distro/internal/pki"
 )
 
 // network follows the Nodes: it configures this node's bridge once its range is known, and routes to the other nodes'.
 func (a *agent) network(ctx context.Context) {
-	k, err := kubeconfig.Client(a.data.Agent("k3scontroller.kubeconfig"))
+	k, err := kubeconfig.Client(a.controllerKubeconfig())
 	if err != nil {
 		a.Log.Error("Cannot set up the pod network", "error", err)
 		return
@@ -97,7 +98,7 @@ func (a *agent) masquerade(ctx context.Context, cidr string) error {
 	if isIPv6(cidr) {
 		tool = "ip6tables"
 	}
-	rule := []string{"POSTROUTING", "-s", cidr, "-m", "comment", "--comment", "k3s pods leave the cluster", "-j", "MASQUERADE"}
+	rule := []string{"POSTROUTING", "-s", cidr, "-m", "comment", "--comment", flavour.Name("* pods leave the cluster"), "-j", "MASQUERADE"}
 	for _, inside := range a.settings.ClusterCIDR {
 		if isIPv6(inside) == isIPv6(cidr) {
 			rule = append([]string{"POSTROUTING", "!", "-d", inside}, rule[1:]...)

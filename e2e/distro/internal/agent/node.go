@@ -11,7 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 )
+
+// externalIP is the annotation with the external addresses of a Node.
+var externalIP = flavour.Name("*.io/external-ip")
 
 // awaitNode waits until kubelet has registered this node, then sets the labels and annotations that may have changed
 // since the node was registered first.
@@ -43,11 +48,11 @@ func (a *agent) describeNode(ctx context.Context, node *corev1.Node) error {
 		}
 	}
 	annotations := map[string]any{
-		"k3s.io/hostname": a.c.NodeName, "k3s.io/internal-ip": strings.Join(a.ips, ","), "k3s.io/external-ip": nil,
+		flavour.Name("*.io/hostname"): a.c.NodeName, flavour.Name("*.io/internal-ip"): strings.Join(a.ips, ","), externalIP: nil,
 		"alpha.kubernetes.io/provided-node-ip": strings.Join(a.ips, ","),
 	}
 	if len(a.c.NodeExternalIP) > 0 {
-		annotations["k3s.io/external-ip"] = strings.Join(a.c.NodeExternalIP, ",")
+		annotations[externalIP] = strings.Join(a.c.NodeExternalIP, ",")
 	}
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/layout"
 )
 
@@ -18,17 +19,18 @@ var (
 		"admin":              {"client-admin"},
 		"api-server":         {"client-kube-apiserver", "serving-kube-apiserver"},
 		"auth-proxy":         {"client-auth-proxy"},
-		"cloud-controller":   {"client-k3s-cloud-controller"},
+		"cloud-controller":   {flavour.Name("client-*-cloud-controller")},
 		"controller-manager": {"client-controller"},
 		"etcd":               {"etcd/client", "etcd/server-client", "etcd/peer-server-client"},
-		"k3s-server":         nil, // here the API server's certificate is also the supervisor's
-		"scheduler":          {"client-scheduler"},
-		"supervisor":         {"client-supervisor"},
+		// Here the API server's certificate is also the supervisor's.
+		flavour.Name("*-server"): nil,
+		"scheduler":              {"client-scheduler"},
+		"supervisor":             {"client-supervisor"},
 	}
 	onAgents = map[string][]string{
-		"k3s-controller": {"client-k3s-controller"},
-		"kube-proxy":     {"client-kube-proxy"},
-		"kubelet":        {"client-kubelet", "serving-kubelet"},
+		flavour.Name("*-controller"): {flavour.Name("client-*-controller")},
+		"kube-proxy":                 {"client-kube-proxy"},
+		"kubelet":                    {"client-kubelet", "serving-kubelet"},
 	}
 )
 

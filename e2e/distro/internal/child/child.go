@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 )
 
 // Child is a program to run.
@@ -72,7 +74,7 @@ func (s *Set) Start(c Child) error {
 	}
 	cmd := exec.Command(path, c.Args...)
 	if c.Path == "" {
-		cmd.Args[0] = "k3s"
+		cmd.Args[0] = flavour.Current.Program
 	}
 	cmd.Env = append(without(os.Environ(), "NOTIFY_SOCKET"), c.Env...)
 	cmd.Stdout, cmd.Stderr = c.Output, c.Output

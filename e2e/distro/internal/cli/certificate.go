@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/certificates"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 )
 
 func certificate() *cobra.Command {
@@ -52,7 +53,8 @@ func certificateRotate() *cobra.Command {
 	c.RunE = func(*cobra.Command, []string) error {
 		backup, err := certificates.Rotate(n.data(), *services, time.Now())
 		if err == nil {
-			logger().Info("Successfully backed up certificates to " + backup + ", please restart k3s server or agent to rotate certificates")
+			logger().Info("Successfully backed up certificates to " + backup +
+				flavour.Name(", please restart * server or agent to rotate certificates"))
 		}
 		return err
 	}

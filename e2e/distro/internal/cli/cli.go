@@ -1,5 +1,5 @@
 // Package cli holds the commands for administrators: those that ask a running server, and those that change files of one that is stopped.
-// Names, flags and what is printed are those of k3s.
+// Names, flags and what is printed are those of k3s and RKE2.
 package cli
 
 import (
@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/config"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/layout"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
@@ -66,7 +67,7 @@ func (r *remote) add(c *cobra.Command, urlFlag, tokenFlag string) {
 	r.node.add(c)
 	url := "https://127.0.0.1:6443"
 	if urlFlag == "server" {
-		url = cmp.Or(os.Getenv("K3S_URL"), url)
+		url = cmp.Or(os.Getenv(flavour.Variable("URL")), url)
 	}
 	c.PersistentFlags().StringVarP(&r.url, urlFlag, "s", url, "Server to ask")
 	c.PersistentFlags().StringVarP(&r.token, tokenFlag, "t", "", "Token of the server, that of this node otherwise")
@@ -74,7 +75,7 @@ func (r *remote) add(c *cobra.Command, urlFlag, tokenFlag string) {
 
 // dial connects to the server with the token that was given, or with that of this node.
 func (r *remote) dial(ctx context.Context, timeout time.Duration) (*supervisor.Client, error) {
-	token := cmp.Or(r.token, os.Getenv("K3S_TOKEN"))
+	token := cmp.Or(r.token, os.Getenv(flavour.Variable("TOKEN")))
 	if token == "" {
 		raw, err := os.ReadFile(r.data().Server("token"))
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
@@ -25,7 +26,7 @@ func token() *cobra.Command {
 		if err := server.Call(c.Context(), http.MethodPut, supervisor.TokenPath, supervisor.TokenRequest{NewToken: fresh}, nil); err != nil {
 			return err
 		}
-		fmt.Println("Token rotated, restart k3s nodes with new token")
+		fmt.Println(flavour.Name("Token rotated, restart * nodes with new token"))
 		return nil
 	}
 	c.AddCommand(rotate)

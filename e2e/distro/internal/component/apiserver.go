@@ -98,7 +98,7 @@ func withSupervisor(next http.Handler, socket string) http.Handler {
 		}},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p := r.URL.Path; p == "/cacerts" || p == "/ping" || strings.HasPrefix(p, "/db/") || strings.HasPrefix(p, "/v1-k3s/") {
+		if p := r.URL.Path; p == "/cacerts" || p == "/ping" || strings.HasPrefix(p, "/db/") || strings.HasPrefix(p, supervisor.Paths) {
 			proxy.ServeHTTP(w, r)
 			return
 		}

@@ -17,11 +17,9 @@ import (
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
-)
 
-// VersionVariable names the environment variable with the version that all components say they are. Releases of the same
-// patch version of Kubernetes share their programs, as those of k3s do, and differ in what comes after the plus.
-const VersionVariable = "K3S_FIXTURE_VERSION"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
+)
 
 // SetVersion makes every component of this process report a version; an empty one leaves what was built in. The patch
 // version must be the one built in.
@@ -50,7 +48,7 @@ func Run(name string, args []string) int {
 	case "kube-proxy":
 		command = proxy.NewProxyCommand()
 	default:
-		fmt.Fprintf(os.Stderr, "k3s: no component is called %q\n", name)
+		fmt.Fprintf(os.Stderr, "%s: no component is called %q\n", flavour.Current.Program, name)
 		return 1
 	}
 	command.SetArgs(args)

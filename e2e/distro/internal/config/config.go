@@ -1,4 +1,4 @@
-// Package config reads the configuration of a k3s node as k3s keeps it: config.yaml, the files of config.yaml.d, the
+// Package config reads the configuration of a node as k3s and RKE2 keep it: config.yaml, the files of config.yaml.d, the
 // environment and the command line. It knows names and types; what a key does is decided elsewhere.
 package config
 
@@ -8,6 +8,8 @@ import (
 	"maps"
 	"os"
 	"strings"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 )
 
 // Role is what a node runs as.
@@ -19,13 +21,16 @@ const (
 	Agent  Role = "agent"
 )
 
-// The places of k3s.
-const (
-	File           = "/etc/rancher/k3s/config.yaml"
-	RegistriesFile = "/etc/rancher/k3s/registries.yaml"
-	KubeconfigFile = "/etc/rancher/k3s/k3s.yaml"
-	DataDir        = "/var/lib/rancher/k3s"
+// Where everything is unless the configuration says otherwise.
+var (
+	File           = flavour.Name("/etc/rancher/*/config.yaml")
+	RegistriesFile = flavour.Name("/etc/rancher/*/registries.yaml")
+	KubeconfigFile = flavour.Name("/etc/rancher/*/*.yaml")
+	DataDir        = flavour.Name("/var/lib/rancher/*")
 )
+
+// fileVariable names another main file.
+var fileVariable = flavour.Variable("CONFIG_FILE")
 
 // Config is the configuration of a node. Keys that were not given have k3s's default, or none.
 type Config struct {
@@ -74,7 +79,7 @@ func Load(role Role, file string, args []string, getenv func(string) string) (Co
 	if err != nil {
 		return Config{}, err
 	}
-	files, err := readFiles(cmp.Or(other, getenv("K3S_CONFIG_FILE"), file), role)
+	files, err := readFiles(cmp.Or(other, getenv(fileVariable), file), role)
 	if err != nil {
 		return Config{}, err
 	}
@@ -175,9 +180,9 @@ func (c Config) finish(tokenFile, agentTokenFile, datastore string) (Config, err
 
 // FindDataDir is the data folder that the environment and the files name, for whoever needs nothing else.
 func FindDataDir(role Role, getenv func(string) string) string {
-	v, err := readFiles(cmp.Or(getenv("K3S_CONFIG_FILE"), File), role)
+	v, err := readFiles(cmp.Or(getenv(fileVariable), File), role)
 	if err != nil {
 		v = nil
 	}
-	return cmp.Or(strings.Join(v["data-dir"], ""), getenv("K3S_DATA_DIR"), DataDir)
+	return cmp.Or(strings.Join(v["data-dir"], ""), getenv(flavour.Variable("DATA_DIR")), DataDir)
 }

@@ -3,14 +3,26 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 )
 
 // environment maps variables to the keys they stand for.
 var environment = map[string]string{
-	"K3S_TOKEN": "token", "K3S_TOKEN_FILE": "token-file", "K3S_AGENT_TOKEN": "agent-token", "K3S_AGENT_TOKEN_FILE": "agent-token-file",
-	"K3S_URL": "server", "K3S_DATA_DIR": "data-dir", "K3S_NODE_NAME": "node-name", "K3S_CLUSTER_INIT": "cluster-init",
-	"K3S_RESOLV_CONF": "resolv-conf", "K3S_KUBECONFIG_OUTPUT": "write-kubeconfig", "K3S_KUBECONFIG_MODE": "write-kubeconfig-mode",
-	"AWS_ACCESS_KEY_ID": "etcd-s3-access-key", "AWS_SECRET_ACCESS_KEY": "etcd-s3-secret-key", "AWS_SESSION_TOKEN": "etcd-s3-session-token",
+	flavour.Variable("TOKEN"):             "token",
+	flavour.Variable("TOKEN_FILE"):        "token-file",
+	flavour.Variable("AGENT_TOKEN"):       "agent-token",
+	flavour.Variable("AGENT_TOKEN_FILE"):  "agent-token-file",
+	flavour.Variable("URL"):               "server",
+	flavour.Variable("DATA_DIR"):          "data-dir",
+	flavour.Variable("NODE_NAME"):         "node-name",
+	flavour.Variable("CLUSTER_INIT"):      "cluster-init",
+	flavour.Variable("RESOLV_CONF"):       "resolv-conf",
+	flavour.Variable("KUBECONFIG_OUTPUT"): "write-kubeconfig",
+	flavour.Variable("KUBECONFIG_MODE"):   "write-kubeconfig-mode",
+	"AWS_ACCESS_KEY_ID":                   "etcd-s3-access-key",
+	"AWS_SECRET_ACCESS_KEY":               "etcd-s3-secret-key",
+	"AWS_SESSION_TOKEN":                   "etcd-s3-session-token",
 }
 
 func readEnvironment(role Role, getenv func(string) string) (values, error) {

@@ -66,7 +66,7 @@ func CommandS3(file string, flags map[string]string, getenv func(string) string)
 	if err != nil {
 		return nil, err
 	}
-	files, err := readFiles(cmp.Or(file, getenv("K3S_CONFIG_FILE"), File), Server)
+	files, err := readFiles(cmp.Or(file, getenv(fileVariable), File), Server)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,9 @@
-// Package layout names the files and folders of a k3s node. It makes none of them.
+// Package layout names the files and folders of a node. It makes none of them.
 package layout
 
 import "path/filepath"
 
-// Data is the data folder of a node, /var/lib/rancher/k3s unless it was configured otherwise.
+// Data is the data folder of a node.
 type Data string
 
 // Server is a path in the part that only servers have.
@@ -34,7 +34,7 @@ func (d Data) Etcd(parts ...string) string {
 // CNI is the folder that holds the CNI plugins.
 func (d Data) CNI() string { return filepath.Join(string(d), "data", "cni") }
 
-// The places outside the data folder.
+// The places outside the data folder, which are the same on k3s and RKE2.
 const (
 	ContainerdState  = "/run/k3s/containerd"
 	ContainerdSocket = "/run/k3s/containerd/containerd.sock"

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/textproto"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
 )
 
@@ -18,10 +20,10 @@ import (
 const metadataFolder = ".metadata"
 
 // What an object keeps of where its snapshot comes from, in the form of a header's name.
-const (
-	clusterHeader = "K3s-Cluster-Id"
-	nodeHeader    = "K3s-Node-Name"
-	tokenHeader   = "K3s-Token-Hash"
+var (
+	clusterHeader = textproto.CanonicalMIMEHeaderKey(flavour.Name("*-cluster-id"))
+	nodeHeader    = textproto.CanonicalMIMEHeaderKey(flavour.Name("*-node-name"))
+	tokenHeader   = textproto.CanonicalMIMEHeaderKey(flavour.Name("*-token-hash"))
 )
 
 // Origin is where a snapshot comes from: the UID of the cluster's namespace kube-system, the node, and the hash of the token.

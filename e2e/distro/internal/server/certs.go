@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/pki"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
@@ -26,8 +27,8 @@ func (s *server) makeCertificates(context.Context) error {
 		file, name string
 		into       *pki.Authority
 	}{
-		{"server-ca", "k3s-server-ca", &s.auth.server}, {"client-ca", "k3s-client-ca", &s.auth.client},
-		{"request-header-ca", "k3s-request-header-ca", &s.auth.requestHeader},
+		{"server-ca", flavour.Name("*-server-ca"), &s.auth.server}, {"client-ca", flavour.Name("*-client-ca"), &s.auth.client},
+		{"request-header-ca", flavour.Name("*-request-header-ca"), &s.auth.requestHeader},
 		{"etcd/server-ca", "etcd-server-ca", &s.auth.etcdServer}, {"etcd/peer-ca", "etcd-peer-ca", &s.auth.etcdPeer},
 	} {
 		made, err := pki.EnsureAuthority(s.data.TLS(a.file), a.name, now)
@@ -64,11 +65,11 @@ func (s *server) makeLeaves(now time.Time) error {
 		leaf pki.Leaf
 	}{
 		{s.auth.client, "client-admin", pki.Leaf{CommonName: "system:admin", Organization: masters}},
-		{s.auth.client, "client-supervisor", pki.Leaf{CommonName: "system:k3s-supervisor", Organization: masters}},
+		{s.auth.client, "client-supervisor", pki.Leaf{CommonName: flavour.Name("system:*-supervisor"), Organization: masters}},
 		{s.auth.client, "client-kube-apiserver", pki.Leaf{CommonName: "system:apiserver", Organization: masters}},
 		{s.auth.client, "client-controller", pki.Leaf{CommonName: "system:kube-controller-manager"}},
 		{s.auth.client, "client-scheduler", pki.Leaf{CommonName: "system:kube-scheduler"}},
-		{s.auth.client, "client-k3s-cloud-controller", pki.Leaf{CommonName: "k3s-cloud-controller-manager"}},
+		{s.auth.client, flavour.Name("client-*-cloud-controller"), pki.Leaf{CommonName: flavour.Name("*-cloud-controller-manager")}},
 		{s.auth.requestHeader, "client-auth-proxy", pki.Leaf{CommonName: "system:auth-proxy"}},
 		{s.auth.server, "serving-kube-apiserver", pki.Leaf{CommonName: "kube-apiserver", Names: api}},
 		{s.auth.server, "kube-controller-manager/kube-controller-manager", pki.Leaf{CommonName: "kube-controller-manager", Names: local}},
@@ -118,8 +119,8 @@ func (s *server) sign(req supervisor.SignRequest) (supervisor.SignResponse, erro
 			by, leaf = s.auth.server, pki.Leaf{CommonName: req.NodeName, Names: names}
 		case "client-kube-proxy":
 			leaf = pki.Leaf{CommonName: "system:kube-proxy"}
-		case "client-k3s-controller":
-			leaf = pki.Leaf{CommonName: "system:k3s-controller"}
+		case flavour.Name("client-*-controller"):
+			leaf = pki.Leaf{CommonName: flavour.Name("system:*-controller")}
 		default:
 			return nil, fmt.Errorf("no certificate is called %q", name)
 		}

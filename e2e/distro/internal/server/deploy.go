@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/kubeconfig"
 	"github.com/drover-dev/drover/e2e/distro/internal/manifests"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
@@ -69,7 +70,7 @@ func (s *server) deploy(ctx context.Context, a *manifests.Applier) {
 		}
 	}
 	for ctx.Err() == nil {
-		try("k3s-base.yaml", base)
+		try(flavour.Name("*-base.yaml"), base)
 		files, err := listManifests(s.data.Server("manifests"))
 		if err != nil {
 			s.log.Warn("Cannot read the manifests", "error", err)

@@ -11,11 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
 // encryptionHash is the annotation of a Node with the stage and the hash of the keys of its server.
-const encryptionHash = "k3s.io/encryption-config-hash"
+var encryptionHash = flavour.Name("*.io/encryption-config-hash")
 
 // tellEncryption writes a stage and a hash on the Node of this server, if it has one.
 func (s *server) tellEncryption(ctx context.Context, state string) error {

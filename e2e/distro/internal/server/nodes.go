@@ -16,18 +16,24 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 )
 
 // The annotations and the taint that a cloud controller goes by.
 const (
 	uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 	providedIP    = "alpha.kubernetes.io/provided-node-ip"
-	externalIP    = "k3s.io/external-ip"
+)
 
-	etcdNodeName    = "etcd.k3s.cattle.io/node-name"
-	etcdNodeAddress = "etcd.k3s.cattle.io/node-address"
-	etcdRemove      = "etcd.k3s.cattle.io/remove"
-	etcdRemoved     = "etcd.k3s.cattle.io/removed-node-name"
+// The annotations of the distribution's own.
+var (
+	externalIP = flavour.Name("*.io/external-ip")
+
+	etcdNodeName    = flavour.Name("etcd.*.cattle.io/node-name")
+	etcdNodeAddress = flavour.Name("etcd.*.cattle.io/node-address")
+	etcdRemove      = flavour.Name("etcd.*.cattle.io/remove")
+	etcdRemoved     = flavour.Name("etcd.*.cattle.io/removed-node-name")
 )
 
 // task is one thing to do: look after a Node, or remove the member of a Node that is gone.
@@ -126,7 +132,7 @@ func (s *server) initialise(ctx context.Context, node *corev1.Node) error {
 	}
 	spec := map[string]any{"taints": taints}
 	if node.Spec.ProviderID == "" {
-		spec["providerID"] = "k3s://" + node.Name
+		spec["providerID"] = flavour.Name("*://") + node.Name
 	}
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": node.ResourceVersion}, "spec": spec}
 	if err := s.patchNode(ctx, node.Name, types.MergePatchType, patch); err != nil && !apierrors.IsConflict(err) {

@@ -18,17 +18,21 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/kubeconfig"
 	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
 )
 
 var snapshotFileResource = schema.GroupVersionResource{Group: "k3s.cattle.io", Version: "v1", Resource: "etcdsnapshotfiles"}
 
+// snapshotsSynced and bucketSynced are the annotations of a Node with the time at which its snapshots, or those in the bucket, were last
+// compared with the objects.
+var (
+	snapshotsSynced = flavour.Name("etcd.*.cattle.io/local-snapshots-timestamp")
+	bucketSynced    = flavour.Name("etcd.*.cattle.io/s3-snapshots-timestamp")
+)
+
 const (
-	// snapshotsSynced and bucketSynced are the annotations of a Node with the time at which its snapshots, or those in the bucket, were last
-	// compared with the objects.
-	snapshotsSynced = "etcd.k3s.cattle.io/local-snapshots-timestamp"
-	bucketSynced    = "etcd.k3s.cattle.io/s3-snapshots-timestamp"
 	// faultKept is how long the object of a snapshot that could not be taken stays.
 	faultKept = 24 * time.Hour
 	// copyKept is how long the object of a snapshot in the bucket stays at least: another server may have uploaded it after the bucket was

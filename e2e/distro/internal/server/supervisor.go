@@ -13,12 +13,13 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/snapshot"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
 // apiAddresses is the key in etcd below which every API server keeps its address alive.
-const apiAddresses = "/k3s/apiaddresses/"
+var apiAddresses = flavour.Name("/*/apiaddresses/")
 
 func (s *server) socket() string { return s.data.Server("supervisor.sock") }
 

@@ -94,7 +94,7 @@ func (s *server) wasRemoved(state *os.ProcessState) bool {
 	if !state.Success() {
 		return false
 	}
-	s.log.Warn("This etcd member has been removed from its cluster: restart k3s to join again")
+	s.log.Warn("This etcd member has been removed from its cluster: restart this server to join again")
 	if err := pki.WriteFile(s.data.Etcd("tombstone"), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
 		s.log.Error("Cannot mark the data of etcd as that of a removed member", "error", err)
 		return false

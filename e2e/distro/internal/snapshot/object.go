@@ -10,16 +10,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 )
 
-// The names by which k3s tells of snapshots.
-const (
+// The names by which k3s and RKE2 tell of snapshots.
+var (
 	// NodeLabel holds the node that a snapshot is on.
-	NodeLabel = "etcd.k3s.cattle.io/snapshot-storage-node"
+	NodeLabel = flavour.Name("etcd.*.cattle.io/snapshot-storage-node")
 	// TokenAnnotation holds the beginning of the hash of the token that a snapshot can be restored with.
-	TokenAnnotation = "etcd.k3s.cattle.io/snapshot-token-hash"
+	TokenAnnotation = flavour.Name("etcd.*.cattle.io/snapshot-token-hash")
 	// MetadataConfigMap in kube-system holds what every snapshot shall keep beside it.
-	MetadataConfigMap = "k3s-etcd-snapshot-extra-metadata"
+	MetadataConfigMap = flavour.Name("*-etcd-snapshot-extra-metadata")
 )
 
 // Object is an ETCDSnapshotFile.

@@ -63,17 +63,17 @@ func client(conf *tls.Config) *http.Client {
 
 // Settings asks for what an agent takes over.
 func (c *Client) Settings(ctx context.Context) (s Settings, err error) {
-	return s, c.get(ctx, "/v1-k3s/config", &s)
+	return s, c.get(ctx, path("config"), &s)
 }
 
 // Bootstrap asks for the authorities and their keys.
 func (c *Client) Bootstrap(ctx context.Context) (b Bundle, err error) {
-	return b, c.get(ctx, "/v1-k3s/server-bootstrap", &b)
+	return b, c.get(ctx, path("server-bootstrap"), &b)
 }
 
 // APIServers asks for the addresses of all API servers.
 func (c *Client) APIServers(ctx context.Context) (out []string, err error) {
-	return out, c.get(ctx, "/v1-k3s/apiservers", &out)
+	return out, c.get(ctx, path("apiservers"), &out)
 }
 
 // Etcd asks for the members of etcd.
@@ -81,7 +81,7 @@ func (c *Client) Etcd(ctx context.Context) (i Info, err error) { return i, c.get
 
 // Sign asks for certificates.
 func (c *Client) Sign(ctx context.Context, req SignRequest) (out SignResponse, err error) {
-	return out, c.Call(ctx, http.MethodPost, "/v1-k3s/certificates", req, &out)
+	return out, c.Call(ctx, http.MethodPost, path("certificates"), req, &out)
 }
 
 func (c *Client) get(ctx context.Context, path string, into any) error {

@@ -20,11 +20,14 @@ type EncryptionRequest struct {
 	Skip  bool `json:"skip"`
 }
 
-// The paths of both, and the stages that can be asked for.
-const (
-	EncryptionStatusPath = "/v1-k3s/encrypt/status"
-	EncryptionConfigPath = "/v1-k3s/encrypt/config"
+// The paths of both.
+var (
+	EncryptionStatusPath = path("encrypt/status")
+	EncryptionConfigPath = path("encrypt/config")
+)
 
+// The stages that can be asked for.
+const (
 	StagePrepare    = "prepare"
 	StageRotate     = "rotate"
 	StageReencrypt  = "reencrypt_active"

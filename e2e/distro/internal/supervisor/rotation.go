@@ -1,7 +1,7 @@
 package supervisor
 
 // TokenPath is where a server is told its new token.
-const TokenPath = "/v1-k3s/token"
+var TokenPath = path("token")
 
 // TokenRequest holds the new token; an empty one asks for a random one.
 type TokenRequest struct {
@@ -10,4 +10,4 @@ type TokenRequest struct {
 
 // AuthoritiesPath is where new authorities are written to the cluster's data, with a Bundle as the body. With the query force=true they
 // need not be of the same root as those before.
-const AuthoritiesPath = "/v1-k3s/cert/cacerts"
+var AuthoritiesPath = path("cert/cacerts")

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 )
 
 // SocketVariable names the environment variable with the unix socket at which this node's supervisor answers. k3s has its
@@ -17,6 +19,11 @@ const SocketVariable = "K3S_SUPERVISOR_SOCKET"
 
 // RemoteAddress is the header in which the API server says who asked.
 const RemoteAddress = "X-K3s-Remote-Addr"
+
+// Paths begins the paths of all that only nodes and administrators ask for.
+var Paths = flavour.Name("/v1-*/")
+
+func path(rest string) string { return Paths + rest }
 
 // Settings are what an agent takes over from its server.
 type Settings struct {
@@ -99,13 +106,13 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /cacerts", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(s.CACerts) })
 	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("pong")) })
-	mux.HandleFunc("GET /v1-k3s/readyz", s.node(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
-	mux.HandleFunc("GET /v1-k3s/config", s.node(func(w http.ResponseWriter, _ *http.Request) { reply(w, s.Settings, nil) }))
-	mux.HandleFunc("GET /v1-k3s/apiservers", s.node(func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+path("readyz"), s.node(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+	mux.HandleFunc("GET "+path("config"), s.node(func(w http.ResponseWriter, _ *http.Request) { reply(w, s.Settings, nil) }))
+	mux.HandleFunc("GET "+path("apiservers"), s.node(func(w http.ResponseWriter, r *http.Request) {
 		v, err := s.APIServers(r.Context())
 		reply(w, v, err)
 	}))
-	mux.HandleFunc("POST /v1-k3s/certificates", s.node(func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST "+path("certificates"), s.node(func(w http.ResponseWriter, r *http.Request) {
 		var req SignRequest
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&req); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -114,7 +121,7 @@ func (s *Server) Handler() http.Handler {
 		v, err := s.Sign(req)
 		reply(w, v, err)
 	}))
-	mux.HandleFunc("GET /v1-k3s/server-bootstrap", s.server(func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+path("server-bootstrap"), s.server(func(w http.ResponseWriter, _ *http.Request) {
 		v, err := s.Bootstrap()
 		reply(w, v, err)
 	}))
