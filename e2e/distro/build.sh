@@ -3,8 +3,8 @@
 # whose name tells the content of what it was built from. What is there already is not built again.
 #
 #	build.sh [version|folder]   default v1.36.3+k3s1; any other version has the same content, and its components say that
-#	                            they are that version. Of a folder, the last part is the version, and a link is made
-#	                            there too
+#	                            they are that version. One such as v1.36.3+rke2r1 is a release of the flavour of RKE2.
+#	                            Of a folder, the last part is the version, and a link is made there too
 #
 # The last line, on standard output, is the folder.
 set -eu
@@ -17,6 +17,10 @@ case "$version" in
         link=${version%/}
         version=${link##*/}
         ;;
+esac
+case "$version" in
+    *+rke2*) flavour=rke2 ;;
+    *) flavour=k3s ;;
 esac
 arch=amd64
 root=${DROVER_CACHE:-$HOME/.cache/drover}/distro
@@ -96,20 +100,57 @@ build_kubernetes() {
         say "compressing the programs"
         ./bundle payload payload k3s-node containerd containerd-shim-runc-v2 ctr runc bridge host-local loopback portmap
         ./bundle images images.tar docker.io/rancher/mirrored-pause:3.6=pause docker.io/drover/hello:1=hello
+        # Static pods have their programs from the node.
+        ./bundle images rke2-images.tar docker.io/rancher/mirrored-pause:3.6=pause docker.io/drover/hello:1=hello \
+            "docker.io/rancher/hardened-kubernetes:$core=pause=0:0" "docker.io/rancher/hardened-etcd:$core=pause=0:0"
         printf '%s %s' "$core" "$1" >"$work/kubernetes.stamp"
         cd "$here"
     fi
-    compile "$work/k3s-head" -ldflags "-s -w -X github.com/drover-dev/drover/e2e/distro/internal/flavour.built=$version" ./cmd/k3s
+    compile "$work/$flavour-head" -ldflags "-s -w -X github.com/drover-dev/drover/e2e/distro/internal/flavour.built=$version" ./cmd/k3s
+}
+
+# killall prints the script that ends everything of the distribution.
+killall() {
+    sed -e "s/@PROGRAM@/$flavour/g" -e "s/PREFIX_/$(printf %s "$flavour" | tr '[:lower:]' '[:upper:]')_/g" "$here/install/killall.sh"
+}
+
+# bundle_k3s and bundle_rke2 put into a folder what a release of theirs consists of.
+bundle_k3s() {
+    cat "$work/k3s-head" "$work/payload" >"$1/k3s"
+    chmod 0755 "$1/k3s"
+    cp "$work/images.tar" "$1/k3s-airgap-images-$arch.tar"
+    killall >"$work/killall.sh"
+    sed -e "/^@KILLALL@\$/{r $work/killall.sh" -e 'd;}' "$here/install/install.sh" >"$1/install.sh"
+    chmod 0755 "$1/install.sh"
+    cd "$1"
+    sha256sum k3s "k3s-airgap-images-$arch.tar" >"sha256sum-$arch.txt"
+}
+
+bundle_rke2() {
+    tree=$work/rke2
+    rm -rf "$tree"
+    mkdir -p "$tree/bin" "$tree/lib/systemd/system" "$tree/share/rke2"
+    cat "$work/rke2-head" "$work/payload" >"$tree/bin/rke2"
+    killall >"$tree/bin/rke2-killall.sh"
+    cp "$here/install/rke2/uninstall.sh" "$tree/bin/rke2-uninstall.sh"
+    chmod 0755 "$tree"/bin/*
+    for role in server agent; do
+        [ $role = server ] && other=agent || other=server
+        sed -e "s/@ROLE@/$role/g" -e "s/@OTHER@/$other/g" "$here/install/rke2/unit" >"$tree/lib/systemd/system/rke2-$role.service"
+        echo HOME=/root >"$tree/lib/systemd/system/rke2-$role.env"
+    done
+    printf '%s\n' vm.panic_on_oom=0 vm.overcommit_memory=1 kernel.panic=10 kernel.panic_on_oops=1 >"$tree/share/rke2/rke2-cis-sysctl.conf"
+    tar -C "$tree" --owner=0 --group=0 -cf - bin lib share | gzip -1 >"$1/rke2.linux-$arch.tar.gz"
+    rm -rf "$tree"
+    cp "$work/rke2-images.tar" "$1/rke2-images.linux-$arch.tar"
+    install -m 0755 "$here/install/rke2/install.sh" "$1/install.sh"
+    cd "$1"
+    sha256sum "rke2.linux-$arch.tar.gz" "rke2-images.linux-$arch.tar" >"sha256sum-$arch.txt"
 }
 
 bundle() {
     say "putting the release together"
-    cat "$work/k3s-head" "$work/payload" >"$1/k3s"
-    chmod 0755 "$1/k3s"
-    cp "$work/images.tar" "$1/k3s-airgap-images-$arch.tar"
-    install -m 0755 "$here/install/install.sh" "$1/install.sh"
-    cd "$1"
-    sha256sum k3s "k3s-airgap-images-$arch.tar" >"sha256sum-$arch.txt"
+    "bundle_$flavour" "$1"
     chmod 0755 "$1"
 }
 

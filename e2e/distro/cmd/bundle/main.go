@@ -1,7 +1,7 @@
 // Command bundle puts a release together from the programs that build.sh has compiled:
 //
 //	bundle payload <out> <program>...         the programs in the form in which the program k3s carries them at its end
-//	bundle images <out> <name>=<program>...   an archive of container images, each holding one program
+//	bundle images <out> <name>=<program>[=<user>]...   an archive of container images, each holding one program
 package main
 
 import (
@@ -38,7 +38,7 @@ func run(args []string) error {
 	case len(args) > 2 && args[0] == "images":
 		return images(args[1], args[2:])
 	}
-	return errors.New("usage: bundle payload <out> <program>... | bundle images <out> <name>=<program>...")
+	return errors.New("usage: bundle payload <out> <program>... | bundle images <out> <name>=<program>[=<user>]...")
 }
 
 func pack(out string, programs []string) error {
@@ -53,19 +53,23 @@ func images(out string, specs []string) error {
 	all := map[name.Reference]v1.Image{}
 	for _, spec := range specs {
 		ref, file, _ := strings.Cut(spec, "=")
+		file, user, given := strings.Cut(file, "=")
+		if !given {
+			user = "65534:65534"
+		}
 		tag, err := name.NewTag(ref, name.StrictValidation)
 		if err != nil {
 			return err
 		}
-		if all[tag], err = image(file); err != nil {
+		if all[tag], err = image(file, user); err != nil {
 			return fmt.Errorf("making image %s: %w", ref, err)
 		}
 	}
 	return tarball.MultiRefWriteToFile(out, all)
 }
 
-// image holds one program, which it runs as user 65534.
-func image(file string) (v1.Image, error) {
+// image holds one program, which it runs as a user.
+func image(file, user string) (v1.Image, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -96,6 +100,6 @@ func image(file string) (v1.Image, error) {
 	}
 	conf = conf.DeepCopy()
 	conf.OS, conf.Architecture, conf.Created = "linux", "amd64", v1.Time{Time: time.Unix(0, 0).UTC()}
-	conf.Config.Entrypoint, conf.Config.User = []string{"/" + base}, "65534:65534"
+	conf.Config.Entrypoint, conf.Config.User = []string{"/" + base}, user
 	return mutate.ConfigFile(img, conf)
 }

@@ -27,7 +27,9 @@ import (
 
 func main() {
 	command, given := filepath.Base(os.Args[0]), os.Args[1:]
-	if command != "kubectl" {
+	if slices.Contains(config.StaticPods, command) {
+		command, given = "internal", append([]string{command}, given...)
+	} else if command != "kubectl" {
 		if len(given) == 0 {
 			given = []string{"help"}
 		}

@@ -1,5 +1,5 @@
-// Command k3s is the one program of a release: it unpacks the programs that it carries and becomes the one that is asked
-// for. It is a test fixture that keeps the host contract of k3s; see the README of this module.
+// Command k3s is the one program of a release, k3s or rke2: it unpacks the programs that it carries and becomes the one that is asked
+// for. It is a test fixture that keeps the host contract of the distribution; see the README of this module.
 package main
 
 import (
@@ -15,6 +15,9 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/payload"
 )
+
+// nodeProgram is what this program becomes.
+const nodeProgram = "k3s-node"
 
 // others are the programs that are run as they are; everything else is a command of k3s-node.
 var others = []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"}
@@ -61,7 +64,7 @@ func run() error {
 	if slices.Contains(others, command) {
 		return become(filepath.Join(bin, command), append([]string{command}, args...))
 	}
-	return become(filepath.Join(bin, "k3s-node"), append([]string{flavour.Current.Program, command}, args...))
+	return become(filepath.Join(bin, nodeProgram), append([]string{flavour.Current.Program, command}, args...))
 }
 
 func path() string {

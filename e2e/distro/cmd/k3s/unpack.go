@@ -7,6 +7,8 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/config"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/payload"
 )
 
@@ -14,7 +16,8 @@ import (
 var plugins = []string{"bridge", "host-local", "loopback", "portmap"}
 
 // unpack makes <dir>/<hash>/bin, unless it is there, points <dir>/current to it and <dir>/previous to the one before, and
-// fills <dir>/cni with links to the plugins. It returns the bin folder.
+// fills <dir>/cni with links to the plugins. Where the control plane runs as static pods, they find their programs in the bin folder, and
+// <data-dir>/bin is a link to that. It returns the bin folder.
 func unpack(self, dir string) (string, error) {
 	a, err := payload.Open(self)
 	if err != nil {
@@ -45,7 +48,15 @@ func unpack(self, dir string) (string, error) {
 		if err := a.Unpack(filepath.Join(tmp, "bin")); err != nil {
 			return "", err
 		}
+		if err := name(filepath.Join(tmp, "bin")); err != nil {
+			return "", err
+		}
 		if err := os.Rename(tmp, home); err != nil {
+			return "", err
+		}
+	}
+	if flavour.Current.StaticPods {
+		if err := link(bin, filepath.Join(filepath.Dir(dir), "bin")); err != nil {
 			return "", err
 		}
 	}
@@ -71,6 +82,19 @@ func unpack(self, dir string) (string, error) {
 		return "", err
 	}
 	return bin, forget(dir, home, old)
+}
+
+// name gives the program of the components their names.
+func name(bin string) error {
+	if !flavour.Current.StaticPods {
+		return nil
+	}
+	for _, component := range append([]string{"kubectl"}, config.StaticPods...) {
+		if err := link(nodeProgram, filepath.Join(bin, component)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func link(to, file string) error {

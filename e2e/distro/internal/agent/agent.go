@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -46,6 +47,7 @@ type agent struct {
 	settings supervisor.Settings
 	url      string
 	kubelet  kubernetes.Interface
+	calico   sync.Once
 }
 
 // Run runs a node without a server until ctx ends or one of its components fails.
@@ -79,28 +81,39 @@ func Run(ctx context.Context, log *slog.Logger, c config.Config) error {
 	}
 }
 
-// Start brings a node up and returns once its Node object is there. What it started runs until ctx ends.
-func Start(ctx context.Context, o Options) error {
-	a := &agent{Options: o, c: o.Config, data: layout.Data(o.Config.DataDir)}
-	for _, phase := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
-		{"preparing this machine", a.prepare},
-		{"asking for the cluster's settings", a.askSettings},
-		{"finding the Kubernetes API", a.findAPI},
-		{"getting certificates", a.getCertificates},
-		{"starting containerd", a.startContainerd},
-		{"importing images", a.importImages},
-		{"starting kubelet", a.startKubelet},
-		{"waiting for the Node", a.awaitNode},
-		{"starting kube-proxy", a.startProxy},
-	} {
-		if err := phase.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", phase.name, err)
+func newAgent(o Options) *agent {
+	return &agent{Options: o, c: o.Config, data: layout.Data(o.Config.DataDir)}
+}
+
+// phase is a part of bringing a node up.
+type phase struct {
+	name string
+	run  func(context.Context) error
+}
+
+func run(ctx context.Context, phases ...phase) error {
+	for _, p := range phases {
+		if err := p.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
 	return nil
+}
+
+// Start brings a node up and returns once its Node object is there. What it started runs until ctx ends.
+func Start(ctx context.Context, o Options) error {
+	a := newAgent(o)
+	return run(ctx,
+		phase{"preparing this machine", a.prepare},
+		phase{"asking for the cluster's settings", a.askSettings},
+		phase{"finding the Kubernetes API", a.findAPI},
+		phase{"getting certificates", a.getCertificates},
+		phase{"starting containerd", a.startContainerd},
+		phase{"importing images", a.importImages},
+		phase{"starting kubelet", a.startKubelet},
+		phase{"waiting for the Node", a.awaitNode},
+		phase{"starting kube-proxy", a.startProxy},
+	)
 }
 
 func dial(ctx context.Context, log *slog.Logger, c config.Config) (Source, error) {
@@ -143,13 +156,18 @@ func (a *agent) findAPI(ctx context.Context) error {
 			}
 		}
 	}
+	return a.balanceAPI(ctx, 10*time.Second, servers)
+}
+
+// balanceAPI makes the API servers answer at an address of this machine, and asks for their addresses every so often.
+func (a *agent) balanceAPI(ctx context.Context, every time.Duration, servers []string) error {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(a.c.LBServerPort))
 	b, err := balance.Listen(ctx, a.Log, address, servers)
 	if err != nil {
 		return err
 	}
 	a.url = "https://" + address
-	go b.Follow(ctx, 10*time.Second, a.currentServers)
+	go b.Follow(ctx, every, a.currentServers)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/layout"
 )
 
@@ -29,13 +30,26 @@ func (a *agent) importImages(ctx context.Context) error {
 		}
 		a.Log.Info("Imported images", "file", file)
 	}
-	if a.registry() != "" && a.ownImage(a.c.PauseImage) {
-		if err := ctr(ctx, nil, "images", "tag", "--force", "docker.io/"+a.c.PauseImage, a.pauseImage()); err != nil {
-			a.Log.Warn("Cannot name the pause image after the default registry", "error", err)
+	own := []string{a.c.PauseImage}
+	if flavour.Current.StaticPods {
+		own = append(own, flavour.Image(KubernetesImage), flavour.Image(EtcdImage))
+	}
+	for _, image := range own {
+		if a.registry() == "" || !a.ownImage(image) {
+			continue
+		}
+		if err := ctr(ctx, nil, "images", "tag", "--force", "docker.io/"+image, a.registry()+"/"+image); err != nil {
+			a.Log.Warn("Cannot name an image after the default registry", "image", image, "error", err)
 		}
 	}
 	return nil
 }
+
+// The images of the static pods of RKE2.
+const (
+	KubernetesImage = "hardened-kubernetes"
+	EtcdImage       = "hardened-etcd"
+)
 
 func (a *agent) importFile(ctx context.Context, file string) error {
 	f, err := os.Open(file)

@@ -46,7 +46,7 @@ func (a *agent) startKubelet(context.Context) error {
 // kubeletConfig is kubelet's configuration file. Hosts are containers: there may be swap, their disk cannot be measured,
 // and on a machine with cgroup v1 kubelet must not refuse it.
 func (a *agent) kubeletConfig(taints []corev1.Taint) map[string]any {
-	return map[string]any{
+	conf := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"address": "0.0.0.0", "healthzBindAddress": "127.0.0.1", "healthzPort": 10248,
 		"authentication": map[string]any{
@@ -58,13 +58,17 @@ func (a *agent) kubeletConfig(taints []corev1.Taint) map[string]any {
 		"cgroupDriver": "cgroupfs", "failCgroupV1": false, "failSwapOn": false, "localStorageCapacityIsolation": false,
 		"containerRuntimeEndpoint": "unix://" + layout.ContainerdSocket,
 		"clusterDNS":               a.settings.ClusterDNS, "clusterDomain": a.settings.ClusterDomain, "resolvConf": a.resolvConf(),
-		"staticPodPath": a.data.Agent("pod-manifests"), "serializeImagePulls": false, "registerWithTaints": taints,
+		"staticPodPath": a.data.PodManifests(), "serializeImagePulls": false, "registerWithTaints": taints,
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 		"evictionHard":              map[string]any{"imagefs.available": "1%", "nodefs.available": "1%"},
 		"volumePluginDir":           "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
 		"shutdownGracePeriod":       "0s",
 		"nodeStatusReportFrequency": "1m0s", "nodeStatusUpdateFrequency": "10s",
 	}
+	if flavour.Current.StaticPods {
+		conf["fileCheckFrequency"] = "5s"
+	}
+	return conf
 }
 
 // resolvConf is the file that pods' resolv.conf is made of: the machine's, if it names a server that pods can reach.

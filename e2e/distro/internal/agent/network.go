@@ -43,7 +43,7 @@ func (a *agent) network(ctx context.Context) {
 		DeleteFunc: func(obj any) {
 			if node, ok := obj.(*corev1.Node); ok && node.Name != a.c.NodeName {
 				for _, cidr := range node.Spec.PodCIDRs {
-					_ = run(ctx, "ip", "route", "del", cidr)
+					_ = command(ctx, "ip", "route", "del", cidr)
 				}
 			}
 		},
@@ -53,14 +53,18 @@ func (a *agent) network(ctx context.Context) {
 
 func (a *agent) connect(ctx context.Context, node *corev1.Node) error {
 	if node.Name == a.c.NodeName {
-		return a.configureBridge(ctx, node.Spec.PodCIDRs)
+		if err := a.configureBridge(ctx, node.Spec.PodCIDRs); err != nil {
+			return err
+		}
+		a.calico.Do(func() { a.answerForCalico(ctx) })
+		return nil
 	}
 	for _, cidr := range node.Spec.PodCIDRs {
 		for _, address := range node.Status.Addresses {
 			if address.Type != corev1.NodeInternalIP || isIPv6(address.Address) != isIPv6(cidr) {
 				continue
 			}
-			if err := run(ctx, "ip", "route", "replace", cidr, "via", address.Address); err != nil {
+			if err := command(ctx, "ip", "route", "replace", cidr, "via", address.Address); err != nil {
 				return err
 			}
 		}
@@ -104,10 +108,10 @@ func (a *agent) masquerade(ctx context.Context, cidr string) error {
 			rule = append([]string{"POSTROUTING", "!", "-d", inside}, rule[1:]...)
 		}
 	}
-	if run(ctx, tool, append([]string{"-w", "-t", "nat", "-C"}, rule...)...) == nil {
+	if command(ctx, tool, append([]string{"-w", "-t", "nat", "-C"}, rule...)...) == nil {
 		return nil
 	}
-	return run(ctx, tool, append([]string{"-w", "-t", "nat", "-A"}, rule...)...)
+	return command(ctx, tool, append([]string{"-w", "-t", "nat", "-A"}, rule...)...)
 }
 
 func (a *agent) startProxy(context.Context) error {
@@ -129,7 +133,7 @@ func isIPv6(text string) bool {
 	return ip != nil && ip.To4() == nil
 }
 
-func run(ctx context.Context, name string, args ...string) error {
+func command(ctx context.Context, name string, args ...string) error {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))

@@ -26,7 +26,7 @@ func (a *agent) prepare(context.Context) error {
 	if a.ips, err = NodeIPs(a.c); err != nil {
 		return err
 	}
-	for _, dir := range []string{a.data.Agent("images"), a.data.Agent("pod-manifests"), a.data.Agent("etc/cni/net.d"), "/var/log/pods"} {
+	for _, dir := range []string{a.data.Agent("images"), a.data.PodManifests(), a.data.Agent("etc/cni/net.d"), "/var/log/pods"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}

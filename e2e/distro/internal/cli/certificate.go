@@ -51,6 +51,11 @@ func certificateRotate() *cobra.Command {
 	c := &cobra.Command{Use: "rotate", Short: "Move certificates away to get new ones", Args: cobra.NoArgs}
 	n, services := withServices(c)
 	c.RunE = func(*cobra.Command, []string) error {
+		if flavour.Current.StaticPods {
+			if err := os.WriteFile(n.data().ForceRestart(), nil, 0o600); err != nil {
+				return err
+			}
+		}
 		backup, err := certificates.Rotate(n.data(), *services, time.Now())
 		if err == nil {
 			logger().Info("Successfully backed up certificates to " + backup +

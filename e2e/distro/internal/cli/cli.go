@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -65,7 +66,7 @@ type remote struct {
 
 func (r *remote) add(c *cobra.Command, urlFlag, tokenFlag string) {
 	r.node.add(c)
-	url := "https://127.0.0.1:6443"
+	url := fmt.Sprintf("https://127.0.0.1:%d", cmp.Or(flavour.Current.SupervisorPort, 6443))
 	if urlFlag == "server" {
 		url = cmp.Or(os.Getenv(flavour.Variable("URL")), url)
 	}

@@ -52,8 +52,14 @@ type Config struct {
 	DisableKubeProxy                                          bool
 	APIServerArg, ControllerManagerArg, SchedulerArg, EtcdArg []string
 	SystemDefaultRegistry                                     string
-	EtcdExposeStats                                           bool
-	WriteKubeconfig, WriteKubeconfigMode                      string
+	// SupervisorPort is where nodes join, which may be HTTPSPort.
+	SupervisorPort int
+	// CNI are the network plugins of a flavour that has a choice; the pods of this fixture are on a bridge whatever it is.
+	CNI []string
+	// ExtraEnv and ExtraMounts are for the static pods, by component.
+	ExtraEnv, ExtraMounts                map[string][]string
+	EtcdExposeStats                      bool
+	WriteKubeconfig, WriteKubeconfigMode string
 
 	// EtcdSnapshotCron is a schedule of five fields. EtcdSnapshotDir is empty for the folder in DataDir.
 	EtcdSnapshotName, EtcdSnapshotDir, EtcdSnapshotCron string
@@ -113,7 +119,7 @@ func build(role Role, v values) (Config, error) {
 		HTTPSPort:     num("https-listen-port", 6443), AdvertisePort: num("advertise-port", num("https-listen-port", 6443)),
 		TLSSAN: many("tls-san"), ClusterCIDR: many("cluster-cidr", "10.42.0.0/16"), ServiceCIDR: many("service-cidr", "10.43.0.0/16"),
 		ClusterDNS:  many("cluster-dns"),
-		ClusterInit: yes("cluster-init"), SecretsEncryption: yes("secrets-encryption"),
+		ClusterInit: yes("cluster-init"), SecretsEncryption: yes("secrets-encryption") || flavour.Current.EncryptsSecrets,
 		SecretsEncryptionProvider: one("secrets-encryption-provider", "aescbc"),
 		DisableAgent:              yes("disable-agent"), DisableAPIServer: yes("disable-apiserver"),
 		DisableControllerManager: yes("disable-controller-manager"), DisableEtcd: yes("disable-etcd"),
@@ -130,6 +136,14 @@ func build(role Role, v values) (Config, error) {
 		EtcdSnapshotRetention: num("etcd-snapshot-retention", defaultRetention), EtcdSnapshotCompress: yes("etcd-snapshot-compress"),
 		EtcdDisableSnapshots: yes("etcd-disable-snapshots"),
 		ClusterReset:         yes("cluster-reset"), ClusterResetRestorePath: one("cluster-reset-restore-path", ""),
+	}
+	c.SupervisorPort = cmp.Or(flavour.Current.SupervisorPort, c.HTTPSPort)
+	if flavour.Current.CNI != "" {
+		c.CNI = many("cni", flavour.Current.CNI)
+	}
+	c.ExtraEnv, c.ExtraMounts = map[string][]string{}, map[string][]string{}
+	for _, name := range StaticPods {
+		c.ExtraEnv[name], c.ExtraMounts[name] = v[name+"-extra-env"], v[name+"-extra-mount"]
 	}
 	if !c.EtcdDisableSnapshots || c.ClusterReset {
 		c.S3 = v.s3()

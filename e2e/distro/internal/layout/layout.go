@@ -31,6 +31,12 @@ func (d Data) Etcd(parts ...string) string {
 	return d.Server(append([]string{"db", "etcd"}, parts...)...)
 }
 
+// PodManifests is the folder of the static pods that this node's kubelet runs.
+func (d Data) PodManifests() string { return d.Agent("pod-manifests") }
+
+// ForceRestart is a file that has the next start of a server end the static pods of its control plane first.
+func (d Data) ForceRestart() string { return filepath.Join(string(d), "force-restart") }
+
 // CNI is the folder that holds the CNI plugins.
 func (d Data) CNI() string { return filepath.Join(string(d), "data", "cni") }
 

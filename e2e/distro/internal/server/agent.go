@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/drover-dev/drover/e2e/distro/internal/agent"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/kubeconfig"
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
@@ -36,18 +37,26 @@ func (s *server) startAgent(ctx context.Context) error {
 	return nil
 }
 
+func (s *server) nodeOptions() agent.Options {
+	return agent.Options{Config: s.Config, Log: s.log, Set: s.set, Source: local{s}, LocalAPI: s.hasAPI()}
+}
+
 func (s *server) becomeNode(ctx context.Context) error {
-	o := agent.Options{Config: s.Config, Log: s.log, Set: s.set, Source: local{s}, LocalAPI: s.hasAPI()}
-	if err := agent.Start(ctx, o); err != nil {
+	var err error
+	if flavour.Current.StaticPods {
+		err = s.node.Finish(ctx)
+	} else {
+		err = agent.Start(ctx, s.nodeOptions())
+	}
+	if err != nil {
 		return err
 	}
 	if s.admin == nil {
-		var err error
 		if s.admin, err = kubeconfig.Client(s.adminKubeconfig()); err != nil {
 			return err
 		}
 	}
-	err := s.markSelf(ctx)
+	err = s.markSelf(ctx)
 	s.syncLater() // as long as the Node was not marked, other servers may have deleted its snapshots
 	if err != nil || !s.hasAPI() || !s.SecretsEncryption {
 		return err

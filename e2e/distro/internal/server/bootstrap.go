@@ -19,13 +19,16 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
-// readBootstrap takes over the shared files from the etcd of this server, which does not run yet. What is on disk may be older, or have
-// been deleted before a restore.
-func (s *server) readBootstrap(context.Context) error {
+// readBootstrap takes over the shared files from the etcd of this server, which does not run yet unless it is a static pod. What is on disk
+// may be older, or have been deleted before a restore.
+func (s *server) readBootstrap(ctx context.Context) error {
 	if _, err := os.Stat(s.data.Etcd("tombstone")); s.DisableEtcd || err == nil && s.Server != "" {
 		return nil // this member was removed, and the cluster may have other files by now
 	}
-	files, err := bootstrapIn(s.data.Etcd(), s.tokens.Load().server)
+	files, running, err := s.askRunningEtcd(ctx)
+	if !running {
+		files, err = bootstrapIn(s.data.Etcd(), s.tokens.Load().server)
+	}
 	if err != nil || files == nil {
 		return err
 	}

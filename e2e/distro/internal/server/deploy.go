@@ -20,8 +20,12 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
+// baseYAML has PROGRAM in the place of the name of the flavour's program.
+//
 //go:embed base.yaml
-var base []byte
+var baseYAML string
+
+var base = []byte(strings.ReplaceAll(baseYAML, "PROGRAM", flavour.Current.Program))
 
 // startDeploying applies the manifests of this server now and whenever they change, and looks after the nodes.
 func (s *server) startDeploying(ctx context.Context) error {

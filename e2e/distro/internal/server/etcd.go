@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/e2e/distro/internal/balance"
 	"github.com/drover-dev/drover/e2e/distro/internal/child"
+	"github.com/drover-dev/drover/e2e/distro/internal/flavour"
 	"github.com/drover-dev/drover/e2e/distro/internal/pki"
 )
 
@@ -29,15 +30,17 @@ func (s *server) startEtcd(ctx context.Context) error {
 	if s.DisableEtcd {
 		return s.balanceEtcd(ctx)
 	}
-	if err := s.honourTombstone(); err != nil {
-		return err
-	}
-	plan, err := s.planEtcd(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.runEtcd(plan); err != nil {
-		return err
+	if !flavour.Current.StaticPods { // it has been started with kubelet otherwise
+		if err := s.honourTombstone(); err != nil {
+			return err
+		}
+		plan, err := s.planEtcd(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.runEtcd(plan); err != nil {
+			return err
+		}
 	}
 	if err := s.waitEtcd(ctx); err != nil {
 		return err
@@ -45,16 +48,22 @@ func (s *server) startEtcd(ctx context.Context) error {
 	return s.clearResetFlag()
 }
 
-func (s *server) runEtcd(plan etcdPlan) error {
+// writeEtcdConfig writes etcd's configuration and returns the file.
+func (s *server) writeEtcdConfig(plan etcdPlan) (string, error) {
 	file := s.data.Etcd("config")
 	raw, err := yaml.Marshal(s.etcdConfig(plan))
 	if err != nil {
+		return "", err
+	}
+	return file, pki.WriteFile(file, raw, 0o600)
+}
+
+func (s *server) runEtcd(plan etcdPlan) error {
+	file, err := s.writeEtcdConfig(plan)
+	if err != nil {
 		return err
 	}
-	if err := pki.WriteFile(file, raw, 0o600); err != nil {
-		return err
-	}
-	return s.set.Start(child.Child{Name: "etcd", Args: []string{"internal", "etcd", "--config-file=" + file}, Patience: time.Second,
+	return s.set.Start(child.Child{Name: etcdMember, Args: []string{"internal", "etcd", "--config-file=" + file}, Patience: time.Second,
 		Farewell: s.handOver, Spared: s.wasRemoved})
 }
 

@@ -104,6 +104,9 @@ func (s *server) lookAfter(ctx context.Context, node *corev1.Node) error {
 			return err
 		}
 	}
+	if err := s.leavePods(node); err != nil {
+		return err
+	}
 	return s.tellMembership(ctx, node)
 }
 

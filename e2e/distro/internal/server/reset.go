@@ -60,6 +60,7 @@ func (s *server) reset(ctx context.Context) error {
 	}{
 		{"finding this node's addresses", s.findAddresses},
 		{"reading the tokens", s.readKnownToken},
+		{"ending the static pods", s.endPods},
 		{"preparing etcd's data", prepare},
 		{"reading the cluster's data", s.readBootstrap},
 		{"making certificates", s.makeCertificates},

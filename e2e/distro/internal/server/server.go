@@ -39,6 +39,7 @@ type server struct {
 	// upstream is the server this one joined at; nil on the first.
 	upstream *supervisor.Client
 	auth     *authorities
+	node     agent.Node // of a control plane that runs as static pods; see startRuntime
 	admin    kubernetes.Interface
 	failed   chan error
 
@@ -96,10 +97,12 @@ func (s *server) phases(ctx context.Context) error {
 	}{
 		{"finding this node's addresses", s.findAddresses},
 		{"reading the tokens", s.readTokens},
+		{"starting the container runtime", s.startRuntime},
 		{"reading the cluster's data", s.readBootstrap},
 		{"joining", s.join},
 		{"making certificates", s.makeCertificates},
 		{"starting the supervisor", s.startSupervisor},
+		{"starting kubelet", s.startKubelet},
 		{"starting etcd", s.startEtcd},
 		{"comparing the cluster's data", s.settleBootstrap},
 		{"starting snapshots", s.startSnapshots},

@@ -23,7 +23,8 @@ var apiAddresses = flavour.Name("/*/apiaddresses/")
 
 func (s *server) socket() string { return s.data.Server("supervisor.sock") }
 
-// startSupervisor answers joining nodes: behind the API server on servers that have one, else at its port.
+// startSupervisor answers joining nodes at the port for that. Where it is the API server's, and this server has one, the supervisor is behind
+// that.
 func (s *server) startSupervisor(ctx context.Context) error {
 	now := s.tokens.Load()
 	front := &supervisor.Server{
@@ -40,7 +41,7 @@ func (s *server) startSupervisor(ctx context.Context) error {
 	s.front = front
 	var listener net.Listener
 	var err error
-	if s.hasAPI() {
+	if s.hasAPI() && s.SupervisorPort == s.HTTPSPort {
 		front.Proxied = true
 		_ = os.Remove(s.socket())
 		if listener, err = net.Listen("unix", s.socket()); err == nil {
@@ -49,7 +50,7 @@ func (s *server) startSupervisor(ctx context.Context) error {
 	} else {
 		var cert tls.Certificate
 		if cert, err = tls.LoadX509KeyPair(s.data.TLS("serving-kube-apiserver.crt"), s.data.TLS("serving-kube-apiserver.key")); err == nil {
-			listener, err = tls.Listen("tcp", ":"+strconv.Itoa(s.HTTPSPort), &tls.Config{Certificates: []tls.Certificate{cert}})
+			listener, err = tls.Listen("tcp", ":"+strconv.Itoa(s.SupervisorPort), &tls.Config{Certificates: []tls.Certificate{cert}})
 		}
 	}
 	if err != nil {
@@ -69,6 +70,7 @@ func (s *server) settings() supervisor.Settings {
 	return supervisor.Settings{
 		ClusterCIDR: s.ClusterCIDR, ServiceCIDR: s.ServiceCIDR, ClusterDNS: dns, ClusterDomain: s.ClusterDomain,
 		DisableKubeProxy: s.DisableKubeProxy, DisableCloud: s.DisableCloudController, SystemDefaultRegistry: s.SystemDefaultRegistry,
+		CNI: s.CNI,
 	}
 }
 

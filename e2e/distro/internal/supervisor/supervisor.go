@@ -34,6 +34,7 @@ type Settings struct {
 	DisableKubeProxy      bool     `json:"disableKubeProxy,omitempty"`
 	DisableCloud          bool     `json:"disableCloudController,omitempty"`
 	SystemDefaultRegistry string   `json:"systemDefaultRegistry,omitempty"`
+	CNI                   []string `json:"cni,omitempty"`
 }
 
 // Bundle holds files by their path below server/tls.
