@@ -25,14 +25,19 @@ import (
 var clusterYAML string
 
 // ClusterManifest is what a user applies for a cluster of custom machines in this lab.
-func (l *Lab) ClusterManifest(cluster client.ObjectKey) []byte {
-	return []byte(strings.NewReplacer("NAMESPACE", cluster.Namespace, "NAME", cluster.Name, "VERSION", Version, "REGISTRY",
+func (l *Lab) ClusterManifest(cluster client.ObjectKey, version string) []byte {
+	return []byte(strings.NewReplacer("NAMESPACE", cluster.Namespace, "NAME", cluster.Name, "VERSION", version, "REGISTRY",
 		l.RegistryURL()).Replace(clusterYAML))
 }
 
 // ApplyCluster applies the manifest of a cluster, and keeps it in the lab's folder for the user to see.
 func (l *Lab) ApplyCluster(ctx context.Context, hub client.Client, key client.ObjectKey) error {
-	manifest := l.ClusterManifest(key)
+	return l.ApplyClusterVersion(ctx, hub, key, Version)
+}
+
+// ApplyClusterVersion does so for a cluster of a version, which must have been released in this lab.
+func (l *Lab) ApplyClusterVersion(ctx context.Context, hub client.Client, key client.ObjectKey, version string) error {
+	manifest := l.ClusterManifest(key, version)
 	if err := os.WriteFile(filepath.Join(l.Dir, key.Name+".yaml"), manifest, 0o644); err != nil {
 		return err
 	}

@@ -48,7 +48,25 @@ func (l *Lab) Collect(dir string) error {
 			return errors.Join(h.Logs(ctx, clean), clean.Close())
 		})
 		save(h.Name+"-agent.log", func(w io.Writer) error { return h.Logs(ctx, w, "rancher-system-agent") })
-		save(h.Name+"-"+Runtime+".log", func(w io.Writer) error { return h.Logs(ctx, w, Runtime) })
+		for _, d := range Distributions {
+			for _, unit := range []string{d.ServerUnit, d.AgentUnit} {
+				if _, err := os.Stat(h.Path(d.ConfigDir())); err == nil {
+					save(h.Name+"-"+unit+".log", func(w io.Writer) error { return h.Logs(ctx, w, unit) })
+				}
+			}
+		}
+		pods, _ := filepath.Glob(h.Path("/var/log/pods/kube-system_*/*/*.log"))
+		for _, log := range pods {
+			save(h.Name+"-"+filepath.Base(filepath.Dir(filepath.Dir(log)))+"-"+filepath.Base(log), func(w io.Writer) error {
+				f, err := os.Open(log)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				_, err = io.Copy(w, f)
+				return err
+			})
+		}
 	}
 	if l.Running(hubProcess) {
 		all := []string{"clusters.provisioning.cattle.io", "rkeclusters,rkecontrolplanes,rkebootstraps,custommachines",

@@ -22,14 +22,12 @@ import (
 	"github.com/drover-dev/drover/e2e/relay"
 )
 
-// The version that labs run, one to upgrade to, and where things are in a lab.
+// The version that labs run, one to upgrade to, and where things are in a lab. See Distribution for others.
 const (
-	Version       = "v1.36.3+k3s1"
-	NextVersion   = "v1.36.3+k3s2"
-	Runtime       = "k3s"
-	HelloImage    = "docker.io/drover/hello:1"
-	installerRepo = "rancher/system-agent-installer-" + Runtime
-	agentRepo     = "drover/cluster-agent"
+	Version     = "v1.36.3+k3s1"
+	NextVersion = "v1.36.3+k3s2"
+	HelloImage  = "docker.io/drover/hello:1"
+	agentRepo   = "drover/cluster-agent"
 
 	hubPort         = 8443
 	linePort        = 8444

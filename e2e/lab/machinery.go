@@ -15,11 +15,11 @@ type Stage struct {
 // HubStage is the title of the stage that starts the hub.
 const HubStage = "Hub"
 
-// Stages are the steps that put up everything a cluster is made with, in their order.
-func (l *Lab) Stages() []Stage {
+// Stages are the steps that put up everything a cluster of a distribution is made with, in their order.
+func (l *Lab) Stages(d Distribution) []Stage {
 	return []Stage{
 		{"Debian base image", func(ctx context.Context) (string, error) { return hosts.EnsureBase(ctx, l.cache, l.report) }},
-		{"Test distribution " + Version, func(ctx context.Context) (string, error) { return l.Distro(ctx, Version) }},
+		{"Test distribution " + d.Version, func(ctx context.Context) (string, error) { return l.Distro(ctx, d.Version) }},
 		{"Network of the lab", func(ctx context.Context) (string, error) {
 			if err := l.Up(ctx); err != nil {
 				return "", err
@@ -33,7 +33,7 @@ func (l *Lab) Stages() []Stage {
 			if err := l.ReleaseClusterAgent(ctx); err != nil {
 				return "", err
 			}
-			return l.RegistryURL(), l.Release(ctx, Version)
+			return l.RegistryURL(), l.Release(ctx, d.Version)
 		}},
 		{HubStage, func(ctx context.Context) (string, error) {
 			return l.ServerURL() + " is healthy", l.StartHub(ctx)
@@ -43,7 +43,7 @@ func (l *Lab) Stages() []Stage {
 
 // Machinery puts up everything a cluster is made with.
 func (l *Lab) Machinery(ctx context.Context) error {
-	for _, stage := range l.Stages() {
+	for _, stage := range l.Stages(K3s) {
 		l.report(stage.Title)
 		if _, err := stage.Run(ctx); err != nil {
 			return err

@@ -63,8 +63,9 @@ func (l *Lab) Release(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	argv := []string{l.bin("installer"), "build", "--runtime", Runtime, "--version", version, "--arch", "amd64", "--from", release,
-		"--push", fmt.Sprintf("%s:%d/%s", l.HubIP(), registryPort, installerRepo), "--insecure"}
+	d := DistributionOf(version)
+	argv := []string{l.bin("installer"), "build", "--runtime", d.Runtime, "--version", version, "--arch", "amd64", "--from", release,
+		"--push", fmt.Sprintf("%s:%d/%s", l.HubIP(), registryPort, d.installerRepo()), "--insecure"}
 	if err := l.runInLab(ctx, argv...); err != nil {
 		return fmt.Errorf("building the installer image: %w", err)
 	}

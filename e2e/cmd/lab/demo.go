@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ const demoHost = "node1"
 const readyValue = "demo-ready"
 
 func newDemoCommand(f *flags) *cobra.Command {
-	fresh := false
+	fresh, runtime := false, lab.K3s.Runtime
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Make a Kubernetes cluster on a real host, with everything that it needs",
@@ -34,7 +35,11 @@ func newDemoCommand(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := &demo{Lab: l, steps: newSteps(os.Stdout)}
+			i := slices.IndexFunc(lab.Distributions, func(d lab.Distribution) bool { return d.Runtime == runtime })
+			if i < 0 {
+				return fmt.Errorf("--distribution: must be k3s or rke2, got %q", runtime)
+			}
+			d := &demo{Lab: l, steps: newSteps(os.Stdout), distribution: lab.Distributions[i]}
 			l.OnProgress(d.steps.progress)
 			err = d.run(cmd.Context(), fresh)
 			if err != nil && cmd.Context().Err() == nil && d.failed && l.HasLogs() {
@@ -44,15 +49,17 @@ func newDemoCommand(f *flags) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&fresh, "fresh", false, "start over even if the demo runs already")
+	cmd.Flags().StringVar(&runtime, "distribution", runtime, "what the cluster runs: k3s or rke2")
 	return cmd
 }
 
 // demo is one run of the demo.
 type demo struct {
 	*lab.Lab
-	steps  *steps
-	times  times
-	failed bool // after the lab began, so that there are logs to keep
+	distribution lab.Distribution
+	steps        *steps
+	times        times
+	failed       bool // after the lab began, so that there are logs to keep
 }
 
 func (d *demo) run(ctx context.Context, fresh bool) error {
@@ -68,6 +75,7 @@ func (d *demo) run(ctx context.Context, fresh bool) error {
 	if err != nil {
 		return err
 	}
+	build += "-" + d.distribution.Runtime
 	if d.Exists() {
 		if !fresh && d.healthy() && d.State().Values[readyValue] == build {
 			fmt.Printf("\nThe demo runs already, since %s. (bin/lab demo --fresh starts over.)\n", d.State().Created.Format(time.DateTime))
@@ -99,7 +107,7 @@ func (d *demo) healthy() bool {
 
 // machinery puts up what the cluster is made with: registry, hub, host.
 func (d *demo) machinery(ctx context.Context) error {
-	stages := append(d.Stages(), lab.Stage{Title: "Host " + demoHost, Run: func(ctx context.Context) (string, error) {
+	stages := append(d.Stages(d.distribution), lab.Stage{Title: "Host " + demoHost, Run: func(ctx context.Context) (string, error) {
 		h, err := d.AddHost(ctx, demoHost)
 		if err != nil {
 			return "", err
@@ -130,7 +138,7 @@ func (d *demo) cluster(ctx context.Context) error {
 	}
 	command := ""
 	err = d.steps.do("Cluster "+demoCluster.String(), func() (string, error) {
-		if err := d.ApplyCluster(ctx, hub, demoCluster); err != nil {
+		if err := d.ApplyClusterVersion(ctx, hub, demoCluster, d.distribution.Version); err != nil {
 			return "", err
 		}
 		command, err = d.NodeCommand(ctx, demoCluster, lab.AllRoles...)
