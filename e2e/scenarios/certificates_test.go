@@ -87,7 +87,7 @@ func rotateCertificatesInPowerCut(t *testing.T, host *hosts.Host, key client.Obj
 	before, err := presented(ctx, host)
 	suite.Must(t, err)
 	askForRotation(t, key, 2)
-	gone := host.Path("/var/lib/rancher/k3s/server/tls/client-scheduler.crt")
+	gone := host.Path(distributionOf(t, key).DataDir() + "/server/tls/client-scheduler.crt")
 	// They may be missing for less than a second.
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(gone); err != nil {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -23,20 +24,23 @@ import (
 // is read from etcd, past the API server, to see which key it is encrypted with.
 func rotateEncryptionKeys(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 	ctx := t.Context()
+	d := distributionOf(t, key)
 	kubeconfig, err := shared.WriteClusterKubeconfig(ctx, shared.Hub, key)
 	suite.Must(t, err)
 	shared.RunKubectl(t, kubeconfig, "create", "secret", "generic", "kept", "--from-literal=word=heron")
-	if stored := storedSecret(t, host, "default/kept"); !strings.Contains(stored, "heron") {
+	if stored := storedSecret(t, host, d, "default/kept"); strings.Contains(stored, "heron") == d.EncryptsSecrets {
 		t.Fatalf("a Secret is stored as %.60q before Secrets are encrypted", stored)
 	}
-	changeCluster(t, key, func(c *provisioningv1.Cluster) {
-		if c.Spec.RKEConfig.MachineGlobalConfig.Data == nil {
-			c.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{}
-		}
-		c.Spec.RKEConfig.MachineGlobalConfig.Data["secrets-encryption"] = true
-	})
+	if !d.EncryptsSecrets {
+		changeCluster(t, key, func(c *provisioningv1.Cluster) {
+			if c.Spec.RKEConfig.MachineGlobalConfig.Data == nil {
+				c.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{}
+			}
+			c.Spec.RKEConfig.MachineGlobalConfig.Data["secrets-encryption"] = true
+		})
+	}
 	suite.Must(t, shared.WaitFor(ctx, "the server encrypts Secrets", 5*time.Minute, func(ctx context.Context) (bool, string) {
-		result, err := host.Exec(ctx, "k3s", "secrets-encrypt", "status")
+		result, err := host.Exec(ctx, d.Runtime, "secrets-encrypt", "status")
 		if err != nil {
 			return false, err.Error()
 		}
@@ -63,7 +67,7 @@ func rotateEncryptionKeys(t *testing.T, host *hosts.Host, key client.ObjectKey) 
 				}
 				return asked && s.RotateEncryptionKeysPhase == "Done", s.RotateEncryptionKeysPhase
 			}))
-		stored := storedSecret(t, host, "default/kept")
+		stored := storedSecret(t, host, d, "default/kept")
 		if !strings.HasPrefix(stored, "k8s:enc:aescbc:v1:aescbckey") || strings.Contains(stored, "heron") {
 			t.Fatalf("the Secret is stored as %.60q", stored)
 		}
@@ -82,9 +86,9 @@ func rotateEncryptionKeys(t *testing.T, host *hosts.Host, key client.ObjectKey) 
 }
 
 // storedSecret is what etcd holds for a Secret of the cluster.
-func storedSecret(t *testing.T, host *hosts.Host, name string) string {
+func storedSecret(t *testing.T, host *hosts.Host, d lab.Distribution, name string) string {
 	t.Helper()
-	const tls = "/var/lib/rancher/k3s/server/tls/etcd/"
+	tls := d.DataDir() + "/server/tls/etcd/"
 	result, err := host.Exec(t.Context(), "curl", "-sS", "--cacert", tls+"server-ca.crt", "--cert", tls+"client.crt",
 		"--key", tls+"client.key", "--data", `{"key":"`+base64.StdEncoding.EncodeToString([]byte("/registry/secrets/"+name))+`"}`, "https://127.0.0.1:2379/v3/kv/range")
 	suite.Must(t, err)

@@ -39,7 +39,7 @@ func TestKeysAndTokens(t *testing.T) {
 	suite.Step(t, "the key is rotated on all servers", func(t *testing.T) {
 		rotateEncryptionKeys(t, all["keys1"], key)
 		for _, name := range []string{"keys1", "keys2"} {
-			result, err := all[name].Exec(ctx, "k3s", "secrets-encrypt", "status")
+			result, err := all[name].Exec(ctx, distributionOf(t, key).Runtime, "secrets-encrypt", "status")
 			suite.Must(t, err)
 			if !strings.Contains(result.Stdout, "reencrypt_finished") || !strings.Contains(result.Stdout, "All hashes match") {
 				t.Errorf("%s: %s", name, result.Stdout)
@@ -53,7 +53,7 @@ func TestKeysAndTokens(t *testing.T) {
 		}
 	})
 	suite.Step(t, "the worker starts with its new token, and another one joins", func(t *testing.T) {
-		_, err := all["keysw"].Exec(ctx, "systemctl", "restart", "k3s-agent")
+		_, err := all["keysw"].Exec(ctx, "systemctl", "restart", distributionOf(t, key).AgentUnit)
 		suite.Must(t, err)
 		join(t, "keysx", "--worker")
 		awaitNodes(t, key, 5)

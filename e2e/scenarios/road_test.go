@@ -21,10 +21,13 @@ import (
 
 // TestRoad goes the whole road once: a Cluster of one custom machine with all roles, from kubectl apply to a pod that
 // answers, and back until nothing of it is left in the hub.
-func TestRoad(t *testing.T) {
+func TestRoad(t *testing.T) { road(t, lab.K3s, "road") }
+
+// road is for a cluster of a distribution, which has been released in the lab.
+func road(t *testing.T, d lab.Distribution, name string) {
 	ctx := t.Context()
-	key := client.ObjectKey{Namespace: "fleet-default", Name: "road"}
-	host := shared.NewHost(t, "road1")
+	key := client.ObjectKey{Namespace: "fleet-default", Name: name}
+	host := shared.NewHost(t, name+"1")
 	shared.MakeNamespace(t, key.Namespace)
 	bucket := makeBucket(t, key.Namespace)
 	before := inventory(t)
@@ -40,7 +43,7 @@ func TestRoad(t *testing.T) {
 	})
 	var command string
 	suite.Step(t, "an applied Cluster gets a registration command", func(t *testing.T) {
-		suite.Must(t, shared.ApplyCluster(ctx, shared.Hub, key))
+		suite.Must(t, shared.ApplyClusterVersion(ctx, shared.Hub, key, d.Version))
 		useBucket(t, key, bucket)
 		var err error
 		command, _, err = shared.TokenCommand(ctx, shared.Hub, key, lab.AllRoles...)

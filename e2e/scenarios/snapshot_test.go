@@ -4,6 +4,7 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,9 +32,12 @@ func makeBucket(t *testing.T, namespace string) lab.ObjectStore {
 	t.Helper()
 	store, err := shared.StartObjectStore(t.Context())
 	suite.Must(t, err)
-	t.Cleanup(func() { suite.Must(t, shared.StopObjectStore()) })
-	suite.Must(t, shared.Hub.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: bucketSecret},
-		StringData: map[string]string{"accessKey": store.AccessKey, "secretKey": store.SecretKey}}))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: bucketSecret},
+		StringData: map[string]string{"accessKey": store.AccessKey, "secretKey": store.SecretKey}}
+	suite.Must(t, shared.Hub.Create(t.Context(), secret))
+	t.Cleanup(func() {
+		suite.Must(t, errors.Join(shared.StopObjectStore(), shared.Hub.Delete(context.Background(), secret)))
+	})
 	return store
 }
 

@@ -39,7 +39,7 @@ func rotateTokens(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 	if after := hasToken(t, host, key); after == before {
 		t.Error("the token is the old one")
 	}
-	if _, err := host.Exec(ctx, "systemctl", "restart", "k3s"); err != nil {
+	if _, err := host.Exec(ctx, "systemctl", "restart", distributionOf(t, key).ServerUnit); err != nil {
 		t.Errorf("the server does not start with the new token: %v", err)
 	}
 	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
@@ -51,7 +51,7 @@ func hasToken(t *testing.T, host *hosts.Host, key client.ObjectKey) string {
 	state := &corev1.Secret{}
 	suite.Must(t, shared.Hub.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: rkev1.ClusterStateSecretName(key.Name)}, state))
 	token := string(state.Data["serverToken"])
-	result, err := host.Exec(t.Context(), "cat", "/var/lib/rancher/k3s/server/token")
+	result, err := host.Exec(t.Context(), "cat", distributionOf(t, key).DataDir()+"/server/token")
 	suite.Must(t, err)
 	if token == "" || !strings.HasSuffix(strings.TrimSpace(result.Stdout), ":"+token) {
 		t.Error("the server has another token than the Secret")
