@@ -156,18 +156,19 @@ func (a *agent) findAPI(ctx context.Context) error {
 			}
 		}
 	}
-	return a.balanceAPI(ctx, 10*time.Second, servers)
+	return a.balanceAPI(ctx, 10*time.Second, servers, a.currentServers)
 }
 
 // balanceAPI makes the API servers answer at an address of this machine, and asks for their addresses every so often.
-func (a *agent) balanceAPI(ctx context.Context, every time.Duration, servers []string) error {
+func (a *agent) balanceAPI(ctx context.Context, every time.Duration, servers []string,
+	list func(context.Context) ([]string, error)) error {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(a.c.LBServerPort))
 	b, err := balance.Listen(ctx, a.Log, address, servers)
 	if err != nil {
 		return err
 	}
 	a.url = "https://" + address
-	go b.Follow(ctx, every, a.currentServers)
+	go b.Follow(ctx, every, list)
 	return nil
 }
 

@@ -11,7 +11,8 @@ import (
 // calicoHealth is where Calico answers for its health.
 const calicoHealth = "127.0.0.1:9099"
 
-// answerForCalico answers as Calico would, where the cluster's configuration names it as the network plugin: pods of this node are connected.
+// answerForCalico answers as Calico would, where the cluster's configuration names it as the network plugin: pods of this node are
+// connected.
 func (a *agent) answerForCalico(ctx context.Context) {
 	if !slices.Contains(a.settings.CNI, "calico") {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/staticpod"
 )
 
-// Node is the node of a server whose control plane runs as static pods. It is brought up in parts, since etcd and the Kubernetes API need its
-// kubelet, and its Node object needs them.
+// Node is the node of a server whose control plane runs as static pods. It is brought up in parts, since etcd and the Kubernetes API
+// need its kubelet, and its Node object needs them.
 type Node struct{ *agent }
 
 // NewNode returns a node of which nothing has started.
@@ -38,7 +38,21 @@ func (n Node) expectAPI(ctx context.Context) error {
 	if n.LocalAPI {
 		return n.findAPI(ctx)
 	}
-	return n.balanceAPI(ctx, 2*time.Second, nil)
+	return n.balanceAPI(ctx, 2*time.Second, nil, n.expectedServers)
+}
+
+// expectedServers asks this server first: as long as it has not said where a Kubernetes API is, none can be asked.
+func (n Node) expectedServers(ctx context.Context) ([]string, error) {
+	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	servers, err := n.Source.APIServers(limited)
+	if err == nil && len(servers) > 0 {
+		return servers, nil
+	}
+	if more, err := n.currentServers(ctx); err == nil {
+		return more, nil
+	}
+	return servers, err
 }
 
 // Finish returns once the Node object is there.

@@ -1,5 +1,5 @@
-// Package flavour holds what the distributions whose contract this fixture keeps call things, and where they have them: one table, from which
-// everything else takes names, paths and ports. A process is of one flavour from its start to its end.
+// Package flavour holds what the distributions whose contract this fixture keeps call things, and where they have them: one table, from
+// which everything else takes names, paths and ports. A process is of one flavour from its start to its end.
 package flavour
 
 import (

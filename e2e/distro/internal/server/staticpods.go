@@ -61,8 +61,8 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// startKubelet starts kubelet with etcd's manifest, and with those of the other components that are still right. Nothing may change a manifest
-// from here on until the Kubernetes API is up; see staticpod.Reconcile.
+// startKubelet starts kubelet with etcd's manifest, and with those of the other components that are still right. Nothing may change a
+// manifest from here on until the Kubernetes API is up; see staticpod.Reconcile.
 func (s *server) startKubelet(ctx context.Context) error {
 	if !flavour.Current.StaticPods {
 		return nil
@@ -174,7 +174,7 @@ func (s *server) manifest(component string) ([]byte, error) {
 	}
 	switch component {
 	case apiServer:
-		// All of the folder, so that the API server sees files that are made anew.
+		// All of the folder, so that the API server sees files that are replaced.
 		pod.Dirs, pod.Changing = []string{s.data.Server()}, []string{s.encryptionFile()}
 	case controllerManager:
 		pod.Health = staticpod.Probe(corev1.URISchemeHTTPS, 10257, "/healthz")

@@ -23,8 +23,8 @@ var apiAddresses = flavour.Name("/*/apiaddresses/")
 
 func (s *server) socket() string { return s.data.Server("supervisor.sock") }
 
-// startSupervisor answers joining nodes at the port for that. Where it is the API server's, and this server has one, the supervisor is behind
-// that.
+// startSupervisor answers joining nodes at the port for that. Where it is the API server's, and this server has one, the supervisor is
+// behind that.
 func (s *server) startSupervisor(ctx context.Context) error {
 	now := s.tokens.Load()
 	front := &supervisor.Server{

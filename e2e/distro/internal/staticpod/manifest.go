@@ -1,5 +1,5 @@
-// Package staticpod writes the manifests of static pods as RKE2 does, and ends pods whose manifest is another one by now. The kubelet of the
-// node runs them. It knows nothing of what the pods are for.
+// Package staticpod writes the manifests of static pods as RKE2 does, and ends pods whose manifest is another one by now. The kubelet
+// of the node runs them. It knows nothing of what the pods are for.
 package staticpod
 
 import (

@@ -29,8 +29,9 @@ const (
 	stopSeconds = 10
 )
 
-// Reconcile ends the pods of components that are not those of the manifests in the folder. No kubelet may run: one that has just been started
-// does not end such pods as long as it has not asked the Kubernetes API for its other pods, and starts no other in the place of them.
+// Reconcile ends the pods of components that are not those of the manifests in the folder. No kubelet may run: one that has just been
+// started does not end such pods as long as it has not asked the Kubernetes API for its other pods, and starts no other in the place of
+// them.
 func Reconcile(ctx context.Context, socket string, folder Folder, components []string) error {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
