@@ -11,35 +11,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 )
 
 // TestKeysAndTokens rotates encryption keys and tokens of a cluster of several servers, one of them with etcd alone, and a worker: every
 // server has the new key and the new token after it, and another worker joins.
-func TestKeysAndTokens(t *testing.T) {
+func TestKeysAndTokens(t *testing.T) { keysAndTokens(t, lab.K3s, "keys") }
+
+// TestKeysAndTokensRKE2 does so with a cluster of RKE2.
+func TestKeysAndTokensRKE2(t *testing.T) {
+	suite.Must(t, shared.Release(t.Context(), lab.RKE2.Version))
+	keysAndTokens(t, lab.RKE2, "keysr")
+}
+
+func keysAndTokens(t *testing.T, d lab.Distribution, cluster string) {
 	ctx := t.Context()
-	key := client.ObjectKey{Namespace: "fleet-default", Name: "keys"}
+	key := client.ObjectKey{Namespace: "fleet-default", Name: cluster}
 	shared.MakeNamespace(t, key.Namespace)
 	all := map[string]*hosts.Host{}
 	join := func(t *testing.T, name string, roles ...string) {
-		all[name] = shared.NewHost(t, name)
+		all[name] = shared.NewHost(t, cluster+name)
 		command, _, err := shared.TokenCommand(ctx, shared.Hub, key, roles...)
 		suite.Must(t, err)
 		suite.Must(t, shared.Register(ctx, all[name], command))
 	}
 	suite.Step(t, "three servers and a worker make a cluster", func(t *testing.T) {
-		suite.Must(t, shared.ApplyCluster(ctx, shared.Hub, key))
-		join(t, "keys1", "--etcd", "--controlplane", "--worker")
+		suite.Must(t, shared.ApplyClusterVersion(ctx, shared.Hub, key, d.Version))
+		join(t, "1", "--etcd", "--controlplane", "--worker")
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 10*time.Minute))
-		join(t, "keys2", "--etcd", "--controlplane")
-		join(t, "keys3", "--etcd")
-		join(t, "keysw", "--worker")
+		join(t, "2", "--etcd", "--controlplane")
+		join(t, "3", "--etcd")
+		join(t, "w", "--worker")
 		awaitNodes(t, key, 4)
 	})
 	suite.Step(t, "the key is rotated on all servers", func(t *testing.T) {
-		rotateEncryptionKeys(t, all["keys1"], key)
-		for _, name := range []string{"keys1", "keys2"} {
-			result, err := all[name].Exec(ctx, distributionOf(t, key).Runtime, "secrets-encrypt", "status")
+		rotateEncryptionKeys(t, all["1"], key)
+		for _, name := range []string{"1", "2"} {
+			result, err := all[name].Exec(ctx, d.Runtime, "secrets-encrypt", "status")
 			suite.Must(t, err)
 			if !strings.Contains(result.Stdout, "reencrypt_finished") || !strings.Contains(result.Stdout, "All hashes match") {
 				t.Errorf("%s: %s", name, result.Stdout)
@@ -47,15 +56,15 @@ func TestKeysAndTokens(t *testing.T) {
 		}
 	})
 	suite.Step(t, "the tokens are rotated on all servers", func(t *testing.T) {
-		rotateTokens(t, all["keys1"], key)
-		for _, name := range []string{"keys2", "keys3"} {
+		rotateTokens(t, all["1"], key)
+		for _, name := range []string{"2", "3"} {
 			hasToken(t, all[name], key)
 		}
 	})
 	suite.Step(t, "the worker starts with its new token, and another one joins", func(t *testing.T) {
-		_, err := all["keysw"].Exec(ctx, "systemctl", "restart", distributionOf(t, key).AgentUnit)
+		_, err := all["w"].Exec(ctx, "systemctl", "restart", d.AgentUnit)
 		suite.Must(t, err)
-		join(t, "keysx", "--worker")
+		join(t, "x", "--worker")
 		awaitNodes(t, key, 5)
 	})
 	suite.Step(t, "the Cluster is deleted", func(t *testing.T) { shared.DeleteCluster(t, key) })
