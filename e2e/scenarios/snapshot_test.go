@@ -128,7 +128,8 @@ func deleteSnapshots(t *testing.T, host *hosts.Host, key client.ObjectKey, store
 	local, remote := &rkev1.ETCDSnapshot{}, &rkev1.ETCDSnapshot{}
 	suite.Must(t, shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: onMachine}, local))
 	suite.Must(t, shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: inBucket}, remote))
-	started, err := host.Exec(ctx, "systemctl", "show", "--property=ActiveEnterTimestamp", "k3s")
+	unit := distributionOf(t, key).ServerUnit
+	started, err := host.Exec(ctx, "systemctl", "show", "--property=ActiveEnterTimestamp", unit)
 	suite.Must(t, err)
 	there := func() (file, copied bool) {
 		_, err := os.Stat(filepath.Join(store.Dir, key.Name, remote.SnapshotFile.Name))
@@ -151,9 +152,9 @@ func deleteSnapshots(t *testing.T, host *hosts.Host, key client.ObjectKey, store
 	if file, _ := there(); file || !gone(onMachine) {
 		t.Errorf("the file is there: %v, its ETCDSnapshot is gone: %v", file, gone(onMachine))
 	}
-	now, err := host.Exec(ctx, "systemctl", "show", "--property=ActiveEnterTimestamp", "k3s")
+	now, err := host.Exec(ctx, "systemctl", "show", "--property=ActiveEnterTimestamp", unit)
 	suite.Must(t, err)
-	if string(now.Stdout) != string(started.Stdout) {
-		t.Errorf("k3s has started again: %s, before %s", now.Stdout, started.Stdout)
+	if now.Stdout != started.Stdout {
+		t.Errorf("%s has started again: %s, before %s", unit, now.Stdout, started.Stdout)
 	}
 }

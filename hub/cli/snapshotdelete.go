@@ -27,8 +27,8 @@ func newSnapshotDelete() *cobra.Command {
 		Use:   "delete <namespace>/<cluster> <snapshot>...",
 		Short: "Delete snapshots of etcd",
 		Long: `Delete snapshots of a cluster's etcd, as "hub snapshot list" names them: their files, on a machine or in S3, and their
-ETCDSnapshots. A snapshot and its copy in S3 are two, and each is deleted alone. It creates an ETCDSnapshotDelete for each, which is kept for
---ttl after its end. Nothing restarts.
+ETCDSnapshots. A snapshot and its copy in S3 are two, and each is deleted alone. It creates an ETCDSnapshotDelete for each, which is kept
+for --ttl after its end. Nothing restarts.
 
 A file whose node is gone cannot be reached; then only its ETCDSnapshot is deleted. A snapshot that is to be restored is refused.`,
 		Example: "  hub snapshot delete fleet-default/demo demo-local-nightly-m1-1a2b3c --wait\n" +
