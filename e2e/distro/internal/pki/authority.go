@@ -89,6 +89,9 @@ func ReadAuthority(stem string) (Authority, error) {
 	return a, nil
 }
 
+// SigningPEM is the certificate that signs, without those that follow it in its file.
+func (a Authority) SigningPEM() []byte { return encodeCert(a.Cert.Raw) }
+
 func samePublic(a, b any) bool {
 	k, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && k.Equal(b)

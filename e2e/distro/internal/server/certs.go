@@ -14,6 +14,9 @@ import (
 	"github.com/drover-dev/drover/e2e/distro/internal/supervisor"
 )
 
+// noChain ends the names of the files with the one certificate that signs: the controller manager takes no chain.
+const noChain = ".nochain.crt"
+
 // authorities are those of the cluster.
 type authorities struct {
 	server, client, requestHeader, etcdServer, etcdPeer pki.Authority
@@ -36,6 +39,11 @@ func (s *server) makeCertificates(context.Context) error {
 			return err
 		}
 		*a.into = made
+	}
+	for file, a := range map[string]pki.Authority{"server-ca": s.auth.server, "client-ca": s.auth.client} {
+		if err := pki.WriteFile(s.data.TLS(file+noChain), a.SigningPEM(), 0o644); err != nil {
+			return err
+		}
 	}
 	if err := s.makeServiceKey(); err != nil {
 		return err

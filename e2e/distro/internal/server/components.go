@@ -96,7 +96,7 @@ func (s *server) controllerManagerFlags() map[string]string {
 	}
 	for use, ca := range map[string]string{"kube-apiserver-client": "client-ca", "kubelet-client": "client-ca",
 		"kubelet-serving": "server-ca", "legacy-unknown": "server-ca"} {
-		flags["cluster-signing-"+use+"-cert-file"] = s.data.TLS(ca + ".crt")
+		flags["cluster-signing-"+use+"-cert-file"] = s.data.TLS(ca + noChain)
 		flags["cluster-signing-"+use+"-key-file"] = s.data.TLS(ca + ".key")
 	}
 	return flags
