@@ -2,9 +2,12 @@ package rkecontrolplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +18,7 @@ import (
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/operations"
 	"github.com/drover-dev/drover/plans"
@@ -55,11 +59,8 @@ func (r *Reconciler) findOperation(ctx context.Context, s *scope) error {
 			continue
 		}
 		s.waiting = append(s.waiting, op)
-		if s.operation == nil || operation.Precedence(op) > operation.Precedence(s.operation) {
-			s.operation = op
-		}
 	}
-	if s.operation == nil {
+	if s.operation = operation.Next(s.waiting); s.operation == nil {
 		return nil
 	}
 	s.observedOperation = operations.Copy(s.operation)
@@ -128,7 +129,7 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 	s.operation, s.deleteNodes, s.deletedSnapshot = operations.Copy(s.observedOperation), nil, nil
 	in := operation.Inputs{Now: r.Now(), Since: r.started, Bootstrapped: s.bootstrapped(), Runtime: s.release.Runtime,
 		UnmanagedConfig: s.controlPlane.Spec.UnmanagedConfig, Connected: s.nodes != nil, StrayNodes: s.strayNodes(),
-		Stopped: len(s.stoppedMachines()) > 0}
+		Stopped: len(s.stoppedMachines()) > 0, TokenPending: s.tokenPending()}
 	if p := conditions.Get(s.controlPlane, clusterv1.PausedCondition); p != nil && p.LastTransitionTime.After(in.Since) {
 		in.Since = p.LastTransitionTime.Time
 	}
@@ -184,6 +185,7 @@ func (r *Reconciler) addTask(s *scope, m *machine, task operation.Task) error {
 		m.plan.Error = "there is no server that the machine can join" // it would start a cluster of its own
 	}
 	if !has {
+		m.inputs.Unapplied = m.state.Progress != rollout.ProgressApplied && m.state.Underway != rollout.ChangeFirst
 		m.plan = render.WithTask(s.inputs, m.inputs, m.plan, s.operation, task)
 	}
 	encoded, err := m.plan.Encode()
@@ -194,6 +196,22 @@ func (r *Reconciler) addTask(s *scope, m *machine, task operation.Task) error {
 	m.state.Problem, m.state.Change = m.problem(), m.change()
 	m.state.Task, m.state.Regardless = true, task.Regardless
 	return nil
+}
+
+// checkOperation fails with a conflict where the cache does not have the operation as it is: its tasks would be those of an earlier step.
+func (r *Reconciler) checkOperation(ctx context.Context, s *scope) error {
+	if s.operation == nil {
+		return nil
+	}
+	live := operations.Copy(s.observedOperation)
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
+		return fmt.Errorf("reading %s %s: %w", operationv1.Kind(live), live.GetName(), err)
+	}
+	if live.GetResourceVersion() == s.observedOperation.GetResourceVersion() {
+		return nil
+	}
+	return kerrors.NewConflict(operationv1.GroupVersion.WithResource(strings.ToLower(operationv1.Kind(live))+"s").GroupResource(),
+		live.GetName(), errors.New("the cache has an earlier one"))
 }
 
 // writeOperation writes what was decided of the operation, before the plans that follow from it.

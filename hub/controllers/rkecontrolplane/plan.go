@@ -27,6 +27,9 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) error {
 	if err := r.planOnce(ctx, s); err != nil || s.live || !s.needsLive() {
 		return err
 	}
+	if err := r.checkOperation(ctx, s); err != nil {
+		return err
+	}
 	if err := loadFrom(ctx, s, r.Live); err != nil {
 		return err
 	}
@@ -70,12 +73,13 @@ func (r *Reconciler) planOperation(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// needsLive reports a decision that does harm if it is made twice: two init nodes start two clusters, and two etcd members that restart or
-// join at the same time may cost etcd its quorum.
+// needsLive reports a decision that does harm if it is made twice: two init nodes start two clusters, two etcd members that restart or
+// join at the same time may cost etcd its quorum, and a task of a step that an operation has behind it may undo what came after.
 func (s *scope) needsLive() bool {
 	return slices.ContainsFunc(s.machines, func(m *machine) bool {
 		marked := m.secret != nil && m.secret.Labels[rkev1.InitNodeLabel] == "true"
-		return m.state.Init && !marked || m.state.Etcd && m.decision.Deliver && m.state.Change != rollout.ChangeMinor
+		return m.state.Init && !marked ||
+			m.decision.Deliver && (m.state.Task || m.state.Etcd && m.state.Change != rollout.ChangeMinor)
 	})
 }
 
@@ -201,7 +205,7 @@ func (s *scope) rolloutInputs(now time.Time) rollout.Inputs {
 		Now: now, Machines: s.states(), OrphanedMembers: s.orphanedMembers, Bootstrapped: s.bootstrapped(),
 		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency),
 		ControlPlaneDrain: drainOptions(strategy.ControlPlaneDrainOptions), WorkerDrain: drainOptions(strategy.WorkerDrainOptions),
-		Operation: operation.Holds(s.operation),
+		Operation: operation.Holds(s.operation, s.tokenPending()),
 	}
 	in.Blocked = s.stopped()
 	if s.election.Init == "" {

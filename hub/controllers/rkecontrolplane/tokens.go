@@ -31,8 +31,9 @@ func (s *scope) setTokens(secret *corev1.Secret) {
 		NewServer: string(secret.Data[newServerTokenKey])}
 }
 
-// rotateTokens makes the tokens of a TokenRotation before a machine needs them, and makes them the cluster's once the leader has its
-// step behind it, which the operation's status says. New tokens outlive an operation that has failed: a server may have taken them.
+// rotateTokens makes the tokens of a TokenRotation that has begun, and makes them the cluster's once the leader has its step behind it,
+// which the operation's status says. New tokens outlive an operation that has failed: a server may have taken them, and restarts wait for
+// another TokenRotation. Without a server that was given them, whoever deletes both keys gives up the rotation.
 func (r *Reconciler) rotateTokens(ctx context.Context, s *scope) error {
 	op, is := s.operation.(*operationv1.TokenRotation)
 	if !is || s.tokenSecret == nil {
@@ -41,9 +42,9 @@ func (r *Reconciler) rotateTokens(ctx context.Context, s *scope) error {
 	wanted := s.tokenSecret.DeepCopy()
 	data := wanted.Data
 	switch rotated := string(data[rotatedByKey]) == string(op.UID); {
-	case rotated:
+	case rotated || op.Status.Phase != operationv1.PhaseInProgress:
 		return nil
-	case !tokenRotated(op):
+	case !operation.TokenRotated(op):
 		if len(data[newServerTokenKey]) > 0 && len(data[newAgentTokenKey]) > 0 {
 			return nil
 		}
@@ -124,10 +125,8 @@ func tokensAt(data map[string][]byte, at time.Time) (server, agent []byte) {
 	return data[serverTokenKey+suffix], data[agentTokenKey+suffix]
 }
 
-// tokenRotated reports whether a server has the new token, by the step of the operation.
-func tokenRotated(op *operationv1.TokenRotation) bool {
-	return op.Status.Phase == operationv1.PhaseInProgress && op.Status.Step != operationv1.StepRotateToken && op.Status.Step != ""
-}
+// tokenPending reports whether a server may have been given a token that is not the cluster's yet.
+func (s *scope) tokenPending() bool { return s.tokens.NewServer != "" }
 
 // tokensReady reports whether tasks of the operation can be rendered: those of a TokenRotation after its first step need the new tokens,
 // and those of a restore the tokens of the time of the snapshot, also where there is nothing to stop before it.
@@ -136,7 +135,10 @@ func (s *scope) tokensReady() bool {
 		return false
 	}
 	op, is := s.operation.(*operationv1.TokenRotation)
-	return !is || !tokenRotated(op) || s.tokenSecret != nil && string(s.tokenSecret.Data[rotatedByKey]) == string(op.UID)
+	if is && !operation.TokenRotated(op) {
+		return s.tokenPending()
+	}
+	return !is || s.tokenSecret != nil && string(s.tokenSecret.Data[rotatedByKey]) == string(op.UID)
 }
 
 // keepPlan keeps the delivered plan of a machine where its task cannot be rendered yet.

@@ -56,6 +56,7 @@ func certificateRotation(op *operationv1.CertificateRotation) kind {
 		return wanted(in, func(m Machine) bool { return m.Progress != rollout.ProgressNone })
 	}
 	return kind{
+		restarts: true,
 		begin: func(in Inputs) problem {
 			for _, service := range op.Spec.Services {
 				if foreign(service, in.Runtime) {

@@ -90,7 +90,8 @@ func encryptionKeyRotation(op *operationv1.EncryptionKeyRotation) kind {
 			skipDeleted: true, title: "Restarting the servers", doing: "restart"}
 	}
 	return kind{
-		begin: func(in Inputs) problem { return serversReady(in) },
+		begin:    func(in Inputs) problem { return serversReady(in, true) },
+		restarts: true,
 		steps: []step{
 			{name: operationv1.StepRotateKeys, task: TaskRotateKeys, machines: leaderIf(true), timeout: RotateTimeout, byLeader: true,
 				instead: anotherUnlessBegun, title: "Rotating the key", doing: "write all Secrets with a new key"},
@@ -134,13 +135,14 @@ const (
 // runsServer reports whether a machine has been given a plan to run a server with. Those that join later get the keys as they are then.
 func runsServer(m Machine) bool { return m.Server() && m.Progress != rollout.ProgressNone }
 
-// serversReady is the problem of an operation for which all servers have to be up, and to have what is wanted.
-func serversReady(in Inputs) problem {
+// serversReady is the problem of an operation for which all servers have to have applied their plan. With current set, they also have to be
+// healthy, and to have what is wanted.
+func serversReady(in Inputs, current bool) problem {
 	servers := names(in.Machines, runsServer)
 	if len(keyLeader(in, "")) == 0 {
 		return problem{reason: ReasonWaitingForMachine, text: "Waiting for a machine with the role control-plane"}
 	}
-	if p := busy(in, servers); p.reason != "" {
+	if p := busy(in, servers); p.reason != "" || !current {
 		return p
 	}
 	if down := names(in.Machines, func(m Machine) bool { return runsServer(m) && !m.Working() }); len(down) > 0 {
@@ -156,11 +158,14 @@ func serversReady(in Inputs) problem {
 	return problem{}
 }
 
-// keyLeader is the machine that changes the key: the last one, or else the init node, or else the first control plane node that works.
+// keyLeader is the machine that changes the key: the last one, or else the init node, or else the first control plane node that works. One
+// that is healthy at the moment goes before one that was.
 func keyLeader(in Inputs, last string) []string {
 	var best []string
 	for _, want := range []func(Machine) bool{
 		func(m Machine) bool { return m.Name == last },
+		func(m Machine) bool { return m.Init && m.Working() && len(m.Unhealthy) == 0 },
+		func(m Machine) bool { return m.Working() && len(m.Unhealthy) == 0 },
 		func(m Machine) bool { return m.Init && m.Working() },
 		Machine.Working,
 		runsServer,

@@ -59,6 +59,13 @@ func (e *engine) begin(from int) {
 	e.end(operationv1.PhaseSucceeded, string(operationv1.PhaseSucceeded), e.kind.done(e.status))
 }
 
+// mustEndStep reports whether a machine has begun what must not be left undecided: a cancelation takes effect when it has ended.
+func (e *engine) mustEndStep() bool {
+	return e.status.Phase == operationv1.PhaseInProgress &&
+		slices.ContainsFunc(e.kind.steps, func(s step) bool { return s.name == e.status.Step && s.whole }) &&
+		slices.ContainsFunc(e.in.Machines, func(m Machine) bool { return m.Has })
+}
+
 // machinesOf are the names of the machines of a step, in the order in which they begin.
 func (e *engine) machinesOf(s step) []string {
 	names := s.machines(e.in)

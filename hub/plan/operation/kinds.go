@@ -22,6 +22,8 @@ type kind struct {
 	broken func(Inputs) string
 	// advice ends the message of an operation that failed or was canceled in a step: what to do. Nil for nothing.
 	advice func(step string) string
+	// restarts is set where servers restart with the configuration that they have.
+	restarts bool
 }
 
 // problem is why an operation cannot begin; the zero value for none.
@@ -29,6 +31,8 @@ type problem struct {
 	reason, text string
 	// fatal ends the operation; else it waits.
 	fatal bool
+	// patience is how long it waits for this; 0 for as long as an operation may wait to begin.
+	patience time.Duration
 }
 
 // step is a part of an operation in which machines do tasks, or in which the hub does something.
@@ -65,6 +69,8 @@ type step struct {
 	// instead names the machine that does the task of one that was deleted; begun is set where that one may have begun. It returns "" where
 	// no other may: the operation then fails, as it does in a step without this function.
 	instead func(in Inputs, begun bool) string
+	// whole is set where the step goes on when the operation is canceled, once a machine has begun.
+	whole bool
 	// skipDeleted is set where nothing is left to do on a machine that was deleted.
 	skipDeleted bool
 }

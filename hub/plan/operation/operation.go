@@ -65,6 +65,9 @@ type Inputs struct {
 	Bootstrapped bool
 	// Stopped is set while machines are stopped for a restore that did not end. Only another restore begins then.
 	Stopped bool
+	// TokenPending is set while a server may have been given a token that is not the cluster's yet. Other operations that restart servers
+	// wait then: which token the data is encrypted with is not known.
+	TokenPending bool
 	// Runtime is that of the cluster: "k3s" or "rke2".
 	Runtime string
 	// UnmanagedConfig is set where the hub does not write the configuration of machines.
@@ -140,10 +143,13 @@ type Decision struct {
 
 // Decide sets the status of an operation that has not ended, and returns what machines do for it.
 func Decide(op operationv1.Operation, in Inputs) Decision {
-	e := newEngine(op, in)
-	e.status.ObservedGeneration = op.GetGeneration()
+	return newEngine(op, in).decide()
+}
+
+func (e *engine) decide() Decision {
+	e.status.ObservedGeneration = e.op.GetGeneration()
 	switch {
-	case e.spec.Cancel:
+	case e.spec.Cancel && !e.mustEndStep():
 		e.end(operationv1.PhaseCanceled, string(operationv1.PhaseCanceled), "The operation was canceled; what a machine had begun goes on")
 	case e.status.Phase != operationv1.PhaseInProgress:
 		e.start()
@@ -169,11 +175,15 @@ func RefuseOtherNamespace(op operationv1.Operation, now time.Time) bool {
 	return true
 }
 
-// Holds names an operation that other changes of machines wait for: one that is in progress, and a restore also before it begins. Empty for
-// none.
-func Holds(op operationv1.Operation) string {
-	if op != nil && Precedence(op) > 0 {
+// Holds names an operation that other changes of machines wait for: one that is in progress, and a restore also before it begins. After a
+// TokenRotation that may have given a server a token that is not the cluster's, it is the next one: a server that restarts with the other
+// token does not start. Empty for none.
+func Holds(op operationv1.Operation, tokenPending bool) string {
+	switch {
+	case op != nil && Precedence(op) > 0:
 		return operationv1.Kind(op) + " " + op.GetName()
+	case tokenPending:
+		return "another TokenRotation, which has to be created: the last one did not end, and a server may have the new token,"
 	}
 	return ""
 }
@@ -188,6 +198,17 @@ func Precedence(op operationv1.Operation) int {
 		return 1
 	}
 	return 0
+}
+
+// Next is the operation that is carried out, of those of a cluster that have not ended in the order of their creation: the one in progress,
+// or else the one that begins next. Nil for none.
+func Next(waiting []operationv1.Operation) (next operationv1.Operation) {
+	for _, op := range waiting {
+		if next == nil || Precedence(op) > Precedence(next) {
+			next = op
+		}
+	}
+	return next
 }
 
 // Queue sets the status of an operation that has not begun, while another one of the cluster comes before it.
@@ -265,16 +286,19 @@ func (e *engine) pause() {
 
 // start begins the operation, or says what it waits for.
 func (e *engine) start() {
-	reason, text := "", ""
+	reason, text, patience := "", "", time.Duration(0)
 	if !e.in.Bootstrapped {
 		reason, text = ReasonWaitingForCluster, "Waiting for the cluster to be started"
 	} else if _, restore := e.op.(*operationv1.ETCDSnapshotRestore); e.in.Stopped && !restore {
 		reason, text = ReasonWaitingForCluster, "Waiting for the cluster to be restored: a restore has left machines stopped"
+	} else if e.in.TokenPending && e.kind.restarts {
+		reason, text = ReasonWaitingForCluster, "Waiting for another TokenRotation, which has to be created: the last one did not end, and a "+
+			"server may have the new token"
 	} else if p := e.kind.begin(e.in); p.fatal {
 		e.end(operationv1.PhaseFailed, p.reason, p.text)
 		return
-	} else if p.reason != "" {
-		reason, text = p.reason, p.text
+	} else if p.reason != "" && (p.patience == 0 || e.waited() < p.patience) {
+		reason, text, patience = p.reason, p.text, p.patience
 	} else if e.spec.Paused {
 		reason, text = operationv1.PausedCondition, "Waiting for spec.paused to become false"
 	}
@@ -284,10 +308,13 @@ func (e *engine) start() {
 		return
 	}
 	e.wait(reason, text)
+	if left := patience - e.waited(); patience > 0 && !e.status.Phase.Ended() {
+		e.out.Again = min(e.out.Again, left)
+	}
 }
 
-// wait leaves the operation pending, for a limited time. Its time begins when it is first seen, or its turn has come, or its pause ends.
-func (e *engine) wait(reason, text string) {
+// waited is for how long the operation waits to begin. Its time begins when it is first seen, or its turn has come, or its pause ends.
+func (e *engine) waited() time.Duration {
 	held := conditions.GetReason(e.op, operationv1.SucceededCondition)
 	if held == ReasonWaitingForOperation || held == ReasonClusterPaused || conditions.IsTrue(e.op, operationv1.PausedCondition) && !e.spec.Paused {
 		e.touch()
@@ -296,7 +323,12 @@ func (e *engine) wait(reason, text string) {
 	if at := e.status.LastUpdated; at != nil && at.After(since) {
 		since = at.Time
 	}
-	left := startTimeout - e.in.Now.Sub(since)
+	return e.in.Now.Sub(since)
+}
+
+// wait leaves the operation pending, for a limited time.
+func (e *engine) wait(reason, text string) {
+	left := startTimeout - e.waited()
 	if left <= 0 && !e.spec.Paused {
 		e.end(operationv1.PhaseFailed, ReasonTimedOut, fmt.Sprintf("Not begun within %s: %s", startTimeout, text))
 		return

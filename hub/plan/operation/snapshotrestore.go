@@ -227,7 +227,11 @@ func (r restore) advice(step string) string {
 	case operationv1.StepShutdown, operationv1.StepRestore, operationv1.StepPostRestorePodCleanup:
 		return "Machines are stopped, and stay so until another ETCDSnapshotRestore, of the same or another snapshot, has restored the cluster"
 	}
-	return "The snapshot itself is restored, and runs on " + r.Status.MachineName
+	text := "The snapshot itself is restored, and runs on " + r.Status.MachineName
+	if step != operationv1.StepRestartCluster {
+		text += ". Delete Nodes that have no Machine: those that were members of etcd count as members that are down"
+	}
+	return text
 }
 
 // Snapshot is the snapshot that an ETCDSnapshotRestore names.

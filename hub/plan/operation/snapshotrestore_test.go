@@ -267,14 +267,14 @@ func TestRestoreCanceled(t *testing.T) {
 	in := Inputs{Now: begin, Bootstrapped: true, Snapshot: onMachine("a"), Machines: []Machine{server("a")}}
 	done(&in, Decide(op, in))
 	Decide(op, in)
-	if op.Status.Step != operationv1.StepShutdown || !Exclusive(op) || RestoreTarget(op) != "a" || Holds(op) == "" {
+	if op.Status.Step != operationv1.StepShutdown || !Exclusive(op) || RestoreTarget(op) != "a" || Holds(op, false) == "" {
 		t.Fatalf("got %+v", op.Status)
 	}
 	op.Spec.Cancel = true
 	Decide(op, in)
 	c := conditions.Get(op, operationv1.SucceededCondition)
 	if op.Status.Phase != operationv1.PhaseCanceled || !strings.Contains(c.Message, "another ETCDSnapshotRestore") || Exclusive(op) ||
-		RestoreTarget(op) != "" || Holds(op) != "" {
+		RestoreTarget(op) != "" || Holds(op, false) != "" {
 		t.Errorf("got %+v", op.Status)
 	}
 }

@@ -2,14 +2,20 @@ package operation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/message"
 )
 
 // snapshotTimeout is how long a machine may take to save a snapshot. One of the largest etcd, 8 GiB, takes some minutes.
 const snapshotTimeout = 15 * time.Minute
+
+// startPatience is how long a snapshot waits for etcd to start on machines that have just restarted. One that is down for longer does not
+// keep the others from saving theirs.
+const startPatience = 5 * time.Minute
 
 func snapshotSave(op *operationv1.ETCDSnapshotSave) kind {
 	wanted := func(in Inputs) []string {
@@ -27,7 +33,10 @@ func snapshotSave(op *operationv1.ETCDSnapshotSave) kind {
 			case len(targets) == 0:
 				return problem{reason: ReasonWaitingForMachine, text: "Waiting for a machine with the role etcd"}
 			}
-			return busy(in, targets)
+			if p := busy(in, targets); p.reason != "" {
+				return p
+			}
+			return starting(in, targets)
 		},
 		steps: []step{{name: operationv1.StepSave, task: TaskSaveSnapshot, machines: wanted, timeout: snapshotTimeout,
 			title: "Saving the snapshot", doing: "save the snapshot"}},
@@ -39,4 +48,16 @@ func snapshotSave(op *operationv1.ETCDSnapshotSave) kind {
 			return "The snapshot was saved on " + message.JoinNames(names, maxNames)
 		},
 	}
+}
+
+// starting is a problem while any of the machines was not healthy with its plan yet: nothing can be saved before etcd has started.
+func starting(in Inputs, targets []string) problem {
+	waiting := names(in.Machines, func(m Machine) bool {
+		return slices.Contains(targets, m.Name) && m.Progress == rollout.ProgressApplied && !m.Working()
+	})
+	if len(waiting) == 0 {
+		return problem{}
+	}
+	return problem{reason: ReasonWaitingForMachine, text: "Waiting for " + message.JoinNames(waiting, maxNames) + " to be healthy",
+		patience: startPatience}
 }

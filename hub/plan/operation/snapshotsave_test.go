@@ -122,6 +122,27 @@ func TestSnapshotSaveWaitsForALimitedTime(t *testing.T) {
 	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
 }
 
+// TestSnapshotSaveWaitsForARestart: a machine that an upgrade has just restarted has no etcd to save yet. One that does not come back keeps
+// nobody from saving.
+func TestSnapshotSaveWaitsForARestart(t *testing.T) {
+	op := save()
+	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressApplied, false),
+		machine("b", rollout.ProgressApplied, false)}}
+	in.Machines[0].HealthUnknown = []string{"etcd"}
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	if d := Decide(op, in); d.Again != startPatience {
+		t.Errorf("decides again after %s", d.Again)
+	}
+	in.Machines[0].HealthUnknown, in.Machines[0].Unhealthy = nil, []string{"etcd"}
+	in.Now = begin.Add(startPatience - time.Second)
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	healthy := op.DeepCopy()
+	in.Machines[0].Unhealthy = nil
+	expect(t, healthy, in, operationv1.PhaseInProgress, "InProgress", "a", "b")
+	in.Machines[0].Unhealthy, in.Now = []string{"etcd"}, begin.Add(startPatience)
+	expect(t, op, in, operationv1.PhaseInProgress, "InProgress", "a", "b")
+}
+
 func TestSnapshotSavePausedAndCanceled(t *testing.T) {
 	op := save()
 	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{machine("a", rollout.ProgressApplied, false)}}

@@ -29,6 +29,11 @@ const ReasonNotSupported = "NotSupported"
 // ReasonUnmanagedConfig is the reason of an operation that has to write the configuration of machines, which the hub does not write.
 const ReasonUnmanagedConfig = "UnmanagedConfig"
 
+// TokenRotated reports whether a server has taken the new token, by the step of the operation: from then on it is the cluster's.
+func TokenRotated(op *operationv1.TokenRotation) bool {
+	return op.Status.Phase == operationv1.PhaseInProgress && op.Status.Step != operationv1.StepRotateToken && op.Status.Step != ""
+}
+
 func tokenRotation(op *operationv1.TokenRotation) kind {
 	return kind{
 		begin: func(in Inputs) problem {
@@ -40,10 +45,11 @@ func tokenRotation(op *operationv1.TokenRotation) kind {
 				return problem{reason: ReasonNotSupported, fatal: true, text: fmt.Sprintf("The release on %s cannot rotate tokens; upgrade to "+
 					"v1.29 or later", message.JoinNames(old, maxNames))}
 			}
-			return serversReady(in)
+			// One that goes on with a pending token is what servers wait for: they do not start with the other one.
+			return serversReady(in, !in.TokenPending)
 		},
 		steps: []step{
-			{name: operationv1.StepRotateToken, task: TaskRotateToken, timeout: TokenTimeout, byLeader: true,
+			{name: operationv1.StepRotateToken, task: TaskRotateToken, timeout: TokenTimeout, byLeader: true, whole: true,
 				machines: func(in Inputs) []string { return keyLeader(in, op.Status.Leader) },
 				instead: func(in Inputs, begun bool) string {
 					if begun {

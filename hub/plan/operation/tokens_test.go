@@ -47,6 +47,52 @@ func TestTokenRotation(t *testing.T) {
 	}
 }
 
+// TestTokenRotationIsCanceledAfterItsFirstStep: a server that has begun to take the new token is waited for, so that the hub knows which one
+// the data is encrypted with.
+func TestTokenRotationIsCanceledAfterItsFirstStep(t *testing.T) {
+	op := newTokenRotation()
+	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{runningServer("a", "ec", "")}}
+	decide := func() map[string]Task {
+		return Decide(op, Inputs{Now: in.Now, Bootstrapped: true, Machines: slices.Clone(in.Machines)}).Tasks
+	}
+	decide()
+	in.Machines[0].Has, in.Machines[0].Progress, op.Spec.Cancel = true, rollout.ProgressApplying, true
+	if tasks := decide(); len(tasks) != 1 || op.Status.Step != operationv1.StepRotateToken {
+		t.Fatalf("got %v, %+v", tasks, op.Status)
+	}
+	in.Machines[0].Progress = rollout.ProgressApplied
+	decide()
+	if op.Status.Step != operationv1.StepConfigure || !TokenRotated(op) {
+		t.Fatalf("got %+v", op.Status)
+	}
+	in.Machines[0].Has = false
+	if decide(); op.Status.Phase != operationv1.PhaseCanceled {
+		t.Errorf("got %+v", op.Status)
+	}
+}
+
+// TestTokenPending: while a server may have a token that the hub does not have, no other operation restarts servers, no change does, and
+// another TokenRotation begins although servers wait for it.
+func TestTokenPending(t *testing.T) {
+	in := Inputs{Now: begin, Bootstrapped: true, TokenPending: true, Machines: []Machine{runningServer("a", "ec", ""), runningServer("b", "ec", "")}}
+	in.Machines[1].ProbesPassed, in.Machines[1].Unhealthy, in.Machines[1].Change = false, []string{"etcd"}, rollout.ChangeRestart
+	for _, op := range []operationv1.Operation{rotate(), &operationv1.EncryptionKeyRotation{ObjectMeta: metav1.ObjectMeta{
+		CreationTimestamp: metav1.NewTime(begin)}}} {
+		Decide(op, in)
+		if c := conditions.Get(op, operationv1.SucceededCondition); op.CommonStatus().Phase != operationv1.PhasePending ||
+			!strings.Contains(c.Message, "another TokenRotation") {
+			t.Errorf("%T: got %+v", op, c)
+		}
+	}
+	if Holds(nil, true) == "" || Holds(save(), true) == "" || Holds(save(), false) != "" {
+		t.Error("changes do not wait")
+	}
+	op := newTokenRotation()
+	if d := Decide(op, in); op.Status.Step != operationv1.StepRotateToken || op.Status.Leader != "a" || len(d.Tasks) != 1 {
+		t.Errorf("got %+v", op.Status)
+	}
+}
+
 func TestTokenRotationCannotBegin(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Inputs)

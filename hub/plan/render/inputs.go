@@ -113,6 +113,8 @@ type Machine struct {
 	Labels map[string]string
 	// OS is "linux" or "windows"; empty means linux.
 	OS string
+	// Unapplied is set while the machine has not applied the delivered plan, and has applied another one, which it may still run with.
+	Unapplied bool
 
 	// Etcd is the role of a member of etcd.
 	Etcd bool

@@ -49,7 +49,8 @@ func Restores(plan plans.Plan) bool {
 }
 
 // apart replaces what a plan runs by what leaves its impact as it is: the change to it and back restarts nothing, and nothing that may fail
-// in a broken cluster, such as pulling the installer, comes before the task.
+// in a broken cluster, such as pulling the installer, comes before the task. Where the plan was not applied, what is delivered afterwards
+// counts as a change that restarts the machine: it may do what this plan has not done.
 func (t *taskBuilder) apart(plan plans.Plan, stopped bool) []plans.Instruction {
 	if stopped {
 		return []plans.Instruction{t.script(stillStopped, ":")}
@@ -59,6 +60,9 @@ func (t *taskBuilder) apart(plan plans.Plan, stopped bool) []plans.Instruction {
 		return nil
 	}
 	noop := plans.CommonInstruction{Name: delivered.Name, Command: "/bin/sh", Args: []string{"-c", ":"}}
+	if t.Machine.Unapplied {
+		return []plans.Instruction{{CommonInstruction: noop}}
+	}
 	for _, name := range []string{restartStamp, drainHash, restartStamp + withoutCA, drainHash + withoutCA} {
 		if value := stamp(delivered, name); value != "" {
 			noop.Env = append(noop.Env, name+"="+value)

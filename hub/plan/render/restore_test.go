@@ -67,6 +67,13 @@ func TestRestorePlans(t *testing.T) {
 		if there, back := ImpactOf(wanted, check), ImpactOf(check, wanted); there != ImpactNone || back != ImpactNone {
 			t.Errorf("the check has the impact %s, what follows %s", there, back)
 		}
+		unapplied := in.Machine
+		unapplied.Unapplied = true
+		failed := WithTask(in.Cluster, unapplied, wanted, restoring("a", nil),
+			operation.Task{Step: "Preflight", Name: operation.TaskPing, Apart: true})
+		if got := instructionNames(failed); !slices.Equal(got, []string{InstallInstruction, "ping"}) || ImpactOf(failed, wanted) == ImpactNone {
+			t.Errorf("a plan that was not applied before the check: %v, and what follows restarts nothing", got)
+		}
 		stop := with(check, "b", operation.Task{Step: "Shutdown", Name: operation.TaskStop, Apart: true})
 		if got := instructionNames(stop); !slices.Equal(got, []string{"stop"}) || !Stopped(stop) || ImpactOf(stop, wanted) != ImpactDrain {
 			t.Errorf("stop: %v", got)

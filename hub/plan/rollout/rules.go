@@ -161,7 +161,7 @@ func taskRegardless(_ *view, m Machine) (Decision, bool) {
 
 // operationInProgress lets a machine join that has no plan yet: no operation knows it.
 func operationInProgress(v *view, m Machine) (Decision, bool) {
-	return waitIf(v.Operation != "" && !m.Task && m.Change.Disruptive(), ReasonWaitingForOperation, "Waiting for %s to end", v.Operation)
+	return waitIf(v.held(m), ReasonWaitingForOperation, "Waiting for %s to end", v.Operation)
 }
 
 func clusterBlocked(v *view, m Machine) (Decision, bool) {
@@ -180,6 +180,7 @@ func changeIsMinor(_ *view, m Machine) (Decision, bool) {
 
 // earlierTierFirst keeps the order of the tiers. A machine that is unwell, drained or changing already loses nothing by another change: a
 // worker waits only where it would become newer than the servers, and a server not at all, since earlier machines may be waiting for it.
+// A task of an operation does not wait for changes that wait for the operation.
 func earlierTierFirst(v *view, m Machine) (Decision, bool) {
 	if m.Change == ChangeNone {
 		return undecided()
@@ -191,6 +192,8 @@ func earlierTierFirst(v *view, m Machine) (Decision, bool) {
 		switch {
 		case nothingToLose && m.Server():
 			blocking = nil
+		case m.Task:
+			blocking = b.tasks
 		case !m.joined():
 			blocking = b.joins
 		case nothingToLose:

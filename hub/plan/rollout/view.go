@@ -54,6 +54,8 @@ type blocks struct {
 	// joins are those that must be in the cluster before machines of later tiers, changes those that have to change before them, and outdated
 	// those that run another version than wanted.
 	joins, changes, outdated names
+	// tasks are those that tasks of an operation wait for. One with another change is not among them: it waits for the operation.
+	tasks names
 	// failed are those whose plan has failed.
 	failed names
 }
@@ -105,6 +107,9 @@ func newView(in Inputs) *view {
 	return v
 }
 
+// held reports whether a machine has a change that waits for an operation.
+func (v *view) held(m Machine) bool { return v.Operation != "" && !m.Task && m.Change.Disruptive() }
+
 func (v *view) setEtcdActivity(name string, activity etcdActivity) {
 	v.etcdBusy.add(name)
 	v.etcdActivity[name] = activity
@@ -137,6 +142,10 @@ func (v *view) record(t int, m Machine, d Decision) {
 	down := m.Node.Unready() && (m.Progress == ProgressPending || m.agentUnreachable(v.Now)) && !m.wrongVersion()
 	if m.joined() && !m.verified() && !down {
 		b.changes.add(m.Name)
+	}
+	settled := m.Progress == ProgressApplied && !m.starting() && (!m.draining() || v.held(m)) && (!m.Task || m.Change == ChangeNone)
+	if m.joined() && !settled && !down {
+		b.tasks.add(m.Name)
 	}
 	if m.Progress == ProgressFailed {
 		b.failed.add(m.Name)

@@ -80,40 +80,30 @@ type Writer struct {
 
 // Write writes what was decided of an operation: its status as a whole, since a kind may have more than all have, and the owners, unless
 // they are nil. observed is the operation as it was read; somebody else's change since then is a conflict. The phase of one that has ended
-// is written as an annotation first.
+// is written as an annotation too, after the status, which says why: a hub that stops in between has it written by Expire.
 func (w Writer) Write(ctx context.Context, observed, decided operationv1.Operation, owners []metav1.OwnerReference) error {
-	op, before, status := Copy(decided), observed.CommonStatus(), decided.CommonStatus()
-	if status.Phase.Ended() {
-		annotations := maps.Clone(op.GetAnnotations())
-		if annotations == nil {
-			annotations = map[string]string{}
+	metadata, before := Copy(observed), observed.CommonStatus()
+	if err := w.writeMetadata(ctx, metadata, "", owners); err != nil {
+		return err
+	}
+	base, op := Copy(observed), Copy(decided)
+	for _, o := range []operationv1.Operation{base, op} {
+		o.SetResourceVersion(metadata.GetResourceVersion())
+		o.SetOwnerReferences(metadata.GetOwnerReferences())
+	}
+	if !equality.Semantic.DeepEqual(base, op) {
+		patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+		if err := w.Client.Status().Patch(ctx, op, patch, w.FieldOwner); err != nil {
+			return fmt.Errorf("writing the status of %s %s: %w", operationv1.Kind(op), op.GetName(), err)
 		}
-		annotations[operationv1.EndedAnnotation] = string(status.Phase)
-		op.SetAnnotations(annotations)
+		w.report(ctx, op, *before)
 	}
-	if owners != nil {
-		op.SetOwnerReferences(owners)
-	}
-	if !maps.Equal(op.GetAnnotations(), observed.GetAnnotations()) ||
-		!equality.Semantic.DeepEqual(op.GetOwnerReferences(), observed.GetOwnerReferences()) {
-		metadata := client.MergeFromWithOptions(observed, client.MergeFromWithOptimisticLock{})
-		if err := w.Client.Patch(ctx, op, metadata, w.FieldOwner); err != nil {
-			return fmt.Errorf("writing %s %s: %w", operationv1.Kind(op), op.GetName(), err)
-		}
-	}
-	base, wanted := Copy(observed), Copy(decided)
-	for _, o := range []operationv1.Operation{base, wanted} {
-		o.SetResourceVersion(op.GetResourceVersion())
-		o.SetAnnotations(op.GetAnnotations())
-		o.SetOwnerReferences(op.GetOwnerReferences())
-	}
-	if equality.Semantic.DeepEqual(base, wanted) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := w.Client.Status().Patch(ctx, wanted, patch, w.FieldOwner); err != nil {
-		return fmt.Errorf("writing the status of %s %s: %w", operationv1.Kind(op), op.GetName(), err)
-	}
+	return w.writeMetadata(ctx, op, op.CommonStatus().Phase, nil)
+}
+
+// report logs and counts what was written.
+func (w Writer) report(ctx context.Context, op operationv1.Operation, before operationv1.Status) {
+	status := op.CommonStatus()
 	if status.Phase != before.Phase || status.Step != before.Step {
 		text := ""
 		if c := meta.FindStatusCondition(status.Conditions, operationv1.SucceededCondition); c != nil {
@@ -125,19 +115,61 @@ func (w Writer) Write(ctx context.Context, observed, decided operationv1.Operati
 	if status.Phase.Ended() && !before.Phase.Ended() && status.TerminatedAt != nil {
 		w.Metrics.ended(op, status.Phase, status.TerminatedAt.Sub(op.GetCreationTimestamp().Time))
 	}
+}
+
+// writeMetadata writes the owners, unless they are nil, and the phase, if the operation has ended in it.
+func (w Writer) writeMetadata(ctx context.Context, op operationv1.Operation, phase operationv1.Phase, owners []metav1.OwnerReference) error {
+	base := Copy(op)
+	if phase.Ended() {
+		annotations := maps.Clone(op.GetAnnotations())
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[operationv1.EndedAnnotation] = string(phase)
+		op.SetAnnotations(annotations)
+	}
+	if owners != nil {
+		op.SetOwnerReferences(owners)
+	}
+	if maps.Equal(op.GetAnnotations(), base.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(op.GetOwnerReferences(), base.GetOwnerReferences()) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := w.Client.Patch(ctx, op, patch, w.FieldOwner); err != nil {
+		return fmt.Errorf("writing %s %s: %w", operationv1.Kind(op), op.GetName(), err)
+	}
 	return nil
+}
+
+// Recover completes the status of an operation that has ended in a phase, where it was lost. It reports whether it has changed it.
+func Recover(op operationv1.Operation, phase operationv1.Phase, now time.Time) bool {
+	status := op.CommonStatus()
+	if status.Phase == phase && status.TerminatedAt != nil {
+		return false
+	}
+	at := metav1.NewTime(now)
+	status.Phase, status.Step, status.LastUpdated, status.TerminatedAt = phase, "", &at, &at
+	c := metav1.Condition{Type: operationv1.SucceededCondition, Status: metav1.ConditionFalse, Reason: string(phase), LastTransitionTime: at,
+		Message: "The operation has ended; the status that said more was lost"}
+	if phase == operationv1.PhaseSucceeded {
+		c.Status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&status.Conditions, c)
+	return true
 }
 
 // Expire deletes an operation that has ended in a phase, after the seconds in its spec.ttl. It returns how long that will be; 0 for one
 // that was deleted, or is kept. A status that was lost is written again.
 func (w Writer) Expire(ctx context.Context, op operationv1.Operation, phase operationv1.Phase, now time.Time) (time.Duration, error) {
 	spec, status := op.CommonSpec(), op.CommonStatus()
-	if status.Phase != phase || status.TerminatedAt == nil {
-		base, at := Copy(op), metav1.NewTime(now)
-		status.Phase, status.LastUpdated, status.TerminatedAt = phase, &at, &at
+	if base := Copy(op); Recover(op, phase, now) {
 		if err := w.Client.Status().Patch(ctx, op, client.MergeFrom(base), w.FieldOwner); err != nil {
 			return 0, fmt.Errorf("writing the status of %s %s: %w", operationv1.Kind(op), op.GetName(), err)
 		}
+	}
+	if err := w.writeMetadata(ctx, op, phase, nil); err != nil {
+		return 0, err
 	}
 	if spec.TTL < 0 || spec.TTL > maxTTL || spec.Paused {
 		return 0, nil

@@ -1,15 +1,19 @@
 package operations
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
@@ -103,6 +107,62 @@ drover_operation_duration_seconds_count{kind="ETCDSnapshotSave",phase="Succeeded
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
+	}
+}
+
+// A hub that stops between the two writes of an end loses neither the reason nor the annotation.
+func TestWriteEndIsCutOff(t *testing.T) {
+	op := save("first", noon, operationv1.PhaseInProgress)
+	op.Spec.TTL, op.Status.Step = -1, operationv1.StepSave
+	stops := errors.New("the hub stops")
+	c := interceptor.NewClient(newClient(t, op), interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch,
+		...client.PatchOption) error {
+		return stops
+	}})
+	w := Writer{Client: c, FieldOwner: "test"}
+	observed := &operationv1.ETCDSnapshotSave{}
+	read := func(from client.Client) {
+		t.Helper()
+		if err := from.Get(t.Context(), client.ObjectKeyFromObject(op), observed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(c)
+	decided, at := Copy(observed), metav1.NewTime(noon)
+	status := decided.CommonStatus()
+	status.Phase, status.Step, status.TerminatedAt = operationv1.PhaseFailed, "", &at
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: operationv1.SucceededCondition, Status: metav1.ConditionFalse,
+		Reason: "MachineFailed", Message: "why"})
+	if err := w.Write(t.Context(), observed, decided, nil); !errors.Is(err, stops) {
+		t.Fatal(err)
+	}
+	read(c)
+	if got := meta.FindStatusCondition(observed.Status.Conditions, operationv1.SucceededCondition); EndedIn(observed) != operationv1.PhaseFailed ||
+		got == nil || got.Message != "why" {
+		t.Fatalf("got %+v", observed)
+	}
+	inner := newClient(t, observed)
+	w.Client = inner
+	read(inner)
+	if _, err := w.Expire(t.Context(), observed, EndedIn(observed), noon); err != nil {
+		t.Fatal(err)
+	}
+	if read(inner); observed.Annotations[operationv1.EndedAnnotation] != "Failed" {
+		t.Errorf("got %+v", observed)
+	}
+}
+
+// An operation whose status was lost when it had ended says how.
+func TestRecover(t *testing.T) {
+	op := save("first", noon, operationv1.PhaseInProgress)
+	op.Status.Step = operationv1.StepSave
+	if !Recover(op, operationv1.PhaseSucceeded, noon) || Recover(op, operationv1.PhaseSucceeded, noon) {
+		t.Error("it does not change the status once")
+	}
+	c := meta.FindStatusCondition(op.Status.Conditions, operationv1.SucceededCondition)
+	if op.Status.Phase != operationv1.PhaseSucceeded || op.Status.Step != "" || op.Status.TerminatedAt == nil || c == nil ||
+		c.Status != metav1.ConditionTrue || c.Reason != "Succeeded" {
+		t.Errorf("got %+v", op.Status)
 	}
 }
 
