@@ -29,6 +29,8 @@ LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
 # Kubernetes is linked in half the time without symbols. Tests that may run side by side wait most of the time, for pauses and controllers.
 TESTED := {{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}
 TEST_FLAGS := -vet=off -ldflags '-s -w' -p 3 -parallel 8
+# The package that takes longest is begun with, so that it is not waited for alone at the end.
+LONGEST := ./hub/integration/clusters
 
 # How long the scenarios of one package may take. Those that are too long for every change have the build tag full beside e2e.
 E2E_TIMEOUT ?= 30m
@@ -53,7 +55,7 @@ build: go hub agent installer lab ## Build hub, system-agent, installer and lab 
 .PHONY: test
 test: go ## Run all unit and integration tests.
 	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash
-	DROVER_API_USAGE='$(API_USAGE)' $(GO) test $(TEST_FLAGS) $$($(GO) list -f '$(TESTED)' ./...)
+	DROVER_API_USAGE='$(API_USAGE)' $(GO) test $(TEST_FLAGS) $(LONGEST) $$($(GO) list -f '$(TESTED)' ./...)
 	DROVER_API_USED='$(API_USAGE)' $(GO) test -count=1 -run TestNothingUnused ./packaging/rbac
 	$(GO) -C e2e/distro test $(TEST_FLAGS) $$($(GO) -C e2e/distro list -f '$(TESTED)' ./...)
 	@echo "make test: all tests passed"
