@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,10 @@ import (
 func (r *Reconciler) readSnapshot(ctx context.Context, s *scope, in *operation.Inputs) error {
 	op, is := s.operation.(*operationv1.ETCDSnapshotRestore)
 	if !is || op.Status.Phase != "" && op.Status.Phase != operationv1.PhasePending {
+		return nil
+	}
+	if len(validation.IsDNS1123Subdomain(op.Spec.Args.Name)) > 0 {
+		in.Snapshot = operation.Snapshot{Problem: fmt.Sprintf("spec.args.name is %q, which is no name of an ETCDSnapshot", op.Spec.Args.Name)}
 		return nil
 	}
 	snapshot := &rkev1.ETCDSnapshot{}

@@ -11,6 +11,7 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/plans"
 )
@@ -101,6 +102,17 @@ func TestSnapshotProblems(t *testing.T) {
 }
 
 // Machines that a restore has stopped keep everything from being delivered, until one of them is deleted or started.
+// A name that no object can have is not read: the client would refuse it in each reconcile, and so hold up all plans of the cluster.
+func TestSnapshotNameInvalid(t *testing.T) {
+	for _, name := range []string{"a/b", "..", "A"} {
+		s, op, in := scopeWithMachines(), &operationv1.ETCDSnapshotRestore{}, operation.Inputs{}
+		op.Spec.Args.Name, s.operation = name, op
+		if err := (&Reconciler{}).readSnapshot(t.Context(), s, &in); err != nil || !strings.Contains(in.Snapshot.Problem, "spec.args.name") {
+			t.Errorf("%q: %+v, %v", name, in.Snapshot, err)
+		}
+	}
+}
+
 func TestStopped(t *testing.T) {
 	s := scopeWithMachines()
 	if got := s.stopped(); got != (rollout.Wait{}) {

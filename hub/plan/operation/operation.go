@@ -315,8 +315,9 @@ func (e *engine) start() {
 
 // waited is for how long the operation waits to begin. Its time begins when it is first seen, or its turn has come, or its pause ends.
 func (e *engine) waited() time.Duration {
-	held := conditions.GetReason(e.op, operationv1.SucceededCondition)
-	if held == ReasonWaitingForOperation || held == ReasonClusterPaused || conditions.IsTrue(e.op, operationv1.PausedCondition) && !e.spec.Paused {
+	why := conditions.GetReason(e.op, operationv1.SucceededCondition)
+	held := why == ReasonWaitingForOperation || why == ReasonClusterPaused
+	if held || conditions.IsTrue(e.op, operationv1.PausedCondition) && !e.spec.Paused {
 		e.touch()
 	}
 	since := e.op.GetCreationTimestamp().Time
