@@ -117,7 +117,7 @@ func TestRotateAuthorities(t *testing.T) {
 	suite.Step(t, "the Cluster is deleted", func(t *testing.T) { shared.DeleteCluster(t, key) })
 }
 
-// stageAuthority makes the successor of an authority for rotate-ca: another root, signed by itself and by the present one, and an authority
+// stageAuthority makes the successor of an authority for rotate-ca: another root, self-signed and signed by the present one, and an authority
 // that it has signed. Who trusts the present root trusts what is issued.
 func stageAuthority(t *testing.T, host *hosts.Host, name string) {
 	t.Helper()

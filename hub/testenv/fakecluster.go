@@ -221,8 +221,8 @@ func (r *FakeCluster) logFailure() {
 		r.T.Logf("RKEControlPlane %s: %s=%s %s %s", plane.Name, c.Type, c.Status, c.Reason, c.Message)
 	}
 	for _, m := range r.machines {
-		secret := &corev1.Secret{}
-		if err := r.Env.Client.Get(ctx, client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.PlanSecretName(m.Name)}, secret); err != nil {
+		secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: r.Cluster.Namespace, Name: rkev1.PlanSecretName(m.Name)}
+		if err := r.Env.Client.Get(ctx, key, secret); err != nil {
 			r.T.Log(err)
 			continue
 		}

@@ -329,10 +329,7 @@ func (s *simulation) mayStart(h *host) bool {
 	if c == nil || learning || !s.hasQuorum(c) || c.token != h.config.token {
 		return false
 	}
-	if _, member := c.members[h.name]; member {
-		// The member of the same name, whose data is gone, is replaced.
-		delete(c.members, h.name)
-	}
+	// A member of the same name, whose data is gone, is replaced.
 	c.members[h.name] = rollout.MemberLearner
 	h.data, h.promoteLeft = c, 1+s.IntN(3)
 	s.logf("%s joins etcd as a learner", h.name)

@@ -187,13 +187,12 @@ type simulation struct {
 	maxWrites, writes int
 	outcome           rollout.Outcome
 
-	events, faults   []string
-	logging          bool
-	quorumLostAt     int
-	faultsEnded      bool
-	ended            map[operationv1.Phase]int
-	endedOfKind      map[string]int
-	strictOperations bool
+	events, faults []string
+	logging        bool
+	quorumLostAt   int
+	faultsEnded    bool
+	ended          map[operationv1.Phase]int
+	endedOfKind    map[string]int
 
 	// Replaced by tests of faulty rules.
 	rules simulatedRules

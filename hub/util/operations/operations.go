@@ -118,7 +118,9 @@ func (w Writer) report(ctx context.Context, op operationv1.Operation, before ope
 }
 
 // writeMetadata writes the owners, unless they are nil, and the phase, if the operation has ended in it.
-func (w Writer) writeMetadata(ctx context.Context, op operationv1.Operation, phase operationv1.Phase, owners []metav1.OwnerReference) error {
+func (w Writer) writeMetadata(
+	ctx context.Context, op operationv1.Operation, phase operationv1.Phase, owners []metav1.OwnerReference,
+) error {
 	base := Copy(op)
 	if phase.Ended() {
 		annotations := maps.Clone(op.GetAnnotations())
