@@ -27,6 +27,9 @@ const (
 	// time, so that a machine that was deleted is refused at once.
 	reviewTTL    = 30 * time.Second
 	rejectionTTL = 5 * time.Second
+	// A token that the hub itself has issued is reviewed issuedReviews times before it is refused, with a pause between them.
+	issuedReviews = 4
+	issuedPause   = 250 * time.Millisecond
 	// maxReviews bounds the cached reviews.
 	maxReviews = 20000
 )
@@ -165,6 +168,14 @@ func (a *Authenticator) cachedReview(ctx context.Context, token string) (review,
 		return cached.(review), nil
 	}
 	user, ok, err := a.review(ctx, token)
+	// The API server judges by its own cache, which may not have a token yet that was issued a moment ago.
+	for try := 1; err == nil && !ok && try < issuedReviews && a.issued(token) && ctx.Err() == nil; try++ {
+		select {
+		case <-ctx.Done():
+		case <-time.After(issuedPause):
+		}
+		user, ok, err = a.review(ctx, token)
+	}
 	if err != nil {
 		return review{}, err
 	}

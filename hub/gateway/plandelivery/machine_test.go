@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -154,4 +155,31 @@ func TestAuthenticate(t *testing.T) {
 	if _, err := a.Authenticate(t.Context(), "broken"); err == nil || errors.Is(err, ErrUnauthorized) {
 		t.Errorf("the API is unreachable: %v", err)
 	}
+}
+
+// TestAuthenticateIssued: a token that the hub itself has issued is not refused because the API server has not seen it yet.
+func TestAuthenticateIssued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m1 := fixtureBootstrap("m1")
+		known := identityReader{map[string]*corev1.ServiceAccount{"ns/m1-machine-plan": planAccount("m1-machine-plan", "uid1", m1)},
+			map[string]*rkev1.RKEBootstrap{"ns/m1": m1}}
+		reviews := map[string]int{}
+		a := &Authenticator{
+			cached: known, live: identityReader{}, issued: func(token string) bool { return token != "foreign" },
+			reviews: utilcache.NewLRUExpireCache(100),
+			review: func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+				reviews[token]++
+				user := authenticationv1.UserInfo{Username: "system:serviceaccount:ns:m1-machine-plan", UID: "uid1"}
+				return user, token == "new" && reviews[token] == issuedReviews, nil
+			},
+		}
+		if _, err := a.Authenticate(t.Context(), "new"); err != nil {
+			t.Errorf("a token that the API server has seen late: %v", err)
+		}
+		for token, want := range map[string]int{"foreign": 1, "revoked": issuedReviews} {
+			if _, err := a.Authenticate(t.Context(), token); !errors.Is(err, ErrUnauthorized) || reviews[token] != want {
+				t.Errorf("%s: %v after %d reviews, want %d", token, err, reviews[token], want)
+			}
+		}
+	})
 }
