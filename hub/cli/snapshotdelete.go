@@ -66,7 +66,7 @@ A file whose node is gone cannot be reached; then only its ETCDSnapshot is delet
 					return err
 				}
 				if !confirmed {
-					return errors.New("canceled: nothing was deleted")
+					return errors.New("nothing was deleted: the answer was not \"yes\"; a script passes --yes")
 				}
 			}
 			return o.runFor(cmd, c, cluster, deletions(names)...)
