@@ -100,7 +100,7 @@ func (h *deletionHost) run(script, file string) (string, error) {
 	h.t.Helper()
 	command := exec.CommandContext(h.t.Context(), "/bin/sh", "-c", script, "delete-snapshot", filepath.Join(h.dir, "k3s"), filepath.Base(file),
 		h.location(file), filepath.Join(h.dir, "state", "empty"))
-	command.Env = append(os.Environ(), "FAKE="+h.dir)
+	command.Env = append(os.Environ(), "FAKE="+h.dir, "TMPDIR="+h.dir)
 	output, err := command.CombinedOutput()
 	return string(output), err
 }

@@ -84,11 +84,7 @@ func newEncryptionHost(t *testing.T, files map[string]string) *encryptionHost {
 	for name, content := range files {
 		h.set(name, content)
 	}
-	for name, program := range map[string]string{"k3s": fakeDistribution, "sync": "#!/bin/sh\n"} {
-		if err := os.WriteFile(filepath.Join(h.dir, name), []byte(program), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writePrograms(t, h.dir, clockPrograms, map[string]string{"k3s": fakeDistribution})
 	return h
 }
 
@@ -119,7 +115,7 @@ func (h *encryptionHost) run(step, seconds string, killAt int) (string, error) {
 
 func (h *encryptionHost) runScript(script, step, seconds string) (string, error) {
 	h.t.Helper()
-	command := exec.CommandContext(h.t.Context(), "/bin/sh", "-c", script, "encryption-keys", step, filepath.Join(h.dir, "state"), seconds, "0",
+	command := exec.CommandContext(h.t.Context(), "/bin/sh", "-c", script, "encryption-keys", step, filepath.Join(h.dir, "state"), seconds, "5",
 		"k3s", "https://127.0.0.1:6443", "k3s", "kubectl")
 	command.Env = append(os.Environ(), "PATH="+h.dir+":"+os.Getenv("PATH"), "FAKE="+h.fake)
 	output, err := command.CombinedOutput()
@@ -214,11 +210,7 @@ func TestEncryptionKeysScript(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newEncryptionHost(t, c.files)
-			seconds := "30"
-			if c.fails && !strings.Contains(c.text, "no effect") {
-				seconds = "1"
-			}
-			out, err := h.run(c.step, seconds, 0)
+			out, err := h.run(c.step, "600", 0)
 			if (err != nil) != c.fails || !strings.Contains(out, c.text) || h.get("log") != c.commands {
 				t.Errorf("%v, asked for %q:\n%s", err, h.get("log"), out)
 			}
@@ -230,14 +222,14 @@ func TestEncryptionKeysScript(t *testing.T) {
 func TestEncryptionKeysScriptContinues(t *testing.T) {
 	for _, stage := range []string{"start", "reencrypt_finished"} {
 		h := newEncryptionHost(t, map[string]string{"stage": stage, "stuck": ""})
-		if out, err := h.run("rotate-keys", "1", 0); err == nil {
+		if out, err := h.run("rotate-keys", "60", 0); err == nil {
 			t.Fatalf("it ended before all Secrets were written:\n%s", out)
 		}
 		h.set("stage", stage)
 		if err := os.Remove(filepath.Join(h.fake, "stuck")); err != nil {
 			t.Fatal(err)
 		}
-		out, err := h.run("rotate-keys", "60", 0)
+		out, err := h.run("rotate-keys", "600", 0)
 		if err != nil || h.get("log") != "rotate-keys reencrypt" || h.get("keys") != "new" {
 			t.Errorf("%v, asked for %q, keys %q:\n%s", err, h.get("log"), h.get("keys"), out)
 		}
@@ -253,7 +245,7 @@ func TestEncryptionKeysScriptKilled(t *testing.T) {
 			t.Parallel()
 			host := newEncryptionHost(t, files)
 			lines := reached(t, encryptionKeysSh, filepath.Join(host.dir, "lines"), func(script string) error {
-				_, err := host.runScript(script, step, "30")
+				_, err := host.runScript(script, step, "600")
 				return err
 			})
 			if len(lines) < 25 {
@@ -261,12 +253,12 @@ func TestEncryptionKeysScriptKilled(t *testing.T) {
 			}
 			for _, line := range lines {
 				h := newEncryptionHost(t, files)
-				out, err := h.run(step, "30", line)
+				out, err := h.run(step, "600", line)
 				var exit *exec.ExitError
 				if !errors.As(err, &exit) || exit.ExitCode() != -1 {
 					t.Fatalf("killed at line %d: %v\n%s", line, err, out)
 				}
-				out, err = h.run(step, "30", 0)
+				out, err = h.run(step, "600", 0)
 				if err != nil || h.get("log") != step || strings.Count(h.get("keys"), "new") != 1 {
 					t.Errorf("killed at line %d: %v, asked for %q, keys %q:\n%s", line, err, h.get("log"), h.get("keys"), out)
 				}

@@ -37,18 +37,14 @@ const oldToken, fresh = `old"to\ken`, "bcdfgh2456"
 func newTokenHost(t *testing.T) *tokenHost {
 	t.Helper()
 	h := &tokenHost{t, t.TempDir()}
-	for name, content := range map[string]string{"curl": fakeCurl, "sync": "#!/bin/sh\n",
-		"token": "K10" + strings.Repeat("0", 64) + "::server:" + oldToken + "\n"} {
-		if err := os.WriteFile(filepath.Join(h.dir, name), []byte(content), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writePrograms(t, h.dir, clockPrograms,
+		map[string]string{"curl": fakeCurl, "token": "K10" + strings.Repeat("0", 64) + "::server:" + oldToken + "\n"})
 	return h
 }
 
 func (h *tokenHost) run(script, step, seconds string) (string, error) {
 	h.t.Helper()
-	command := exec.CommandContext(h.t.Context(), "/bin/sh", "-c", script, "server-token", step, filepath.Join(h.dir, "state"), seconds, "0",
+	command := exec.CommandContext(h.t.Context(), "/bin/sh", "-c", script, "server-token", step, filepath.Join(h.dir, "state"), seconds, "2",
 		filepath.Join(h.dir, "token"), "/ca.crt", "https://127.0.0.1:6443/v1-k3s/token")
 	command.Env = append(os.Environ(), "PATH="+h.dir+":"+os.Getenv("PATH"), "FAKE="+h.dir, "NEW_TOKEN="+fresh)
 	output, err := command.CombinedOutput()
@@ -74,11 +70,11 @@ func (h *tokenHost) touch(name string) {
 
 func TestServerTokenScript(t *testing.T) {
 	h := newTokenHost(t)
-	if out, err := h.run(serverTokenSh, "check", "0"); err == nil || !strings.Contains(out, "not started with the new token") {
+	if out, err := h.run(serverTokenSh, "check", "60"); err == nil || !strings.Contains(out, "not started with the new token") {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, want := range []string{"token rotated", "has the new token"} {
-		if out, err := h.run(serverTokenSh, "rotate", "9"); err != nil || !strings.Contains(out, want) {
+		if out, err := h.run(serverTokenSh, "rotate", "60"); err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v: %s", err, out)
 		}
 	}
@@ -89,7 +85,7 @@ func TestServerTokenScript(t *testing.T) {
 	if strings.Count(h.get("arguments"), "PUT") != 1 {
 		t.Errorf("the server was asked with %s", h.get("arguments"))
 	}
-	if out, err := h.run(serverTokenSh, "check", "9"); err != nil {
+	if out, err := h.run(serverTokenSh, "check", "60"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -99,7 +95,7 @@ func TestServerTokenScript(t *testing.T) {
 func TestServerTokenScriptFails(t *testing.T) {
 	h := newTokenHost(t)
 	h.touch("away")
-	if out, err := h.run(serverTokenSh, "rotate", "9"); err == nil || !strings.Contains(out, "Failed to connect") {
+	if out, err := h.run(serverTokenSh, "rotate", "60"); err == nil || !strings.Contains(out, "Failed to connect") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if err := os.Remove(filepath.Join(h.dir, "away")); err != nil {
@@ -107,7 +103,7 @@ func TestServerTokenScriptFails(t *testing.T) {
 	}
 	h.touch("refuses")
 	for _, want := range []string{"error: 500", "its state is not known", "its state is not known"} {
-		if out, err := h.run(serverTokenSh, "rotate", "9"); err == nil || !strings.Contains(out, want) {
+		if out, err := h.run(serverTokenSh, "rotate", "60"); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%v: %s", err, out)
 		}
 	}
@@ -117,7 +113,7 @@ func TestServerTokenScriptFails(t *testing.T) {
 func TestServerTokenScriptKilled(t *testing.T) {
 	host := newTokenHost(t)
 	lines := reached(t, serverTokenSh, filepath.Join(host.dir, "lines"), func(script string) error {
-		_, err := host.run(script, "rotate", "9")
+		_, err := host.run(script, "rotate", "60")
 		return err
 	})
 	if len(lines) < 15 {
@@ -126,11 +122,11 @@ func TestServerTokenScriptKilled(t *testing.T) {
 	for _, line := range lines {
 		h := newTokenHost(t)
 		var exit *exec.ExitError
-		if out, err := h.run(insertBefore(serverTokenSh, map[int]string{line: "kill -9 $$"}), "rotate", "9"); !errors.As(err, &exit) ||
+		if out, err := h.run(insertBefore(serverTokenSh, map[int]string{line: "kill -9 $$"}), "rotate", "60"); !errors.As(err, &exit) ||
 			exit.ExitCode() != -1 {
 			t.Fatalf("killed at line %d: %v\n%s", line, err, out)
 		}
-		if out, err := h.run(serverTokenSh, "rotate", "9"); err != nil || !strings.HasSuffix(h.get("token"), fresh+"\n") {
+		if out, err := h.run(serverTokenSh, "rotate", "60"); err != nil || !strings.HasSuffix(h.get("token"), fresh+"\n") {
 			t.Errorf("killed at line %d: %v\n%s", line, err, out)
 		}
 	}

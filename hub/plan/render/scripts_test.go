@@ -8,6 +8,26 @@ import (
 	"testing"
 )
 
+// clockPrograms are the programs by which a script sees time pass: it does so only while the script sleeps, so that no limit depends on how fast
+// the machine is. They keep the time in the file clock below $FAKE.
+var clockPrograms = map[string]string{
+	"date":  "#!/bin/sh\nnow=0\n[ ! -s \"$FAKE/clock\" ] || read -r now <\"$FAKE/clock\"\necho \"$now\"\n",
+	"sleep": "#!/bin/sh\nnow=0\n[ ! -s \"$FAKE/clock\" ] || read -r now <\"$FAKE/clock\"\necho \"$((now + $1))\" >\"$FAKE/clock\"\n",
+	"sync":  "#!/bin/sh\n",
+}
+
+// writePrograms writes programs to a folder.
+func writePrograms(t *testing.T, dir string, programs ...map[string]string) {
+	t.Helper()
+	for _, set := range programs {
+		for name, program := range set {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(program), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // idempotent runs the script for a command that appends a line to a file, as an attempt at a plan.
 func idempotent(t *testing.T, dir, attempt string, command ...string) (string, error) {
 	t.Helper()
