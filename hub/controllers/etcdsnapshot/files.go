@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,7 +105,7 @@ func (r *Reconciler) list(ctx context.Context, cluster ctrl.Request) ([]file, er
 	}
 	files, ignored := parse(listed.Items)
 	if ignored > 0 {
-		ctrl.LoggerFrom(ctx).Info("Ignored ETCDSnapshotFiles that are invalid, or older than the newest ones", "ignored", ignored,
+		ctrl.LoggerFrom(ctx).Info("Ignored ETCDSnapshotFiles that are invalid, in another folder of the bucket, or older than the newest ones", "ignored", ignored,
 			"limit", maxFiles)
 	}
 	return files, nil
@@ -118,7 +120,7 @@ func parse(items []unstructured.Unstructured) (files []file, ignored int) {
 	for i := range items {
 		f := file{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(items[i].Object, &f)
-		if err != nil || f.Spec.SnapshotName == "" || f.Spec.NodeName == "" || f.Metadata.DeletionTimestamp != nil {
+		if err != nil || f.Spec.SnapshotName == "" || f.Spec.NodeName == "" || f.Metadata.DeletionTimestamp != nil || f.inOtherFolder() {
 			ignored++
 			continue
 		}
@@ -131,6 +133,21 @@ func parse(items []unstructured.Unstructured) (files []file, ignored int) {
 		return files[:maxFiles], ignored + extra
 	}
 	return files, ignored
+}
+
+// inOtherFolder reports whether an object in S3 is not in the folder of the cluster. RKE2 and k3s list all objects whose keys begin with the
+// folder's name: those of the folder "prod" include "prod-2/a" and "prod/velero/b", which may be another cluster's, and cannot be restored by
+// their name (https://github.com/k3s-io/k3s/issues/13934).
+func (f *file) inOtherFolder() bool {
+	if f.Spec.S3 == nil {
+		return false
+	}
+	key, is := strings.CutPrefix(f.Spec.Location, "s3://"+f.Spec.S3.Bucket+"/")
+	if !is {
+		return false
+	}
+	dir := path.Dir(key)
+	return dir != "." && dir != strings.Trim(f.Spec.S3.Prefix, "/")
 }
 
 // created is when the snapshot was taken, or tried.

@@ -46,6 +46,26 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestOtherFolders: k3s lists what begins with the name of its folder.
+func TestOtherFolders(t *testing.T) {
+	for location, folders := range map[string]map[string]bool{ // with those in which it is ignored
+		"s3://backups/prod/a":        {"prod": false, "/prod/": false, "pro": true, "": true},
+		"s3://backups/prod-2/a":      {"prod": true, "prod-2": false},
+		"s3://backups/prod/velero/a": {"prod": true, "prod/velero": false},
+		"s3://backups/a":             {"": false, "prod": false},
+		"":                           {"": false, "prod": false},
+	} {
+		for prefix, want := range folders {
+			item := snapshotFile("a", "2026-11-01T00:00:00Z")
+			_ = unstructured.SetNestedField(item.Object, location, "spec", "location")
+			_ = unstructured.SetNestedMap(item.Object, map[string]any{"bucket": "backups", "prefix": prefix}, "spec", "s3")
+			if files, _ := parse([]unstructured.Unstructured{item}); (len(files) == 0) != want {
+				t.Errorf("%q in the folder %q: %d files", location, prefix, len(files))
+			}
+		}
+	}
+}
+
 func TestWanted(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "prod", UID: "c"}}
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "prod-m1", UID: "m"}}
