@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -56,7 +57,8 @@ func (h *Host) ExecIO(ctx context.Context, input io.Reader, output io.Writer, ar
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if output != nil {
-		cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, output), io.MultiWriter(&errs, output)
+		shared := &serialWriter{to: output}
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, shared), io.MultiWriter(&errs, shared)
 	}
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Cancel = func() error {
@@ -77,6 +79,18 @@ func (h *Host) ExecIO(ctx context.Context, input io.Reader, output io.Writer, ar
 		return res, fmt.Errorf("running %s on host %s: %w", argv[0], h.Name, err)
 	}
 	return res, nil
+}
+
+// serialWriter passes writes on one at a time: the two outputs of a command come from two goroutines.
+type serialWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *serialWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
 }
 
 // Shell gives the caller's terminal to a shell on the host, or to a command there.
