@@ -26,9 +26,10 @@ BUILD = GOOS=linux $(GO) build -ldflags '$(LDFLAGS)'
 LINTER := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 # Packages that have tests. go vet is left to make verify: for one look at our packages it goes through all of Kubernetes. A test that holds
-# Kubernetes is linked in half the time without symbols. Tests that may run side by side wait most of the time, for pauses and controllers.
+# Kubernetes is linked in half the time without symbols. Tests that may run side by side wait most of the time, for pauses and controllers. The
+# time limit of a package ends what hangs, and is no measure of speed.
 TESTED := {{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}
-TEST_FLAGS := -vet=off -ldflags '-s -w' -p 3 -parallel 8
+TEST_FLAGS := -vet=off -ldflags '-s -w' -p 3 -parallel 8 -timeout 30m
 # The package that takes longest is begun with, so that it is not waited for alone at the end.
 LONGEST := ./hub/integration/clusters
 

@@ -205,15 +205,14 @@ func (r *Reporter) awaitPending(ctx context.Context) bool {
 	var batch <-chan time.Time
 	for {
 		r.mu.Lock()
-		p, blocked := r.pending, r.blocked
+		nothing, urgent, ready := r.blocked || r.pending.empty(), r.pending.urgent(), r.pending.ready
 		r.mu.Unlock()
-		var ready <-chan struct{}
 		switch {
-		case blocked, p.empty():
+		case nothing:
+			batch, ready = nil, nil
+		case ready != nil:
 			batch = nil
-		case p.ready != nil:
-			ready, batch = p.ready, nil
-		case p.urgent():
+		case urgent:
 			return true
 		case batch == nil:
 			batch = time.After(batchDelay)
