@@ -21,7 +21,11 @@ import (
 )
 
 // quiet are the options of a hub whose log nobody reads.
-var quiet = tunnel.Options{Logger: logr.Discard()}
+var quiet = tunnel.Options{Logger: logr.Discard(), Limits: patient}
+
+// patient are the limits of a hub that waits for an agent as long as the library does, so that no session ends where the whole process
+// stands still for some seconds. How soon the session of a silent agent ends is no subject here.
+var patient = tunnel.Limits{Timeout: time.Minute, SiblingTimeout: time.Minute, Write: time.Minute}
 
 func init() { logrus.SetOutput(io.Discard) }
 
@@ -104,10 +108,10 @@ func (h *hub) agent(ctx context.Context, t testing.TB, key string, dial remotedi
 	}()
 	select {
 	case <-connected:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the agent did not connect")
 	}
-	wait.Until(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
+	wait.Until(t, time.Minute, "the hub has the session", func() bool { return h.connected(key) })
 }
 
 // raw connects as an agent that the test plays itself.
@@ -118,7 +122,7 @@ func (h *hub) raw(t testing.TB, key string) *websocket.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ws.Close() })
-	wait.Until(t, 10*time.Second, "the hub has the session", func() bool { return h.connected(key) })
+	wait.Until(t, time.Minute, "the hub has the session", func() bool { return h.connected(key) })
 	return ws
 }
 

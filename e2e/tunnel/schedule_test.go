@@ -22,6 +22,9 @@ import (
 // schedules is how many random schedules are played, each over TCP and through a tunnel.
 const schedules = 2000
 
+// patience is how long an end waits for what has to come.
+const patience = time.Minute
+
 // ending is how a schedule's connection ends.
 type ending int
 
@@ -118,7 +121,7 @@ func (s *side) run(conn net.Conn) outcome {
 	result := outcome{All: bytes.Equal(got, s.expect), Beginning: bytes.HasPrefix(s.expect, got)}
 	if !s.closes && !s.leaves && err == nil {
 		// The other side closes, or has left.
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		_, err = conn.Read(make([]byte, 1))
 	}
 	var timeout net.Error
@@ -146,7 +149,7 @@ func (s *side) read(conn net.Conn) ([]byte, error) {
 	}
 	got := make([]byte, want)
 	for read := 0; read < want; {
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		n, err := conn.Read(got[read:min(want, read+s.chunk(s.random))])
 		if read += n; err != nil {
 			return got[:read], err
@@ -174,9 +177,9 @@ func (s *side) pause(random *rand.Rand) {
 
 var runs atomic.Uint32
 
-// run runs a schedule with a connection that dial opens. The target waits for patience longer than the hub's side lasts: its agent may
+// run runs a schedule with a connection that dial opens. The target waits for a while longer than the hub's side lasts: its agent may
 // be slow to dial, or have been killed before it could.
-func (s schedule) run(t *testing.T, patience time.Duration, dial func(address string) (net.Conn, error)) [2]outcome {
+func (s schedule) run(t *testing.T, while time.Duration, dial func(address string) (net.Conn, error)) [2]outcome {
 	hub, far := s.sides()
 	seen := make(chan outcome, 1)
 	// Every run has an address of its own: an agent may still dial when its schedule is over, and the port may be another's by then.
@@ -208,7 +211,7 @@ func (s schedule) run(t *testing.T, patience time.Duration, dial func(address st
 		return [2]outcome{{Ended: true, Beginning: true, All: len(hub.expect) == 0}, <-seen}
 	}
 	near := hub.run(conn)
-	time.AfterFunc(patience, func() { _ = listener.Close() })
+	time.AfterFunc(while, func() { _ = listener.Close() })
 	return [2]outcome{near, <-seen}
 }
 
@@ -240,8 +243,8 @@ func TestRandomSchedules(t *testing.T) {
 		players.Go(func() {
 			for seed := range seeds {
 				s := newSchedule(seed)
-				direct := s.run(t, 10*time.Second, func(address string) (net.Conn, error) { return net.Dial("tcp", address) })
-				tunneled := s.run(t, 10*time.Second, func(address string) (net.Conn, error) {
+				direct := s.run(t, patience, func(address string) (net.Conn, error) { return net.Dial("tcp", address) })
+				tunneled := s.run(t, patience, func(address string) (net.Conn, error) {
 					return h.dial(context.Background(), string("ab"[seed%2]), "tcp", address)
 				})
 				if diff := cmp.Diff(s.comparable(direct), s.comparable(tunneled)); diff != "" {
@@ -285,7 +288,7 @@ func TestKilledAgents(t *testing.T) {
 			time.Sleep(time.Duration(40+10*round) * time.Millisecond)
 			tap.cut()
 			players.Wait()
-			wait.Until(t, 5*time.Second, "the session is gone", func() bool { return !h.connected(key) })
+			wait.Until(t, time.Minute, "the session is gone", func() bool { return !h.connected(key) })
 		})
 	}
 }
