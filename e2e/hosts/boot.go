@@ -28,8 +28,8 @@ func (h *Host) Boot(ctx context.Context) error {
 		if !l.Running(h.processName()) {
 			return fmt.Errorf("booting host %s: it went off again: %s", h.Name, l.LastLog(h.processName()))
 		}
-		if time.Since(began) > time.Minute {
-			return fmt.Errorf("booting host %s: its systemd is not up after a minute; see %s", h.Name, l.LogFile(h.processName()))
+		if time.Since(began) > 3*time.Minute {
+			return fmt.Errorf("booting host %s: its systemd is not up after three minutes; see %s", h.Name, l.LogFile(h.processName()))
 		}
 		select {
 		case <-ctx.Done():

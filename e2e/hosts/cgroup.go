@@ -121,7 +121,7 @@ func (c cgroups) members(name string) []int {
 
 // remove removes the group from every hierarchy; its processes must be gone, but may still be on their way out.
 func (c cgroups) remove(name string) error {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := c.removeOnce(name)
 		if err == nil || time.Now().After(deadline) {

@@ -100,7 +100,7 @@ func (d disk) shutDown() error {
 // unmount waits until the file system is gone, and with it what it has in memory. Another host that boots at this moment may hold it a
 // little longer, with the copy of all mounts that it begins with.
 func (d disk) unmount() error {
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		err := d.release()
 		if err == nil {
 			return nil

@@ -59,7 +59,7 @@ func (h *Host) Kill() error {
 	}); err != nil {
 		return fmt.Errorf("killing host %s: %w", h.Name, err)
 	}
-	if err := h.waitOff(10 * time.Second); err != nil {
+	if err := h.waitOff(time.Minute); err != nil {
 		return err
 	}
 	return h.loseUnsynced()
@@ -169,7 +169,7 @@ func (l *Lab) removeThing(t Thing) error {
 
 // waitUnitGone gives systemd a moment to notice that all processes of a unit have gone; then it removes the unit itself.
 func waitUnitGone(unit string) {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		out, err := run(context.Background(), "systemctl", "show", "--value", "--property=LoadState", unit)
 		if err != nil || strings.TrimSpace(out) == "not-found" {
 			return

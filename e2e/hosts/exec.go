@@ -62,7 +62,7 @@ func (h *Host) ExecIO(ctx context.Context, input io.Reader, output io.Writer, ar
 	}
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Cancel = func() error {
-		stop, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		stop, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_, _ = run(stop, enter(leader, "systemctl", "kill", "--signal=SIGKILL", unit)...)
 		return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nsenter and its child

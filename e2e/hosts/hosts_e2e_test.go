@@ -93,10 +93,7 @@ func TestTwoHosts(t *testing.T) {
 
 	t.Run("hosts reach each other and the hub", func(t *testing.T) {
 		for _, target := range []string{"node2", "hub"} {
-			res, err := hosts[0].Exec(ctx, "ping", "-c1", "-W2", target)
-			if err != nil || res.ExitCode != 0 {
-				t.Errorf("ping %s: %v %+v", target, err, res)
-			}
+			awaitPing(t, hosts[0], target, 0)
 		}
 	})
 	t.Run("a command's outputs and exit code come back", func(t *testing.T) {
@@ -109,14 +106,31 @@ func TestTwoHosts(t *testing.T) {
 		}
 	})
 	t.Run("a command is stopped with its context", func(t *testing.T) {
-		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		defer cancel()
-		if _, err := hosts[0].Exec(short, "sleep", "4711"); err == nil {
+		stopped, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := hosts[0].Exec(stopped, "sleep", "4711")
+			ended <- err
+		}()
+		awaitSleep := func(code int) {
+			t.Helper()
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+				res, err := hosts[0].Exec(ctx, "pgrep", "-x", "sleep")
+				if err == nil && res.ExitCode == code {
+					return
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("looking for sleep: %v %+v, want exit code %d", err, res, code)
+				}
+			}
+		}
+		awaitSleep(0)
+		stop()
+		if err := <-ended; err == nil {
 			t.Error("no error")
 		}
-		if res, err := hosts[0].Exec(ctx, "pgrep", "-x", "sleep"); err != nil || res.ExitCode != 1 {
-			t.Errorf("sleep still runs: %v %+v", err, res)
-		}
+		awaitSleep(1)
 	})
 	t.Run("a process in the hub's network is reached from both sides", func(t *testing.T) {
 		self, err := os.Executable()
@@ -131,7 +145,7 @@ func TestTwoHosts(t *testing.T) {
 		if l.PortFree(7777) == nil {
 			t.Error("port 7777 counts as free")
 		}
-		if err := l.Stop("echo", time.Second); err != nil || l.Running("echo") {
+		if err := l.Stop("echo", time.Minute); err != nil || l.Running("echo") {
 			t.Errorf("Stop: %v", err)
 		}
 	})
@@ -160,7 +174,7 @@ func TestTwoHosts(t *testing.T) {
 			from *Host
 			to   string
 		}{{hosts[0], listener.Addr().String()}, {hosts[1], target}} {
-			res, err := test.from.Exec(ctx, "socat", "-u", "/dev/null", "TCP:"+test.to+",connect-timeout=2")
+			res, err := test.from.Exec(ctx, "socat", "-u", "/dev/null", "TCP:"+test.to+",connect-timeout=60")
 			if err != nil || res.ExitCode != 0 {
 				t.Errorf("%s does not reach %s: %v %+v", test.from.Name, test.to, err, res)
 			}
@@ -178,10 +192,7 @@ func TestTwoHosts(t *testing.T) {
 			if err := test.turn(ctx); err != nil {
 				t.Fatal(err)
 			}
-			res, err := hosts[1].Exec(ctx, "ping", "-c1", "-W2", "node1")
-			if err != nil || res.ExitCode != test.code {
-				t.Errorf("ping: %v %+v, want exit code %d", err, res, test.code)
-			}
+			awaitPing(t, hosts[1], "node1", test.code)
 		}
 	})
 	t.Run("a host that was killed boots again with its files", func(t *testing.T) {
@@ -219,13 +230,30 @@ func TestTwoHosts(t *testing.T) {
 	})
 }
 
+// awaitPing waits until ping ends with a code on a host: 0 where the target answers, 1 where it does not.
+func awaitPing(t *testing.T, from *Host, target string, code int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		res, err := from.Exec(t.Context(), "ping", "-c1", "-W2", target)
+		if err == nil && res.ExitCode == code {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("ping %s: %v %+v, want exit code %d", target, err, res, code)
+			return
+		}
+	}
+}
+
 func dialUntil(t *testing.T, l *Lab, addr string) net.Conn {
 	t.Helper()
-	for range 100 {
-		if conn, err := l.Dial(t.Context(), "tcp", addr); err == nil {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		conn, err := l.Dial(ctx, "tcp", addr)
+		cancel()
+		if err == nil {
 			return conn
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	t.Fatalf("%s is not reached: %s", addr, l.LastLog("echo"))
 	return nil

@@ -96,9 +96,9 @@ func pidsMarked(marker string) []int {
 	return out
 }
 
-// killAll kills what list returns until it returns nothing, for ten seconds. This process itself is spared.
+// killAll kills what list returns until it returns nothing, for a minute. This process itself is spared.
 func killAll(list func() []int) error {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		left := 0
 		for _, pid := range list() {

@@ -54,8 +54,8 @@ func TestUserData(t *testing.T) {
 		}
 	}
 	for !h.HasRuntimeFile("/run/cluster-api/done") {
-		if time.Since(began) > time.Minute {
-			t.Fatal("cloud-init has not run the user data after a minute")
+		if time.Since(began) > 3*time.Minute {
+			t.Fatal("cloud-init has not run the user data after three minutes")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -97,14 +98,21 @@ func (l *Lab) ClusterClient(ctx context.Context, hub client.Client, cluster clie
 	return c, config, err
 }
 
+// dialSoon is Dial for an API whose machine may be off: that shows sooner than that an API which was reached does not answer.
+func (l *Lab) dialSoon(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return l.Dial(ctx, network, addr)
+}
+
 func (l *Lab) restConfig(kubeconfig []byte) (*rest.Config, error) {
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	config.Dial = l.Dial
+	config.Dial = l.dialSoon
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	config.Timeout = 10 * time.Second
+	config.Timeout = time.Minute
 	config.QPS = -1
 	return config, nil
 }
@@ -120,6 +128,6 @@ func NewClient(config *rest.Config) (client.Client, error) {
 
 // httpClient speaks HTTP from within the lab's network, and never through a proxy.
 func (l *Lab) httpClient(config *tls.Config) *http.Client {
-	return &http.Client{Timeout: 5 * time.Second,
+	return &http.Client{Timeout: 20 * time.Second,
 		Transport: &http.Transport{DialContext: l.Dial, TLSClientConfig: config, DisableKeepAlives: true}}
 }

@@ -58,7 +58,7 @@ func (l *Lab) ApplyClusterVersion(ctx context.Context, hub client.Client, key cl
 // WaitMachine waits until a cluster has a Machine, and returns the first.
 func (l *Lab) WaitMachine(ctx context.Context, hub client.Client, cluster client.ObjectKey) (*clusterv1.Machine, error) {
 	machines := &clusterv1.MachineList{}
-	err := l.WaitFor(ctx, "cluster "+cluster.String()+" has a Machine", time.Minute, func(ctx context.Context) (bool, string) {
+	err := l.WaitFor(ctx, "cluster "+cluster.String()+" has a Machine", 2*time.Minute, func(ctx context.Context) (bool, string) {
 		err := hub.List(ctx, machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 		if err != nil {
 			return false, err.Error()
@@ -74,7 +74,7 @@ func (l *Lab) WaitMachine(ctx context.Context, hub client.Client, cluster client
 // WaitPlan waits until a machine's plan Secret holds a plan.
 func (l *Lab) WaitPlan(ctx context.Context, hub client.Client, machine *clusterv1.Machine) error {
 	key := client.ObjectKey{Namespace: machine.Namespace, Name: rkev1.PlanSecretName(machine.Spec.Bootstrap.ConfigRef.Name)}
-	return l.WaitFor(ctx, "machine "+machine.Name+" has a plan", 2*time.Minute, func(ctx context.Context) (bool, string) {
+	return l.WaitFor(ctx, "machine "+machine.Name+" has a plan", 3*time.Minute, func(ctx context.Context) (bool, string) {
 		secret := &corev1.Secret{}
 		if err := hub.Get(ctx, key, secret); err != nil {
 			return false, err.Error()

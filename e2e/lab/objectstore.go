@@ -56,4 +56,4 @@ func (l *Lab) StartObjectStore(ctx context.Context) (ObjectStore, error) {
 }
 
 // StopObjectStore ends the S3 server, as when its machine is down.
-func (l *Lab) StopObjectStore() error { return l.Stop(objectStoreProc, 5*time.Second) }
+func (l *Lab) StopObjectStore() error { return l.Stop(objectStoreProc, time.Minute) }

@@ -25,7 +25,7 @@ var roleOfFlag = map[string]managementv3.MachineRole{
 // NodeCommand asks the hub's command line for the command that makes a machine a node, once the hub has it.
 func (l *Lab) NodeCommand(ctx context.Context, cluster client.ObjectKey, roles ...string) (string, error) {
 	var command string
-	err := l.WaitFor(ctx, "the hub has a registration command for "+cluster.String(), time.Minute, func(ctx context.Context) (bool, string) {
+	err := l.WaitFor(ctx, "the hub has a registration command for "+cluster.String(), 2*time.Minute, func(ctx context.Context) (bool, string) {
 		argv := append([]string{l.bin("hub"), "node-command", cluster.String(), "--data-dir", l.dataDir()}, roles...)
 		var out, errs strings.Builder
 		cmd := l.Command(ctx, argv...)
@@ -53,7 +53,7 @@ func (l *Lab) TokenCommand(ctx context.Context, hub client.Client, cluster clien
 		crt.Spec.Roles = append(crt.Spec.Roles, roleOfFlag[role])
 	}
 	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
-	err = l.WaitFor(ctx, "a ClusterRegistrationToken of "+cluster.String()+" has a command", time.Minute,
+	err = l.WaitFor(ctx, "a ClusterRegistrationToken of "+cluster.String()+" has a command", 2*time.Minute,
 		func(ctx context.Context) (bool, string) {
 			c := &provisioningv1.Cluster{}
 			if err := hub.Get(ctx, cluster, c); err != nil {

@@ -104,7 +104,7 @@ func (l *Lab) StartHub(ctx context.Context) error {
 }
 
 // StopHub asks the hub to end and waits for it.
-func (l *Lab) StopHub() error { return l.stopHub(context.Background(), 20*time.Second) }
+func (l *Lab) StopHub() error { return l.stopHub(context.Background(), time.Minute) }
 
 // KillHub ends the hub as a crash does.
 func (l *Lab) KillHub(ctx context.Context) error { return l.stopHub(ctx, -1) }
@@ -114,7 +114,7 @@ func (l *Lab) stopHub(ctx context.Context, patience time.Duration) error {
 	if err := l.Stop(hubProcess, patience); err != nil {
 		return err
 	}
-	return l.WaitFor(ctx, "the port of the stopped hub is free", 10*time.Second, func(context.Context) (bool, string) {
+	return l.WaitFor(ctx, "the port of the stopped hub is free", time.Minute, func(context.Context) (bool, string) {
 		err := l.PortFree(hubPort)
 		return err == nil, fmt.Sprint(err)
 	})

@@ -81,7 +81,7 @@ func TestRotateAuthorities(t *testing.T) {
 			giveAuthority(t, all["ca1"], client.ObjectKey{Namespace: key.Namespace, Name: name}, file)
 		}
 		current := firstCertificate(t, all["ca1"].Path(serverTLS+"server-ca.crt"))
-		suite.Must(t, shared.WaitFor(ctx, "the kubeconfig trusts the new one alone", time.Minute, func(ctx context.Context) (bool, string) {
+		suite.Must(t, shared.WaitFor(ctx, "the kubeconfig trusts the new one alone", 2*time.Minute, func(ctx context.Context) (bool, string) {
 			secret := &corev1.Secret{}
 			if err := shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}, secret); err != nil {
 				return false, err.Error()

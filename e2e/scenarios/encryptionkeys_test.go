@@ -27,7 +27,10 @@ func rotateEncryptionKeys(t *testing.T, host *hosts.Host, key client.ObjectKey) 
 	d := distributionOf(t, key)
 	kubeconfig, err := shared.WriteClusterKubeconfig(ctx, shared.Hub, key)
 	suite.Must(t, err)
-	shared.RunKubectl(t, kubeconfig, "create", "secret", "generic", "kept", "--from-literal=word=heron")
+	suite.Must(t, shared.WaitFor(ctx, "a Secret is made", 2*time.Minute, func(ctx context.Context) (bool, string) {
+		out, err := shared.TryKubectl(ctx, kubeconfig, "create", "secret", "generic", "kept", "--from-literal=word=heron")
+		return err == nil || strings.Contains(out, "already exists"), fmt.Sprint(err)
+	}))
 	if stored := storedSecret(t, host, d, "default/kept"); strings.Contains(stored, "heron") == d.EncryptsSecrets {
 		t.Fatalf("a Secret is stored as %.60q before Secrets are encrypted", stored)
 	}
@@ -78,9 +81,13 @@ func rotateEncryptionKeys(t *testing.T, host *hosts.Host, key client.ObjectKey) 
 			t.Errorf("the key is %s still", name)
 		}
 		last = name
-		if word := shared.RunKubectl(t, kubeconfig, "get", "secret", "kept", "-o", "jsonpath={.data.word}"); word != "aGVyb24=" {
-			t.Errorf("the Secret holds %q", word)
-		}
+		suite.Must(t, shared.WaitFor(ctx, "the Secret is read", 2*time.Minute, func(ctx context.Context) (bool, string) {
+			word, err := shared.TryKubectl(ctx, kubeconfig, "get", "secret", "kept", "-o", "jsonpath={.data.word}")
+			if err == nil && word != "aGVyb24=" {
+				t.Fatalf("the Secret holds %q", word)
+			}
+			return err == nil, fmt.Sprint(err)
+		}))
 	}
 	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
 }

@@ -50,7 +50,7 @@ func TestExplained(t *testing.T) {
 				said = err.Error()
 			} else {
 				defer shared.DeleteCluster(t, client.ObjectKeyFromObject(cluster))
-				suite.Must(t, shared.WaitFor(ctx, "the cluster has a condition about it", time.Minute, func(ctx context.Context) (bool, string) {
+				suite.Must(t, shared.WaitFor(ctx, "the cluster has a condition about it", 2*time.Minute, func(ctx context.Context) (bool, string) {
 					if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
 						return false, err.Error()
 					}

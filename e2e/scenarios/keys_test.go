@@ -4,6 +4,7 @@ package scenarios
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -48,11 +49,11 @@ func keysAndTokens(t *testing.T, d lab.Distribution, cluster string) {
 	suite.Step(t, "the key is rotated on all servers", func(t *testing.T) {
 		rotateEncryptionKeys(t, all["1"], key)
 		for _, name := range []string{"1", "2"} {
-			result, err := all[name].Exec(ctx, d.Runtime, "secrets-encrypt", "status")
-			suite.Must(t, err)
-			if !strings.Contains(result.Stdout, "reencrypt_finished") || !strings.Contains(result.Stdout, "All hashes match") {
-				t.Errorf("%s: %s", name, result.Stdout)
-			}
+			suite.Must(t, shared.WaitFor(ctx, "server "+name+" has the key", 2*time.Minute, func(ctx context.Context) (bool, string) {
+				result, err := all[name].Exec(ctx, d.Runtime, "secrets-encrypt", "status")
+				return err == nil && strings.Contains(result.Stdout, "reencrypt_finished") && strings.Contains(result.Stdout, "All hashes match"),
+					fmt.Sprintf("%v %s", err, result.Stdout)
+			}))
 		}
 	})
 	suite.Step(t, "the tokens are rotated on all servers", func(t *testing.T) {
@@ -75,9 +76,9 @@ func awaitNodes(t *testing.T, key client.ObjectKey, want int) {
 	t.Helper()
 	kubeconfig, err := shared.WriteClusterKubeconfig(t.Context(), shared.Hub, key)
 	suite.Must(t, err)
-	suite.Must(t, shared.WaitFor(t.Context(), "the Nodes are Ready", 10*time.Minute, func(context.Context) (bool, string) {
-		out := shared.RunKubectl(t, kubeconfig, "get", "nodes", "--no-headers")
-		return strings.Count(out, " Ready ") == want, out
+	suite.Must(t, shared.WaitFor(t.Context(), "the Nodes are Ready", 10*time.Minute, func(ctx context.Context) (bool, string) {
+		out, err := shared.TryKubectl(ctx, kubeconfig, "get", "nodes", "--no-headers")
+		return err == nil && strings.Count(out, " Ready ") == want, out
 	}))
 	suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 10*time.Minute))
 }

@@ -84,7 +84,7 @@ func TestRancherAgent(t *testing.T) {
 				installed := make(chan error, 1)
 				go func() { installed <- worker.tryInstall(t.Context(), rancher.command(t, worker.command)) }()
 				var command []string
-				suite.Must(t, shared.WaitFor(t.Context(), "the hub's log has a command for "+machine, time.Minute,
+				suite.Must(t, shared.WaitFor(t.Context(), "the hub's log has a command for "+machine, 2*time.Minute,
 					func(context.Context) (bool, string) {
 						for _, found := range regexp.MustCompile(`command="kubectl ([^"]+ `+machine+` [^"]+)"`).FindAllStringSubmatch(hubLog(t), -1) {
 							command = strings.Fields(found[1])
@@ -127,7 +127,7 @@ func (h *rancherHost) install(t *testing.T, command string) {
 
 // tryInstall gives a command a few minutes: Rancher's script tries for hours what it is refused.
 func (h *rancherHost) tryInstall(ctx context.Context, command string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the script does not come to an end"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 6*time.Minute, errors.New("the script does not come to an end"))
 	defer cancel()
 	return shared.Register(ctx, h.Host, command)
 }
@@ -169,7 +169,7 @@ func (h *rancherHost) ask(t *testing.T, command string) string {
 func (h *rancherHost) runs(t *testing.T, version string) {
 	t.Helper()
 	const show = `systemctl show --value -p %s rancher-system-agent`
-	suite.Must(t, shared.WaitFor(t.Context(), h.Name+" runs "+version, time.Minute, func(context.Context) (bool, string) {
+	suite.Must(t, shared.WaitFor(t.Context(), h.Name+" runs "+version, 2*time.Minute, func(context.Context) (bool, string) {
 		got := h.ask(t, "/proc/$("+fmt.Sprintf(show, "MainPID")+")/exe --version 2>&1 || true")
 		return strings.HasPrefix(got, version), got
 	}))

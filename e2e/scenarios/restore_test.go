@@ -4,10 +4,12 @@ package scenarios
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,28 +21,35 @@ import (
 // writeData sets the value of a ConfigMap of the cluster.
 func writeData(t *testing.T, key client.ObjectKey, name, value string) {
 	t.Helper()
-	c, _, err := shared.ClusterClient(t.Context(), shared.Hub, key)
-	suite.Must(t, err)
-	data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}, Data: map[string]string{"value": value}}
-	if err := c.Create(t.Context(), data); err != nil {
-		suite.Must(t, c.Update(t.Context(), data))
-	}
+	suite.Must(t, shared.WaitFor(t.Context(), "ConfigMap "+name+" is written", 2*time.Minute, func(ctx context.Context) (bool, string) {
+		data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}, Data: map[string]string{"value": value}}
+		c, _, err := shared.ClusterClient(ctx, shared.Hub, key)
+		if err == nil {
+			err = c.Create(ctx, data)
+		}
+		if apierrors.IsAlreadyExists(err) {
+			err = c.Update(ctx, data)
+		}
+		return err == nil, fmt.Sprint(err)
+	}))
 }
 
 // readData is that value, or why there is none.
 func readData(t *testing.T, key client.ObjectKey, name string) string {
 	t.Helper()
-	c, _, err := shared.ClusterClient(t.Context(), shared.Hub, key)
-	suite.Must(t, err)
-	data := &corev1.ConfigMap{}
-	err = c.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, data)
-	if client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
-	}
-	if err != nil {
-		return "not found"
-	}
-	return data.Data["value"]
+	value := ""
+	suite.Must(t, shared.WaitFor(t.Context(), "the cluster tells of ConfigMap "+name, 2*time.Minute, func(ctx context.Context) (bool, string) {
+		data := &corev1.ConfigMap{}
+		c, _, err := shared.ClusterClient(ctx, shared.Hub, key)
+		if err == nil {
+			err = c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, data)
+		}
+		if value = data.Data["value"]; apierrors.IsNotFound(err) {
+			value, err = "not found", nil
+		}
+		return err == nil, fmt.Sprint(err)
+	}))
+	return value
 }
 
 // restoreSnapshot changes what was written before a snapshot, and restores it by the Cluster.

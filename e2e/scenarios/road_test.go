@@ -4,6 +4,7 @@ package scenarios
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func road(t *testing.T, d lab.Distribution, name string) {
 	ctx := t.Context()
 	key := client.ObjectKey{Namespace: "fleet-default", Name: name}
 	host := shared.NewHost(t, name+"1")
-	shared.MakeNamespace(t, key.Namespace)
+	shared.Settled(t, key.Namespace)
 	bucket := makeBucket(t, key.Namespace)
 	before := inventory(t)
 
@@ -146,7 +147,7 @@ func road(t *testing.T, d lab.Distribution, name string) {
 		suite.Must(t, shared.Hub.Delete(ctx, cluster))
 		suite.Must(t, shared.WaitGone(ctx, shared.Hub, key, 5*time.Minute))
 		var left []string
-		err := shared.WaitFor(ctx, "nothing of the cluster is left", time.Minute, func(context.Context) (bool, string) {
+		err := shared.WaitFor(ctx, "nothing of the cluster is left", 2*time.Minute, func(context.Context) (bool, string) {
 			left = added(before, inventory(t))
 			return len(left) == 0, "left: " + strings.Join(left, ", ")
 		})
@@ -155,9 +156,10 @@ func road(t *testing.T, d lab.Distribution, name string) {
 		}
 	})
 	suite.Step(t, "the machine's credential is worth nothing any more", func(t *testing.T) {
-		if status := agentAccess(t, host, ""); status != 401 {
-			t.Errorf("the hub answers the deleted machine with %d", status)
-		}
+		suite.Must(t, shared.WaitFor(ctx, "the hub refuses the deleted machine", time.Minute, func(context.Context) (bool, string) {
+			status := agentAccess(t, host, "")
+			return status == 401, fmt.Sprintf("it answers with %d", status)
+		}))
 	})
 }
 
@@ -171,19 +173,25 @@ func agentAccess(t *testing.T, host *hosts.Host, path string) int {
 // assertReady checks what stands between the Cluster and its Node: Cluster API sees all of it as complete, too.
 func assertReady(t *testing.T, key client.ObjectKey) {
 	t.Helper()
-	ctx := t.Context()
-	capi := &clusterv1.Cluster{}
-	suite.Must(t, shared.Hub.Get(ctx, key, capi))
-	if init := capi.Status.Initialization; init.InfrastructureProvisioned == nil || !*init.InfrastructureProvisioned ||
-		init.ControlPlaneInitialized == nil || !*init.ControlPlaneInitialized {
-		t.Errorf("Cluster API's Cluster is not initialised: %+v", init)
-	}
-	machines := &clusterv1.MachineList{}
-	suite.Must(t, shared.Hub.List(ctx, machines, client.InNamespace(key.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
-	for _, m := range machines.Items {
-		if !m.Status.NodeRef.IsDefined() || m.Status.Phase != string(clusterv1.MachinePhaseRunning) {
-			t.Errorf("Machine %s is %s with Node %+v", m.Name, m.Status.Phase, m.Status.NodeRef)
+	suite.Must(t, shared.WaitFor(t.Context(), "Cluster API sees all of it as complete", time.Minute, func(ctx context.Context) (bool, string) {
+		capi := &clusterv1.Cluster{}
+		if err := shared.Hub.Get(ctx, key, capi); err != nil {
+			return false, err.Error()
 		}
-	}
+		if init := capi.Status.Initialization; init.InfrastructureProvisioned == nil || !*init.InfrastructureProvisioned ||
+			init.ControlPlaneInitialized == nil || !*init.ControlPlaneInitialized {
+			return false, fmt.Sprintf("its Cluster is not initialised: %+v", init)
+		}
+		machines := &clusterv1.MachineList{}
+		if err := shared.Hub.List(ctx, machines, client.InNamespace(key.Namespace),
+			client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}); err != nil {
+			return false, err.Error()
+		}
+		for _, m := range machines.Items {
+			if !m.Status.NodeRef.IsDefined() || m.Status.Phase != string(clusterv1.MachinePhaseRunning) {
+				return false, fmt.Sprintf("Machine %s is %s with Node %+v", m.Name, m.Status.Phase, m.Status.NodeRef)
+			}
+		}
+		return true, ""
+	}))
 }

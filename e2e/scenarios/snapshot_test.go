@@ -66,7 +66,7 @@ func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store la
 	changeCluster(t, key, func(c *provisioningv1.Cluster) {
 		c.Spec.RKEConfig.ETCDSnapshotCreate = &rkev1.ETCDSnapshotCreate{Generation: 1}
 	})
-	suite.Must(t, shared.WaitFor(ctx, "the snapshot is saved", 3*time.Minute, func(ctx context.Context) (bool, string) {
+	suite.Must(t, shared.WaitFor(ctx, "the snapshot is saved", 5*time.Minute, func(ctx context.Context) (bool, string) {
 		op := &operationv1.ETCDSnapshotSave{}
 		if err := shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-snapshot-1"}, op); err != nil {
 			return false, err.Error()
@@ -77,7 +77,7 @@ func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store la
 		return op.Status.Phase == operationv1.PhaseSucceeded, string(op.Status.Phase)
 	}))
 	var local, remote *rkev1.ETCDSnapshotFile
-	suite.Must(t, shared.WaitFor(ctx, "the snapshot is listed", time.Minute, func(ctx context.Context) (bool, string) {
+	suite.Must(t, shared.WaitFor(ctx, "the snapshot is listed", 2*time.Minute, func(ctx context.Context) (bool, string) {
 		list := &rkev1.ETCDSnapshotList{}
 		if err := shared.Hub.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: key.Name}); err != nil {
 			return false, err.Error()
@@ -141,17 +141,22 @@ func deleteSnapshots(t *testing.T, host *hosts.Host, key client.ObjectKey, store
 		return err != nil && client.IgnoreNotFound(err) == nil
 	}
 	t.Log(shared.RunHub(t, "snapshot", "delete", key.String(), inBucket, "--yes", "--wait", "--timeout", "5m"))
-	if file, copied := there(); !file || copied || !gone(inBucket) {
-		t.Errorf("the file is there: %v, its copy is there: %v, the ETCDSnapshot of the copy is gone: %v", file, copied, gone(inBucket))
+	suite.Must(t, shared.WaitFor(ctx, "the copy and its ETCDSnapshot are gone", time.Minute, func(context.Context) (bool, string) {
+		_, copied := there()
+		return !copied && gone(inBucket), fmt.Sprintf("the copy is there: %v, its ETCDSnapshot is gone: %v", copied, gone(inBucket))
+	}))
+	if file, _ := there(); !file {
+		t.Error("the file on the machine is gone with its copy")
 	}
-	suite.Must(t, shared.WaitFor(ctx, "the file on the machine is listed", time.Minute, func(ctx context.Context) (bool, string) {
+	suite.Must(t, shared.WaitFor(ctx, "the file on the machine is listed", 2*time.Minute, func(ctx context.Context) (bool, string) {
 		err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(local), local)
 		return err == nil && !local.Status.Missing, fmt.Sprintf("%v, %+v", err, local.Status)
 	}))
 	t.Log(shared.RunHub(t, "snapshot", "delete", key.String(), onMachine, "--yes", "--wait", "--timeout", "5m"))
-	if file, _ := there(); file || !gone(onMachine) {
-		t.Errorf("the file is there: %v, its ETCDSnapshot is gone: %v", file, gone(onMachine))
-	}
+	suite.Must(t, shared.WaitFor(ctx, "the file and its ETCDSnapshot are gone", time.Minute, func(context.Context) (bool, string) {
+		file, _ := there()
+		return !file && gone(onMachine), fmt.Sprintf("the file is there: %v, its ETCDSnapshot is gone: %v", file, gone(onMachine))
+	}))
 	now, err := host.Exec(ctx, "systemctl", "show", "--property=ActiveEnterTimestamp", unit)
 	suite.Must(t, err)
 	if now.Stdout != started.Stdout {

@@ -30,7 +30,7 @@ func TestTheProviderKeepsTheContract(t *testing.T) {
 
 	suite.Step(t, "a paused LabCluster is left alone, and says so", func(t *testing.T) {
 		apply(t, "contract.yaml", key)
-		waitFor(t, "the LabCluster is paused", time.Minute, func(ctx context.Context) (bool, string) {
+		waitFor(t, "the LabCluster is paused", 2*time.Minute, func(ctx context.Context) (bool, string) {
 			if err := shared.Hub.Get(ctx, key, labCluster); err != nil {
 				return false, err.Error()
 			}
@@ -42,7 +42,7 @@ func TestTheProviderKeepsTheContract(t *testing.T) {
 	})
 	suite.Step(t, "the infrastructure is provisioned, with an endpoint and failure domains", func(t *testing.T) {
 		change(t, labCluster, `{"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}}`)
-		waitFor(t, "Cluster API sees the infrastructure", time.Minute, func(ctx context.Context) (bool, string) {
+		waitFor(t, "Cluster API sees the infrastructure", 2*time.Minute, func(ctx context.Context) (bool, string) {
 			err := shared.Hub.Get(ctx, key, cluster)
 			return err == nil && ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false), "it does not"
 		})
@@ -51,7 +51,7 @@ func TestTheProviderKeepsTheContract(t *testing.T) {
 		}
 	})
 	suite.Step(t, "a host boots with the bootstrap data, also when the provider is killed meanwhile", func(t *testing.T) {
-		waitFor(t, "there is a host", time.Minute, func(context.Context) (bool, string) { return len(shared.Hosts()) > 0, "there is none" })
+		waitFor(t, "there is a host", 2*time.Minute, func(context.Context) (bool, string) { return len(shared.Hosts()) > 0, "there is none" })
 		suite.Must(t, shared.KillProvider())
 		suite.Must(t, shared.StartProvider(ctx, shared.Hub))
 		waitFor(t, "the LabMachine is Ready", 2*time.Minute, func(ctx context.Context) (bool, string) {
@@ -70,7 +70,7 @@ func TestTheProviderKeepsTheContract(t *testing.T) {
 		}
 	})
 	suite.Step(t, "Cluster API sees address, provider ID and failure domain", func(t *testing.T) {
-		waitFor(t, "the Machine has them", time.Minute, func(ctx context.Context) (bool, string) {
+		waitFor(t, "the Machine has them", 2*time.Minute, func(ctx context.Context) (bool, string) {
 			found, err := machinesOf(ctx, key)
 			if err != nil || len(found) != 1 {
 				return false, "there is no Machine"
@@ -84,7 +84,7 @@ func TestTheProviderKeepsTheContract(t *testing.T) {
 		host, err := shared.Host(machine.Name)
 		suite.Must(t, err)
 		suite.Must(t, host.Kill())
-		waitFor(t, "the LabMachine is not Ready", time.Minute, func(ctx context.Context) (bool, string) {
+		waitFor(t, "the LabMachine is not Ready", 2*time.Minute, func(ctx context.Context) (bool, string) {
 			err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(machine), machine)
 			return err == nil && conditions.GetReason(machine, labv1.ReadyCondition) == labv1.HostOffReason, "it still is"
 		})

@@ -20,7 +20,7 @@ import (
 func TestEtcdPool(t *testing.T) {
 	ctx := t.Context()
 	key := client.ObjectKey{Namespace: namespace, Name: "etcd"}
-	before := settled(t)
+	before := shared.Settled(t, namespace)
 	servers := func(quantity int32) {
 		changePool(t, key, "servers", func(p *provisioningv1.RKEMachinePool) { p.Quantity = ptr.To(quantity) })
 		time.Sleep(2 * time.Second) // into the middle of it

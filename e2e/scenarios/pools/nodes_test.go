@@ -10,13 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-
-	"github.com/drover-dev/drover/e2e/scenarios/suite"
 )
 
 // waitNodes waits until a cluster has so many servers and workers, all of them Ready and each one the Node of a Machine by its provider
@@ -91,39 +90,52 @@ const dataName = "kept"
 // writeData writes something into a cluster that must still be there later.
 func writeData(t *testing.T, key client.ObjectKey) {
 	t.Helper()
-	c, _, err := shared.ClusterClient(t.Context(), shared.Hub, key)
-	suite.Must(t, err)
-	data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: dataName},
-		Data: map[string]string{"a": "b"}}
-	suite.Must(t, c.Create(t.Context(), data))
+	waitFor(t, "the data is written", 2*time.Minute, func(ctx context.Context) (bool, string) {
+		data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: dataName},
+			Data: map[string]string{"a": "b"}}
+		c, _, err := shared.ClusterClient(ctx, shared.Hub, key)
+		if err == nil {
+			err = client.IgnoreAlreadyExists(c.Create(ctx, data))
+		}
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 // checkData fails the test if what was written is not there.
 func checkData(t *testing.T, key client.ObjectKey) {
 	t.Helper()
-	c, _, err := shared.ClusterClient(t.Context(), shared.Hub, key)
-	suite.Must(t, err)
 	data := &corev1.ConfigMap{}
-	suite.Must(t, c.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: dataName}, data))
+	waitFor(t, "the cluster tells of the data", 2*time.Minute, func(ctx context.Context) (bool, string) {
+		c, _, err := shared.ClusterClient(ctx, shared.Hub, key)
+		if err == nil {
+			err = c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: dataName}, data)
+		}
+		if apierrors.IsNotFound(err) {
+			return true, ""
+		}
+		return err == nil, fmt.Sprint(err)
+	})
 	if data.Data["a"] != "b" {
 		t.Errorf("it is %v", data.Data)
 	}
 }
 
-// checkMembers fails the test unless etcd's members are exactly the servers, each of which says so in its Node.
+// checkMembers waits until etcd's members are exactly the servers, each of which says so in its Node.
 func checkMembers(t *testing.T, key client.ObjectKey, want int) {
 	t.Helper()
-	nodes, err := nodesOf(t.Context(), key)
-	suite.Must(t, err)
-	var voters []string
-	for _, node := range nodes {
-		for _, c := range node.Status.Conditions {
-			if c.Type == "EtcdIsVoter" && c.Status == corev1.ConditionTrue {
-				voters = append(voters, node.Name)
+	waitFor(t, fmt.Sprintf("%d members of etcd vote", want), 2*time.Minute, func(ctx context.Context) (bool, string) {
+		nodes, err := nodesOf(ctx, key)
+		if err != nil {
+			return false, err.Error()
+		}
+		var voters []string
+		for _, node := range nodes {
+			for _, c := range node.Status.Conditions {
+				if c.Type == "EtcdIsVoter" && c.Status == corev1.ConditionTrue {
+					voters = append(voters, node.Name)
+				}
 			}
 		}
-	}
-	if len(voters) != want {
-		t.Errorf("%d members of etcd vote (%s), want %d", len(voters), strings.Join(voters, ", "), want)
-	}
+		return len(voters) == want, fmt.Sprintf("%d do: %s", len(voters), strings.Join(voters, ", "))
+	})
 }

@@ -21,7 +21,7 @@ import (
 func TestPlainObjects(t *testing.T) {
 	ctx := t.Context()
 	key := client.ObjectKey{Namespace: namespace, Name: "plain"}
-	before := settled(t)
+	before := shared.Settled(t, namespace)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 
 	suite.Step(t, "three servers and two workers come up, although the hub is killed meanwhile", func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestPlainObjects(t *testing.T) {
 		checkMembers(t, key, 3)
 	})
 	suite.Step(t, "nothing is written once all is as it should be", func(t *testing.T) {
-		shared.WaitQuiet(t, 20*time.Second, 3*time.Minute)
+		shared.WaitQuiet(t, 20*time.Second, 5*time.Minute)
 		shared.NoWrites(t, time.Minute)
 	})
 	suite.Step(t, "a MachineDeployment is scaled", func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 func TestPools(t *testing.T) {
 	ctx := t.Context()
 	key := client.ObjectKey{Namespace: namespace, Name: "pools"}
-	before := settled(t)
+	before := shared.Settled(t, namespace)
 
 	suite.Step(t, "three servers and two workers come up, although the hub is killed meanwhile", func(t *testing.T) {
 		apply(t, "pools.yaml", key)
@@ -35,7 +35,7 @@ func TestPools(t *testing.T) {
 		changePool(t, key, "workers", func(p *provisioningv1.RKEMachinePool) { p.Labels = map[string]string{"example.com/zone": "a"} })
 		checkLabel(t, key, "example.com/zone", "a")
 		checkLabel(t, key, "example.com/tier", "")
-		waitNodes(t, key, 3, 2, time.Minute)
+		waitNodes(t, key, 3, 2, 5*time.Minute)
 	})
 	suite.Step(t, "a worker that loses power is replaced by its health check", func(t *testing.T) {
 		machines, err := machinesOf(ctx, key, inPool("workers"))
@@ -55,7 +55,7 @@ func TestPools(t *testing.T) {
 		changePool(t, key, "workers", func(p *provisioningv1.RKEMachinePool) { p.Quantity = ptr.To[int32](1) })
 		waitNodes(t, key, 3, 1, 5*time.Minute)
 		change(t, deploymentOf(t, key, "workers"), `{"spec": {"replicas": 2}}`)
-		waitFor(t, "the pool's quantity is 2", time.Minute, func(context.Context) (bool, string) {
+		waitFor(t, "the pool's quantity is 2", 2*time.Minute, func(context.Context) (bool, string) {
 			for _, pool := range poolsOf(t, key).Spec.RKEConfig.MachinePools {
 				if pool.Name == "workers" {
 					return ptr.Deref(pool.Quantity, 1) == 2, "it is not"
@@ -64,10 +64,10 @@ func TestPools(t *testing.T) {
 			return false, "the pool is gone"
 		})
 		waitNodes(t, key, 3, 2, 10*time.Minute)
-		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 2*time.Minute))
+		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
 	})
 	suite.Step(t, "nothing is written once all is as it should be", func(t *testing.T) {
-		shared.WaitQuiet(t, 20*time.Second, 3*time.Minute)
+		shared.WaitQuiet(t, 20*time.Second, 5*time.Minute)
 		shared.NoWrites(t, time.Minute)
 	})
 	suite.Step(t, "a deleted Cluster takes everything with it", func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestPools(t *testing.T) {
 // checkLabel waits until the Nodes of the workers have a label, or do not have it where value is empty.
 func checkLabel(t *testing.T, key client.ObjectKey, label, value string) {
 	t.Helper()
-	waitFor(t, "the workers have "+label+"="+value, time.Minute, func(ctx context.Context) (bool, string) {
+	waitFor(t, "the workers have "+label+"="+value, 3*time.Minute, func(ctx context.Context) (bool, string) {
 		machines, err := machinesOf(ctx, key, inPool("workers"))
 		if err != nil {
 			return false, err.Error()

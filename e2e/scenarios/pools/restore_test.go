@@ -4,11 +4,13 @@ package pools
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +24,7 @@ import (
 func TestRestorePool(t *testing.T) {
 	ctx := t.Context()
 	key := client.ObjectKey{Namespace: namespace, Name: "etcd"}
-	before := settled(t)
+	before := shared.Settled(t, namespace)
 	suite.Step(t, "three servers and a worker come up", func(t *testing.T) {
 		apply(t, "etcd.yaml", key)
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 15*time.Minute))
@@ -36,7 +38,7 @@ func TestRestorePool(t *testing.T) {
 		save.Spec.Spec = ofCluster(key)
 		suite.Must(t, shared.Hub.Create(ctx, save))
 		waitOperation(t, save, nil)
-		waitFor(t, "a snapshot of a server that is not the init node is listed", time.Minute, func(ctx context.Context) (bool, string) {
+		waitFor(t, "a snapshot of a server that is not the init node is listed", 2*time.Minute, func(ctx context.Context) (bool, string) {
 			snapshot = snapshotBeside(ctx, t, key)
 			return snapshot != nil, "it is not"
 		})
@@ -57,11 +59,13 @@ func TestRestorePool(t *testing.T) {
 		waitNodes(t, key, 3, 1, 5*time.Minute)
 		checkMembers(t, key, 3)
 		checkData(t, key)
-		c, _, err = shared.ClusterClient(ctx, shared.Hub, key)
-		suite.Must(t, err)
-		if err := c.Get(ctx, client.ObjectKeyFromObject(lost), lost); client.IgnoreNotFound(err) != nil || err == nil {
-			t.Errorf("what was written after the snapshot: %v", err)
-		}
+		waitFor(t, "what was written after the snapshot is not there", 2*time.Minute, func(ctx context.Context) (bool, string) {
+			c, _, err := shared.ClusterClient(ctx, shared.Hub, key)
+			if err == nil {
+				err = c.Get(ctx, client.ObjectKeyFromObject(lost), lost)
+			}
+			return apierrors.IsNotFound(err), fmt.Sprint(err)
+		})
 	})
 	suite.Step(t, "a deleted Cluster takes everything with it", func(t *testing.T) { deleteCluster(t, poolsOf(t, key), before) })
 }

@@ -82,25 +82,3 @@ func deleteCluster(t *testing.T, cluster client.Object, before map[string]string
 		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 	}
 }
-
-// settled takes stock of the hub once the objects that every namespace gets are there.
-func settled(t *testing.T) map[string]string {
-	t.Helper()
-	shared.MakeNamespace(t, namespace)
-	var before map[string]string
-	waitFor(t, "the namespace is complete", time.Minute, func(ctx context.Context) (bool, string) {
-		var err error
-		if before, err = shared.Inventory(ctx); err != nil {
-			return false, err.Error()
-		}
-		_, account := before["serviceaccounts. "+namespace+"/default"]
-		return account || !hasAccounts(before), "it has no ServiceAccount"
-	})
-	return before
-}
-
-// hasAccounts reports whether the hub's API gives namespaces a ServiceAccount.
-func hasAccounts(inventory map[string]string) bool {
-	_, ok := inventory["serviceaccounts. "+metav1.NamespaceDefault+"/default"]
-	return ok
-}
