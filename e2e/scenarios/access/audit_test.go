@@ -4,10 +4,15 @@ package access
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
@@ -17,13 +22,24 @@ import (
 // auditDir is where a hub that runs alone writes who has asked what of which cluster.
 func auditDir() string { return filepath.Join(shared.Dir, "hub", "audit") }
 
-// checkAudit looks for what was done in the toolbox over connections that became other protocols.
+// checkAudit looks for what was done in the toolbox over connections that became other protocols. The hub writes of each when it has ended.
 func checkAudit(t *testing.T) {
+	t.Helper()
+	suite.Must(t, shared.WaitFor(t.Context(),
+		"the audit log tells of the end of an exec, an attach and a portforward, by whom, with which command and how long it was",
+		time.Minute, func(context.Context) (bool, string) {
+			missing := missingInAudit(t)
+			return len(missing) == 0, fmt.Sprintf("missing: %q", slices.Sorted(maps.Keys(missing)))
+		}))
+}
+
+// missingInAudit is of which subresources of the toolbox the audit log does not tell, with the command that should be in it.
+func missingInAudit(t *testing.T) map[string]string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(auditDir(), "audit.log"))
 	suite.Must(t, err)
 	missing := map[string]string{"exec": "terminal", "attach": "", "portforward": ""} // what is run, by the subresource
-	for line := range bytes.Lines(raw) {
+	for line := range bytes.Lines(raw[:bytes.LastIndexByte(raw, '\n')+1]) {
 		event := &auditv1.Event{}
 		suite.Must(t, json.Unmarshal(line, event))
 		if event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil || event.ObjectRef.Name != "toolbox" ||
@@ -36,7 +52,5 @@ func checkAudit(t *testing.T) {
 			delete(missing, event.ObjectRef.Subresource)
 		}
 	}
-	for what := range missing {
-		t.Errorf("the audit log does not tell of the end of an %s, by whom, with which command and how long it was", what)
-	}
+	return missing
 }

@@ -32,14 +32,14 @@ func besideUser(t *testing.T, host *hosts.Host) user {
 	}
 	u.run(t, "config", "use-context", direct)
 	u.at = host
-	suite.Must(t, shared.WaitFor(t.Context(), "the cluster's own API server takes the token", time.Minute, works(u, "get", "nodes")))
+	suite.Must(t, shared.WaitFor(t.Context(), "the cluster's own API server takes the token", 2*time.Minute, works(u, "get", "nodes")))
 	return u
 }
 
 // works is whether a kubectl ends well.
 func works(u user, args ...string) lab.Check {
 	return func(ctx context.Context) (bool, string) {
-		_, err := u.try(ctx, 10*time.Second, args...)
+		_, err := u.try(ctx, time.Minute, args...)
 		return err == nil, fmt.Sprint(err)
 	}
 }

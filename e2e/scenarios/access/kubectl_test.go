@@ -26,11 +26,12 @@ import (
 // lineRE is a line that the toolbox logs every second.
 var lineRE = regexp.MustCompile(`(?m)^line (\d+)$`)
 
-// deploy runs the toolbox, and waits until it does.
+// deploy runs the toolbox, and waits until it does. A cluster that is new may have no ServiceAccount for it yet.
 func deploy(t *testing.T, u user) {
 	t.Helper()
-	u.run(t, "apply", "-f", manifest(t, "toolbox.yaml"))
-	u.run(t, "wait", "--for=condition=Ready", "pod/toolbox", "--timeout=100s")
+	suite.Must(t, shared.WaitFor(t.Context(), "the toolbox is applied", 2*time.Minute, works(u, "apply", "-f", manifest(t, "toolbox.yaml"))))
+	suite.Must(t, shared.WaitFor(t.Context(), "the toolbox runs", 3*time.Minute,
+		works(u, "wait", "--for=condition=Ready", "pod/toolbox", "--timeout=50s")))
 }
 
 func manifest(t *testing.T, name string) string {
@@ -45,7 +46,7 @@ func useAll(t *testing.T, u user, megabytes int64) {
 	suite.Step(t, "get -w shows what happens", func(t *testing.T) { watch(t, u) })
 	suite.Step(t, "logs -f follows", func(t *testing.T) { follow(t, u) })
 	suite.Step(t, "attach shows what is written", func(t *testing.T) {
-		u.start(t, "attach", "toolbox").waitSaid(t, "two lines", 15*time.Second, lines(2))
+		u.start(t, "attach", "toolbox").waitSaid(t, "two lines", lines(2))
 	})
 	suite.Step(t, "exec -it is at a terminal, which may be resized, and ends with the program's code", func(t *testing.T) { talk(t, u) })
 	suite.Step(t, "port-forward carries requests, many at once", func(t *testing.T) { forward(t, u) })
@@ -65,19 +66,19 @@ func watch(t *testing.T, u user) {
 	u.run(t, "delete", "configmap", "already")
 	began := time.Now()
 	u.run(t, "create", "configmap", "seen-at-once")
-	w.waitSaid(t, "what was made", 2*time.Second, saying("configmap/seen-at-once"))
+	w.waitSaid(t, "what was made", saying("configmap/seen-at-once"))
 	t.Logf("seen at most %s after it was made", time.Since(began).Round(time.Millisecond))
 	u.run(t, "delete", "configmap", "seen-at-once")
 }
 
 func follow(t *testing.T, u user) {
 	f := u.start(t, "logs", "-f", "--tail=1", "toolbox")
-	f.waitSaid(t, "three lines", 15*time.Second, lines(3))
+	f.waitSaid(t, "three lines", lines(3))
 }
 
 // talk has a conversation with a program in the container.
 func talk(t *testing.T, u user) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	mine, theirs, err := openTerminal(40, 120)
 	suite.Must(t, err)
@@ -90,17 +91,17 @@ func talk(t *testing.T, u user) {
 		defer close(r.done)
 		r.err = cmd.Wait()
 	}()
-	r.waitSaid(t, "the size", 15*time.Second, saying("40 rows and 120 columns"))
+	r.waitSaid(t, "the size", saying("40 rows and 120 columns"))
 	suite.Must(t, resize(mine, 50, 132))
-	r.waitSaid(t, "the new size", 5*time.Second, saying("50 rows and 132 columns"))
+	r.waitSaid(t, "the new size", saying("50 rows and 132 columns"))
 	_, err = mine.WriteString("hello there\r")
 	suite.Must(t, err)
-	r.waitSaid(t, "an answer", 5*time.Second, saying(`you said "hello there"`))
+	r.waitSaid(t, "an answer", saying(`you said "hello there"`))
 	_, err = mine.WriteString("exit 7\r")
 	suite.Must(t, err)
 	select {
 	case <-r.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("exec does not end; it says:\n%s", r.said())
 	}
 	if exit := (&exec.ExitError{}); !errors.As(r.err, &exit) || exit.ExitCode() != 7 {
@@ -112,9 +113,9 @@ var portRE = regexp.MustCompile(`127\.0\.0\.1:(\d+) ->`)
 
 func forward(t *testing.T, u user) {
 	f := u.start(t, "port-forward", "pod/toolbox", ":8080")
-	f.waitSaid(t, "its port", 15*time.Second, portRE.MatchString)
+	f.waitSaid(t, "its port", portRE.MatchString)
 	address := net.JoinHostPort("127.0.0.1", portRE.FindStringSubmatch(f.said())[1])
-	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: shared.Dial, MaxIdleConnsPerHost: 8}}
+	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DialContext: shared.Dial, MaxIdleConnsPerHost: 8}}
 	body := make([]byte, 1<<20)
 	_, _ = rand.Read(body)
 	ended := make(chan error, 8)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -135,10 +136,16 @@ func objects(t *testing.T, kubectl func(args ...string) string) []byte {
 func collectFiles(t *testing.T, places map[string][]byte, dir string) {
 	t.Helper()
 	suite.Must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path != dir {
+			return nil // rotated away meanwhile
+		}
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
 		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // rotated away meanwhile
+		}
 		places[path] = raw
 		return err
 	}))

@@ -109,8 +109,9 @@ func (r *running) said() string {
 }
 
 // waitSaid waits until what it has said is good.
-func (r *running) waitSaid(t *testing.T, what string, limit time.Duration, good func(said string) bool) {
+func (r *running) waitSaid(t *testing.T, what string, good func(said string) bool) {
 	t.Helper()
+	const limit = time.Minute
 	deadline := time.After(limit)
 	for !good(r.said()) {
 		select {
