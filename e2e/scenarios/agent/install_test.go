@@ -37,9 +37,9 @@ func TestLocalPlans(t *testing.T) {
 	if !strings.Contains(metrics, `system_agent_attempts_total{source=`) {
 		t.Errorf("metrics:\n%s", metrics)
 	}
-	if got := n.do("curl", "-sS", "--unix-socket", "/run/rancher-system-agent/metrics.sock", "http://agent/readyz"); got != "ok" {
-		t.Errorf("ready: %q", got)
-	}
+	until(t, "an agent that is ready", func() bool {
+		return n.do("curl", "-sS", "--unix-socket", "/run/rancher-system-agent/metrics.sock", "http://agent/readyz") == "ok"
+	})
 	n.do("systemctl", "restart", service)
 	time.Sleep(2 * time.Second) // for what must not happen
 	if got := n.read("/root/ran"); got != "first\nsecond\n" {
@@ -98,10 +98,9 @@ func TestDropIn(t *testing.T) {
 	}
 	n.running(0)
 	for _, name := range []string{service + ".service", "system-agent.service"} {
-		if got := n.do("systemctl", "show", "--property=Type,ActiveState,Id", name); got != "Type=notify\nId="+service+
-			".service\nActiveState=active" {
-			t.Errorf("%s is\n%s", name, got)
-		}
+		until(t, name+" as it should be", func() bool {
+			return n.do("systemctl", "show", "--property=Type,ActiveState,Id", name) == "Type=notify\nId="+service+".service\nActiveState=active"
+		})
 	}
 	if got := n.do("systemd-analyze", "verify", service+".service"); got != "" {
 		t.Errorf("systemd finds fault with the unit: %s", got)
@@ -127,10 +126,11 @@ func TestDropIn(t *testing.T) {
 	if got := n.read("/root/ran"); got != "new\n" {
 		t.Errorf("ran: %q", got)
 	}
-	if got := n.do("journalctl", "-u", service, "-o", "cat", "--output-fields=PLAN_CHECKSUM,MESSAGE",
-		"PLAN_CHECKSUM="+plans.Checksum(next)[:12]); got == "" {
-		t.Error("the journal has no fields")
-	}
+	until(t, "an entry of the journal with fields", func() bool {
+		res, err := n.Exec(t.Context(), "journalctl", "--quiet", "-u", service, "-o", "cat", "--output-fields=PLAN_CHECKSUM,MESSAGE",
+			"PLAN_CHECKSUM="+plans.Checksum(next)[:12])
+		return err == nil && res.ExitCode == 0 && strings.TrimSpace(res.Stdout) != ""
+	})
 
 	n.do("/usr/local/bin/system-agent-uninstall.sh")
 	if left := n.do("sh", "-c", "ls -d /usr/local/bin/*system-agent* /etc/rancher/agent /var/lib/rancher/agent "+

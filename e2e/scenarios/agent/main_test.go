@@ -106,7 +106,7 @@ func must(t *testing.T, err error) {
 // until waits for something on a host, where nothing tells when it has come.
 func until(t *testing.T, what string, ready func() bool) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(20 * time.Millisecond) {
 		if ready() {
 			return
 		}

@@ -57,9 +57,9 @@ func TestRestartInTheMiddle(t *testing.T) {
 	if puts > 2 { // the outcome, and progress that is cleared
 		t.Errorf("%d reports", puts)
 	}
-	if left := n.do("systemctl", "list-units", "--all", "--plain", "--no-legend", "system-agent-*"); left != "" {
-		t.Errorf("units are left:\n%s", left)
-	}
+	until(t, "the end of all units", func() bool {
+		return n.do("systemctl", "list-units", "--all", "--plain", "--no-legend", "system-agent-*") == ""
+	})
 }
 
 // TestWatchdog stops the agent's process in the middle of an instruction, as if it hung: systemd restarts it, and nothing is lost.
@@ -72,13 +72,16 @@ func TestWatchdog(t *testing.T) {
 	n.do("systemctl", "restart", service)
 	checksum := n.deliver(plans.Plan{Instructions: []plans.Instruction{shell("slow", slow)}})
 	until(t, "the slow instruction", func() bool { return n.read("/root/slow") != "" })
-	if got := n.do("systemctl", "show", "--property=StatusText", "--value", service); !strings.Contains(got, checksum[:12]) {
-		t.Errorf("the status is %q", got)
-	}
+	until(t, "a status that names the plan", func() bool {
+		return strings.Contains(n.do("systemctl", "show", "--property=StatusText", "--value", service), checksum[:12])
+	})
 	time.Sleep(3 * time.Second) // an agent that is well outlives its watchdog
-	pid := n.pid()
+	pid := 0
+	until(t, "an agent to stop", func() bool {
+		pid = n.running(0)
+		return syscall.Kill(pid, syscall.SIGSTOP) == nil
+	})
 	began := time.Now()
-	must(t, syscall.Kill(pid, syscall.SIGSTOP))
 	n.running(pid)
 	t.Logf("restarted after %.1f s", time.Since(began).Seconds())
 	n.write("/root/go", "", 0o600)
@@ -89,7 +92,7 @@ func TestWatchdog(t *testing.T) {
 	if got := n.read("/root/slow"); got != "started\n" {
 		t.Errorf("the instruction ran: %q", got)
 	}
-	if got := n.do("journalctl", "-u", service, "--no-pager", "-o", "cat"); !strings.Contains(got, "Watchdog timeout") {
-		t.Errorf("it was not the watchdog:\n%s", got)
-	}
+	until(t, "word of the watchdog in the journal", func() bool {
+		return strings.Contains(n.do("journalctl", "-u", service, "--no-pager", "-o", "cat"), "Watchdog timeout")
+	})
 }
