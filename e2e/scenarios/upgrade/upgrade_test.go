@@ -3,15 +3,19 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,7 +58,7 @@ func TestUpgrade(t *testing.T) {
 	suite.Step(t, "a service runs on the workers", func(t *testing.T) { runGuests(t, key) })
 	suite.Step(t, "a change of what the cluster deploys restarts nothing", func(t *testing.T) {
 		before := starts(t, machines)
-		w := watchCluster(t, key, servers)
+		w := watchCluster(t, key, machines, servers)
 		change(t, key, func(c *provisioningv1.Cluster) {
 			c.Spec.RKEConfig.AdditionalManifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note, namespace: default}\ndata: {text: hello}\n"
 		})
@@ -68,7 +72,7 @@ func TestUpgrade(t *testing.T) {
 		})
 		suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 5*time.Minute))
 		w.report(t)
-		if diff := cmp.Diff(before, starts(t, machines)); diff != "" {
+		if diff := gocmp.Diff(before, starts(t, machines)); diff != "" {
 			t.Errorf("something was restarted:\n%s", diff)
 		}
 	})
@@ -90,7 +94,7 @@ func TestUpgrade(t *testing.T) {
 			func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
 	})
 	suite.Step(t, "once all is done nobody writes", func(t *testing.T) {
-		shared.WaitQuiet(t, 20*time.Second, 3*time.Minute)
+		shared.WaitQuiet(t, 20*time.Second, 5*time.Minute)
 		shared.NoWrites(t, time.Minute)
 	})
 	suite.Step(t, "the cluster can be deleted, although the hub is killed meanwhile", func(t *testing.T) {
@@ -107,7 +111,8 @@ func changeInPlace(t *testing.T, key client.ObjectKey, machines map[string]*host
 	edit func(*provisioningv1.Cluster)) {
 	t.Helper()
 	began, before, uids := time.Now(), starts(t, machines), machineUIDs(t, key)
-	w := watchCluster(t, key, servers)
+	w := watchCluster(t, key, machines, servers)
+	logged := len(hubLog(t))
 	change(t, key, edit)
 	for _, n := range []int{1, 4, 6} {
 		waitFor(t, fmt.Sprintf("%d Nodes have changed", n), 10*time.Minute, func(context.Context) (bool, string) {
@@ -119,13 +124,14 @@ func changeInPlace(t *testing.T, key client.ObjectKey, machines map[string]*host
 	waitNodes(t, key, version, pods)
 	suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 10*time.Minute))
 	w.report(t)
-	assertOrder(t, w)
-	for name, start := range starts(t, machines) {
+	after := starts(t, machines)
+	assertOrder(t, w, after, hubLog(t)[logged:])
+	for name, start := range after {
 		if start == before[name] {
 			t.Errorf("%s was not restarted", name)
 		}
 	}
-	if diff := cmp.Diff(uids, machineUIDs(t, key)); diff != "" {
+	if diff := gocmp.Diff(uids, machineUIDs(t, key)); diff != "" {
 		t.Errorf("machines were replaced:\n%s", diff)
 	}
 	t.Logf("%.0f s for the change", time.Since(began).Seconds())
@@ -141,20 +147,45 @@ func change(t *testing.T, key client.ObjectKey, edit func(*provisioningv1.Cluste
 	suite.Must(t, shared.Hub.Patch(t.Context(), cluster, patch))
 }
 
-// assertOrder checks that the tiers changed one after the other, and that each machine with workloads to lose was drained.
-func assertOrder(t *testing.T, w *witness) {
+// assertOrder checks that the tiers changed one after the other, and that each machine with workloads to lose was drained. What the witness
+// has not seen, since nobody looked in that moment, the starts of the distribution and the hub's log tell.
+func assertOrder(t *testing.T, w *witness, starts map[string]string, log string) {
 	t.Helper()
 	rank := func(name string) int {
 		return slices.IndexFunc([][]string{etcds, controls, workers}, func(tier []string) bool { return slices.Contains(tier, name) })
 	}
-	if !slices.IsSortedFunc(w.order, func(a, b string) int { return rank(a) - rank(b) }) || len(w.order) != len(everybody) {
-		t.Errorf("the machines changed in the order %s", strings.Join(w.order, ", "))
+	inOrder := func(names []string) bool {
+		return slices.IsSortedFunc(names, func(a, b string) int { return rank(a) - rank(b) }) && len(names) == len(everybody)
+	}
+	// All machines have the clock of this one.
+	started := slices.SortedFunc(maps.Keys(starts), func(a, b string) int { return cmp.Compare(startOf(starts[a]), startOf(starts[b])) })
+	if !inOrder(w.order) && !inOrder(started) {
+		t.Errorf("the machines changed in the order %s, and started in the order %s", strings.Join(w.order, ", "), strings.Join(started, ", "))
 	}
 	for _, name := range slices.Concat(controls, workers) {
-		if !w.seen[name].cordoned {
+		told := regexp.MustCompile(`Cordoned or uncordoned a Node.* Node=` + name + ` .*unschedulable=true`)
+		if !w.seen[name].cordoned && !told.MatchString(log) {
 			t.Errorf("Node %s was not cordoned before it changed", name)
 		}
 	}
+}
+
+var startRE = regexp.MustCompile(`ActiveEnterTimestampMonotonic=(\d+)`)
+
+// startOf is the time of a start, in microseconds of the machine's clock.
+func startOf(start string) int {
+	if found := startRE.FindStringSubmatch(start); found != nil {
+		at, _ := strconv.Atoi(found[1])
+		return at
+	}
+	return 0
+}
+
+func hubLog(t *testing.T) string {
+	t.Helper()
+	log, err := os.ReadFile(shared.LogFile("hub"))
+	suite.Must(t, err)
+	return string(log)
 }
 
 func waitFor(t *testing.T, what string, limit time.Duration, check lab.Check) {

@@ -23,12 +23,16 @@ import (
 // one behind a load balancer: it turns to the next server when one does not answer, and calls it a failure when none does.
 type witness struct {
 	servers []client.Client
-	stop    context.CancelFunc
-	done    chan struct{}
+	// apis and etcds are the addresses of the API servers and of etcd's members.
+	apis, etcds []string
+	stop        context.CancelFunc
+	done        chan struct{}
 
 	mu       sync.Mutex
 	asked    int
 	failures []string
+	stalls   int           // looks that nobody answered though nobody was down
+	stalled  time.Time     // since when that is so; zero while somebody answers
 	slowest  time.Duration // to the first answer, with servers that did not answer before
 	fewest   int32         // guests that were available at the worst time
 	seen     map[string]*history
@@ -45,15 +49,19 @@ type history struct {
 // patience is how long one server may take to answer.
 const patience = 3 * time.Second
 
-// watchCluster starts a witness of a cluster whose API runs on the given hosts.
-func watchCluster(t *testing.T, cluster client.ObjectKey, servers []*hosts.Host) *witness {
+// watchCluster starts a witness of a cluster whose API runs on the given hosts, and etcd on those of their names.
+func watchCluster(t *testing.T, cluster client.ObjectKey, machines map[string]*hosts.Host, servers []*hosts.Host) *witness {
 	t.Helper()
 	_, config, err := shared.ClusterClient(t.Context(), shared.Hub, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &witness{done: make(chan struct{}), fewest: 1 << 30, seen: map[string]*history{}}
+	for _, name := range etcds {
+		w.etcds = append(w.etcds, machines[name].IP().String()+":2379")
+	}
 	for _, host := range servers {
+		w.apis = append(w.apis, host.IP().String()+":6443")
 		one := rest.CopyConfig(config)
 		one.Host = fmt.Sprintf("https://%s:6443", host.IP())
 		one.Timeout = patience
@@ -90,6 +98,9 @@ func (w *witness) look(ctx context.Context) {
 	nodes, guests := &corev1.NodeList{}, &appsv1.Deployment{}
 	var errs []string
 	began := time.Now()
+	// While the answer takes its time it is seen whether those are there who should give it.
+	present := make(chan bool, 1)
+	checked := time.AfterFunc(time.Second, func() { present <- w.present(ctx) })
 	for _, server := range w.servers {
 		err := server.List(ctx, nodes)
 		if err == nil {
@@ -101,12 +112,21 @@ func (w *witness) look(ctx context.Context) {
 		}
 		errs = append(errs, err.Error())
 	}
+	stalled := !checked.Stop() && errs != nil && <-present
 	if ctx.Err() != nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
+	if stalled && w.stalled.IsZero() {
+		w.stalled = began
+	}
+	if stalled && time.Since(w.stalled) < time.Minute {
+		w.stalls++
+		return
+	}
+	w.stalled = time.Time{}
 	if errs != nil {
 		w.failures = append(w.failures, time.Now().Format("15:04:05.0")+" "+strings.Join(errs, " | "))
 		return
@@ -116,6 +136,24 @@ func (w *witness) look(ctx context.Context) {
 	for _, node := range nodes.Items {
 		w.see(&node)
 	}
+}
+
+// present reports whether one API server and most members of etcd accept connections. A process that stands still for some seconds does, for
+// the kernel does that; one that has been stopped or is starting does not.
+func (w *witness) present(ctx context.Context) bool {
+	accepting := func(addresses []string) (n int) {
+		for _, address := range addresses {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			conn, err := shared.Dial(ctx, "tcp", address)
+			cancel()
+			if err == nil {
+				n++
+				_ = conn.Close()
+			}
+		}
+		return n
+	}
+	return accepting(w.apis) > 0 && accepting(w.etcds) > len(w.etcds)/2
 }
 
 func (w *witness) see(node *corev1.Node) {
@@ -145,8 +183,8 @@ func (w *witness) report(t *testing.T) {
 	w.end()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.Logf("the API was asked %d times, failed %d times and took at most %.1f s; at least %d guests were available; the order was %s",
-		w.asked, len(w.failures), w.slowest.Seconds(), w.fewest, strings.Join(w.order, ", "))
+	t.Logf("the API was asked %d times, failed %d times, stood still %d times and took at most %.1f s; at least %d guests were available; "+
+		"the order was %s", w.asked, len(w.failures), w.stalls, w.slowest.Seconds(), w.fewest, strings.Join(w.order, ", "))
 	if len(w.failures) > 0 {
 		t.Errorf("no server of the API answered:\n%s", strings.Join(w.failures, "\n"))
 	}
