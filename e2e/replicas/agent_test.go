@@ -33,7 +33,7 @@ func (e *env) importCluster(t *testing.T, name string) string {
 	t.Helper()
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	e.create(t, cluster)
-	until(t, 20*time.Second, "the management Cluster of "+name, func() error {
+	until(t, 2*time.Minute, "the management Cluster of "+name, func() error {
 		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
 			return err
 		}
@@ -99,11 +99,18 @@ func (e *env) registration(t *testing.T, cluster string) string {
 	return folder
 }
 
+// create makes objects that are not there. An attempt may fail where the API asks a webhook of a replica that is just going.
 func (e *env) create(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
-		if err := e.client.Create(t.Context(), object); err != nil {
-			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
-		}
+		again := false
+		until(t, time.Minute, fmt.Sprintf("%T %s to be created", object, object.GetName()), func() error {
+			err := e.client.Create(t.Context(), object)
+			if again {
+				err = client.IgnoreAlreadyExists(err) // made by an attempt that has failed after that
+			}
+			again = true
+			return err
+		})
 	}
 }

@@ -42,6 +42,8 @@ type env struct {
 	// authorities and token are what users have: whom to trust, and the proof of who they are.
 	authorities []byte
 	token       string
+	// imported counts the Clusters that were created to see controllers work.
+	imported int
 }
 
 func start(t *testing.T) *env {
@@ -102,8 +104,8 @@ func start(t *testing.T) *env {
 		h.configure(e.kubeconfig, "https://"+e.gateways.Addr().String(), "https://"+e.webhooks.Addr().String())
 		h.start(t)
 	}
-	until(t, time.Minute, "three replicas to be ready", func() error { return e.ready(e.hubs...) })
-	until(t, 20*time.Second, "a Lease for each of them", func() error {
+	until(t, 3*time.Minute, "three replicas to be ready", func() error { return e.ready(e.hubs...) })
+	until(t, time.Minute, "a Lease for each of them", func() error {
 		if n := len(e.leases(t)); n != 3 {
 			return fmt.Errorf("there are %d", n)
 		}

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"testing"
@@ -22,30 +23,32 @@ func (e *env) upgraded(t *testing.T) {
 	roots.AppendCertsFromPEM(e.authorities)
 	for _, h := range e.hubs {
 		dialer := websocket.Dialer{
-			HandshakeTimeout: 5 * time.Second, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"},
+			HandshakeTimeout: 20 * time.Second, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"},
 			NetDialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, "tcp", h.gateway)
 			},
 		}
 		for _, a := range e.agents {
 			url := "wss://127.0.0.1/k8s/clusters/" + a.cluster + "/api/v1/namespaces?watch=true&fieldSelector=metadata.name=default"
-			conn, response, err := dialer.DialContext(t.Context(), url, http.Header{
-				"Authorization": {"Bearer " + e.token}, "Origin": {"https://127.0.0.1"}, // without an origin the API server answers 403
+			until(t, time.Minute, "a watch of "+a.cluster+" over WebSocket through "+h.name, func() error {
+				conn, response, err := dialer.DialContext(t.Context(), url, http.Header{
+					"Authorization": {"Bearer " + e.token}, "Origin": {"https://127.0.0.1"}, // without an origin the API server answers 403
+				})
+				if err != nil {
+					return fmt.Errorf("%w (%+v)", err, response)
+				}
+				defer conn.Close()
+				_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+				var event struct{ Type string }
+				_, raw, err := conn.ReadMessage()
+				if err == nil {
+					err = json.Unmarshal(raw, &event)
+				}
+				if err == nil && event.Type != "ADDED" {
+					err = fmt.Errorf("the first event is %q", event.Type)
+				}
+				return err
 			})
-			if err != nil {
-				t.Errorf("through %s, %s cannot be watched over WebSocket: %v (%+v)", h.name, a.cluster, err, response)
-				continue
-			}
-			_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-			var event struct{ Type string }
-			_, raw, err := conn.ReadMessage()
-			if err == nil {
-				err = json.Unmarshal(raw, &event)
-			}
-			if err != nil || event.Type != "ADDED" {
-				t.Errorf("through %s, the first event of %s is %q, %v", h.name, a.cluster, event.Type, err)
-			}
-			_ = conn.Close()
 		}
 	}
 }
