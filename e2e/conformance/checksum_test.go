@@ -172,7 +172,7 @@ func init() {
 			sum := m.deliver(instructions(ran("a")))
 			m.until("success", func(s state) bool { return s.applied(sum) && m.lines("a") == 2 })
 		}},
-		rule{name: "3.4/checksum/cooldown-30s", test: func(m *machine) {
+		rule{name: "3.4/checksum/cooldown-30s", timed: true, test: func(m *machine) {
 			plan := instructions(ran("a", "date +%s >>$M/times", "exit 1"))
 			m.fail(plan)
 			m.until("the second failure", func(s state) bool { return s.text("failure-count") == "2" })
@@ -184,7 +184,7 @@ func init() {
 				m.Errorf("the second try came after %s", pause)
 			}
 		}},
-		rule{name: "3.4/checksum/cooldown-from-last-apply-time", test: func(m *machine) {
+		rule{name: "3.4/checksum/cooldown-from-last-apply-time", timed: true, test: func(m *machine) {
 			plan := instructions(ran("a", "exit 1"))
 			begun := time.Now()
 			m.deliver(plan, failedBefore(plan, 3, 20*time.Second))
@@ -212,7 +212,7 @@ func init() {
 			m.until("success", func(s state) bool { return s.applied(sum) })
 			m.holds("attempts", "1\n2\n")
 		}},
-		rule{name: "3.4/checksum/new-plan-waits-for-no-cooldown", test: func(m *machine) {
+		rule{name: "3.4/checksum/new-plan-waits-for-no-cooldown", timed: true, test: func(m *machine) {
 			m.fail(instructions(sh("a", "exit 1")))
 			begun := time.Now()
 			m.run(instructions(ran("b")))

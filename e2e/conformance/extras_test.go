@@ -44,7 +44,7 @@ func init() {
 			sum := m.pending(instructions(sh("a", ":"), waiting("b")))
 			m.start()
 			m.until("the instruction", func(state) bool { return m.lines("b") == 1 })
-			s := m.within(30*time.Second, "plan-progress", func(s state) bool { return strings.Contains(s.text("plan-progress"), `"name":"b"`) })
+			s := m.until("plan-progress", func(s state) bool { return strings.Contains(s.text("plan-progress"), `"name":"b"`) })
 			var progress struct {
 				Checksum     string
 				Index, Total int

@@ -59,8 +59,8 @@ func (m *machine) usage() usage {
 	return u
 }
 
-// rest lets an agent apply a plan and then rest, for as long as IDLE says, and tells what it used at rest.
-func (m *machine) rest() (used usage, took time.Duration) {
+// rest lets an agent apply a plan and then rest, for so many times as long as IDLE says, and tells what it used at rest.
+func (m *machine) rest(times int) (used usage, took time.Duration) {
 	idle := idleDefault
 	if text := os.Getenv("IDLE"); text != "" {
 		var err error
@@ -68,6 +68,7 @@ func (m *machine) rest() (used usage, took time.Duration) {
 			m.Fatalf("IDLE: %s", err)
 		}
 	}
+	idle *= time.Duration(times)
 	m.env = append(m.env, "CATTLE_LOGLEVEL=info")
 	m.run(both(m.files(m.file("f", "x")), instructions(sh("a", "echo a"))), pendingState)
 	time.Sleep(min(15*time.Second, idle)) // until the watch is settled
@@ -111,27 +112,44 @@ func TestLimits(t *testing.T) {
 		t.Errorf("the binary has %d bytes and may have %d", size, maxBinary)
 	}
 	guarded(t, func(m *machine) {
-		used, took := m.rest()
-		if used.memory > maxMemory {
-			m.Errorf("it uses %d bytes of memory and may use %d", used.memory, maxMemory)
-		}
-		if used.written > 0 {
-			m.Errorf("it wrote %d bytes to the disk at rest", used.written)
-		}
-		if used.requests > 0 {
-			m.Errorf("it made %d requests at rest", used.requests)
-		}
-		// A run is short and the machine may be busy with others: three times the limit is what a change for the worse would show.
-		if perMinute := time.Duration(float64(used.cpu) / took.Minutes()); perMinute > 3*maxCPU {
-			m.Errorf("it used %s of CPU time a minute and may use %s", perMinute, maxCPU)
+		// Where a process stands still for some seconds the agent has something to do for once. What it does now and then is seen the longer it
+		// is looked at.
+		for tries := 1; ; tries++ {
+			too := tooMuch(m.rest(1 << (tries - 1)))
+			if len(too) == 0 {
+				return
+			}
+			if tries == 3 {
+				m.Errorf("%s", strings.Join(too, "; "))
+				return
+			}
+			t.Logf("once more, because %s", strings.Join(too, "; "))
 		}
 	})
+}
+
+// tooMuch says what an agent at rest has used of which it may not use so much.
+func tooMuch(used usage, took time.Duration) (too []string) {
+	if used.memory > maxMemory {
+		too = append(too, fmt.Sprintf("it uses %d bytes of memory and may use %d", used.memory, maxMemory))
+	}
+	if used.written > 0 {
+		too = append(too, fmt.Sprintf("it wrote %d bytes to the disk at rest", used.written))
+	}
+	if used.requests > 0 {
+		too = append(too, fmt.Sprintf("it made %d requests at rest", used.requests))
+	}
+	// A run is short and the machine may be busy with others: three times the limit is what a change for the worse would show.
+	if perMinute := time.Duration(float64(used.cpu) / took.Minutes()); perMinute > 3*maxCPU {
+		too = append(too, fmt.Sprintf("it used %s of CPU time a minute and may use %s", perMinute, maxCPU))
+	}
+	return too
 }
 
 // BenchmarkAgentIdle measures an agent at rest, for as long as IDLE says.
 func BenchmarkAgentIdle(b *testing.B) {
 	guarded(b, func(m *machine) {
-		used, took := m.rest()
+		used, took := m.rest(1)
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(float64(binarySize(b))/(1<<20), "binary-MiB")
 		b.ReportMetric(float64(used.memory)/(1<<20), "RSS-MiB")

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
@@ -15,6 +16,12 @@ const (
 // interrupt is a rule about the annotations by which a plan is interrupted. The first agent's released versions do not know them.
 func interrupt(name string, test func(*machine)) rule {
 	return rule{name: "3.7/interrupt/" + name, better: "interrupt", test: test}
+}
+
+// soon is a rule about an agent that hears of a change while an instruction runs, which nobody sees.
+func soon(r rule) rule {
+	r.timed = true
+	return r
 }
 
 // annotated delivers a pending plan that is interrupted from the beginning.
@@ -76,7 +83,7 @@ func init() {
 				m.Errorf("it ran %d times", m.lines("a"))
 			}
 		}),
-		interrupt("paused-between-instructions", func(m *machine) {
+		soon(interrupt("paused-between-instructions", func(m *machine) {
 			s := m.pauseAfterFirst()
 			var checkpoint struct {
 				Checksum              string
@@ -91,14 +98,14 @@ func init() {
 			}
 			m.never(3*time.Second, "the plan went on", func(state) bool { return m.exists("b") })
 			m.resume()
-		}),
-		interrupt("pause-survives-restart", func(m *machine) {
+		})),
+		soon(interrupt("pause-survives-restart", func(m *machine) {
 			m.pauseAfterFirst()
 			m.kill()
 			m.start()
 			m.never(4*time.Second, "the plan went on", func(state) bool { return m.exists("b") })
 			m.resume()
-		}),
+		})),
 		interrupt("probes-go-on-while-paused", func(m *machine) {
 			site := newSite(m)
 			m.run(probes("p", get(site.URL)), pendingState)
@@ -118,7 +125,7 @@ func init() {
 			m.start()
 			m.until("the first instruction", func(state) bool { return m.lines("pid") == 1 })
 			m.annotate(canceled, "true")
-			m.within(30*time.Second, "the state", inState("canceled"))
+			m.within(min(m.patience, 50*time.Second), "the state", inState("canceled")) // before the instruction would end by itself
 			if !m.exists("asked") || alive(m.read("pid")) || m.exists("b") {
 				m.Errorf("asked: %t, still alive: %t, went on: %t", m.exists("asked"), alive(m.read("pid")), m.exists("b"))
 			}
@@ -128,7 +135,7 @@ func init() {
 			m.start()
 			m.until("the first instruction", func(state) bool { return m.lines("pid") == 1 })
 			m.annotate(canceled, "true")
-			m.within(45*time.Second, "the state", inState("canceled"))
+			m.until("the state", inState("canceled"))
 			if alive(m.read("pid")) {
 				m.Errorf("it still runs")
 			}
@@ -146,8 +153,7 @@ func init() {
 			m.until("a run", func(state) bool { return m.lines("p") >= 1 })
 			m.annotate(canceled, "true")
 			time.Sleep(3 * time.Second)
-			before := m.lines("p")
-			m.never(4*time.Second, "it still runs", func(state) bool { return m.lines("p") > before })
+			m.rests(4*time.Second, "the number of runs", func() string { return strconv.Itoa(m.lines("p")) })
 		}),
 		interrupt("cancel-beats-pause", func(m *machine) {
 			m.set(map[string]string{"of-others": "x"})

@@ -188,7 +188,7 @@ func (m *machine) signal(with syscall.Signal) (time.Duration, int) {
 	_ = p.cmd.Process.Signal(with)
 	select {
 	case <-p.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		<-p.ended
 	}
@@ -254,11 +254,29 @@ func (m *machine) until(what string, ready func(state) bool) state {
 	return m.within(m.patience, what, ready)
 }
 
-// never fails when something becomes so after all, or when the agent did not even look at its Secret.
+// never fails when something becomes so after all, or when the agent does not even look at its Secret.
 func (m *machine) never(d time.Duration, what string, happened func(state) bool) {
 	m.silent(d, what, happened)
 	if m.config["remoteEnabled"] == true && !m.proxy.sawToken() {
-		m.Fatalf("the agent does not look at its Secret")
+		m.until("a look of the agent at its Secret", func(state) bool { return m.proxy.sawToken() })
+		m.silent(d, what, happened)
+	}
+}
+
+// rests fails when something does not stay as it is for a while. An agent that stood still for some seconds may have had something to do yet,
+// so that it has three tries, each for twice as long: what happens again and again is seen all the same.
+func (m *machine) rests(d time.Duration, what string, value func() string) {
+	for tries := 1; ; tries++ {
+		before := value()
+		time.Sleep(d)
+		after := value()
+		if after == before {
+			return
+		}
+		if tries == 3 {
+			m.Fatalf("%s does not rest: it was %q %s ago and is %q", what, before, d, after)
+		}
+		d *= 2
 	}
 }
 

@@ -5,6 +5,7 @@ package conformance
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -58,10 +59,10 @@ func init() {
 			sum := m.deliver(both(instructions(ran("a")), probes("p", obj{"initialDelaySeconds": 3, "httpGet": obj{"url": site.URL}})))
 			m.start()
 			m.until("the instruction", func(state) bool { return m.lines("a") == 1 })
-			begun := time.Now()
+			ended := m.changedAt("a")
 			s := m.until("success", func(s state) bool { return s.applied(sum) })
-			if probe, found := s.probe("p"); !found || !probe.Healthy || time.Since(begun) < 2*time.Second {
-				m.Errorf("after %s the report says of the probe %t %+v", time.Since(begun), found, probe)
+			if probe, found := s.probe("p"); !found || !probe.Healthy || s.at.Sub(ended) < 2*time.Second {
+				m.Errorf("%s after the instruction the report says of the probe %t %+v", s.at.Sub(ended), found, probe)
 			}
 		}},
 		rule{name: "3.6/report/nothing-new-is-not-written", test: func(m *machine) {
@@ -69,20 +70,15 @@ func init() {
 			m.run(both(instructions(ran("a")), probes("p", obj{"httpGet": obj{"url": site.URL}}),
 				obj{"periodicInstructions": []obj{sh("q", "echo q", obj{"periodSeconds": 600})}}))
 			time.Sleep(3 * time.Second)
-			before := m.now().object.ResourceVersion
-			time.Sleep(6 * time.Second)
-			if after := m.now().object.ResourceVersion; after != before {
-				m.Errorf("the Secret was written at rest")
-			}
+			m.rests(6*time.Second, "the version of the Secret", func() string { return m.now().object.ResourceVersion })
 		}},
 		rule{name: "3.6/report/at-rest-one-watch", test: func(m *machine) {
 			m.run(both(instructions(ran("a"))))
 			time.Sleep(3 * time.Second)
-			before := len(m.proxy.seen())
-			time.Sleep(8 * time.Second)
-			if more := m.proxy.seen()[before:]; len(more) > 0 {
-				m.Errorf("%d requests at rest: %v", len(more), more[0].url)
-			}
+			m.rests(8*time.Second, "the number of requests, with the last one,", func() string {
+				all := m.proxy.seen()
+				return fmt.Sprint(len(all), " ", all[len(all)-1].url)
+			})
 		}},
 		rule{name: "3.6/report/conflict-after-success", test: conflicts("0", checksums)},
 		rule{name: "3.6/report/conflict-after-success-with-state", test: conflicts("0", pendingState)},
