@@ -47,7 +47,9 @@ func newHub(t *testing.T, replicas int) *testHub {
 	h := &testHub{}
 	for i := range replicas {
 		h.replicas = append(h.replicas, tunnel.New(tunnel.Options{Logger: logr.Discard(), Registerer: prometheus.NewRegistry(),
-			ReplicaID: fmt.Sprintf("replica-%d", i), Replicas: func() int { return replicas }}))
+			ReplicaID: fmt.Sprintf("replica-%d", i), Replicas: func() int { return replicas },
+			// No session ends where the whole process stands still for some seconds.
+			Limits: tunnel.Limits{Timeout: time.Minute, SiblingTimeout: time.Minute}}))
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v3/connect/credential", h.exchange)
@@ -93,7 +95,7 @@ func (h *testHub) client(t *testing.T) *http.Client {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 100, DialContext: h.dial}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 }
 
 func (h *testHub) dial(ctx context.Context, _, _ string) (conn net.Conn, err error) {
@@ -178,7 +180,7 @@ func start(t *testing.T, hub *testHub, api *rest.Config) (stop func()) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the agent does not stop")
 		}
 	}
@@ -188,7 +190,7 @@ func start(t *testing.T, hub *testHub, api *rest.Config) (stop func()) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it does not come to this: %s", what)
 		}

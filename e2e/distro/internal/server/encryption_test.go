@@ -55,7 +55,7 @@ func TestLoadedKeys(t *testing.T) {
 // waitIdle waits until the change of keys that runs behind a request has ended.
 func (s *server) waitIdle(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !s.encryptionMu.TryLock(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !s.encryptionMu.TryLock(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("a change of keys does not end")
 		}
