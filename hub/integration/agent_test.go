@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
@@ -60,6 +59,7 @@ func startAgent(t *testing.T, e *gatewayEnv, id string) *agentProcess {
 	if code != http.StatusOK {
 		t.Fatalf("registering: %d %s", code, answer)
 	}
+	e.awaitAccepted(answer)
 	_, a.key.Namespace, a.key.Name = machineConfig(t, answer)
 	a.write("rancher2_connection_info.json", answer)
 	a.write("config.yaml", fmt.Sprintf("remoteEnabled: true\nworkDirectory: %[1]s/var/work\nconnectionInfoFile: "+
@@ -137,14 +137,7 @@ func (a *agentProcess) deliver(plan plans.Plan) string {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		secret := a.secret()
-		plans.Deliver(secret.Data, raw, 1, 1)
-		return a.env.client.Update(a.t.Context(), secret)
-	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	a.change(func(secret *corev1.Secret) { plans.Deliver(secret.Data, raw, 1, 1) })
 	return plans.Checksum(raw)
 }
 
@@ -180,10 +173,15 @@ func TestAgentAppliesPlans(t *testing.T) {
 		Probes:       map[string]plans.Probe{"hub": {HTTPGet: plans.HTTPGetAction{URL: e.settings.ServerURL + "/healthz", Insecure: true}}},
 	})
 	got := a.until(plans.StateSucceeded)
-	if got.AppliedChecksum != checksum || string(got.AppliedOutput["install"]) != "a: b\n" || !got.ProbeStatuses["hub"].Healthy ||
-		got.Revision != 1 {
+	if got.AppliedChecksum != checksum || string(got.AppliedOutput["install"]) != "a: b\n" || got.Revision != 1 {
 		t.Errorf("got %+v", got)
 	}
+	eventually(t, "the probe to succeed", func() error {
+		if got := a.status().ProbeStatuses; !got["hub"].Healthy {
+			return fmt.Errorf("the probes are %+v", got)
+		}
+		return nil
+	})
 	// The hub notes in the Secret that the plan is applied and its probes have passed; all else has to be the agent's.
 	var after *corev1.Secret
 	eventually(t, "the hub to take note", func() error {
@@ -198,10 +196,14 @@ func TestAgentAppliesPlans(t *testing.T) {
 		before.Type != after.Type {
 		t.Error("the agent changed more than its keys: ", diff)
 	}
-	time.Sleep(7 * time.Second) // more than a period of probes
-	if diff := cmp.Diff(after.Data, a.secret().Data); diff != "" {
-		t.Error("the agent writes though nothing changes: ", diff)
-	}
+	eventually(t, "the agent to write nothing while nothing changes", func() error {
+		before := a.secret().Data
+		time.Sleep(7 * time.Second) // more than a period of probes, one of which may fail on a slow machine
+		if diff := cmp.Diff(before, a.secret().Data); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
 
 	checksum = a.deliver(plans.Plan{Instructions: []plans.Instruction{shell("fail", "echo why; echo because >&2; exit 4")}})
 	got = a.until(plans.StateFailed)

@@ -34,10 +34,9 @@ func TestNamespaceDeletion(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace and its content to go", func() error {
-		return errors.Join(gone(t.Context(), config), gone(t.Context(), machine),
-			gone(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
-	})
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, config, machine} {
+		env.Gone(t, object)
+	}
 }
 
 // A custom resource owns a built-in kind here and the other way round, since the garbage collector learns of new kinds later.

@@ -152,6 +152,35 @@ func (e *gatewayEnv) serve() {
 		}
 		return nil
 	})
+	if e.token != "" {
+		e.awaitToken()
+	}
+}
+
+// awaitToken waits until the gateway knows the registration token and its cluster: it has caches of its own.
+func (e *gatewayEnv) awaitToken() {
+	e.t.Helper()
+	eventually(e.t, "the gateway to know the registration token", func() error {
+		code, body := e.get("/v3/connect/cluster-info", map[string]string{"Authorization": "Bearer " + e.token})
+		if code != http.StatusOK && code != http.StatusServiceUnavailable { // there may be no control plane
+			time.Sleep(500 * time.Millisecond) // wrong tokens are limited
+			return &unexpected{code, body}
+		}
+		return nil
+	})
+}
+
+// awaitAccepted waits until the token in the response to a registration is accepted: the API server has caches, too.
+func (e *gatewayEnv) awaitAccepted(answer string) {
+	e.t.Helper()
+	config, namespace, name := machineConfig(e.t, answer)
+	eventually(e.t, "the machine's token to be accepted", func() error {
+		code, body := e.get("/api/v1/namespaces/"+namespace+"/secrets/"+name, map[string]string{"Authorization": "Bearer " + config.BearerToken})
+		if code != http.StatusOK {
+			return &unexpected{code, body}
+		}
+		return nil
+	})
 }
 
 func eventually(t *testing.T, what string, check func() error) {
@@ -237,6 +266,9 @@ func (e *gatewayEnv) createToken(namespace string, roles ...managementv3.Machine
 			&corev1.Secret{})
 	})
 	e.token = token
+	if e.http != nil {
+		e.awaitToken()
+	}
 }
 
 // runControllers does the work of the registration and bootstrap controllers for every machine request until the test ends.
@@ -247,18 +279,29 @@ func (e *gatewayEnv) runControllers() {
 		e.t.Fatal(err)
 	}
 	ctx := e.t.Context()
-	events, err := c.Watch(ctx, &corev1.SecretList{}, client.InNamespace(e.management),
-		client.MatchingFields{"type": string(rkev1.MachineRequestSecretType)})
+	requests := func() (watch.Interface, error) {
+		return c.Watch(ctx, &corev1.SecretList{}, client.InNamespace(e.management),
+			client.MatchingFields{"type": string(rkev1.MachineRequestSecretType)})
+	}
+	events, err := requests()
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	go func() {
-		defer events.Stop()
-		for event := range events.ResultChan() {
-			if request, ok := event.Object.(*corev1.Secret); ok && event.Type != watch.Deleted && request.Labels[rkev1.MachineNameLabel] == "" {
-				e.provideMachine(ctx, request)
+		for ctx.Err() == nil {
+			for event := range events.ResultChan() {
+				if request, ok := event.Object.(*corev1.Secret); ok && event.Type != watch.Deleted && request.Labels[rkev1.MachineNameLabel] == "" {
+					e.provideMachine(ctx, request)
+				}
+			}
+			// The next watch begins with all requests that there are.
+			if next, err := requests(); err == nil {
+				events = next
+			} else {
+				time.Sleep(100 * time.Millisecond)
 			}
 		}
+		events.Stop()
 	}()
 }
 

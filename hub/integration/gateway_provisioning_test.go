@@ -39,10 +39,17 @@ func TestGatewayProvisioning(t *testing.T) {
 		"X-Cattle-Node-Name": "road-node", "X-Cattle-Detected-Address": "192.0.2.10", "X-Cattle-Labels": "cattle.io/os=linux,team=a",
 		"X-Cattle-Taints": "k=v:NoSchedule",
 	}
-	code, first := e.get("/v3/connect/agent", headers)
-	if code != http.StatusOK {
-		t.Fatalf("registering: %d %s", code, first)
-	}
+	var first string
+	eventually(t, "the machine to be registered", func() error {
+		code, body := e.get("/v3/connect/agent", headers)
+		if code != http.StatusOK && code != http.StatusServiceUnavailable { // to which machines come again
+			t.Fatalf("registering: %d %s", code, body)
+		}
+		if first = body; code != http.StatusOK {
+			return &unexpected{code, body}
+		}
+		return nil
+	})
 	name := rkev1.MachineRequestName("road-1")
 	machine, bootstrap := &clusterv1.Machine{}, &rkev1.RKEBootstrap{}
 	for _, object := range []client.Object{machine, bootstrap} {

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -71,12 +70,6 @@ func TestGatewayLegacyMachine(t *testing.T) {
 		t.Fatalf("%d clusters, %v", len(clusters.Items), err)
 	}
 	e.createToken(clusters.Items[0].Name, managementv3.WorkerRole)
-	eventually(t, "the gateway to know the token", func() error {
-		if _, body := e.register(e.token, id, ""); strings.Contains(body, "unknown") {
-			return errors.New(body)
-		}
-		return nil
-	})
 	register("a token for workers", http.StatusForbidden, "", "not for machines with the role Etcd")
 	e.token = unbound
 	patch(&rkev1.RKEBootstrap{}, false, fmt.Sprintf(`{"metadata":{"annotations":{%q:"hash"}}}`, rkev1.MachineSecretHashAnnotation))

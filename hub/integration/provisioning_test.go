@@ -3,7 +3,6 @@ package integration
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/pki"
 	"github.com/drover-dev/drover/hub/testenv"
@@ -87,9 +85,13 @@ func TestProvisionOneMachine(t *testing.T) {
 	r.AwaitCondition(controlPlane, "RollingOut", metav1.ConditionFalse, "NotRollingOut", "")
 	r.AwaitCondition(machine, "UpToDate", metav1.ConditionTrue, "UpToDate", "")
 	r.AwaitCondition(machine, "PlanApplied", metav1.ConditionTrue, "Applied", "")
-	if !ptr.Deref(controlPlane.Status.Initialization.ControlPlaneInitialized, false) || *controlPlane.Status.UpToDateReplicas != 1 {
-		t.Errorf("the status is %+v", controlPlane.Status)
-	}
+	r.Wait("the status to count the machine", func() error {
+		r.Read(controlPlane.Name, controlPlane)
+		if s := controlPlane.Status; !ptr.Deref(s.Initialization.ControlPlaneInitialized, false) || ptr.Deref(s.UpToDateReplicas, 0) != 1 {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
 	r.Wait("the annotations of the plan Secret", func() error {
 		secret = a.Secret()
 		if string(secret.Data[plans.KeyAppliedPlan]) != string(secret.Data[plans.KeyPlan]) ||
@@ -142,7 +144,7 @@ func checkKubeconfig(r *testenv.FakeCluster, plan plans.Plan) {
 	}
 }
 
-// checkNoWrites checks that reconciles of a converged cluster write nothing.
+// checkNoWrites checks that reconciles of a converged cluster write nothing, once the controllers have written what they owed.
 func checkNoWrites(r *testenv.FakeCluster, m *testenv.FakeMachine) {
 	t := r.T
 	t.Helper()
@@ -157,21 +159,22 @@ func checkNoWrites(r *testenv.FakeCluster, m *testenv.FakeMachine) {
 		}
 		return out
 	}
-	before := versions()
-	// Each of these triggers a reconcile.
-	for i := range 3 {
-		controlPlane := r.ControlPlane()
-		r.Read(controlPlane.Name, controlPlane)
-		old := controlPlane.DeepCopy()
-		metav1.SetMetaDataAnnotation(&controlPlane.ObjectMeta, "test", fmt.Sprint(i))
-		if err := env.Client.Patch(t.Context(), controlPlane, client.MergeFrom(old)); err != nil {
-			t.Fatal(err)
+	count := 0
+	r.Wait("reconciles to write nothing", func() error {
+		before := versions()
+		// Each of these triggers a reconcile.
+		for range 3 {
+			count++
+			testenv.Change(t, env, r.ControlPlane(), func(c *rkev1.RKEControlPlane) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, "test", fmt.Sprint(count))
+			})
+			time.Sleep(200 * time.Millisecond)
 		}
-		time.Sleep(200 * time.Millisecond)
-	}
-	if diff := cmp.Diff(before, versions()); diff != "" {
-		t.Errorf("reconciles without a change have written:\n%s", diff)
-	}
+		if diff := cmp.Diff(before, versions()); diff != "" {
+			return fmt.Errorf("reconciles without a change have written:\n%s", diff)
+		}
+		return nil
+	})
 }
 
 // TestProvisionWorker: a worker that registers later joins the server, and its plan has no keys of the cluster's authorities.
@@ -204,9 +207,12 @@ func TestProvisionWorker(t *testing.T) {
 	w.Take()
 	w.Succeed()
 	r.AwaitCondition(r.ControlPlane(), "Stable", metav1.ConditionTrue, "Stable", "")
-	if got := w.Secret().Annotations[rkev1.JoinedToAnnotation]; got != "https://127.0.0.2:6443" {
-		t.Errorf("joined-to is %q", got)
-	}
+	r.Wait("the worker to have joined the server", func() error {
+		if got := w.Secret().Annotations[rkev1.JoinedToAnnotation]; got != "https://127.0.0.2:6443" {
+			return fmt.Errorf("joined-to is %q", got)
+		}
+		return nil
+	})
 }
 
 // TestProvisionFailedPlan: a failed plan is reported and retried, and a corrected configuration replaces it.
@@ -216,6 +222,7 @@ func TestProvisionFailedPlan(t *testing.T) {
 	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
 	_, first := a.AwaitPlan("")
 	a.Take()
+	begin := time.Now()
 	a.Fail()
 	machine := &clusterv1.Machine{}
 	r.Wait("the failure in the conditions of the Machine", func() error {
@@ -239,7 +246,6 @@ func TestProvisionFailedPlan(t *testing.T) {
 		}
 		return fmt.Errorf("it says %+v", controlPlane.Status.Conditions)
 	})
-	begin := time.Now()
 	a.AwaitPlan("")
 	if waited := time.Since(begin); waited < 5*time.Second {
 		t.Errorf("the next attempt started after %s", waited)
@@ -296,16 +302,8 @@ func TestProvisionDeletion(t *testing.T) {
 	a.Take()
 	a.Succeed()
 	r.AwaitCondition(r.ControlPlane(), "Bootstrapped", metav1.ConditionTrue, "Bootstrapped", "")
-	if err := env.Client.Delete(t.Context(), r.Cluster); err != nil {
-		t.Fatal(err)
-	}
-	r.Wait("the Cluster to be gone", func() error {
-		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(r.Cluster), &provisioningv1.Cluster{})
-		if err == nil {
-			return errors.New("it is still there")
-		}
-		return client.IgnoreNotFound(err)
-	})
+	env.Delete(t, r.Cluster)
+	env.Gone(t, r.Cluster)
 	r.Wait("the rest to be gone", func() error {
 		var secrets corev1.SecretList
 		var machines clusterv1.MachineList

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +57,9 @@ func (e *hubEnv) newReadyCluster(t *testing.T, namespace, name string) *provisio
 	cluster := newCluster(namespace, name)
 	e.create(t, cluster)
 	condition(t, e, cluster, "Ready", metav1.ConditionUnknown, "WaitingForMachines")
+	until(t, "the management namespace", func() error {
+		return e.Client.Get(t.Context(), client.ObjectKey{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]}, &corev1.Namespace{})
+	})
 	return cluster
 }
 
@@ -144,6 +149,11 @@ func (e *hubEnv) checkNoRights(t *testing.T, namespace, name string) {
 	})
 	config := rest.AnonymousClientConfig(e.Config)
 	config.BearerToken = string(token.Data[corev1.ServiceAccountTokenKey])
+	until(t, "the API server to know the token", func() error {
+		_, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+			&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		return err
+	})
 	machine, err := client.New(config, client.Options{Scheme: e.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -15,13 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway/servingcert"
 	"github.com/drover-dev/drover/hub/identity/signing"
+	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -50,12 +51,23 @@ func (e *gatewayEnv) awaitSigned(registered string, name types.NamespacedName) {
 		return err
 	})
 	// Without a change the hub leaves the signature alone.
-	time.Sleep(2 * time.Second)
-	again := &corev1.Secret{}
-	if err := e.client.Get(e.t.Context(), name, again); err != nil ||
-		string(again.Data[plans.KeyPlanSignature]) != string(secret.Data[plans.KeyPlanSignature]) {
-		e.t.Errorf("the plan is signed again and again: %v", err)
-	}
+	eventually(e.t, "the plan to be left alone", func() error {
+		if err := e.client.Get(e.t.Context(), name, secret); err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Second)
+		again := &corev1.Secret{}
+		if err := e.client.Get(e.t.Context(), name, again); err != nil {
+			return err
+		}
+		if string(again.Data[plans.KeyPlan]) != string(secret.Data[plans.KeyPlan]) {
+			return errors.New("there is another one")
+		}
+		if string(again.Data[plans.KeyPlanSignature]) != string(secret.Data[plans.KeyPlanSignature]) {
+			e.t.Error("the plan is signed again and again")
+		}
+		return nil
+	})
 }
 
 // registerKnown registers with the stored identity and no token.
@@ -215,6 +227,11 @@ func TestAgentAuthorityRotation(t *testing.T) {
 	t.Parallel()
 	e := newGateway(t, apiServer(t))
 	e.system = newNamespace(t)
+	// It is listened on again and again, and must not be given away in between.
+	var err error
+	if e.address, err = testenv.FreeAddress(); err != nil {
+		t.Fatal(err)
+	}
 	e.createCluster()
 	e.serve()
 	e.runControllers()
@@ -266,14 +283,21 @@ func TestAgentAuthorityRotation(t *testing.T) {
 // change changes the plan Secret and retries conflicts with the hub and the agent.
 func (a *agentProcess) change(do func(*corev1.Secret)) {
 	a.t.Helper()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	testenv.OnConflict(a.t, "changing the plan Secret", func() error {
 		secret := a.secret()
 		do(secret)
 		return a.env.client.Update(a.t.Context(), secret)
 	})
-	if err != nil {
-		a.t.Fatal(err)
+}
+
+// reported is what the agent has written into the plan Secret.
+func (a *agentProcess) reported() map[string]string {
+	a.t.Helper()
+	data, out := a.secret().Data, map[string]string{}
+	for _, key := range plans.AgentKeys() {
+		out[key] = string(data[key])
 	}
+	return out
 }
 
 // TestAgentVerifiesSignatures delivers plans with and without the hub's signature.
@@ -310,9 +334,9 @@ func TestAgentVerifiesSignatures(t *testing.T) {
 	}
 	still := func(what string) {
 		t.Helper()
-		before := a.secret().ResourceVersion
+		before := a.reported()
 		time.Sleep(3 * time.Second)
-		if got := a.status(); got.State != plans.StatePending || a.secret().ResourceVersion != before {
+		if got := a.status(); got.State != plans.StatePending || !maps.Equal(a.reported(), before) {
 			t.Errorf("%s is taken: %+v", what, got)
 		}
 	}

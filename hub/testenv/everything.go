@@ -63,14 +63,23 @@ func (e *Env) Left(t *testing.T, namespace string, want ...string) {
 	}
 }
 
-func (e *Env) everything(t *testing.T, namespace string) []thing {
+// everything looks again while kinds are installed or removed: one of them may be announced and not served.
+func (e *Env) everything(t *testing.T, namespace string) (found []thing) {
+	t.Helper()
+	Until(t, "a list of everything in "+namespace, func() (err error) {
+		found, err = e.list(t, namespace)
+		return err
+	})
+	return found
+}
+
+func (e *Env) list(t *testing.T, namespace string) (found []thing, err error) {
 	t.Helper()
 	lists, err := discovery.NewDiscoveryClientForConfigOrDie(e.Config).ServerPreferredNamespacedResources()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	reader := metadata.NewForConfigOrDie(e.Config)
-	var found []thing
 	for _, list := range lists {
 		for _, resource := range list.APIResources {
 			if !slices.Contains(resource.Verbs, "list") || strings.Contains(resource.Name, "/") || resource.Kind == "Event" {
@@ -78,12 +87,12 @@ func (e *Env) everything(t *testing.T, namespace string) []thing {
 			}
 			gv, err := schema.ParseGroupVersion(list.GroupVersion)
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
 			gvr := gv.WithResource(resource.Name)
 			objects, err := reader.Resource(gvr).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
 			if err != nil {
-				t.Fatalf("listing %v: %v", gvr, err)
+				return nil, fmt.Errorf("listing %v: %w", gvr, err)
 			}
 			for _, object := range objects.Items {
 				if object.Name != "kube-root-ca.crt" && (resource.Kind != "ServiceAccount" || object.Name != "default") {
@@ -92,5 +101,5 @@ func (e *Env) everything(t *testing.T, namespace string) []thing {
 			}
 		}
 	}
-	return found
+	return found, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -157,39 +156,57 @@ func (m *FakeMachine) AwaitPlan(last string) (plan plans.Plan, checksum string) 
 // Report writes into the plan Secret as an agent does.
 func (m *FakeMachine) Report(set func(*plans.Status, plans.Plan)) {
 	m.T.Helper()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	m.report("", func(s *plans.Status, plan plans.Plan, _ []byte) { set(s, plan) })
+}
+
+// report writes into the plan Secret, if its plan is that of a checksum; empty for any plan. set is given the plan, encoded too.
+func (m *FakeMachine) report(checksum string, set func(s *plans.Status, plan plans.Plan, raw []byte)) {
+	m.T.Helper()
+	OnConflict(m.T, "reporting for "+m.Name, func() error {
 		secret := m.Secret()
+		raw := secret.Data[plans.KeyPlan]
+		if checksum != "" && plans.Checksum(raw) != checksum {
+			return nil
+		}
 		status, err := plans.DecodeStatus(secret.Data)
 		if err != nil {
 			return err
 		}
-		plan, err := plans.Decode(secret.Data[plans.KeyPlan])
+		plan, err := plans.Decode(raw)
 		if err != nil {
 			return err
 		}
-		set(&status, plan)
+		set(&status, plan, raw)
 		if err := status.WriteTo(secret.Data); err != nil {
 			return err
 		}
 		return m.Env.Client.Update(m.T.Context(), secret)
 	})
-	if err != nil {
-		m.T.Fatalf("reporting for %s: %v", m.Name, err)
-	}
 }
 
 // Take reports that the agent is at the plan.
 func (m *FakeMachine) Take() {
 	m.T.Helper()
-	m.Report(func(s *plans.Status, _ plans.Plan) { s.State, s.Revision = plans.StateInProgress, s.Revision+1 })
+	m.take("")
+}
+
+func (m *FakeMachine) take(checksum string) {
+	m.T.Helper()
+	m.report(checksum, func(s *plans.Status, _ plans.Plan, _ []byte) {
+		s.State, s.Revision = plans.StateInProgress, s.Revision+1
+	})
 }
 
 // Succeed reports the plan as applied, and all probes healthy but those named.
 func (m *FakeMachine) Succeed(unhealthy ...string) {
 	m.T.Helper()
-	raw := m.Secret().Data[plans.KeyPlan]
-	m.applied = raw
-	m.Report(func(s *plans.Status, plan plans.Plan) {
+	m.succeed("", unhealthy...)
+}
+
+func (m *FakeMachine) succeed(checksum string, unhealthy ...string) {
+	m.T.Helper()
+	m.report(checksum, func(s *plans.Status, plan plans.Plan, raw []byte) {
+		m.applied = raw
 		s.State, s.AppliedChecksum, s.FailedChecksum = plans.StateSucceeded, plans.Checksum(raw), ""
 		s.FailureCount, s.SuccessCount = 0, s.SuccessCount+1
 		s.ProbeStatuses = map[string]plans.ProbeStatus{}
@@ -199,11 +216,17 @@ func (m *FakeMachine) Succeed(unhealthy ...string) {
 	})
 }
 
+// Apply is Take and Succeed for the plan of a checksum. A plan that has come since is left for the test to see.
+func (m *FakeMachine) Apply(checksum string) {
+	m.T.Helper()
+	m.take(checksum)
+	m.succeed(checksum)
+}
+
 // Fail reports that the plan has failed.
 func (m *FakeMachine) Fail() {
 	m.T.Helper()
-	raw := m.Secret().Data[plans.KeyPlan]
-	m.Report(func(s *plans.Status, _ plans.Plan) {
+	m.report("", func(s *plans.Status, _ plans.Plan, raw []byte) {
 		s.State, s.FailedChecksum, s.FailureCount = plans.StateFailed, plans.Checksum(raw), s.FailureCount+1
 	})
 }

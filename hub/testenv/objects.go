@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -14,8 +15,12 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
-// patience is how long tests wait for what must come to be, on a machine that has much else to do.
-const patience = 3 * time.Minute
+const (
+	// patience is how long tests wait for what must come to be, on a machine that has much else to do.
+	patience = 5 * time.Minute
+	// goneWithin is longer: a Cluster goes after its management namespace, which costs Kubernetes a hundred requests, one after another.
+	goneWithin = 15 * time.Minute
+)
 
 // Namespace makes a namespace for a test. It stays for as long as the hub: deleting one costs Kubernetes a hundred requests, and as many
 // for what the hub has made for each cluster in it, which all other tests would wait for.
@@ -76,14 +81,35 @@ func (e *Env) Delete(t *testing.T, object client.Object) {
 	}
 }
 
-// Change changes an object as a user does.
+// OnConflict does what reads an object and writes it again, once more whenever somebody else has written it in between.
+func OnConflict(t *testing.T, what string, do func() error) {
+	t.Helper()
+	Until(t, what, func() error {
+		err := do()
+		if err != nil && !apierrors.IsConflict(err) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return err
+	})
+}
+
+// Change changes an object as a user does who edits it as it is now, whatever the test has read of it before.
 func Change[T client.Object](t *testing.T, e *Env, object T, set func(T)) {
 	t.Helper()
-	before := object.DeepCopyObject().(client.Object)
-	set(object)
-	if err := e.Client.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
-		t.Fatalf("changing %T %s: %v", object, object.GetName(), err)
-	}
+	OnConflict(t, fmt.Sprintf("changing %T %s", object, object.GetName()), func() error {
+		now := reflect.New(reflect.TypeOf(object).Elem()).Interface().(T)
+		now.GetObjectKind().SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
+			return err
+		}
+		before := now.DeepCopyObject().(client.Object)
+		set(now)
+		if err := e.Client.Patch(t.Context(), now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+		reflect.ValueOf(object).Elem().Set(reflect.ValueOf(now).Elem())
+		return nil
+	})
 }
 
 // Condition waits until a condition has a status and a reason, and returns its message. Any reason will do where none is given.
@@ -110,7 +136,7 @@ func Condition[T interface {
 // Gone waits until an object is.
 func (e *Env) Gone(t *testing.T, object client.Object) {
 	t.Helper()
-	await(t, 2*patience, fmt.Sprintf("%T %s to go", object, object.GetName()), func() error {
+	await(t, goneWithin, fmt.Sprintf("%T %s to go", object, object.GetName()), func() error {
 		err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 		switch {
 		case apierrors.IsNotFound(err):

@@ -24,25 +24,9 @@ import (
 // asTenant returns a client with all rights to Secrets and ServiceAccounts of a namespace except reading Secrets, and no others.
 func asTenant(t *testing.T, namespace string) client.Client {
 	t.Helper()
-	const name = "tenant"
-	env.Create(t, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update", "patch", "delete"}},
-			{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "serviceaccounts/token"}, Verbs: []string{"*"}},
-		},
-	}, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name + "-of-" + namespace}},
-	})
-	config := rest.CopyConfig(env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: name + "-of-" + namespace}
-	out, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return env.Tenant(t, namespace,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update", "patch", "delete"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "serviceaccounts/token"}, Verbs: []string{"*"}})
 }
 
 // accountToken requests a token of a ServiceAccount.
@@ -146,6 +130,12 @@ func TestMachineHasNoRole(t *testing.T) {
 		}
 		return nil
 	}
+	testenv.Until(t, "the API server to know the machine's token", func() error {
+		if err := direct.Get(t.Context(), plan, &corev1.Secret{}); apierrors.IsUnauthorized(err) {
+			return err
+		}
+		return nil
+	})
 	if err := isRefused(); err != nil {
 		t.Error(err)
 	}

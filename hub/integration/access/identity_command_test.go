@@ -53,6 +53,7 @@ func TestNodeCommand(t *testing.T) {
 		crt.Status.ExpiresAt.Sub(crt.CreationTimestamp.Time).Minutes() != 45 || crt.Annotations[managementv3.DeleteExpiredAnnotation] != "true" {
 		t.Fatalf("the ClusterRegistrationToken is %+v", crt)
 	}
+	awaitToken(t, token)
 	code, text := get(t, "/v3/connect/agent", machineHeaders(token, "server-by-command", machineSecret))
 	if code != http.StatusForbidden ||
 		!strings.Contains(text, "does not allow the role Etcd, ControlPlane: spec.roles of ClusterRegistrationToken "+management+"/"+crt.Name+

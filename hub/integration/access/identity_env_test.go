@@ -62,7 +62,21 @@ func newToken(t *testing.T, management string, purpose managementv3.Registration
 	}
 	env.Create(t, crt)
 	testenv.Condition(t, env, crt, "Ready", metav1.ConditionTrue, "")
+	awaitToken(t, token)
 	return token, crt
+}
+
+// awaitToken waits until the gateway knows a registration token: it has a watch of its own. Tokens for agents are for nothing else.
+func awaitToken(t *testing.T, token string) {
+	t.Helper()
+	testenv.Until(t, "the gateway to know the registration token", func() error {
+		code, text := get(t, "/v3/connect/cluster-info", bearer(token))
+		if code != http.StatusOK && code != http.StatusForbidden {
+			time.Sleep(500 * time.Millisecond) // wrong tokens are limited
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
 }
 
 // dialerOf returns a dialer with a loopback address that no other test uses, so that limits by address do not affect other tests.
@@ -178,16 +192,23 @@ func openRefused(t *testing.T, path string, headers map[string]string) (code int
 	return response.StatusCode, string(bytes.TrimSpace(raw))
 }
 
-func openTunnel(t *testing.T, path string, headers map[string]string) *websocket.Conn {
+// openTunnel opens a websocket. As agents do, it comes again where the hub asks for that.
+func openTunnel(t *testing.T, path string, headers map[string]string) (conn *websocket.Conn) {
 	t.Helper()
-	conn, response, err := tunnel(t, path, headers)
-	if err != nil {
-		if response != nil {
-			raw, _ := io.ReadAll(response.Body)
+	testenv.Until(t, "a tunnel to be opened", func() (err error) {
+		var response *http.Response
+		if conn, response, err = tunnel(t, path, headers); err == nil {
+			return nil
+		}
+		if response == nil {
+			t.Fatal(err)
+		}
+		raw, _ := io.ReadAll(response.Body)
+		if response.StatusCode != http.StatusServiceUnavailable {
 			t.Fatalf("%v: %d %s", err, response.StatusCode, raw)
 		}
-		t.Fatal(err)
-	}
+		return fmt.Errorf("%w: %s", err, raw)
+	})
 	return conn
 }
 
@@ -229,8 +250,7 @@ const tunnelTimeout = time.Minute
 func asEditor(t *testing.T) client.Client {
 	t.Helper()
 	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "editor-"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{managementv3.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "editor-"}, Rules: []rbacv1.PolicyRule{testenv.AllOf(managementv3.GroupVersion.Group)},
 	}
 	env.Create(t, role)
 	env.Create(t, &rbacv1.ClusterRoleBinding{
@@ -238,6 +258,7 @@ func asEditor(t *testing.T) client.Client {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: role.Name}},
 	})
+	env.AwaitRights(t, role.Name, "", role.Rules...)
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: role.Name}
 	out, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})

@@ -123,6 +123,7 @@ func TestLegacyTokenSecret(t *testing.T) {
 	if id := string(secret.Data[managementv3.TokenIDKey]); id == "" || id == previous {
 		t.Errorf("the hub has not created a token of its own: %q", id)
 	}
+	awaitToken(t, whole)
 	if got := awaitCredential(t, whole, idOne); got.code != http.StatusOK {
 		t.Errorf("the token of another hub: %d %s", got.code, got.text)
 	}

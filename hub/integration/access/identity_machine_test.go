@@ -24,8 +24,19 @@ import (
 
 const machineSecret = "the secret of a machine, long enough"
 
-// get sends a request as a machine does.
-func get(t *testing.T, path string, headers map[string]string) (int, string) {
+// get sends a request as a machine does, which comes again where the hub asks for that.
+func get(t *testing.T, path string, headers map[string]string) (code int, text string) {
+	t.Helper()
+	testenv.Until(t, "an answer that is not for later", func() error {
+		if code, text = getOnce(t, path, headers); code == http.StatusServiceUnavailable {
+			return errors.New(text)
+		}
+		return nil
+	})
+	return code, text
+}
+
+func getOnce(t *testing.T, path string, headers map[string]string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, env.ServerURL+path, nil)
 	if err != nil {
@@ -81,7 +92,7 @@ func registerAs(t *testing.T, headers map[string]string) (planToken string) {
 		}
 		return nil
 	})
-	var connection struct{ KubeConfig string }
+	var connection struct{ KubeConfig, Namespace, SecretName string }
 	if err := json.Unmarshal([]byte(text), &connection); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +100,13 @@ func registerAs(t *testing.T, headers map[string]string) (planToken string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testenv.Until(t, "the machine's token to be accepted", func() error { // the API server has caches, too
+		path := "/api/v1/namespaces/" + connection.Namespace + "/secrets/" + connection.SecretName
+		if code, text := get(t, path, bearer(config.BearerToken)); code != http.StatusOK {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
 	return config.BearerToken
 }
 

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -188,7 +187,7 @@ func TestUnauthenticatedLoad(t *testing.T) { //nolint:paralleltest // it is abou
 		if err != nil {
 			t.Fatalf("round %d: watching the plan: %v", round, err)
 		}
-		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the hub writes into it, too
+		testenv.OnConflict(t, fmt.Sprintf("round %d: writing into the plan", round), func() error { // the hub writes into it, too
 			if got, err = secrets.Get(t.Context(), secret, metav1.GetOptions{}); err != nil {
 				return err
 			}
@@ -199,9 +198,6 @@ func TestUnauthenticatedLoad(t *testing.T) { //nolint:paralleltest // it is abou
 			_, err = secrets.Update(t.Context(), got, metav1.UpdateOptions{})
 			return err
 		})
-		if err != nil {
-			t.Fatalf("round %d: writing into the plan: %v", round, err)
-		}
 		select {
 		case <-watched.ResultChan():
 		case <-t.Context().Done():

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -130,19 +131,21 @@ func TestCertificateRotation(t *testing.T) {
 			}
 			return nil
 		})
-		families, err := metrics.Registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, family := range families {
-			for _, sample := range family.GetMetric() {
-				if family.GetName() == "drover_cluster_certificates_expiry_timestamp_seconds" && sample.GetLabel()[0].GetValue() == name &&
-					sample.GetGauge().GetValue() == float64(end.Unix()) {
-					return
+		testenv.Until(t, "a metric to tell it", func() error {
+			families, err := metrics.Registry.Gather()
+			if err != nil {
+				return err
+			}
+			for _, family := range families {
+				for _, sample := range family.GetMetric() {
+					if family.GetName() == "drover_cluster_certificates_expiry_timestamp_seconds" && sample.GetLabel()[0].GetValue() == name &&
+						sample.GetGauge().GetValue() == float64(end.Unix()) {
+						return nil
+					}
 				}
 			}
-		}
-		t.Errorf("no metric tells that the certificates of %s end at %s", name, end)
+			return fmt.Errorf("none tells that the certificates of %s end at %s", name, end)
+		})
 	}
 	expires(now.AddDate(0, 0, 30))
 
@@ -152,7 +155,10 @@ func TestCertificateRotation(t *testing.T) {
 	reports(now.AddDate(1, 0, 0))
 	testenv.Condition(t, env, controlPlane, rkev1.CertificatesValidCondition, metav1.ConditionTrue, certificates.ReasonValid)
 	expires(now.AddDate(1, 0, 0))
-	renewal := name + "-renewal-" + time.Now().UTC().Format("20060102")
+	renewal := name + "-renewal-" + now.Format("20060102")
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: renewal}, &operationv1.CertificateRotation{}); err != nil {
+		renewal = name + "-renewal-" + time.Now().UTC().Format("20060102") // the day has changed
+	}
 	rotated(t, namespace, renewal)
 
 	// A user asks for it.
@@ -194,8 +200,7 @@ func TestCertificateRotationInTurn(t *testing.T) {
 	op.Spec.TTL = -1
 	env.Create(t, op)
 	// replacing reports whether a machine has a plan to replace certificates, and has not applied it.
-	replacing := func(m *testenv.FakeMachine) bool {
-		secret := m.Secret()
+	replacing := func(secret *corev1.Secret) bool {
 		plan, err := plans.Decode(secret.Data[plans.KeyPlan])
 		if err != nil {
 			t.Fatal(err)
@@ -205,17 +210,17 @@ func TestCertificateRotationInTurn(t *testing.T) {
 	var order []string
 	testenv.Until(t, "all machines to have replaced their certificates", func() error {
 		for _, m := range machines {
-			if plans.State(m.Secret().Data[plans.KeyPlanState]) != plans.StatePending {
+			secret := m.Secret()
+			if plans.State(secret.Data[plans.KeyPlanState]) != plans.StatePending {
 				continue
 			}
-			m.Take()
-			if replacing(m) {
+			if replacing(secret) {
 				order = append(order, m.Name)
-				if others := slices.DeleteFunc(slices.Clone(machines), func(o *testenv.FakeMachine) bool { return o == m || !replacing(o) }); len(others) > 0 {
+				if others := slices.DeleteFunc(slices.Clone(machines), func(o *testenv.FakeMachine) bool { return o == m || !replacing(o.Secret()) }); len(others) > 0 {
 					t.Errorf("%s replaces its certificates at the same time as %d others", m.Name, len(others))
 				}
 			}
-			m.Succeed()
+			m.Apply(plans.Checksum(secret.Data[plans.KeyPlan]))
 		}
 		env.Get(t, op.Namespace, op.Name, op)
 		if op.Status.Phase != operationv1.PhaseSucceeded {

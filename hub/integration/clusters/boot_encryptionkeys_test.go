@@ -37,8 +37,7 @@ func awaitTask(t *testing.T, m *testenv.FakeMachine, checksum *string, name stri
 		if got != "" {
 			t.Fatalf("%s: the plan has the instructions %q, want %q", m.Name, got, name)
 		}
-		m.Take()
-		m.Succeed()
+		m.Apply(*checksum)
 	}
 	t.Fatalf("%s: no plan has the instruction %q", m.Name, name)
 	return plan
@@ -104,10 +103,13 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	reports(3, "Done")
 	op := &operationv1.EncryptionKeyRotation{}
 	key := client.ObjectKey{Namespace: r.Cluster.Namespace, Name: r.Cluster.Name + "-rotate-encryption-keys-3"}
-	if err := env.Client.Get(t.Context(), key, op); err != nil ||
-		op.Status.Phase != operationv1.PhaseSucceeded || op.Status.Leader != leader.Name {
-		t.Errorf("%v: %+v", err, op.Status)
-	}
+	testenv.Until(t, "the operation to have succeeded", func() error {
+		if err := env.Client.Get(t.Context(), key, op); err != nil ||
+			op.Status.Phase != operationv1.PhaseSucceeded || op.Status.Leader != leader.Name {
+			return fmt.Errorf("%w: %+v", err, op.Status)
+		}
+		return nil
+	})
 	doTask(t, leader, &first, "")
 	doTask(t, other, &second, "")
 

@@ -150,14 +150,17 @@ func TestETCDSnapshotRestore(t *testing.T) {
 		!slices.Contains(plan.Instructions[1].Args, "--cluster-reset-restore-path=/snapshots/s") {
 		t.Fatalf("the restore is %q: %+v", got, plan.Instructions)
 	}
-	if c.isInit(c.first) || !c.isInit(c.second) {
-		t.Error("not the restored server is the init node")
-	}
 	machine := &clusterv1.Machine{}
-	if c.Read(c.worker.Name, machine); machine.Annotations[rkev1.RestoringAnnotation] == "" ||
-		machine.Annotations[clusterv1.MachineSkipRemediationAnnotation] == "" {
-		t.Errorf("the Machine has the annotations %v", machine.Annotations)
-	}
+	c.Wait("the restored server to be the init node, and the Machines to be left alone", func() error {
+		if c.isInit(c.first) || !c.isInit(c.second) {
+			return errors.New("another one is the init node")
+		}
+		if c.Read(c.worker.Name, machine); machine.Annotations[rkev1.RestoringAnnotation] == "" ||
+			machine.Annotations[clusterv1.MachineSkipRemediationAnnotation] == "" {
+			return fmt.Errorf("the Machine has the annotations %v", machine.Annotations)
+		}
+		return nil
+	})
 	c.second.Fail()
 	if text := c.ends("failed", operationv1.PhaseFailed); !strings.Contains(text, "another ETCDSnapshotRestore") {
 		t.Errorf("it says %q", text)
@@ -187,10 +190,13 @@ func TestETCDSnapshotRestore(t *testing.T) {
 	if c.api.Node("lost") != nil {
 		t.Error("the Node without a Machine is still there")
 	}
-	if to := c.first.Secret().Annotations[rkev1.JoinedToAnnotation]; !strings.Contains(to, "192.0.2.3") ||
-		to != c.second.Secret().Annotations[rkev1.JoinURLAnnotation] {
-		t.Errorf("the first server has joined %s", to)
-	}
+	c.Wait("the first server to have joined the restored one", func() error {
+		if to := c.first.Secret().Annotations[rkev1.JoinedToAnnotation]; !strings.Contains(to, "192.0.2.3") ||
+			to != c.second.Secret().Annotations[rkev1.JoinURLAnnotation] {
+			return fmt.Errorf("it has joined %s", to)
+		}
+		return nil
+	})
 	c.do("install", c.first, c.second, c.worker)
 	c.AwaitCondition(c.ControlPlane(), rkev1.ReadyCondition, metav1.ConditionTrue, "Ready", "")
 	c.Wait("the status to say the end, and the Machines to be checked again", func() error {

@@ -71,11 +71,15 @@ func TestETCDSnapshots(t *testing.T) {
 		})
 		return found
 	}
-	kept := snapshot("kept", false)
-	if len(kept.OwnerReferences) != 2 || kept.OwnerReferences[0].UID != machine.UID || kept.SnapshotFile.Size != 1<<20 ||
-		kept.Labels[rkev1.ClusterNameLabel] != r.Cluster.Name {
-		t.Errorf("got %+v of Machine %s", kept, machine.UID)
-	}
+	var kept *rkev1.ETCDSnapshot
+	testenv.Until(t, "the ETCDSnapshot to belong to its Machine", func() error {
+		kept = snapshot("kept", false)
+		if len(kept.OwnerReferences) != 2 || kept.OwnerReferences[0].UID != machine.UID || kept.SnapshotFile.Size != 1<<20 ||
+			kept.Labels[rkev1.ClusterNameLabel] != r.Cluster.Name {
+			return fmt.Errorf("got %+v of Machine %s", kept, machine.UID)
+		}
+		return nil
+	})
 	snapshot("lost", true)
 	snapshot("pruned", false)
 

@@ -107,16 +107,19 @@ func TestTokenRotation(t *testing.T) {
 		}
 		return nil
 	})
-	r.Read(secret.Name, secret)
-	kept := 0
-	for key, value := range secret.Data {
-		if strings.HasPrefix(key, "serverToken-") && string(value) == server || strings.HasPrefix(key, "agentToken-") && string(value) == agent {
-			kept++
+	r.Wait("the Secret to have the new token, and to keep the old ones", func() error {
+		r.Read(secret.Name, secret)
+		kept := 0
+		for key, value := range secret.Data {
+			if strings.HasPrefix(key, "serverToken-") && string(value) == server || strings.HasPrefix(key, "agentToken-") && string(value) == agent {
+				kept++
+			}
 		}
-	}
-	if string(secret.Data["serverToken"]) != fresh || len(secret.Data["newServerToken"]) != 0 || kept != 2 {
-		t.Errorf("%d old tokens are kept, of %d keys", kept, len(secret.Data))
-	}
+		if string(secret.Data["serverToken"]) != fresh || len(secret.Data["newServerToken"]) != 0 || kept != 2 {
+			return fmt.Errorf("%d old tokens are kept, of %d keys", kept, len(secret.Data))
+		}
+		return nil
+	})
 	// Then the worker restarts by a rollout.
 	doTask(t, m, &first, "")
 	if plan = doTask(t, w, &second, ""); strings.Contains(configurationOf(t, plan), agent) {

@@ -82,16 +82,16 @@ func (c *capiCluster) provision(name, address string) {
 	infrastructure := &unstructured.Unstructured{}
 	infrastructure.SetAPIVersion(infraGroup + "/v1")
 	infrastructure.SetKind("BootMachine")
-	env.Get(c.t, c.namespace, name, infrastructure)
-	infrastructure.Object["status"] = map[string]any{
-		"initialization": map[string]any{"provisioned": true},
-		"addresses":      []any{map[string]any{"type": "InternalIP", "address": address}},
-		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
-			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}},
-	}
-	if err := env.Client.Status().Update(c.t.Context(), infrastructure); err != nil {
-		c.t.Fatal(err)
-	}
+	testenv.OnConflict(c.t, "provisioning "+name, func() error {
+		env.Get(c.t, c.namespace, name, infrastructure)
+		infrastructure.Object["status"] = map[string]any{
+			"initialization": map[string]any{"provisioned": true},
+			"addresses":      []any{map[string]any{"type": "InternalIP", "address": address}},
+			"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+				"lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}},
+		}
+		return env.Client.Status().Update(c.t.Context(), infrastructure)
+	})
 }
 
 // bootstrap reads the RKEBootstrap of a Machine.

@@ -126,12 +126,16 @@ func TestEtcdScaleDown(t *testing.T) {
 		t.Error("two members are on their way out at the same time")
 	}
 
+	gone := func(name string) {
+		t.Helper()
+		env.Gone(t, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}})
+	}
 	reportRemoved(api, "c")
-	env.Gone(t, c.read("c"))
+	gone("c")
 	testenv.Condition(t, env, c.read("b"), rkev1.EtcdMemberRemovedCondition, metav1.ConditionFalse, "")
 	awaitRemovalRequest(t, api, "b")
 	reportRemoved(api, "b")
-	env.Gone(t, c.read("b"))
+	gone("b")
 
 	env.Delete(t, c.read("a"))
 	message = testenv.Condition(t, env, c.read("a"), rkev1.EtcdMemberRemovedCondition, metav1.ConditionFalse, "LastMember")
@@ -142,7 +146,7 @@ func TestEtcdScaleDown(t *testing.T) {
 		t.Error("the last member is asked to go")
 	}
 	testenv.Change(t, env, c.read("a"), func(m *clusterv1.Machine) { m.Annotations[rkev1.EtcdForceRemoveAnnotation] = "true" })
-	env.Gone(t, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "a"}})
+	gone("a")
 }
 
 // reportRemoved writes the annotation with which k3s confirms the removal of a member.

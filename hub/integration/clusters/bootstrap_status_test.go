@@ -187,15 +187,20 @@ func TestStatusInOneWrite(t *testing.T) {
 	env.Delete(t, r.Cluster)
 	env.Gone(t, r.Cluster)
 
+	testenv.Until(t, "all that happened to be seen", func() error {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		for name := range requiredFields {
+			if seen.kept[name] == 0 {
+				return fmt.Errorf("%s was never seen True", name)
+			}
+		}
+		return nil
+	})
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	for _, broken := range seen.broken {
 		t.Error(broken)
-	}
-	for name := range requiredFields {
-		if seen.kept[name] == 0 {
-			t.Errorf("%s was never seen True", name)
-		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(seen.writes)) {
 		t.Logf("%3d writes of %s", seen.writes[name], name)

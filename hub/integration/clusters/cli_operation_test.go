@@ -136,9 +136,13 @@ func checkQueued(t *testing.T, cluster string) {
 	parts := strings.Split(ref, "/")
 	op := &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: parts[0], Name: parts[2]}}
 	testenv.Condition(t, env, op, operationv1.SucceededCondition, metav1.ConditionUnknown, operationplan.ReasonWaitingForOperation)
-	if op.Status.Phase != operationv1.PhasePending || len(op.OwnerReferences) != 1 {
-		t.Errorf("phase %q, owners %+v", op.Status.Phase, op.OwnerReferences)
-	}
+	testenv.Until(t, "the operation to belong to the cluster", func() error {
+		env.Get(t, op.Namespace, op.Name, op)
+		if op.Status.Phase != operationv1.PhasePending || len(op.OwnerReferences) != 1 {
+			return fmt.Errorf("phase %q, owners %+v", op.Status.Phase, op.OwnerReferences)
+		}
+		return nil
+	})
 	code, stdout, stderr := hub(env.Server.Kubeconfig(), "operation", "cancel", ref, "--wait", "--timeout", "2m")
 	if code != 0 || !strings.Contains(stdout, "Canceled: The operation was canceled before it began") {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, stdout)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -62,7 +61,7 @@ func newControlPlaneCluster(t *testing.T, endpoint string, edit ...func(*rkev1.R
 // setProvisioned sets the status of an infrastructure object as its provider does.
 func (w *controlPlaneCluster) setProvisioned(object *unstructured.Unstructured, addresses []any) {
 	w.t.Helper()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	testenv.OnConflict(w.t, "setting the status of "+object.GetName(), func() error {
 		if err := env.Client.Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -73,9 +72,6 @@ func (w *controlPlaneCluster) setProvisioned(object *unstructured.Unstructured, 
 		object.Object["status"] = status
 		return env.Client.Status().Update(w.t.Context(), object)
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // fakeMachine is a machine whose infrastructure provider and agent are the test.
@@ -109,16 +105,13 @@ func (w *controlPlaneCluster) machine(name string, roles ...string) *fakeMachine
 // reportReady sets the status that the provider sets once the machine's host is up.
 func (n *fakeMachine) reportReady(addresses ...string) {
 	n.t.Helper()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	testenv.OnConflict(n.t, "changing "+n.machine.Name, func() error {
 		if err := env.Client.Get(n.t.Context(), client.ObjectKeyFromObject(n.infrastructure), n.infrastructure); err != nil {
 			return err
 		}
 		n.infrastructure.Object["spec"] = map[string]any{"providerID": "plane://" + n.machine.Name}
 		return env.Client.Update(n.t.Context(), n.infrastructure)
 	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
 	n.reportAddresses(addresses...)
 }
 
@@ -176,7 +169,7 @@ func (n *fakeMachine) awaitConfig() map[string]any {
 // reportApplied reports the plan as applied.
 func (n *fakeMachine) reportApplied() {
 	n.t.Helper()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	testenv.OnConflict(n.t, "reporting for "+n.machine.Name, func() error {
 		secret := n.secret()
 		plan, err := plans.Decode(secret.Data[plans.KeyPlan])
 		if err != nil {
@@ -192,7 +185,4 @@ func (n *fakeMachine) reportApplied() {
 		}
 		return env.Client.Update(n.t.Context(), secret)
 	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
 }

@@ -33,6 +33,7 @@ func TestRetryAfterPause(t *testing.T) {
 	capi := &clusterv1.Cluster{}
 	env.Get(t, c.Cluster.Namespace, c.Cluster.Name, capi)
 	testenv.Change(t, env, capi, func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = ptr.To(true) })
+	testenv.Condition(t, env, c.ControlPlane(), clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason)
 	op := &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: c.Cluster.Namespace, Name: "paused"}}
 	op.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: c.Cluster.Name}
 	env.Create(t, op)

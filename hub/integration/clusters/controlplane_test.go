@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -54,6 +55,9 @@ func TestInfrastructureContract(t *testing.T) {
 		return nil
 	})
 
+	testenv.Until(t, "the worker's plan Secret", func() error {
+		return env.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: rkev1.PlanSecretName("worker")}, &corev1.Secret{})
+	})
 	testenv.Change(t, env, w.cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
 	testenv.Condition(t, env, w.plane, clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason)
 	worker.reportReady("10.9.0.2")
@@ -82,18 +86,23 @@ func TestInfrastructureContract(t *testing.T) {
 	if diff := cmp.Diff(string(before), string(server.secret().Data[plans.KeyPlan])); diff != "" {
 		t.Errorf("another order of addresses changed the plan:\n%s", diff)
 	}
-	env.Get(t, w.namespace, "c", w.plane)
-	if s := w.plane.Status; ptr.Deref(s.Replicas, 0) != 1 || ptr.Deref(s.UpToDateReplicas, 0) != 1 ||
-		ptr.Deref(s.ExternalManagedControlPlane, true) {
-		t.Errorf("the status is %+v", s)
-	}
+	testenv.Until(t, "the status to count the server", func() error {
+		env.Get(t, w.namespace, "c", w.plane)
+		if s := w.plane.Status; ptr.Deref(s.Replicas, 0) != 1 || ptr.Deref(s.UpToDateReplicas, 0) != 1 ||
+			ptr.Deref(s.ExternalManagedControlPlane, true) {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
 }
 
 func (w *controlPlaneCluster) awaitKubeconfigServer(url string) {
 	w.t.Helper()
 	testenv.Until(w.t, "the kubeconfig", func() error {
 		secret := &corev1.Secret{}
-		env.Get(w.t, w.namespace, "c-kubeconfig", secret)
+		if err := env.Client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "c-kubeconfig"}, secret); err != nil {
+			return err
+		}
 		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
 		if err != nil {
 			return err

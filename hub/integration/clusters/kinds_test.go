@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -43,18 +46,37 @@ func define(ctx context.Context, kind string) error {
 	return established(ctx, crd.Name)
 }
 
-// established waits until a definition is served.
+// established waits until a definition is served, and the tests' client knows its kind.
 func established(ctx context.Context, name string) error {
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	err := errors.New("it is not established")
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := env.Client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		if !slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 		}) {
+			continue
+		}
+		// The API server serves it a moment after it says so.
+		if err = listAll(ctx, crd); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("the definition %s is not served", name)
+	return fmt.Errorf("the definition %s is not served: %w", name, err)
+}
+
+// listAll lists the objects of a definition in each of its versions.
+func listAll(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
+	var all []error
+	for _, version := range crd.Spec.Versions {
+		if !version.Served {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.ListKind})
+		all = append(all, env.Client.List(ctx, list))
+	}
+	return errors.Join(all...)
 }

@@ -23,7 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -151,7 +150,8 @@ func newMoved(t *testing.T) *provisioningv1.Cluster {
 		if !conditions.IsTrue(cluster, provisioningv1.CreatedCondition) {
 			return fmt.Errorf("it has %+v", cluster.Status.Conditions)
 		}
-		return nil
+		return env.Client.Get(t.Context(), client.ObjectKey{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]},
+			&corev1.Namespace{})
 	})
 	return cluster
 }
@@ -204,7 +204,7 @@ func appliedMoved(t *testing.T, machine string) plans.Plan {
 // reportMoved reports the plan as applied and every probe as healthy, unless it was reported before.
 func reportMoved(t *testing.T, to client.Client, machine string) {
 	t.Helper()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	testenv.OnConflict(t, "reporting for the machine", func() error {
 		found := &corev1.Secret{}
 		if err := to.Get(t.Context(), client.ObjectKey{Namespace: movedNamespace, Name: rkev1.PlanSecretName(machine)}, found); err != nil {
 			return err
@@ -228,9 +228,6 @@ func reportMoved(t *testing.T, to client.Client, machine string) {
 		}
 		return to.Update(t.Context(), found)
 	})
-	if err != nil {
-		t.Fatalf("reporting for the machine: %v", err)
-	}
 }
 
 // verifyMoved waits until the cluster has converged, and sets the reference to a Node, which clusterctl requires.

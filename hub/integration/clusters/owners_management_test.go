@@ -114,6 +114,12 @@ func TestForeignManagementCluster(t *testing.T) {
 	victim := owner.Status.ClusterName
 	env.NewAgent(t, victim)
 	testenv.Condition(t, env, owner, provisioningv1.ConnectedCondition, metav1.ConditionTrue, "")
+	testenv.Until(t, "the kubeconfig of its owner", func() error {
+		if !hasKubeconfig(t, owner.Namespace, owner.Name) {
+			return errors.New("there is none")
+		}
+		return nil
+	})
 
 	t.Run("imported Cluster", func(t *testing.T) {
 		thief := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "thief", Annotations: naming(victim)}}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -84,41 +85,78 @@ func provide(ctx context.Context) error {
 		for kind, react := range map[string]func(context.Context, *unstructured.Unstructured) error{
 			"Cluster": provideCluster, "Machine": provideMachine,
 		} {
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(schema.GroupVersionKind{Group: infraGroup, Version: version, Kind: prefix + kind + "List"})
-			go func() {
-				for ctx.Err() == nil {
-					follow(ctx, c, list, react)
-				}
-			}()
+			newProvider(ctx, schema.GroupVersionKind{Group: infraGroup, Version: version, Kind: prefix + kind}, react).start(c)
 		}
 	}
 	return nil
 }
 
-// follow calls react for every object of a kind and each of its changes, until the watch ends or react returns an error; the next watch
-// retries. A conflict is ignored, since another change follows.
-func follow(ctx context.Context, c client.WithWatch, list *unstructured.UnstructuredList,
-	react func(context.Context, *unstructured.Unstructured) error) {
-	events, err := c.Watch(ctx, list)
-	if err == nil {
-		defer events.Stop()
-		for event := range events.ResultChan() {
-			object, ok := event.Object.(*unstructured.Unstructured)
-			if !ok || event.Type == watch.Deleted {
-				continue
+// provider calls react for every object of a kind after each of its changes, as it is then: of changes that have piled up only the last
+// one counts, since an update of what an object was before is a conflict, and another one follows it. Errors are retried.
+type provider struct {
+	ctx   context.Context
+	kind  schema.GroupVersionKind
+	react func(context.Context, *unstructured.Unstructured) error
+	queue workqueue.TypedRateLimitingInterface[client.ObjectKey]
+}
+
+func newProvider(ctx context.Context, kind schema.GroupVersionKind, react func(context.Context, *unstructured.Unstructured) error) *provider {
+	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[client.ObjectKey](20*time.Millisecond, time.Second)
+	return &provider{ctx: ctx, kind: kind, react: react, queue: workqueue.NewTypedRateLimitingQueue(limit)}
+}
+
+func (p *provider) start(c client.WithWatch) {
+	context.AfterFunc(p.ctx, p.queue.ShutDown)
+	for range 4 {
+		go func() {
+			for key, shutdown := p.queue.Get(); !shutdown; key, shutdown = p.queue.Get() {
+				p.handle(key)
 			}
-			if err = react(ctx, object); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-				err = nil
-			} else if err != nil {
-				break
+		}()
+	}
+	go func() {
+		for p.ctx.Err() == nil {
+			if err := p.follow(c); err != nil && p.ctx.Err() == nil {
+				fmt.Fprintln(os.Stderr, "a provider:", err)
+				time.Sleep(100 * time.Millisecond)
 			}
 		}
+	}()
+}
+
+// follow adds the objects of a watch to the queue until it ends; the next one begins with all that there are.
+func (p *provider) follow(c client.WithWatch) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(p.kind.GroupVersion().WithKind(p.kind.Kind + "List"))
+	events, err := c.Watch(p.ctx, list)
+	if err != nil {
+		return err
 	}
-	if err != nil && ctx.Err() == nil {
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		if object, ok := event.Object.(*unstructured.Unstructured); ok && event.Type != watch.Deleted {
+			p.queue.Add(client.ObjectKeyFromObject(object))
+		}
+	}
+	return nil
+}
+
+func (p *provider) handle(key client.ObjectKey) {
+	defer p.queue.Done(key)
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(p.kind)
+	err := env.Client.Get(p.ctx, key, object)
+	if err == nil {
+		err = p.react(p.ctx, object)
+	}
+	if client.IgnoreNotFound(err) == nil {
+		p.queue.Forget(key)
+		return
+	}
+	if !apierrors.IsConflict(err) && p.ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "a provider:", err)
-		time.Sleep(100 * time.Millisecond)
 	}
+	p.queue.AddRateLimited(key)
 }
 
 // provided is the status that the contracts v1beta1 and v1beta2 require.

@@ -81,11 +81,10 @@ func TestScale(t *testing.T) {
 	cluster := pooled(t, "scale")
 	scale := func(replicas int32) {
 		t.Helper()
-		md := deployment(t, cluster, "workers")
-		if err := env.Client.SubResource("scale").Update(t.Context(), md,
-			client.WithSubResourceBody(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}})); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OnConflict(t, "scaling the pool", func() error {
+			return env.Client.SubResource("scale").Update(t.Context(), deployment(t, cluster, "workers"),
+				client.WithSubResourceBody(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}))
+		})
 	}
 	scale(4)
 	quantity(t, cluster, 4)
@@ -136,7 +135,9 @@ func TestInPlaceChange(t *testing.T) {
 		t.Errorf("machines were replaced: %v, then %v", names(before), names(after))
 	}
 	check := &clusterv1.MachineHealthCheck{}
-	env.Get(t, cluster.Namespace, "inplace-workers", check)
+	testenv.Until(t, "the MachineHealthCheck", func() error {
+		return env.Client.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "inplace-workers"}, check)
+	})
 	testenv.Change(t, env, cluster, func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachinePools[1].UnhealthyNodeTimeout = nil })
 	env.Gone(t, check)
 }
@@ -208,23 +209,30 @@ func TestTemplateChange(t *testing.T) {
 	}
 	for i := range sets.Items {
 		if sets.Items[i].Spec.Template.Spec.InfrastructureRef.Name == old {
-			env.Delete(t, &sets.Items[i])
+			if err := client.IgnoreNotFound(env.Client.Delete(t.Context(), &sets.Items[i])); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	env.Gone(t, machineTemplate(cluster.Namespace, old, ""))
-	if after := templates(t, cluster, "workers"); len(after) != 2 || fmt.Sprint(after) == fmt.Sprint(before) {
-		t.Errorf("templates were %v and are %v", before, after)
-	}
-	for _, machine := range waitForMachines(t, cluster, 3) {
-		if machine.Labels[rkev1.MachinePoolNameLabel] != "workers" {
-			continue
+	testenv.Until(t, "the old templates and machines to go", func() error {
+		if after := templates(t, cluster, "workers"); len(after) != 2 || fmt.Sprint(after) == fmt.Sprint(before) {
+			return fmt.Errorf("templates were %v and are %v", before, after)
 		}
-		host := providerObject("TestMachine", cluster.Namespace, machine.Name, nil)
-		env.Get(t, cluster.Namespace, machine.Spec.InfrastructureRef.Name, host)
-		if size, _, _ := unstructured.NestedString(host.Object, "spec", "size"); size != "large" {
-			t.Errorf("machine %s has the size %q", machine.Name, size)
+		for _, machine := range waitForMachines(t, cluster, 3) {
+			if machine.Labels[rkev1.MachinePoolNameLabel] != "workers" {
+				continue
+			}
+			host := providerObject("TestMachine", cluster.Namespace, machine.Spec.InfrastructureRef.Name, nil)
+			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(host), host); err != nil {
+				return err
+			}
+			if size, _, _ := unstructured.NestedString(host.Object, "spec", "size"); size != "large" {
+				return fmt.Errorf("machine %s has the size %q", machine.Name, size)
+			}
 		}
-	}
+		return nil
+	})
 	// The pool whose template is missing has its machines and can be scaled.
 	testenv.Change(t, env, cluster, func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachinePools[0].Quantity = ptr.To[int32](2) })
 	waitForMachines(t, cluster, 4)
@@ -240,9 +248,12 @@ func TestPoolRemoval(t *testing.T) {
 	testenv.Change(t, env, cluster, func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachinePools = c.Spec.RKEConfig.MachinePools[:1] })
 	env.Gone(t, md)
 	waitForMachines(t, cluster, 1)
-	if left := templates(t, cluster, "workers"); len(left) > 0 {
-		t.Errorf("of the pool are left: %v", left)
-	}
+	testenv.Until(t, "the templates of the pool to go", func() error {
+		if left := templates(t, cluster, "workers"); len(left) > 0 {
+			return fmt.Errorf("left are %v", left)
+		}
+		return nil
+	})
 	if left := templates(t, cluster, "servers"); len(left) != 2 {
 		t.Errorf("the other pool has %v", left)
 	}

@@ -88,7 +88,7 @@ func TestMachineFile(t *testing.T) {
 	testenv.Change(t, env, r.Cluster, func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachineSelectorFiles = nil })
 	for !deletes(plan, "/etc/motd") { // the specification's copy for snapshots may come in a plan of its own
 		plan, checksum = m.AwaitPlan(checksum)
-		m.Succeed()
+		m.Apply(checksum)
 	}
 }
 
@@ -174,8 +174,7 @@ func TestBootstrapSecrets(t *testing.T) {
 	if _, ok := file(t, plan, manifests+"addons.yaml"); ok {
 		t.Error("the other manifests came along")
 	}
-	m.Take()
-	m.Succeed()
+	m.Apply(checksum)
 	for !deletes(plan, manifests+"bootstrap-secrets.yaml") {
 		plan, checksum = m.AwaitPlan(checksum)
 	}
