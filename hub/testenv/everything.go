@@ -21,16 +21,6 @@ type thing struct {
 
 func (o thing) String() string { return o.kind + " " + o.name }
 
-// Everything lists all objects of a namespace, but what every namespace has and Events.
-func (e *Env) Everything(t *testing.T, namespace string) []string {
-	t.Helper()
-	var names []string
-	for _, object := range e.everything(t, namespace) {
-		names = append(names, object.String())
-	}
-	return names
-}
-
 // Left waits until only these objects are left in a namespace, each "Kind name". It lists the namespace again only when all that it has
 // found is gone: a look at everything costs a request for each kind that there is.
 func (e *Env) Left(t *testing.T, namespace string, want ...string) {
@@ -63,7 +53,8 @@ func (e *Env) Left(t *testing.T, namespace string, want ...string) {
 	}
 }
 
-// everything looks again while kinds are installed or removed: one of them may be announced and not served.
+// everything lists all objects of a namespace, but what every namespace has and Events. It looks again while kinds
+// are installed or removed: one of them may be announced and not served.
 func (e *Env) everything(t *testing.T, namespace string) (found []thing) {
 	t.Helper()
 	Until(t, "a list of everything in "+namespace, func() (err error) {
