@@ -125,7 +125,7 @@ func init() {
 			m.start()
 			m.until("the first instruction", func(state) bool { return m.lines("pid") == 1 })
 			m.annotate(canceled, "true")
-			m.within(min(m.patience, 50*time.Second), "the state", inState("canceled")) // before the instruction would end by itself
+			m.within(min(m.patience, 50*time.Second), "the state", inState("canceled")) // before the instruction would end unasked
 			if !m.exists("asked") || alive(m.read("pid")) || m.exists("b") {
 				m.Errorf("asked: %t, still alive: %t, went on: %t", m.exists("asked"), alive(m.read("pid")), m.exists("b"))
 			}

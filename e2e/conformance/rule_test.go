@@ -54,10 +54,10 @@ func TestRulesHaveNames(t *testing.T) {
 
 func (r rule) run(t *testing.T, results *report) {
 	t.Parallel()
-	m := r.judge(t)
+	m := r.evaluate(t)
 	for tries := 1; r.timed && tries < 3 && options.known[r.name] == keeps && len(m.problems()) > 0; tries++ {
 		t.Logf("once more, because of a time that was not kept: %s", strings.Join(m.problems(), "; "))
-		m = r.judge(t)
+		m = r.evaluate(t)
 	}
 	problems := m.problems()
 	switch known := options.known[r.name]; {
@@ -75,8 +75,8 @@ func (r rule) run(t *testing.T, results *report) {
 	}
 }
 
-// judge runs the rule once, on a machine that has the problems.
-func (r rule) judge(t *testing.T) *machine {
+// evaluate runs the rule once, on a machine that has the problems.
+func (r rule) evaluate(t *testing.T) *machine {
 	m := newMachine(t)
 	if options.known[r.name] != keeps {
 		m.patience = min(m.patience, knownPatience)

@@ -121,7 +121,7 @@ func TestStaleNewestSession(t *testing.T) {
 	t.Logf("the older session was used after %s", took.Round(time.Millisecond))
 }
 
-// newest connects a second agent, and returns what tells whether a dial has come through it: hub.agent does not see when the hub has another
+// newest connects a second agent, and returns whether a dial has come through it: hub.agent does not see when the hub has another
 // session of a key.
 func (h *hub) newest(t *testing.T, key string, through *wireTap) (used func() bool) {
 	t.Helper()

@@ -163,8 +163,8 @@ func assertOrder(t *testing.T, w *witness, starts map[string]string, log string)
 		t.Errorf("the machines changed in the order %s, and started in the order %s", strings.Join(w.order, ", "), strings.Join(started, ", "))
 	}
 	for _, name := range slices.Concat(controls, workers) {
-		told := regexp.MustCompile(`Cordoned or uncordoned a Node.* Node=` + name + ` .*unschedulable=true`)
-		if !w.seen[name].cordoned && !told.MatchString(log) {
+		cordons := regexp.MustCompile(`Cordoned or uncordoned a Node.* Node=` + name + ` .*unschedulable=true`)
+		if !w.seen[name].cordoned && !cordons.MatchString(log) {
 			t.Errorf("Node %s was not cordoned before it changed", name)
 		}
 	}
