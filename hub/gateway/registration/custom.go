@@ -18,6 +18,7 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/response"
 )
@@ -82,14 +83,13 @@ func roleNames(roles []managementv3.MachineRole) string {
 
 // clusterOf returns the Cluster that a registration token is for.
 func (g *Registrar) clusterOf(ctx context.Context, token *managementv3.ClusterRegistrationToken) (*provisioningv1.Cluster, error) {
-	management := &managementv3.Cluster{}
-	err := g.Client.Get(ctx, types.NamespacedName{Name: token.Spec.ClusterName}, management)
-	var owned *ownership.OwnedCluster
-	if err == nil {
-		owned, err = ownership.ClusterOf(ctx, g.Client, management)
+	owned, err := ownedCluster(ctx, g.Client, token)
+	if err == nil && owned == nil {
+		// The refusal is for good, and the cache may not have seen a Cluster that was made a moment before its token.
+		owned, err = ownedCluster(ctx, g.Live, token)
 	}
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && (owned == nil || owned.Provisioning == nil):
+	case err == nil && (owned == nil || owned.Provisioning == nil):
 		return nil, response.Errorf(http.StatusConflict, "the cluster %s of this registration token takes no machines: it has no Cluster",
 			token.Spec.ClusterName)
 	case err != nil:
@@ -98,6 +98,18 @@ func (g *Registrar) clusterOf(ctx context.Context, token *managementv3.ClusterRe
 		return nil, response.Errorf(http.StatusConflict, "the cluster %s is being deleted", owned.ObjectKey)
 	}
 	return owned.Provisioning, nil
+}
+
+// ownedCluster returns the cluster that a registration token is for, nil if a reader finds none.
+func ownedCluster(
+	ctx context.Context, from client.Reader, token *managementv3.ClusterRegistrationToken,
+) (*ownership.OwnedCluster, error) {
+	management := &managementv3.Cluster{}
+	found, err := objects.Get(ctx, from, client.ObjectKey{Name: token.Spec.ClusterName}, management)
+	if err != nil || !found {
+		return nil, err
+	}
+	return ownership.ClusterOf(ctx, from, management)
 }
 
 // knownMachine returns the RKEBootstrap of a machine that registers again, once it has proven its identity, and nil for a new one.

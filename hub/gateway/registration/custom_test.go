@@ -1,0 +1,65 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/response"
+)
+
+// known reads a few objects.
+type known struct {
+	client.Client
+	objects []client.Object
+}
+
+func (k known) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	for _, object := range k.objects {
+		if reflect.TypeOf(object) == reflect.TypeOf(into) && client.ObjectKeyFromObject(object) == key {
+			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object).Elem())
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+// A machine that comes right after its Cluster is not turned away for a cache that has not seen the Cluster: its installation would end.
+func TestClusterOfAToken(t *testing.T) {
+	token := &managementv3.ClusterRegistrationToken{Spec: managementv3.ClusterRegistrationTokenSpec{ClusterName: "c-m-1"}}
+	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "prod",
+		Annotations: map[string]string{rkev1.ManagementClusterNameAnnotation: "c-m-1"}}}
+	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-1",
+		Labels: map[string]string{rkev1.OwnerClusterNamespaceLabel: "fleet", rkev1.OwnerClusterNameLabel: "prod"}}}
+	for name, c := range map[string]struct {
+		cached, live []client.Object
+		found        bool
+	}{
+		"cached":               {cached: []client.Object{management, cluster}, found: true},
+		"not cached":           {live: []client.Object{management, cluster}, found: true},
+		"cached in part":       {cached: []client.Object{management}, live: []client.Object{management, cluster}, found: true},
+		"without a Cluster":    {live: []client.Object{management}},
+		"nowhere":              {},
+		"of another namespace": {live: []client.Object{management, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "prod"}}}},
+	} {
+		g := &Registrar{Options: Options{Client: known{objects: c.cached}, Live: known{objects: c.live}}}
+		got, err := g.clusterOf(t.Context(), token)
+		if (err == nil) != c.found || c.found && got.Name != "prod" {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		var refused *response.Error
+		if !c.found && (!errors.As(err, &refused) || refused.Code != http.StatusConflict) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
