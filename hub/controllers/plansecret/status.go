@@ -3,10 +3,8 @@ package plansecret
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -88,31 +86,10 @@ func failureMessage(s *scope) string {
 		text = fmt.Sprintf("Attempt %d of %d to apply the plan failed; retrying at %s", s.retry.Attempts, maxAttempts,
 			s.retry.next().UTC().Format("15:04:05 MST"))
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.report.Status.FailedOutput)) {
-		if tail := tailOf(s.report.Status.FailedOutput[name]); tail != "" {
-			text += fmt.Sprintf("; output of instruction %s: %s", name, tail)
-		}
+	if output := s.report.FailedOutput(); output != "" {
+		text += "; " + output
 	}
 	return text + "; for details run on the machine: journalctl -u rancher-system-agent.service" + serviceUnit(s.report.Delivered)
-}
-
-// tailOf is the end of an output, on one line and without control characters: a condition is no log.
-func tailOf(output []byte) string {
-	const maxRunes = 300
-	text := strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
-			return ' '
-		}
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(string(output), ""))
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	if len(runes) > maxRunes {
-		return "…" + string(runes[len(runes)-maxRunes:])
-	}
-	return string(runes)
 }
 
 // serviceUnit is the distribution's unit of the plan, as one more argument of journalctl; empty if the plan configures none.

@@ -5,9 +5,11 @@ package machinestate
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -58,10 +60,21 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 	if m.Etcd {
 		m.EtcdProbe = report.EtcdProbe()
 	}
-	if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c != nil && m.Progress == rollout.ProgressFailed {
-		m.Failure = c.Message
+	if m.Progress == rollout.ProgressFailed {
+		m.Failure = failure(bootstrap, report)
 	}
 	return m, report, err
+}
+
+// failure is what PlanApplied says of a failed plan, with what happens next. The condition follows the report: until it is about this failure,
+// the report speaks alone.
+func failure(bootstrap *rkev1.RKEBootstrap, report rollout.Report) string {
+	output := report.FailedOutput()
+	c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition)
+	if c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, output) {
+		return c.Message
+	}
+	return strings.TrimSuffix("Applying the plan failed; "+output, "; ")
 }
 
 // Change compares two plans of a machine. Plans that differ only in their encoding are the same, so that no machine gets a plan for that.

@@ -78,3 +78,28 @@ func TestLastSeen(t *testing.T) {
 		t.Errorf("a record that is damaged: got %v, %v", m.LastSeen, err)
 	}
 }
+
+// A condition that has not followed yet, or speaks of an earlier failure, is not the reason of a failure.
+func TestFailure(t *testing.T) {
+	report := rollout.Report{Status: plans.Status{FailedOutput: map[string][]byte{"check": []byte("the snapshot is damaged")}}}
+	const output = "output of instruction check: the snapshot is damaged"
+	for name, c := range map[string]struct {
+		condition *metav1.Condition
+		report    rollout.Report
+		want      string
+	}{
+		"no condition":       {report: report, want: "Applying the plan failed; " + output},
+		"it is late":         {condition: &metav1.Condition{Status: metav1.ConditionUnknown, Message: "Waiting for the agent"}, want: "Applying the plan failed"},
+		"an earlier failure": {condition: &metav1.Condition{Status: metav1.ConditionFalse, Message: "no space"}, report: report, want: "Applying the plan failed; " + output},
+		"this failure":       {condition: &metav1.Condition{Status: metav1.ConditionFalse, Message: "Attempt 1; " + output}, report: report, want: "Attempt 1; " + output},
+	} {
+		bootstrap := &rkev1.RKEBootstrap{}
+		if c.condition != nil {
+			c.condition.Type = rkev1.PlanAppliedCondition
+			bootstrap.SetConditions([]metav1.Condition{*c.condition})
+		}
+		if got := failure(bootstrap, c.report); got != c.want {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/drover-dev/drover/plans"
 )
@@ -51,6 +53,37 @@ func notHealthy(unhealthy, unknown []string) []string {
 	all := slices.Concat(unhealthy, unknown)
 	slices.Sort(all)
 	return all
+}
+
+// FailedOutput is the end of what the instructions printed that have failed, for messages; empty where nothing has failed, or nothing was
+// printed.
+func (r Report) FailedOutput() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(r.Status.FailedOutput)) {
+		if tail := tailOf(r.Status.FailedOutput[name]); tail != "" {
+			all = append(all, fmt.Sprintf("output of instruction %s: %s", name, tail))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// tailOf is the end of an output, on one line and without control characters: a condition is no log.
+func tailOf(output []byte) string {
+	const maxRunes = 300
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(string(output), ""))
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > maxRunes {
+		return "…" + string(runes[len(runes)-maxRunes:])
+	}
+	return string(runes)
 }
 
 // EtcdProbe is the state of etcd. k3s has no etcd probe: there etcd runs in the process of kubelet and API server, and so is healthy where

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,5 +113,22 @@ func TestEtcdProbe(t *testing.T) {
 		if got := (Report{Delivered: tc.plan, Unhealthy: tc.unhealthy, HealthUnknown: tc.unknown}).EtcdProbe(); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
+	}
+}
+
+func TestTailOf(t *testing.T) {
+	long := strings.Repeat("x", 1000) + "ü"
+	if got := []rune(tailOf([]byte(long))); len(got) != 301 || got[0] != '…' || got[300] != 'ü' {
+		t.Errorf("got %d runes: %q", len(got), string(got))
+	}
+}
+
+func TestFailedOutput(t *testing.T) {
+	r := Report{Status: plans.Status{FailedOutput: map[string][]byte{"b": []byte("no\n space\n"), "a": []byte("x"), "c": nil}}}
+	if got := r.FailedOutput(); got != "output of instruction a: x; output of instruction b: no space" {
+		t.Errorf("got %q", got)
+	}
+	if got := (Report{}).FailedOutput(); got != "" {
+		t.Errorf("got %q", got)
 	}
 }
