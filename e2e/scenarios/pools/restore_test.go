@@ -16,7 +16,6 @@ import (
 
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -35,9 +34,9 @@ func TestRestorePool(t *testing.T) {
 	var snapshot *rkev1.ETCDSnapshot
 	suite.Step(t, "a snapshot is saved on each server", func(t *testing.T) {
 		save := &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "before"}}
-		save.Spec.Spec = ofCluster(key)
+		save.Spec.Spec = suite.OperationSpec(key)
 		suite.Must(t, shared.Hub.Create(ctx, save))
-		waitOperation(t, save, nil)
+		shared.WaitOperation(t, save, nil)
 		waitFor(t, "a snapshot of a server that is not the init node is listed", 2*time.Minute, func(ctx context.Context) (bool, string) {
 			snapshot = snapshotBeside(ctx, t, key)
 			return snapshot != nil, "it is not"
@@ -49,9 +48,9 @@ func TestRestorePool(t *testing.T) {
 		lost := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "lost"}}
 		suite.Must(t, c.Create(ctx, lost))
 		restore := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "restore"}}
-		restore.Spec.Spec, restore.Spec.Args.Name = ofCluster(key), snapshot.Name
+		restore.Spec.Spec, restore.Spec.Args.Name = suite.OperationSpec(key), snapshot.Name
 		suite.Must(t, shared.Hub.Create(ctx, restore))
-		waitOperation(t, restore, func() { shared.RestartHub(t) })
+		shared.WaitOperation(t, restore, func(string) { shared.RestartHub(t) })
 		if restore.Status.MachineName != snapshot.Labels[rkev1.MachineNameLabel] {
 			t.Errorf("restored on %s, the file is on %s", restore.Status.MachineName, snapshot.Labels[rkev1.MachineNameLabel])
 		}
@@ -68,34 +67,6 @@ func TestRestorePool(t *testing.T) {
 		})
 	})
 	suite.Step(t, "a deleted Cluster takes everything with it", func(t *testing.T) { deleteCluster(t, poolsOf(t, key), before) })
-}
-
-func ofCluster(key client.ObjectKey) operationv1.Spec {
-	return operationv1.Spec{TTL: -1, ClusterRef: operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster",
-		Name: key.Name}}
-}
-
-// waitOperation waits until an operation has succeeded. inStep is called in each step; nil for nothing.
-func waitOperation(t *testing.T, op operationv1.Operation, inStep func()) {
-	t.Helper()
-	began, step := time.Now(), ""
-	waitFor(t, op.GetName()+" has succeeded", 20*time.Minute, func(ctx context.Context) (bool, string) {
-		if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(op), op); err != nil {
-			return false, err.Error()
-		}
-		status := op.CommonStatus()
-		if status.Phase.Ended() && status.Phase != operationv1.PhaseSucceeded {
-			t.Fatalf("it has ended: %+v", status)
-		}
-		if status.Step != step {
-			step = status.Step
-			t.Logf("%s %s after %s", status.Phase, step, time.Since(began).Round(time.Second))
-			if inStep != nil && step != "" {
-				inStep()
-			}
-		}
-		return status.Phase == operationv1.PhaseSucceeded, string(status.Phase) + " " + status.Step
-	})
 }
 
 // snapshotBeside is an on-demand snapshot on a server that is not the init node; nil until one is listed.
