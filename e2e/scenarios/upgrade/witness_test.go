@@ -49,6 +49,9 @@ type history struct {
 // patience is how long one server may take to answer.
 const patience = 3 * time.Second
 
+// longestStall is how long nobody may answer although nobody is down. A cluster without a quorum looks like that, too.
+const longestStall = 20 * time.Second
+
 // watchCluster starts a witness of a cluster whose API runs on the given hosts, and etcd on those of their names.
 func watchCluster(t *testing.T, cluster client.ObjectKey, machines map[string]*hosts.Host, servers []*hosts.Host) *witness {
 	t.Helper()
@@ -122,7 +125,7 @@ func (w *witness) look(ctx context.Context) {
 	if stalled && w.stalled.IsZero() {
 		w.stalled = began
 	}
-	if stalled && time.Since(w.stalled) < time.Minute {
+	if stalled && time.Since(w.stalled) < longestStall {
 		w.stalls++
 		return
 	}
