@@ -2,7 +2,6 @@ package release
 
 import (
 	"embed"
-	"math"
 	"slices"
 
 	"sigs.k8s.io/yaml"
@@ -11,7 +10,8 @@ import (
 //go:embed data/*.yaml
 var data embed.FS
 
-// builtins hold the data files by runtime. They are parsed once and never changed; a test proves that they parse.
+// builtins hold the data files by runtime. They are parsed once, and the arguments of all their releases made once; nothing of it is ever
+// changed. A test proves that they parse.
 var builtins = map[string]builtin{K3s: load(K3s), RKE2: load(RKE2)}
 
 // builtin is the content of a data file.
@@ -28,7 +28,15 @@ type builtin struct {
 	SincePatch map[string]map[int]int `json:"sincePatch"`
 	Features   map[string]span        `json:"features"`
 
-	err error
+	// tables hold, by minor, the arguments of its patch releases, those of the first ones first.
+	tables map[int][]table
+	err    error
+}
+
+// table is the arguments of a minor from a patch release on, up to that of the next table.
+type table struct {
+	patch         int
+	agent, server map[string]ArgType
 }
 
 // span is a range of minors; a bound of 0 is open, and until is the first minor outside.
@@ -48,7 +56,34 @@ func load(runtime string) builtin {
 		err = yaml.UnmarshalStrict(raw, &c)
 	}
 	c.err = err
+	c.tables = map[int][]table{}
+	for minor := c.Minors.First; minor <= c.Minors.Last; minor++ {
+		for _, patch := range c.patches(minor) {
+			c.tables[minor] = append(c.tables[minor], c.table(minor, patch))
+		}
+	}
 	return c
+}
+
+// patches are the patch releases of a minor that brought arguments, and the first one of all, sorted.
+func (c builtin) patches(minor int) []int {
+	found := []int{0}
+	for _, since := range c.SincePatch {
+		if patch, listed := since[minor]; listed {
+			found = append(found, patch)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// table makes the arguments of a patch release.
+func (c builtin) table(minor, patch int) table {
+	t := table{patch: patch, agent: map[string]ArgType{}, server: map[string]ArgType{}}
+	c.fill(t.agent, c.Agent, minor, patch)
+	c.fill(t.server, c.Agent, minor, patch)
+	c.fill(t.server, c.Server, minor, patch)
+	return t
 }
 
 // nearest is the minor next to the one asked for that the data is about.
@@ -58,14 +93,14 @@ func (c builtin) nearest(minor int) int {
 
 // release makes the release of a version with the arguments of a minor.
 func (c builtin) release(full string, v version, minor int) Release {
-	patch := v.patch
-	if v.minor > minor {
-		patch = math.MaxInt
+	var args table
+	for _, t := range c.tables[minor] {
+		// A minor after those that are known has what their patch releases brought.
+		if v.minor > minor || t.patch <= v.patch {
+			args = t
+		}
 	}
-	r := Release{Version: full, Runtime: v.runtime, Minor: v.minor, AgentArgs: map[string]ArgType{}, ServerArgs: map[string]ArgType{}}
-	c.fill(r.AgentArgs, c.Agent, minor, patch)
-	c.fill(r.ServerArgs, c.Agent, minor, patch)
-	c.fill(r.ServerArgs, c.Server, minor, patch)
+	r := Release{Version: full, Runtime: v.runtime, Minor: v.minor, AgentArgs: args.agent, ServerArgs: args.server}
 	for name, s := range c.Features {
 		// The ranges of features are of all minors, also those whose arguments are not known.
 		if s.has(v.minor) {

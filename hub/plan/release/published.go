@@ -96,6 +96,7 @@ func (p *Published) nearest(v version) (found *publishedRelease, exact bool) {
 // addTo adds to a release what the data knows beyond it. Where both know an argument, what this program was built with is more exact: it
 // tells lists and numbers from texts.
 func (r *publishedRelease) addTo(to *Release) {
+	to.AgentArgs, to.ServerArgs = maps.Clone(to.AgentArgs), maps.Clone(to.ServerArgs) // those of other releases stay as they are
 	add := func(into map[string]ArgType, args map[string]publishedArg) {
 		for name, arg := range args {
 			if _, known := into[name]; !known {

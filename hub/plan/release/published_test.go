@@ -100,6 +100,18 @@ func TestPublishedLookup(t *testing.T) {
 	}
 }
 
+// TestPublishedChangesNoOtherRelease: what is published of one release is not found in others that have the same arguments otherwise.
+func TestPublishedChangesNoOtherRelease(t *testing.T) {
+	c := &Catalog{}
+	c.Publish(published(t))
+	if r, err := c.Lookup("v1.35.2+k3s1"); err != nil || r.ServerArgs["quantum-routing"] != Bool || r.AgentArgs["warp"] != List {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	if r, err := Lookup("v1.35.2+k3s1"); err != nil || r.ServerArgs["quantum-routing"] != "" || r.AgentArgs["warp"] != "" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
 func TestParsePublishedErrors(t *testing.T) {
 	for raw, want := range map[string]string{
 		"":                            "the release data is no JSON object: unexpected end of JSON input",

@@ -40,7 +40,7 @@ const RotateEncryptionKeys = "rotate-encryption-keys"
 // RotateToken is the feature of replacing the server token of a running cluster.
 const RotateToken = "rotate-token"
 
-// Release is what one version accepts.
+// Release is what one version accepts. Releases share their maps, which must not be changed.
 type Release struct {
 	// Version is the whole version, as in "v1.36.3+k3s1".
 	Version string

@@ -2,6 +2,7 @@ package release
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,6 +95,31 @@ func TestArg(t *testing.T) {
 				t.Errorf("got %q, %v; want %q", got, ok, tc.want)
 			}
 		})
+	}
+}
+
+// TestTables: the tables that were made once say the same of each release as the data does.
+func TestTables(t *testing.T) {
+	for runtime, c := range builtins {
+		for minor := c.Minors.First - 1; minor <= c.Minors.Last+1; minor++ {
+			for patch := range 40 {
+				v := version{major: 1, minor: minor, patch: patch, runtime: runtime, build: 1}
+				if minor > c.Minors.Last {
+					patch = math.MaxInt
+				}
+				got, want := c.release("", v, c.nearest(minor)), c.table(c.nearest(minor), patch)
+				if diff := cmp.Diff(want.agent, got.AgentArgs) + cmp.Diff(want.server, got.ServerArgs); diff != "" {
+					t.Fatalf("%+v: %s", v, diff)
+				}
+			}
+		}
+	}
+}
+
+// TestLookupMakesNoTable: an operation asks about each machine in each reconcile.
+func TestLookupMakesNoTable(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { _, _ = Lookup("v1.36.3+k3s1") }); n > 20 {
+		t.Errorf("Lookup allocates %v times", n)
 	}
 }
 
