@@ -97,15 +97,17 @@ func (s *simulation) nodes() {
 	}
 }
 
-// leader writes what etcd's leader finds of a member. It writes nothing of a Node that is none.
+// leader writes what etcd's leader finds of a member, and of a Node that has been one.
 func (s *simulation) leader(c *etcd, name string, n *node) {
 	membership, member := c.members[name]
-	if !n.etcd || !member {
+	if !n.etcd {
 		return
 	}
 	h := s.hosts[name]
 	n.checkedAt = s.now()
 	switch {
+	case !member:
+		n.membership, n.health = rollout.MemberNone, rollout.MemberHealthUnknown
 	case h == nil || !h.up() || h.data != c:
 		n.membership, n.health = rollout.MemberUnknown, rollout.MemberUnhealthy
 	case membership == rollout.MemberVoter:

@@ -126,14 +126,6 @@ func (s *simulation) intervene() {
 	if s.tokens.next != 0 && !pending(func(op operationv1.Operation) bool { _, is := op.(*operationv1.TokenRotation); return is }) {
 		s.create(&operationv1.TokenRotation{})
 	}
-	// A restore that did not come to its end leaves Nodes of the snapshot behind.
-	if c := s.current(); c != nil && c.restoredBy != "" && !pending(restores) {
-		for name, n := range c.nodes {
-			if _, member := c.members[name]; s.hosts[name] == nil && !member && !n.ready {
-				delete(c.nodes, name)
-			}
-		}
-	}
 }
 
 // endFaults repairs everything.

@@ -229,7 +229,7 @@ func (r restore) advice(step string) string {
 	}
 	text := "The snapshot itself is restored, and runs on " + r.Status.MachineName
 	if step != operationv1.StepRestartCluster {
-		text += ". Delete Nodes that have no Machine: those that were members of etcd count as members that are down"
+		text += ". Delete Nodes that have no Machine"
 	}
 	return text
 }

@@ -86,6 +86,9 @@ const (
 	EtcdIsVoter corev1.NodeConditionType = "EtcdIsVoter"
 	// reasonMemberUnhealthy is the reason of EtcdIsVoter where the member, voter or learner, does not answer etcd's leader.
 	reasonMemberUnhealthy = "Unhealthy"
+	// reasonNotAMember is the reason of EtcdIsVoter where etcd has no member of the Node: one that a restored snapshot has, or that left.
+	// Releases before January 2024 leave the condition as it was.
+	reasonNotAMember = "NotAMember"
 )
 
 // ReadNode sets the fields that come from the machine's Node; nil where the cluster has none for it. It is not called while the cluster
@@ -133,6 +136,8 @@ func MembershipOf(node *corev1.Node) Membership {
 		return MemberVoter
 	case c.Reason == reasonMemberUnhealthy:
 		return MemberUnknown
+	case c.Reason == reasonNotAMember:
+		return MemberNone
 	case c.Status == corev1.ConditionFalse:
 		return MemberLearner
 	case c.Type != "" || labelled:

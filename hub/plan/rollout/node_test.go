@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,9 +14,11 @@ func TestReadNode(t *testing.T) {
 	tests := map[string]struct {
 		labels, annotations map[string]string
 		conditions          conditions
-		state               NodeState
-		membership          Membership
-		removal             Removal
+		// reason is that of EtcdIsVoter.
+		reason     string
+		state      NodeState
+		membership Membership
+		removal    Removal
 	}{
 		"a worker":                             {conditions: conditions{corev1.NodeReady: "True"}, state: NodeReady, membership: MemberNone},
 		"a Node that is not ready":             {conditions: conditions{corev1.NodeReady: "False"}, state: NodeNotReady, membership: MemberNone},
@@ -29,6 +32,8 @@ func TestReadNode(t *testing.T) {
 			membership: MemberVoter},
 		"a learner": {labels: etcdRole, conditions: conditions{corev1.NodeReady: "True", EtcdIsVoter: "False"},
 			state: NodeReady, membership: MemberLearner},
+		"a Node of a restored snapshot": {labels: etcdRole, conditions: conditions{corev1.NodeReady: "Unknown", EtcdIsVoter: "False"},
+			reason: "NotAMember", state: NodeLost, membership: MemberNone},
 		"a member without condition": {labels: etcdRole, conditions: conditions{corev1.NodeReady: "True"}, state: NodeReady,
 			membership: MemberUnknown},
 		"a member whose removal is requested": {labels: etcdRole, annotations: map[string]string{"etcd.rke2.cattle.io/remove": "true"},
@@ -45,6 +50,9 @@ func TestReadNode(t *testing.T) {
 			node.Status.NodeInfo.KubeletVersion = "v1.36.3+k3s1"
 			for kind, status := range tc.conditions {
 				node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status})
+				if kind == EtcdIsVoter {
+					node.Status.Conditions[len(node.Status.Conditions)-1].Reason = tc.reason
+				}
 			}
 			m := Machine{}
 			m.ReadNode(node)
@@ -56,5 +64,25 @@ func TestReadNode(t *testing.T) {
 	m := Machine{}
 	if m.ReadNode(nil); m.Node != NodeAbsent || m.Membership != MemberNone {
 		t.Errorf("got %+v", m)
+	}
+}
+
+// TestNodeOfARestoredSnapshot: a server that did not come back after a restore has a Node, which the snapshot has, and is no member of etcd.
+// It does not hold up the others, and its Machine can be deleted.
+func TestNodeOfARestoredSnapshot(t *testing.T) {
+	now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
+	a, b := member("a", "ec"), member("b", "ec")
+	a.Init, a.Change = true, ChangeRestart
+	b.JoinedTo, b.Progress, b.Underway, b.EtcdProbe, b.ProbesPassed = a.JoinURL, ProgressPending, ChangeMinor, ProbeUnknown, false
+	b.Deleting, b.Removal = true, RemovalDue
+	b.ReadNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{EtcdRoleLabel: "true"}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown},
+			{Type: EtcdIsVoter, Status: corev1.ConditionFalse, Reason: "NotAMember", LastHeartbeatTime: metav1.Time{Time: now}}}}})
+	in := Inputs{Now: now, Bootstrapped: true, Machines: []Machine{a, b}}
+	if w := CheckRemoval(in, "b"); w != (Wait{}) {
+		t.Errorf("the removal waits: %+v", w)
+	}
+	if d := Decide(in).Decisions[0]; !d.Deliver {
+		t.Errorf("got %+v", d)
 	}
 }
