@@ -1,20 +1,14 @@
 package rollout
 
 import (
-	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
-)
 
-var simulate = flag.Duration("simulate", 0, "how long to run random simulations (default: a fixed number of them)")
+	"github.com/drover-dev/drover/hub/testenv/simulate"
+)
 
 // topologies are the clusters that random simulations start with.
 var topologies = [][]string{
@@ -236,49 +230,17 @@ func (s *randomSimulation) deleteMachine(h *host) bool {
 
 // TestRandomSimulations checks that in each simulation no rule is broken, and that it converges.
 func TestRandomSimulations(t *testing.T) {
-	// Without -simulate, the seeds are always the same, so that the test fails because of a change only.
-	simulations, until := uint64(2000), time.Time{}
-	if *simulate > 0 {
-		simulations, until = math.MaxUint64, time.Now().Add(*simulate)
-	}
-	var next, broken atomic.Uint64
-	broken.Store(math.MaxUint64)
-	var all sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
-			for {
-				seed := next.Add(1) - 1
-				if seed >= min(simulations, broken.Load()) || !until.IsZero() && time.Now().After(until) {
-					return
-				}
-				s := newRandomSimulation(seed)
-				if s.run(); len(s.faults) == 0 {
-					continue
-				}
-				for first := broken.Load(); seed < first && !broken.CompareAndSwap(first, seed); first = broken.Load() {
+	simulate.Run(t, 2000, func(seed uint64, logging bool) (faults, log []string) {
+		l := &scenario{}
+		s := newRandomSimulation(seed)
+		if l.simulation = s.simulation; logging {
+			s.onStep = func() {
+				if len(s.faults) == 0 {
+					l.logChanges()
 				}
 			}
-		})
-	}
-	all.Wait()
-	if seed := broken.Load(); seed != math.MaxUint64 {
-		s := newRandomSimulation(seed)
-		s.run()
-		t.Fatalf("simulation %d:\n%s\n%s", seed, strings.Join(s.faults[:min(5, len(s.faults))], "\n"), replay(seed))
-	}
-	t.Logf("ran %d simulations", min(simulations, next.Load()))
-}
-
-// replay runs a simulation again and returns the log of its last steps before the first fault.
-func replay(seed uint64) string {
-	l := &scenario{}
-	s := newRandomSimulation(seed)
-	l.simulation, s.simulation.onStep = s.simulation, func() {
-		if len(s.faults) == 0 {
-			l.logChanges()
 		}
-	}
-	s.run()
-	lines := strings.Split(l.log.String(), "\n")
-	return strings.Join(lines[max(0, len(lines)-100):], "\n")
+		s.run()
+		return s.faults, strings.Split(l.log.String(), "\n")
+	})
 }
