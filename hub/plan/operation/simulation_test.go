@@ -50,12 +50,13 @@ func (p plan) restarts() bool { return p.task == TaskRotateCertificates || p.tas
 func changeBetween(before, after plan) rollout.Change {
 	same := before
 	same.minor = after.minor
+	none := before.apart && after.apart && before.stamp == (stamp{}) && after.stamp == (stamp{}) // neither installs anything
 	switch {
 	case before == after:
 		return rollout.ChangeNone
 	case same == after:
 		return rollout.ChangeMinor
-	case after.stamp.version == 0 || before.stamp.version != after.stamp.version:
+	case !none && (after.stamp.version == 0 || before.stamp.version != after.stamp.version):
 		return rollout.ChangeDrain
 	case before.stamp != after.stamp:
 		return rollout.ChangeRestart
@@ -71,6 +72,7 @@ type record struct {
 	joinURL, joinedTo, version, restoring           string
 	delivered, applied                              *plan
 	state                                           rollout.Progress
+	replaced                                        rollout.Change
 	failing                                         []string
 	removal                                         rollout.Removal
 }

@@ -30,10 +30,12 @@ const (
 )
 
 // ImpactOf says what a machine that has one plan goes through when it is given the other. A plan whose stamps are not known may do
-// anything, so the worst is assumed.
+// anything, so the worst is assumed. One that stays without an installation, such as that of a check with the task of another operation,
+// restarts only what its tasks do.
 func ImpactOf(delivered, wanted plans.Plan) Impact {
 	before, after := install(delivered), install(wanted)
 	switch {
+	case isNoop(before) && isNoop(after):
 	case stamp(after, drainHash) == "" || stamp(before, drainHash) != stamp(after, drainHash):
 		return ImpactDrain
 	case stamp(after, restartStamp) == "" || stamp(before, restartStamp) != stamp(after, restartStamp):

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/drover-dev/drover/plans"
@@ -12,21 +13,32 @@ func TestImpactOf(t *testing.T) {
 	}
 	linux := with("RESTART_STAMP=r", "DRAIN_HASH=d")
 	windows := with("WINS_RESTART_STAMP=r", "WINS_DRAIN_HASH=d")
+	noop, restarts, saves := with(), with(), with()
+	noop.Instructions[1].Command, noop.Instructions[1].Args = "/bin/sh", []string{"-c", ":"}
+	restarts.Instructions = append(slices.Clone(noop.Instructions), plans.Instruction{CommonInstruction: plans.CommonInstruction{
+		Name: RestartInstruction, Env: []string{"DROVER_OPERATION=u/s"}}})
+	saves.Instructions = append(slices.Clone(noop.Instructions), plans.Instruction{CommonInstruction: plans.CommonInstruction{
+		Name: "etcd-snapshot-save", Env: []string{"DROVER_OPERATION=u/s"}}})
 	tests := map[string]struct {
 		before, after plans.Plan
 		want          Impact
 	}{
-		"equal":                     {linux, linux, ImpactNone},
-		"restart":                   {linux, with("RESTART_STAMP=s", "DRAIN_HASH=d"), ImpactRestart},
-		"drain":                     {linux, with("RESTART_STAMP=s", "DRAIN_HASH=e"), ImpactDrain},
-		"Windows, equal":            {windows, windows, ImpactNone},
-		"Windows, restart":          {windows, with("WINS_RESTART_STAMP=s", "WINS_DRAIN_HASH=d"), ImpactRestart},
-		"Windows, drain":            {windows, with("WINS_RESTART_STAMP=s", "WINS_DRAIN_HASH=e"), ImpactDrain},
-		"Windows, of another hub":   {with(`$env:WINS_RESTART_STAMP="r"`, `$env:WINS_DRAIN_HASH="d"`), windows, ImpactNone},
-		"no stamps before":          {plans.Plan{}, linux, ImpactDrain},
-		"no stamps after":           {linux, with(), ImpactDrain},
-		"no restart stamp":          {linux, with("DRAIN_HASH=d"), ImpactRestart},
-		"other variables look like": {linux, with("RESTART_STAMP=r", "DRAIN_HASH=d", "MY_DRAIN_HASH=x"), ImpactNone},
+		"equal":                                       {linux, linux, ImpactNone},
+		"restart":                                     {linux, with("RESTART_STAMP=s", "DRAIN_HASH=d"), ImpactRestart},
+		"drain":                                       {linux, with("RESTART_STAMP=s", "DRAIN_HASH=e"), ImpactDrain},
+		"Windows, equal":                              {windows, windows, ImpactNone},
+		"Windows, restart":                            {windows, with("WINS_RESTART_STAMP=s", "WINS_DRAIN_HASH=d"), ImpactRestart},
+		"Windows, drain":                              {windows, with("WINS_RESTART_STAMP=s", "WINS_DRAIN_HASH=e"), ImpactDrain},
+		"Windows, of another hub":                     {with(`$env:WINS_RESTART_STAMP="r"`, `$env:WINS_DRAIN_HASH="d"`), windows, ImpactNone},
+		"no stamps before":                            {plans.Plan{}, linux, ImpactDrain},
+		"no stamps after":                             {linux, with(), ImpactDrain},
+		"no restart stamp":                            {linux, with("DRAIN_HASH=d"), ImpactRestart},
+		"an installation that does nothing now":       {linux, noop, ImpactDrain},
+		"one that did nothing before":                 {noop, linux, ImpactDrain},
+		"one that does nothing, with a task":          {noop, saves, ImpactNone},
+		"one that does nothing, with another task":    {saves, noop, ImpactNone},
+		"one that does nothing, and a task that does": {saves, restarts, ImpactRestart},
+		"other variables look like":                   {linux, with("RESTART_STAMP=r", "DRAIN_HASH=d", "MY_DRAIN_HASH=x"), ImpactNone},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ func (t *taskBuilder) apart(plan plans.Plan, stopped bool) []plans.Instruction {
 	if delivered.Name == "" {
 		return nil
 	}
-	noop := plans.CommonInstruction{Name: delivered.Name, Command: "/bin/sh", Args: []string{"-c", ":"}}
+	noop := plans.CommonInstruction{Name: delivered.Name, Command: noopCommand, Args: slices.Clone(noopArgs)}
 	if t.Machine.Unapplied {
 		return []plans.Instruction{{CommonInstruction: noop}}
 	}
@@ -69,6 +69,16 @@ func (t *taskBuilder) apart(plan plans.Plan, stopped bool) []plans.Instruction {
 		}
 	}
 	return []plans.Instruction{{CommonInstruction: noop}}
+}
+
+// What an installation is replaced by in apart.
+const noopCommand = "/bin/sh"
+
+var noopArgs = []string{"-c", ":"}
+
+// isNoop reports whether an installation was replaced by one that does nothing.
+func isNoop(i plans.Instruction) bool {
+	return i.Name == InstallInstruction && i.Command == noopCommand && slices.Equal(i.Args, noopArgs)
 }
 
 // withoutStart makes the installation leave the distribution stopped.
