@@ -188,13 +188,16 @@ func Holds(op operationv1.Operation, tokenPending bool) string {
 	return ""
 }
 
-// Precedence orders operations that have not ended: the one in progress goes on, and a restore begins before others.
+// Precedence orders operations that have not ended: the one in progress goes on, also while it is paused, and a restore begins before
+// others. One that was paused before it began comes after all others.
 func Precedence(op operationv1.Operation) int {
 	_, restore := op.(*operationv1.ETCDSnapshotRestore)
 	switch {
 	case op.CommonStatus().Phase == operationv1.PhaseInProgress:
 		return 2
-	case restore && !op.CommonStatus().Phase.Ended() && !op.CommonSpec().Paused:
+	case op.CommonSpec().Paused:
+		return -1
+	case restore && !op.CommonStatus().Phase.Ended():
 		return 1
 	}
 	return 0

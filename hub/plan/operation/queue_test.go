@@ -9,6 +9,41 @@ import (
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 )
 
+// TestNext: operations are carried out in their order, but one in progress goes on, a restore comes first, and one that is paused and has not
+// begun holds up none.
+func TestNext(t *testing.T) {
+	op := func(paused bool, phase operationv1.Phase) operationv1.Operation {
+		op := save()
+		op.Spec.Paused, op.Status.Phase = paused, phase
+		return op
+	}
+	restore := func(paused bool) operationv1.Operation {
+		op := restoreOf("s")
+		op.Spec.Paused = paused
+		return op
+	}
+	for name, tc := range map[string]struct {
+		waiting []operationv1.Operation
+		want    int
+	}{
+		"the first":                        {[]operationv1.Operation{op(false, operationv1.PhasePending), op(false, "")}, 0},
+		"the one in progress":              {[]operationv1.Operation{op(false, ""), op(false, operationv1.PhaseInProgress)}, 1},
+		"a restore":                        {[]operationv1.Operation{op(false, ""), restore(false)}, 1},
+		"in progress, before a restore":    {[]operationv1.Operation{restore(false), op(false, operationv1.PhaseInProgress)}, 1},
+		"after a paused one":               {[]operationv1.Operation{op(true, operationv1.PhasePending), op(false, "")}, 1},
+		"after a paused restore":           {[]operationv1.Operation{restore(true), op(false, operationv1.PhasePending)}, 1},
+		"not after one that is running":    {[]operationv1.Operation{op(true, operationv1.PhaseInProgress), op(false, ""), restore(false)}, 0},
+		"the first of several paused ones": {[]operationv1.Operation{op(true, ""), op(true, "")}, 0},
+	} {
+		if got := Next(tc.waiting); got != tc.waiting[tc.want] {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+	if Next(nil) != nil {
+		t.Error("there is a next of none")
+	}
+}
+
 // TestQueue: an operation that waits for another one says so, and has its time when its turn has come.
 func TestQueue(t *testing.T) {
 	op := save()
