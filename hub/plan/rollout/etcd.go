@@ -87,12 +87,13 @@ type electorate struct {
 	voters, down []string
 }
 
-// electorateOf leaves out one machine; an empty name leaves out none.
-func electorateOf(in Inputs, without string) electorate {
+// electorateOf leaves out one machine; an empty name leaves out none. A member whose change has ended and is not verified counts as down, or
+// with unverified set as what is known of its etcd.
+func electorateOf(in Inputs, without string, unverified bool) electorate {
 	var e electorate
 	for _, m := range in.Machines {
 		if m.Name != without && m.votes() {
-			e.add(m.Name, m.etcdState(in.Now) == etcdUp && !m.restartUnverified(in.Now) && !m.changing())
+			e.add(m.Name, m.etcdState(in.Now) == etcdUp && (unverified || !m.restartUnverified(in.Now)) && !m.changing())
 		}
 	}
 	for _, o := range in.OrphanedMembers {
@@ -113,12 +114,13 @@ func (e *electorate) add(name string, up bool) {
 func (e electorate) up() int { return len(e.voters) - len(e.down) }
 
 // restartLosesQuorum says why a voter cannot restart now; zero if it can. etcd needs its quorum without it. One or two members have none to
-// spare: then all others must be up.
+// spare: then all others must be up. Of several members whose changes have failed, each would wait for another: a machine that was changed
+// itself, which may restart at any moment anyway, goes by the state of their etcd.
 func restartLosesQuorum(in Inputs, m Machine) Wait {
 	if !m.votes() || m.etcdState(in.Now) == etcdDown {
 		return Wait{}
 	}
-	others := electorateOf(in, m.Name)
+	others := electorateOf(in, m.Name, m.restartUnverified(in.Now))
 	voters := len(others.voters) + 1
 	if others.up() >= min(quorum(voters), voters-1) {
 		return Wait{}

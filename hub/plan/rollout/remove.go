@@ -74,7 +74,7 @@ func removalLosesQuorum(in Inputs, m Machine) Wait {
 	if m.Membership == MemberUnknown && m.Node == NodeUnknown {
 		return Wait{ReasonWaitingForConnection, "Waiting for a connection to the cluster's API, to read the machine's etcd membership"}
 	}
-	all, rest := electorateOf(in, ""), electorateOf(in, m.Name)
+	all, rest := electorateOf(in, "", false), electorateOf(in, m.Name, false)
 	// Whether a new member that does not answer votes is unknown; but that its leader reports so means that there is a quorum.
 	unresponsive := m.Membership == MemberUnknown && m.MemberHealth == MemberUnhealthy && m.JoinURL == ""
 	message := ""

@@ -42,6 +42,9 @@ func etcdBusy(v *view, m Machine) (Decision, bool) {
 		case m.Name < other && (activity == etcdDraining && m.draining() || activity == etcdJoining && m.changing()):
 			// Of several that are drained already, or that joined before it was known who votes, the first goes on.
 			continue
+		case activity == etcdDraining && m.joiningEtcd():
+			// The drained one waits for this one, which is given another plan to join with.
+			continue
 		case activity == etcdMembershipUnknown && m.Change.Disruptive():
 			// The API may be down for the very reason that this change removes, and a restart does a learner no harm.
 			continue

@@ -1,0 +1,66 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+)
+
+// TestFailedMembersDoNotWaitForEachOther: of two members of etcd whose plans have failed, one of them that of a machine that has joined with
+// it, each gets the plan that corrects it, one after the other. A member that was not changed waits for both.
+func TestFailedMembersDoNotWaitForEachOther(t *testing.T) {
+	failed := func(name string, underway Change) Machine {
+		m := member(name, "ec")
+		m.Progress, m.Underway, m.ProbesPassed, m.Change = ProgressFailed, underway, false, ChangeRestart
+		return m
+	}
+	delivered := func(machines ...Machine) (names []string) {
+		machines[0].Init = true
+		now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
+		for _, d := range Decide(Inputs{Now: now, Bootstrapped: true, Machines: machines}).Decisions {
+			if d.Deliver {
+				names = append(names, d.Machine)
+			}
+		}
+		return names
+	}
+	for _, underway := range []Change{ChangeRestart, ChangeFirst} {
+		a, b, c := failed("a", ChangeRestart), failed("b", underway), member("c", "ec")
+		if got := delivered(a, b); len(got) != 1 || got[0] != "a" {
+			t.Errorf("%s: %v get their plans, want a", underway, got)
+		}
+		if got := delivered(a, b, c); len(got) != 1 || got[0] != "a" {
+			t.Errorf("%s: %v of three get their plans, want a", underway, got)
+		}
+		a.Progress, a.Change = ProgressApplying, ChangeNone
+		if got := delivered(a, b, c); len(got) != 0 {
+			t.Errorf("%s: %v get their plans while a restarts", underway, got)
+		}
+		a.Progress, a.Underway, a.ProbesPassed = ProgressApplied, ChangeNone, true
+		if got := delivered(a, b, c); len(got) != 1 || got[0] != "b" {
+			t.Errorf("%s: %v get their plans, want b", underway, got)
+		}
+		a.Change = ChangeRestart
+		if got := delivered(a, b); len(got) == 0 || got[0] == "a" {
+			t.Errorf("%s: %v get their plans, want b", underway, got)
+		}
+	}
+}
+
+// TestJoiningMemberDoesNotWaitForADrainedOne: a machine that is joining etcd gets the plan that corrects its first one although another is
+// drained for a change, which waits for it.
+func TestJoiningMemberDoesNotWaitForADrainedOne(t *testing.T) {
+	a, x := member("a", "ec"), fresh("x", "ec")
+	a.Init, a.Change, a.Drain = true, ChangeDrain, Drain{Requested: "drain", Done: "drain"}
+	x.Progress, x.Underway, x.Change, x.Node, x.Membership, x.JoinedTo = ProgressApplying, ChangeFirst, ChangeRestart, NodeAbsent, MemberNone, a.JoinURL
+	in := Inputs{Now: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC), Bootstrapped: true, Machines: []Machine{a, x},
+		ControlPlaneDrain: DrainOptions{Enabled: true, Options: "drain"}}
+	if d := Decide(in).Decisions; d[0].Deliver || !d[1].Deliver {
+		t.Errorf("got %+v", d)
+	}
+	x = fresh("x", "ec")
+	x.Node, x.Membership = NodeAbsent, MemberNone
+	in.Machines[1] = x
+	if d := Decide(in).Decisions; !d[0].Deliver || d[1].Deliver {
+		t.Errorf("a new machine: got %+v", d)
+	}
+}
