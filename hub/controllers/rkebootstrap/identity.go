@@ -87,6 +87,7 @@ func planSecret(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *core
 var notCopied = []string{
 	rkev1.MachineSecretHashAnnotation, rkev1.EtcdForceRemoveAnnotation,
 	rkev1.JoinURLAnnotation, rkev1.JoinedToAnnotation, rkev1.PlanLastUpdatedAnnotation, rkev1.PlanProbesPassedAnnotation,
+	rkev1.PlanReplacedAnnotation,
 	rkev1.DrainOptionsAnnotation, rkev1.DrainDoneAnnotation, rkev1.DrainErrorAnnotation,
 	rkev1.PreDrainAnnotation, rkev1.PostDrainAnnotation, rkev1.UncordonAnnotation,
 }

@@ -56,6 +56,7 @@ func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine)
 		setOrDelete(&wanted.Annotations, rkev1.JoinedToAnnotation, m.joinURL)
 		setOrDelete(&wanted.Annotations, rkev1.InfrastructureAddressesAnnotation, m.selected.Encode())
 		setOrDelete(&wanted.Annotations, rkev1.PlanProbesPassedAnnotation, "")
+		setOrDelete(&wanted.Annotations, rkev1.PlanReplacedAnnotation, string(m.state.Replaced()))
 		setOrDelete(&wanted.Annotations, rkev1.NodeLabelsAnnotation, nodeLabels)
 		setOrDelete(&wanted.Annotations, rkev1.PlanLastUpdatedAnnotation, r.Now().UTC().Format(time.RFC3339))
 	}

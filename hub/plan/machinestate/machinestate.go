@@ -52,7 +52,7 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 	}
 	report, err := rollout.ReadReport(secret.Data)
 	m.Progress, m.CheckedIn, m.Unhealthy, m.HealthUnknown = report.Progress, report.CheckedIn(), report.Unhealthy, report.HealthUnknown
-	m.Underway, m.AgentPhase = underway(secret.Data, report), agentPhase(report)
+	m.Underway, m.AgentPhase = underway(secret, report), agentPhase(report)
 	if m.Server() {
 		// What cannot be parsed counts as never seen, the zero time.
 		m.LastSeen, _ = time.Parse(time.RFC3339, secret.Annotations[rkev1.AgentLastSeenAnnotation])
@@ -95,19 +95,20 @@ func Change(before, after plans.Plan) rollout.Change {
 	return rollout.ChangeDrain
 }
 
-// underway compares the delivered plan with the one that was applied before. Where that cannot be decoded, the worst is assumed.
-func underway(data plans.SecretData, report rollout.Report) rollout.Change {
+// underway compares the delivered plan with the one that was applied before. Where that cannot be decoded, the worst is assumed. What a plan
+// does that was replaced before it was applied counts, too.
+func underway(secret *corev1.Secret, report rollout.Report) rollout.Change {
 	switch {
 	case report.Checksum == "" || report.Progress == rollout.ProgressApplied:
 		return rollout.ChangeNone
 	case report.Status.AppliedChecksum == "":
 		return rollout.ChangeFirst
 	}
-	applied, err := plans.Decode(data[plans.KeyAppliedPlan])
+	applied, err := plans.Decode(secret.Data[plans.KeyAppliedPlan])
 	if err != nil {
 		return rollout.ChangeDrain
 	}
-	return Change(applied, report.Delivered)
+	return rollout.Worst(Change(applied, report.Delivered), rollout.Change(secret.Annotations[rkev1.PlanReplacedAnnotation]))
 }
 
 // agentPhase is what the agent reports to be doing, for messages. It leaves out bytes and times: each change of a condition is a write.

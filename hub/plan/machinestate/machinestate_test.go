@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/plans"
 )
@@ -101,5 +102,43 @@ func TestFailure(t *testing.T) {
 		if got := failure(bootstrap, c.report); got != c.want {
 			t.Errorf("%s: got %q", name, got)
 		}
+	}
+}
+
+// What a plan does that was replaced before it was applied is under way until the one that has replaced it is applied.
+func TestUnderwayOfAReplacedPlan(t *testing.T) {
+	restart := plans.Plan{Instructions: []plans.Instruction{{CommonInstruction: plans.CommonInstruction{
+		Name: render.InstallInstruction, Image: "i", Env: []string{"RESTART_STAMP=a", "DRAIN_HASH=b"}}}}}
+	minor := restart
+	minor.Files = []plans.File{{Path: "/f", Content: "aQ=="}}
+	encode := func(p plans.Plan) []byte {
+		raw, err := p.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	for name, tc := range map[string]struct {
+		annotation string
+		delivered  plans.Plan
+		state      plans.State
+		want       rollout.Change
+	}{
+		"taken back":              {annotation: "restart", delivered: restart, state: plans.StatePending, want: rollout.ChangeRestart},
+		"by a minor change":       {annotation: "drain", delivered: minor, state: plans.StateInProgress, want: rollout.ChangeDrain},
+		"nothing was replaced":    {delivered: minor, state: plans.StatePending, want: rollout.ChangeMinor},
+		"the other is applied":    {annotation: "restart", delivered: restart, state: plans.StateSucceeded},
+		"what nobody has written": {annotation: "yes", delivered: minor, state: plans.StatePending, want: rollout.ChangeMinor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := &corev1.Secret{Data: map[string][]byte{plans.KeyPlan: encode(tc.delivered), plans.KeyPlanState: []byte(tc.state),
+				plans.KeyPlanRevision: []byte("2"), plans.KeyAppliedPlan: encode(restart),
+				plans.KeyAppliedChecksum: []byte(plans.Checksum(encode(restart)))}}
+			secret.Annotations = map[string]string{rkev1.PlanReplacedAnnotation: tc.annotation}
+			m, _, err := Of(&clusterv1.Machine{}, &rkev1.RKEBootstrap{}, secret)
+			if err != nil || m.Underway != tc.want {
+				t.Errorf("got %q, %v", m.Underway, err)
+			}
+		})
 	}
 }

@@ -192,7 +192,8 @@ func (s *simulation) checkDisruption(v *view) {
 		if o != h && o.downForChange() && o.power && o.api.applied != nil {
 			down++
 		}
-		if o != h && h.has("e") && o.power && !o.api.deleting && (o.attempt != nil && o.restartDue() || o.restarting && !o.up()) {
+		// The restart of a learner takes nothing away; a machine may be given one while it joins.
+		if o != h && h.votes() && o.votes() && o.power && !o.api.deleting && (o.attempt != nil && o.restartDue() || o.restarting && !o.up()) {
 			s.fault("%s is changed while %s restarts, or may at any moment", h.name, o.name)
 		}
 	}
@@ -207,6 +208,11 @@ func (s *simulation) checkDisruption(v *view) {
 	if down >= limit && v.state.Node == rollout.NodeReady && v.state.Working() && len(v.state.Unhealthy) == 0 {
 		s.fault("%s is changed while %d of %d %ss are, want at most %d", h.name, down, size, groupOf(h), limit)
 	}
+}
+
+// votes reports whether a machine is a voting member of its etcd.
+func (h *host) votes() bool {
+	return h.data != nil && h.data.members[h.name] == rollout.MemberVoter
 }
 
 // restartDue reports whether the plan that an agent applies restarts etcd.

@@ -149,7 +149,7 @@ func (s *simulation) machine(h *host, a *record) rollout.Machine {
 		if a.state != rollout.ProgressApplied {
 			m.Underway = rollout.ChangeFirst
 			if a.applied != nil {
-				m.Underway = s.rules.change(*a.applied, *a.delivered)
+				m.Underway = rollout.Worst(s.rules.change(*a.applied, *a.delivered), a.replaced)
 			}
 		}
 		m.Unhealthy = a.failing

@@ -267,7 +267,7 @@ func (r *reconciliation) deliverTo(v *view) {
 	v.host.update(func(a *record) {
 		a.init, a.joinURL = v.state.Init, v.state.JoinURL
 		if v.decision.Deliver {
-			a.delivered, a.state, a.joinedTo = &p, rollout.ProgressPending, v.joinURL
+			a.delivered, a.state, a.joinedTo, a.replaced = &p, rollout.ProgressPending, v.joinURL, v.state.Replaced()
 			a.probed, a.probesPassed, a.failing = false, false, nil
 		}
 	})

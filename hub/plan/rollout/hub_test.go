@@ -60,7 +60,7 @@ func (s *simulation) machine(h *host) Machine {
 	if h.delivered != nil && h.state != ProgressApplied {
 		m.Underway = ChangeFirst
 		if h.applied != nil {
-			m.Underway = changeBetween(*h.applied, *h.delivered)
+			m.Underway = Worst(changeBetween(*h.applied, *h.delivered), h.replaced)
 		}
 	}
 	if h.delivered != nil {
@@ -183,7 +183,7 @@ func (s *simulation) writeDecision(h *host, m Machine, d Decision, p *plan) {
 	if m.Change.Disruptive() && m.joined() && h.up() {
 		h.changing, h.changeStartedAt = true, s.step
 	}
-	h.delivered, h.state, h.joinedTo = p, ProgressPending, p.Server
+	h.delivered, h.state, h.joinedTo, h.replaced = p, ProgressPending, p.Server, m.Replaced()
 	h.probed, h.probesPassed, h.failing = false, false, nil
 }
 

@@ -5,7 +5,10 @@
 // server that a machine joins, and CheckRemoval the etcd member that may be removed.
 package rollout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Machine is the state of a machine that matters for a rollout. hub/plan/machinestate reads it from the machine's objects.
 type Machine struct {
@@ -45,7 +48,8 @@ type Machine struct {
 	Task, Regardless bool
 	// Progress is the state of the delivered plan.
 	Progress Progress
-	// Underway is how the delivered plan differs from the one that was applied before; ChangeNone once it is applied.
+	// Underway is how the delivered plan differs from the one that was applied before, or what one does that it has replaced (Replaced),
+	// whichever is worse; ChangeNone once it is applied.
 	Underway Change
 	// Failure is the message of the last failure, where Progress is ProgressFailed.
 	Failure string
@@ -114,3 +118,23 @@ const (
 
 // Disruptive reports whether the machine is unavailable during the change.
 func (c Change) Disruptive() bool { return c == ChangeRestart || c == ChangeDrain }
+
+// changes are in the order of what a machine goes through.
+var changes = []Change{ChangeNone, ChangeMinor, ChangeRestart, ChangeDrain, ChangeFirst}
+
+// Worst is the change with which a machine goes through more; of what is no change, the other.
+func Worst(a, b Change) Change {
+	if slices.Index(changes, a) < slices.Index(changes, b) {
+		return b
+	}
+	return a
+}
+
+// Replaced is what the delivered plan does to the machine that another one is to replace before it is applied; empty where it restarts
+// nothing. The agent may have begun it, and ends it first, also where the other one takes it back. So it is kept with the other plan.
+func (m Machine) Replaced() Change {
+	if m.Progress == ProgressApplied || !m.Underway.Disruptive() {
+		return ChangeNone
+	}
+	return m.Underway
+}

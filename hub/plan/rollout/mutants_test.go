@@ -105,11 +105,14 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			}
 		},
 	}
+	// Few simulations need the probe, since the leader of etcd and the Node mostly say the same.
+	first := map[string]uint64{"the probe of etcd is ignored": 1390}
 	for name, mutate := range mutants {
 		t.Run(name, func(t *testing.T) {
 			whole := slices.Clone(rules)
 			defer func() { rules = whole }()
-			for seed := range uint64(1000) {
+			for i := range uint64(1000) {
+				seed := first[name] + i
 				rules = slices.Clone(whole)
 				s := newRandomSimulation(seed)
 				mutate(t, s)

@@ -79,7 +79,7 @@ func (s *randomSimulation) converged() bool {
 // endFaults repairs everything.
 func (s *randomSimulation) endFaults() {
 	s.maxWrites, s.hookDelay, s.promoteDelay, s.disconnected, s.spec.Bad = -1, 0, 0, false, ""
-	s.spec.Restarted++
+	s.spec.Restarted += 100 // none that was taken back before
 	for _, h := range s.sortedHosts() {
 		s.powerOn(h)
 		h.agent, h.provisioned, h.promoteLeft, h.noNetwork, h.noKubelet = true, true, 0, false, false
@@ -138,6 +138,9 @@ func (s *randomSimulation) addMachine(roles string) {
 func (s *randomSimulation) powerOn(h *host) {
 	if !h.power {
 		h.power = true
+		if h.state == ProgressApplying {
+			h.state = ProgressPending // the agent begins again with what was interrupted
+		}
 		if h.running != nil {
 			h.startLeft = s.duration(3)
 		}
@@ -148,6 +151,7 @@ func (s *randomSimulation) powerOn(h *host) {
 var randomEvents = []func(*randomSimulation){
 	func(s *randomSimulation) { s.spec.Version++ },
 	func(s *randomSimulation) { s.spec.Restarted++ },
+	func(s *randomSimulation) { s.spec.Restarted = max(0, s.spec.Restarted-1) }, // a change is taken back
 	func(s *randomSimulation) { s.spec.Drained++ },
 	func(s *randomSimulation) { s.spec.Minor++ },
 	func(s *randomSimulation) { s.spec.Restarted, s.spec.Bad = s.spec.Restarted+1, "install" },

@@ -113,3 +113,23 @@ func TestJoinURL(t *testing.T) {
 		t.Errorf("the init node joins %q", got)
 	}
 }
+
+// TestReplaced: what a plan does that another one replaces is kept until the machine has applied one.
+func TestReplaced(t *testing.T) {
+	for _, tc := range []struct {
+		progress       Progress
+		underway, want Change
+	}{
+		{ProgressPending, ChangeRestart, ChangeRestart}, {ProgressApplying, ChangeDrain, ChangeDrain}, {ProgressFailed, ChangeRestart, ChangeRestart},
+		{ProgressApplied, ChangeNone, ChangeNone}, {ProgressPending, ChangeMinor, ChangeNone}, {ProgressNone, ChangeNone, ChangeNone},
+		{ProgressApplying, ChangeFirst, ChangeNone}, // it has applied none, which is known anyway
+	} {
+		if got := (Machine{Progress: tc.progress, Underway: tc.underway}).Replaced(); got != tc.want {
+			t.Errorf("%s, %s: got %q, want %q", tc.progress, tc.underway, got, tc.want)
+		}
+	}
+	if Worst(ChangeRestart, ChangeMinor) != ChangeRestart || Worst(ChangeMinor, ChangeDrain) != ChangeDrain ||
+		Worst("yes", ChangeMinor) != ChangeMinor || Worst(ChangeFirst, ChangeDrain) != ChangeFirst {
+		t.Error("the worst of two is not it")
+	}
+}

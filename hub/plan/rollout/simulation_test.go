@@ -43,6 +43,7 @@ type host struct {
 	joinURL, joinedTo                     string
 	delivered, applied                    *plan
 	state                                 Progress
+	replaced                              Change
 	checkedIn, probesPassed, probed       bool
 	failing                               []string
 	drain                                 Drain

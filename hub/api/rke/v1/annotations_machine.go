@@ -35,6 +35,9 @@ const (
 	PlanLastUpdatedAnnotation = "rke.cattle.io/plan-last-updated"
 	// PlanProbesPassedAnnotation is the first time (RFC 3339) after it at which all probes were healthy. The gateway writes it.
 	PlanProbesPassedAnnotation = "rke.cattle.io/plan-probes-passed"
+	// PlanReplacedAnnotation, on a plan Secret, is "restart" or "drain" where the delivered plan has replaced one that does so to the machine
+	// and that was not applied. The agent may have begun that one, so it counts until the delivered plan is applied.
+	PlanReplacedAnnotation = "rke.cattle.io/plan-replaced"
 	// AgentLastSeenAnnotation is the time (RFC 3339, to some minutes) at which the gateway last saw the agent of a machine with etcd or a
 	// control plane. Reports of the agent count as evidence only while it is recent.
 	AgentLastSeenAnnotation = "rke.cattle.io/agent-last-seen"
