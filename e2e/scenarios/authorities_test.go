@@ -17,15 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	"github.com/drover-dev/drover/hub/identity/pki"
-)
-
-const (
-	serverTLS = "/var/lib/rancher/k3s/server/tls/"
-	staged    = "/var/lib/rancher/k3s/server/rotate-ca"
 )
 
 // rotatedAuthorities are the certificate authorities that rotate-ca replaces.
@@ -33,31 +29,45 @@ var rotatedAuthorities = []string{"server-ca", "client-ca", "request-header-ca",
 
 // TestRotateAuthorities replaces the certificate authorities of a cluster as docs/day-two.md says. The servers restart one after the other
 // with the new ones, no plan brings the old ones back, the hub goes on with the new ones alone, and a server joins.
-func TestRotateAuthorities(t *testing.T) {
+func TestRotateAuthorities(t *testing.T) { rotateAuthorities(t, lab.K3s, "ca") }
+
+// TestRotateAuthoritiesRKE2 does so with a cluster of RKE2.
+func TestRotateAuthoritiesRKE2(t *testing.T) {
+	suite.Must(t, shared.Release(t.Context(), lab.RKE2.Version))
+	rotateAuthorities(t, lab.RKE2, "car")
+}
+
+// serverTLS is where a server has its certificate authorities.
+func serverTLS(d lab.Distribution) string { return d.DataDir() + "/server/tls/" }
+
+// staged is where the next ones are put for rotate-ca.
+func staged(d lab.Distribution) string { return d.DataDir() + "/server/rotate-ca" }
+
+func rotateAuthorities(t *testing.T, d lab.Distribution, cluster string) {
 	ctx := t.Context()
-	key := client.ObjectKey{Namespace: "fleet-default", Name: "authorities"}
+	key := client.ObjectKey{Namespace: "fleet-default", Name: cluster}
 	shared.MakeNamespace(t, key.Namespace)
 	all := map[string]*hosts.Host{}
 	join := func(t *testing.T, name string, roles ...string) {
-		all[name] = shared.NewHost(t, name)
+		all[name] = shared.NewHost(t, cluster+name)
 		command, _, err := shared.TokenCommand(ctx, shared.Hub, key, roles...)
 		suite.Must(t, err)
 		suite.Must(t, shared.Register(ctx, all[name], command))
 	}
 	suite.Step(t, "a server and a worker make a cluster", func(t *testing.T) {
-		suite.Must(t, shared.ApplyCluster(ctx, shared.Hub, key))
-		join(t, "ca1", "--etcd", "--controlplane", "--worker")
+		suite.Must(t, shared.ApplyClusterVersion(ctx, shared.Hub, key, d.Version))
+		join(t, "1", "--etcd", "--controlplane", "--worker")
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 10*time.Minute))
-		join(t, "caw", "--worker")
+		join(t, "w", "--worker")
 		awaitNodes(t, key, 2)
 	})
-	old, err := os.ReadFile(all["ca1"].Path(serverTLS + "server-ca.crt"))
+	old, err := os.ReadFile(all["1"].Path(serverTLS(d) + "server-ca.crt"))
 	suite.Must(t, err)
 	suite.Step(t, "the authorities are replaced", func(t *testing.T) {
 		for _, name := range rotatedAuthorities {
-			stageAuthority(t, all["ca1"], name)
+			stageAuthority(t, all["1"], d, name)
 		}
-		_, err := all["ca1"].Exec(ctx, "k3s", "certificate", "rotate-ca", "--path="+staged)
+		_, err := all["1"].Exec(ctx, d.Runtime, "certificate", "rotate-ca", "--path="+staged(d))
 		suite.Must(t, err)
 		op := &operationv1.CertificateRotation{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-ca-rotation"}}
 		op.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name}
@@ -76,11 +86,11 @@ func TestRotateAuthorities(t *testing.T) {
 	})
 	started := ""
 	suite.Step(t, "the hub is given the new ones, and nothing restarts", func(t *testing.T) {
-		started = startedAt(t, all["ca1"])
+		started = startedAt(t, all["1"], d)
 		for name, file := range map[string]string{key.Name + "-ca": "server-ca", key.Name + "-cca": "client-ca"} {
-			giveAuthority(t, all["ca1"], client.ObjectKey{Namespace: key.Namespace, Name: name}, file)
+			giveAuthority(t, all["1"], d, client.ObjectKey{Namespace: key.Namespace, Name: name}, file)
 		}
-		current := firstCertificate(t, all["ca1"].Path(serverTLS+"server-ca.crt"))
+		current := firstCertificate(t, all["1"].Path(serverTLS(d)+"server-ca.crt"))
 		suite.Must(t, shared.WaitFor(ctx, "the kubeconfig trusts the new one alone", 2*time.Minute, func(ctx context.Context) (bool, string) {
 			secret := &corev1.Secret{}
 			if err := shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "-kubeconfig"}, secret); err != nil {
@@ -95,19 +105,19 @@ func TestRotateAuthorities(t *testing.T) {
 		awaitNodes(t, key, 2)
 	})
 	suite.Step(t, "a server joins, and a change restarts the others", func(t *testing.T) {
-		join(t, "ca2", "--etcd", "--controlplane")
+		join(t, "2", "--etcd", "--controlplane")
 		awaitNodes(t, key, 3)
-		if now := startedAt(t, all["ca1"]); now != started {
+		if now := startedAt(t, all["1"], d); now != started {
 			t.Errorf("the first server was started %s and again %s", started, now)
 		}
 		changeCluster(t, key, func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.ProvisionGeneration++ })
 		suite.Must(t, shared.WaitFor(ctx, "the first server restarts", 5*time.Minute, func(context.Context) (bool, string) {
-			now := startedAt(t, all["ca1"])
+			now := startedAt(t, all["1"], d)
 			return now != started, now
 		}))
 		awaitNodes(t, key, 3)
-		for _, name := range []string{"ca1", "ca2"} {
-			raw, err := os.ReadFile(all[name].Path(serverTLS + "server-ca.crt"))
+		for _, name := range []string{"1", "2"} {
+			raw, err := os.ReadFile(all[name].Path(serverTLS(d) + "server-ca.crt"))
 			suite.Must(t, err)
 			if !bytes.HasSuffix(raw, old) || len(raw) == len(old) {
 				t.Errorf("%s has\n%s", name, raw)
@@ -119,11 +129,11 @@ func TestRotateAuthorities(t *testing.T) {
 
 // stageAuthority makes the successor of an authority for rotate-ca: another root, self-signed and signed by the present one, and an authority
 // that it has signed. Who trusts the present root trusts what is issued.
-func stageAuthority(t *testing.T, host *hosts.Host, name string) {
+func stageAuthority(t *testing.T, host *hosts.Host, d lab.Distribution, name string) {
 	t.Helper()
-	current, err := os.ReadFile(host.Path(serverTLS + name + ".crt"))
+	current, err := os.ReadFile(host.Path(serverTLS(d) + name + ".crt"))
 	suite.Must(t, err)
-	currentKey, err := os.ReadFile(host.Path(serverTLS + name + ".key"))
+	currentKey, err := os.ReadFile(host.Path(serverTLS(d) + name + ".key"))
 	suite.Must(t, err)
 	signer, err := pki.Parse(current, currentKey)
 	suite.Must(t, err)
@@ -137,24 +147,24 @@ func stageAuthority(t *testing.T, host *hosts.Host, name string) {
 	suite.Must(t, err)
 	nextKey, err := next.KeyPEM()
 	suite.Must(t, err)
-	dir := staged + "/tls"
+	dir := staged(d) + "/tls"
 	if strings.HasPrefix(name, "etcd/") {
 		dir += "/etcd"
 	}
 	suite.Must(t, os.MkdirAll(host.Path(dir), 0o700))
 	certs := bytes.Join([][]byte{next.CertPEM(), root.CertPEM(), pki.EncodeCert(cross), current}, nil)
-	suite.Must(t, os.WriteFile(host.Path(staged+"/tls/"+name+".crt"), certs, 0o600))
-	suite.Must(t, os.WriteFile(host.Path(staged+"/tls/"+name+".key"), nextKey, 0o600))
+	suite.Must(t, os.WriteFile(host.Path(staged(d)+"/tls/"+name+".crt"), certs, 0o600))
+	suite.Must(t, os.WriteFile(host.Path(staged(d)+"/tls/"+name+".key"), nextKey, 0o600))
 }
 
 // giveAuthority puts an authority of a server into the hub's Secret.
-func giveAuthority(t *testing.T, host *hosts.Host, key client.ObjectKey, file string) {
+func giveAuthority(t *testing.T, host *hosts.Host, d lab.Distribution, key client.ObjectKey, file string) {
 	t.Helper()
 	secret := &corev1.Secret{}
 	suite.Must(t, shared.Hub.Get(t.Context(), key, secret))
 	base := secret.DeepCopy()
 	for name, ending := range map[string]string{"tls.crt": ".crt", "tls.key": ".key"} {
-		raw, err := os.ReadFile(host.Path(serverTLS + file + ending))
+		raw, err := os.ReadFile(host.Path(serverTLS(d) + file + ending))
 		suite.Must(t, err)
 		secret.Data[name] = raw
 	}
@@ -171,9 +181,9 @@ func firstCertificate(t *testing.T, path string) *x509.Certificate {
 }
 
 // startedAt is when the distribution of a server was started.
-func startedAt(t *testing.T, host *hosts.Host) string {
+func startedAt(t *testing.T, host *hosts.Host, d lab.Distribution) string {
 	t.Helper()
-	result, err := host.Exec(t.Context(), "systemctl", "show", "--property=ExecMainStartTimestampMonotonic", "k3s")
+	result, err := host.Exec(t.Context(), "systemctl", "show", "--property=ExecMainStartTimestampMonotonic", d.ServerUnit)
 	suite.Must(t, err)
 	return strings.TrimSpace(result.Stdout)
 }

@@ -20,15 +20,23 @@ import (
 )
 
 // TestRestoreLost loses the only machine of a cluster for ever, and brings the cluster back on a new one from a snapshot in S3.
-func TestRestoreLost(t *testing.T) {
+func TestRestoreLost(t *testing.T) { restoreLost(t, lab.K3s, "lost") }
+
+// TestRestoreLostRKE2 does so with a cluster of RKE2.
+func TestRestoreLostRKE2(t *testing.T) {
+	suite.Must(t, shared.Release(t.Context(), lab.RKE2.Version))
+	restoreLost(t, lab.RKE2, "lostr")
+}
+
+func restoreLost(t *testing.T, d lab.Distribution, cluster string) {
 	ctx := t.Context()
-	key := client.ObjectKey{Namespace: "fleet-default", Name: "lost"}
-	first, second := shared.NewHost(t, "lost1"), shared.NewHost(t, "lost2")
+	key := client.ObjectKey{Namespace: "fleet-default", Name: cluster}
+	first, second := shared.NewHost(t, cluster+"1"), shared.NewHost(t, cluster+"2")
 	shared.MakeNamespace(t, key.Namespace)
 	bucket := makeBucket(t, key.Namespace)
 	var command, snapshot string
 	suite.Step(t, "a machine makes a cluster, and a snapshot is in the bucket", func(t *testing.T) {
-		suite.Must(t, shared.ApplyCluster(ctx, shared.Hub, key))
+		suite.Must(t, shared.ApplyClusterVersion(ctx, shared.Hub, key, d.Version))
 		useBucket(t, key, bucket)
 		var err error
 		command, _, err = shared.TokenCommand(ctx, shared.Hub, key, lab.AllRoles...)
@@ -65,7 +73,7 @@ func TestRestoreLost(t *testing.T) {
 	})
 	suite.Step(t, "the snapshot brings the cluster back", func(t *testing.T) {
 		restore := &operationv1.ETCDSnapshotRestore{}
-		restore.Namespace, restore.Name = key.Namespace, "lost"
+		restore.Namespace, restore.Name = key.Namespace, key.Name
 		restore.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name}
 		restore.Spec.TTL, restore.Spec.Args.Name = -1, snapshot
 		suite.Must(t, shared.Hub.Create(ctx, restore))

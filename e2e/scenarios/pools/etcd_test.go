@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/e2e/lab"
 	labv1 "github.com/drover-dev/drover/e2e/provider/api/v1alpha1"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -17,9 +18,17 @@ import (
 
 // TestEtcdPool takes the servers of a cluster from three to one, replaces the one, and back to three, with the same data all the time. The
 // hub is killed in the middle of each of these.
-func TestEtcdPool(t *testing.T) {
+func TestEtcdPool(t *testing.T) { etcdPool(t, lab.K3s, "etcd") }
+
+// TestEtcdPoolRKE2 does so with a cluster of RKE2.
+func TestEtcdPoolRKE2(t *testing.T) {
+	suite.Must(t, shared.Release(t.Context(), lab.RKE2.Version))
+	etcdPool(t, lab.RKE2, "etcdr")
+}
+
+func etcdPool(t *testing.T, d lab.Distribution, cluster string) {
 	ctx := t.Context()
-	key := client.ObjectKey{Namespace: namespace, Name: "etcd"}
+	key := client.ObjectKey{Namespace: namespace, Name: cluster}
 	before := shared.Settled(t, namespace)
 	servers := func(quantity int32) {
 		changePool(t, key, "servers", func(p *provisioningv1.RKEMachinePool) { p.Quantity = ptr.To(quantity) })
@@ -32,7 +41,7 @@ func TestEtcdPool(t *testing.T) {
 	}
 
 	suite.Step(t, "three servers and a worker come up", func(t *testing.T) {
-		apply(t, "etcd.yaml", key)
+		apply(t, "etcd.yaml", key, "VERSION", d.Version)
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 15*time.Minute))
 		waitNodes(t, key, 3, 1, 5*time.Minute)
 		checkMembers(t, key, 3)

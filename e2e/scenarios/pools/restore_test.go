@@ -14,18 +14,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 // TestRestorePool restores a snapshot of three servers on one that is not the init node, and kills the hub in each step.
-func TestRestorePool(t *testing.T) {
+func TestRestorePool(t *testing.T) { restorePool(t, lab.K3s, "etcd") }
+
+// TestRestorePoolRKE2 does so with a cluster of RKE2.
+func TestRestorePoolRKE2(t *testing.T) {
+	suite.Must(t, shared.Release(t.Context(), lab.RKE2.Version))
+	restorePool(t, lab.RKE2, "etcdr")
+}
+
+func restorePool(t *testing.T, d lab.Distribution, cluster string) {
 	ctx := t.Context()
-	key := client.ObjectKey{Namespace: namespace, Name: "etcd"}
+	key := client.ObjectKey{Namespace: namespace, Name: cluster}
 	before := shared.Settled(t, namespace)
 	suite.Step(t, "three servers and a worker come up", func(t *testing.T) {
-		apply(t, "etcd.yaml", key)
+		apply(t, "etcd.yaml", key, "VERSION", d.Version)
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 15*time.Minute))
 		waitNodes(t, key, 3, 1, 5*time.Minute)
 		checkMembers(t, key, 3)
@@ -33,7 +42,7 @@ func TestRestorePool(t *testing.T) {
 	})
 	var snapshot *rkev1.ETCDSnapshot
 	suite.Step(t, "a snapshot is saved on each server", func(t *testing.T) {
-		save := &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "before"}}
+		save := &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-before"}}
 		save.Spec.Spec = suite.OperationSpec(key)
 		suite.Must(t, shared.Hub.Create(ctx, save))
 		shared.WaitOperation(t, save, nil)
@@ -47,7 +56,7 @@ func TestRestorePool(t *testing.T) {
 		suite.Must(t, err)
 		lost := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "lost"}}
 		suite.Must(t, c.Create(ctx, lost))
-		restore := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "restore"}}
+		restore := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-restore"}}
 		restore.Spec.Spec, restore.Spec.Args.Name = suite.OperationSpec(key), snapshot.Name
 		suite.Must(t, shared.Hub.Create(ctx, restore))
 		shared.WaitOperation(t, restore, func(string) { shared.RestartHub(t) })
