@@ -149,7 +149,7 @@ func (c *faultyCluster) refused(t *testing.T) {
 	started := "systemctl show --property=ActiveEnterTimestampMonotonic " + c.d.ServerUnit
 	before := c.run(t, started)
 	c.run(t, "cp "+file+" /root/good")
-	for _, fault := range []struct{ name, inject, mend, want string }{
+	for _, fault := range []struct{ name, inject, undo, want string }{
 		{"damaged", "printf damaged | dd of=" + file + " bs=1 seek=9000 conv=notrunc", "cp /root/good " + file, "is damaged"},
 		{"truncated", "truncate -s 9000 " + file, "cp /root/good " + file, "has 9000 bytes instead of"},
 		{"empty", ": >" + file, "cp /root/good " + file, "is empty"},
@@ -162,7 +162,7 @@ func (c *faultyCluster) refused(t *testing.T) {
 		if shared.WaitOperationEnd(t, op, nil) != operationv1.PhaseFailed || !strings.Contains(text(t, op), fault.want) {
 			t.Errorf("%s: it has ended: %s", fault.name, text(t, op))
 		}
-		c.run(t, fault.mend)
+		c.run(t, fault.undo)
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, c.key, 5*time.Minute))
 	}
 	if after := c.run(t, started); after != before {
