@@ -202,7 +202,7 @@ func (e *env) under(t *testing.T, others []*hub, happens func()) error {
 	for _, p := range probes {
 		p.note(ended, nil)
 		if p.away > 3*time.Second {
-			unreachable = append(unreachable, fmt.Errorf("%s could not reach %s for %s: %v", p.replica, p.cluster, p.away, p.why))
+			unreachable = append(unreachable, fmt.Errorf("%s could not reach %s for %s: %w", p.replica, p.cluster, p.away, p.why))
 		}
 		worst = max(worst, p.away)
 	}

@@ -13,12 +13,12 @@ import (
 
 // OperationSpec is what the spec of an operation of a Cluster has in any case. The operation stays when it has ended.
 func OperationSpec(key client.ObjectKey) operationv1.Spec {
-	return operationv1.Spec{TTL: -1, ClusterRef: operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster",
-		Name: key.Name}}
+	cluster := operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name}
+	return operationv1.Spec{TTL: -1, ClusterRef: cluster}
 }
 
-// WaitOperation waits until an operation has succeeded, and fails the test if it ends otherwise. inStep is called in each step with its name;
-// nil for nothing.
+// WaitOperation waits until an operation has succeeded, and fails the test if it ends otherwise. inStep is called in each step with its
+// name; nil for nothing.
 func (s *Suite) WaitOperation(t *testing.T, op operationv1.Operation, inStep func(step string)) {
 	t.Helper()
 	if s.WaitOperationEnd(t, op, inStep) != operationv1.PhaseSucceeded {

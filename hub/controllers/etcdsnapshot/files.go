@@ -105,7 +105,8 @@ func (r *Reconciler) list(ctx context.Context, cluster ctrl.Request) ([]file, er
 	}
 	files, ignored := parse(listed.Items)
 	if ignored > 0 {
-		ctrl.LoggerFrom(ctx).Info("Ignored ETCDSnapshotFiles that are invalid, in another folder of the bucket, or older than the newest ones", "ignored", ignored,
+		ctrl.LoggerFrom(ctx).Info("Ignored ETCDSnapshotFiles that are invalid, in another folder of the bucket, or older than the newest ones",
+			"ignored", ignored,
 			"limit", maxFiles)
 	}
 	return files, nil
@@ -135,9 +136,9 @@ func parse(items []unstructured.Unstructured) (files []file, ignored int) {
 	return files, ignored
 }
 
-// inOtherFolder reports whether an object in S3 is not in the folder of the cluster. RKE2 and k3s list all objects whose keys begin with the
-// folder's name: those of the folder "prod" include "prod-2/a" and "prod/velero/b", which may be another cluster's, and cannot be restored by
-// their name (https://github.com/k3s-io/k3s/issues/13934).
+// inOtherFolder reports whether an object in S3 is not in the folder of the cluster. RKE2 and k3s list all objects whose keys begin with
+// the folder's name: those of the folder "prod" include "prod-2/a" and "prod/velero/b", which may be another cluster's, and cannot be
+// restored by their name (https://github.com/k3s-io/k3s/issues/13934).
 func (f *file) inOtherFolder() bool {
 	if f.Spec.S3 == nil {
 		return false

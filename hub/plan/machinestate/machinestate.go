@@ -66,8 +66,8 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 	return m, report, err
 }
 
-// failure is what PlanApplied says of a failed plan, with what happens next. The condition follows the report: until it is about this failure,
-// the report speaks alone.
+// failure is what PlanApplied says of a failed plan, with what happens next. The condition follows the report: until it is about this
+// failure, the report speaks alone.
 func failure(bootstrap *rkev1.RKEBootstrap, report rollout.Report) string {
 	output := report.FailedOutput()
 	c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition)
@@ -95,8 +95,8 @@ func Change(before, after plans.Plan) rollout.Change {
 	return rollout.ChangeDrain
 }
 
-// underway compares the delivered plan with the one that was applied before. Where that cannot be decoded, the worst is assumed. What a plan
-// does that was replaced before it was applied counts, too.
+// underway compares the delivered plan with the one that was applied before. Where that cannot be decoded, the worst is assumed. What a
+// plan does that was replaced before it was applied counts, too.
 func underway(secret *corev1.Secret, report rollout.Report) rollout.Change {
 	switch {
 	case report.Checksum == "" || report.Progress == rollout.ProgressApplied:

@@ -87,8 +87,8 @@ type electorate struct {
 	voters, down []string
 }
 
-// electorateOf leaves out one machine; an empty name leaves out none. A member whose change has ended and is not verified counts as down, or
-// with unverified set as what is known of its etcd.
+// electorateOf leaves out one machine; an empty name leaves out none. A member whose change has ended and is not verified counts as down,
+// or with unverified set as what is known of its etcd.
 func electorateOf(in Inputs, without string, unverified bool) electorate {
 	var e electorate
 	for _, m := range in.Machines {
