@@ -64,3 +64,31 @@ func TestJoiningMemberDoesNotWaitForADrainedOne(t *testing.T) {
 		t.Errorf("a new machine: got %+v", d)
 	}
 }
+
+// TestJoiningMembersDoNotWaitForEachOther: of two new machines whose first plan failed, and which were given a check without an installation
+// instead of it, one gets the plan that it needs to join, and then the other.
+func TestJoiningMembersDoNotWaitForEachOther(t *testing.T) {
+	a, b := member("a", "ec"), member("b", "ec")
+	a.Init = true
+	checked := func(name string) Machine {
+		m := fresh(name, "ec")
+		m.Progress, m.CheckedIn, m.Change, m.Node, m.Membership, m.JoinedTo = ProgressApplied, true, ChangeDrain, NodeAbsent, MemberNone, a.JoinURL
+		m.Unhealthy, m.EtcdProbe = []string{"etcd"}, ProbeUnhealthy
+		return m
+	}
+	x, y, z := checked("x"), checked("y"), fresh("z", "ec")
+	in := Inputs{Now: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC), Bootstrapped: true, Machines: []Machine{a, b, x, y, z}}
+	if d := Decide(in).Decisions; !d[2].Deliver || d[3].Deliver || d[4].Deliver {
+		t.Errorf("got %+v", d)
+	}
+	x.Change, x.Progress, x.Underway = ChangeNone, ProgressApplying, ChangeDrain
+	in.Machines[2] = x
+	if d := Decide(in).Decisions; d[3].Deliver || d[4].Deliver {
+		t.Errorf("while x joins: got %+v", d)
+	}
+	x = member("x", "ec")
+	in.Machines[2] = x
+	if d := Decide(in).Decisions; !d[3].Deliver || d[4].Deliver {
+		t.Errorf("x has joined: got %+v", d)
+	}
+}

@@ -39,8 +39,8 @@ func etcdBusy(v *view, m Machine) (Decision, bool) {
 		case activity == etcdUnverified && !disruptive:
 			// A new member makes no other unavailable.
 			continue
-		case m.Name < other && (activity == etcdDraining && m.draining() || activity == etcdJoining && m.changing()):
-			// Of several that are drained already, or that joined before it was known who votes, the first goes on.
+		case m.Name < other && (activity == etcdDraining && m.draining() || activity == etcdJoining && (m.changing() || m.joiningEtcd())):
+			// Of several that are drained already, or that are joining since they were not known to be, the first goes on.
 			continue
 		case activity == etcdDraining && m.joiningEtcd():
 			// The drained one waits for this one, which is given another plan to join with.
