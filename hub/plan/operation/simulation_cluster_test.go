@@ -52,10 +52,10 @@ func (s *simulation) apiUp(c *etcd) bool {
 	})
 }
 
-// nodes lets kubelets and the leader of etcd write Nodes, and promotes learners.
+// nodes lets kubelets and the leader of etcd write Nodes, and promotes learners, which needs etcd alone.
 func (s *simulation) nodes() {
 	c := s.current()
-	if !s.apiUp(c) {
+	if c == nil {
 		return
 	}
 	for _, h := range s.sortedHosts() {
@@ -65,6 +65,11 @@ func (s *simulation) nodes() {
 				s.logf("%s votes in etcd", h.name)
 			}
 		}
+	}
+	if !s.apiUp(c) {
+		return
+	}
+	for _, h := range s.sortedHosts() {
 		n, exists := c.nodes[h.name]
 		switch {
 		case h.up() && (h.data == nil || h.data == c):

@@ -18,7 +18,7 @@ var topologies = [][]string{
 const (
 	// faultSteps is for how long random events happen. settleSteps is how long the cluster has to settle afterwards, and finalSteps how long
 	// the last operation and upgrade may take.
-	faultSteps, settleSteps, finalSteps = 90, 900, 400
+	faultSteps, settleSteps, finalSteps = 90, 1800, 400
 )
 
 func newRandomSimulation(seed uint64) *simulation {
@@ -122,6 +122,12 @@ func (s *simulation) intervene() {
 		if c := s.current(); h.api.deleting && (c == nil && h.data != nil || c != nil && h.data == c) {
 			h.config.token = h.data.token // it gets no configuration any more: somebody writes it by hand
 		}
+	}
+	given := func(p *plan) bool { return p != nil && p.newToken == s.tokens.next }
+	if c := s.current(); c != nil && c.restoredBy != "" && c.token == s.tokens.server && !slices.ContainsFunc(s.sortedHosts(), func(h *host) bool {
+		return given(h.api.delivered) || given(h.attempt)
+	}) {
+		s.tokens.next = 0 // no server of the restored cluster has it, so that its keys may be deleted: docs/kinds/tokenrotation.md
 	}
 	if s.tokens.next != 0 && !pending(func(op operationv1.Operation) bool { _, is := op.(*operationv1.TokenRotation); return is }) {
 		s.create(&operationv1.TokenRotation{})
