@@ -13,7 +13,7 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
-// A restore brings the tokens back that the cluster had when the snapshot was saved, once machines are stopped for it. Those that it
+// A restore brings the tokens back that the cluster had when the snapshot was saved, once all machines are stopped for it. Those that it
 // replaces are found for a snapshot of their time later.
 func TestRestoreTokens(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 11, n, 12, 0, 0, 0, time.UTC) }
@@ -48,12 +48,13 @@ func TestRestoreTokens(t *testing.T) {
 		want  string
 	}{
 		{day(7), operationv1.StepPreflight, "third, third agent"},
-		{day(12), operationv1.StepShutdown, "third, third agent"},
-		{day(7), operationv1.StepShutdown, "second, second agent"},
-		{day(7), operationv1.StepRestore, "second, second agent"}, // again, after the hub has ended
-		{day(12), operationv1.StepShutdown, "third, third agent"},
-		{day(1), operationv1.StepShutdown, "first, first agent"},
-		{day(22), operationv1.StepShutdown, "first, first agent"}, // a snapshot of the restored cluster: it has the tokens that it has
+		{day(7), operationv1.StepShutdown, "third, third agent"}, // it may be canceled with nothing stopped
+		{day(12), operationv1.StepRestore, "third, third agent"},
+		{day(7), operationv1.StepRestore, "second, second agent"},
+		{day(7), operationv1.StepPostRestorePodCleanup, "second, second agent"}, // again, after the hub has ended
+		{day(12), operationv1.StepRestore, "third, third agent"},
+		{day(1), operationv1.StepRestore, "first, first agent"},
+		{day(22), operationv1.StepRestore, "first, first agent"}, // a snapshot of the restored cluster: it has the tokens that it has
 	} {
 		if got := restore(tc.saved, tc.step); got != tc.want {
 			t.Errorf("case %d: got %s, want %s", i, got, tc.want)

@@ -170,7 +170,7 @@ func (r *reconciliation) rotateTokens() bool {
 // restoredToken is the token that a restore needs; 0 where the cluster has it.
 func (r *reconciliation) restoredToken() int {
 	op, is := r.operation.(*operationv1.ETCDSnapshotRestore)
-	if !is || !r.rules.exclusive(op) || op.Status.Snapshot == nil {
+	if !is || !r.rules.exclusive(op) || !RestoresData(op) || op.Status.Snapshot == nil {
 		return 0
 	}
 	if token := r.snapshot(op.Status.Snapshot.Name).token; token != r.tokens.server {

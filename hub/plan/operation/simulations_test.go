@@ -52,6 +52,40 @@ func TestTaskTakenBack(t *testing.T) {
 	}
 }
 
+// TestCanceledRestoreLeavesTheTokens: a restore that is canceled before it has stopped a machine leaves the cluster its tokens, although the
+// snapshot is from before they were replaced.
+func TestCanceledRestoreLeavesTheTokens(t *testing.T) {
+	s := newSimulation(rand.New(rand.NewPCG(1, 1)))
+	s.version = 4
+	s.addRunning("a:ecw")
+	a, replaced := s.hosts["a"], 2
+	s.tokens.server, s.tokens.last = replaced, replaced
+	a.data.token, a.token, a.config.token = replaced, replaced, replaced
+	p := &plan{configuration: a.config, stamp: stamp{s.version, a.config}}
+	a.stamp = p.stamp
+	a.update(func(r *record) { r.delivered, r.applied = p, p })
+	o := s.create(&operationv1.ETCDSnapshotRestore{})
+	s.maxWrites = 1 // the hub ends after each write
+	for range 60 {
+		if s.tick(); o.status().Step == operationv1.StepShutdown {
+			break
+		}
+	}
+	if o.status().Step != operationv1.StepShutdown || a.api.delivered.stopped() {
+		t.Fatalf("got %+v", *o.status())
+	}
+	s.maxWrites = 0
+	s.tick()
+	s.setSpec(o, func(spec *operationv1.Spec) { spec.Cancel = true })
+	s.maxWrites = -1
+	for range 10 {
+		s.tick()
+	}
+	if o.status().Phase != operationv1.PhaseCanceled || s.tokens.server != replaced || a.api.delivered.token != replaced || len(s.faults) > 0 {
+		t.Errorf("the token is %d, that of the plan %d; %+v %v", s.tokens.server, a.api.delivered.token, *o.status(), s.faults)
+	}
+}
+
 // TestRandomSimulations checks that in each simulation no rule is broken, every operation ends, and the cluster settles.
 func TestRandomSimulations(t *testing.T) {
 	var mutex sync.Mutex

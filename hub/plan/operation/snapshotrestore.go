@@ -73,6 +73,13 @@ func Exclusive(op operationv1.Operation) bool {
 	return is && r.Status.Phase == operationv1.PhaseInProgress && r.Status.Step != "" && r.Status.Step != operationv1.StepPreflight
 }
 
+// RestoresData reports whether a restore has stopped the machines, so that the tokens of the snapshot's time are those of the cluster: a
+// machine starts with its data next, or stays stopped. Before that the restore may end with nothing stopped.
+func RestoresData(op operationv1.Operation) bool {
+	r, is := op.(*operationv1.ETCDSnapshotRestore)
+	return is && Exclusive(op) && r.Status.Step != operationv1.StepShutdown
+}
+
 // NeedsNodes reports whether the operation is in a step that decides by the Nodes as they are now.
 func NeedsNodes(op operationv1.Operation) bool {
 	r, is := op.(*operationv1.ETCDSnapshotRestore)
