@@ -90,7 +90,7 @@ func TestCanceledRestoreLeavesTheTokens(t *testing.T) {
 func TestRandomSimulations(t *testing.T) {
 	var mutex sync.Mutex
 	ended := map[string]int{}
-	simulate.Run(t, 500, func(seed uint64, logging bool) (faults, log []string) {
+	simulate.Run(t, 600, func(seed uint64, logging bool) (faults, log []string) {
 		s := newRandomSimulation(seed)
 		s.logging = logging
 		s.run()
