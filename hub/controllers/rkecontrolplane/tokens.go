@@ -70,8 +70,8 @@ func (r *Reconciler) rotateTokens(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// restoreTokens makes the tokens of a snapshot's time those of the cluster again, once all machines are stopped for its restore: its data is
-// encrypted with the server token. Those of now are kept as by a rotation, for snapshots that were saved since.
+// restoreTokens makes the tokens of a snapshot's time those of the cluster again, once all machines are stopped for its restore: its data
+// is encrypted with the server token. Those of now are kept as by a rotation, for snapshots that were saved since.
 func (r *Reconciler) restoreTokens(ctx context.Context, s *scope) error {
 	server, agent := s.restoredTokens()
 	if server == nil {
@@ -94,7 +94,8 @@ func (r *Reconciler) restoreTokens(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// restoredTokens are the tokens that a restore needs and the cluster does not have; nil for none, or before all machines are stopped for it.
+// restoredTokens are the tokens that a restore needs and the cluster does not have; nil for none, or before all machines are stopped for
+// it.
 func (s *scope) restoredTokens() (server, agent []byte) {
 	op, is := s.operation.(*operationv1.ETCDSnapshotRestore)
 	if !is || s.tokenSecret == nil || !operation.RestoresData(op) || op.Status.Snapshot == nil || op.Status.Snapshot.CreatedAt == nil {
