@@ -111,9 +111,10 @@ func TestFrozenReplica(t *testing.T) {
 	t.Parallel()
 	a, b := newReplicas(t)
 
+	begin := time.Now()
 	b.freezer.freeze(true)
-	took := wait.Until(t, timeout, "the frozen replica's session to be forgotten", func() bool { return !a.Directory.Connected("c-1") })
-	if took < heartbeatInterval {
+	wait.Until(t, timeout, "the frozen replica's session to be forgotten", func() bool { return !a.Directory.Connected("c-1") })
+	if took := time.Since(begin); took < heartbeatInterval {
 		t.Errorf("a frozen replica was forgotten after %s, want about %s", took, heartbeatTimeout)
 	}
 	if got := a.Replicas(); got != 1 {
@@ -125,12 +126,19 @@ func TestFrozenReplica(t *testing.T) {
 
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
-	a, b := newReplicas(t)
-	_ = b.server.Listener.Close()
-	b.server.CloseClientConnections()
-	if took := wait.Until(t, timeout, "the killed replica's session to be forgotten",
-		func() bool { return !a.Directory.Connected("c-1") }); took > heartbeatTimeout {
-		t.Errorf("a killed replica was forgotten after %s, want at once", took)
+	var a *replica
+	for attempt := 1; ; attempt++ { // this process may stand still for as long as a heartbeat takes
+		var b *replica
+		a, b = newReplicas(t)
+		_ = b.server.Listener.Close()
+		b.server.CloseClientConnections()
+		took := wait.Until(t, timeout, "the killed replica's session to be forgotten", func() bool { return !a.Directory.Connected("c-1") })
+		if took <= heartbeatTimeout {
+			break
+		}
+		if attempt == 3 {
+			t.Fatalf("a killed replica was forgotten after %s, want at once", took)
+		}
 	}
 	a.SetMembers(nil)
 	wait.Until(t, timeout, "the replica to be removed", func() bool { a.mu.RLock(); defer a.mu.RUnlock(); return len(a.peers) == 0 })
