@@ -70,8 +70,7 @@ func rotateAuthorities(t *testing.T, d lab.Distribution, cluster string) {
 		_, err := all["1"].Exec(ctx, d.Runtime, "certificate", "rotate-ca", "--path="+staged(d))
 		suite.Must(t, err)
 		op := &operationv1.CertificateRotation{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-ca-rotation"}}
-		op.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name}
-		op.Spec.TTL = -1
+		op.Spec.Spec = suite.OperationSpec(key)
 		suite.Must(t, shared.Hub.Create(ctx, op))
 		suite.Must(t, shared.WaitFor(ctx, "the certificates are replaced", 5*time.Minute, func(ctx context.Context) (bool, string) {
 			if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(op), op); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -74,8 +73,8 @@ func restoreLost(t *testing.T, d lab.Distribution, cluster string) {
 	suite.Step(t, "the snapshot brings the cluster back", func(t *testing.T) {
 		restore := &operationv1.ETCDSnapshotRestore{}
 		restore.Namespace, restore.Name = key.Namespace, key.Name
-		restore.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name}
-		restore.Spec.TTL, restore.Spec.Args.Name = -1, snapshot
+		restore.Spec.Spec = suite.OperationSpec(key)
+		restore.Spec.Args.Name = snapshot
 		suite.Must(t, shared.Hub.Create(ctx, restore))
 		suite.Must(t, shared.WaitFor(ctx, "it is restored", 15*time.Minute, func(ctx context.Context) (bool, string) {
 			if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(restore), restore); err != nil {

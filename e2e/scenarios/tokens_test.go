@@ -15,7 +15,6 @@ import (
 	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
@@ -24,8 +23,7 @@ func rotateTokens(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 	ctx := t.Context()
 	before := hasToken(t, host, key)
 	op := &operationv1.TokenRotation{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-tokens"}}
-	op.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name}
-	op.Spec.TTL = -1
+	op.Spec.Spec = suite.OperationSpec(key)
 	suite.Must(t, shared.Hub.Create(ctx, op))
 	suite.Must(t, shared.WaitFor(ctx, "the tokens are rotated", 5*time.Minute, func(ctx context.Context) (bool, string) {
 		if err := shared.Hub.Get(ctx, client.ObjectKeyFromObject(op), op); err != nil {
