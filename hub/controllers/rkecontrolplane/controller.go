@@ -112,6 +112,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Watches(&clusterv1.Machine{}, coalesced(r.labelToControlPlane)).
 		Watches(&rkev1.RKEBootstrap{}, coalesced(r.labelToControlPlane)).
 		Watches(&corev1.Secret{}, coalesced(r.secretToControlPlanes)).
+		Watches(&rkev1.ETCDSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.snapshotToControlPlane), builder.WithPredicates(snapshotFound)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
 		WatchesRawSource(r.releaseData()).
 		WatchesRawSource(source.Func(r.agents.start)).

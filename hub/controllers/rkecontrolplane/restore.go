@@ -62,13 +62,14 @@ func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 		out.File.SHA256 = from.Annotations[rkev1.SnapshotSHA256Annotation]
 		out.File.Path, out.Machine = strings.TrimPrefix(file.Location, "file://"), s.machineOf(from)
 	}
+	if since := from.Status.MissingSince; since != nil {
+		out.MissingSince = since.Time
+	}
 	name := "ETCDSnapshot " + from.Name
 	configured := s.controlPlane.Spec.ETCD
 	switch {
 	case from.Spec.ClusterName != s.cluster.Name:
 		out.Problem = fmt.Sprintf("%s is of the Cluster %q, not of %s", name, from.Spec.ClusterName, s.cluster.Name)
-	case from.Status.Missing:
-		out.Problem = name + " is missing: the cluster does not list the file any more, or its Node is gone"
 	case file.Status == "failed":
 		out.Problem = name + " is of a snapshot that could not be saved"
 	case !fileName.MatchString(file.Name):

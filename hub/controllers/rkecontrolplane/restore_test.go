@@ -3,6 +3,7 @@ package rkecontrolplane
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +42,12 @@ func TestSnapshot(t *testing.T) {
 	if got.Problem != "" || got.Machine != "b" || got.File != want || got.Wanted != "v1.36.3+k3s1" {
 		t.Errorf("got %+v", got)
 	}
+	since := metav1.NewTime(time.Unix(1, 0))
+	missing := localSnapshot()
+	missing.Status = rkev1.ETCDSnapshotStatus{Missing: true, MissingSince: &since}
+	if got := s.snapshot(missing); got.Problem != "" || !got.MissingSince.Equal(since.Time) {
+		t.Errorf("missing: %+v", got)
+	}
 	withChecksum := localSnapshot()
 	withChecksum.Annotations = map[string]string{rkev1.SnapshotSHA256Annotation: strings.Repeat("a", 64)}
 	if got := s.snapshot(withChecksum); got.Problem != "" || got.File.SHA256 != strings.Repeat("a", 64) {
@@ -76,7 +83,6 @@ func TestSnapshotProblems(t *testing.T) {
 	}
 	for text, change := range map[string]func(*scope, *rkev1.ETCDSnapshot){
 		`is of the Cluster "d"`: func(_ *scope, from *rkev1.ETCDSnapshot) { from.Spec.ClusterName = "d" },
-		"is missing":            func(_ *scope, from *rkev1.ETCDSnapshot) { from.Status.Missing = true },
 		"could not be saved":    func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Status = "failed" },
 		"no valid snapshotFile": func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Name = "--debug" },
 		"that is the path":      func(_ *scope, from *rkev1.ETCDSnapshot) { from.SnapshotFile.Location = "" },
@@ -101,7 +107,6 @@ func TestSnapshotProblems(t *testing.T) {
 	}
 }
 
-// Machines that a restore has stopped keep everything from being delivered, until one of them is deleted or started.
 // A name that no object can have is not read: the client would refuse it in each reconcile, and so hold up all plans of the cluster.
 func TestSnapshotNameInvalid(t *testing.T) {
 	for _, name := range []string{"a/b", "..", "A"} {
@@ -113,6 +118,7 @@ func TestSnapshotNameInvalid(t *testing.T) {
 	}
 }
 
+// Machines that a restore has stopped keep everything from being delivered, until one of them is deleted or started.
 func TestStopped(t *testing.T) {
 	s := scopeWithMachines()
 	if got := s.stopped(); got != (rollout.Wait{}) {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,6 +28,27 @@ import (
 // labelToControlPlane maps an object to the RKEControlPlane of the Cluster that its label names.
 func (r *Reconciler) labelToControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
 	return r.ofCluster(ctx, object.GetNamespace(), object.GetLabels()[clusterv1.ClusterNameLabel])
+}
+
+// snapshotToControlPlane maps an ETCDSnapshot to the RKEControlPlane of its cluster.
+func (r *Reconciler) snapshotToControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
+	snapshot, is := object.(*rkev1.ETCDSnapshot)
+	if !is {
+		return nil
+	}
+	return r.ofCluster(ctx, snapshot.Namespace, snapshot.Spec.ClusterName)
+}
+
+// snapshotFound passes ETCDSnapshots whose file the cluster lists again. A restore may wait for that.
+var snapshotFound = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, was := e.ObjectOld.(*rkev1.ETCDSnapshot)
+		after, is := e.ObjectNew.(*rkev1.ETCDSnapshot)
+		return was && is && before.Status.Missing && !after.Status.Missing
+	},
 }
 
 // ofCluster maps the name of a Cluster to its RKEControlPlane.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/hub/testenv/workload"
@@ -60,6 +62,18 @@ func (c *restoredCluster) restore(name string) {
 	op.Spec.ClusterRef = operationv1.ClusterReference{APIVersion: provisioningv1.GroupVersion.String(), Kind: "Cluster", Name: c.Cluster.Name}
 	op.Spec.TTL, op.Spec.Args.Name = -1, "snapshot"
 	env.Create(c.T, op)
+}
+
+// setMissing says of the snapshot since when it is not listed; nil for one that is.
+func (c *restoredCluster) setMissing(since *metav1.Time) {
+	c.T.Helper()
+	snapshot := &rkev1.ETCDSnapshot{}
+	c.Read("snapshot", snapshot)
+	base := snapshot.DeepCopy()
+	snapshot.Status = rkev1.ETCDSnapshotStatus{Missing: since != nil, MissingSince: since}
+	if err := env.Client.Status().Patch(c.T.Context(), snapshot, client.MergeFrom(base)); err != nil {
+		c.T.Fatal(err)
+	}
 }
 
 // ends waits until a restore has ended, and returns its message.
@@ -129,7 +143,17 @@ func TestETCDSnapshotRestore(t *testing.T) {
 		t.Fatal("not the first server is the init node")
 	}
 
+	// A file that is not listed yet is waited for.
+	c.setMissing(&metav1.Time{Time: time.Now()})
 	c.restore("checked")
+	c.Wait("the restore to wait for the snapshot to be listed", func() error {
+		op := &operationv1.ETCDSnapshotRestore{}
+		if c.Read("checked", op); conditions.GetReason(op, operationv1.SucceededCondition) != operation.ReasonWaitingForSnapshot {
+			return fmt.Errorf("it says %+v", op.Status.Conditions)
+		}
+		return nil
+	})
+	c.setMissing(nil)
 	c.do("install ping", c.first)
 	plan, got := c.take(c.second)
 	if args := strings.Join(plan.Instructions[len(plan.Instructions)-1].Args, " "); got != "install etcd-snapshot-check" ||

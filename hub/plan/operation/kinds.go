@@ -33,6 +33,8 @@ type problem struct {
 	fatal bool
 	// patience is how long it waits for this; 0 for as long as an operation may wait to begin.
 	patience time.Duration
+	// again is when it is to be decided again although nothing has changed; 0 for never.
+	again time.Duration
 }
 
 // step is a part of an operation in which machines do tasks, or in which the hub does something.

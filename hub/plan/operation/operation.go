@@ -27,6 +27,8 @@ const (
 	ReasonWaitingForCluster = "WaitingForCluster"
 	// ReasonWaitingForMachine is that of an operation that waits for machines to exist, or to apply their plan.
 	ReasonWaitingForMachine = "WaitingForMachine"
+	// ReasonWaitingForSnapshot is that of a restore of a snapshot whose file the cluster may list again.
+	ReasonWaitingForSnapshot = "WaitingForSnapshot"
 	// ReasonSnapshotInvalid is that of a restore of a snapshot that cannot be restored, and of a deletion of one that cannot be deleted.
 	ReasonSnapshotInvalid = "SnapshotInvalid"
 	// ReasonSnapshotInUse is that of a deletion of a snapshot that is to be restored.
@@ -289,7 +291,7 @@ func (e *engine) pause() {
 
 // start begins the operation, or says what it waits for.
 func (e *engine) start() {
-	reason, text, patience := "", "", time.Duration(0)
+	reason, text, patience, again := "", "", time.Duration(0), time.Duration(0)
 	if !e.in.Bootstrapped {
 		reason, text = ReasonWaitingForCluster, "Waiting for the cluster to be started"
 	} else if _, restore := e.op.(*operationv1.ETCDSnapshotRestore); e.in.Stopped && !restore {
@@ -301,7 +303,7 @@ func (e *engine) start() {
 		e.end(operationv1.PhaseFailed, p.reason, p.text)
 		return
 	} else if p.reason != "" && (p.patience == 0 || e.waited() < p.patience) {
-		reason, text, patience = p.reason, p.text, p.patience
+		reason, text, patience, again = p.reason, p.text, p.patience, p.again
 	} else if e.spec.Paused {
 		reason, text = operationv1.PausedCondition, "Waiting for spec.paused to become false"
 	}
@@ -311,8 +313,11 @@ func (e *engine) start() {
 		return
 	}
 	e.wait(reason, text)
-	if left := patience - e.waited(); patience > 0 && !e.status.Phase.Ended() {
-		e.out.Again = min(e.out.Again, left)
+	if patience > 0 {
+		again = patience - e.waited()
+	}
+	if again > 0 && !e.status.Phase.Ended() {
+		e.out.Again = min(e.out.Again, again)
 	}
 }
 

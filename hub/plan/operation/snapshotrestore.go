@@ -24,6 +24,9 @@ const (
 	// nodesTimeout is how long the hub may take to reach the cluster again, and the Nodes to be ready. strayTime is how long the control plane
 	// has to find out which kubelets do not report, which takes it less than a minute.
 	nodesTimeout, strayTime = 20 * time.Minute, 2 * time.Minute
+	// listTime is how long a cluster may take to list the files of its snapshots after a server has started: a restored one knows only those
+	// of the snapshot's time, until it has looked through its folders and its bucket.
+	listTime = 3 * time.Minute
 	// hubInterval is how often the hub looks at the Nodes again where nothing else makes it.
 	hubInterval = 15 * time.Second
 )
@@ -245,6 +248,8 @@ func (r restore) advice(step string) string {
 type Snapshot struct {
 	// Problem says why it cannot be restored, as a sentence without an end; empty if it can.
 	Problem string
+	// MissingSince is since when the cluster does not list the file; zero if it does, or nothing is known.
+	MissingSince time.Time
 	// Machine is the name of the Machine that has the file; empty where that is not known, or any machine will do.
 	Machine string
 	// File is what is restored.
@@ -260,6 +265,9 @@ func (s Snapshot) target(in Inputs) (string, problem) {
 	}
 	if s.Problem != "" {
 		return fail(ReasonSnapshotInvalid, "%s", s.Problem)
+	}
+	if p := s.missing(in.Now); p != (problem{}) {
+		return "", p
 	}
 	if why := s.incompatible(); why != "" {
 		return fail(ReasonSnapshotInvalid, "%s", why)
@@ -289,6 +297,19 @@ func (s Snapshot) target(in Inputs) (string, problem) {
 			text: "Waiting for " + m.Name + ", which " + cmp.Or(m.Unusable, "has no plan Secret yet")}
 	}
 	return m.Name, problem{}
+}
+
+// missing is a problem where the cluster does not list the file. It may do so again soon.
+func (s Snapshot) missing(now time.Time) problem {
+	switch left := listTime - now.Sub(s.MissingSince); {
+	case s.MissingSince.IsZero():
+		return problem{}
+	case left > 0:
+		return problem{reason: ReasonWaitingForSnapshot, again: left, text: fmt.Sprintf("Waiting for the cluster to list the file %s of the "+
+			"snapshot: a server that has started may not list it yet", s.File.Name)}
+	}
+	return problem{reason: ReasonSnapshotInvalid, fatal: true, text: fmt.Sprintf("The file %s of the snapshot is missing: since %s the cluster "+
+		"does not list it, or its Node is gone", s.File.Name, s.MissingSince.UTC().Format(time.RFC3339))}
 }
 
 // rank prefers a machine whose agent is there, then the init node, then one that serves the API.

@@ -163,6 +163,9 @@ func TestRestoreRefuses(t *testing.T) {
 		text   string
 	}{
 		"snapshot is invalid": {func(in *Inputs) { in.Snapshot.Problem = "is missing" }, operationv1.PhaseFailed, "is missing"},
+		"not listed yet": {func(in *Inputs) { in.Snapshot.MissingSince = begin.Add(time.Second - listTime) }, operationv1.PhasePending,
+			"Waiting for the cluster to list the file"},
+		"not listed any more": {func(in *Inputs) { in.Snapshot.MissingSince = begin.Add(-listTime) }, operationv1.PhaseFailed, "is missing: since"},
 		"newer version": {func(in *Inputs) { in.Snapshot.Version, in.Snapshot.Wanted = "v1.37.1+k3s1", "v1.36.3+k3s1" },
 			operationv1.PhaseFailed, "cannot read"},
 		"before 1.25": {func(in *Inputs) { in.Snapshot.Version, in.Snapshot.Wanted = "v1.24.1+k3s1", "v1.25.3+k3s1" },
@@ -187,6 +190,20 @@ func TestRestoreRefuses(t *testing.T) {
 				t.Errorf("got %s, %q", op.Status.Phase, message)
 			}
 		})
+	}
+}
+
+// A server that has started lists its files after some time: a restored one knows only those of the snapshot's time until then.
+func TestRestoreWaitsForList(t *testing.T) {
+	op, snapshot := restoreOf("s"), onMachine("a")
+	in := Inputs{Now: begin, Bootstrapped: true, Snapshot: snapshot, Machines: []Machine{server("a"), server("b"), worker("w")}}
+	in.Snapshot.MissingSince = begin.Add(-time.Minute)
+	if d := Decide(op, in); d.Again != listTime-time.Minute || conditions.GetReason(op, operationv1.SucceededCondition) != ReasonWaitingForSnapshot {
+		t.Errorf("decided again after %s; %+v", d.Again, op.Status)
+	}
+	in.Now, in.Snapshot = begin.Add(time.Second), snapshot
+	if d := Decide(op, in); op.Status.Step != operationv1.StepPreflight || len(d.Tasks) == 0 {
+		t.Errorf("listed again: %+v", op.Status)
 	}
 }
 
