@@ -308,8 +308,8 @@ func (s Snapshot) missing(now time.Time) problem {
 		return problem{reason: ReasonWaitingForSnapshot, again: left, text: fmt.Sprintf("Waiting for the cluster to list the file %s of the "+
 			"snapshot: a server that has started may not list it yet", s.File.Name)}
 	}
-	return problem{reason: ReasonSnapshotInvalid, fatal: true, text: fmt.Sprintf("The file %s of the snapshot is missing: since %s the cluster "+
-		"does not list it, or its Node is gone", s.File.Name, s.MissingSince.UTC().Format(time.RFC3339))}
+	return problem{reason: ReasonSnapshotInvalid, fatal: true, text: fmt.Sprintf("The file %s of the snapshot is missing: since %s the "+
+		"cluster does not list it, or its Node is gone", s.File.Name, s.MissingSince.UTC().Format(time.RFC3339))}
 }
 
 // rank prefers a machine whose agent is there, then the init node, then one that serves the API.

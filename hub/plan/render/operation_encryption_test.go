@@ -210,7 +210,7 @@ func TestEncryptionKeysScript(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newEncryptionHost(t, c.files)
-			out, err := h.run(c.step, "600", 0)
+			out, err := h.run(c.step, "200", 0)
 			if (err != nil) != c.fails || !strings.Contains(out, c.text) || h.get("log") != c.commands {
 				t.Errorf("%v, asked for %q:\n%s", err, h.get("log"), out)
 			}
