@@ -31,7 +31,8 @@ func TestPullGoesOnAfterAKill(t *testing.T) {
 	}))
 	cache := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestPullGoesOnAfterAKill$")
-	cmd.Env = append(os.Environ(), "TEST_KILL="+h.host()+"/a/b:v1", "TEST_CACHE="+cache)
+	// What the killed one leaves behind goes with this one.
+	cmd.Env = append(os.Environ(), "TEST_KILL="+h.host()+"/a/b:v1", "TEST_CACHE="+cache, "TMPDIR="+t.TempDir())
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
