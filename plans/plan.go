@@ -121,7 +121,7 @@ type HTTPGetAction struct {
 	CACert string `json:"caCert,omitempty"`
 }
 
-// ProbeStatus is the last state of a probe.
+// ProbeStatus is the last state of a probe, or of a certificate in a file: see CertificateStatus.
 type ProbeStatus struct {
 	// Healthy follows the thresholds of the probe.
 	Healthy bool `json:"healthy,omitempty"`
@@ -134,6 +134,8 @@ type ProbeStatus struct {
 	ServerCertificateNotAfter time.Time `json:"serverCertificateNotAfter,omitzero"`
 	// ClientCertificateNotAfter is that of HTTPGet.ClientCert; zero without one.
 	ClientCertificateNotAfter time.Time `json:"clientCertificateNotAfter,omitzero"`
+	// CertificateNotAfter is the end, in UTC, of the certificate in a file; zero for a probe. Other agents do not report it.
+	CertificateNotAfter time.Time `json:"certificateNotAfter,omitzero"`
 }
 
 // PeriodicOutput is the last outcome of a periodic instruction. Its times are in the form of FormatTime; empty means never.

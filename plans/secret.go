@@ -29,7 +29,7 @@ type Status struct {
 	FailedOutput map[string][]byte
 	// PeriodicOutput is the last outcome of each periodic instruction by name.
 	PeriodicOutput map[string]PeriodicOutput
-	// ProbeStatuses are by probe name. A machine is healthy when all of them are; nil means not probed yet.
+	// ProbeStatuses are by probe name, and by CertificateName. A machine is healthy when all of them are; nil means not probed yet.
 	ProbeStatuses map[string]ProbeStatus
 	// State is where the plan stands; empty where only checksums decide.
 	State State

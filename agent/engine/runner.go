@@ -30,7 +30,9 @@ type runner struct {
 	engine *Engine
 	mu     sync.Mutex
 	probes map[string]plans.ProbeStatus
-	output map[string]plans.PeriodicOutput
+	// certificates are the ends of the distribution's certificates by path. Each is another map, never changed.
+	certificates map[string]time.Time
+	output       map[string]plans.PeriodicOutput
 	// unpaused is closed when periodic instructions may start again; nil while they are not paused.
 	unpaused chan struct{}
 }
@@ -96,8 +98,11 @@ func (e *Engine) startRunner(id source.PlanID, plan plans.Plan, applied bool) *r
 	r.setPaused(e.current.Interrupt.Paused || e.current.Interrupt.Invalid != nil)
 	var probed, ran sync.WaitGroup
 	period := e.current.Delivery.ProbePeriod
+	if !applied && e.Name == HubName {
+		r.certificates = reportedCertificates(e.current.Status)
+	}
 	if len(plan.Probes) == 0 {
-		e.reporter.Probes(id, nil)
+		r.report()
 	}
 	if applied || len(plan.PeriodicInstructions) == 0 {
 		// Runs from before the plan was applied say nothing about it.
@@ -120,6 +125,9 @@ func (e *Engine) startRunner(id source.PlanID, plan plans.Plan, applied bool) *r
 		}
 		ran.Add(1)
 		r.all.Go(func() { r.periodic(periodics, p, i, last, applied, ran.Done) })
+	}
+	if e.Name == HubName {
+		r.all.Go(func() { r.watchCertificates(ctx, plan) })
 	}
 	r.all.Go(func() {
 		wait(ctx, &ran, firstPeriodicTimeout)
@@ -171,7 +179,7 @@ func (r *runner) recordProbe(name string, p plans.Probe, seen probe.Certificates
 	if !known || after.Healthy != before.Healthy {
 		r.engine.Log.Info("Probe changed", "probe", name, "healthy", after.Healthy, "error", err)
 	}
-	r.engine.reporter.Probes(r.plan, all)
+	r.report()
 }
 
 // wait waits for a group until ctx is done, and at most for timeout, where that is not 0.

@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/drover-dev/drover/agent/certificates"
+	"github.com/drover-dev/drover/agent/retry"
+	"github.com/drover-dev/drover/plans"
+)
+
+// certificatesInterval is the time between two readings of the certificates on the machine. It is less than the time for which hubs act on
+// what an agent has reported that is gone.
+const certificatesInterval = 10 * time.Minute
+
+// watchCertificates reads until ctx is done when the certificates of the distribution end, and reports what has changed.
+func (r *runner) watchCertificates(ctx context.Context, plan plans.Plan) {
+	read := make(chan map[string]time.Time, 1)
+	for {
+		r.mu.Lock()
+		last := r.certificates
+		r.mu.Unlock()
+		// A disk that hangs must not hold up the next plan, which waits for this function.
+		go func() { read <- certificates.Ends(r.engine.Host, plan, last) }()
+		select {
+		case <-ctx.Done():
+			return
+		case ends := <-read:
+			r.recordCertificates(ends, len(plan.Probes) == 0)
+		}
+		if retry.Sleep(ctx, certificatesInterval) != nil {
+			return
+		}
+	}
+}
+
+// recordCertificates takes over the ends of certificates. They are not the first to be reported of a plan with probes, since hubs may take
+// a report in which everything is healthy for that of a machine on which everything was probed.
+func (r *runner) recordCertificates(ends map[string]time.Time, alone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if maps.Equal(r.certificates, ends) {
+		return
+	}
+	r.certificates = ends
+	if alone || len(r.probes) > 0 {
+		r.report()
+	}
+}
+
+// report hands over probes and certificates. It needs the lock.
+func (r *runner) report() {
+	if len(r.probes)+len(r.certificates) == 0 {
+		r.engine.reporter.Probes(r.plan, nil)
+		return
+	}
+	all := maps.Clone(r.probes)
+	for path, end := range r.certificates {
+		all[plans.CertificateName(path)] = plans.CertificateStatus(end)
+	}
+	r.engine.reporter.Probes(r.plan, all)
+}
+
+// reportedCertificates are the ends of certificates in a status.
+func reportedCertificates(s plans.Status) map[string]time.Time {
+	ends := map[string]time.Time{}
+	for name, status := range s.ProbeStatuses {
+		if path, is := plans.CertificatePath(name); is && !status.CertificateNotAfter.IsZero() {
+			ends[path] = status.CertificateNotAfter.UTC()
+		}
+	}
+	return ends
+}
