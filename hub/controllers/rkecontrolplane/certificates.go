@@ -18,21 +18,26 @@ import (
 	"github.com/drover-dev/drover/hub/plan/certificates"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/plans"
 )
 
 // renewalTTL is how long a CertificateRotation that no user has asked for is kept, in seconds: until the certificate has ended that
 // it was created for, so that it is known whether it has helped.
 const renewalTTL = int64((certificates.WarnBefore + 30*24*time.Hour) / time.Second)
 
-// watchCertificates passes on when the certificates of the control plane end, and has those replaced that end soon.
+// watchCertificates passes on when the certificates of the machines end, and has those replaced that end soon.
 func (r *Reconciler) watchCertificates(ctx context.Context, s *scope) error {
 	var all []certificates.Certificate
 	var errs []error
-	for _, m := range s.controlPlaneMachines() {
+	for _, m := range s.machines {
 		if m.state.Deleting {
 			continue
 		}
-		reported, complete := certificates.Reported(m.machine.Name, m.report, render.RotatedProbes(s.inputs, m.inputs), m.state.LastSeen)
+		var rotated []string
+		if m.inputs.ControlPlane {
+			rotated = render.RotatedProbes(s.inputs, m.inputs)
+		}
+		reported, complete := certificates.Reported(m.machine.Name, m.report, rotated, m.watchedCertificates(s), m.lastSeen())
 		if complete {
 			first, _ := certificates.Earliest(reported)
 			errs = append(errs, r.setExpiry(ctx, m, first.End))
@@ -44,11 +49,31 @@ func (r *Reconciler) watchCertificates(ctx context.Context, s *scope) error {
 			all = append(all, certificates.Certificate{Machine: m.machine.Name, End: end})
 		}
 	}
-	if condition, known, again := certificates.Condition(r.Now(), all); known {
+	if condition, known, again := certificates.Condition(r.Now(), all, s.rotations); known {
 		s.certificates = &condition
 		s.requeue(again)
 	}
 	return kerrors.NewAggregate(append(errs, r.renewCertificates(ctx, s, all)))
+}
+
+// watchedCertificates are the files on a machine whose certificates count; none while its agent reports none.
+func (m *machine) watchedCertificates(s *scope) map[string]string {
+	for name := range m.report.Status.ProbeStatuses {
+		if _, is := plans.CertificatePath(name); is {
+			return render.WatchedCertificates(s.inputs, m.inputs)
+		}
+	}
+	return nil
+}
+
+// lastSeen is when the machine's agent was last seen; zero if that is not recorded. For a worker it is recorded only while a certificate
+// ends soon, so that it tells nothing about the machine otherwise, and its state has none.
+func (m *machine) lastSeen() time.Time {
+	if m.state.Server() || m.secret == nil {
+		return m.state.LastSeen
+	}
+	seen, _ := time.Parse(time.RFC3339, m.secret.Annotations[rkev1.AgentLastSeenAnnotation])
+	return seen
 }
 
 // setExpiry writes the end of a machine's certificates where Cluster API looks for status.certificatesExpiryDate of the Machine.

@@ -15,6 +15,7 @@ import (
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/certificates"
+	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/plans"
@@ -84,6 +85,62 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	s.machines[0].state.LastSeen = r.Now()
 	if err := r.watchCertificates(t.Context(), s); err != nil || len(rotationsOf(t, r)) != 2 {
 		t.Errorf("%v, %+v", err, rotationsOf(t, r))
+	}
+}
+
+// The certificates of a worker count like those of servers, while its agent was seen lately.
+func TestCertificatesOfWorkers(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		seen    time.Duration
+		file    string
+		legacy  bool
+		renewed bool
+		text    string
+	}{
+		"seen":        {seen: time.Minute, file: "agent/client-kubelet.crt", renewed: true, text: "kubelet (client-kubelet.crt) on Machine w ends at"},
+		"silent":      {seen: time.Hour, file: "agent/client-kubelet.crt", text: "kubelet (client-kubelet.crt) on Machine w ends at"},
+		"never seen":  {file: "agent/client-kubelet.crt", text: "kubelet (client-kubelet.crt) on Machine w ends at"},
+		"of a server": {seen: time.Minute, file: "server/tls/client-admin.crt", text: "is on Machine a"},
+		"legacy":      {seen: time.Minute, legacy: true, text: "is on Machine a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := certified(t, now, now.AddDate(0, 0, 300))
+			s.inputs.Release.Runtime = release.K3s
+			w := server("w", rollout.ProgressApplied, rollout.ChangeNone, "")
+			w.inputs.Etcd, w.inputs.ControlPlane, w.inputs.Worker = false, false, true
+			w.state.Etcd, w.state.ControlPlane, w.state.Worker = false, false, true
+			w.report.Delivered.Probes = map[string]plans.Probe{"kubelet": {HTTPGet: plans.HTTPGetAction{URL: "http://127.0.0.1:10248/healthz"}}}
+			w.report.Status.ProbeStatuses = map[string]plans.ProbeStatus{"kubelet": {Healthy: true}}
+			if !tc.legacy {
+				w.report.Status.ProbeStatuses[plans.CertificateName("/var/lib/rancher/k3s/"+tc.file)] = plans.CertificateStatus(now.AddDate(0, 0, 30))
+			}
+			if tc.seen > 0 {
+				w.secret.Annotations = map[string]string{rkev1.AgentLastSeenAnnotation: now.Add(-tc.seen).Format(time.RFC3339)}
+			}
+			w.bootstrap = &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w",
+				Labels: map[string]string{clusterv1.ClusterNameLabel: "one"}}}
+			if err := r.Client.Create(t.Context(), w.bootstrap); err != nil {
+				t.Fatal(err)
+			}
+			s.machines = append(s.machines, w)
+			if err := r.watchCertificates(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if s.certificates == nil || !strings.Contains(s.certificates.Message, tc.text) {
+				t.Errorf("the condition is %+v", s.certificates)
+			}
+			if got := rotationsOf(t, r); len(got) == 1 != tc.renewed {
+				t.Errorf("got %+v", got)
+			}
+			want := ""
+			if strings.Contains(tc.text, "Machine w") {
+				want = "2026-12-01T12:00:00Z"
+			}
+			if got := w.bootstrap.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation]; got != want {
+				t.Errorf("the annotation is %q", got)
+			}
+		})
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 const collectTimeout = 5 * time.Second
 
 var certificatesExpiry = prometheus.NewDesc("drover_cluster_certificates_expiry_timestamp_seconds",
-	"When the first certificate of a cluster's control plane ends, in seconds since 1970, by namespace and name of the Cluster.",
+	"When the first certificate of a cluster ends, in seconds since 1970, by namespace and name of the Cluster.",
 	[]string{"namespace", "cluster"}, nil)
 
 // collector reads at each scrape what there is, so that a cluster that was deleted leaves nothing behind. Only the replica that reconciles

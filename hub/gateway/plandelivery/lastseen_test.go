@@ -12,6 +12,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
+	"github.com/drover-dev/drover/plans"
 )
 
 // That an agent is there is recorded for servers, and not with each of its requests.
@@ -19,16 +20,21 @@ func TestRecordSeen(t *testing.T) {
 	now := time.Now()
 	at := func(d time.Duration) string { return now.Add(d).UTC().Format(time.RFC3339) }
 	for name, tc := range map[string]struct {
-		etcd, controlPlane, last string
-		written                  bool
+		etcd, controlPlane, last, probes string
+		written                          bool
 	}{
-		"a worker":                    {},
-		"a member for the first time": {etcd: "true", written: true},
-		"a control plane":             {controlPlane: "true", written: true},
-		"a moment later":              {etcd: "true", last: at(-time.Minute)},
-		"some minutes later":          {etcd: "true", last: at(-3 * time.Minute), written: true},
-		"a clock that was set back":   {etcd: "true", last: at(time.Hour), written: true},
-		"a record that is damaged":    {etcd: "true", last: "yesterday", written: true},
+		"a worker": {},
+		"a worker with a certificate that lasts": {probes: `{"certificate:/a.crt":{"healthy":true,"certificateNotAfter":"` +
+			now.AddDate(0, 0, 62).UTC().Format(time.RFC3339) + `"}}`},
+		"a worker with a certificate that ends soon": {probes: `{"certificate:/a.crt":{"healthy":true,"certificateNotAfter":"` +
+			now.AddDate(0, 0, 60).UTC().Format(time.RFC3339) + `"}}`, written: true},
+		"a worker with a damaged report": {probes: `{"certificate:/a.crt":`},
+		"a member for the first time":    {etcd: "true", written: true},
+		"a control plane":                {controlPlane: "true", written: true},
+		"a moment later":                 {etcd: "true", last: at(-time.Minute)},
+		"some minutes later":             {etcd: "true", last: at(-3 * time.Minute), written: true},
+		"a clock that was set back":      {etcd: "true", last: at(time.Hour), written: true},
+		"a record that is damaged":       {etcd: "true", last: "yesterday", written: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "plan", ResourceVersion: "7", UID: "u",
@@ -38,6 +44,9 @@ func TestRecordSeen(t *testing.T) {
 			}
 			if tc.controlPlane != "" {
 				secret.Labels[rkev1.ControlPlaneRoleLabel] = tc.controlPlane
+			}
+			if tc.probes != "" {
+				secret.Data = map[string][]byte{plans.KeyProbeStatuses: []byte(tc.probes)}
 			}
 			if tc.last != "" {
 				secret.Annotations[rkev1.AgentLastSeenAnnotation] = tc.last

@@ -161,6 +161,14 @@ func TestCertificateRotation(t *testing.T) {
 	}
 	rotated(t, namespace, renewal)
 
+	// One in a file that ends soon is shown. The hub has just had all replaced, and does not do so again.
+	m.Report(func(s *plans.Status, _ plans.Plan) {
+		s.ProbeStatuses[plans.CertificateName("/var/lib/rancher/k3s/agent/client-kubelet.crt")] = plans.CertificateStatus(now.AddDate(0, 0, 20))
+	})
+	testenv.Condition(t, env, controlPlane, rkev1.CertificatesValidCondition, metav1.ConditionFalse, certificates.ReasonExpireSoon)
+	expires(now.AddDate(0, 0, 20))
+	rotated(t, namespace, renewal)
+
 	// A user asks for it.
 	testenv.Change(t, env, r.Cluster, func(c *provisioningv1.Cluster) {
 		c.Spec.RKEConfig.RotateCertificates = &rkev1.RotateCertificates{Generation: 3, Services: []rkev1.CertificateService{"scheduler"}}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -16,16 +17,21 @@ import (
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
 )
 
 const (
 	// WarnBefore is how long before its end a certificate is to be replaced. k3s and RKE2 renew one at a start that is in the last 90 to 120
 	// days, so that only a cluster in which nothing restarts comes so far.
-	WarnBefore = 60 * 24 * time.Hour
+	WarnBefore = rkev1.CertificatesExpireSoon
 	// evidenceTTL is how long after its agent was seen a machine's report counts. The gateway records every few minutes that it sees an agent,
 	// and agents open their watch again after at most 10 minutes.
 	evidenceTTL = 15 * time.Minute
-	// attemptInterval is the time between two attempts to replace certificates.
+	// successInterval is the time after an attempt of the hub that has succeeded. It limits how often a machine that reports what is not
+	// true, or certificates of a short life, have the servers restarted.
+	successInterval = 7 * 24 * time.Hour
+	// attemptInterval is the time between two attempts to replace certificates; after the second that has failed for the same certificate it
+	// is twice that, and so on: each attempt restarts servers.
 	attemptInterval = 24 * time.Hour
 )
 
@@ -42,11 +48,12 @@ const (
 // timeFormat is that of times in messages.
 const timeFormat = "2006-01-02 15:04:05 MST"
 
-// Certificate is one that a component of a machine presents.
+// Certificate is one that a component of a machine presents, or has in a file.
 type Certificate struct {
 	// Machine is the name of the Machine.
 	Machine string
-	// Name is whose certificate it is, "the certificate of kube-scheduler"; empty if only the machine is known.
+	// Name is whose certificate it is, "the certificate of kube-scheduler", "the certificate of kubelet (serving-kubelet.crt)"; empty if only
+	// the machine is known.
 	Name string
 	// End is when it ends.
 	End time.Time
@@ -57,26 +64,31 @@ type Certificate struct {
 }
 
 // Reported are the certificates in an agent's report; false if it does not tell all of them, since a probe has not been run since the plan
-// was delivered, or the agent is of another make. rotated are the probes whose certificates a CertificateRotation replaces.
-func Reported(machine string, report rollout.Report, rotated []string, seen time.Time) (out []Certificate, complete bool) {
+// was delivered, or the agent is of another make. rotated are the probes whose certificates a CertificateRotation replaces, files those
+// with certificates that it replaces, and whose they are. A machine has not all of the files, so that none is missed in a report.
+func Reported(machine string, report rollout.Report, rotated []string, files map[string]string, seen time.Time) (out []Certificate,
+	complete bool) {
+	complete = true
+	add := func(name string, end time.Time, rotated bool) {
+		out = append(out, Certificate{Machine: machine, Name: name, End: end, Rotated: rotated, Seen: seen})
+		complete = complete && !end.IsZero()
+	}
 	for _, name := range slices.Sorted(maps.Keys(report.Delivered.Probes)) {
 		get, status := report.Delivered.Probes[name].HTTPGet, report.Status.ProbeStatuses[name]
 		if !strings.HasPrefix(get.URL, "https://") {
 			continue
 		}
-		add := func(what string, end time.Time) {
-			c := Certificate{Machine: machine, Name: what + name, End: end, Rotated: slices.Contains(rotated, name), Seen: seen}
-			out, complete = append(out, c), complete && !end.IsZero()
-		}
-		if out == nil {
-			complete = true
-		}
-		add("the certificate of ", status.ServerCertificateNotAfter)
+		add("the certificate of "+name, status.ServerCertificateNotAfter, slices.Contains(rotated, name))
 		if get.ClientCert != "" && !get.Insecure {
-			add("the client certificate of the probe of ", status.ClientCertificateNotAfter)
+			add("the client certificate of the probe of "+name, status.ClientCertificateNotAfter, slices.Contains(rotated, name))
 		}
 	}
-	return out, complete
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		if end := report.Status.ProbeStatuses[plans.CertificateName(file)].CertificateNotAfter; !end.IsZero() {
+			add("the certificate of "+files[file]+" ("+path.Base(file)+")", end, true)
+		}
+	}
+	return out, complete && len(out) > 0
 }
 
 // Earliest is the certificate that ends first; false for none.
@@ -90,8 +102,9 @@ func Earliest(all []Certificate) (Certificate, bool) {
 }
 
 // Condition is the condition CertificatesValid of a control plane, false where no certificate is known, and when it will be another if
-// nothing else changes; 0 for never.
-func Condition(now time.Time, all []Certificate) (c metav1.Condition, known bool, again time.Duration) {
+// nothing else changes; 0 for never. rotations are all of the cluster.
+func Condition(now time.Time, all []Certificate, rotations []*operationv1.CertificateRotation) (c metav1.Condition, known bool,
+	again time.Duration) {
 	first, known := Earliest(all)
 	c = metav1.Condition{Type: rkev1.CertificatesValidCondition, Status: metav1.ConditionTrue, Reason: ReasonValid}
 	at, left := first.End.UTC().Format(timeFormat), first.End.Sub(now)
@@ -108,9 +121,12 @@ func Condition(now time.Time, all []Certificate) (c metav1.Condition, known bool
 		c.Message = fmt.Sprintf("The first certificate to end is on Machine %s, at %s", first.Machine, at)
 		return c, true, left - WarnBefore
 	}
-	if first.Name != "" && !first.Rotated {
+	switch {
+	case first.Name != "" && !first.Rotated:
 		c.Message += "; it is in a file that the cluster's configuration names: replace that"
-	} else {
+	case count(rotations, operationv1.PhaseSucceeded, first.End) > 0:
+		c.Message += "; a CertificateRotation has succeeded and left it as it was: check why the machine does not renew it"
+	default:
 		c.Message += "; a CertificateRotation replaces it"
 	}
 	return c, true, again
@@ -122,11 +138,13 @@ func title(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 // are all of the cluster.
 //
 // Only what an agent has reported that was seen lately counts: a certificate may have been replaced since. After an attempt, whoever has
-// made it, the next one is a day later; none follows one that has succeeded and left the certificate as it was.
+// made it, the next one is a day later, or more after one of the hub's that has succeeded, or several that have failed; none follows for a
+// certificate that one was made for, and which it has left as it was.
 func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateRotation) (first Certificate, due bool,
 	again time.Duration) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c Certificate) bool {
-		return !c.Rotated || c.Seen.IsZero() || now.Sub(c.Seen) > evidenceTTL
+		return !c.Rotated || c.Seen.IsZero() || now.Sub(c.Seen) > evidenceTTL ||
+			count(rotations, operationv1.PhaseSucceeded, c.End) > 0
 	})
 	first, known := Earliest(all)
 	if !known {
@@ -135,23 +153,36 @@ func Due(now time.Time, all []Certificate, rotations []*operationv1.CertificateR
 	if left := first.End.Sub(now); left > WarnBefore {
 		return first, false, left - WarnBefore
 	}
+	failed := count(rotations, operationv1.PhaseFailed, first.End)
 	for _, op := range rotations {
 		status := op.Status
-		switch {
-		case !phaseOf(op).Ended():
+		if !phaseOf(op).Ended() {
 			return first, false, 0 // its end causes the next decision
-		case phaseOf(op) == operationv1.PhaseSucceeded && op.Annotations[operationv1.CertificatesExpiryAnnotation] == FormatTime(first.End):
-			return first, false, 0
 		}
 		last := op.CreationTimestamp.Time
 		if status.TerminatedAt != nil && status.TerminatedAt.After(last) {
 			last = status.TerminatedAt.Time
 		}
-		if wait := attemptInterval - now.Sub(last); wait > again {
-			again = wait
+		interval := attemptInterval
+		switch end, ours := op.Annotations[operationv1.CertificatesExpiryAnnotation]; {
+		case ours && phaseOf(op) == operationv1.PhaseSucceeded:
+			interval = successInterval
+		case ours && end == FormatTime(first.End):
+			interval *= time.Duration(max(1, failed))
 		}
+		again = max(again, interval-now.Sub(last))
 	}
 	return first, again <= 0, max(again, 0)
+}
+
+// count is how many of the CertificateRotations that the hub has created for a certificate with this end have ended in a phase.
+func count(rotations []*operationv1.CertificateRotation, phase operationv1.Phase, end time.Time) (n int) {
+	for _, op := range rotations {
+		if phaseOf(op) == phase && op.Annotations[operationv1.CertificatesExpiryAnnotation] == FormatTime(end) {
+			n++
+		}
+	}
+	return n
 }
 
 func phaseOf(op *operationv1.CertificateRotation) operationv1.Phase {

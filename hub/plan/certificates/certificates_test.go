@@ -30,7 +30,7 @@ func TestReported(t *testing.T) {
 			"kube-scheduler": {ServerCertificateNotAfter: server},
 		}},
 	}
-	got, complete := Reported("a", report, []string{"kube-apiserver"}, now)
+	got, complete := Reported("a", report, []string{"kube-apiserver"}, nil, now)
 	first, _ := Earliest(got)
 	if !complete || len(got) != 3 || !first.End.Equal(client) || !first.Rotated || !strings.Contains(first.Name, "kube-apiserver") {
 		t.Errorf("got %+v, complete: %t", got, complete)
@@ -40,17 +40,36 @@ func TestReported(t *testing.T) {
 	}
 	// A probe that has not run since the plan was delivered.
 	delete(report.Status.ProbeStatuses, "kube-scheduler")
-	if _, complete := Reported("a", report, nil, now); complete {
+	if _, complete := Reported("a", report, nil, nil, now); complete {
 		t.Error("a report without kube-scheduler is complete")
 	}
 	// A worker.
-	if got, complete := Reported("a", rollout.Report{}, nil, now); got != nil || complete {
+	if got, complete := Reported("a", rollout.Report{}, nil, nil, now); got != nil || complete {
 		t.Errorf("got %+v, complete: %t", got, complete)
 	}
 }
 
+func TestReportedFiles(t *testing.T) {
+	files := map[string]string{"/d/agent/client-kubelet.crt": "kubelet", "/d/agent/serving-kubelet.crt": "kubelet"}
+	report := rollout.Report{Status: plans.Status{ProbeStatuses: map[string]plans.ProbeStatus{
+		"kubelet": {Healthy: true},
+		"certificate:/d/agent/client-kubelet.crt":   {Healthy: true, CertificateNotAfter: now.Add(day)},
+		"certificate:/old/agent/client-kubelet.crt": {Healthy: true, CertificateNotAfter: now},
+	}}}
+	got, complete := Reported("w", report, nil, files, now)
+	want := Certificate{Machine: "w", Name: "the certificate of kubelet (client-kubelet.crt)", End: now.Add(day), Rotated: true, Seen: now}
+	if !complete || len(got) != 1 || got[0] != want {
+		t.Errorf("got %+v, complete: %t", got, complete)
+	}
+	// A server whose probes have not been run yet.
+	report.Delivered.Probes = map[string]plans.Probe{"kube-scheduler": {HTTPGet: plans.HTTPGetAction{URL: "https://127.0.0.1:10259/healthz"}}}
+	if got, complete := Reported("w", report, nil, files, now); complete {
+		t.Errorf("%+v is complete", got)
+	}
+}
+
 func TestCondition(t *testing.T) {
-	if _, known, _ := Condition(now, nil); known {
+	if _, known, _ := Condition(now, nil, nil); known {
 		t.Error("a condition without any certificate")
 	}
 	for name, tc := range map[string]struct {
@@ -65,12 +84,14 @@ func TestCondition(t *testing.T) {
 		"soon":         {59 * day, true, metav1.ConditionFalse, ReasonExpireSoon, "The certificate of x on Machine a ends at", 59 * day},
 		"at the limit": {60 * day, true, metav1.ConditionFalse, ReasonExpireSoon, "a CertificateRotation replaces it", 60 * day},
 		"the user's":   {59 * day, false, metav1.ConditionFalse, ReasonExpireSoon, "configuration names", 59 * day},
+		"left":         {50 * day, true, metav1.ConditionFalse, ReasonExpireSoon, "has succeeded and left it as it was", 50 * day},
 		"over":         {-time.Second, true, metav1.ConditionFalse, ReasonExpired, "has ended at 2026-11-01 11:59:59 UTC", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			later := Certificate{Machine: "b", End: now.Add(500 * day)}
 			c, known, again := Condition(now, []Certificate{later, {Machine: "a", Name: "the certificate of x", End: now.Add(tc.end),
-				Rotated: tc.rotated}})
+				Rotated: tc.rotated}}, rotations(rotation(operationv1.PhaseSucceeded, -day, now.Add(50*day)), rotation(operationv1.PhaseFailed, -day,
+				now.Add(59*day))))
 			if !known || c.Status != tc.status || c.Reason != tc.reason || !strings.Contains(c.Message, tc.text) || again != tc.again {
 				t.Errorf("got %+v, %t, again after %s", c, known, again)
 			}
@@ -87,6 +108,10 @@ func rotation(phase operationv1.Phase, created time.Duration, expiry time.Time) 
 	return op
 }
 
+func rotations(all ...*operationv1.CertificateRotation) []*operationv1.CertificateRotation {
+	return all
+}
+
 func TestDue(t *testing.T) {
 	soon := Certificate{Machine: "a", Name: "x", End: now.Add(10 * day), Rotated: true, Seen: now.Add(-time.Minute)}
 	with := func(change func(*Certificate)) Certificate {
@@ -94,7 +119,6 @@ func TestDue(t *testing.T) {
 		change(&c)
 		return c
 	}
-	rotations := func(all ...*operationv1.CertificateRotation) []*operationv1.CertificateRotation { return all }
 	for name, tc := range map[string]struct {
 		certificate Certificate
 		rotations   []*operationv1.CertificateRotation
@@ -128,6 +152,22 @@ func TestDue(t *testing.T) {
 	at := metav1.NewTime(now.Add(-time.Hour))
 	op.Status.TerminatedAt = &at
 	if _, due, again := Due(now, []Certificate{soon}, rotations(op)); due || again != 23*time.Hour {
+		t.Errorf("due: %t, again after %s", due, again)
+	}
+	// A certificate that a rotation has left as it was does not hide another one.
+	later := with(func(c *Certificate) { c.Machine, c.End = "b", soon.End.Add(day) })
+	succeeded := rotation(operationv1.PhaseSucceeded, -8*day, soon.End)
+	if first, due, _ := Due(now, []Certificate{soon, later}, rotations(succeeded)); !due || first != later {
+		t.Errorf("due: %t, for %+v", due, first)
+	}
+	recent := rotation(operationv1.PhaseSucceeded, -2*day, now.Add(-day))
+	if _, due, again := Due(now, []Certificate{soon}, rotations(recent)); due || again != 5*day {
+		t.Errorf("due: %t, again after %s", due, again)
+	}
+	// After some that have failed for the same certificate, the next one is later.
+	failed := []*operationv1.CertificateRotation{rotation(operationv1.PhaseFailed, -5*day, soon.End), rotation(operationv1.PhaseFailed, -4*day, soon.End),
+		rotation(operationv1.PhaseFailed, -2*day, soon.End), rotation(operationv1.PhaseFailed, -90*day, now.Add(-day))}
+	if _, due, again := Due(now, []Certificate{soon}, failed); due || again != day {
 		t.Errorf("due: %t, again after %s", due, again)
 	}
 	// Where the status was lost, the annotation tells that it has ended.

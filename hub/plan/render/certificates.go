@@ -2,6 +2,7 @@ package render
 
 import (
 	_ "embed"
+	"path"
 	"slices"
 	"strings"
 
@@ -121,4 +122,23 @@ func RotatedProbes(c Cluster, m Machine) []string {
 		}
 	}
 	return probes
+}
+
+// WatchedCertificates are the files with certificates on a machine that a CertificateRotation replaces, and by which service each is used.
+// Agents report when those of plans.CertificateFiles end. None are known where the hub does not write the configuration.
+func WatchedCertificates(c Cluster, m Machine) map[string]string {
+	if c.Spec.UnmanagedConfig || m.windows() {
+		return nil
+	}
+	t := taskBuilder{builder: builder{Inputs: Inputs{Cluster: c, Machine: m}}}
+	t.mergeArgs()
+	watched := map[string]string{}
+	for _, service := range operation.RotatedServices(&operationv1.CertificateRotation{}, t.Cluster.names().Runtime, m.Etcd, m.ControlPlane,
+		m.Worker) {
+		files, _ := t.certificateFiles([]operationv1.CertificateService{service})
+		for _, file := range files {
+			watched[path.Clean(file)] = string(service)
+		}
+	}
+	return watched
 }

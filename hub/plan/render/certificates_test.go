@@ -107,6 +107,52 @@ func TestRotatedProbes(t *testing.T) {
 	}
 }
 
+// Agents watch the files that the hub asks about, except those of components that probes see.
+func TestWatchedCertificates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version, roles string
+		change         func(*Inputs)
+		want           []string
+	}{
+		"worker": {version: k3s, roles: "w", want: []string{"/var/lib/rancher/k3s/agent/client-k3s-controller.crt k3s-controller",
+			"/var/lib/rancher/k3s/agent/client-kube-proxy.crt kube-proxy", "/var/lib/rancher/k3s/agent/client-kubelet.crt kubelet",
+			"/var/lib/rancher/k3s/agent/serving-kubelet.crt kubelet"}},
+		"etcd only, elsewhere": {version: rke2, roles: "e", change: func(in *Inputs) { in.Cluster.Spec.DataDirectories.K8sDistro = "/data/" },
+			want: []string{"/data/agent/client-kube-proxy.crt kube-proxy", "/data/agent/client-kubelet.crt kubelet",
+				"/data/agent/client-rke2-controller.crt rke2-controller", "/data/agent/serving-kubelet.crt kubelet",
+				"/data/server/tls/client-supervisor.crt supervisor", "/data/server/tls/etcd/client.crt etcd",
+				"/data/server/tls/etcd/peer-server-client.crt etcd", "/data/server/tls/etcd/server-client.crt etcd"}},
+		"unmanaged": {version: k3s, roles: "w", change: func(in *Inputs) { in.Cluster.Spec.UnmanagedConfig = true }},
+		"Windows":   {version: rke2, roles: "w", change: func(in *Inputs) { in.Machine.OS = "windows" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := machineOf(t, tc.version, "a", tc.roles)
+			if tc.change != nil {
+				tc.change(&in)
+			}
+			var got []string
+			for file, service := range WatchedCertificates(in.Cluster, in.Machine) {
+				got = append(got, file+" "+service)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, version := range []string{k3s, rke2} {
+		in := machineOf(t, version, "a", "ecw")
+		files := plans.CertificateFiles()
+		for file := range WatchedCertificates(in.Cluster, in.Machine) {
+			name := strings.TrimPrefix(file, in.Cluster.names().DataDir+"/")
+			probed := slices.ContainsFunc(components, func(c component) bool { return strings.HasPrefix(name, "server/tls/"+c.name+"/") })
+			if !slices.Contains(files, name) && !probed {
+				t.Errorf("agents do not watch %s", name)
+			}
+		}
+	}
+}
+
 // The programs on a machine of these tests. A start makes certificates that are missing, and those of the agent in any case.
 var rotationPrograms = map[string]string{
 	"systemctl": `#!/bin/sh

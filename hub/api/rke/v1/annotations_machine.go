@@ -39,7 +39,7 @@ const (
 	// and that was not applied. The agent may have begun that one, so it counts until the delivered plan is applied.
 	PlanReplacedAnnotation = "rke.cattle.io/plan-replaced"
 	// AgentLastSeenAnnotation is the time (RFC 3339, to some minutes) at which the gateway last saw the agent of a machine with etcd or a
-	// control plane. Reports of the agent count as evidence only while it is recent.
+	// control plane, or of one that reports a certificate that ends soon. Reports of the agent count as evidence only while it is recent.
 	AgentLastSeenAnnotation = "rke.cattle.io/agent-last-seen"
 	// EtcdForceRemoveAnnotation, set by users on a Machine, skips the safe removal of its etcd member.
 	EtcdForceRemoveAnnotation = "rke.cattle.io/etcd-force-remove"

@@ -1,5 +1,10 @@
 package v1
 
+import "time"
+
+// CertificatesExpireSoon is how long before its end a certificate of a cluster counts as one that ends soon.
+const CertificatesExpireSoon = 60 * 24 * time.Hour
+
 // Condition types of the kinds of this package beyond those of the Cluster API contract (Ready, Paused, Available, ...).
 const (
 	// ProvisionedCondition is true once the cluster has machines for every role and its first plan was made.
@@ -14,8 +19,8 @@ const (
 	ReconciledCondition = "Reconciled"
 	// UpdatedCondition is true while every machine has the configuration that the Cluster asks for.
 	UpdatedCondition = "Updated"
-	// CertificatesValidCondition, on an RKEControlPlane, is false while a certificate of the control plane ends soon. It does not exist until
-	// an agent has reported the end of one.
+	// CertificatesValidCondition, on an RKEControlPlane, is false while a certificate of the cluster ends soon. It does not exist until an
+	// agent has reported the end of one.
 	CertificatesValidCondition = "CertificatesValid"
 	// PlanAppliedCondition, on Machine and RKEBootstrap, tells what became of the machine's last plan.
 	PlanAppliedCondition = "PlanApplied"
