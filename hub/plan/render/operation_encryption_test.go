@@ -24,6 +24,11 @@ const fakeDistribution = `#!/bin/sh
 set -eu
 cd "$FAKE"
 finish() { sed '$d' keys >keys.new; mv keys.new keys; echo reencrypt_finished >stage; }
+# among reports whether a line of a file is a text.
+among() {
+    while read -r line; do [ "$line" != "$1" ] || return 0; done <"$2"
+    return 1
+}
 if [ "$1" = kubectl ]; then
     [ ! -e unreadable ] || { echo "Internal error occurred: unable to decrypt" >&2; exit 1; }
     echo secret/a
@@ -32,21 +37,29 @@ fi
 verb=$2
 if [ "$verb" != status ]; then
     echo "$verb" >>log
-    if grep -qx "$verb" refused; then echo "error ID 12345" >&2; exit 1; fi
+    if among "$verb" refused; then echo "error ID 12345" >&2; exit 1; fi
 fi
-stage=$(cat stage)
+read -r stage <stage
 case $verb in
 status)
     [ ! -e down ] || { echo "connection refused" >&2; exit 1; }
     if [ "$stage" = reencrypt_active ] && [ ! -e stuck ]; then
-        left=$(($(cat pending) - 1))
+        read -r left <pending
+        left=$((left - 1))
         echo "$left" >pending
         [ "$left" -gt 0 ] || finish
     fi
     if [ ! -s keys ]; then echo "Encryption Status: Disabled, no configuration file found"; exit 0; fi
-    printf 'Encryption Status: %s\nCurrent Rotation Stage: %s\n' "$(cat enabled)" "$(cat stage)"
-    printf 'Server Encryption Hashes: %s\n\nActive  Key Type  Name\n------  --------  ----\n' "$(cat hashes)"
-    sed '1s/^/ *      AES-CBC   /; 2,$s/^/        AES-CBC   /' keys
+    read -r enabled <enabled
+    read -r stage <stage
+    read -r hashes <hashes
+    printf 'Encryption Status: %s\nCurrent Rotation Stage: %s\n' "$enabled" "$stage"
+    printf 'Server Encryption Hashes: %s\n\nActive  Key Type  Name\n------  --------  ----\n' "$hashes"
+    mark='*'
+    while read -r key; do
+        printf ' %s      AES-CBC   %s\n' "$mark" "$key"
+        mark=' '
+    done <keys
     ;;
 rotate-keys)
     case $stage in start | reencrypt_finished) ;; *) echo "incorrect stage" >&2; exit 1 ;; esac
@@ -58,7 +71,7 @@ prepare) echo new >>keys; echo prepare >stage ;;
 rotate) { echo new; sed '$d' keys; } >keys.new; mv keys.new keys; echo rotate >stage ;;
 reencrypt) echo reencrypt_active >stage ;;
 esac
-if grep -qx "$verb" timeout; then echo "context deadline exceeded" >&2; exit 1; fi
+if among "$verb" timeout; then echo "context deadline exceeded" >&2; exit 1; fi
 `
 
 // encryptionHost is a server with the fake distribution.
