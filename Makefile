@@ -7,6 +7,8 @@ SHELL := /bin/bash
 
 # Binaries are static. Tests are compiled in the same way, or all of Kubernetes would be compiled twice.
 export CGO_ENABLED := 0
+# Without the folder in what is compiled, a second clone compiles nothing again.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 GO ?= go
 GOOS_GOARCH := $(shell $(GO) env GOOS GOARCH 2>/dev/null)

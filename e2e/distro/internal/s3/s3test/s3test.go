@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -25,9 +24,12 @@ const Variable = "DROVER_OBJECTSTORE"
 const Bucket = "snapshots"
 
 var build = sync.OnceValues(func() (string, error) {
-	_, here, _, _ := runtime.Caller(0)
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", err
+	}
 	// Go keeps the program with its other results, so that only the first test ever waits for it.
-	out, err := exec.Command("go", "-C", filepath.Join(filepath.Dir(here), "../../../../objectstore"), "tool", "-n", "objectstore").Output()
+	out, err := exec.Command("go", "-C", filepath.Join(strings.TrimSpace(string(module)), "../objectstore"), "tool", "-n", "objectstore").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
