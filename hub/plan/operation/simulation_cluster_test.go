@@ -139,8 +139,8 @@ func (s *simulation) orphanedMembers() (orphaned []rollout.Member) {
 	return orphaned
 }
 
-// machine is the state of a machine, from its record and its Node.
-func (s *simulation) machine(h *host, a *record) rollout.Machine {
+// machine is the state of a machine, from its record and its Node in a cluster that works, nil for none.
+func (s *simulation) machine(h *host, a *record, c *etcd) rollout.Machine {
 	m := rollout.Machine{Name: h.name, Etcd: h.has("e"), ControlPlane: h.has("c"), Worker: h.has("w"), Deleting: a.deleting, HasPlanSecret: true,
 		Init: a.init, JoinURL: a.joinURL, JoinedTo: a.joinedTo, Progress: a.state, CheckedIn: a.checkedIn, ProbesPassed: a.probesPassed,
 		Version: a.version, WantVersion: versionOf(s.version), Removal: a.removal}
@@ -165,7 +165,6 @@ func (s *simulation) machine(h *host, a *record) rollout.Machine {
 			m.EtcdProbe = etcdProbe(a)
 		}
 	}
-	c := s.current()
 	if !s.connected || c == nil {
 		return m
 	}
@@ -237,6 +236,7 @@ func (s *simulation) reconcileDelete(h *host) {
 		delete(c.nodes, h.name)
 	}
 	delete(s.hosts, h.name)
+	s.byName = nil
 	s.logf("%s is gone", h.name)
 }
 
@@ -249,7 +249,7 @@ func (s *simulation) memberRemoved(h *host) bool {
 			return false
 		}
 		others = others || o != h && o.has("e") && !o.api.deleting
-		in.Machines = append(in.Machines, s.machine(o, o.api))
+		in.Machines = append(in.Machines, s.machine(o, o.api, c))
 	}
 	if h.api.removal == "" {
 		h.update(func(a *record) { a.removal = rollout.RemovalDue })

@@ -23,6 +23,8 @@ type reconciliation struct {
 	bootstrapped        bool
 	election            rollout.Election
 	deleteNodes         []string
+	// all is what states has returned last.
+	all []rollout.Machine
 }
 
 // view is a machine as a reconcile has read it.
@@ -66,14 +68,17 @@ func (s *simulation) mayWrite() bool {
 }
 
 func (r *reconciliation) readMachines() {
-	r.machines, r.bootstrapped = nil, r.simulation.bootstrapped
-	for _, h := range r.sortedHosts() {
+	hosts, c := r.sortedHosts(), r.current()
+	views := make([]view, len(hosts))
+	r.machines, r.bootstrapped = make([]*view, len(hosts)), r.simulation.bootstrapped
+	for i, h := range hosts {
 		read := h.cached
 		if r.live {
 			read = h.api
 		}
 		r.bootstrapped = r.bootstrapped || read.joinURL != ""
-		r.machines = append(r.machines, &view{host: h, read: read, state: r.machine(h, read)})
+		views[i] = view{host: h, read: read, state: r.machine(h, read, c)}
+		r.machines[i] = &views[i]
 	}
 }
 

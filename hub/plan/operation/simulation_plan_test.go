@@ -51,11 +51,15 @@ func (r *reconciliation) planOnce() {
 	}
 }
 
-func (r *reconciliation) states() (states []rollout.Machine) {
-	for _, v := range r.machines {
-		states = append(states, v.state)
+// states are those of the machines; the next call overwrites them.
+func (r *reconciliation) states() []rollout.Machine {
+	if r.all == nil {
+		r.all = make([]rollout.Machine, len(r.machines))
 	}
-	return states
+	for i, v := range r.machines {
+		r.all[i] = v.state
+	}
+	return r.all
 }
 
 func (r *reconciliation) elect(designated string) {
@@ -103,6 +107,7 @@ func (r *reconciliation) decideOperation() {
 	if r.unpausedAt.After(in.Since) {
 		in.Since = r.unpausedAt
 	}
+	in.Machines = make([]Machine, 0, len(r.machines))
 	for _, v := range r.machines {
 		p := v.read.delivered
 		has := p != nil && p.uid == string(r.operation.GetUID()) && p.step == status.Step

@@ -173,10 +173,11 @@ type simulation struct {
 	*rand.Rand
 	step, added int
 
-	version, restarted, minor  int
-	controlPlane, worker       string
-	badInstall                 bool
-	hosts                      map[string]*host
+	version, restarted, minor int
+	controlPlane, worker      string
+	badInstall                bool
+	hosts                     map[string]*host
+	// byName is what sortedHosts has returned last; nil since a host was added or removed.
 	byName                     []*host
 	operations                 []*stored
 	tokens                     tokens
@@ -252,7 +253,7 @@ func (s *simulation) fault(format string, args ...any) {
 
 // sortedHosts returns the hosts by name; the caller must not change the slice.
 func (s *simulation) sortedHosts() []*host {
-	if len(s.byName) != len(s.hosts) || slices.ContainsFunc(s.byName, func(h *host) bool { return s.hosts[h.name] != h }) {
+	if s.byName == nil {
 		s.byName = slices.SortedFunc(maps.Values(s.hosts), func(a, b *host) int { return strings.Compare(a.name, b.name) })
 	}
 	return s.byName
@@ -263,7 +264,7 @@ func url(name string) string { return "https://" + name }
 func (s *simulation) add(name, roles string) *host {
 	r := &record{}
 	h := &host{name: name, roles: roles, api: r, cached: r, power: true, agent: true, did: map[string]int{}, downSince: -1000, changedAt: -1000}
-	s.hosts[name] = h
+	s.hosts[name], s.byName = h, nil
 	return h
 }
 

@@ -34,15 +34,21 @@ func (s *simulation) othersUp(h *host) (up, voters int) {
 	return up, len(names)
 }
 
+// messageKey is what a machine of a tier waits for.
+type messageKey struct {
+	machine, reason string
+	tier            int
+}
+
 // checkMessage checks that the message of a machine that waits for others stays the same, whatever machines are added and removed, so that
 // it is written once.
-func (s *simulation) checkMessage(m Machine, d Decision) {
+func (s *simulation) checkMessage(m *Machine, d Decision) {
 	switch d.Reason {
 	case ReasonWaitingForOthers, ReasonWaitingForTurn, ReasonWaitingForQuorum, ReasonWaitingForMachines, ReasonWaitingForInitNode:
 	default:
 		return
 	}
-	key := fmt.Sprint(d.Machine, " ", tiers[tierOf(m)].title, " ", d.Reason)
+	key := messageKey{d.Machine, d.Reason, tierOf(m)}
 	if said, ok := s.lastMessage[key]; ok && said != d.Message {
 		s.fault("%s waits for the same, and its message changes from %q to %q", d.Machine, said, d.Message)
 	}
@@ -116,10 +122,10 @@ func (s *simulation) checkUnavailable(h *host, m Machine) {
 	if h.drain.Requested != "" || m.changing() || m.unavailable() {
 		return
 	}
-	g := groupOf(m)
+	g := groupOf(&m)
 	changing, stay := 0, 0
 	for _, other := range s.sortedHosts() {
-		if other.deleting || groupOf(s.machine(other)) != g {
+		if m := s.machine(other); other.deleting || groupOf(&m) != g {
 			continue
 		}
 		stay++

@@ -150,6 +150,6 @@ func (s *simulation) reconcileDelete(h *host) {
 		// A machine that never came up has no Node and, for all that anybody can know, no member.
 		delete(s.etcd, h.name)
 	}
-	delete(s.hosts, h.name)
+	s.removeHost(h.name)
 	s.recordEvent("%s is gone", h.name)
 }

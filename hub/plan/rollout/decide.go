@@ -71,28 +71,45 @@ type Outcome struct {
 // sortedByName returns the machines in the order of their names. It copies only those that are not in that order: a Machine is large, and a
 // reconcile hands the same ones to Elect and Decide.
 func sortedByName(machines []Machine) []Machine {
-	byName := func(a, b Machine) int { return strings.Compare(a.Name, b.Name) }
-	if slices.IsSortedFunc(machines, byName) {
+	sorted := true
+	for i := 1; i < len(machines) && sorted; i++ {
+		sorted = machines[i-1].Name <= machines[i].Name
+	}
+	if sorted {
 		return machines
 	}
-	sorted := slices.Clone(machines)
-	slices.SortFunc(sorted, byName)
-	return sorted
+	order := make([]*Machine, len(machines))
+	for i := range machines {
+		order[i] = &machines[i]
+	}
+	slices.SortFunc(order, func(a, b *Machine) int { return strings.Compare(a.Name, b.Name) })
+	byName := make([]Machine, len(machines))
+	for i, m := range order {
+		byName[i] = *m
+	}
+	return byName
 }
 
 // Decide decides about every machine. The order of the inputs does not matter.
-func Decide(in Inputs) Outcome {
+func Decide(in Inputs) Outcome { return decide(in, rules) }
+
+func decide(in Inputs, rules []rule) Outcome {
 	in.Machines = sortedByName(in.Machines)
 	v := newView(in)
 	out := Outcome{Decisions: make([]Decision, len(in.Machines))}
+	tierOfEach := make([]int, len(in.Machines))
+	for i := range in.Machines {
+		tierOfEach[i] = tierOf(&in.Machines[i])
+	}
 	// Each tier before the next, which may have to wait for it.
 	for t := range tiers {
 		var pending []int
-		for i, m := range in.Machines {
-			if tierOf(m) != t {
+		for i := range in.Machines {
+			if tierOfEach[i] != t {
 				continue
 			}
-			d := v.decide(m)
+			m := &in.Machines[i]
+			d := v.decide(m, rules)
 			out.Decisions[i] = d
 			v.record(t, m, d)
 			if !d.Done && !m.Deleting {
@@ -113,7 +130,7 @@ func Decide(in Inputs) Outcome {
 	return out
 }
 
-func (v *view) decide(m Machine) Decision {
+func (v *view) decide(m *Machine, rules []rule) Decision {
 	for _, rule := range rules {
 		if d, decided := rule(v, m); decided {
 			d.Machine = m.Name

@@ -35,7 +35,7 @@ func (d Drain) detail() string {
 }
 
 // drainFor returns the options that a machine is to be drained with before its change; empty where it needs no drain.
-func (v *view) drainFor(m Machine) string {
+func (v *view) drainFor(m *Machine) string {
 	o := v.WorkerDrain
 	if m.Server() {
 		o = v.ControlPlaneDrain
@@ -55,7 +55,7 @@ func (v *view) drainFor(m Machine) string {
 
 // needsDrain drains a Node before a change that affects its workloads. One that was drained with other options is drained again, which
 // takes little where nothing is left on it.
-func needsDrain(v *view, m Machine) (Decision, bool) {
+func needsDrain(v *view, m *Machine) (Decision, bool) {
 	wanted := v.drainFor(m)
 	switch {
 	case wanted == "" || m.Drain.Requested == wanted && m.Drain.Drained():
@@ -76,7 +76,7 @@ func needsDrain(v *view, m Machine) (Decision, bool) {
 }
 
 // needsUncordon ends the drain of a machine that works with its change, or needs none any more.
-func needsUncordon(v *view, m Machine) (Decision, bool) {
+func needsUncordon(v *view, m *Machine) (Decision, bool) {
 	switch {
 	case !m.draining():
 		return undecided()

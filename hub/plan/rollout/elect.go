@@ -22,8 +22,9 @@ func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 		return electDesignated(machines, designated)
 	}
 	machines = sortedByName(machines)
-	var candidates, voters, live, leaving []Machine
-	for _, m := range machines {
+	var candidates, voters, live, leaving []*Machine
+	for i := range machines {
+		m := &machines[i]
 		if !m.Etcd || !m.HasPlanSecret || m.Unusable != "" && m.JoinURL == "" {
 			continue
 		}
@@ -42,15 +43,15 @@ func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 			}
 		}
 	}
-	current := initNode(candidates)
+	current := initNodeOf(candidates)
 	switch {
-	case current != nil && staysInit(*current, voters, leaving, bootstrapped):
+	case current != nil && staysInit(current, voters, leaving, bootstrapped):
 		return Election{Init: current.Name}
 	case len(live) > 0:
 		return Election{Init: live[0].Name}
 	case len(leaving) > 0:
 		// It stays until another machine has the data, for which that has to join it first.
-		return Election{Init: cmp.Or(initNode(leaving), &leaving[0]).Name}
+		return Election{Init: cmp.Or(initNodeOf(leaving), leaving[0]).Name}
 	case len(voters) > 0:
 		// All are down, and the cluster waits for one of them: a machine with the data starts no second cluster.
 		return Election{Init: voters[0].Name}
@@ -63,16 +64,16 @@ func Elect(machines []Machine, designated string, bootstrapped bool) Election {
 }
 
 // staysInit reports whether the present init node has the data, or no machine has and it is the one that was told to start the cluster.
-func staysInit(current Machine, voters, leaving []Machine, bootstrapped bool) bool {
+func staysInit(current *Machine, voters, leaving []*Machine, bootstrapped bool) bool {
 	if len(voters) == 0 && len(leaving) == 0 {
 		return !bootstrapped || current.Progress != ProgressNone
 	}
-	return slices.ContainsFunc(voters, func(m Machine) bool { return m.Name == current.Name })
+	return slices.ContainsFunc(voters, func(m *Machine) bool { return m.Name == current.Name })
 }
 
 // hasData reports whether the machine is a voting member of etcd, and so has the cluster's data. Before the first Node was seen, a machine
 // that has joined the cluster and works counts as one.
-func (m Machine) hasData(machines []Machine) bool {
+func (m *Machine) hasData(machines []Machine) bool {
 	switch {
 	case m.Membership != MemberUnknown:
 		return m.Membership == MemberVoter
@@ -83,7 +84,7 @@ func (m Machine) hasData(machines []Machine) bool {
 }
 
 // noVoter is the election where no candidate has the cluster's data.
-func noVoter(candidates []Machine) Election {
+func noVoter(candidates []*Machine) Election {
 	for _, m := range candidates {
 		if m.Membership == MemberLearner {
 			return waitForInitNode("Waiting for " + m.Name +
@@ -121,6 +122,19 @@ func initNode(machines []Machine) *Machine {
 	return found
 }
 
+func initNodeOf(machines []*Machine) *Machine {
+	var found *Machine
+	for _, m := range machines {
+		if m.Init {
+			if found != nil {
+				return nil
+			}
+			found = m
+		}
+	}
+	return found
+}
+
 func noCandidate(machines []Machine) string {
 	why := "none is registered"
 	if i := slices.IndexFunc(machines, func(m Machine) bool { return m.Etcd && !m.Deleting }); i >= 0 {
@@ -143,7 +157,8 @@ func JoinURL(machines []Machine, m Machine, uid string) string {
 		return m.JoinedTo
 	}
 	var urls, near []string
-	for _, server := range machines {
+	for i := range machines {
+		server := &machines[i]
 		if !server.ControlPlane || server.Deleting || server.JoinURL == "" {
 			continue
 		}

@@ -1,14 +1,11 @@
 package rollout
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // votes reports whether the machine counts for etcd's quorum. While the API cannot be asked, a machine counts that others have joined, and
 // one that has joined another and works, or did before its present change: it has the cluster's data. A member that does not answer etcd's
 // leader may be a learner, and counts nevertheless.
-func (m Machine) votes() bool {
+func (m *Machine) votes() bool {
 	switch m.Membership {
 	case MemberVoter:
 		return true
@@ -40,7 +37,7 @@ const (
 // etcdActivity of a machine. A new member whose Node is lost is ignored, since it may never return, unless its agent was applying a plan
 // when last heard of: that may be why. nodesSeen is set where the cluster's Nodes were ever read: from then on a machine's Node has the
 // answer.
-func (m Machine) etcdActivity(nodesSeen bool) etcdActivity {
+func (m *Machine) etcdActivity(nodesSeen bool) etcdActivity {
 	lost := m.Node == NodeLost && m.Progress != ProgressApplying
 	switch {
 	case m.Removal == RemovalRequested && m.Membership != MemberNone:
@@ -66,7 +63,7 @@ func (m Machine) etcdActivity(nodesSeen bool) etcdActivity {
 }
 
 // joiningEtcd reports whether the machine is becoming a member of etcd. One whose plan has failed is not.
-func (m Machine) joiningEtcd() bool {
+func (m *Machine) joiningEtcd() bool {
 	if m.Membership == MemberVoter || m.JoinURL != "" {
 		return false
 	}
@@ -75,7 +72,7 @@ func (m Machine) joiningEtcd() bool {
 
 // nodesSeen reports whether the cluster's Nodes were ever read.
 func nodesSeen(machines []Machine) bool {
-	return slices.ContainsFunc(machines, func(m Machine) bool { return m.Version != "" || m.Node != NodeUnknown })
+	return anyMachine(machines, func(m *Machine) bool { return m.Version != "" || m.Node != NodeUnknown })
 }
 
 // quorum is how many of a number of voters must be up for etcd to work.
@@ -91,7 +88,8 @@ type electorate struct {
 // or with unverified set as what is known of its etcd.
 func electorateOf(in Inputs, without string, unverified bool) electorate {
 	var e electorate
-	for _, m := range in.Machines {
+	for i := range in.Machines {
+		m := &in.Machines[i]
 		if m.Name != without && m.votes() {
 			e.add(m.Name, m.etcdState(in.Now) == etcdUp && (unverified || !m.restartUnverified(in.Now)) && !m.changing())
 		}
@@ -116,7 +114,7 @@ func (e electorate) up() int { return len(e.voters) - len(e.down) }
 // restartLosesQuorum says why a voter cannot restart now; zero if it can. etcd needs its quorum without it. One or two members have none to
 // spare: then all others must be up. Of several members whose changes have failed, each would wait for another: a machine that was changed
 // itself, which may restart at any moment anyway, goes by the state of their etcd.
-func restartLosesQuorum(in Inputs, m Machine) Wait {
+func restartLosesQuorum(in Inputs, m *Machine) Wait {
 	if !m.votes() || m.etcdState(in.Now) == etcdDown {
 		return Wait{}
 	}

@@ -65,7 +65,7 @@ const (
 //	healthy     none                                         up
 //	unknown     none              Node unknown, Working      up (no API to ask yet)
 //	unknown     none                                         unknown
-func (m Machine) etcdState(now time.Time) etcdState {
+func (m *Machine) etcdState(now time.Time) etcdState {
 	probe, member := m.EtcdProbe, m.MemberHealth
 	if m.agentUnreachable(now) && probe != ProbeNone {
 		probe = ProbeUnknown
@@ -87,12 +87,12 @@ func (m Machine) etcdState(now time.Time) etcdState {
 }
 
 // etcdMember reports whether the machine is part of etcd, so that its absence matters. That may be so although its first plan has failed.
-func (m Machine) etcdMember() bool {
+func (m *Machine) etcdMember() bool {
 	return m.Etcd && m.Progress != ProgressNone && (m.joined() || m.votes())
 }
 
 // agentUnreachable reports whether the machine's agent was not seen for agentTimeout.
-func (m Machine) agentUnreachable(now time.Time) bool {
+func (m *Machine) agentUnreachable(now time.Time) bool {
 	return !m.LastSeen.IsZero() && now.Sub(m.LastSeen) > agentTimeout
 }
 
@@ -101,7 +101,7 @@ func (m Machine) agentUnreachable(now time.Time) bool {
 func (m Machine) Lost() bool { return m.Node == NodeLost || m.MemberHealth == MemberUnhealthy }
 
 // restartUnverified reports whether the hub has given the machine a change that restarts its etcd, and etcd was not seen up since.
-func (m Machine) restartUnverified(now time.Time) bool {
+func (m *Machine) restartUnverified(now time.Time) bool {
 	switch {
 	case !m.etcdMember():
 		return false

@@ -29,46 +29,46 @@ const (
 )
 
 // healthy reports whether all probes of the delivered plan are known to be healthy.
-func (m Machine) healthy() bool { return len(m.Unhealthy)+len(m.HealthUnknown) == 0 }
+func (m *Machine) healthy() bool { return len(m.Unhealthy)+len(m.HealthUnknown) == 0 }
 
 // changing reports whether the machine has yet to finish a plan that starts or restarts its distribution.
-func (m Machine) changing() bool {
+func (m *Machine) changing() bool {
 	return (m.Progress == ProgressPending || m.Progress == ProgressApplying) && (m.Underway.Disruptive() || m.Underway == ChangeFirst)
 }
 
 // takenDown reports whether the machine is unavailable because of a change. One that was down before it took the change does not count,
 // unless it has etcd, whose state before is not known.
-func (m Machine) takenDown() bool {
+func (m *Machine) takenDown() bool {
 	return m.joined() && (m.changing() || m.draining()) && (m.Etcd || !m.Node.Unready() || m.Progress != ProgressPending)
 }
 
 // draining reports whether the machine is being drained for a change, is drained, or has not been uncordoned since.
-func (m Machine) draining() bool { return m.Drain.Requested != "" }
+func (m *Machine) draining() bool { return m.Drain.Requested != "" }
 
 // starting reports whether the machine has applied its plan and was never healthy with it.
-func (m Machine) starting() bool {
+func (m *Machine) starting() bool {
 	return m.Progress == ProgressApplied && !m.ProbesPassed && !m.healthy()
 }
 
 // unwell reports whether something is wrong with the machine that a change may cure.
-func (m Machine) unwell() bool {
+func (m *Machine) unwell() bool {
 	return m.Progress == ProgressFailed || m.Progress == ProgressApplied && len(m.Unhealthy) > 0 || m.joined() && m.Node.Unready()
 }
 
 // mayBlockAPI reports whether this machine may be why the cluster's API does not answer. A machine with etcd only may have no probe for it;
 // there, a failed plan is the only sign.
-func (m Machine) mayBlockAPI() bool {
+func (m *Machine) mayBlockAPI() bool {
 	return m.Progress == ProgressFailed && !m.ControlPlane ||
 		slices.ContainsFunc(m.Unhealthy, func(p string) bool { return p == probeEtcd || p == probeKubelet || p == probeAPIServer })
 }
 
 // bootstrapping reports whether the machine is starting for the first time.
-func (m Machine) bootstrapping() bool {
+func (m *Machine) bootstrapping() bool {
 	return (m.Progress == ProgressPending || m.Progress == ProgressApplying) && m.Underway == ChangeFirst || m.starting() && !m.known()
 }
 
 // joining reports whether the machine will become part of the cluster without further help, unless it fails.
-func (m Machine) joining() bool {
+func (m *Machine) joining() bool {
 	switch {
 	case m.Change == ChangeFirst:
 		return m.Unusable == "" && m.Problem == ""
@@ -79,27 +79,27 @@ func (m Machine) joining() bool {
 }
 
 // joined reports whether the machine has been part of the cluster, so that its absence matters.
-func (m Machine) joined() bool {
+func (m *Machine) joined() bool {
 	return m.Progress != ProgressNone && m.Change != ChangeFirst && m.Underway != ChangeFirst && (!m.starting() || m.known())
 }
 
 // known reports whether the cluster ever had a Node for the machine, or others have joined it.
-func (m Machine) known() bool {
+func (m *Machine) known() bool {
 	return m.JoinURL != "" || m.Version != "" || m.Node == NodeReady || m.Node.Unready()
 }
 
 // unavailable reports whether the machine may not be serving.
-func (m Machine) unavailable() bool {
+func (m *Machine) unavailable() bool {
 	return m.joined() && (m.Progress != ProgressApplied || m.draining() || m.Node.Unready() || !m.healthy())
 }
 
 // verified reports whether the machine has everything that is wanted and was healthy with it.
-func (m Machine) verified() bool {
+func (m *Machine) verified() bool {
 	return m.Change == ChangeNone && m.Progress == ProgressApplied && !m.starting() && !m.draining() && !m.wrongVersion()
 }
 
 // wrongVersion reports whether the machine runs another version of Kubernetes than wanted. Without a Node, its plan is the evidence.
-func (m Machine) wrongVersion() bool {
+func (m *Machine) wrongVersion() bool {
 	if m.Version == "" || m.Node == NodeUnknown {
 		return m.joined() && (m.Change.Disruptive() || m.changing())
 	}

@@ -13,7 +13,9 @@ func (s *simulation) inputs() Inputs {
 		ControlPlaneConcurrency: s.spec.controlPlane, WorkerConcurrency: s.spec.worker,
 		ControlPlaneDrain: s.drainOptions(), WorkerDrain: s.drainOptions(),
 	}
-	for _, h := range s.sortedHosts() {
+	hosts := s.sortedHosts()
+	in.Machines = make([]Machine, 0, len(hosts))
+	for _, h := range hosts {
 		in.Machines = append(in.Machines, s.machine(h))
 	}
 	if s.connected {
@@ -44,7 +46,7 @@ func (s *simulation) drainOptions() DrainOptions {
 func (s *simulation) machine(h *host) Machine {
 	m := Machine{
 		Name: h.name, Etcd: h.has("e"), ControlPlane: h.has("c"), Worker: h.has("w"), Deleting: h.deleting, HasPlanSecret: h.identity,
-		PlanSecret: h.name + "-machine-plan",
+		PlanSecret: h.planSecret,
 		Init:       h.init, JoinURL: h.joinURL, JoinedTo: h.joinedTo, Progress: h.state, CheckedIn: h.checkedIn, ProbesPassed: h.probesPassed,
 		Version: h.nodeInfo, WantVersion: version(s.spec.Version), Drain: h.drain, Removal: h.removal,
 	}
@@ -106,12 +108,12 @@ func (s *simulation) reconcile() {
 			m.JoinURL = url(m.Name)
 		}
 	}
-	wanted := map[string]*plan{}
+	wanted := make([]plan, len(in.Machines))
 	for i := range in.Machines {
 		m := &in.Machines[i]
 		p := s.spec.plan
 		p.Server, p.Init = JoinURL(in.Machines, *m, m.Name), m.Init
-		wanted[m.Name] = &p
+		wanted[i] = p
 		if delivered := s.hosts[m.Name].delivered; delivered == nil {
 			m.Change = ChangeFirst
 		} else {
@@ -119,9 +121,9 @@ func (s *simulation) reconcile() {
 		}
 	}
 	in.Bootstrapped = s.started()
-	s.outcome = Decide(in)
-	for _, m := range in.Machines {
-		if m.Init && m.Working() {
+	s.outcome = decide(in, s.rules)
+	for i := range in.Machines {
+		if m := &in.Machines[i]; m.Init && m.Working() {
 			s.bootstrapped, s.established = true, true
 		}
 	}
@@ -133,10 +135,10 @@ func (s *simulation) started() bool {
 }
 
 // writeDecisions writes the decisions machine by machine, until maxWrites.
-func (s *simulation) writeDecisions(in Inputs, wanted map[string]*plan) {
-	writes, byName := 0, make(map[string]Machine, len(in.Machines))
-	for _, m := range in.Machines {
-		byName[m.Name] = m
+func (s *simulation) writeDecisions(in Inputs, wanted []plan) {
+	writes, byName := 0, make(map[string]int, len(in.Machines))
+	for i := range in.Machines {
+		byName[in.Machines[i].Name] = i
 	}
 	killed := func() bool {
 		writes++
@@ -144,7 +146,8 @@ func (s *simulation) writeDecisions(in Inputs, wanted map[string]*plan) {
 	}
 	for _, init := range []bool{false, true} {
 		for _, d := range s.outcome.Decisions {
-			m := byName[d.Machine]
+			i := byName[d.Machine]
+			m := &in.Machines[i]
 			h := s.hosts[d.Machine]
 			if m.Init != init || h.init == m.Init && h.joinURL == m.JoinURL && !d.Deliver && d.Drain == "" && !d.Uncordon {
 				continue
@@ -157,14 +160,15 @@ func (s *simulation) writeDecisions(in Inputs, wanted map[string]*plan) {
 				s.recordEvent("%s becomes the init node", h.name)
 			}
 			h.init, h.joinURL = m.Init, m.JoinURL
-			s.writeDecision(h, m, d, wanted[h.name])
+			p := wanted[i]
+			s.writeDecision(h, *m, d, &p)
 		}
 	}
 	for _, d := range s.outcome.Decisions {
 		if d.Reason == "" || d.Message == "" {
 			s.fault("%s has no reason", d.Machine)
 		}
-		s.checkMessage(byName[d.Machine], d)
+		s.checkMessage(&in.Machines[byName[d.Machine]], d)
 	}
 }
 

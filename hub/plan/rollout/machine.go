@@ -85,6 +85,20 @@ type Machine struct {
 	Drain Drain
 }
 
+// findMachine returns the first machine for which a function is true; nil for none. A Machine is large, so that it is not copied.
+func findMachine(machines []Machine, is func(*Machine) bool) *Machine {
+	for i := range machines {
+		if is(&machines[i]) {
+			return &machines[i]
+		}
+	}
+	return nil
+}
+
+func anyMachine(machines []Machine, is func(*Machine) bool) bool {
+	return findMachine(machines, is) != nil
+}
+
 // Server reports whether the machine runs a server of the distribution.
 func (m Machine) Server() bool { return m.Etcd || m.ControlPlane }
 

@@ -75,7 +75,8 @@ type Member struct {
 
 // etcdState is that of a machine without an agent.
 func (m Member) etcdState(now time.Time) etcdState {
-	return Machine{Node: m.State, Membership: m.Membership, MemberHealth: m.Health, MemberCheckedAt: m.CheckedAt}.etcdState(now)
+	like := Machine{Node: m.State, Membership: m.Membership, MemberHealth: m.Health, MemberCheckedAt: m.CheckedAt}
+	return like.etcdState(now)
 }
 
 // What k3s and RKE2 write on the Nodes of etcd members.

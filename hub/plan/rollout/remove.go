@@ -10,12 +10,13 @@ import (
 // CheckRemoval says why the etcd member of a machine that is being deleted cannot be removed now; zero if it can. It reads Now, Machines
 // and OrphanedMembers of the inputs. The caller makes sure that its own last writes and those of plans are in the inputs.
 func CheckRemoval(in Inputs, name string) Wait {
-	i := slices.IndexFunc(in.Machines, func(m Machine) bool { return m.Name == name })
-	if i < 0 || in.Machines[i].Membership == MemberNone || in.Machines[i].Removal == RemovalRequested {
+	leaving := findMachine(in.Machines, func(m *Machine) bool { return m.Name == name })
+	if leaving == nil || leaving.Membership == MemberNone || leaving.Removal == RemovalRequested {
 		return Wait{}
 	}
 	seen := nodesSeen(in.Machines)
-	for _, m := range in.Machines {
+	for i := range in.Machines {
+		m := &in.Machines[i]
 		// A drain does not affect etcd, and the change after it waits for the removal. Of a machine that is being deleted too, only its own
 		// removal matters.
 		if activity := m.etcdActivity(seen); activity != "" && activity != etcdDraining && m.Name != name &&
@@ -23,10 +24,10 @@ func CheckRemoval(in Inputs, name string) Wait {
 			return oneEtcdChange(m.Name, activity)
 		}
 	}
-	if w := removalLosesQuorum(in, in.Machines[i]); w != (Wait{}) {
+	if w := removalLosesQuorum(in, leaving); w != (Wait{}) {
 		return w
 	}
-	if next := nextRemoval(in); next != "" && next != name && in.Machines[i].Removal == RemovalDue {
+	if next := nextRemoval(in); next != "" && next != name && leaving.Removal == RemovalDue {
 		return oneEtcdChange(next, etcdLeaving)
 	}
 	return Wait{}
@@ -40,8 +41,9 @@ func oneEtcdChange(name string, activity etcdActivity) Wait {
 // nextRemoval is the machine whose member is removed first; empty if there is none. One that is down goes first, since its vote is lost
 // already. One by which servers have joined the cluster is left out: they get another address first, which must not wait for the removal.
 func nextRemoval(in Inputs) string {
-	var due []Machine
-	for _, m := range in.Machines {
+	var due []*Machine
+	for i := range in.Machines {
+		m := &in.Machines[i]
 		if m.Removal == RemovalDue && m.Membership != MemberNone && !usedAsJoinURL(in, m) && removalLosesQuorum(in, m) == (Wait{}) {
 			due = append(due, m)
 		}
@@ -49,28 +51,28 @@ func nextRemoval(in Inputs) string {
 	if len(due) == 0 {
 		return ""
 	}
-	rank := func(m Machine) int {
+	rank := func(m *Machine) int {
 		if m.Lost() {
 			return 0
 		}
 		return 1
 	}
-	return slices.MinFunc(due, func(a, b Machine) int {
+	return slices.MinFunc(due, func(a, b *Machine) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Name, b.Name))
 	}).Name
 }
 
 // usedAsJoinURL reports whether servers that stay have joined the cluster at a machine. The address of one that is down is of no use to
 // them.
-func usedAsJoinURL(in Inputs, m Machine) bool {
-	return !m.Lost() && m.JoinURL != "" && slices.ContainsFunc(in.Machines, func(other Machine) bool {
+func usedAsJoinURL(in Inputs, m *Machine) bool {
+	return !m.Lost() && m.JoinURL != "" && anyMachine(in.Machines, func(other *Machine) bool {
 		return other.Server() && !other.Deleting && other.Name != m.Name && other.JoinedTo == m.JoinURL
 	})
 }
 
 // removalLosesQuorum says why etcd cannot do without a member; zero if it can. etcd removes a member only while it has its quorum, and must
 // have one without it.
-func removalLosesQuorum(in Inputs, m Machine) Wait {
+func removalLosesQuorum(in Inputs, m *Machine) Wait {
 	if m.Membership == MemberUnknown && m.Node == NodeUnknown {
 		return Wait{ReasonWaitingForConnection, "Waiting for a connection to the cluster's API, to read the machine's etcd membership"}
 	}

@@ -66,7 +66,7 @@ const (
 )
 
 // rule is a question about a machine. It returns a decision, or leaves the machine to the next rule.
-type rule func(v *view, m Machine) (Decision, bool)
+type rule func(v *view, m *Machine) (Decision, bool)
 
 // rules are evaluated in this order; the first that decides wins:
 //
@@ -105,11 +105,11 @@ func wait(reason, format string, args ...any) (Decision, bool) {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}, true
 }
 
-func waitIf(condition bool, reason, format string, args ...any) (Decision, bool) {
+func waitIf(condition bool, reason, message string) (Decision, bool) {
 	if !condition {
 		return undecided()
 	}
-	return wait(reason, format, args...)
+	return Decision{Reason: reason, Message: message}, true
 }
 
 // waitForOthers is a wait for other machines. message is without their names and numbers, detail with them: see Decision.
@@ -123,25 +123,34 @@ func deliver(message string) (Decision, bool) {
 
 func undecided() (Decision, bool) { return Decision{}, false }
 
-func isDeleting(_ *view, m Machine) (Decision, bool) {
+func isDeleting(_ *view, m *Machine) (Decision, bool) {
 	return waitIf(m.Deleting, ReasonDeleting, "Machine is being deleted")
 }
 
-func lacksPlanSecret(_ *view, m Machine) (Decision, bool) {
-	return waitIf(!m.HasPlanSecret, ReasonWaitingForIdentity, "Waiting for plan Secret %s to be created", m.PlanSecret)
+func lacksPlanSecret(_ *view, m *Machine) (Decision, bool) {
+	if m.HasPlanSecret {
+		return undecided()
+	}
+	return wait(ReasonWaitingForIdentity, "Waiting for plan Secret %s to be created", m.PlanSecret)
 }
 
 // lacksInfrastructure holds the first plan back until it can contain what the infrastructure knows of the machine. Nobody waits for such a
 // machine, which may never come.
-func lacksInfrastructure(_ *view, m Machine) (Decision, bool) {
-	return waitIf(m.Change == ChangeFirst && m.Unusable != "", ReasonWaitingForInfrastructure, "The machine %s", m.Unusable)
+func lacksInfrastructure(_ *view, m *Machine) (Decision, bool) {
+	if m.Change != ChangeFirst || m.Unusable == "" {
+		return undecided()
+	}
+	return wait(ReasonWaitingForInfrastructure, "The machine %s", m.Unusable)
 }
 
-func planInvalid(_ *view, m Machine) (Decision, bool) {
-	return waitIf(m.Problem != "", ReasonPlanInvalid, "Rendering the plan failed: %s", m.Problem)
+func planInvalid(_ *view, m *Machine) (Decision, bool) {
+	if m.Problem == "" {
+		return undecided()
+	}
+	return wait(ReasonPlanInvalid, "Rendering the plan failed: %s", m.Problem)
 }
 
-func clusterPaused(v *view, m Machine) (Decision, bool) {
+func clusterPaused(v *view, m *Machine) (Decision, bool) {
 	return waitIf(m.Change != ChangeNone && v.Paused, ReasonPaused, "Waiting for the Cluster to be unpaused")
 }
 
@@ -152,7 +161,7 @@ var blockedMessages = map[string]string{
 }
 
 // taskRegardless delivers the task of an operation for which the cluster is down, or is taken down.
-func taskRegardless(_ *view, m Machine) (Decision, bool) {
+func taskRegardless(_ *view, m *Machine) (Decision, bool) {
 	if m.Change == ChangeNone || !m.Regardless {
 		return undecided()
 	}
@@ -160,18 +169,21 @@ func taskRegardless(_ *view, m Machine) (Decision, bool) {
 }
 
 // operationInProgress lets a machine join that has no plan yet: no operation knows it.
-func operationInProgress(v *view, m Machine) (Decision, bool) {
-	return waitIf(v.held(m), ReasonWaitingForOperation, "Waiting for %s to end", v.Operation)
+func operationInProgress(v *view, m *Machine) (Decision, bool) {
+	if !v.held(m) {
+		return undecided()
+	}
+	return wait(ReasonWaitingForOperation, "Waiting for %s to end", v.Operation)
 }
 
-func clusterBlocked(v *view, m Machine) (Decision, bool) {
+func clusterBlocked(v *view, m *Machine) (Decision, bool) {
 	if m.Change == ChangeNone || v.Blocked == (Wait{}) {
 		return undecided()
 	}
 	return waitForOthers(v.Blocked.Reason, cmp.Or(blockedMessages[v.Blocked.Reason], v.Blocked.Message), "%s", v.Blocked.Message)
 }
 
-func changeIsMinor(_ *view, m Machine) (Decision, bool) {
+func changeIsMinor(_ *view, m *Machine) (Decision, bool) {
 	if m.Change != ChangeMinor {
 		return undecided()
 	}
@@ -181,7 +193,7 @@ func changeIsMinor(_ *view, m Machine) (Decision, bool) {
 // earlierTierFirst keeps the order of the tiers. A machine that is unwell, drained or changing already loses nothing by another change: a
 // worker waits only where it would become newer than the servers, and a server not at all, since earlier machines may be waiting for it.
 // A task of an operation does not wait for changes that wait for the operation.
-func earlierTierFirst(v *view, m Machine) (Decision, bool) {
+func earlierTierFirst(v *view, m *Machine) (Decision, bool) {
 	if m.Change == ChangeNone {
 		return undecided()
 	}
@@ -212,7 +224,7 @@ func earlierTierFirst(v *view, m Machine) (Decision, bool) {
 	return undecided()
 }
 
-func lacksJoinURL(v *view, m Machine) (Decision, bool) {
+func lacksJoinURL(v *view, m *Machine) (Decision, bool) {
 	switch {
 	case m.Change == ChangeNone || m.Init || m.Server() && v.initJoinable || !m.Server() && v.serverJoinable:
 		return undecided()

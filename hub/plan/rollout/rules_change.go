@@ -1,7 +1,7 @@
 package rollout
 
 // firstPlan lets etcd machines join one by one, since etcd takes in one new member at a time; all others start at once.
-func firstPlan(v *view, m Machine) (Decision, bool) {
+func firstPlan(v *view, m *Machine) (Decision, bool) {
 	if m.Change != ChangeFirst {
 		return undecided()
 	}
@@ -13,8 +13,11 @@ func firstPlan(v *view, m Machine) (Decision, bool) {
 
 // agentMissing holds a change back from a member of etcd whose agent is not there to take it: when it would take it is unknown, and the
 // other members would have to wait for that.
-func agentMissing(v *view, m Machine) (Decision, bool) {
-	return waitIf(m.Change.Disruptive() && m.etcdMember() && m.agentUnreachable(v.Now), ReasonWaitingForAgent,
+func agentMissing(v *view, m *Machine) (Decision, bool) {
+	if !m.Change.Disruptive() || !m.etcdMember() || !m.agentUnreachable(v.Now) {
+		return undecided()
+	}
+	return wait(ReasonWaitingForAgent,
 		"Waiting for the agent, last seen at %s, to take a change; check that the machine is up and rancher-system-agent.service is running",
 		m.LastSeen.UTC().Format("2006-01-02 15:04:05 MST"))
 }
@@ -22,7 +25,7 @@ func agentMissing(v *view, m Machine) (Decision, bool) {
 // etcdBusy allows one change of etcd at a time, in all tiers together: a member that joins, leaves or restarts. A machine whose etcd is
 // down need not wait for members that join or leave, but is never changed together with another one: it may come up at any moment and
 // restart at the same time. Of several that were changed already, those that are down go first, the others in the order of their names.
-func etcdBusy(v *view, m Machine) (Decision, bool) {
+func etcdBusy(v *view, m *Machine) (Decision, bool) {
 	if m.Change == ChangeNone || !m.Etcd {
 		return undecided()
 	}
@@ -56,7 +59,7 @@ func etcdBusy(v *view, m Machine) (Decision, bool) {
 
 // groupLimitReached keeps enough machines of a group available. One that is unavailable itself adds nothing to them, and waits only for
 // those that were taken down for a change; one that was never part of the cluster does not count.
-func groupLimitReached(v *view, m Machine) (Decision, bool) {
+func groupLimitReached(v *view, m *Machine) (Decision, bool) {
 	if !m.Change.Disruptive() || !m.joined() || m.changing() {
 		return undecided()
 	}
@@ -80,7 +83,7 @@ func groupLimitReached(v *view, m Machine) (Decision, bool) {
 
 // quorumNeedsMachine keeps etcd's quorum. Reports of agents are outdated where their machines have died since, so that the Nodes count too,
 // unless this very machine may have to change before the cluster's API answers again.
-func quorumNeedsMachine(v *view, m Machine) (Decision, bool) {
+func quorumNeedsMachine(v *view, m *Machine) (Decision, bool) {
 	if !m.Change.Disruptive() || !m.votes() {
 		return undecided()
 	}
@@ -94,7 +97,7 @@ func quorumNeedsMachine(v *view, m Machine) (Decision, bool) {
 	return undecided()
 }
 
-func changeIsDisruptive(_ *view, m Machine) (Decision, bool) {
+func changeIsDisruptive(_ *view, m *Machine) (Decision, bool) {
 	switch {
 	case !m.Change.Disruptive():
 		return undecided()

@@ -122,8 +122,8 @@ var scenarios = map[string]func(*scenario){
 	},
 	"all-etcd-machines-replaced-by-a-new-one": func(s *scenario) {
 		s.addRunning("a:ecw", "b:ecw")
-		delete(s.hosts, "a")
-		delete(s.hosts, "b")
+		s.removeHost("a")
+		s.removeHost("b")
 		delete(s.etcd, "a")
 		s.add("z:ecw")
 		s.converge("all machines are gone except a new one")

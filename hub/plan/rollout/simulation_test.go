@@ -36,7 +36,7 @@ func changeBetween(before, after plan) Change {
 
 // host is a machine, seen from the hub's API, from the cluster, and as it really is.
 type host struct {
-	name, roles string
+	name, roles, planSecret string
 
 	// In the hub's API: all that a restarted hub knows.
 	deleting, identity, provisioned, init bool
@@ -110,7 +110,7 @@ type simulation struct {
 	hookDelay, promoteDelay int
 
 	hosts map[string]*host
-	// byName is what sortedHosts has returned last.
+	// byName is what sortedHosts has returned last; nil since a host was added or removed.
 	byName []*host
 	// etcd is the real membership. The member of a host that is gone stays until it is removed.
 	etcd map[string]Membership
@@ -127,6 +127,7 @@ type simulation struct {
 	elect        func([]Machine, string, bool) Election
 	remove       func(Inputs, string) Wait
 	joinable     func(Machine) bool
+	rules        []rule
 	changeInputs func(*Inputs)
 	// maxWrites ends a reconcile of the hub after so many writes, as SIGKILL does; negative for never.
 	maxWrites int
@@ -134,7 +135,8 @@ type simulation struct {
 	outcome Outcome
 	events  []string
 	// lastRecorded has the events that recordOnce has recorded, lastMessage the messages of machines that wait.
-	lastRecorded, lastMessage map[string]string
+	lastRecorded map[string]string
+	lastMessage  map[messageKey]string
 	// faults are the rules that were broken. quorumLostAt is the last step at which etcd had no quorum.
 	faults       []string
 	quorumLostAt int
@@ -145,15 +147,17 @@ type simulation struct {
 func newSimulation(r *rand.Rand) *simulation {
 	return &simulation{
 		spec: spec{plan: plan{Version: 1}}, hosts: map[string]*host{}, etcd: map[string]Membership{}, rand: r, maxWrites: -1,
-		lastRecorded: map[string]string{}, lastMessage: map[string]string{},
-		quorumLostAt: -100, elect: Elect, remove: CheckRemoval, joinable: Machine.Joinable,
+		lastRecorded: map[string]string{}, lastMessage: map[messageKey]string{},
+		quorumLostAt: -100, elect: Elect, remove: CheckRemoval, joinable: Machine.Joinable, rules: rules,
 	}
 }
 
 // now is the time: a step takes three minutes.
 func (s *simulation) now() time.Time {
-	return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(s.step) * 3 * time.Minute)
+	return begin.Add(time.Duration(s.step) * 3 * time.Minute)
 }
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // duration returns how many steps something takes: one in scenarios, up to n in random simulations.
 func (s *simulation) duration(n int) int {
@@ -183,7 +187,7 @@ func (s *simulation) fault(format string, args ...any) {
 // sortedHosts returns the hosts by name; the caller must not change the slice. It sorts only if hosts were added or removed, since it is
 // called in every step.
 func (s *simulation) sortedHosts() []*host {
-	if len(s.byName) != len(s.hosts) || slices.ContainsFunc(s.byName, func(h *host) bool { return s.hosts[h.name] != h }) {
+	if s.byName == nil {
 		s.byName = slices.SortedFunc(maps.Values(s.hosts), func(a, b *host) int { return strings.Compare(a.name, b.name) })
 	}
 	return s.byName
@@ -194,9 +198,15 @@ func (s *simulation) add(machines ...string) *simulation {
 	for _, m := range machines {
 		name, roles, _ := strings.Cut(m, ":")
 		s.hosts[name] = &host{name: name, roles: roles, identity: true, provisioned: true, power: true, agent: true, downSince: -100,
-			changeStartedAt: -100}
+			changeStartedAt: -100, planSecret: name + "-machine-plan"}
 	}
+	s.byName = nil
 	return s
+}
+
+func (s *simulation) removeHost(name string) {
+	delete(s.hosts, name)
+	s.byName = nil
 }
 
 // addRunning registers machines and forms an established cluster of them; the first is the init node.
@@ -226,8 +236,16 @@ func (s *simulation) addRunning(machines ...string) *simulation {
 	return s
 }
 
+// versions are as many as a simulation can have: one for each of its random events.
+var versions = func() (all [200]string) {
+	for i := range all {
+		all[i] = fmt.Sprintf("v1.%d.0", i)
+	}
+	return all
+}()
+
 func url(name string) string              { return "https://" + name }
-func version(v int) string                { return fmt.Sprintf("v1.%d.0", v) }
+func version(v int) string                { return versions[v] }
 func (s *simulation) host(n string) *host { return s.hosts[n] }
 
 // setNetworkPlugin breaks the network plugin on all hosts, or repairs it.

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,7 +12,6 @@ type tier struct {
 	title string
 	// waiting is the message of a machine of the tier while earlier tiers have to change first.
 	waiting string
-	has     func(Machine) bool
 	group   group
 }
 
@@ -28,20 +26,26 @@ const (
 )
 
 var tiers = []tier{
-	{"first etcd node", "", func(m Machine) bool { return m.Etcd && m.Init }, etcdGroup},
-	{"etcd node", "Waiting for the first etcd node to be ready first", func(m Machine) bool { return m.Etcd && !m.Init }, etcdGroup},
-	{"control plane node", "Waiting for the etcd nodes to be ready first", func(m Machine) bool { return m.ControlPlane && !m.Etcd },
-		controlPlaneGroup},
-	{"worker node", "Waiting for the etcd and control plane nodes to be ready first", func(m Machine) bool { return !m.Server() },
-		workerGroup},
+	{"first etcd node", "", etcdGroup},
+	{"etcd node", "Waiting for the first etcd node to be ready first", etcdGroup},
+	{"control plane node", "Waiting for the etcd nodes to be ready first", controlPlaneGroup},
+	{"worker node", "Waiting for the etcd and control plane nodes to be ready first", workerGroup},
 }
 
 // tierOf returns the index of a machine's tier. Every machine is in exactly one.
-func tierOf(m Machine) int {
-	return slices.IndexFunc(tiers, func(t tier) bool { return t.has(m) })
+func tierOf(m *Machine) int {
+	switch {
+	case m.Etcd && m.Init:
+		return 0
+	case m.Etcd:
+		return 1
+	case m.ControlPlane:
+		return 2
+	}
+	return 3
 }
 
-func groupOf(m Machine) group { return tiers[tierOf(m)].group }
+func groupOf(m *Machine) group { return tiers[tierOf(m)].group }
 
 // title is the singular noun for a machine of the group in messages.
 func (g group) title() string {
@@ -90,13 +94,13 @@ func missingRoles(in Inputs) Wait {
 	for _, role := range []struct {
 		name     string
 		optional bool
-		has      func(Machine) bool
+		has      func(*Machine) bool
 	}{
-		{"etcd", false, func(m Machine) bool { return m.Etcd }},
-		{"control plane", false, func(m Machine) bool { return m.ControlPlane }},
-		{"worker", in.Bootstrapped, func(m Machine) bool { return m.Worker }},
+		{"etcd", false, func(m *Machine) bool { return m.Etcd }},
+		{"control plane", false, func(m *Machine) bool { return m.ControlPlane }},
+		{"worker", in.Bootstrapped, func(m *Machine) bool { return m.Worker }},
 	} {
-		if !role.optional && !slices.ContainsFunc(in.Machines, func(m Machine) bool { return !m.Deleting && role.has(m) }) {
+		if !role.optional && !anyMachine(in.Machines, func(m *Machine) bool { return !m.Deleting && role.has(m) }) {
 			missing = append(missing, role.name)
 		}
 	}

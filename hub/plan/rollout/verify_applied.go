@@ -15,7 +15,7 @@ import (
 //	applying                         ApplyingPlan
 //	applied   a probe not healthy    WaitingForProbes
 //	applied   the Node not ready     WaitingForNode
-func verifyApplied(_ *view, m Machine) (Decision, bool) {
+func verifyApplied(_ *view, m *Machine) (Decision, bool) {
 	switch m.Progress {
 	case ProgressFailed:
 		return wait(ReasonPlanFailed, "%s", cmp.Or(m.Failure, "Applying the plan failed"))
@@ -47,7 +47,9 @@ func verifyApplied(_ *view, m Machine) (Decision, bool) {
 	return undecided()
 }
 
-func kubeletOutdated(_ *view, m Machine) (Decision, bool) {
-	return waitIf(m.Version != "" && m.WantVersion != "" && !sameKubernetes(m.Version, m.WantVersion), ReasonWaitingForKubelet,
-		"Waiting for the kubelet to report version %s; it reports %s", m.WantVersion, m.Version)
+func kubeletOutdated(_ *view, m *Machine) (Decision, bool) {
+	if m.Version == "" || m.WantVersion == "" || sameKubernetes(m.Version, m.WantVersion) {
+		return undecided()
+	}
+	return wait(ReasonWaitingForKubelet, "Waiting for the kubelet to report version %s; it reports %s", m.WantVersion, m.Version)
 }

@@ -75,7 +75,8 @@ func newView(in Inputs) *view {
 		v.Blocked = missing
 	}
 	remaining, next := 0, nextRemoval(in)
-	for _, m := range in.Machines {
+	for i := range in.Machines {
+		m := &in.Machines[i]
 		g := &v.groups[groupOf(m)]
 		if m.JoinURL != "" {
 			v.initJoinable = v.initJoinable || m.Init
@@ -108,7 +109,7 @@ func newView(in Inputs) *view {
 }
 
 // held reports whether a machine has a change that waits for an operation.
-func (v *view) held(m Machine) bool { return v.Operation != "" && !m.Task && m.Change.Disruptive() }
+func (v *view) held(m *Machine) bool { return v.Operation != "" && !m.Task && m.Change.Disruptive() }
 
 func (v *view) setEtcdActivity(name string, activity etcdActivity) {
 	v.etcdBusy.add(name)
@@ -116,7 +117,7 @@ func (v *view) setEtcdActivity(name string, activity etcdActivity) {
 }
 
 // record adds the effect of a decision, for the machines that come after it.
-func (v *view) record(t int, m Machine, d Decision) {
+func (v *view) record(t int, m *Machine, d Decision) {
 	disruptive := d.Drain != "" || d.Deliver && m.Change.Disruptive()
 	if disruptive && (m.Etcd || !m.Node.Unready()) {
 		v.groups[groupOf(m)].takeDown(m.Name, d.Deliver)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +29,17 @@ const (
 	maxFaults = 12
 	maxLines  = 100
 )
+
+// collectAt is how far the heap may grow, in percent, until garbage is collected: simulations keep a few megabytes and make gigabytes of
+// garbage, so that most of their time would go into collecting it.
+const collectAt = 1600
+
+// init counts for all tests of a package that has simulations.
+func init() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
+}
 
 // Run runs simulations, each with another seed, and fails if any has faults; it then prints the log of the first of them. Without flags the
 // seeds are always the same, so that the test fails because of a change only. run is called by several goroutines. It returns the rules
