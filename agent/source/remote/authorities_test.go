@@ -14,6 +14,7 @@ import (
 // TestAuthoritiesDeliveredUnderTheOld takes a running source from one authority to another, without losing contact for longer than a
 // restart of the hub takes.
 func TestAuthoritiesDeliveredUnderTheOld(t *testing.T) {
+	t.Parallel()
 	old, next1 := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "new")
 	f := newFront(t, old)
 	info := f.info("token", old.PEM())
@@ -67,6 +68,7 @@ func TestAuthoritiesSignedByTheOld(t *testing.T) {
 // TestForeignAuthorityIsRefused shows that S3 cannot happen: a mismatch is never answered by trusting more, and no credential leaves the
 // machine.
 func TestForeignAuthorityIsRefused(t *testing.T) {
+	t.Parallel()
 	old, foreign := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "old") // of the same name
 	f := newFront(t, old)
 	m := newMachine(t, f.info("token", old.PEM()))
@@ -102,6 +104,7 @@ func TestForeignAuthorityIsRefused(t *testing.T) {
 
 // TestAuthoritiesThatDoNotFit are not taken: the machine would lock itself out. The hub is not asked for them again.
 func TestAuthoritiesThatDoNotFit(t *testing.T) {
+	t.Parallel()
 	old, other := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "other")
 	for name, handed := range map[string][]byte{"another's": other.PEM(), "no certificates": []byte("<html>"), "none": nil,
 		"many": bytes.Repeat(old.PEM(), 500)} {
@@ -124,6 +127,7 @@ func TestAuthoritiesThatDoNotFit(t *testing.T) {
 
 // TestHubThatAnnouncesNothing is asked once, when the agent starts.
 func TestHubThatAnnouncesNothing(t *testing.T) {
+	t.Parallel()
 	old, next1 := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "new")
 	f := newFront(t, old)
 	f.announce = false

@@ -159,6 +159,7 @@ func TestConflictStorm(t *testing.T) {
 // TestRefusals lets the hub refuse each kind of request every other time; the plan is applied all the same, once, and the hub is not
 // stormed.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	answers := map[string]func(http.ResponseWriter, *http.Request){
 		"410": func(w http.ResponseWriter, _ *http.Request) {
 			testhub.WriteStatus(w, http.StatusGone, metav1.StatusReasonExpired, "too old resource version")

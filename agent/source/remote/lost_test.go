@@ -189,17 +189,18 @@ func kubeconfigOf(t *testing.T, f *front, server *httptest.Server) string {
 
 // TestHubIsBusy has the hub ask for patience on what is asked first: nothing else is asked until then, and the plan comes after.
 func TestHubIsBusy(t *testing.T) {
+	t.Parallel()
 	h := testhub.New(t)
 	var first atomic.Int64
 	var early atomic.Int64
 	h.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
 		now := time.Now().UnixMilli()
 		if first.CompareAndSwap(0, now) {
-			w.Header().Set("Retry-After", "2")
+			w.Header().Set("Retry-After", "6")
 			http.Error(w, "starting", http.StatusServiceUnavailable)
 			return true
 		}
-		if now-first.Load() < 1950 {
+		if now-first.Load() < 5950 {
 			early.Add(1)
 		}
 		return false
@@ -219,6 +220,7 @@ func TestHubIsBusy(t *testing.T) {
 
 // TestHugeAnswers shows that S10 cannot happen with what a hub, or somebody in its place, sends.
 func TestHugeAnswers(t *testing.T) {
+	t.Parallel()
 	for name, is := range map[string]func(*http.Request) bool{
 		"list": func(r *http.Request) bool {
 			return strings.HasSuffix(r.URL.Path, "/secrets") && !r.URL.Query().Has("watch")

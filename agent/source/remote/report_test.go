@@ -19,6 +19,7 @@ import (
 // TestSecretIsNearlyFull shows that B15 cannot happen: a Secret that has room for little is given little, and a plan with other names
 // leaves none of the former's outputs.
 func TestSecretIsNearlyFull(t *testing.T) {
+	t.Parallel()
 	for _, used := range []int{0, 600 << 10, 1000 << 10} {
 		t.Run(fmt.Sprintf("%d KiB are used", used>>10), func(t *testing.T) {
 			s := newStand(t)
@@ -54,6 +55,7 @@ func TestSecretIsNearlyFull(t *testing.T) {
 // TestBombInTheReport shows that S10 cannot happen: a value that unpacks to more than the agent could hold is not unpacked, and is
 // replaced.
 func TestBombInTheReport(t *testing.T) {
+	t.Parallel()
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
 	zeros := make([]byte, 1<<20)
