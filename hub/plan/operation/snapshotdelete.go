@@ -125,8 +125,9 @@ func (d deletion) beginOn(in Inputs, machine string) problem {
 	if p := busy(in, []string{machine}); p != (problem{}) {
 		return p
 	}
+	// It is recorded also for when the patience with a machine that starts has ended.
 	d.record(machine, "", in.Deletion.File)
-	return problem{}
+	return starting(in, []string{machine})
 }
 
 func (d deletion) record(machine, unreachable string, file operationv1.DeletedSnapshot) {

@@ -77,6 +77,21 @@ func TestSnapshotDelete(t *testing.T) {
 	}
 }
 
+// TestSnapshotDeleteWaitsForTheStart: a server that starts lists no snapshots; one that does not become healthy is tried in the end.
+func TestSnapshotDeleteWaitsForTheStart(t *testing.T) {
+	for name, of := range map[string]Deletion{"a": listedOn("a"), "in a bucket": listedInBucket()} {
+		op := deleteOf("s")
+		in := Inputs{Now: begin, Bootstrapped: true, Connected: true, Deletion: of,
+			Machines: []Machine{machine("a", rollout.ProgressApplied, false)}}
+		in.Machines[0].Unhealthy = []string{"etcd"}
+		if d := expectDelete(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine, "a to be healthy"); d.Again > startPatience {
+			t.Errorf("%s: got %+v", name, d)
+		}
+		in.Now = begin.Add(startPatience)
+		expectDelete(t, op, in, operationv1.PhaseInProgress, "InProgress", "Waiting for a to delete the snapshot", "a")
+	}
+}
+
 // What the name stands for now may be the snapshot of another cluster.
 func TestSnapshotDeleteLeavesAnotherSnapshot(t *testing.T) {
 	op := deleteOf("s")

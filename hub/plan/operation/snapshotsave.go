@@ -50,7 +50,8 @@ func snapshotSave(op *operationv1.ETCDSnapshotSave) kind {
 	}
 }
 
-// starting is a problem while any of the machines was not healthy with its plan yet: nothing can be saved before etcd has started.
+// starting is a problem while any of the machines was not healthy with its plan yet: nothing can be saved or deleted before etcd has
+// started.
 func starting(in Inputs, targets []string) problem {
 	waiting := names(in.Machines, func(m Machine) bool {
 		return slices.Contains(targets, m.Name) && m.Progress == rollout.ProgressApplied && !m.Working()
