@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
@@ -61,7 +62,44 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"new tokens are not written before":       withKind(func(k *kind) { k.withoutSteps(operationv1.StepConfigure) }),
 		"servers do not restart with a new token": withKind(func(k *kind) { k.withoutSteps(operationv1.StepRestartServers) }),
 		"a restore does not stop machines":        withKind(func(k *kind) { k.withoutSteps(operationv1.StepShutdown) }),
-		"a snapshot does not wait for restarts":   withKind(func(k *kind) { k.begin = func(Inputs) problem { return problem{} } }),
+		"a snapshot does not wait for restarts": func(s *simulation) {
+			s.rules.decide = func(op operationv1.Operation, in Inputs) Decision {
+				e := newEngine(op, in)
+				if _, is := op.(*operationv1.ETCDSnapshotSave); is {
+					e.kind.begin = func(Inputs) problem { return problem{} }
+				}
+				return e.decide()
+			}
+		},
+		"a deletion does not wait for restarts": func(s *simulation) {
+			s.rules.decide = func(op operationv1.Operation, in Inputs) Decision {
+				if _, is := op.(*operationv1.ETCDSnapshotDelete); is && op.CommonStatus().Phase != operationv1.PhaseInProgress {
+					for i := range in.Machines {
+						in.Machines[i].ProbesPassed = true
+					}
+				}
+				return Decide(op, in)
+			}
+		},
+		"a snapshot that is to be restored is deleted": func(s *simulation) {
+			s.rules.refuse = func(operationv1.Operation, []operationv1.Operation, time.Time) bool { return false }
+		},
+		"machines do not delete files": func(s *simulation) {
+			s.rules.deleteListed = true
+			s.rules.decide = func(op operationv1.Operation, in Inputs) Decision {
+				in.Deletion.Listed = in.Deletion.Listed && op.CommonStatus().Step == ""
+				e := newEngine(op, in)
+				e.kind.withoutSteps(operationv1.StepDelete)
+				return e.decide()
+			}
+		},
+		"an ETCDSnapshot is deleted while its file is listed": func(s *simulation) {
+			s.rules.deleteListed = true
+			s.rules.decide = func(op operationv1.Operation, in Inputs) Decision {
+				in.Deletion.Listed = in.Deletion.Listed && op.CommonStatus().Step == ""
+				return Decide(op, in)
+			}
+		},
 		"nothing has a time limit": func(s *simulation) {
 			s.rules.decide = func(op operationv1.Operation, in Inputs) Decision {
 				in.Since = in.Now
@@ -88,8 +126,8 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		},
 	}
 	// Where few simulations need a rule, the first of them is near.
-	first := map[string]uint64{"restarts do not wait for another rotation of the token": 70, "new tokens are not written before": 60,
-		"machines that a restore has stopped get their plans": 80, "the restored machine is not designated": 250, "nothing has a time limit": 40}
+	first := map[string]uint64{"a deletion does not wait for restarts": 100, "an outdated operation counts": 70,
+		"a snapshot does not wait for restarts": 45, "an ETCDSnapshot is deleted while its file is listed": 30, "nothing has a time limit": 35}
 	for name, mutate := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

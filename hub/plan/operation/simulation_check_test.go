@@ -42,6 +42,7 @@ func (s *simulation) checkStatus(o *stored, before operationv1.Operation) {
 	if old.Phase.Ended() && !reflect.DeepEqual(old, status) {
 		s.fault("%s has ended, and its status changes", name)
 	}
+	s.checkInUse(o, old)
 	for _, m := range status.Machines {
 		had := slices.ContainsFunc(old.Machines, func(was operationv1.MachineStatus) bool { return was == m })
 		if h := s.hosts[m.Name]; !had && m.Phase == operationv1.PhaseSucceeded && h != nil && !h.api.deleting {
@@ -121,6 +122,9 @@ func (s *simulation) checkSucceeded(o *stored, name string) {
 				s.fault("%s has succeeded; %s has the token %d, the data %d, the hub %d", name, h.name, h.token, c.token, s.tokens.server)
 			}
 		}
+	}
+	if op, is := o.api.(*operationv1.ETCDSnapshotDelete); is {
+		s.checkDeleted(op)
 	}
 	if _, is := o.api.(*operationv1.ETCDSnapshotRestore); is && c.restoredBy != string(o.api.GetUID()) {
 		s.fault("%s has succeeded, and the cluster is that of %q", name, c.restoredBy)
@@ -332,6 +336,7 @@ func (s *simulation) checkFinalState() {
 			s.fault("%s has the key %d of %d; the token is %d of %d", h.name, h.key, c.key, s.tokens.server, c.token)
 		}
 	}
+	s.checkFiles()
 	for name := range c.members {
 		if s.hosts[name] == nil {
 			s.fault("etcd has the member %s, which has no Machine", name)

@@ -23,6 +23,7 @@ type reconciliation struct {
 	bootstrapped        bool
 	election            rollout.Election
 	deleteNodes         []string
+	deletesSnapshot     bool
 	// all is what states has returned last.
 	all []rollout.Machine
 }
@@ -113,7 +114,9 @@ func (r *reconciliation) findOperation() bool {
 			continue
 		}
 		queued := operations.Copy(op)
-		Queue(queued, r.now())
+		if !r.refuse(queued) {
+			Queue(queued, r.now())
+		}
 		if !r.writeStatus(of[op], op, queued) {
 			return false
 		}
@@ -284,6 +287,7 @@ func (r *reconciliation) cleanUp() bool {
 			delete(c.nodes, name)
 		}
 	}
+	r.deleteSnapshot()
 	return true
 }
 
@@ -299,7 +303,10 @@ func (s *simulation) create(op operationv1.Operation) *stored {
 	op.SetUID(types.UID(name))
 	op.SetCreationTimestamp(metav1.NewTime(s.now()))
 	if restore, is := op.(*operationv1.ETCDSnapshotRestore); is && restore.Spec.Args.Name == "" {
-		restore.Spec.Args.Name = s.snapshots[s.IntN(len(s.snapshots))].name
+		all := slices.DeleteFunc(slices.Clone(s.snapshots), func(o *snapshot) bool {
+			return !s.restorable(o.name) || s.namedByAny(o.name) && o.name != "first"
+		})
+		restore.Spec.Args.Name = all[s.IntN(len(all))].name
 	}
 	o := &stored{api: op}
 	s.operations = append(s.operations, o)

@@ -150,6 +150,19 @@ func (s *simulation) effect(h *host) bool {
 			return false
 		}
 		s.save(h)
+	case TaskCheckSnapshot:
+		i := slices.IndexFunc(s.operations, func(o *stored) bool { return string(o.api.GetUID()) == p.uid })
+		if i < 0 {
+			return false
+		}
+		op := s.operations[i].api.(*operationv1.ETCDSnapshotRestore)
+		if f := s.file(op.Status.Snapshot.Name); f != nil && !f.there {
+			return false
+		}
+	case TaskDeleteSnapshot:
+		if !s.deleteFile(h) {
+			return false
+		}
 	case TaskRotateCertificates:
 		if before == 0 {
 			s.restart(h)
@@ -249,9 +262,10 @@ func (s *simulation) save(h *host) {
 	i := slices.IndexFunc(s.snapshots, func(o *snapshot) bool { return o.name == name })
 	if i < 0 {
 		i = len(s.snapshots)
-		s.snapshots = append(s.snapshots, &snapshot{name: name, data: h.data.copy(), token: h.data.token, savedBy: map[string]bool{}})
+		s.snapshots = append(s.snapshots, &snapshot{name: name, data: h.data.copy(), token: h.data.token})
+		s.addFile(name, h.name, true)
 	}
-	s.snapshots[i].savedBy[h.name] = true
+	s.addFile(name+" on "+h.name, h.name, false)
 }
 
 // restoreSnapshot makes etcd a cluster of the machine alone. Its data needs the token of the snapshot.
@@ -264,6 +278,9 @@ func (s *simulation) restoreSnapshot(h *host) bool {
 	}
 	op := s.operations[i].api.(*operationv1.ETCDSnapshotRestore)
 	from := s.snapshot(op.Status.Snapshot.Name)
+	if f := s.file(from.name); f != nil && !f.there {
+		return false
+	}
 	if h.config.token != from.token {
 		s.fault("%s restores a snapshot of the token %d with the token %d", h.name, from.token, h.config.token)
 		return false

@@ -100,9 +100,12 @@ func (r *reconciliation) decideOperation() {
 	if r.operation == nil {
 		return
 	}
-	r.operation, r.deleteNodes = operations.Copy(r.observed), nil
+	r.operation, r.deleteNodes, r.deletesSnapshot = operations.Copy(r.observed), nil, false
+	if r.refuse(r.operation) {
+		return
+	}
 	status := r.operation.CommonStatus()
-	in := Inputs{Now: r.now(), Since: r.started, Bootstrapped: r.bootstrapped, Runtime: "k3s", Connected: r.connected,
+	in := Inputs{Now: r.now(), Since: r.started, Bootstrapped: r.bootstrapped, Runtime: r.runtime, Connected: r.connected,
 		StrayNodes: r.strayNodes(), Stopped: len(r.stoppedMachines()) > 0, TokenPending: r.tokens.next != 0}
 	if r.unpausedAt.After(in.Since) {
 		in.Since = r.unpausedAt
@@ -116,12 +119,18 @@ func (r *reconciliation) decideOperation() {
 	if op, is := r.operation.(*operationv1.ETCDSnapshotRestore); is {
 		in.Snapshot = Snapshot{File: operationv1.RestoredSnapshot{Name: op.Spec.Args.Name, S3: &operationv1.RestoredSnapshotS3{}}}
 	}
+	if op, is := r.operation.(*operationv1.ETCDSnapshotRestore); is && r.file(op.Spec.Args.Name) != nil && !r.file(op.Spec.Args.Name).known {
+		in.Snapshot = Snapshot{Problem: "There is no such ETCDSnapshot"}
+	}
+	if op, is := r.operation.(*operationv1.ETCDSnapshotDelete); is {
+		in.Deletion = r.deletion(op)
+	}
 	spec := *r.operation.CommonSpec()
 	decision := r.rules.decide(r.operation, in)
 	if *r.operation.CommonSpec() != spec {
 		r.fault("the hub changes the specification of %s", r.operation.GetName())
 	}
-	r.deleteNodes = decision.DeleteNodes
+	r.deleteNodes, r.deletesSnapshot = decision.DeleteNodes, decision.DeleteSnapshot
 	ready := r.tokensReady()
 	for _, v := range r.machines {
 		task, is := decision.Tasks[v.host.name]

@@ -26,6 +26,9 @@ func newRandomSimulation(seed uint64) *simulation {
 	s := newSimulation(r)
 	s.version, s.controlPlane, s.worker = 1+r.IntN(4), concurrency(r), concurrency(r)
 	s.addRunning(topologies[r.IntN(len(topologies))]...)
+	if r.IntN(2) == 0 {
+		s.runtime = "rke2"
+	}
 	return s
 }
 
@@ -248,7 +251,9 @@ func (s *simulation) deleteMachine(h *host) bool {
 
 // randomOperation returns an operation of any kind; a restore is seldom.
 func randomOperation(s *simulation) operationv1.Operation {
-	switch s.IntN(10) {
+	switch s.IntN(12) {
+	case 10, 11:
+		return s.randomDeletion()
 	case 0, 1:
 		return &operationv1.ETCDSnapshotSave{}
 	case 2, 3:

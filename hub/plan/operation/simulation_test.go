@@ -147,10 +147,9 @@ func (c *etcd) copy() *etcd {
 
 // snapshot is one in S3.
 type snapshot struct {
-	name    string
-	data    *etcd
-	token   int
-	savedBy map[string]bool
+	name  string
+	data  *etcd
+	token int
 }
 
 // stored is an operation. api is replaced by each write and never changed; cached is what the hub has in its cache.
@@ -182,6 +181,8 @@ type simulation struct {
 	operations                 []*stored
 	tokens                     tokens
 	snapshots                  []*snapshot
+	files                      []*file
+	runtime                    string
 	paused, pausedByUser       bool
 	bootstrapped, disconnected bool
 	connected, lagging         bool
@@ -214,13 +215,16 @@ type simulatedRules struct {
 	tokensAnyway bool
 	leaveData    bool
 	trustCache   bool
+	// deleteListed deletes ETCDSnapshots that the cluster lists.
+	deleteListed bool
+	refuse       func(operationv1.Operation, []operationv1.Operation, time.Time) bool
 }
 
 func newSimulation(r *rand.Rand) *simulation {
 	s := &simulation{Rand: r, hosts: map[string]*host{}, tokens: tokens{server: 1, last: 1}, maxWrites: -1, quorumLostAt: -1000,
 		bootstrapped: true, connected: true, ended: map[operationv1.Phase]int{}, endedOfKind: map[string]int{},
 		rules: simulatedRules{next: Next, holds: Holds, exclusive: Exclusive, target: RestoreTarget, decide: Decide, stopped: plan.stopped,
-			change: changeBetween}}
+			change: changeBetween, refuse: RefuseInUse}, runtime: "k3s"}
 	s.started = s.now()
 	return s
 }
@@ -290,11 +294,12 @@ func (s *simulation) addRunning(machines ...string) {
 		}
 		if h.has("e") {
 			h.data, c.members[name] = c, rollout.MemberVoter
+			s.addFiles("of before", name, h.config.init)
 			n.etcd, n.membership, n.health, n.checkedAt = true, rollout.MemberVoter, rollout.MemberHealthy, s.now()
 		}
 		c.nodes[name] = n
 	}
-	s.snapshots = []*snapshot{{name: "first", data: c.copy(), token: 1, savedBy: map[string]bool{}}}
+	s.snapshots = []*snapshot{{name: "first", data: c.copy(), token: 1}, {name: "of before", data: c.copy(), token: 1}}
 }
 
 // tick runs one step of everything.
@@ -311,6 +316,7 @@ func (s *simulation) tick() {
 		s.startDistribution(h)
 	}
 	s.nodes()
+	s.listFiles()
 	for _, h := range s.sortedHosts() {
 		s.reports(h)
 	}
