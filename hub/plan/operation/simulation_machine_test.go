@@ -259,9 +259,7 @@ func (s *simulation) sameKeys(c *etcd) bool {
 
 func (s *simulation) save(h *host) {
 	name := "of " + h.attempt.uid
-	i := slices.IndexFunc(s.snapshots, func(o *snapshot) bool { return o.name == name })
-	if i < 0 {
-		i = len(s.snapshots)
+	if !slices.ContainsFunc(s.snapshots, func(o *snapshot) bool { return o.name == name }) {
 		s.snapshots = append(s.snapshots, &snapshot{name: name, data: h.data.copy(), token: h.data.token})
 		s.addFile(name, h.name, true)
 	}
