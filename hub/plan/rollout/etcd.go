@@ -16,6 +16,13 @@ func (m *Machine) votes() bool {
 	return false
 }
 
+// mayVote reports whether the machine may be a voting member of etcd that the cluster's API does not show: a new server joins etcd, and its
+// leader makes it a voter, before the server's kubelet registers the Node. A first plan that fails in between leaves such a member.
+func (m *Machine) mayVote() bool {
+	return m.Etcd && !m.Deleting && m.Progress == ProgressFailed && m.Underway == ChangeFirst && m.JoinedTo != "" &&
+		m.Membership != MemberLearner && !m.votes() && !m.known()
+}
+
 // etcdActivity is what a member of etcd is going through that others have to wait for, as the predicate of a message. Empty for nothing.
 type etcdActivity string
 
@@ -112,19 +119,40 @@ func (e *electorate) add(name string, up bool) {
 func (e electorate) up() int { return len(e.voters) - len(e.down) }
 
 // restartLosesQuorum says why a voter cannot restart now; zero if it can. etcd needs its quorum without it. One or two members have none to
-// spare: then all others must be up. Of several members whose changes have failed, each would wait for another: a machine that was changed
-// itself, which may restart at any moment anyway, goes by the state of their etcd.
+// spare: then all others must be up, and what else may be a member does not matter, since its first plan may fail because of them. Of
+// several members whose changes have failed, each would wait for another: a machine that was changed itself, which may restart at any moment
+// anyway, goes by the state of their etcd.
 func restartLosesQuorum(in Inputs, m *Machine) Wait {
 	if !m.votes() || m.etcdState(in.Now) == etcdDown {
 		return Wait{}
 	}
 	others := electorateOf(in, m.Name, m.restartUnverified(in.Now))
 	voters := len(others.voters) + 1
-	if others.up() >= min(quorum(voters), voters-1) {
+	var unseen []string
+	if voters > 2 {
+		unseen = mayVote(in)
+	}
+	all := voters + len(unseen)
+	if others.up() >= min(quorum(all), all-1) {
 		return Wait{}
 	}
-	return Wait{ReasonWaitingForQuorum, fmt.Sprintf("Waiting for %s to be up: while %s changes, %s",
-		joinNames(others.down), m.Name, votersUp(others.up(), voters))}
+	message := fmt.Sprintf("Waiting for %s to be up: while %s changes, %s",
+		joinNames(append(others.down, unseen...)), m.Name, votersUp(others.up(), all))
+	if len(unseen) > 0 {
+		message += fmt.Sprintf("; the first plan of %s failed, perhaps after it had joined etcd: correct the plan, or delete the machine",
+			joinNames(unseen))
+	}
+	return Wait{ReasonWaitingForQuorum, message}
+}
+
+// mayVote returns the machines that may be voting members of etcd without a Node.
+func mayVote(in Inputs) (names []string) {
+	for i := range in.Machines {
+		if in.Machines[i].mayVote() {
+			names = append(names, in.Machines[i].Name)
+		}
+	}
+	return names
 }
 
 // votersUp compares the number of members that are up with the quorum.

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -90,5 +91,50 @@ func TestJoiningMembersDoNotWaitForEachOther(t *testing.T) {
 	in.Machines[2] = x
 	if d := Decide(in).Decisions; !d[3].Deliver || d[4].Deliver {
 		t.Errorf("x has joined: got %+v", d)
+	}
+}
+
+// TestFailedFirstPlanMayVote: a new server may have joined etcd, and vote, before its Node is seen. While its first plan fails, it counts as
+// a voter that is down; a cluster of one or two members does not wait for it, since what corrects it may be a change of theirs.
+func TestFailedFirstPlanMayVote(t *testing.T) {
+	now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
+	x := fresh("x", "ec")
+	x.Change, x.Progress, x.Underway, x.Node, x.Membership = ChangeNone, ProgressFailed, ChangeFirst, NodeAbsent, MemberNone
+	delivered := func(x Machine, names ...string) bool {
+		machines := []Machine{x}
+		for _, name := range names {
+			machines = append(machines, member(name, "ec"))
+		}
+		machines[1].Init, machines[1].Change = true, ChangeRestart
+		machines[0].JoinedTo = machines[1].JoinURL
+		decisions := Decide(Inputs{Now: now, Bootstrapped: true, Machines: machines}).Decisions
+		i := slices.IndexFunc(decisions, func(d Decision) bool { return d.Machine == "a" })
+		t.Log(decisions[i].Message)
+		return decisions[i].Deliver
+	}
+	tests := []struct {
+		name    string
+		change  func(*Machine)
+		members []string
+		want    bool
+	}{
+		{"one member", nil, []string{"a"}, true},
+		{"two members", nil, []string{"a", "b"}, true},
+		{"three members", nil, []string{"a", "b", "c"}, false},
+		{"four members", nil, []string{"a", "b", "c", "d"}, true},
+		{"it is being deleted", func(m *Machine) { m.Deleting = true }, []string{"a", "b", "c"}, true},
+		{"it has no etcd", func(m *Machine) { m.Etcd = false }, []string{"a", "b", "c"}, true},
+		{"it has its Node, and is no member", func(m *Machine) { m.Node = NodeNotReady }, []string{"a", "b", "c"}, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			x := x
+			if test.change != nil {
+				test.change(&x)
+			}
+			if got := delivered(x, test.members...); got != test.want {
+				t.Errorf("the change of a is delivered: %t, want %t", got, test.want)
+			}
+		})
 	}
 }
