@@ -2,14 +2,15 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Operation is an operation of any kind.
 //
 // +kubebuilder:object:generate=false
 type Operation interface {
-	client.Object
+	metav1.Object
+	runtime.Object
 	// CommonSpec is what the spec of all operations has.
 	CommonSpec() *Spec
 	// CommonStatus is what the status of all operations has.
@@ -20,6 +21,14 @@ type Operation interface {
 	SetConditions([]metav1.Condition)
 }
 
+// List is a list of operations of one kind.
+//
+// +kubebuilder:object:generate=false
+type List interface {
+	metav1.ListInterface
+	runtime.Object
+}
+
 // Kinds returns an empty operation of each kind.
 func Kinds() []Operation {
 	return []Operation{&ETCDSnapshotSave{}, &ETCDSnapshotRestore{}, &ETCDSnapshotDelete{}, &CertificateRotation{},
@@ -27,8 +36,8 @@ func Kinds() []Operation {
 }
 
 // Lists returns an empty list of each kind of operation.
-func Lists() []client.ObjectList {
-	return []client.ObjectList{&ETCDSnapshotSaveList{}, &ETCDSnapshotRestoreList{}, &ETCDSnapshotDeleteList{},
+func Lists() []List {
+	return []List{&ETCDSnapshotSaveList{}, &ETCDSnapshotRestoreList{}, &ETCDSnapshotDeleteList{},
 		&CertificateRotationList{}, &EncryptionKeyRotationList{}, &TokenRotationList{}}
 }
 
