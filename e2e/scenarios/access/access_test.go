@@ -11,25 +11,28 @@ import (
 )
 
 // TestAccess does everything that kubectl can do with a cluster that nobody can connect to, and takes away what the way to it consists of.
-func TestAccess(t *testing.T) {
-	host, u := inside(t)
+func TestAccess(t *testing.T) { access(t, inside) }
+
+func access(t *testing.T, c *closedCluster) {
+	_, u := c.use(t)
+	began := time.Now()
 	useAll(t, u, 200)
 	old := u
 	old.env = spdy
 	suite.Step(t, "exec -it works over SPDY, too", func(t *testing.T) { talk(t, old) })
 	suite.Step(t, "port-forward works over SPDY, too", func(t *testing.T) { forward(t, old) })
-	suite.Step(t, "the audit log tells who did that", checkAudit)
+	suite.Step(t, "the audit log tells who did that", func(t *testing.T) { checkAudit(t, began) })
 	suite.Step(t, "a line that died without a word is found out, and another taken", func(t *testing.T) {
 		watchAlready(t, u)
 		if n := shared.Line().Freeze(); n < 2 {
 			t.Fatalf("only %d connections were frozen: the agents' and the watch must be among them", n)
 		}
 		u.waitAnswer(t, time.Now(), 2*time.Minute)
-		waitConnected(t, insideKey)
+		waitConnected(t, c.key)
 	})
 	var beside user
 	suite.Step(t, "the cluster's own API server takes a user's token, where it is reached",
-		func(t *testing.T) { beside = besideUser(t, host) })
+		func(t *testing.T) { beside = c.besideUser(t) })
 	suite.Step(t, "while the hub is dead nothing hangs, and the cluster's own API server does without it", func(t *testing.T) {
 		w := watchAlready(t, u)
 		suite.Must(t, shared.KillHub(t.Context()))
@@ -48,7 +51,7 @@ func TestAccess(t *testing.T) {
 	suite.Step(t, "when the hub is back, so is the cluster", func(t *testing.T) {
 		suite.Must(t, shared.StartHub(t.Context()))
 		u.waitAnswer(t, time.Now(), longestWait)
-		waitConnected(t, insideKey)
+		waitConnected(t, c.key)
 	})
 }
 

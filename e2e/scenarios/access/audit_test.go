@@ -22,19 +22,20 @@ import (
 // auditDir is where a hub that runs alone writes who has asked what of which cluster.
 func auditDir() string { return filepath.Join(shared.Dir, "hub", "audit") }
 
-// checkAudit looks for what was done in the toolbox over connections that became other protocols. The hub writes of each when it has ended.
-func checkAudit(t *testing.T) {
+// checkAudit looks for what was done in the toolbox since a time, over connections that became other protocols. The hub writes of each when it
+// has ended.
+func checkAudit(t *testing.T, since time.Time) {
 	t.Helper()
 	suite.Must(t, shared.WaitFor(t.Context(),
 		"the audit log tells of the end of an exec, an attach and a portforward, by whom, with which command and how long it was",
 		time.Minute, func(context.Context) (bool, string) {
-			missing := missingInAudit(t)
+			missing := missingInAudit(t, since)
 			return len(missing) == 0, fmt.Sprintf("missing: %q", slices.Sorted(maps.Keys(missing)))
 		}))
 }
 
-// missingInAudit is of which subresources of the toolbox the audit log does not tell, with the command that should be in it.
-func missingInAudit(t *testing.T) map[string]string {
+// missingInAudit is of which subresources of the toolbox the audit log does not tell since a time, with the command that should be in it.
+func missingInAudit(t *testing.T, since time.Time) map[string]string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(auditDir(), "audit.log"))
 	suite.Must(t, err)
@@ -43,7 +44,7 @@ func missingInAudit(t *testing.T) map[string]string {
 		event := &auditv1.Event{}
 		suite.Must(t, json.Unmarshal(line, event))
 		if event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil || event.ObjectRef.Name != "toolbox" ||
-			event.User.Username != "drover-hub-admin" {
+			event.User.Username != "drover-hub-admin" || event.StageTimestamp.Time.Before(since) {
 			continue
 		}
 		command, ok := missing[event.ObjectRef.Subresource]

@@ -28,51 +28,55 @@ const namespace = "fleet-default"
 //go:embed testdata/inside.yaml
 var insideYAML string
 
-// insideKey is the cluster behind the firewall, which the first test that needs it makes.
-var (
-	insideKey  = client.ObjectKey{Namespace: namespace, Name: "inside"}
-	insideOnce sync.Once
-	insideHost *hosts.Host
-	insideUser *user // nil until all is done
-)
-
-// inside returns the machine behind the firewall and a user of its cluster, in which the toolbox runs.
-func inside(t *testing.T) (*hosts.Host, user) {
-	t.Helper()
-	insideOnce.Do(func() { makeInside(t) })
-	if insideUser == nil {
-		t.Fatal("the cluster behind the firewall could not be made, see above")
-	}
-	return insideHost, *insideUser
+// closedCluster is a cluster behind a firewall, which the first test that needs it makes.
+type closedCluster struct {
+	distribution lab.Distribution
+	key          client.ObjectKey
+	once         sync.Once
+	host         *hosts.Host
+	user         *user // nil until all is done
 }
 
-func makeInside(t *testing.T) {
-	insideHost = closedHost(t, "inside1")
+// inside runs what a lab's clusters run.
+var inside = &closedCluster{distribution: lab.K3s, key: client.ObjectKey{Namespace: namespace, Name: "inside"}}
+
+// use returns the machine behind the firewall and a user of its cluster, in which the toolbox runs.
+func (c *closedCluster) use(t *testing.T) (*hosts.Host, user) {
+	t.Helper()
+	c.once.Do(func() { c.make(t) })
+	if c.user == nil {
+		t.Fatal("the cluster behind the firewall could not be made, see above")
+	}
+	return c.host, *c.user
+}
+
+func (c *closedCluster) make(t *testing.T) {
+	c.host = closedHost(t, c.key.Name+"1")
 	suite.Step(t, "a machine that drops incoming connections becomes a cluster", func(t *testing.T) {
 		shared.MakeNamespace(t, namespace)
 		cluster := &provisioningv1.Cluster{}
-		text := strings.NewReplacer("VERSION", lab.Version, "REGISTRY", shared.RegistryURL()).Replace(insideYAML)
+		text := strings.NewReplacer("NAME", c.key.Name, "VERSION", c.distribution.Version, "REGISTRY", shared.RegistryURL()).Replace(insideYAML)
 		suite.Must(t, yaml.UnmarshalStrict([]byte(text), cluster))
 		suite.Must(t, shared.Hub.Create(t.Context(), cluster))
-		command, err := shared.NodeCommand(t.Context(), insideKey, lab.AllRoles...)
+		command, err := shared.NodeCommand(t.Context(), c.key, lab.AllRoles...)
 		suite.Must(t, err)
 		plant(t, "a registration token", registrationRE.FindString(command))
-		suite.Must(t, shared.Register(t.Context(), insideHost, command))
-		suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, insideKey, 5*time.Minute))
-		waitConnected(t, insideKey)
+		suite.Must(t, shared.Register(t.Context(), c.host, command))
+		suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, c.key, 5*time.Minute))
+		waitConnected(t, c.key)
 	})
 	suite.Step(t, "nobody can connect to it", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if conn, err := shared.Dial(ctx, "tcp", net.JoinHostPort(insideHost.IP().String(), "6443")); err == nil {
+		if conn, err := shared.Dial(ctx, "tcp", net.JoinHostPort(c.host.IP().String(), "6443")); err == nil {
 			_ = conn.Close()
 			t.Error("the hub's network reaches its API server")
 		}
 	})
-	u := newUser(t, "inside", "kubectl-1.36")
-	suite.Step(t, "hub kubeconfig makes a kubeconfig that is its user's alone", func(t *testing.T) { u.getKubeconfig(t, insideKey) })
+	u := newUser(t, c.key.Name, "kubectl-1.36")
+	suite.Step(t, "hub kubeconfig makes a kubeconfig that is its user's alone", func(t *testing.T) { u.getKubeconfig(t, c.key) })
 	suite.Step(t, "a workload runs", func(t *testing.T) { deploy(t, u) })
-	insideUser = &u
+	c.user = &u
 }
 
 // closedHost makes a host that connections leave but do not enter.

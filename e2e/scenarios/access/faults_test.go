@@ -12,7 +12,7 @@ import (
 
 // TestFaults takes away the rest of what the way to a cluster consists of, and makes that way a long one.
 func TestFaults(t *testing.T) {
-	host, u := inside(t)
+	host, u := inside.use(t)
 	suite.Step(t, "an agent that was killed is back", func(t *testing.T) {
 		res, err := host.Exec(t.Context(), "pkill", "-KILL", "-f", "^[^ ]*system-agent cluster( |$)")
 		suite.Must(t, err)
@@ -22,21 +22,21 @@ func TestFaults(t *testing.T) {
 		began := time.Now()
 		time.Sleep(100 * time.Millisecond)
 		u.waitAnswer(t, began, longestWait)
-		waitConnected(t, insideKey)
+		waitConnected(t, inside.key)
 	})
 	suite.Step(t, "a line that was cut for half a minute is found again", func(t *testing.T) {
 		shared.Line().Cut()
 		time.Sleep(30 * time.Second)
 		shared.Line().Restore()
 		u.waitAnswer(t, time.Now(), longestWait)
-		waitConnected(t, insideKey)
+		waitConnected(t, inside.key)
 	})
 	suite.Step(t, "a machine whose cable was out for half a minute is found again", func(t *testing.T) {
 		suite.Must(t, host.Unplug(t.Context()))
 		time.Sleep(30 * time.Second)
 		suite.Must(t, host.Plug(t.Context()))
 		u.waitAnswer(t, time.Now(), longestWait)
-		waitConnected(t, insideKey)
+		waitConnected(t, inside.key)
 	})
 	suite.Step(t, "over a line of 40 ms that loses 1 % of the packets everything works", func(t *testing.T) {
 		shared.Line().SetQuality(relay.Quality{RoundTrip: 40 * time.Millisecond, Loss: 0.01})

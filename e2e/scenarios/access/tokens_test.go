@@ -50,7 +50,7 @@ var jwtRE = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]
 
 // TestNoTokenLeaks runs after the others, and looks for the secrets that they have used wherever others than their owners may look.
 func TestNoTokenLeaks(t *testing.T) {
-	host, u := inside(t)
+	host, u := inside.use(t)
 	u.waitAnswer(t, time.Now(), longestWait)
 	plantAll(t, host, u)
 	places := map[string][]byte{
@@ -84,7 +84,7 @@ func TestNoTokenLeaks(t *testing.T) {
 func plantAll(t *testing.T, host *hosts.Host, u user) {
 	t.Helper()
 	static := newUser(t, "static", u.kubectl)
-	static.getKubeconfig(t, insideKey, "--static", "--ttl", "1h", "--description", "looked for")
+	static.getKubeconfig(t, inside.key, "--static", "--ttl", "1h", "--description", "looked for")
 	static.run(t, "get", "nodes")
 	raw, err := os.ReadFile(static.kubeconfig())
 	suite.Must(t, err)
@@ -109,7 +109,7 @@ func plantAll(t *testing.T, host *hosts.Host, u user) {
 	raw, err = os.ReadFile(host.Path("/var/lib/rancher/agent/rancher2_connection_info.json"))
 	suite.Must(t, err)
 	plant(t, "the machine's token", jwtRE.FindString(string(raw)))
-	raw, err = shared.ClusterKubeconfig(context.Background(), shared.Hub, insideKey)
+	raw, err = shared.ClusterKubeconfig(context.Background(), shared.Hub, inside.key)
 	suite.Must(t, err)
 	plant(t, "the token of the kubeconfig Secret", jwtRE.FindString(string(raw)))
 	raw, err = os.ReadFile(host.Path("/var/lib/rancher/k3s/server/token"))

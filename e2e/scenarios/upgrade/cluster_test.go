@@ -50,9 +50,9 @@ func machineUIDs(t *testing.T, key client.ObjectKey) map[string]types.UID {
 	return out
 }
 
-func applyCluster(t *testing.T, key client.ObjectKey) {
+func applyCluster(t *testing.T, key client.ObjectKey, d lab.Distribution) {
 	t.Helper()
-	text := strings.NewReplacer("NAMESPACE", key.Namespace, "NAME", key.Name, "VERSION", lab.Version, "REGISTRY",
+	text := strings.NewReplacer("NAMESPACE", key.Namespace, "NAME", key.Name, "VERSION", d.Version, "REGISTRY",
 		shared.RegistryURL()).Replace(clusterYAML)
 	cluster := &provisioningv1.Cluster{}
 	suite.Must(t, yaml.UnmarshalStrict([]byte(text), cluster))
@@ -134,13 +134,13 @@ func runGuests(t *testing.T, key client.ObjectKey) {
 }
 
 // starts tells when systemd has started the distribution on each machine.
-func starts(t *testing.T, machines map[string]*hosts.Host) map[string]string {
+func starts(t *testing.T, d lab.Distribution, machines map[string]*hosts.Host) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(machines)) {
-		unit := "k3s"
+		unit := d.ServerUnit
 		if slices.Contains(workers, name) {
-			unit = "k3s-agent"
+			unit = d.AgentUnit
 		}
 		res, err := machines[name].Exec(t.Context(), "systemctl", "show", "-p", "ActiveEnterTimestampMonotonic,ExecMainPID", unit)
 		suite.Must(t, err)

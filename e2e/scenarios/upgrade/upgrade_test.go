@@ -37,8 +37,20 @@ var (
 
 // TestUpgrade makes a cluster of machines with split roles and changes it in place: what it deploys, without a restart, its
 // configuration, and its version, with drain. The hub is killed in the middle of each.
-func TestUpgrade(t *testing.T) {
-	key := client.ObjectKey{Namespace: "fleet-default", Name: "split"}
+func TestUpgrade(t *testing.T) { upgrade(t, lab.K3s, "split") }
+
+// TestUpgradeRKE2 does so with a cluster of RKE2, whose control plane is static pods.
+func TestUpgradeRKE2(t *testing.T) {
+	suite.Step(t, "the installer images of RKE2 are in the registry", func(t *testing.T) {
+		for _, version := range []string{lab.RKE2.Version, lab.RKE2.NextVersion} {
+			suite.Must(t, shared.Release(t.Context(), version))
+		}
+	})
+	upgrade(t, lab.RKE2, "splitr")
+}
+
+func upgrade(t *testing.T, d lab.Distribution, name string) {
+	key := client.ObjectKey{Namespace: "fleet-default", Name: name}
 	machines := map[string]*hosts.Host{}
 	for _, name := range everybody {
 		machines[name] = shared.NewHost(t, name)
@@ -47,17 +59,17 @@ func TestUpgrade(t *testing.T) {
 
 	suite.Step(t, "seven machines with split roles become a cluster, although the hub is killed meanwhile", func(t *testing.T) {
 		shared.MakeNamespace(t, key.Namespace)
-		applyCluster(t, key)
+		applyCluster(t, key, d)
 		began := time.Now()
 		registerAll(t, key, machines)
 		shared.RestartHub(t)
 		suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 15*time.Minute))
-		waitNodes(t, key, lab.Version, 110)
+		waitNodes(t, key, d.Version, 110)
 		t.Logf("%.0f s from the first registration", time.Since(began).Seconds())
 	})
 	suite.Step(t, "a service runs on the workers", func(t *testing.T) { runGuests(t, key) })
 	suite.Step(t, "a change of what the cluster deploys restarts nothing", func(t *testing.T) {
-		before := starts(t, machines)
+		before := starts(t, d, machines)
 		w := watchCluster(t, key, machines, servers)
 		change(t, key, func(c *provisioningv1.Cluster) {
 			c.Spec.RKEConfig.AdditionalManifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note, namespace: default}\ndata: {text: hello}\n"
@@ -72,26 +84,26 @@ func TestUpgrade(t *testing.T) {
 		})
 		suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 5*time.Minute))
 		w.report(t)
-		if diff := gocmp.Diff(before, starts(t, machines)); diff != "" {
+		if diff := gocmp.Diff(before, starts(t, d, machines)); diff != "" {
 			t.Errorf("something was restarted:\n%s", diff)
 		}
 	})
 	suite.Step(t, "a change of kubelets' arguments and of registries restarts every machine in its order, and the API and the service stay",
 		func(t *testing.T) {
-			changeInPlace(t, key, machines, servers, lab.Version, 77, func(c *provisioningv1.Cluster) {
+			changeInPlace(t, key, d, machines, servers, d.Version, 77, func(c *provisioningv1.Cluster) {
 				c.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"kubelet-arg": []any{"max-pods=77"}}
 				c.Spec.RKEConfig.Registries.Mirrors["registry.example"] = rkev1.Mirror{Endpoints: []string{shared.RegistryURL()}}
 			})
 			for name, host := range machines {
-				raw, err := os.ReadFile(host.Path("/etc/rancher/k3s/registries.yaml"))
+				raw, err := os.ReadFile(host.Path(d.ConfigDir() + "/registries.yaml"))
 				if err != nil || !strings.Contains(string(raw), "registry.example") {
 					t.Errorf("%s: registries.yaml does not name the new mirror (%v)", name, err)
 				}
 			}
 		})
 	suite.Step(t, "the version changes on every machine in its order, with drain, and the API and the service stay", func(t *testing.T) {
-		changeInPlace(t, key, machines, servers, lab.NextVersion, 77,
-			func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
+		changeInPlace(t, key, d, machines, servers, d.NextVersion, 77,
+			func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = d.NextVersion })
 	})
 	suite.Step(t, "once all is done nobody writes", func(t *testing.T) {
 		shared.WaitQuiet(t, 20*time.Second, 5*time.Minute)
@@ -107,10 +119,10 @@ func TestUpgrade(t *testing.T) {
 
 // changeInPlace makes a change that restarts every machine, kills the hub in the middle of each tier, waits until every Node
 // has the version and takes as many Pods as given, and checks what nobody may have noticed.
-func changeInPlace(t *testing.T, key client.ObjectKey, machines map[string]*hosts.Host, servers []*hosts.Host, version string, pods int64,
-	edit func(*provisioningv1.Cluster)) {
+func changeInPlace(t *testing.T, key client.ObjectKey, d lab.Distribution, machines map[string]*hosts.Host, servers []*hosts.Host,
+	version string, pods int64, edit func(*provisioningv1.Cluster)) {
 	t.Helper()
-	began, before, uids := time.Now(), starts(t, machines), machineUIDs(t, key)
+	began, before, uids := time.Now(), starts(t, d, machines), machineUIDs(t, key)
 	w := watchCluster(t, key, machines, servers)
 	logged := len(hubLog(t))
 	change(t, key, edit)
@@ -124,7 +136,7 @@ func changeInPlace(t *testing.T, key client.ObjectKey, machines map[string]*host
 	waitNodes(t, key, version, pods)
 	suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 10*time.Minute))
 	w.report(t)
-	after := starts(t, machines)
+	after := starts(t, d, machines)
 	assertOrder(t, w, after, hubLog(t)[logged:])
 	for name, start := range after {
 		if start == before[name] {
