@@ -4,9 +4,12 @@ package scenarios
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -70,7 +73,8 @@ func restoreLost(t *testing.T, d lab.Distribution, cluster string) {
 			return reason == "EtcdLost", reason
 		}))
 	})
-	suite.Step(t, "the snapshot brings the cluster back", func(t *testing.T) {
+	suite.Step(t, "with another token the restore fails, and the machine's report says why", func(t *testing.T) { restoreWithWrongToken(t, key, snapshot) })
+	suite.Step(t, "with the token of the snapshot it brings the cluster back", func(t *testing.T) {
 		restore := &operationv1.ETCDSnapshotRestore{}
 		restore.Namespace, restore.Name = key.Namespace, key.Name
 		restore.Spec.Spec = suite.OperationSpec(key)
@@ -93,4 +97,34 @@ func restoreLost(t *testing.T, d lab.Distribution, cluster string) {
 		suite.Must(t, err)
 	})
 	shared.DeleteCluster(t, key)
+}
+
+// restoreWithWrongToken restores a snapshot while the Secret of the cluster has another token than that of the snapshot's time.
+func restoreWithWrongToken(t *testing.T, key client.ObjectKey, snapshot string) {
+	ctx := t.Context()
+	state := &corev1.Secret{}
+	suite.Must(t, shared.Hub.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: rkev1.ClusterStateSecretName(key.Name)}, state))
+	setToken := func(token []byte) {
+		base := state.DeepCopy()
+		state.Data["serverToken"] = token
+		suite.Must(t, shared.Hub.Patch(ctx, state, client.MergeFrom(base)))
+	}
+	token := state.Data["serverToken"]
+	setToken([]byte("not-the-token-of-the-snapshot"))
+	restore := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name + "-wrong-token"}}
+	restore.Spec.Spec, restore.Spec.Args.Name = suite.OperationSpec(key), snapshot
+	suite.Must(t, shared.Hub.Create(ctx, restore))
+	if phase := shared.WaitOperationEnd(t, restore, nil); phase != operationv1.PhaseFailed || restore.Status.Step != operationv1.StepRestore {
+		t.Fatalf("it has ended: %s", text(t, restore))
+	}
+	bootstraps := &rkev1.RKEBootstrapList{}
+	suite.Must(t, shared.Hub.List(ctx, bootstraps, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}))
+	said := ""
+	for i := range bootstraps.Items {
+		said += conditions.GetMessage(&bootstraps.Items[i], rkev1.PlanAppliedCondition)
+	}
+	if !strings.Contains(said, "encrypted with another token") {
+		t.Errorf("PlanApplied says %q, the operation %s", said, text(t, restore))
+	}
+	setToken(token)
 }

@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -25,11 +26,24 @@ type Leaf struct {
 	Names []string
 }
 
-// Lifetime is how long an issued certificate is good; it is issued again on a start in its last renewBefore.
+// Lifetime is how long an issued certificate is good, unless LifetimeVariable says another number of days; it is issued again on a start in
+// its last renewBefore.
 const (
 	Lifetime    = 365 * 24 * time.Hour
 	renewBefore = 120 * 24 * time.Hour
 )
+
+// LifetimeVariable is the variable of the environment by which k3s and RKE2 are told how many days a certificate is good, a variable of
+// rancher/dynamiclistener.
+const LifetimeVariable = "CATTLE_NEW_SIGNED_CERT_EXPIRATION_DAYS"
+
+// lifetime of a certificate that is issued now. As there, a number that cannot be read means the default.
+func lifetime() time.Duration {
+	if days, err := strconv.Atoi(os.Getenv(LifetimeVariable)); err == nil {
+		return time.Duration(days) * 24 * time.Hour
+	}
+	return Lifetime
+}
 
 // Ensure writes stem.crt and stem.key, unless they are there, signed by a, for the same names, and good for a while.
 func (a Authority) Ensure(stem string, leaf Leaf, now time.Time) error {
@@ -55,7 +69,7 @@ func (a Authority) Issue(public crypto.PublicKey, leaf Leaf, now time.Time) ([]b
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Organization},
-		NotBefore: a.Cert.NotBefore, NotAfter: now.Add(Lifetime),
+		NotBefore: a.Cert.NotBefore, NotAfter: now.Add(lifetime()),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}

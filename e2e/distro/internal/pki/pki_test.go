@@ -155,3 +155,12 @@ func TestLeafIsIssuedAnew(t *testing.T) {
 		}
 	}
 }
+
+func TestLifetime(t *testing.T) {
+	for value, want := range map[string]time.Duration{"": Lifetime, "7": 7 * 24 * time.Hour, "a week": Lifetime} {
+		t.Setenv(LifetimeVariable, value)
+		if got := lifetime(); got != want {
+			t.Errorf("%s=%q: %s, want %s", LifetimeVariable, value, got, want)
+		}
+	}
+}
