@@ -37,7 +37,7 @@ LONGEST := ./hub/integration/clusters
 
 # How long the scenarios of one package may take. Those that are too long for every change have the build tag full beside e2e.
 E2E_TIMEOUT ?= 30m
-E2E_FULL_TIMEOUT ?= 60m
+E2E_FULL_TIMEOUT ?= 120m
 
 # Where the integration tests write what their hubs have asked the API server for, to be compared with the hub's ClusterRole. It is outside of
 # the repository, so that cached results of these tests stay good.

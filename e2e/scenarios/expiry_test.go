@@ -71,7 +71,7 @@ func certificatesEnd(t *testing.T, d lab.Distribution, name string) {
 			t.Errorf("there are %d CertificateRotations", n)
 		}
 	})
-	suite.Step(t, "once it may, the hub replaces them by itself", func(t *testing.T) {
+	suite.Step(t, "once it may, the hub replaces them unasked", func(t *testing.T) {
 		before := waitPresented(t, c.host)
 		c.run(t, "rm "+environment)
 		mayRenew(t, "true")
