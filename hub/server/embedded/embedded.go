@@ -190,18 +190,8 @@ func (s *Server) DataDir() string { return s.dataDir }
 // Kubeconfig is the path of the admin kubeconfig file.
 func (s *Server) Kubeconfig() string { return filepath.Join(s.dataDir, AdminKubeconfig) }
 
-// Done is closed when the server has ended, asked to or not; Err tells which.
+// Done is closed when the server has ended, asked to or not; Stop tells which.
 func (s *Server) Done() <-chan struct{} { return s.ended }
-
-// Err returns what made the server end, or nil if it was stopped. It is for after Done is closed.
-func (s *Server) Err() error {
-	select {
-	case <-s.ended:
-		return s.err
-	default:
-		return nil
-	}
-}
 
 // ExpectStop tells the server that its clients are leaving and that Stop will follow. What the API server has to say about webhooks and
 // watches that go away is for debugging from then on.

@@ -55,11 +55,6 @@ func BootstrapTokenSecretName(bootstrapName string) string {
 	return SafeConcat(BootstrapSecretName(bootstrapName), "token")
 }
 
-// MachineStateSecretName names the state Secret of an infrastructure machine.
-func MachineStateSecretName(infraMachineName string) string {
-	return SafeConcat(infraMachineName, "machine", "state")
-}
-
 // ClusterStateSecretName names the Secret with the tokens by which nodes join the cluster of an RKEControlPlane.
 func ClusterStateSecretName(controlPlaneName string) string {
 	return SafeConcat(controlPlaneName, "rke", "state")
