@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,6 +32,10 @@ type Reconciler struct {
 	Operations *operations.Metrics
 	// Now is the clock; SetupWithManager sets it.
 	Now func() time.Time
+
+	// started is when this hub began to reconcile operations, which begin sets: it may not have followed them before.
+	begin   sync.Once
+	started time.Time
 }
 
 // SetupWithManager registers a controller for each kind.

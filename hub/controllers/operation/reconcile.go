@@ -24,6 +24,7 @@ const afterEnd = time.Second
 // of returns the reconciler of the operations of a kind.
 func (r *Reconciler) of(kind operationv1.Operation) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		r.begin.Do(func() { r.started = r.Now() })
 		op := operations.Copy(kind)
 		found, err := objects.Get(ctx, r.Client, req.NamespacedName, op)
 		if err != nil || !found || !op.GetDeletionTimestamp().IsZero() {
@@ -73,7 +74,7 @@ func (r *Reconciler) reconcile(ctx context.Context, op operationv1.Operation, cl
 	}
 	observed, again := operations.Copy(op), time.Duration(0)
 	if !operationplan.RefuseOtherNamespace(op, r.Now()) {
-		again = operationplan.DecideUnmanaged(op, cluster, r.Now())
+		again = operationplan.DecideUnmanaged(op, cluster, r.Now(), r.started)
 	}
 	if op.CommonStatus().Phase.Ended() {
 		again = afterEnd

@@ -321,16 +321,17 @@ func (e *engine) start() {
 	}
 }
 
-// waited is for how long the operation waits to begin. Its time begins when it is first seen, or its turn has come, or its pause ends.
+// waited is for how long the operation waits to begin. Its time begins when it is first seen, or its turn has come, or its pause ends, and
+// again with a hub that has started: what it waits for may have come meanwhile, and not be known yet.
 func (e *engine) waited() time.Duration {
 	why := conditions.GetReason(e.op, operationv1.SucceededCondition)
 	held := why == ReasonWaitingForOperation || why == ReasonClusterPaused
-	if held || conditions.IsTrue(e.op, operationv1.PausedCondition) && !e.spec.Paused {
+	if held || e.status.LastUpdated == nil || conditions.IsTrue(e.op, operationv1.PausedCondition) && !e.spec.Paused {
 		e.touch()
 	}
-	since := e.op.GetCreationTimestamp().Time
-	if at := e.status.LastUpdated; at != nil && at.After(since) {
-		since = at.Time
+	since := e.status.LastUpdated.Time
+	if e.in.Since.After(since) {
+		since = e.in.Since
 	}
 	return e.in.Now.Sub(since)
 }

@@ -117,3 +117,24 @@ func TestTimeOfAPauseDoesNotCount(t *testing.T) {
 	in.Now = in.Now.Add(startTimeout)
 	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
 }
+
+// TestTimeOfAHubThatStarts: an operation that a hub sees for the first time, or again after it was down for long, has its time from then on:
+// machines may have no report yet.
+func TestTimeOfAHubThatStarts(t *testing.T) {
+	op := save()
+	at := begin.Add(2 * startTimeout)
+	in := Inputs{Now: at, Since: at, Bootstrapped: true}
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	at = at.Add(2 * startTimeout)
+	in.Now, in.Since = at, at.Add(-time.Second)
+	if expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine); !op.Status.LastUpdated.Time.Equal(begin.Add(2 * startTimeout)) {
+		t.Errorf("got %+v", op.Status)
+	}
+	in.Now = in.Since.Add(startTimeout)
+	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
+
+	// The hub waited for the infrastructure of the cluster, and did not look at operations.
+	op = save()
+	in = Inputs{Now: begin.Add(2 * startTimeout), Since: begin, Bootstrapped: true}
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+}

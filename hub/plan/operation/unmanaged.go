@@ -32,10 +32,10 @@ const (
 	ClusterOfOtherProvider
 )
 
-// DecideUnmanaged sets the status of an operation that has not ended, and that no RKEControlPlane carries out. It returns when to decide
-// again; 0 for when something changes.
-func DecideUnmanaged(op operationv1.Operation, cluster ClusterState, now time.Time) time.Duration {
-	e := newEngine(op, Inputs{Now: now})
+// DecideUnmanaged sets the status of an operation that has not ended, and that no RKEControlPlane carries out. since is as in Inputs. It
+// returns when to decide again; 0 for when something changes.
+func DecideUnmanaged(op operationv1.Operation, cluster ClusterState, now, since time.Time) time.Duration {
+	e := newEngine(op, Inputs{Now: now, Since: since})
 	e.status.ObservedGeneration = op.GetGeneration()
 	name := e.spec.ClusterRef.Name
 	switch {

@@ -12,9 +12,12 @@ import (
 )
 
 func TestDecideUnmanaged(t *testing.T) {
+	seen := metav1.NewTime(begin)
 	for name, c := range map[string]struct {
 		cluster ClusterState
 		after   time.Duration
+		seen    *metav1.Time
+		since   time.Time
 		change  func(*operationv1.ETCDSnapshotSave)
 		phase   operationv1.Phase
 		reason  string
@@ -22,13 +25,17 @@ func TestDecideUnmanaged(t *testing.T) {
 	}{
 		"the cluster is not there":   {phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: startTimeout},
 		"the cluster is created":     {cluster: ClusterCreating, phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: startTimeout},
-		"the time is short":          {after: startTimeout - time.Second, phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: time.Second},
-		"the cluster does not come":  {after: startTimeout, phase: operationv1.PhaseFailed, reason: ReasonTimedOut},
-		"the cluster stays creating": {cluster: ClusterCreating, after: startTimeout, phase: operationv1.PhaseFailed, reason: ReasonTimedOut},
-		"imported":                   {cluster: ClusterImported, phase: operationv1.PhaseFailed, reason: ReasonClusterImported},
-		"of another provider":        {cluster: ClusterOfOtherProvider, phase: operationv1.PhaseFailed, reason: ReasonControlPlaneNotSupported},
+		"the time is short":          {after: startTimeout - time.Second, seen: &seen, phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: time.Second},
+		"the cluster does not come":  {after: startTimeout, seen: &seen, phase: operationv1.PhaseFailed, reason: ReasonTimedOut},
+		"the cluster stays creating": {cluster: ClusterCreating, after: startTimeout, seen: &seen, phase: operationv1.PhaseFailed, reason: ReasonTimedOut},
+		"created while no hub ran": {cluster: ClusterCreating, after: startTimeout, since: begin.Add(startTimeout),
+			phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: startTimeout},
+		"the hub did not run": {cluster: ClusterCreating, after: startTimeout, seen: &seen, since: begin.Add(startTimeout - time.Second),
+			phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: startTimeout - time.Second},
+		"imported":            {cluster: ClusterImported, phase: operationv1.PhaseFailed, reason: ReasonClusterImported},
+		"of another provider": {cluster: ClusterOfOtherProvider, phase: operationv1.PhaseFailed, reason: ReasonControlPlaneNotSupported},
 		"a pause has no limit": {
-			after: 2 * startTimeout, change: func(op *operationv1.ETCDSnapshotSave) { op.Spec.Paused = true },
+			after: 2 * startTimeout, seen: &seen, change: func(op *operationv1.ETCDSnapshotSave) { op.Spec.Paused = true },
 			phase: operationv1.PhasePending, reason: ReasonWaitingForCluster,
 		},
 		"canceled": {
@@ -46,7 +53,8 @@ func TestDecideUnmanaged(t *testing.T) {
 			if c.change != nil {
 				c.change(op)
 			}
-			again := DecideUnmanaged(op, c.cluster, begin.Add(c.after))
+			op.Status.LastUpdated = c.seen
+			again := DecideUnmanaged(op, c.cluster, begin.Add(c.after), c.since)
 			succeeded := conditions.Get(op, operationv1.SucceededCondition)
 			if op.Status.Phase != c.phase || succeeded == nil || succeeded.Reason != c.reason || succeeded.Message == "" || again != c.again {
 				t.Fatalf("phase %s, again after %s, %+v", op.Status.Phase, again, succeeded)
