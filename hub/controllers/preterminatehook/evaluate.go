@@ -9,6 +9,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 // The reasons of the condition EtcdMemberRemoved, beside those of hub/plan/rollout. They are API.
@@ -46,6 +47,8 @@ const (
 type clusterState struct {
 	// deletion says why no data of the cluster is to be kept; empty if it is.
 	deletion string
+	// refused says why the RKEControlPlane does not count as the cluster's at the moment; nil if it does, or there is none.
+	refused *cause.Cause
 	// restoring names the restore of an etcd snapshot for which machines of the cluster are stopped; empty for none.
 	restoring string
 	// started is set once the cluster's API was reached.
@@ -89,6 +92,7 @@ type decision struct {
 //	isForced                  a Machine with the annotation to force it               remove the hook
 //	hasNoEtcd                 a machine without the etcd role                         remove the hook
 //	clusterDeleted            a cluster that is being deleted                         remove the hook
+//	isRefused                 a cluster whose RKEControlPlane does not belong to it   keep
 //	neverStarted              a cluster whose API was never reached                   remove the hook
 //	isRestored                a cluster that is being restored from a snapshot        keep
 //	isAbandoned               a control plane deleted as a whole, after a timeout     remove the hook
@@ -103,8 +107,8 @@ type decision struct {
 //
 // The removal of any other is requested.
 var rules = []func(clusterState, candidate) *decision{
-	isForced, hasNoEtcd, clusterDeleted, neverStarted, isRestored, isAbandoned, isDraining, notConnected, isRemoved, isBeingRemoved,
-	isLastMember, isJoinAddress, electionPending, removalBlocked,
+	isForced, hasNoEtcd, clusterDeleted, isRefused, neverStarted, isRestored, isAbandoned, isDraining, notConnected, isRemoved,
+	isBeingRemoved, isLastMember, isJoinAddress, electionPending, removalBlocked,
 }
 
 // evaluate decides about one candidate.
@@ -147,6 +151,17 @@ func hasNoEtcd(_ clusterState, c candidate) *decision {
 
 func clusterDeleted(s clusterState, _ candidate) *decision {
 	return decideIf(s.deletion != "", removeHook, reasonClusterDeleted, "%s", s.deletion)
+}
+
+// isRefused waits for Cluster API to set or correct the owner of the RKEControlPlane: after a backup of the hub was restored, all objects
+// have other UIDs for a while, and the cluster is the same.
+func isRefused(s clusterState, _ candidate) *decision {
+	if s.refused == nil {
+		return nil
+	}
+	d := decide(keepHook, s.refused.Reason, "%s. %s", s.refused.Message, hint)
+	d.requeueAfter = refreshInterval
+	return d
 }
 
 func neverStarted(s clusterState, _ candidate) *decision {

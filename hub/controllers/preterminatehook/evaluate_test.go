@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -75,6 +76,9 @@ func TestEvaluate(t *testing.T) {
 		{name: "no etcd any more", change: func(x change) { x.c.state.Etcd = false }, action: removeHook, reason: "NoMember"},
 		{name: "the Cluster goes too", change: func(x change) { x.s.deletion = "Cluster is being deleted" }, action: removeHook,
 			reason: "ClusterDeleted", message: "Cluster is being deleted"},
+		{name: "the RKEControlPlane has the UID of another Cluster", change: func(x change) {
+			x.s.refused, x.s.started, x.c.state.Membership = cause.New("OwnerMismatch", "waiting"), false, rollout.MemberNone
+		}, action: keepHook, reason: "OwnerMismatch", message: "waiting. To skip", requeueAfter: refreshInterval},
 		{name: "a cluster that never came up", change: func(x change) { x.s.started, x.s.connected = false, false }, action: removeHook,
 			reason: "ClusterNeverStarted"},
 		{name: "a snapshot is being restored", change: func(x change) { x.s.restoring, x.c.state.Membership = "r", rollout.MemberNone },

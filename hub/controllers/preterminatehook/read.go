@@ -26,6 +26,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/clustermachines"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
@@ -35,9 +36,10 @@ import (
 // scope is what one reconcile has read.
 type scope struct {
 	key client.ObjectKey
-	// cluster is nil if it is gone. controlPlane is nil if the cluster has none, or one of another kind.
+	// cluster is nil if it is gone. controlPlane is nil if the cluster has none, or one of another kind, or one that is refused.
 	cluster      *clusterv1.Cluster
 	controlPlane *rkev1.RKEControlPlane
+	refused      *cause.Cause
 	// machines are those of the cluster that have an RKEBootstrap.
 	machines []*member
 	// state is set by readState.
@@ -73,6 +75,8 @@ func (s *scope) deletion() string {
 		return "Cluster is gone"
 	case !s.cluster.DeletionTimestamp.IsZero():
 		return "Cluster is being deleted"
+	case s.refused != nil:
+		return ""
 	case s.controlPlane == nil:
 		return "Cluster has no RKEControlPlane"
 	case !s.controlPlane.DeletionTimestamp.IsZero():
@@ -103,7 +107,7 @@ func readCluster(ctx context.Context, s *scope, from client.Reader) error {
 	}
 	s.cluster = cluster
 	var err error
-	s.controlPlane, _, err = ownership.ControlPlane(ctx, from, cluster)
+	s.controlPlane, s.refused, err = ownership.ControlPlane(ctx, from, cluster)
 	return err
 }
 
@@ -126,7 +130,7 @@ type nodeLister func(ctx context.Context, cluster client.ObjectKey) ([]corev1.No
 
 // readState reads what the rules need: plan Secrets and Nodes.
 func (r *Reconciler) readState(ctx context.Context, s *scope, from client.Reader, listNodes nodeLister) error {
-	state := clusterState{deletion: s.deletion(), inputs: rollout.Inputs{Now: r.Now()}}
+	state := clusterState{deletion: s.deletion(), refused: s.refused, inputs: rollout.Inputs{Now: r.Now()}}
 	state.started = s.cluster != nil && ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false)
 	secrets, err := plansecrets.ByName(ctx, from, s.key)
 	if err != nil {

@@ -51,7 +51,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // addHook sets the hook on an etcd machine that is not being deleted. Without it, Cluster API would not wait.
 func (r *Reconciler) addHook(ctx context.Context, s *scope, m *member) error {
-	if !m.etcd || s.deletion() != "" || !m.machine.DeletionTimestamp.IsZero() || annotations.HasPaused(m.machine) || hasHook(m.machine) {
+	if !m.etcd || s.deletion() != "" || s.refused != nil {
+		return nil
+	}
+	if !m.machine.DeletionTimestamp.IsZero() || annotations.HasPaused(m.machine) || hasHook(m.machine) {
 		return nil
 	}
 	return r.patchHook(ctx, m.machine, func(machine *clusterv1.Machine) {

@@ -17,10 +17,12 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
 // oneConnection is a connection to a cluster beside which no other can be made.
@@ -106,5 +108,30 @@ func TestReportsAreReadFromTheCache(t *testing.T) {
 	report()
 	if *lists != 2*once {
 		t.Errorf("after %s %d lists were read past the cache, want %d", refreshInterval, *lists, 2*once)
+	}
+}
+
+// TestMovedControlPlaneReleasesNoMember: after a backup of the hub was restored, the RKEControlPlane names the UID that its Cluster had. That
+// is no cluster without data.
+func TestMovedControlPlaneReleasesNoMember(t *testing.T) {
+	r, _ := leavingMember(t, func() time.Time { return now })
+	controlPlane := &rkev1.RKEControlPlane{}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c"}, controlPlane); err != nil {
+		t.Fatal(err)
+	}
+	controlPlane.OwnerReferences[0].UID = "before"
+	if err := r.Client.Update(t.Context(), controlPlane); err != nil {
+		t.Fatal(err)
+	}
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "c"}})
+	if err != nil || result.RequeueAfter != refreshInterval {
+		t.Errorf("the next look is in %s (%v)", result.RequeueAfter, err)
+	}
+	machine := &clusterv1.Machine{}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "a"}, machine); err != nil {
+		t.Fatal(err)
+	}
+	if reason := conditions.GetReason(machine, rkev1.EtcdMemberRemovedCondition); !hasHook(machine) || reason != ownership.ReasonOwnerMismatch {
+		t.Errorf("%s, annotations %v", reason, machine.Annotations)
 	}
 }
