@@ -25,6 +25,8 @@ const (
 	reasonLastMember        = "LastMember"
 	reasonWaitingForServers = "WaitingForServers"
 	reasonSettling          = "Settling"
+	// reasonWaitingForNode is that of a machine that was deleted while it started.
+	reasonWaitingForNode = "WaitingForNode"
 	// reasonControlPlaneDeleted is that of members whose cluster has lost all machines that could take over its data, by their deletion.
 	reasonControlPlaneDeleted = "ControlPlaneDeleted"
 )
@@ -36,6 +38,9 @@ const (
 	// abandonTimeout is how long members are kept where every etcd and control plane machine of a cluster is being deleted. Until then a new
 	// machine can still take over the data.
 	abandonTimeout = 5 * time.Minute
+	// joinTimeout is how long after its deletion a machine is kept that was starting, until its Node says whether it is a member. A server
+	// of k3s is promoted to a voter before it starts the kubelet, which registers the Node half a minute later on a slow machine.
+	joinTimeout = 3 * time.Minute
 	// electionTimeout is how long one of two members is kept, so that the other is not left alone in the middle of an election.
 	electionTimeout = 20 * time.Second
 	// refreshInterval is how often Nodes are read by another connection after a removal was requested: the connection that is watched may be
@@ -98,6 +103,7 @@ type decision struct {
 //	isAbandoned               a control plane deleted as a whole, after a timeout     remove the hook
 //	isDraining                a Machine that Cluster API has not drained yet          keep
 //	notConnected              a cluster without a connection                          keep
+//	isJoining                 a machine that was starting, for a while                keep
 //	isRemoved                 a machine that is no member                             remove the hook
 //	isBeingRemoved            a member whose removal was requested                    keep
 //	isLastMember              a member beside which no etcd machine stays             keep
@@ -107,7 +113,7 @@ type decision struct {
 //
 // The removal of any other is requested.
 var rules = []func(clusterState, candidate) *decision{
-	isForced, hasNoEtcd, clusterDeleted, isRefused, neverStarted, isRestored, isAbandoned, isDraining, notConnected, isRemoved,
+	isForced, hasNoEtcd, clusterDeleted, isRefused, neverStarted, isRestored, isAbandoned, isDraining, notConnected, isJoining, isRemoved,
 	isBeingRemoved, isLastMember, isJoinAddress, electionPending, removalBlocked,
 }
 
@@ -201,6 +207,20 @@ func isDraining(_ clusterState, c candidate) *decision {
 func notConnected(s clusterState, _ candidate) *decision {
 	return decideIf(!s.connected, keepHook, reasonUnreachable,
 		"Waiting for a connection to the cluster's API, to remove the etcd member. %s", hint)
+}
+
+// isJoining waits for the Node of a machine that never had one and has begun to apply its plan: it may be a member of etcd already, which
+// would count for the quorum without a machine.
+func isJoining(s clusterState, c candidate) *decision {
+	left := c.machine.DeletionTimestamp.Add(joinTimeout).Sub(s.inputs.Now)
+	begun := c.state.Progress == rollout.ProgressApplying || c.state.Progress == rollout.ProgressApplied
+	if c.state.Node != rollout.NodeAbsent || c.machine.Status.NodeRef.IsDefined() || !begun || left <= 0 {
+		return nil
+	}
+	d := decide(keepHook, reasonWaitingForNode, "Waiting up to %s for the Node: the machine was starting when it was deleted, and may be a "+
+		"member of etcd already. %s", joinTimeout, hint)
+	d.requeueAfter = left
+	return d
 }
 
 // isRemoved includes a machine that has no Node: it never started, or its Node was deleted by hand.

@@ -62,6 +62,12 @@ func TestEvaluate(t *testing.T) {
 		c *candidate
 	}
 	recently := func(x change) { x.s.inputs.Now = now.Add(-9 * time.Minute) }
+	starting := func(progress rollout.Progress) func(change) {
+		return func(x change) {
+			x.s.inputs.Now, x.c.state.Progress = now.Add(-8*time.Minute), progress
+			x.c.state.ReadNode(nil)
+		}
+	}
 	tests := []struct {
 		name         string
 		change       func(change)
@@ -90,6 +96,13 @@ func TestEvaluate(t *testing.T) {
 			message: "To skip the removal, set the annotation rke.cattle.io/etcd-force-remove=true on the Machine"},
 		{name: "removed", change: func(x change) { x.c.state.Membership = rollout.MemberNone }, action: removeHook, reason: "Removed"},
 		{name: "no Node", change: func(x change) { x.c.state.ReadNode(nil) }, action: removeHook, reason: "Removed"},
+		{name: "no Node yet", change: starting(rollout.ProgressApplied), action: keepHook, reason: "WaitingForNode",
+			message: "Waiting up to 3m0s", requeueAfter: time.Minute},
+		{name: "it is being installed", change: starting(rollout.ProgressApplying), action: keepHook, reason: "WaitingForNode",
+			requeueAfter: time.Minute},
+		{name: "not begun to start", change: starting(rollout.ProgressPending), action: removeHook, reason: "Removed"},
+		{name: "its Node was deleted", change: func(x change) { starting(rollout.ProgressApplied)(x); x.c.machine.Status.NodeRef.Name = "a" },
+			action: removeHook, reason: "Removed"},
 		{name: "asked already", change: func(x change) { x.c.state.Removal = rollout.RemovalRequested }, action: keepHook, reason: "Removing",
 			message: "rke.cattle.io/etcd-force-remove", requeueAfter: refreshInterval},
 		{name: "the last one", others: []rollout.Machine{etcd("b", going)}, action: keepHook, reason: "LastMember", message: "add one"},
