@@ -41,6 +41,9 @@ func (s *shelf) List(_ context.Context, list client.ObjectList, _ ...client.List
 	return nil
 }
 
+// controlPlaneKey is that of bigCluster.
+var controlPlaneKey = client.ObjectKey{Namespace: "fleet", Name: "c"}
+
 // bigCluster is a cluster at rest with three servers and otherwise workers.
 func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope) {
 	tb.Helper()
@@ -82,8 +85,8 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 	}
 	r := &Reconciler{Cache: in, Live: in, Now: time.Now}
 	next := func() *scope {
-		s := &scope{controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}},
-			cluster: &clusterv1.Cluster{}, release: found}
+		s := &scope{controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlaneKey.Namespace, Name: controlPlaneKey.Name}},
+			cluster: &clusterv1.Cluster{}, release: found, plans: r.plans.of(controlPlaneKey)}
 		s.controlPlane.Spec.KubernetesVersion = "v1.36.3+k3s1"
 		s.cluster.Name, s.tokens = "c", render.Tokens{Server: "server", Agent: "agent"}
 		return s
@@ -104,7 +107,9 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 			tb.Fatal(err)
 		}
 		data[plans.KeyAppliedPlan] = data[plans.KeyPlan]
-		metav1.SetMetaDataAnnotation(&in.secrets.Items[i].ObjectMeta, rkev1.JoinedToAnnotation, m.joinURL)
+		meta := &in.secrets.Items[i].ObjectMeta
+		metav1.SetMetaDataAnnotation(meta, rkev1.JoinedToAnnotation, m.joinURL)
+		meta.UID, meta.ResourceVersion = types.UID(meta.Name), "1"
 	}
 	return r, in, next
 }

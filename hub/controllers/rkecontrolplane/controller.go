@@ -84,6 +84,7 @@ type Reconciler struct {
 	objects    objectcache.Cache
 	endpoints  endpoint.Chooser
 	agents     *agentSessions
+	plans      planCache
 	// reconnected is, by Cluster (client.ObjectKey), for which time.Time of its endpoint a reconnect was requested.
 	reconnected sync.Map
 }
@@ -136,9 +137,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	r.begin.Do(func() { r.started = r.Now() })
 	controlPlane := &rkev1.RKEControlPlane{}
 	if err := r.Client.Get(ctx, req.NamespacedName, controlPlane); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		err = client.IgnoreNotFound(err)
+		if err == nil {
+			r.plans.forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, err
 	}
-	s := &scope{controlPlane: controlPlane}
+	s := &scope{controlPlane: controlPlane, plans: r.plans.of(req.NamespacedName)}
 	var err error
 	if s.cluster, s.refused, err = ownership.Cluster(ctx, r.Client, controlPlane); err != nil {
 		return ctrl.Result{}, err

@@ -52,6 +52,7 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 	}
 	s.poolReplicas = controlPlaneReplicas(deployments.Items)
 	s.machines, s.others = nil, nil
+	s.plans.load()
 	for _, found := range machines {
 		if found.Bootstrap == nil {
 			s.others = append(s.others, found.Machine)
@@ -59,11 +60,14 @@ func loadFrom(ctx context.Context, s *scope, from client.Reader) error {
 		}
 		m := &machine{machine: found.Machine, bootstrap: found.Bootstrap, secret: plansecrets.Of(found.Bootstrap, secrets)}
 		m.readInputs(s)
-		m.state, m.report, m.reportErr = machinestate.Of(m.machine, m.bootstrap, m.secret)
+		m.known = s.plans.of(m.secret)
+		m.report, m.reportErr = m.known.report, m.known.reportErr
+		m.state = machinestate.OfReport(m.machine, m.bootstrap, m.secret, m.report)
 		m.state.WantVersion = s.controlPlane.Spec.DesiredVersion()
 		m.inputs.Applied = m.report.Status.State == plans.StateSucceeded
 		s.machines = append(s.machines, m)
 	}
+	s.plans.loaded()
 	s.loaded = true
 	slices.SortFunc(s.machines, func(a, b *machine) int { return strings.Compare(a.machine.Name, b.machine.Name) })
 	return nil

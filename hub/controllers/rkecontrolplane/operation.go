@@ -192,7 +192,7 @@ func (r *Reconciler) addTask(s *scope, m *machine, task operation.Task) error {
 	if err != nil {
 		return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
 	}
-	m.encoded = encoded
+	m.encoded, m.invalid = encoded, m.plan.Validate()
 	m.state.Problem, m.state.Change = m.problem(), m.change()
 	m.state.Task, m.state.Regardless = true, task.Regardless
 	return nil

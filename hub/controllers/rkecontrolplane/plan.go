@@ -148,18 +148,17 @@ func (r *Reconciler) renderPlans(s *scope) error {
 		Prime: r.prime(s.controlPlane), SnapshotMetadata: s.controlPlane.Annotations[rkev1.ClusterSpecAnnotation],
 	}
 	s.inputs.Agent = s.agent()
+	s.plans.setInputs(s.inputs)
 	for _, m := range s.machines {
 		if m.secret == nil || m.state.Deleting {
 			continue
 		}
 		m.inputs.Addressed = len(m.addresses()) > 0
-		plan, problems := render.Plan(render.Inputs{Cluster: s.inputs, Machine: m.inputs, JoinURL: m.joinURL, Delivered: m.report.Delivered})
-		s.problems = s.problems.Merge(problems)
-		m.plan = plan
-		var err error
-		if m.encoded, err = plan.Encode(); err != nil {
-			return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
+		if err := m.known.render(s.inputs, &m.inputs, m.joinURL, m.secret.Data[plans.KeyPlan]); err != nil {
+			return err
 		}
+		s.problems = s.problems.Merge(m.known.problems)
+		m.plan, m.encoded, m.invalid = m.known.plan, m.known.encoded, m.known.invalid
 		m.state.Problem, m.state.Change = m.problem(), m.change()
 	}
 	return nil
@@ -167,7 +166,7 @@ func (r *Reconciler) renderPlans(s *scope) error {
 
 // problem says in one line why the plan cannot be delivered; empty if it can.
 func (m *machine) problem() string {
-	err := m.plan.Validate()
+	err := m.invalid
 	switch {
 	case m.inputsErr != nil:
 		err = m.inputsErr

@@ -39,6 +39,7 @@ func TestOldView(t *testing.T) {
 	for i := range live.secrets.Items {
 		if secret := &live.secrets.Items[i]; secret.Name == first.secret.Name {
 			plans.Deliver(secret.Data, first.encoded, plans.Unlimited, first.inputs.FailureThreshold())
+			secret.ResourceVersion = "2"
 		}
 	}
 	r.Live = live

@@ -34,6 +34,8 @@ type scope struct {
 	management string
 	// release of the desired version (findRelease).
 	release release.Release
+	// plans are what an earlier reconcile has decoded and rendered; nil for nothing.
+	plans *clusterPlans
 	// machines are all Machines of the cluster that have an RKEBootstrap, by name. poolReplicas is the sum of the replicas of
 	// MachineDeployments for control plane machines. loaded is set once both were read, live once they were read past the cache
 	// (loadMachines).
@@ -100,6 +102,8 @@ type machine struct {
 	bootstrap *rkev1.RKEBootstrap
 	// secret is the plan Secret, perhaps the cache's own: it is not to be changed. Nil until it exists.
 	secret *corev1.Secret
+	// known is what is kept for the next reconcile, by the Secret (loadMachines).
+	known *machinePlan
 	// report of the agent; reportErr says why it could not be decoded.
 	report    rollout.Report
 	reportErr error
@@ -112,10 +116,12 @@ type machine struct {
 	// reported are the addresses that Cluster API or the Node report, selected those of them in the plan.
 	reported, selected machinestate.Addresses
 
-	// joinURL is what the plan joins. plan is the wanted one, and encoded its bytes; empty where none is rendered.
+	// joinURL is what the plan joins. plan is the wanted one, and encoded its bytes; empty where none is rendered. invalid says why an agent
+	// cannot apply it.
 	joinURL string
 	plan    plans.Plan
 	encoded []byte
+	invalid error
 	// decision of rollout.
 	decision rollout.Decision
 }

@@ -152,7 +152,7 @@ func (r *Reconciler) keepPlan(_ *scope, m *machine, _ operation.Task) error {
 	if err != nil {
 		return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
 	}
-	m.encoded = encoded
+	m.encoded, m.invalid = encoded, m.plan.Validate()
 	m.state.Problem, m.state.Change = m.problem(), m.change()
 	return nil
 }

@@ -25,6 +25,15 @@ import (
 // Node are set by the state's ReadNode, where the cluster can be asked; Problem, Change, WantVersion and Drain options depend on the wanted
 // plan and are left to the caller. An error means that the plan Secret's data cannot be decoded; the state is usable nevertheless.
 func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev1.Secret) (rollout.Machine, rollout.Report, error) {
+	if secret == nil {
+		return OfReport(machine, bootstrap, nil, rollout.Report{}), rollout.Report{}, nil
+	}
+	report, err := rollout.ReadReport(secret.Data)
+	return OfReport(machine, bootstrap, secret, report), report, err
+}
+
+// OfReport is Of for a report that has been read already; the report of no Secret is zero.
+func OfReport(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev1.Secret, report rollout.Report) rollout.Machine {
 	m := rollout.Machine{
 		Name: machine.Name, ID: bootstrap.Labels[rkev1.MachineIDLabel],
 		Etcd:         hasRole(machine, bootstrap, rkev1.EtcdRoleLabel),
@@ -39,7 +48,7 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 		m.Version = machine.Status.NodeInfo.KubeletVersion
 	}
 	if secret == nil {
-		return m, rollout.Report{}, nil
+		return m
 	}
 	m.Init = secret.Labels[rkev1.InitNodeLabel] == "true"
 	m.JoinURL = secret.Annotations[rkev1.JoinURLAnnotation]
@@ -50,7 +59,6 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 		Error: secret.Annotations[rkev1.DrainErrorAnnotation], Waiting: secret.Annotations[rkev1.DrainWaitingAnnotation],
 		Uncordon: secret.Annotations[rkev1.UncordonAnnotation],
 	}
-	report, err := rollout.ReadReport(secret.Data)
 	m.Progress, m.CheckedIn, m.Unhealthy, m.HealthUnknown = report.Progress, report.CheckedIn(), report.Unhealthy, report.HealthUnknown
 	m.Underway, m.AgentPhase = underway(secret, report), agentPhase(report)
 	if m.Server() {
@@ -63,7 +71,7 @@ func Of(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret *corev
 	if m.Progress == rollout.ProgressFailed {
 		m.Failure = failure(bootstrap, report)
 	}
-	return m, report, err
+	return m
 }
 
 // failure is what PlanApplied says of a failed plan, with what happens next. The condition follows the report: until it is about this

@@ -118,10 +118,10 @@ func (e *electorate) add(name string, up bool) {
 
 func (e electorate) up() int { return len(e.voters) - len(e.down) }
 
-// restartLosesQuorum says why a voter cannot restart now; zero if it can. etcd needs its quorum without it. One or two members have none to
-// spare: then all others must be up, and what else may be a member does not matter, since its first plan may fail because of them. Of
-// several members whose changes have failed, each would wait for another: a machine that was changed itself, which may restart at any moment
-// anyway, goes by the state of their etcd.
+// restartLosesQuorum says why a voter cannot restart now; zero if it can. etcd needs its quorum without it. One or two members have none
+// to spare: then all others must be up, and what else may be a member does not matter, since its first plan may fail because of them. Of
+// several members whose changes have failed, each would wait for another: a machine that was changed itself, which may restart at any
+// moment anyway, goes by the state of their etcd.
 func restartLosesQuorum(in Inputs, m *Machine) Wait {
 	if !m.votes() || m.etcdState(in.Now) == etcdDown {
 		return Wait{}

@@ -1,0 +1,118 @@
+package rkecontrolplane
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/plans"
+)
+
+// planCache keeps what a reconcile has decoded and rendered for the next one of the same cluster, which mostly concerns one machine. A
+// report is valid as long as the plan Secret has the same resourceVersion, a rendered plan as long as all its inputs are equal.
+type planCache struct {
+	// clusters are *clusterPlans by the key of their RKEControlPlane. One is used by one reconcile at a time.
+	clusters sync.Map
+}
+
+func (c *planCache) of(controlPlane client.ObjectKey) *clusterPlans {
+	found, _ := c.clusters.LoadOrStore(controlPlane, &clusterPlans{})
+	return found.(*clusterPlans)
+}
+
+func (c *planCache) forget(controlPlane client.ObjectKey) { c.clusters.Delete(controlPlane) }
+
+// clusterPlans are the plans of a cluster. The nil clusterPlans keep nothing.
+type clusterPlans struct {
+	// inputs that all plans share.
+	inputs render.Cluster
+	// machines are by the UID of their plan Secret; next are those that load has found.
+	machines, next map[types.UID]*machinePlan
+}
+
+// machinePlan is what is known by a plan Secret of one resourceVersion.
+type machinePlan struct {
+	resourceVersion string
+	report          rollout.Report
+	reportErr       error
+
+	// inputs and joinURL are what the plan was rendered with, beside the inputs of the cluster; nil where none is rendered.
+	inputs   *render.Machine
+	joinURL  string
+	plan     plans.Plan
+	problems render.Problems
+	encoded  []byte
+	// invalid says why the plan cannot be applied by an agent; nil if it can.
+	invalid error
+}
+
+// load begins to read all machines of the cluster; loaded ends that, and forgets the others.
+func (c *clusterPlans) load() {
+	if c != nil {
+		c.next = make(map[types.UID]*machinePlan, len(c.machines))
+	}
+}
+
+func (c *clusterPlans) loaded() {
+	if c != nil {
+		c.machines, c.next = c.next, nil
+	}
+}
+
+// of returns what is known by a plan Secret, which may be nil.
+func (c *clusterPlans) of(secret *corev1.Secret) *machinePlan {
+	if secret == nil {
+		return &machinePlan{}
+	}
+	if c != nil {
+		if known := c.machines[secret.UID]; known != nil && known.resourceVersion == secret.ResourceVersion {
+			c.next[secret.UID] = known
+			return known
+		}
+	}
+	m := &machinePlan{resourceVersion: secret.ResourceVersion}
+	m.report, m.reportErr = rollout.ReadReport(secret.Data)
+	if c != nil && secret.UID != "" && secret.ResourceVersion != "" {
+		c.next[secret.UID] = m
+	}
+	return m
+}
+
+// setInputs sets the inputs that all plans share. Plans that were rendered with others are rendered again.
+func (c *clusterPlans) setInputs(inputs render.Cluster) {
+	if c == nil || reflect.DeepEqual(c.inputs, inputs) {
+		return
+	}
+	c.inputs = inputs
+	for _, m := range c.machines {
+		m.inputs = nil
+	}
+}
+
+// render renders the plan, unless that was done with the same inputs. delivered is the delivered plan as it is in the Secret.
+func (m *machinePlan) render(cluster render.Cluster, machine *render.Machine, joinURL string, delivered []byte) error {
+	if m.inputs != nil && m.joinURL == joinURL && reflect.DeepEqual(m.inputs, machine) {
+		return nil
+	}
+	m.inputs = nil
+	m.plan, m.problems = render.Plan(render.Inputs{Cluster: cluster, Machine: *machine, JoinURL: joinURL, Delivered: m.report.Delivered})
+	var err error
+	if m.encoded, err = m.plan.Encode(); err != nil {
+		return fmt.Errorf("encoding the plan of %s: %w", machine.Name, err)
+	}
+	if bytes.Equal(m.encoded, delivered) {
+		// The Secret and the report have both already, and are kept anyway.
+		m.plan, m.encoded = m.report.Delivered, delivered
+	}
+	m.invalid = m.plan.Validate()
+	with := *machine
+	m.inputs, m.joinURL = &with, joinURL
+	return nil
+}
