@@ -79,13 +79,13 @@ func (s *scope) snapshot(from *rkev1.ETCDSnapshot) operation.Snapshot {
 	case file.S3 == nil && !checksum.MatchString(out.File.SHA256):
 		out.Problem = name + " has an annotation " + rkev1.SnapshotSHA256Annotation + " that is not the SHA-256 of a file: correct or remove it"
 	case file.S3 == nil:
-	case configured == nil || configured.S3 == nil:
-		out.Problem = name + " is in S3, and spec.rkeConfig.etcd.s3 of the Cluster is not set: set it, with the credentials of the bucket"
-	case configured.S3.Endpoint != "" && file.S3.Endpoint != "" && configured.S3.Endpoint != file.S3.Endpoint:
-		out.Problem = fmt.Sprintf("%s is at %s, and spec.rkeConfig.etcd.s3.endpoint of the Cluster is %s", name, file.S3.Endpoint,
-			configured.S3.Endpoint)
 	case !bucketName.MatchString(file.S3.Bucket) || !folderName.MatchString(file.S3.Folder) || !bucketName.MatchString(file.S3.Region):
 		out.Problem = name + " has no valid bucket, folder or region in snapshotFile.s3"
+	case configured == nil || configured.S3 == nil:
+		out.Unconfigured = name + " is in S3, and spec.rkeConfig.etcd.s3 of the Cluster is not set: set it, with the credentials of the bucket"
+	case configured.S3.Endpoint != "" && file.S3.Endpoint != "" && configured.S3.Endpoint != file.S3.Endpoint:
+		out.Unconfigured = fmt.Sprintf("%s is at %s, and spec.rkeConfig.etcd.s3.endpoint of the Cluster is %s", name, file.S3.Endpoint,
+			configured.S3.Endpoint)
 	}
 	return out
 }

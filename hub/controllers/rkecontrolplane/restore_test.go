@@ -67,8 +67,13 @@ func TestSnapshot(t *testing.T) {
 	inBucket := localSnapshot()
 	inBucket.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{Bucket: "b", Folder: "f", Endpoint: "s3.example.com"}
 	s.controlPlane.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com"}}
-	if got := s.snapshot(inBucket); got.Problem != "" || got.Machine != "" || got.File.Path != "" || got.File.S3.Bucket != "b" {
+	if got := s.snapshot(inBucket); got.Problem+got.Unconfigured != "" || got.Machine != "" || got.File.Path != "" || got.File.S3.Bucket != "b" {
 		t.Errorf("in a bucket: %+v", got)
+	}
+	// What a user changes in the Cluster may not have arrived.
+	s.controlPlane.Spec.ETCD = nil
+	if got := s.snapshot(inBucket); got.Problem != "" || got.Unconfigured == "" {
+		t.Errorf("in a bucket of which nothing is known: %+v", got)
 	}
 }
 
@@ -101,8 +106,8 @@ func TestSnapshotProblems(t *testing.T) {
 	} {
 		s, from := scopeWithMachines(), localSnapshot()
 		change(s, from)
-		if got := s.snapshot(from); !strings.Contains(got.Problem, text) {
-			t.Errorf("%q: got %q", text, got.Problem)
+		if got := s.snapshot(from); !strings.Contains(got.Problem+got.Unconfigured, text) {
+			t.Errorf("%q: got %+v", text, got)
 		}
 	}
 }

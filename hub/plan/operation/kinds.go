@@ -29,9 +29,9 @@ type kind struct {
 // problem is why an operation cannot begin; the zero value for none.
 type problem struct {
 	reason, text string
-	// fatal ends the operation; else it waits.
+	// fatal ends the operation, after patience; else it waits.
 	fatal bool
-	// patience is how long it waits for this; 0 for as long as an operation may wait to begin.
+	// patience is how long it waits for this, and then begins unless it is fatal; 0 for as long as an operation may wait to begin.
 	patience time.Duration
 	// again is when it is to be decided again although nothing has changed; 0 for never.
 	again time.Duration

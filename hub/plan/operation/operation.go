@@ -18,8 +18,13 @@ import (
 	"github.com/drover-dev/drover/hub/plan/rollout"
 )
 
-// startTimeout is how long an operation may wait before it begins.
-const startTimeout = time.Hour
+const (
+	// startTimeout is how long an operation may wait before it begins.
+	startTimeout = time.Hour
+	// specPatience is how long an operation waits before the specification of the Cluster has it refused: users change that first, or at the
+	// same time, and what they write takes a moment to the RKEControlPlane.
+	specPatience = time.Minute
+)
 
 // The reasons of the condition Succeeded, beyond the phases.
 const (
@@ -299,9 +304,11 @@ func (e *engine) start() {
 	} else if e.in.TokenPending && e.kind.restarts {
 		reason, text = ReasonWaitingForCluster, "Waiting for another TokenRotation, which has to be created: the last one did not end, and a "+
 			"server may have the new token"
-	} else if p := e.kind.begin(e.in); p.fatal {
+	} else if p := e.kind.begin(e.in); p.fatal && (p.patience == 0 || e.waited() >= p.patience) {
 		e.end(operationv1.PhaseFailed, p.reason, p.text)
 		return
+	} else if p.fatal {
+		reason, text, patience = ReasonWaitingForCluster, "Waiting for changes of the Cluster to arrive. Without one: "+p.text, p.patience
 	} else if p.reason != "" && (p.patience == 0 || e.waited() < p.patience) {
 		reason, text, patience, again = p.reason, p.text, p.patience, p.again
 	} else if e.spec.Paused {

@@ -94,7 +94,11 @@ func (d deletion) begin(in Inputs) problem {
 	case of.Problem != "":
 		return fail(ReasonSnapshotInvalid, "%s", of.Problem)
 	case of.Unreachable != "" && of.Listed:
-		return fail(ReasonSnapshotInvalid, "The file of ETCDSnapshot %s cannot be deleted: %s", name, of.Unreachable)
+		p := fail(ReasonSnapshotInvalid, "The file of ETCDSnapshot %s cannot be deleted: %s", name, of.Unreachable)
+		if of.InBucket {
+			p.patience = specPatience // the specification says which bucket is the cluster's
+		}
+		return p
 	case of.Unreachable != "":
 		d.record("", of.Unreachable, of.File)
 		return problem{}

@@ -92,6 +92,19 @@ func TestSnapshotDeleteWaitsForTheStart(t *testing.T) {
 	}
 }
 
+// TestSnapshotDeleteWaitsForSpecification: the bucket of the Cluster may have been written a moment ago.
+func TestSnapshotDeleteWaitsForSpecification(t *testing.T) {
+	op := deleteOf("s")
+	in := Inputs{Now: begin, Bootstrapped: true, Connected: true, Deletion: listedInBucket(),
+		Machines: []Machine{machine("a", rollout.ProgressApplied, false)}}
+	in.Deletion.Unreachable = "the cluster has no bucket"
+	if d := expectDelete(t, op, in, operationv1.PhasePending, ReasonWaitingForCluster, "has no bucket"); d.Again != specPatience {
+		t.Errorf("decided again after %s", d.Again)
+	}
+	in.Now = begin.Add(specPatience)
+	expectDelete(t, op, in, operationv1.PhaseFailed, ReasonSnapshotInvalid, "has no bucket")
+}
+
 // What the name stands for now may be the snapshot of another cluster.
 func TestSnapshotDeleteLeavesAnotherSnapshot(t *testing.T) {
 	op := deleteOf("s")

@@ -248,6 +248,8 @@ func (r restore) advice(step string) string {
 type Snapshot struct {
 	// Problem says why it cannot be restored, as a sentence without an end; empty if it can.
 	Problem string
+	// Unconfigured says what the specification of the Cluster lacks to restore it; empty for nothing. That may be on its way.
+	Unconfigured string
 	// MissingSince is since when the cluster does not list the file; zero if it does, or nothing is known.
 	MissingSince time.Time
 	// Machine is the name of the Machine that has the file; empty where that is not known, or any machine will do.
@@ -269,8 +271,8 @@ func (s Snapshot) target(in Inputs) (string, problem) {
 	if p := s.missing(in.Now); p != (problem{}) {
 		return "", p
 	}
-	if why := s.incompatible(); why != "" {
-		return fail(ReasonSnapshotInvalid, "%s", why)
+	if why := cmp.Or(s.Unconfigured, s.incompatible()); why != "" {
+		return "", problem{reason: ReasonSnapshotInvalid, fatal: true, patience: specPatience, text: why}
 	}
 	var candidates []Machine
 	for _, m := range in.Machines {

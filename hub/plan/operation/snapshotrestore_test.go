@@ -166,10 +166,6 @@ func TestRestoreRefuses(t *testing.T) {
 		"not listed yet": {func(in *Inputs) { in.Snapshot.MissingSince = begin.Add(time.Second - listTime) }, operationv1.PhasePending,
 			"Waiting for the cluster to list the file"},
 		"not listed any more": {func(in *Inputs) { in.Snapshot.MissingSince = begin.Add(-listTime) }, operationv1.PhaseFailed, "is missing: since"},
-		"newer version": {func(in *Inputs) { in.Snapshot.Version, in.Snapshot.Wanted = "v1.37.1+k3s1", "v1.36.3+k3s1" },
-			operationv1.PhaseFailed, "cannot read"},
-		"before 1.25": {func(in *Inputs) { in.Snapshot.Version, in.Snapshot.Wanted = "v1.24.1+k3s1", "v1.25.3+k3s1" },
-			operationv1.PhaseFailed, "needs its own version"},
 		"machine is gone":     {func(in *Inputs) { in.Machines = in.Machines[1:] }, operationv1.PhaseFailed, "no such Machine"},
 		"machine is deleted":  {func(in *Inputs) { in.Machines[0].Deleting = true }, operationv1.PhaseFailed, "no such Machine"},
 		"machine is a worker": {func(in *Inputs) { in.Machines[0].Etcd = false }, operationv1.PhaseFailed, "no such Machine"},
@@ -190,6 +186,36 @@ func TestRestoreRefuses(t *testing.T) {
 				t.Errorf("got %s, %q", op.Status.Phase, message)
 			}
 		})
+	}
+}
+
+// What the specification of the Cluster lacks may have been written a moment ago, and is refused only where it stays away.
+func TestRestoreWaitsForSpecification(t *testing.T) {
+	for text, lack := range map[string]func(*Snapshot){
+		"cannot read":           func(s *Snapshot) { s.Version, s.Wanted = "v1.37.1+k3s1", "v1.36.3+k3s1" },
+		"needs its own version": func(s *Snapshot) { s.Version, s.Wanted = "v1.24.1+k3s1", "v1.25.3+k3s1" },
+		"is not set":            func(s *Snapshot) { s.Unconfigured = "etcd.s3 is not set" },
+	} {
+		op, has := restoreOf("s"), onMachine("a")
+		in := Inputs{Now: begin, Bootstrapped: true, Snapshot: has, Machines: []Machine{server("a"), server("b"), worker("w")}}
+		lack(&in.Snapshot)
+		check := func(phase operationv1.Phase, reason string, again time.Duration) {
+			t.Helper()
+			d, c := Decide(op, in), conditions.Get(op, operationv1.SucceededCondition)
+			if op.Status.Phase != phase || c.Reason != reason || !strings.Contains(c.Message, text) || d.Again != again || len(d.Tasks) > 0 {
+				t.Errorf("again after %s, %s, %+v", d.Again, op.Status.Phase, c)
+			}
+		}
+		check(operationv1.PhasePending, ReasonWaitingForCluster, specPatience)
+		in.Now = begin.Add(specPatience - time.Second)
+		check(operationv1.PhasePending, ReasonWaitingForCluster, time.Second)
+		arrived, of := op.DeepCopy(), in
+		of.Snapshot = has
+		if d := Decide(arrived, of); arrived.Status.Step != operationv1.StepPreflight || len(d.Tasks) == 0 {
+			t.Errorf("%s, arrived: %+v", text, arrived.Status)
+		}
+		in.Now = begin.Add(specPatience)
+		check(operationv1.PhaseFailed, ReasonSnapshotInvalid, 0)
 	}
 }
 
