@@ -104,24 +104,38 @@ func (r restore) begin(in Inputs) problem {
 }
 
 // leaving is a problem while a machine with etcd is being deleted that still runs: nothing stops it, and with others it may keep the old
-// cluster up beside the restored one.
+// cluster up beside the restored one. What a hub that was down has not seen may run as well, until agents have had the time to come back.
 func leaving(in Inputs, target string) problem {
-	var still []string
+	var still, unknown []string
+	returning := reconnectTime - in.Now.Sub(in.Since)
 	for _, m := range in.Machines {
-		if m.Deleting && m.Etcd && m.Progress != rollout.ProgressNone && !m.LastSeen.IsZero() && in.Now.Sub(m.LastSeen) < seenRecently {
+		switch {
+		case !m.Deleting || !m.Etcd || m.Progress == rollout.ProgressNone || m.LastSeen.IsZero():
+		case in.Now.Sub(m.LastSeen) < seenRecently:
 			still = append(still, m.Name)
+		case returning > 0:
+			unknown = append(unknown, m.Name)
 		}
 	}
-	if len(still) == 0 {
-		return problem{}
-	}
 	slices.Sort(still)
-	return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for %s to be gone: a Machine that is being deleted is not "+
-		"stopped for a restore on %s. Switch it off", message.JoinNames(still, maxNames), target)}
+	slices.Sort(unknown)
+	switch {
+	case len(still) > 0:
+		return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for %s to be gone: a Machine that is being deleted is not "+
+			"stopped for a restore on %s. Switch it off", message.JoinNames(still, maxNames), target)}
+	case len(unknown) > 0:
+		return problem{reason: ReasonWaitingForMachine, again: returning, text: fmt.Sprintf("Waiting %s after the start of the hub to see "+
+			"whether %s, which is being deleted, still runs", reconnectTime, message.JoinNames(unknown, maxNames))}
+	}
+	return problem{}
 }
 
-// seenRecently is how long after it was last seen an agent counts as there.
-const seenRecently = 15 * time.Minute
+const (
+	// seenRecently is how long after it was last seen an agent counts as there.
+	seenRecently = 15 * time.Minute
+	// reconnectTime is how long agents may take to be seen by a hub that has started: they try again after a minute at the latest.
+	reconnectTime = 3 * time.Minute
+)
 
 func (r restore) is(m Machine) bool { return m.Name == r.Status.MachineName }
 

@@ -189,6 +189,28 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
+// A hub that was down has not seen any agent: a machine in deletion may run that has been silent for long, until agents have come back.
+func TestRestoreWaitsForAgentsOfAHubThatStarts(t *testing.T) {
+	op, old := restoreOf("s"), server("old")
+	old.Deleting, old.LastSeen = true, begin.Add(-time.Hour)
+	in := Inputs{Now: begin, Since: begin.Add(-time.Second), Bootstrapped: true, Snapshot: onMachine("a"), Machines: []Machine{server("a"), old}}
+	d, c := Decide(op, in), conditions.Get(op, operationv1.SucceededCondition)
+	if d.Again != reconnectTime-time.Second || op.Status.Phase != operationv1.PhasePending || c.Reason != ReasonWaitingForMachine ||
+		!strings.Contains(c.Message, "whether old") {
+		t.Errorf("again after %s: %+v", d.Again, c)
+	}
+	seen, in2 := op.DeepCopy(), in
+	in2.Machines = slices.Clone(in.Machines)
+	in2.Machines[1].LastSeen, in2.Now = begin.Add(time.Second), begin.Add(reconnectTime)
+	if Decide(seen, in2); !strings.Contains(conditions.Get(seen, operationv1.SucceededCondition).Message, "Switch it off") {
+		t.Errorf("seen again: %+v", seen.Status)
+	}
+	in.Now = in.Since.Add(reconnectTime)
+	if d := Decide(op, in); op.Status.Step != operationv1.StepPreflight || len(d.Tasks) == 0 {
+		t.Errorf("silent: %+v", op.Status)
+	}
+}
+
 // What the specification of the Cluster lacks may have been written a moment ago, and is refused only where it stays away.
 func TestRestoreWaitsForSpecification(t *testing.T) {
 	for text, lack := range map[string]func(*Snapshot){
