@@ -189,6 +189,14 @@ func rotatesWithOneCommand(in Inputs) bool {
 	return len(serversWithout(in, release.RotateEncryptionKeys)) == 0
 }
 
+// neverHas are the names of the servers whose release, also that of the specification, lacks a feature.
+func neverHas(in Inputs, feature string) []string {
+	return names(in.Machines, func(m Machine) bool {
+		r, err := release.Lookup(cmp.Or(m.WantVersion, m.Version))
+		return runsServer(m) && err == nil && !r.Has(feature)
+	})
+}
+
 // serversWithout are the names of the servers that run a release without a feature.
 func serversWithout(in Inputs, feature string) []string {
 	return names(in.Machines, func(m Machine) bool {

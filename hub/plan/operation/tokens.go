@@ -42,8 +42,12 @@ func tokenRotation(op *operationv1.TokenRotation) kind {
 					"write: spec.unmanagedConfig is true"}
 			}
 			if old := serversWithout(in, release.RotateToken); len(old) > 0 {
-				return problem{reason: ReasonNotSupported, fatal: true, text: fmt.Sprintf("The release on %s cannot rotate tokens; upgrade to "+
-					"v1.29 or later", message.JoinNames(old, maxNames))}
+				if ever := neverHas(in, release.RotateToken); len(ever) == 0 {
+					return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for %s to be upgraded: its release cannot rotate "+
+						"tokens", message.JoinNames(old, maxNames))}
+				}
+				return problem{reason: ReasonNotSupported, fatal: true, patience: specPatience, text: fmt.Sprintf("The release on %s cannot "+
+					"rotate tokens; upgrade to v1.29 or later", message.JoinNames(old, maxNames))}
 			}
 			// One that goes on with a pending token is what servers wait for: they do not start with the other one.
 			return serversReady(in, !in.TokenPending)

@@ -99,7 +99,10 @@ func TestTokenRotationCannotBegin(t *testing.T) {
 		phase  operationv1.Phase
 		reason string
 	}{
-		"old release":    {func(in *Inputs) { in.Machines[1].Version = "v1.28.9+k3s1" }, operationv1.PhaseFailed, ReasonNotSupported},
+		"old release": {func(in *Inputs) { in.Machines[1].Version = "v1.28.9+k3s1" },
+			operationv1.PhasePending, ReasonWaitingForCluster},
+		"is being upgraded": {func(in *Inputs) { in.Machines[1].Version, in.Machines[1].WantVersion = "v1.28.9+k3s1", "v1.30.14+k3s1" },
+			operationv1.PhasePending, ReasonWaitingForMachine},
 		"unmanaged":      {func(in *Inputs) { in.UnmanagedConfig = true }, operationv1.PhaseFailed, ReasonUnmanagedConfig},
 		"pending change": {func(in *Inputs) { in.Machines[1].Change = rollout.ChangeDrain }, operationv1.PhasePending, ReasonWaitingForMachine},
 		"a server is down": {func(in *Inputs) { in.Machines[1].ProbesPassed, in.Machines[1].Unhealthy = false, []string{"etcd"} },
@@ -114,5 +117,19 @@ func TestTokenRotationCannotBegin(t *testing.T) {
 				t.Errorf("phase %s, reason %s", op.Status.Phase, got)
 			}
 		})
+	}
+}
+
+// A release that stays too old is refused, also where a user asks for it who upgrades at the same time.
+func TestTokenRotationNotSupported(t *testing.T) {
+	op := newTokenRotation()
+	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{runningServer("a", "ec", "v1.28.9+k3s1")}}
+	in.Machines[0].WantVersion = "v1.28.9+k3s1"
+	if d := Decide(op, in); op.Status.Phase != operationv1.PhasePending || d.Again != specPatience {
+		t.Errorf("again after %s: %+v", d.Again, op.Status)
+	}
+	in.Now = begin.Add(specPatience)
+	if Decide(op, in); op.Status.Phase != operationv1.PhaseFailed || conditions.GetReason(op, operationv1.SucceededCondition) != ReasonNotSupported {
+		t.Errorf("got %+v", op.Status)
 	}
 }
