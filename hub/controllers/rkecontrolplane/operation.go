@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,10 +75,14 @@ func (r *Reconciler) queue(ctx context.Context, s *scope) error {
 			continue
 		}
 		queued := operations.Copy(op)
-		if !operation.RefuseInUse(queued, s.waiting, r.Now()) {
+		refused, err := r.refuseInUse(ctx, s, queued)
+		if err != nil {
+			return err
+		}
+		if !refused {
 			operation.Queue(queued, r.Now())
 		}
-		err := r.operationWriter().Write(ctx, op, queued, []metav1.OwnerReference{s.clusterOwner()})
+		err = r.operationWriter().Write(ctx, op, queued, []metav1.OwnerReference{s.clusterOwner()})
 		if err != nil && !apierrors.IsGone(err) {
 			return err
 		}
@@ -86,6 +91,20 @@ func (r *Reconciler) queue(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// refuseInUse ends an ETCDSnapshotDelete whose snapshot is to be restored, and reports whether it does. A refusal is final, and the cache
+// may not have seen the end of the restore, after which users and scripts delete the snapshot at once.
+func (r *Reconciler) refuseInUse(ctx context.Context, s *scope, op operationv1.Operation) (bool, error) {
+	if !operation.RefuseInUse(operations.Copy(op), s.waiting, r.Now()) {
+		return false, nil
+	}
+	live, err := operations.Of(ctx, r.Live, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
+		return false, err
+	}
+	live = slices.DeleteFunc(live, func(other operationv1.Operation) bool { return operations.EndedIn(other) != "" })
+	return operation.RefuseInUse(op, live, r.Now()), nil
 }
 
 // suspendOperations writes the status of the operations of a cluster that is paused, and nothing else of it.
@@ -137,8 +156,11 @@ func (r *Reconciler) decideOperation(ctx context.Context, s *scope) error {
 		has := render.HasTask(m.report.Delivered, s.operation, s.operation.CommonStatus().Step)
 		in.Machines = append(in.Machines, operation.Machine{Machine: m.state, Has: has, Windows: m.inputs.OS == "windows"})
 	}
-	if operation.RefuseOtherNamespace(s.operation, in.Now) || operation.RefuseInUse(s.operation, s.waiting, in.Now) {
+	if operation.RefuseOtherNamespace(s.operation, in.Now) {
 		return nil
+	}
+	if refused, err := r.refuseInUse(ctx, s, s.operation); refused || err != nil {
+		return err
 	}
 	if err := r.readSnapshot(ctx, s, &in); err != nil {
 		return err

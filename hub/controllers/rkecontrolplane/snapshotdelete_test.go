@@ -3,12 +3,17 @@ package rkecontrolplane
 import (
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // followedSnapshot is an ETCDSnapshot that follows what the cluster lists, on the machine b.
@@ -103,5 +108,21 @@ func TestDeletionUnreachable(t *testing.T) {
 	from.Spec.ClusterName = "d"
 	if got := s.deletion(from); got.Problem != `ETCDSnapshot snap is of the Cluster "d", not of c` {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestEndOfARestoreThatTheCacheHasNotSeen: a deletion is refused only where the API server says, too, that the restore has not ended.
+func TestEndOfARestoreThatTheCacheHasNotSeen(t *testing.T) {
+	restore := &operationv1.ETCDSnapshotRestore{ObjectMeta: metav1.ObjectMeta{Name: "back"}}
+	restore.Spec.Args.Name, restore.Spec.ClusterRef.Name = "snap", "c"
+	for phase, want := range map[operationv1.Phase]bool{operationv1.PhaseInProgress: true, operationv1.PhaseSucceeded: false} {
+		s, op, live := scopeWithMachines(), &operationv1.ETCDSnapshotDelete{}, restore.DeepCopy()
+		op.Spec.Args.Name, live.Status.Phase = "snap", phase
+		s.waiting = []operationv1.Operation{restore, op}
+		r := &Reconciler{Now: time.Now, Live: fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, operationv1.AddToScheme)).WithObjects(live).Build()}
+		got, err := r.refuseInUse(t.Context(), s, op)
+		if err != nil || got != want || op.Status.Phase.Ended() != want {
+			t.Errorf("a restore that is %s: refused %v, %v, %+v", phase, got, err, op.Status)
+		}
 	}
 }
