@@ -31,7 +31,7 @@ func (r refusal) Error() string { return r.text }
 
 func refuse(format string, args ...any) error { return refusal{fmt.Sprintf(format, args...)} }
 
-// errWait is returned where an event of a watch causes the next reconcile.
+// errWait is returned where an event of a watch causes the next reconcile, or the machine tries again.
 var errWait = errors.New("waiting for the cluster")
 
 // Reconcile creates the Machine that a request asks for, and writes to the request which it is or why it was refused. A request is deleted
@@ -135,6 +135,10 @@ func (r *Reconciler) setOwner(ctx context.Context, o machineObjects) error {
 func (r *Reconciler) clusterOf(ctx context.Context, namespace string) (*clusterv1.Cluster, error) {
 	management := &managementv3.Cluster{}
 	found, err := objects.Get(ctx, r.Client, client.ObjectKey{Name: namespace}, management)
+	if err == nil && !found {
+		// The gateway of another replica has found it, or the machine would have no request.
+		found, err = objects.Get(ctx, r.Live, client.ObjectKey{Name: namespace}, management)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +167,8 @@ func (r *Reconciler) clusterOf(ctx context.Context, namespace string) (*clusterv
 	case !found:
 		return nil, errWait
 	case annotations.HasPaused(cluster) || annotations.HasPaused(capi) || ptr.Deref(capi.Spec.Paused, false):
-		return nil, refuse("cluster %s is paused; unpause it to add machines", key)
+		// The gateway lets machines of a paused cluster try again, and has seen this one unpaused.
+		return nil, errWait
 	}
 	return capi, nil
 }

@@ -1,6 +1,7 @@
 package machinerequest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -8,10 +9,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
@@ -49,5 +55,30 @@ func TestRequestLifetime(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), &corev1.Secret{}); apierrors.IsNotFound(err) != tt.gone {
 			t.Errorf("after %s: %v, want it gone: %t", tt.age, err, tt.gone)
 		}
+	}
+}
+
+// TestClusterThatTheCacheHasNotSeen: a refusal is final for the machine. The gateway, perhaps of another replica, has seen the cluster, and
+// that it is not paused any more.
+func TestClusterThatTheCacheHasNotSeen(t *testing.T) {
+	management := &managementv3.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c-m-abcdefgh",
+		Labels: map[string]string{rkev1.OwnerClusterNamespaceLabel: "ns", rkev1.OwnerClusterNameLabel: "prod"}}}
+	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod",
+		Annotations: map[string]string{rkev1.ManagementClusterNameAnnotation: management.Name}}}
+	capi := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod"}}
+	paused := capi.DeepCopy()
+	paused.Spec.Paused = ptr.To(true)
+	scheme := fakeclient.Scheme(t, managementv3.AddToScheme, provisioningv1.AddToScheme, clusterv1.AddToScheme, rkev1.AddToScheme)
+	with := func(objects ...client.Object) client.WithWatch {
+		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	}
+	live := with(management, cluster, capi)
+	r := &Reconciler{Client: with(capi), Live: live}
+	if got, err := r.clusterOf(t.Context(), management.Name); err != nil || got.Name != "prod" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	r.Client = with(management, cluster, paused)
+	if _, err := r.clusterOf(t.Context(), management.Name); !errors.Is(err, errWait) {
+		t.Errorf("of a paused cluster: %v", err)
 	}
 }

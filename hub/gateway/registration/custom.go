@@ -84,7 +84,7 @@ func roleNames(roles []managementv3.MachineRole) string {
 // clusterOf returns the Cluster that a registration token is for.
 func (g *Registrar) clusterOf(ctx context.Context, token *managementv3.ClusterRegistrationToken) (*provisioningv1.Cluster, error) {
 	owned, err := ownedCluster(ctx, g.Client, token)
-	if err == nil && owned == nil {
+	if err == nil && (owned == nil || owned.Provisioning == nil) {
 		// The refusal is for good, and the cache may not have seen a Cluster that was made a moment before its token.
 		owned, err = ownedCluster(ctx, g.Live, token)
 	}
