@@ -57,7 +57,7 @@ func (r *Reconciler) reconcilePools(ctx context.Context, s *scope) error {
 		errs = append(errs, err)
 	}
 	for _, deployment := range deployments {
-		if err := r.removePool(ctx, deployment); err != nil {
+		if err := r.removePool(ctx, s.cluster, deployment); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -194,9 +194,15 @@ func (r *Reconciler) removeHealthCheck(ctx context.Context, deployment *clusterv
 
 // removePool deletes the objects of a pool. Templates come first: without the MachineDeployment they could not be found. Machines that are
 // being deleted need none.
-func (r *Reconciler) removePool(ctx context.Context, deployment *clusterv1.MachineDeployment) error {
+func (r *Reconciler) removePool(ctx context.Context, cluster *provisioningv1.Cluster, deployment *clusterv1.MachineDeployment) error {
 	if !deployment.DeletionTimestamp.IsZero() {
 		return nil
+	}
+	// The cache of a hub that has just become the leader may be older than the pool. The newer Cluster causes the next reconcile.
+	live := &provisioningv1.Cluster{}
+	found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(cluster), live)
+	if err != nil || !found || live.Generation != cluster.Generation {
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting machine pool that is no longer in the spec", "MachineDeployment",
 		client.ObjectKeyFromObject(deployment))
@@ -208,7 +214,7 @@ func (r *Reconciler) removePool(ctx context.Context, deployment *clusterv1.Machi
 			return err
 		}
 	}
-	err := r.Client.DeleteAllOf(ctx, &rkev1.RKEBootstrapTemplate{}, client.InNamespace(deployment.Namespace),
+	err = r.Client.DeleteAllOf(ctx, &rkev1.RKEBootstrapTemplate{}, client.InNamespace(deployment.Namespace),
 		client.MatchingLabels(pool.Labels(deployment.Spec.ClusterName, deployment.Labels[rkev1.MachinePoolNameLabel])))
 	if err != nil {
 		return fmt.Errorf("deleting the bootstrap templates of MachineDeployment %s: %w", deployment.Name, err)
