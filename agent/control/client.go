@@ -91,11 +91,16 @@ func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
 		return nil, fmt.Errorf("%w on %s", ErrNotRunning, c.socket)
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("connecting to the agent on %s: must be run as root", c.socket)
+	case closed(err):
+		return nil, fmt.Errorf("%w on %s: it stopped before it responded", ErrNotRunning, c.socket)
 	case err != nil:
 		return nil, fmt.Errorf("connecting to the agent on %s: %w", c.socket, err)
 	}
 	defer response.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes+1))
+	if closed(err) {
+		return nil, fmt.Errorf("%w on %s: it stopped while it responded", ErrNotRunning, c.socket)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the agent's response: %w", err)
 	}
@@ -110,4 +115,9 @@ func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
 		return nil, errors.New(failed.Error)
 	}
 	return raw, nil
+}
+
+// closed is true for the error of a connection that the agent's end closed: its process has ended.
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -41,7 +41,7 @@ type Status struct {
 	Sources []engine.State `json:"sources"`
 }
 
-// ErrNotRunning is wrapped by a Client's errors if nothing listens on the socket.
+// ErrNotRunning is wrapped by a Client's errors if nothing listens on the socket, or no longer does.
 var ErrNotRunning = errors.New("no agent is listening")
 
 // errorResponse is the body of a response with another status than 200.

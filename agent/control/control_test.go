@@ -174,3 +174,31 @@ func TestStopWithAnOpenConnection(t *testing.T) {
 		t.Errorf("stopping took %s", took)
 	}
 }
+
+// An agent that is killed while it responds is one that is not running: whoever follows it waits for the next.
+func TestKilledWhileResponding(t *testing.T) {
+	for name, sent := range map[string]string{
+		"before the response": "",
+		"in the body":         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "agent.sock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			go func() {
+				connection, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = connection.Read(make([]byte, 1))
+				_, _ = connection.Write([]byte(sent))
+				connection.Close() // with input unread, as a killed process leaves it: a reset
+			}()
+			if _, err := NewClient(listener.Addr().String()).Status(t.Context()); !errors.Is(err, ErrNotRunning) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
