@@ -84,7 +84,7 @@ func (s *simulation) attemptStep(h *host) bool {
 // install runs the installer, which restarts the distribution where the plan asks for it, and does not wait for it.
 func (s *simulation) install(h *host) bool {
 	p := h.attempt
-	if p.task == TaskStart && !p.target && h.did[p.uid+"/forget"] == 0 {
+	if p.task == TaskStart && !p.target && !h.windows() && h.did[p.uid+"/forget"] == 0 {
 		s.stopDistribution(h)
 		h.did[p.uid+"/forget"]++
 		if !s.rules.leaveData {
@@ -175,6 +175,9 @@ func (s *simulation) effect(h *host) bool {
 	case TaskRestoreSnapshot:
 		return s.restoreSnapshot(h)
 	case TaskStart:
+		if h.windows() {
+			break // it was not stopped
+		}
 		if h.enabled = true; !h.active {
 			s.start(h)
 		}
@@ -218,7 +221,7 @@ func (s *simulation) awaited(h *host) bool {
 	p := h.attempt
 	switch p.task {
 	case TaskRotateCertificates, TaskRestartServer, TaskStart:
-		return h.up()
+		return h.up() || h.windows()
 	case TaskCheckToken:
 		return h.up() && h.token == p.newToken
 	case TaskVerifyKeys:

@@ -114,7 +114,7 @@ func (r *reconciliation) decideOperation() {
 	for _, v := range r.machines {
 		p := v.read.delivered
 		has := p != nil && p.uid == string(r.operation.GetUID()) && p.step == status.Step
-		in.Machines = append(in.Machines, Machine{Machine: v.state, Has: has})
+		in.Machines = append(in.Machines, Machine{Machine: v.state, Has: has, Windows: v.host.windows()})
 	}
 	if op, is := r.operation.(*operationv1.ETCDSnapshotRestore); is {
 		in.Snapshot = Snapshot{File: operationv1.RestoredSnapshot{Name: op.Spec.Args.Name, S3: &operationv1.RestoredSnapshotS3{}}}

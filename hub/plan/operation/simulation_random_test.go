@@ -15,6 +15,9 @@ var topologies = [][]string{
 	{"a:e", "b:e", "c:e", "d:c", "e:c", "v:w", "w:w"}, {"a:e", "b:c", "c:c", "w:w"}, {"a:ec", "b:ec", "w:w"},
 }
 
+// windowsRole marks a worker that runs Windows.
+const windowsRole = "n"
+
 const (
 	// faultSteps is for how long random events happen. settleSteps is how long the cluster has to settle afterwards, and finalSteps how long
 	// the last operation and upgrade may take.
@@ -28,6 +31,9 @@ func newRandomSimulation(seed uint64) *simulation {
 	s.addRunning(topologies[r.IntN(len(topologies))]...)
 	if r.IntN(2) == 0 {
 		s.runtime = "rke2"
+		if h := s.hosts["w"]; h != nil {
+			h.roles += windowsRole
+		}
 	}
 	return s
 }

@@ -79,6 +79,7 @@ type record struct {
 
 // host is a machine. cached is the record that the hub has in its cache; all below api is as it really is.
 type host struct {
+	// roles are among e, c, w and windowsRole.
 	name, roles string
 	api, cached *record
 
@@ -112,6 +113,7 @@ type host struct {
 }
 
 func (h *host) has(role string) bool { return strings.Contains(h.roles, role) }
+func (h *host) windows() bool        { return h.has(windowsRole) }
 func (h *host) server() bool         { return h.has("e") || h.has("c") }
 func (h *host) up() bool             { return h.power && h.active && h.startLeft == 0 }
 func (h *host) update(change func(*record)) {

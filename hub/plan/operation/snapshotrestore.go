@@ -162,13 +162,14 @@ func (r restore) checkOf(m Machine) TaskName {
 	return TaskPing
 }
 
-// running are the machines that were given a plan. Those with Windows have no script that stops their containers, and go on.
+// running are the machines that were given a plan. Those with Windows have no script that stops their containers, and go on with the old
+// configuration until the others have started.
 func (r restore) running(in Inputs) []string {
 	return names(in.Machines, func(m Machine) bool { return m.Progress != rollout.ProgressNone && !m.Windows })
 }
 
 func (r restore) others(in Inputs) []string {
-	return names(in.Machines, func(m Machine) bool { return m.Progress != rollout.ProgressNone && !m.Windows && !r.is(m) })
+	return names(in.Machines, func(m Machine) bool { return m.Progress != rollout.ProgressNone && !r.is(m) })
 }
 
 // waitForStop does not wait long for workers: one that is down runs nothing, and stops when it is started again.

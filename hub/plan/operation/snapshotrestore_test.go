@@ -110,7 +110,7 @@ func TestRestore(t *testing.T) {
 		"InitialRestartCluster: a start",
 		"InitialRestartCluster: c start",
 		"InitialRestartCluster: d start",
-		"InitialRestartCluster: v start, w start",
+		"InitialRestartCluster: v start, w start, y start",
 		"PostRestoreNodeCleanup: delete [old]")
 	c := conditions.Get(op, operationv1.SucceededCondition)
 	if op.Status.Phase != operationv1.PhaseSucceeded || c.Message != "The cluster was restored from s on b; no checksum of the file was known" || op.Status.MachineName != "b" ||

@@ -107,8 +107,8 @@ func (t *taskBuilder) instructions(name operation.TaskName) []plans.Instruction 
 		return []plans.Instruction{t.restartServer()}
 	case operation.TaskRotateToken:
 		return []plans.Instruction{t.serverToken(string(name), "rotate", t.Cluster.Tokens.NewServer)}
-	case operation.TaskConfigureToken:
-		return []plans.Instruction{t.configureToken(string(name))}
+	case operation.TaskConfigureToken: // the distribution reads the tokens of the configuration when it starts
+		return []plans.Instruction{t.nothing(string(name))}
 	case operation.TaskCheckToken:
 		return []plans.Instruction{t.serverToken(string(name), "check", t.Cluster.Tokens.Server)}
 	}
@@ -161,6 +161,15 @@ func saveArgs(op *operationv1.ETCDSnapshotSave) (args []string) {
 		args = append(args, "--etcd-snapshot-dir", op.Spec.Args.Dir)
 	}
 	return args
+}
+
+// nothing is an instruction that does nothing: the rest of the plan does the task, on a machine with any operating system.
+func (t *taskBuilder) nothing(name string) plans.Instruction {
+	i := plans.CommonInstruction{Name: name, Command: "/bin/sh", Args: []string{"-c", "exit 0"}, Env: []string{t.id}}
+	if t.Machine.windows() {
+		i.Command, i.Args = "powershell.exe", []string{"-Command", "exit 0"}
+	}
+	return plans.Instruction{CommonInstruction: i}
 }
 
 func hexOf(text string) string {

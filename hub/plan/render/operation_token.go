@@ -35,16 +35,6 @@ func (t *taskBuilder) serverToken(name, step, token string) plans.Instruction {
 	}, SaveOutput: true}
 }
 
-// configureToken is the instruction of a plan that has other tokens in its configuration and is otherwise the delivered one: the
-// distribution reads them when it starts.
-func (t *taskBuilder) configureToken(name string) plans.Instruction {
-	i := plans.CommonInstruction{Name: name, Command: "/bin/sh", Args: []string{"-c", "exit 0"}, Env: []string{t.id}}
-	if t.Machine.windows() {
-		i.Command, i.Args = "powershell.exe", []string{"-Command", "exit 0"}
-	}
-	return plans.Instruction{CommonInstruction: i}
-}
-
 // withTokens replaces the tokens in the configuration file of a plan. A file that is not the hub's stays as it is.
 func (t *taskBuilder) withTokens(files []plans.File) []plans.File {
 	files = slices.Clone(files)

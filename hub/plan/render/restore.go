@@ -152,9 +152,10 @@ func (t *taskBuilder) restoreSnapshot() plans.Instruction {
 	return i
 }
 
-// rejoin comes before the installation, which starts the distribution.
+// rejoin comes before the installation, which starts the distribution. A machine with Windows was not stopped: the installation restarts it
+// where its configuration is another than before.
 func (t *taskBuilder) rejoin() []plans.Instruction {
-	if _, is := t.target(); is {
+	if _, is := t.target(); is || t.Machine.windows() {
 		return nil
 	}
 	role := "worker"
@@ -166,6 +167,9 @@ func (t *taskBuilder) rejoin() []plans.Instruction {
 }
 
 func (t *taskBuilder) awaitStart() plans.Instruction {
+	if t.Machine.windows() {
+		return t.nothing(string(operation.TaskStart))
+	}
 	names := t.Cluster.names()
 	unit := names.AgentUnit
 	if t.Machine.server() {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/plans"
@@ -124,6 +126,21 @@ func TestRestoreChecksNewMachine(t *testing.T) {
 }
 
 // Credentials of a bucket are in the configuration file alone, which others cannot read.
+// A worker with Windows was not stopped. It gets the restored configuration from what is rendered, and the installer restarts it for that.
+func TestRestoreWindowsWorker(t *testing.T) {
+	in := machineOf(t, rke2, "w", "w")
+	in.Machine.OS = "windows"
+	wanted, _ := Plan(in)
+	plan := WithTask(in.Cluster, in.Machine, wanted, restoring("a", nil), operation.Task{Name: operation.TaskStart, Step: "s", Rendered: true})
+	if err := plan.Validate(); err != nil {
+		t.Error(err)
+	}
+	diff := cmp.Diff(append(instructionNames(wanted), string(operation.TaskStart)), instructionNames(plan))
+	if start := instruction(t, plan, string(operation.TaskStart)); diff != "" || start.Command != "powershell.exe" || ImpactOf(wanted, plan) != ImpactNone {
+		t.Errorf("%s has the impact %s (-want +got):\n%s", start.Command, ImpactOf(wanted, plan), diff)
+	}
+}
+
 func TestRestoreFromS3(t *testing.T) {
 	in := everything(t, "v1.36.3+k3s1")
 	in.Machine.Init = true
