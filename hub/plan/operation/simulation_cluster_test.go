@@ -66,6 +66,7 @@ func (s *simulation) nodes() {
 			}
 		}
 	}
+	s.removeStalledLearners(c)
 	if !s.apiUp(c) {
 		return
 	}
@@ -99,6 +100,31 @@ func (s *simulation) nodes() {
 		}
 		s.leader(c, name, &n)
 		c.nodes[name] = n
+	}
+}
+
+// learnerStallSteps are the minutes for which etcd's leader waits for a learner that makes no progress before it
+// removes it (learnerMaxStallTime of k3s).
+const learnerStallSteps = 5
+
+func (s *simulation) removeStalledLearners(c *etcd) {
+	for name, membership := range c.members {
+		h := s.hosts[name]
+		if membership != rollout.MemberLearner || h != nil && h.up() && h.data == c {
+			delete(c.stalled, name)
+			continue
+		}
+		if c.stalled == nil {
+			c.stalled = map[string]int{}
+		}
+		if c.stalled[name]++; c.stalled[name] > learnerStallSteps {
+			delete(c.members, name)
+			delete(c.stalled, name)
+			if h != nil && h.data == c {
+				h.tombstone = true // it learns that at its next start, and joins again
+			}
+			s.logf("the learner %s makes no progress, and etcd removes it", name)
+		}
 	}
 }
 

@@ -285,6 +285,7 @@ func (r *reconciliation) cleanUp() bool {
 	for _, name := range r.deleteNodes {
 		if c := r.current(); c != nil && r.mayWrite() {
 			delete(c.nodes, name)
+			delete(c.members, name) // managed-etcd-controller of k3s removes the member of a Node that is deleted
 		}
 	}
 	r.deleteSnapshot()

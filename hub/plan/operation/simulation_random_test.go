@@ -128,8 +128,12 @@ func (s *simulation) intervene() {
 		}
 	}
 	for _, h := range s.sortedHosts() {
-		if c := s.current(); h.api.deleting && (c == nil && h.data != nil || c != nil && h.data == c) {
+		c := s.current()
+		switch {
+		case h.api.deleting && (c == nil && h.data != nil || c != nil && h.data == c):
 			h.config.token = h.data.token // it gets no configuration any more: somebody writes it by hand
+		case h.power && h.active && !h.up() && s.refusesToken(h):
+			h.config.token = s.tokens.next // its log says that the data is encrypted with another token: docs/kinds/tokenrotation.md
 		}
 	}
 	given := func(p *plan) bool { return p != nil && p.newToken == s.tokens.next }
@@ -141,6 +145,15 @@ func (s *simulation) intervene() {
 	if s.tokens.next != 0 && !pending(func(op operationv1.Operation) bool { _, is := op.(*operationv1.TokenRotation); return is }) {
 		s.create(&operationv1.TokenRotation{})
 	}
+}
+
+// refusesToken reports whether a server does not start since the data is encrypted with the token that a rotation has left undecided.
+func (s *simulation) refusesToken(h *host) bool {
+	c := h.data
+	if c == nil {
+		c = s.current()
+	}
+	return h.server() && c != nil && c.token == s.tokens.next && h.config.token != c.token
 }
 
 // endFaults repairs everything.

@@ -135,6 +135,8 @@ type node struct {
 // etcd is a cluster of etcd with what is stored in it.
 type etcd struct {
 	members map[string]rollout.Membership
+	// stalled are for how many steps learners have made no progress.
+	stalled map[string]int
 	nodes   map[string]node
 	// token encrypts the shared data. key is the newest one, written the one that all Secrets are written with.
 	token, key, written int
@@ -143,7 +145,7 @@ type etcd struct {
 
 func (c *etcd) copy() *etcd {
 	other := *c
-	other.members, other.nodes = maps.Clone(c.members), maps.Clone(c.nodes)
+	other.members, other.nodes, other.stalled = maps.Clone(c.members), maps.Clone(c.nodes), nil
 	return &other
 }
 
