@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -124,7 +125,7 @@ func (r *Reconciler) reconcileUncordon(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	if node != nil && s.state.cordoned && node.Spec.Unschedulable {
+	if node != nil && s.state.cordoned && (node.Spec.Unschedulable || node.Annotations[rkev1.DrainCordonedAnnotation] != "") {
 		if err := r.setUnschedulable(ctx, s, node, false); err != nil {
 			return err
 		}
@@ -189,6 +190,8 @@ func (r *Reconciler) cordon(ctx context.Context, s *scope, node *corev1.Node) (b
 	return true, r.setUnschedulable(ctx, s, node, true)
 }
 
+// setUnschedulable marks a Node that it cordons, so that it is known as cordoned by a drain in a snapshot of the cluster that is restored
+// later: see package nodesync. The mark is set after that of the plan Secret, and removed before it.
 func (r *Reconciler) setUnschedulable(ctx context.Context, s *scope, node *corev1.Node, unschedulable bool) error {
 	remote, err := r.ClusterCache.GetClient(ctx, s.cluster)
 	if err != nil {
@@ -196,6 +199,11 @@ func (r *Reconciler) setUnschedulable(ctx context.Context, s *scope, node *corev
 	}
 	changed := node.DeepCopy()
 	changed.Spec.Unschedulable = unschedulable
+	if unschedulable {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, rkev1.DrainCordonedAnnotation, "true")
+	} else {
+		delete(changed.Annotations, rkev1.DrainCordonedAnnotation)
+	}
 	if err := remote.Patch(ctx, changed, client.MergeFrom(node), fieldOwner); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("setting unschedulable to %t on Node %s: %w", unschedulable, node.Name, err)
 	}

@@ -130,11 +130,16 @@ func (w *world) ask(options rkev1.DrainOptions) string {
 
 func (w *world) cordoned() bool {
 	w.t.Helper()
+	return w.node().Spec.Unschedulable
+}
+
+func (w *world) node() *corev1.Node {
+	w.t.Helper()
 	node := &corev1.Node{}
 	if err := w.remote.Get(w.t.Context(), client.ObjectKey{Name: "node-a"}, node); err != nil {
 		w.t.Fatal(err)
 	}
-	return node.Spec.Unschedulable
+	return node
 }
 
 func (w *world) pods() (names []string) {
@@ -164,13 +169,13 @@ func TestDrainAndTakeBack(t *testing.T) {
 	w.pass()
 	w.says(rkev1.DrainDoneAnnotation, asked)
 	w.says(rkev1.DrainErrorAnnotation, "")
-	if diff := cmp.Diff([]string{"elsewhere", "logs"}, w.pods()); diff != "" || !w.cordoned() {
-		t.Errorf("cordoned %v, Pods (-want +got):\n%s", w.cordoned(), diff)
+	if diff := cmp.Diff([]string{"elsewhere", "logs"}, w.pods()); diff != "" || !w.cordoned() || w.node().Annotations[rkev1.DrainCordonedAnnotation] == "" {
+		t.Errorf("Node %+v, Pods (-want +got):\n%s", w.node(), diff)
 	}
 	w.annotate(rkev1.UncordonAnnotation, asked)
 	w.pass()
-	if len(w.annotations()) > 0 || w.cordoned() {
-		t.Errorf("cordoned %v, left %v", w.cordoned(), w.annotations())
+	if len(w.annotations()) > 0 || w.cordoned() || len(w.node().Annotations) > 0 {
+		t.Errorf("Node %+v, left %v", w.node(), w.annotations())
 	}
 }
 

@@ -66,6 +66,14 @@ func mergeTaints(existing []corev1.Taint, before []string, want []corev1.Taint) 
 	return out
 }
 
+// uncordon ends the cordon of a drain that the hub knows nothing of: that of a snapshot that was restored. Others stay.
+func uncordon(node *corev1.Node) {
+	if node.Annotations[rkev1.DrainCordonedAnnotation] != "" {
+		node.Spec.Unschedulable = false
+		delete(node.Annotations, rkev1.DrainCordonedAnnotation)
+	}
+}
+
 func syncedOf(w wanted) synced {
 	s := synced{Labels: slices.Sorted(maps.Keys(w.labels))}
 	for _, taint := range w.taints {

@@ -155,3 +155,34 @@ func TestSyncToNode(t *testing.T) {
 		t.Errorf("a Node that is gone: %v, %v", done, err)
 	}
 }
+
+// A Node that a drain has cordoned stays so while the plan Secret says so too. A restored snapshot may show one of which the hub knows nothing.
+func TestUncordonRestored(t *testing.T) {
+	for name, tc := range map[string]struct{ marked, draining, want bool }{
+		"cordoned for a drain":                                 {marked: true, draining: true, want: true},
+		"cordoned for a drain of a snapshot that was restored": {marked: true},
+		"cordoned by a user":                                   {want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+			plan := &corev1.Secret{}
+			if tc.marked {
+				metav1.SetMetaDataAnnotation(&node.ObjectMeta, rkev1.DrainCordonedAnnotation, "true")
+			}
+			if tc.draining {
+				metav1.SetMetaDataAnnotation(&plan.ObjectMeta, rkev1.DrainCordonedAnnotation, "true")
+			}
+			remote := fake.NewClientBuilder().WithObjects(node).Build()
+			w := readWanted(&clusterv1.Machine{}, &rkev1.RKEBootstrap{}, plan)
+			if _, err := patchNode(t.Context(), remote, "n", w); err != nil {
+				t.Fatal(err)
+			}
+			if err := remote.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+				t.Fatal(err)
+			}
+			if marked := node.Annotations[rkev1.DrainCordonedAnnotation] != ""; node.Spec.Unschedulable != tc.want || marked != (tc.marked && tc.want) {
+				t.Errorf("unschedulable %v, marked %v", node.Spec.Unschedulable, marked)
+			}
+		})
+	}
+}

@@ -48,18 +48,20 @@ func patchNode(ctx context.Context, remote client.Client, name string, w wanted)
 	if found, err := objects.Get(ctx, remote, client.ObjectKey{Name: name}, node); err != nil || !found {
 		return false, err
 	}
-	if w.unreadable {
-		return true, nil
-	}
 	changed := node.DeepCopy()
-	merge(changed, w)
+	if !w.unreadable {
+		merge(changed, w)
+	}
+	if !w.cordoned {
+		uncordon(changed)
+	}
 	if equality.Semantic.DeepEqual(node, changed) {
 		return true, nil
 	}
 	// The list of taints is written as a whole: the write must fail if another writer has changed it.
 	locked := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
 	if err := remote.Patch(ctx, changed, locked, fieldOwner); err != nil {
-		return false, fmt.Errorf("writing labels and taints of Node %s: %w", name, err)
+		return false, fmt.Errorf("syncing Node %s: %w", name, err)
 	}
 	return true, nil
 }

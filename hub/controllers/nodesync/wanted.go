@@ -27,6 +27,8 @@ type wanted struct {
 	taints []corev1.Taint
 	// problems says what cannot be synced, each with what to write instead.
 	problems []string
+	// cordoned is true while a drain has the Node cordoned.
+	cordoned bool
 	// unreadable is true if an annotation cannot be decoded: the Node is not changed then.
 	unreadable bool
 }
@@ -38,7 +40,7 @@ const workerRole = "node-role.kubernetes.io/worker"
 // RKEBootstrap, the later ones overriding the earlier. Invalid ones are left out and do not delay the others. plan is empty for a machine
 // without a plan Secret.
 func readWanted(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, plan *corev1.Secret) wanted {
-	w := wanted{labels: map[string]string{}}
+	w := wanted{labels: map[string]string{}, cordoned: plan.Annotations[rkev1.DrainCordonedAnnotation] != ""}
 	annotations := bootstrap.Annotations
 	if bootstrap.Labels[rkev1.WorkerRoleLabel] == "true" || machine.Labels[rkev1.WorkerRoleLabel] == "true" {
 		w.labels[workerRole] = "true"

@@ -88,5 +88,6 @@ var pauseChanged = predicate.Funcs{
 // nodeChanged drops the heartbeats of kubelets.
 var nodeChanged = predicates.OnUpdate(func(before, after *corev1.Node) bool {
 	return !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
-		before.Annotations[rkev1.SyncedFromMachineAnnotation] != after.Annotations[rkev1.SyncedFromMachineAnnotation]
+		before.Annotations[rkev1.SyncedFromMachineAnnotation] != after.Annotations[rkev1.SyncedFromMachineAnnotation] ||
+		before.Annotations[rkev1.DrainCordonedAnnotation] != after.Annotations[rkev1.DrainCordonedAnnotation]
 })

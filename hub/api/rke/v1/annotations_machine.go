@@ -71,7 +71,8 @@ const (
 	DrainWaitingAnnotation = "rke.cattle.io/drain-waiting"
 	// DrainBeganAnnotation is the time (RFC 3339) since when Pods are evicted.
 	DrainBeganAnnotation = "rke.cattle.io/drain-began"
-	// DrainCordonedAnnotation is "true" where the hub cordoned the Node: a Node that a user cordoned stays so.
+	// DrainCordonedAnnotation is "true" where the hub cordoned the Node: a Node that a user cordoned stays so. It is on the plan Secret and on
+	// the Node.
 	DrainCordonedAnnotation = "rke.cattle.io/drain-cordoned"
 )
 
