@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// startTimeout is how long an operation may wait before it begins.
+	// startTimeout is how long an operation may wait for the same thing before it begins.
 	startTimeout = time.Hour
 	// specPatience is how long an operation waits before the specification of the Cluster has it refused: users change that first, or at the
 	// same time, and what they write takes a moment to the RKEControlPlane.
@@ -343,11 +343,15 @@ func (e *engine) waited() time.Duration {
 	return e.in.Now.Sub(since)
 }
 
-// wait leaves the operation pending, for a limited time.
+// wait leaves the operation pending, for a limited time. A change of what it waits for is progress: an upgrade of servers that are drained
+// one by one may take many hours.
 func (e *engine) wait(reason, text string) {
+	if before := conditions.GetMessage(e.op, operationv1.SucceededCondition); before != "" && before != text {
+		e.touch()
+	}
 	left := startTimeout - e.waited()
 	if left <= 0 && !e.spec.Paused {
-		e.end(operationv1.PhaseFailed, ReasonTimedOut, fmt.Sprintf("Not begun within %s: %s", startTimeout, text))
+		e.end(operationv1.PhaseFailed, ReasonTimedOut, fmt.Sprintf("Not begun, and no progress for %s: %s", startTimeout, text))
 		return
 	}
 	e.out.Again = left

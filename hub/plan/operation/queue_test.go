@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 )
 
 // TestNext: operations are carried out in their order, but one in progress goes on, a restore comes first, and one that is paused and has not
@@ -60,6 +61,23 @@ func TestQueue(t *testing.T) {
 		t.Errorf("%s, decides again after %s", op.Status.Phase, d.Again)
 	}
 	in.Now = in.Now.Add(time.Second)
+	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
+}
+
+// TestTimeOfAnUpgrade: an operation that waits for machines that change one after the other has its time again with each of them.
+func TestTimeOfAnUpgrade(t *testing.T) {
+	op := save()
+	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{server("a"), server("b"), server("c")}}
+	for i := range in.Machines {
+		in.Machines[i].Progress = rollout.ProgressApplying
+	}
+	for i := range 2 {
+		expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+		in.Now = in.Now.Add(startTimeout)
+		in.Machines[i].Progress = rollout.ProgressApplied
+	}
+	expect(t, op, in, operationv1.PhasePending, ReasonWaitingForMachine)
+	in.Now = in.Now.Add(startTimeout)
 	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
 }
 

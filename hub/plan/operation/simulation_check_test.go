@@ -187,6 +187,10 @@ func (s *simulation) checkDisruption(v *view) {
 		}
 		return "worker"
 	}
+	s.checkDrained(v)
+	if s.tokens.next != 0 && h.server() && v.plan.uid == "" && v.read.applied != nil {
+		s.fault("%s restarts while it is not known which token the data is encrypted with", h.name)
+	}
 	size, down := 0, 0
 	for _, o := range s.sortedHosts() {
 		if o.api.deleting || groupOf(o) != groupOf(h) {
@@ -328,6 +332,8 @@ func (s *simulation) checkFinalState() {
 		switch {
 		case h.config != want || h.running != s.version || h.token != want.token || h.stamp != (stamp{s.version, want}):
 			s.fault("%s runs %+v with the version %d and the token %d, want %+v", h.name, h.config, h.running, h.token, want)
+		case h.api.drain != (rollout.Drain{}) || c.nodes[h.name].cordoned:
+			s.fault("%s was not uncordoned: %+v", h.name, h.api.drain)
 		case h.api.restoring != "":
 			s.fault("%s is marked as being restored by %s", h.name, h.api.restoring)
 		case h.has("e") && c.members[h.name] != rollout.MemberVoter:

@@ -239,7 +239,8 @@ func (r *reconciliation) deliver() bool {
 	for _, init := range []bool{false, true} {
 		refused := false
 		for _, v := range r.machines {
-			if v.state.Init != init || v.read.init == init && v.read.joinURL == v.state.JoinURL && !v.decision.Deliver {
+			if v.state.Init != init || v.read.init == init && v.read.joinURL == v.state.JoinURL && !v.decision.Deliver &&
+				v.decision.Drain == "" && !v.decision.Uncordon {
 				continue
 			}
 			if v.read != v.host.api {
@@ -274,6 +275,12 @@ func (r *reconciliation) deliverTo(v *view) {
 	p := v.plan
 	v.host.update(func(a *record) {
 		a.init, a.joinURL = v.state.Init, v.state.JoinURL
+		switch {
+		case v.decision.Drain != "":
+			a.drain = rollout.Drain{Requested: v.decision.Drain}
+		case v.decision.Uncordon:
+			a.drain.Uncordon = a.drain.Requested
+		}
 		if v.decision.Deliver {
 			a.delivered, a.state, a.joinedTo, a.replaced = &p, rollout.ProgressPending, v.joinURL, v.state.Replaced()
 			a.probed, a.probesPassed, a.failing = false, false, nil

@@ -220,6 +220,10 @@ func (r *reconciliation) strayNodes() (stray []StrayNode) {
 func (r *reconciliation) rolloutInputs() rollout.Inputs {
 	in := rollout.Inputs{Now: r.now(), Machines: r.states(), Bootstrapped: r.bootstrapped, ControlPlaneConcurrency: r.controlPlane,
 		WorkerConcurrency: r.worker, OrphanedMembers: r.orphanedMembers()}
+	if r.drains {
+		in.ControlPlaneDrain = rollout.DrainOptions{Enabled: true, Options: "drain"}
+		in.WorkerDrain = in.ControlPlaneDrain
+	}
 	in.Operation = r.rules.holds(r.operation, r.tokens.next != 0)
 	switch {
 	case r.election.Init == "":

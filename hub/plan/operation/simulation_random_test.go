@@ -27,6 +27,7 @@ const (
 func newRandomSimulation(seed uint64) *simulation {
 	r := rand.New(rand.NewPCG(seed, 12))
 	s := newSimulation(r)
+	s.drains = seed%3 == 0
 	s.version, s.controlPlane, s.worker = 1+r.IntN(4), concurrency(r), concurrency(r)
 	s.addRunning(topologies[r.IntN(len(topologies))]...)
 	if r.IntN(2) == 0 {
@@ -106,7 +107,7 @@ func (s *simulation) describe(h *host) string {
 }
 
 func (s *simulation) settled() bool {
-	return s.outcome.Done && !slices.ContainsFunc(s.outcome.Decisions, func(d rollout.Decision) bool { return d.Deliver }) &&
+	return s.outcome.Done && !slices.ContainsFunc(s.outcome.Decisions, func(d rollout.Decision) bool { return d.Deliver || d.Drain != "" || d.Uncordon }) &&
 		!slices.ContainsFunc(s.operations, func(o *stored) bool { return !o.status().Phase.Ended() }) &&
 		!slices.ContainsFunc(s.sortedHosts(), func(h *host) bool { return h.api.deleting })
 }

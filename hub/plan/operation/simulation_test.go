@@ -75,6 +75,7 @@ type record struct {
 	replaced                                        rollout.Change
 	failing                                         []string
 	removal                                         rollout.Removal
+	drain                                           rollout.Drain
 }
 
 // host is a machine. cached is the record that the hub has in its cache; all below api is as it really is.
@@ -106,7 +107,7 @@ type host struct {
 	tombstone bool
 	did       map[string]int
 
-	deleteLeft, promoteLeft int
+	deleteLeft, promoteLeft, drainLeft int
 	// For the checks: changing is set from changedAt on until the change has ended; restarting while etcd is down for it.
 	changing, restarting bool
 	changedAt, downSince int
@@ -125,11 +126,13 @@ func (h *host) update(change func(*record)) {
 // node is the Node of a machine.
 type node struct {
 	ready, etcd, removing bool
-	silent                int
-	version               string
-	membership            rollout.Membership
-	health                rollout.MemberHealth
-	checkedAt             time.Time
+	// cordoned is set where a drain has cordoned it.
+	cordoned   bool
+	silent     int
+	version    string
+	membership rollout.Membership
+	health     rollout.MemberHealth
+	checkedAt  time.Time
 }
 
 // etcd is a cluster of etcd with what is stored in it.
@@ -178,8 +181,9 @@ type simulation struct {
 
 	version, restarted, minor int
 	controlPlane, worker      string
-	badInstall                bool
-	hosts                     map[string]*host
+	// badInstall fails installations; drains has Nodes drained before changes.
+	badInstall, drains bool
+	hosts              map[string]*host
 	// byName is what sortedHosts has returned last; nil since a host was added or removed.
 	byName                     []*host
 	operations                 []*stored
@@ -320,6 +324,7 @@ func (s *simulation) tick() {
 		s.startDistribution(h)
 	}
 	s.nodes()
+	s.drainNodes()
 	s.listFiles()
 	for _, h := range s.sortedHosts() {
 		s.reports(h)

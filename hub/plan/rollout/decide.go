@@ -47,7 +47,7 @@ type Decision struct {
 	Deliver bool
 	// Drain are the options to request a drain with; empty if none is to be requested. A drain with other options is replaced.
 	Drain string
-	// Uncordon is set when the end of the drain is to be requested.
+	// Uncordon is set when the end of the drain is to be requested, perhaps with a delivery.
 	Uncordon bool
 	// Done is set when the machine has what is wanted and works.
 	Done bool

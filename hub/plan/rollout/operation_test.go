@@ -29,3 +29,45 @@ func TestTaskDoesNotWaitForAnUpgrade(t *testing.T) {
 		}
 	}
 }
+
+// TestOperationEndsDrain: a machine that was drained for a change, which waits for the operation, is uncordoned. The machines of the operation
+// wait for that, and not for the change.
+func TestOperationEndsDrain(t *testing.T) {
+	for _, roles := range []string{"ec", "c", "w"} {
+		first, a, b := member("0", "ec"), member("a", roles), member("b", roles)
+		first.Init = true
+		a.Change, a.Drain = ChangeDrain, Drain{Requested: "drain", Done: "drain"}
+		b.Task, b.Change = true, ChangeRestart
+		in := Inputs{Bootstrapped: true, Operation: "CertificateRotation one", ControlPlaneDrain: DrainOptions{Enabled: true, Options: "drain"}}
+		in.WorkerDrain = in.ControlPlaneDrain
+		decide := func() []Decision {
+			in.Machines = []Machine{first, a, b}
+			return Decide(in).Decisions
+		}
+		if d := decide(); !d[1].Uncordon || d[2].Deliver {
+			t.Errorf("%s: got %+v", roles, d)
+		}
+		a.Drain.Uncordon = a.Drain.Requested
+		if d := decide(); d[1].Uncordon || d[1].Reason != ReasonUncordoning || d[2].Deliver {
+			t.Errorf("%s, while it is uncordoned: got %+v", roles, d)
+		}
+		a.Drain = Drain{}
+		if d := decide(); d[1].Drain != "" || d[1].Reason != ReasonWaitingForOperation || !d[2].Deliver {
+			t.Errorf("%s, when it is uncordoned: got %+v", roles, d)
+		}
+	}
+}
+
+// TestRestoreEndsDrain: what was drained before a restore was not drained in the restored cluster.
+func TestRestoreEndsDrain(t *testing.T) {
+	a := member("a", "ec")
+	a.Init, a.Task, a.Regardless, a.Change, a.Drain = true, true, true, ChangeRestart, Drain{Requested: "drain", Done: "drain"}
+	in := Inputs{Bootstrapped: true, Operation: "ETCDSnapshotRestore one", Machines: []Machine{a}}
+	if d := Decide(in).Decisions[0]; !d.Deliver || !d.Uncordon {
+		t.Errorf("got %+v", d)
+	}
+	in.Machines[0].Drain.Uncordon = "drain"
+	if d := Decide(in).Decisions[0]; !d.Deliver || d.Uncordon {
+		t.Errorf("again: got %+v", d)
+	}
+}

@@ -76,10 +76,10 @@ type rule func(v *view, m *Machine) (Decision, bool)
 //	lacksInfrastructure  without infrastructure, before its first plan      wait
 //	planInvalid          whose plan cannot be rendered                      wait for the specification
 //	clusterPaused        with a change in a paused cluster                  wait
-//	taskRegardless       with a task of an operation that waits for nothing deliver
+//	taskRegardless       with a task of an operation that waits for nothing deliver, uncordon
 //	clusterBlocked       with a change in a cluster that lacks something    wait
 //	changeIsMinor        whose change restarts nothing                      deliver
-//	operationInProgress  with a restart that is not the operation's         wait for the operation
+//	operationInProgress  with a restart that is not the operation's         wait for the operation, uncordon
 //	earlierTierFirst     whose earlier tiers have to change first           wait
 //	lacksJoinURL         that has nothing to join yet                       wait
 //	firstPlan            that gets its first plan                           deliver; etcd members one at a time
@@ -160,18 +160,25 @@ var blockedMessages = map[string]string{
 	ReasonWaitingForInitNode: "Waiting for an etcd machine that can start the cluster",
 }
 
-// taskRegardless delivers the task of an operation for which the cluster is down, or is taken down.
+// taskRegardless delivers the task of an operation for which the cluster is down, or is taken down: a restore. A drain ends with it, since the
+// Node of the restored cluster was not drained.
 func taskRegardless(_ *view, m *Machine) (Decision, bool) {
 	if m.Change == ChangeNone || !m.Regardless {
 		return undecided()
 	}
-	return deliver("Delivering a task of an operation")
+	d, decided := deliver("Delivering a task of an operation")
+	d.Uncordon = m.draining() && m.Drain.Uncordon != m.Drain.Requested
+	return d, decided
 }
 
-// operationInProgress lets a machine join that has no plan yet: no operation knows it.
+// operationInProgress lets a machine join that has no plan yet: no operation knows it. One that was drained for its change is uncordoned:
+// the machines of the operation would wait for it, while it waits for the operation.
 func operationInProgress(v *view, m *Machine) (Decision, bool) {
 	if !v.held(m) {
 		return undecided()
+	}
+	if d, draining := needsUncordon(v, m); draining {
+		return d, true
 	}
 	return wait(ReasonWaitingForOperation, "Waiting for %s to end", v.Operation)
 }
