@@ -79,10 +79,11 @@ func (c *closedCluster) make(t *testing.T) {
 	c.user = &u
 }
 
-// closedHost makes a host that connections leave but do not enter.
+// closedHost makes a host that connections leave but do not enter. It goes with the lab: several tests use one cluster.
 func closedHost(t *testing.T, name string) *hosts.Host {
 	t.Helper()
-	host := shared.NewHost(t, name)
+	host, err := shared.AddHost(t.Context(), name)
+	suite.Must(t, err)
 	suite.Must(t, host.CloseIncoming(t.Context()))
 	return host
 }
