@@ -29,14 +29,23 @@ type shelf struct {
 	secrets    corev1.SecretList
 }
 
-func (s *shelf) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (s *shelf) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := &client.ListOptions{}
+	o.ApplyOptions(opts)
+	own := ptr.Deref(o.UnsafeDisableDeepCopy, false)
 	switch list := list.(type) {
 	case *clusterv1.MachineList:
-		s.machines.DeepCopyInto(list)
+		if list.Items = slices.Clone(s.machines.Items); !own {
+			s.machines.DeepCopyInto(list)
+		}
 	case *rkev1.RKEBootstrapList:
-		s.bootstraps.DeepCopyInto(list)
+		if list.Items = slices.Clone(s.bootstraps.Items); !own {
+			s.bootstraps.DeepCopyInto(list)
+		}
 	case *corev1.SecretList:
-		list.Items = slices.Clone(s.secrets.Items)
+		if list.Items = slices.Clone(s.secrets.Items); !own {
+			s.secrets.DeepCopyInto(list)
+		}
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ const maxNames = 5
 func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 	var errs []error
 	for _, m := range s.machines {
-		errs = append(errs, r.setVersion(ctx, s, m.machine))
+		errs = append(errs, r.setVersion(ctx, s, m))
 		reconciled := metav1.Condition{Type: rkev1.ReconciledCondition, Status: reasons.Get(m.decision.Reason).Status, Reason: m.decision.Reason,
 			Message: m.decision.Message}
 		if m.decision.Done {
@@ -55,15 +55,16 @@ func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 
 // setVersion writes the desired version into a Machine of a MachineSet. Cluster API compares it with the kubelet's; without it, such a
 // Machine is never up to date. The MachineSet has none, since a change of it would replace Machines.
-func (r *Reconciler) setVersion(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
-	if !needsVersion(machine, s.controlPlane.Spec.DesiredVersion()) {
+func (r *Reconciler) setVersion(ctx context.Context, s *scope, m *machine) error {
+	if !needsVersion(m.machine, s.controlPlane.Spec.DesiredVersion()) {
 		return nil
 	}
-	before := machine.DeepCopy()
-	machine.Spec.Version = s.controlPlane.Spec.DesiredVersion()
-	if err := r.Client.Patch(ctx, machine, client.MergeFrom(before), fieldOwner); err != nil && !apierrors.IsGone(err) {
-		return fmt.Errorf("writing the version of Machine %s: %w", machine.Name, err)
+	changed := m.machine.DeepCopy()
+	changed.Spec.Version = s.controlPlane.Spec.DesiredVersion()
+	if err := r.Client.Patch(ctx, changed, client.MergeFrom(m.machine), fieldOwner); err != nil && !apierrors.IsGone(err) {
+		return fmt.Errorf("writing the version of Machine %s: %w", m.machine.Name, err)
 	}
+	m.machine = changed
 	return nil
 }
 

@@ -96,12 +96,13 @@ func (s *scope) electInitNode(designated string) {
 	}
 }
 
+// states are those of the machines. The next call overwrites them.
 func (s *scope) states() []rollout.Machine {
-	states := make([]rollout.Machine, 0, len(s.machines))
+	s.allStates = slices.Grow(s.allStates[:0], len(s.machines))
 	for _, m := range s.machines {
-		states = append(states, m.state)
+		s.allStates = append(s.allStates, m.state)
 	}
-	return states
+	return s.allStates
 }
 
 // findJoinURLs sets where each server can be joined, and then where each machine joins.

@@ -39,8 +39,9 @@ type scope struct {
 	// machines are all Machines of the cluster that have an RKEBootstrap, by name. poolReplicas is the sum of the replicas of
 	// MachineDeployments for control plane machines. loaded is set once both were read, live once they were read past the cache
 	// (loadMachines).
-	// others are Machines of the cluster without one.
+	// others are Machines of the cluster without one. allStates is what states has returned last.
 	machines     []*machine
+	allStates    []rollout.Machine
 	others       []*clusterv1.Machine
 	poolReplicas int32
 	loaded, live bool

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,7 +16,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
-// Machine is a Machine that names an RKEBootstrap. Both are copies, and may be changed.
+// Machine is a Machine that names an RKEBootstrap. Both may be the cache's own, and are not to be changed: a cluster may have thousands.
 type Machine struct {
 	*clusterv1.Machine
 	// Bootstrap is nil where the RKEBootstrap does not exist, or belongs to another Machine, whose plan this one must not get.
@@ -25,13 +26,14 @@ type Machine struct {
 // List returns the Machines of a cluster that name an RKEBootstrap, in the order in which from lists them. The label by which they are
 // found proves nothing: a Machine whose spec.clusterName is another cluster's is left out, until Cluster API corrects the label.
 func List(ctx context.Context, from client.Reader, cluster client.ObjectKey) ([]Machine, error) {
-	in, of := client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}
+	of := &client.ListOptions{Namespace: cluster.Namespace, UnsafeDisableDeepCopy: new(true),
+		LabelSelector: labels.SelectorFromSet(labels.Set{clusterv1.ClusterNameLabel: cluster.Name})}
 	var machines clusterv1.MachineList
-	if err := from.List(ctx, &machines, in, of); err != nil {
+	if err := from.List(ctx, &machines, of); err != nil {
 		return nil, fmt.Errorf("listing the cluster's Machines: %w", err)
 	}
 	var bootstraps rkev1.RKEBootstrapList
-	if err := from.List(ctx, &bootstraps, in, of); err != nil {
+	if err := from.List(ctx, &bootstraps, of); err != nil {
 		return nil, fmt.Errorf("listing the cluster's RKEBootstraps: %w", err)
 	}
 	byName := make(map[string]*rkev1.RKEBootstrap, len(bootstraps.Items))
@@ -48,7 +50,7 @@ func List(ctx context.Context, from client.Reader, cluster client.ObjectKey) ([]
 		if m.Bootstrap = byName[ref.Name]; m.Bootstrap == nil {
 			// Cluster API may not have set its label yet.
 			bootstrap := &rkev1.RKEBootstrap{}
-			found, err := objects.Get(ctx, from, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, bootstrap)
+			found, err := objects.Get(ctx, from, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, bootstrap, client.UnsafeDisableDeepCopy)
 			if err != nil {
 				return nil, err
 			}

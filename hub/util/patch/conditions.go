@@ -14,7 +14,7 @@ import (
 )
 
 // Conditions sets conditions of an object of which this controller writes nothing else. If they are set already, it neither sends a request
-// nor copies the object.
+// nor copies the object. The object, which may be the cache's own, stays as it is.
 func Conditions(ctx context.Context, c client.Client, object Object, owner client.FieldOwner, wanted ...metav1.Condition) error {
 	have := object.GetConditions()
 	if !slices.ContainsFunc(wanted, func(w metav1.Condition) bool {
@@ -27,11 +27,11 @@ func Conditions(ctx context.Context, c client.Client, object Object, owner clien
 	for i, w := range wanted {
 		types[i] = w.Type
 	}
-	helper := NewHelper(c, object, owner, types...)
+	helper, changed := NewHelper(c, object, owner, types...), object.DeepCopyObject().(Object)
 	for _, w := range wanted {
-		conditions.Set(object, w)
+		conditions.Set(changed, w)
 	}
-	return helper.Patch(ctx, object)
+	return helper.Patch(ctx, changed)
 }
 
 // same reports whether two conditions are equal except for their time; nil is no condition.
