@@ -107,9 +107,10 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.EnableGRPCGateway = false
 	cfg.QuotaBackendBytes = 8 << 30
-	// With one member an election cannot be contested, so there is no use in waiting long for it.
-	cfg.TickMs = 10
-	cfg.ElectionMs = 100
+	// With one member an election cannot be contested, so there is no use in waiting long for it: up to 500 ms at the start. Each tick wakes
+	// several goroutines, which is most of what an idle hub does.
+	cfg.TickMs = 100
+	cfg.ElectionMs = 500
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	cfg.UnsafeNoFsync = opts.UnsafeNoFsync
 	cfg.ZapLoggerBuilder = log
