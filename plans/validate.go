@@ -106,7 +106,7 @@ func (f File) Mode() (uint32, error) {
 	}
 	mode, err := strconv.ParseUint(f.Permissions, 8, 32)
 	if err != nil {
-		if digits := strings.TrimPrefix(strings.ToLower(f.Permissions), "0o"); digits != strings.ToLower(f.Permissions) {
+		if digits, ok := strings.CutPrefix(strings.ToLower(f.Permissions), "0o"); ok {
 			return 0, fmt.Errorf("must be octal digits, got %q: write 0%s", f.Permissions, digits)
 		}
 		return 0, fmt.Errorf("must be octal digits such as 0644, got %q", f.Permissions)

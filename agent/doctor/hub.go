@@ -138,8 +138,7 @@ func unreachable(h *hubConnection, err error, now time.Time) Result {
 
 // withoutURL returns the cause of a *url.Error, which repeats the URL.
 func withoutURL(err error) error {
-	var failed *url.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
 	}
 	return err

@@ -108,8 +108,7 @@ func (e *outputError) Error() string { return e.message }
 
 // withoutOutput is the message of an error without the output of programs.
 func withoutOutput(err error) string {
-	var program *outputError
-	if errors.As(err, &program) {
+	if program, ok := errors.AsType[*outputError](err); ok {
 		return program.summary
 	}
 	return err.Error()

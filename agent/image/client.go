@@ -203,12 +203,10 @@ func newStatusError(response *http.Response) *statusError {
 
 // statusOf returns the HTTP status in an error, or 0.
 func statusOf(err error) int {
-	var own *statusError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*statusError](err); ok {
 		return own.status
 	}
-	var library *registry.Error
-	if errors.As(err, &library) {
+	if library, ok := errors.AsType[*registry.Error](err); ok {
 		return library.StatusCode
 	}
 	return 0
@@ -216,16 +214,14 @@ func statusOf(err error) int {
 
 // stripQuery removes the URL from an error: the endpoint is named anyway, and a query may hold a signature.
 func stripQuery(err error) error {
-	var library *registry.Error
-	if errors.As(err, &library) {
+	if library, ok := errors.AsType[*registry.Error](err); ok {
 		message := ""
 		if len(library.Errors) > 0 {
 			message = printable.Line(string(library.Errors[0].Code) + ": " + library.Errors[0].Message)
 		}
 		return &statusError{status: library.StatusCode, message: message}
 	}
-	var located *url.Error
-	if errors.As(err, &located) {
+	if located, ok := errors.AsType[*url.Error](err); ok {
 		return located.Err
 	}
 	return err

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -51,9 +52,7 @@ func (t *transport) redirectToRealm(request *http.Request) bool {
 		return false
 	}
 	query := t.realm.Query()
-	for key, values := range request.URL.Query() {
-		query[key] = values
-	}
+	maps.Copy(query, request.URL.Query())
 	target := *t.realm
 	target.RawQuery = query.Encode()
 	request.URL, request.Host = &target, target.Host

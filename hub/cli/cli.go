@@ -39,8 +39,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	if err := root.ExecuteContext(ctx); err != nil {
-		var code exitCode
-		if errors.As(err, &code) {
+		if code, ok := errors.AsType[exitCode](err); ok {
 			return int(code)
 		}
 		fmt.Fprintln(stderr, "hub:", oneLine(err))

@@ -20,8 +20,7 @@ func (o *serveOptions) checkListeners() error {
 		}
 		l, err := net.Listen("tcp", listener.address)
 		if err != nil {
-			var opErr *net.OpError
-			if errors.As(err, &opErr) {
+			if opErr, ok := errors.AsType[*net.OpError](err); ok {
 				err = opErr.Err
 			}
 			return fmt.Errorf("cannot listen on %s: %w; choose another address with %s", listener.address, err, listener.flag)

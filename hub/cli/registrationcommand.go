@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -133,7 +132,7 @@ func (o *registrationOptions) createToken(
 		},
 	}
 	if o.ttl > 0 {
-		crt.Spec.TTL = ptr.To(int64(o.ttl / time.Minute))
+		crt.Spec.TTL = new(int64(o.ttl / time.Minute))
 	}
 	if err := c.Create(ctx, crt); err != nil {
 		return nil, "", explain(fmt.Errorf("making a ClusterRegistrationToken in %s: %w", management, err))

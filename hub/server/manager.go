@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,10 +60,10 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 		Scheme: scheme,
 		Logger: logr.FromSlogHandler(handler),
 		Controller: config.Controller{
-			UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue)),
+			UsePriorityQueue: new(feature.Gates.Enabled(feature.PriorityQueue)),
 			CacheSyncTimeout: 5 * time.Minute,
 			// A replica that does not lead knows all that there is to be done, and begins with it at once when it does.
-			EnableWarmup: ptr.To(opts.LeaderElection),
+			EnableWarmup: new(opts.LeaderElection),
 		},
 		Cache:                         cacheOptions(opts.Settings.SystemNamespace),
 		NewCache:                      newCache,

@@ -7,7 +7,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/server/capi"
@@ -36,7 +35,7 @@ func webhookTarget(opts Options) (target admissionregistrationv1.WebhookClientCo
 	if opts.WebhookURL == "" {
 		namespace := opts.Settings.SystemNamespace
 		host := WebhookService + "." + namespace + ".svc"
-		target.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: WebhookService, Port: ptr.To(int32(443))}
+		target.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: WebhookService, Port: new(int32(443))}
 		return target, []string{host, host + ".cluster.local"}, nil
 	}
 	parsed, err := url.Parse(opts.WebhookURL)

@@ -55,8 +55,8 @@ func authEndpointPod(in Input) corev1.PodSpec {
 		args = append(args, "--allow-group", MastersGroup)
 	}
 	return corev1.PodSpec{
-		AutomountServiceAccountToken: ptr.To(false),
-		EnableServiceLinks:           ptr.To(false),
+		AutomountServiceAccountToken: new(false),
+		EnableServiceLinks:           new(false),
 		HostNetwork:                  true,
 		PriorityClassName:            in.priorityClassName(),
 		NodeSelector:                 map[string]string{corev1.LabelOSStable: "linux"},

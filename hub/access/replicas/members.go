@@ -107,9 +107,9 @@ func (m *Membership) lease() *coordinationv1.Lease {
 			Annotations: map[string]string{AddressAnnotation: m.Address},
 		},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity:       ptr.To(m.Directory.opts.ReplicaID),
+			HolderIdentity:       new(m.Directory.opts.ReplicaID),
 			LeaseDurationSeconds: ptr.To(int32(leaseDuration / time.Second)),
-			RenewTime:            ptr.To(metav1.NowMicro()),
+			RenewTime:            new(metav1.NowMicro()),
 		},
 	}
 }

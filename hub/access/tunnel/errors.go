@@ -61,8 +61,7 @@ func ended(class endReason, format string, args ...any) *sessionEnd {
 
 // classOf is the class of an error that a session's reader came back with.
 func classOf(err error) endReason {
-	var end *sessionEnd
-	if errors.As(err, &end) {
+	if end, ok := errors.AsType[*sessionEnd](err); ok {
 		return end.class
 	}
 	return endByAgent

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -94,8 +95,8 @@ func mayReadAll(reference string) string {
 // configOf is the configuration of the cluster in an object, an empty one where there is none.
 func configOf(object string) string {
 	expression := object + ".spec"
-	for i := len(references.Holders) - 1; i >= 0; i-- {
-		path := references.Holders[i].Config
+	for _, holder := range slices.Backward(references.Holders) {
+		path := holder.Config
 		if path != "spec" {
 			at := object + "." + path
 			expression = fmt.Sprintf("%s ? dyn(%s) : %s", has(object, path), at, expression)

@@ -104,7 +104,7 @@ func (r *Reconciler) clone(ctx context.Context, p *poolScope,
 	if err != nil {
 		return nil, fmt.Errorf("copying %s %s: %w", source.GetKind(), source.GetName(), err)
 	}
-	return ptr.To(pool.Ref(kind, clone.GetName())), nil
+	return new(pool.Ref(kind, clone.GetName())), nil
 }
 
 // referenced reads an object that the spec refers to by group and kind, and watches its kind from then on. If it does not exist, it returns

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -20,7 +19,7 @@ var ownedConditions = []string{rkev1.NodeFoundCondition, rkev1.ReadyCondition}
 func setStatus(s *scope) {
 	setNodeFound(s)
 	if s.custom.Spec.ProviderID != "" {
-		s.custom.Status.Initialization.Provisioned = ptr.To(true)
+		s.custom.Status.Initialization.Provisioned = new(true)
 		s.custom.Status.Ready = true
 	}
 	s.custom.Status.FailureDomain = s.custom.Spec.FailureDomain

@@ -3,6 +3,7 @@ package machinerequest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,12 +53,8 @@ func newMachine(cluster *clusterv1.Cluster, name string, request machineRequest)
 	}
 	meta := func() metav1.ObjectMeta {
 		out := metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}
-		for key, value := range labels {
-			out.Labels[key] = value
-		}
-		for key, value := range annotations {
-			out.Annotations[key] = value
-		}
+		maps.Copy(out.Labels, labels)
+		maps.Copy(out.Annotations, annotations)
 		// If the hub stops before it has created the Machine, these are deleted with the Cluster.
 		out.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,

@@ -10,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -95,7 +94,7 @@ func evict(ctx context.Context, remote client.Client, pod *corev1.Pod, options r
 	// The UID keeps another Pod of the same name, such as one of a StatefulSet, from being evicted.
 	how := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
 	if options.GracePeriod > 0 {
-		how.GracePeriodSeconds = ptr.To(int64(options.GracePeriod))
+		how.GracePeriodSeconds = new(int64(options.GracePeriod))
 	}
 	if options.DisableEviction {
 		return remote.Delete(ctx, pod, &client.DeleteOptions{GracePeriodSeconds: how.GracePeriodSeconds, Preconditions: how.Preconditions})

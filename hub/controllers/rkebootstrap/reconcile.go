@@ -137,8 +137,7 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 	if err == nil {
 		vars, err = r.scriptVars(ctx, s)
 	}
-	var refused *refusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*refusedError](err); ok {
 		// A change of the RKEControlPlane's owner causes the next reconcile.
 		s.data = refused.Cause
 		return nil
@@ -153,8 +152,7 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 		return nil
 	}
 	object, err := dataSecret(s, vars)
-	var invalid *bootstrapdata.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*bootstrapdata.InvalidError](err); ok {
 		// Only a change of the spec helps, which causes the next reconcile.
 		s.data = cause.New("InvalidBootstrapData", "%v", invalid)
 		return nil

@@ -2,7 +2,6 @@ package rkebootstrap
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -17,8 +16,8 @@ func setStatus(s *scope) {
 	b := s.bootstrap
 	b.Status.ObservedGeneration = b.Generation
 	if s.data == nil {
-		b.Status.DataSecretName = ptr.To(rkev1.BootstrapSecretName(b.Name))
-		b.Status.Initialization.DataSecretCreated = ptr.To(true)
+		b.Status.DataSecretName = new(rkev1.BootstrapSecretName(b.Name))
+		b.Status.Initialization.DataSecretCreated = new(true)
 		b.Status.Ready = true
 	}
 	conditions.Set(b, condition(rkev1.IdentityReadyCondition, "IdentityReady", s.identity))

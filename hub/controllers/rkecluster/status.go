@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -31,7 +30,7 @@ func setStatus(s *scope) {
 		return
 	}
 	// There is nothing to create: machines register themselves, and the control plane provides the endpoint if the user sets none.
-	s.infra.Status.Initialization.Provisioned = ptr.To(true)
+	s.infra.Status.Initialization.Provisioned = new(true)
 	s.infra.Status.Ready = true
 	ready := metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Provisioned"}
 	switch {

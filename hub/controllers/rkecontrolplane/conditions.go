@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -91,8 +90,8 @@ func setReplicas(s *scope) {
 		return
 	}
 	machines := s.controlPlaneMachines()
-	count := func(is func(*machine) bool) *int32 { return ptr.To(int32(len(namesOf(machines, is)))) }
-	status.Replicas = ptr.To(int32(len(machines)))
+	count := func(is func(*machine) bool) *int32 { return new(int32(len(namesOf(machines, is)))) }
+	status.Replicas = new(int32(len(machines)))
 	status.ReadyReplicas = count(func(m *machine) bool { return conditions.IsTrue(m.machine, clusterv1.ReadyCondition) })
 	status.AvailableReplicas = count(func(m *machine) bool { return conditions.IsTrue(m.machine, clusterv1.AvailableCondition) })
 	status.UpToDateReplicas = count(func(m *machine) bool { return !m.state.Deleting && m.upToDate() })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,9 +85,7 @@ func (r *Reconciler) readObject(ctx context.Context, kind string, key client.Obj
 		return render.Object{}, err
 	}
 	object := render.Object{Data: map[string][]byte{}, AuthorizedFor: configMap.Annotations[rkev1.AuthorizedObjectAnnotation]}
-	for k, v := range configMap.BinaryData {
-		object.Data[k] = v
-	}
+	maps.Copy(object.Data, configMap.BinaryData)
 	for k, v := range configMap.Data {
 		object.Data[k] = []byte(v)
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -59,10 +58,10 @@ func setStatus(s *scope, err error) {
 func setInitialized(s *scope) {
 	status := &s.controlPlane.Status
 	if slices.ContainsFunc(s.controlPlaneMachines(), (*machine).servesAPI) {
-		status.Initialization.ControlPlaneInitialized = ptr.To(true)
+		status.Initialization.ControlPlaneInitialized = new(true)
 	}
 	status.Initialized = isInitialized(s.controlPlane)
-	status.ExternalManagedControlPlane = ptr.To(false)
+	status.ExternalManagedControlPlane = new(false)
 }
 
 // setPhases sets the conditions of the cluster as a whole.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,11 +38,11 @@ func (r *Reconciler) write(ctx context.Context, key client.ObjectKey, s *scope, 
 		return err
 	}
 	written := false
-	for i := len(parts) - 1; i >= 0; i-- {
+	for i, part := range slices.Backward(parts) {
 		if digests[i] == m.written[i] && (i > 0 || written) {
 			continue
 		}
-		if err := r.writePart(ctx, key, s, parts[i]); err != nil {
+		if err := r.writePart(ctx, key, s, part); err != nil {
 			return err
 		}
 		written = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -118,10 +119,8 @@ func (g *Registrar) checkPaused(ctx context.Context, name types.NamespacedName, 
 	if ptr.Deref(cluster.Spec.Paused, false) {
 		return response.Retry(response.DefaultRetry, "waiting for the Cluster %s to be unpaused", name)
 	}
-	for _, object := range append([]metav1.Object{cluster}, objects...) {
-		if annotations.HasPaused(object) {
-			return response.Retry(response.DefaultRetry, "waiting for the Cluster %s and this machine to be unpaused", name)
-		}
+	if slices.ContainsFunc(append([]metav1.Object{cluster}, objects...), annotations.HasPaused) {
+		return response.Retry(response.DefaultRetry, "waiting for the Cluster %s and this machine to be unpaused", name)
 	}
 	return nil
 }

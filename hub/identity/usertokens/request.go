@@ -56,8 +56,7 @@ func read(w http.ResponseWriter, r *http.Request) (*Request, error) {
 	decoder.DisallowUnknownFields()
 	request := &Request{}
 	if err := decoder.Decode(request); err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, response.Errorf(http.StatusRequestEntityTooLarge, "the request is larger than %d bytes", maxBody)
 		}
 		return nil, badRequest("decoding the request failed: %s; write {\"cluster\": \"<namespace>/<name>\"}",

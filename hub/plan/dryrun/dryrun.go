@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,9 +148,7 @@ func (t *target) derive() error {
 func merge(into, from map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range []map[string]string{into, from} {
-		for key, value := range m {
-			out[key] = value
-		}
+		maps.Copy(out, m)
 	}
 	return out
 }

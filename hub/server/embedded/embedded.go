@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -215,8 +216,7 @@ func listen(opts Options) (net.Listener, error) {
 	if opts.PortFlag != "" {
 		hint = "; choose another port with " + opts.PortFlag
 	}
-	var opErr *net.OpError
-	if errors.As(err, &opErr) {
+	if opErr, ok := errors.AsType[*net.OpError](err); ok {
 		err = opErr.Err
 	}
 	return nil, fmt.Errorf("the embedded API server cannot listen on %s: %w%s", address, err, hint)
@@ -228,7 +228,7 @@ type cleanups []func()
 func (c *cleanups) add(f func()) { *c = append(*c, f) }
 func (c *cleanups) forget()      { *c = nil }
 func (c *cleanups) run() {
-	for i := len(*c) - 1; i >= 0; i-- {
-		(*c)[i]()
+	for _, cleanup := range slices.Backward(*c) {
+		cleanup()
 	}
 }

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -28,7 +27,7 @@ func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 	}
 	unhealthy := func(status corev1.ConditionStatus) clusterv1.UnhealthyNodeCondition {
 		return clusterv1.UnhealthyNodeCondition{Type: corev1.NodeReady, Status: status,
-			TimeoutSeconds: ptr.To(seconds(p.UnhealthyNodeTimeout.Duration.Duration))}
+			TimeoutSeconds: new(seconds(p.UnhealthyNodeTimeout.Duration.Duration))}
 	}
 	name := Name(cluster.Name, p.Name)
 	mhc := &clusterv1.MachineHealthCheck{
@@ -40,13 +39,13 @@ func HealthCheck(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 				clusterv1.MachineDeploymentNameLabel: name,
 			}},
 			Checks: clusterv1.MachineHealthCheckChecks{
-				NodeStartupTimeoutSeconds: ptr.To(seconds(startup)),
+				NodeStartupTimeoutSeconds: new(seconds(startup)),
 				UnhealthyNodeConditions:   []clusterv1.UnhealthyNodeCondition{unhealthy(corev1.ConditionUnknown), unhealthy(corev1.ConditionFalse)},
 			},
 		},
 	}
 	if p.MaxUnhealthy != nil && *p.MaxUnhealthy != "" {
-		mhc.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse(*p.MaxUnhealthy))
+		mhc.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = new(intstr.Parse(*p.MaxUnhealthy))
 	}
 	if p.UnhealthyRange != nil {
 		mhc.Spec.Remediation.TriggerIf.UnhealthyInRange = *p.UnhealthyRange

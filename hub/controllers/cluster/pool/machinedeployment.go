@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -47,7 +46,7 @@ func MachineDeployment(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMac
 		ObjectMeta: objectMeta,
 		Spec: clusterv1.MachineDeploymentSpec{
 			ClusterName: cluster.Name,
-			Replicas:    ptr.To(Quantity(p)),
+			Replicas:    new(Quantity(p)),
 			Rollout:     clusterv1.MachineDeploymentRolloutSpec{Strategy: strategy(p)},
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{
 				clusterv1.ClusterNameLabel:           cluster.Name,
@@ -63,7 +62,7 @@ func MachineDeployment(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMac
 				},
 			},
 			Deletion: clusterv1.MachineDeploymentDeletionSpec{Order: clusterv1.OldestMachineSetDeletionOrder},
-			Paused:   ptr.To(p.Paused),
+			Paused:   new(p.Paused),
 		},
 	}
 	if limit := HostnameLimit(cluster, p); limit > 0 {
@@ -71,7 +70,7 @@ func MachineDeployment(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMac
 	}
 	if p.EtcdRole {
 		// If all members are unhealthy, the health check must replace them one by one.
-		md.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromInt32(1))
+		md.Spec.Remediation.MaxInFlight = new(intstr.FromInt32(1))
 	}
 	return md, nil
 }
@@ -129,7 +128,7 @@ func drainTimeout(p *provisioningv1.RKEMachinePool) *int32 {
 	if !p.DrainBeforeDelete || p.DrainBeforeDeleteTimeout == nil {
 		return nil
 	}
-	return ptr.To(seconds(p.DrainBeforeDeleteTimeout.Duration.Duration))
+	return new(seconds(p.DrainBeforeDeleteTimeout.Duration.Duration))
 }
 
 // seconds rounds up: a timeout must not become 0, which is none.
