@@ -17,18 +17,14 @@ type backupOptions struct {
 }
 
 func newBackup() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "backup",
 		Short: "Back up and restore a standalone hub",
 		Long: `Save and restore a hub with an embedded API server.
 
 A backup has two files. The snapshot holds everything in the hub's API, with Secrets encrypted. The keys decrypt them and sign the hub's
 credentials. Keep the two in different places: whoever has both can read every Secret.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newBackupSave(), newBackupRestore())
-	return cmd
+	}, newBackupSave(), newBackupRestore())
 }
 
 func newBackupSave() *cobra.Command {

@@ -68,6 +68,14 @@ func newRoot() *cobra.Command {
 	return root
 }
 
+// group completes a command that has nothing but subcommands.
+func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(children...)
+	return cmd
+}
+
 // oneLine joins the lines of an error, since some libraries report several, and leaves nothing in it that a terminal would obey.
 func oneLine(err error) string {
 	if errors.Is(err, context.Canceled) {

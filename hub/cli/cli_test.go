@@ -76,7 +76,7 @@ func TestComplete(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := []string{test.serverURL, test.webhookListen, test.webhookURL}
-			if diff := cmp.Diff(want, []string{opts.serverURL, opts.webhookListen, opts.webhookURL}); diff != "" {
+			if diff := cmp.Diff(want, []string{opts.hub.Settings.ServerURL, opts.hub.WebhookListen, opts.hub.WebhookURL}); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -117,8 +117,8 @@ func TestAdvertiseAddress(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || opts.advertiseAddress != test.want {
-				t.Errorf("got %q, %v; want %q", opts.advertiseAddress, err, test.want)
+			if err != nil || opts.hub.AdvertiseAddress != test.want {
+				t.Errorf("got %q, %v; want %q", opts.hub.AdvertiseAddress, err, test.want)
 			}
 		})
 	}
@@ -130,9 +130,9 @@ func TestServerURLOfThisMachine(t *testing.T) {
 	if err := opts.complete(); err != nil {
 		t.Fatal(err)
 	}
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(opts.serverURL, "https://"))
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(opts.hub.Settings.ServerURL, "https://"))
 	if err != nil || net.ParseIP(host).To4() == nil || port != "1234" {
-		t.Errorf("got %s (%v), want https://<IPv4 address>:1234", opts.serverURL, err)
+		t.Errorf("got %s (%v), want https://<IPv4 address>:1234", opts.hub.Settings.ServerURL, err)
 	}
 }
 
@@ -236,8 +236,8 @@ func TestAuditLogPath(t *testing.T) {
 		{name: "to the standard output", args: []string{"--kubeconfig=x", "--audit-log-path=-"}, want: "-"},
 	} {
 		opts := parse(t, append(test.args, "--server-url=https://h")...)
-		if err := opts.complete(); err != nil || opts.audit.Path != test.want {
-			t.Errorf("%s: %q, want %q: %v", test.name, opts.audit.Path, test.want, err)
+		if err := opts.complete(); err != nil || opts.hub.Audit.Path != test.want {
+			t.Errorf("%s: %q, want %q: %v", test.name, opts.hub.Audit.Path, test.want, err)
 		}
 	}
 }

@@ -66,14 +66,25 @@ func (c *connection) cluster(argument string) (client.WithWatch, client.ObjectKe
 	return out, key, err
 }
 
-// oneCluster checks that a command about a cluster has one argument.
-func oneCluster(command string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return errors.New(command + " needs one argument: <namespace>/<cluster>")
-		}
-		return nil
+// selection reads the arguments of a command that lists what belongs to one cluster, or to all.
+func (c *connection) selection(args []string) (client.ObjectKey, error) {
+	if len(args) == 0 {
+		return client.ObjectKey{}, nil
 	}
+	return clusterKey(args[0])
+}
+
+// oneCluster checks that a command about a cluster has one argument.
+func oneCluster(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New(commandName(cmd) + " needs one argument: <namespace>/<cluster>")
+	}
+	return nil
+}
+
+// commandName is the name of a command as messages have it, without that of the program.
+func commandName(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
 // clusterKey reads the argument of a command about a cluster.

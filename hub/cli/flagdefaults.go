@@ -23,31 +23,31 @@ func (o *serveOptions) complete() error {
 	if o.mode() == modeEmbedded && o.capi == capiExternal {
 		return errors.New("--capi=external needs --kubeconfig: nothing else can run Cluster API on the embedded API server")
 	}
-	if err := feed.Check(o.releaseData); err != nil {
+	if err := feed.Check(o.hub.ReleaseData); err != nil {
 		return fmt.Errorf("--release-data: %w", err)
 	}
-	if o.clusterAgentImage == "" {
-		o.clusterAgentImage = settings.DefaultClusterAgentImage + ":" + strings.ReplaceAll(Version, "+", "-")
+	if o.hub.Settings.ClusterAgentImage == "" {
+		o.hub.Settings.ClusterAgentImage = settings.DefaultClusterAgentImage + ":" + strings.ReplaceAll(Version, "+", "-")
 	}
-	if _, err := name.ParseReference(o.clusterAgentImage, name.WithDefaultRegistry("")); err != nil {
-		return fmt.Errorf("--cluster-agent-image: must be an image such as %[2]s:v1.2.3, got %[1]q: %[3]w", o.clusterAgentImage,
+	if _, err := name.ParseReference(o.hub.Settings.ClusterAgentImage, name.WithDefaultRegistry("")); err != nil {
+		return fmt.Errorf("--cluster-agent-image: must be an image such as %[2]s:v1.2.3, got %[1]q: %[3]w", o.hub.Settings.ClusterAgentImage,
 			settings.DefaultClusterAgentImage, err)
 	}
-	if o.webhookListen == "" {
-		o.webhookListen = ":9443"
+	if o.hub.WebhookListen == "" {
+		o.hub.WebhookListen = ":9443"
 		if o.mode() == modeEmbedded {
-			o.webhookListen = "127.0.0.1:9443"
+			o.hub.WebhookListen = "127.0.0.1:9443"
 		}
 	}
 	if err := o.completeAudit(); err != nil {
 		return err
 	}
-	if o.assetsDir == "" {
+	if o.hub.AssetsDir == "" {
 		program, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("--assets-dir: finding the directory of this program: %w", err)
 		}
-		o.assetsDir = filepath.Dir(program)
+		o.hub.AssetsDir = filepath.Dir(program)
 	}
 	if err := o.completeServerURL(); err != nil {
 		return err
@@ -60,25 +60,25 @@ func (o *serveOptions) complete() error {
 
 // completeAdvertiseAddress leaves the address empty with the embedded API server, where there are no other replicas.
 func (o *serveOptions) completeAdvertiseAddress() error {
-	if o.drainDelay < 0 || o.drainTime < 0 {
+	if o.hub.DrainDelay < 0 || o.hub.DrainTime < 0 {
 		return errors.New("--drain-delay and --drain-time must not be negative")
 	}
 	if o.mode() == modeEmbedded {
-		if o.advertiseAddress != "" {
+		if o.hub.AdvertiseAddress != "" {
 			return errors.New("--advertise-address needs --kubeconfig: a hub with the embedded API server has no other replicas")
 		}
 		return nil
 	}
-	if o.advertiseAddress != "" {
-		host, port, err := net.SplitHostPort(o.advertiseAddress)
+	if o.hub.AdvertiseAddress != "" {
+		host, port, err := net.SplitHostPort(o.hub.AdvertiseAddress)
 		if err != nil || host == "" || port == "" {
-			return fmt.Errorf("--advertise-address: must be host:port such as 10.0.0.7:8443, got %q", o.advertiseAddress)
+			return fmt.Errorf("--advertise-address: must be host:port such as 10.0.0.7:8443, got %q", o.hub.AdvertiseAddress)
 		}
 		return nil
 	}
-	host, port, err := net.SplitHostPort(o.listen)
+	host, port, err := net.SplitHostPort(o.hub.GatewayListen)
 	if err != nil {
-		return fmt.Errorf("--listen: must be [host]:port, got %q: %w", o.listen, err)
+		return fmt.Errorf("--listen: must be [host]:port, got %q: %w", o.hub.GatewayListen, err)
 	}
 	if ip := net.ParseIP(host); os.Getenv("POD_IP") != "" {
 		host = os.Getenv("POD_IP")
@@ -89,24 +89,24 @@ func (o *serveOptions) completeAdvertiseAddress() error {
 		}
 		host = first.String()
 	}
-	o.advertiseAddress = net.JoinHostPort(host, port)
+	o.hub.AdvertiseAddress = net.JoinHostPort(host, port)
 	return nil
 }
 
 // completeAudit sets the path of the audit log.
 func (o *serveOptions) completeAudit() error {
 	for flag, value := range map[string]int{
-		"--audit-log-maxage": o.audit.MaxAge, "--audit-log-maxbackup": o.audit.MaxBackups, "--audit-log-maxsize": o.audit.MaxSize,
+		"--audit-log-maxage": o.hub.Audit.MaxAge, "--audit-log-maxbackup": o.hub.Audit.MaxBackups, "--audit-log-maxsize": o.hub.Audit.MaxSize,
 	} {
 		if value < 0 {
 			return fmt.Errorf("%s: must not be negative, got %d", flag, value)
 		}
 	}
 	switch {
-	case o.audit.Path == noAudit:
-		o.audit.Path = ""
-	case o.audit.Path == "" && o.mode() == modeEmbedded:
-		o.audit.Path = filepath.Join(o.dataDir, "audit", "audit.log")
+	case o.hub.Audit.Path == noAudit:
+		o.hub.Audit.Path = ""
+	case o.hub.Audit.Path == "" && o.mode() == modeEmbedded:
+		o.hub.Audit.Path = filepath.Join(o.api.DataDir, "audit", "audit.log")
 	}
 	return o.completeAPIServer()
 }
@@ -115,7 +115,7 @@ func (o *serveOptions) completeAudit() error {
 func (o *serveOptions) completeAPIServer() error {
 	if o.mode() != modeEmbedded {
 		for flag, value := range map[string]string{
-			"--encryption-key-dir": o.encryptionKeyDir, "--api-audit-log-path": o.apiAuditLog, "--api-audit-policy-file": o.apiAuditPolicy,
+			"--encryption-key-dir": o.api.EncryptionKeyDir, "--api-audit-log-path": o.api.Audit.Path, "--api-audit-policy-file": o.api.Audit.PolicyFile,
 		} {
 			if value != "" {
 				return fmt.Errorf(
@@ -124,57 +124,57 @@ func (o *serveOptions) completeAPIServer() error {
 		}
 		return nil
 	}
-	switch o.apiAuditLog {
+	switch o.api.Audit.Path {
 	case noAudit:
-		o.apiAuditLog = ""
+		o.api.Audit.Path = ""
 	case "":
-		o.apiAuditLog = filepath.Join(o.dataDir, "audit", "api.log")
+		o.api.Audit.Path = filepath.Join(o.api.DataDir, "audit", "api.log")
 	}
 	return nil
 }
 
 // completeWebhookURL leaves the URL empty in a cluster, where a Service is used.
 func (o *serveOptions) completeWebhookURL() error {
-	if o.webhookURL != "" || o.mode() == modeInCluster {
+	if o.hub.WebhookURL != "" || o.mode() == modeInCluster {
 		return nil
 	}
-	_, port, err := net.SplitHostPort(o.webhookListen)
+	_, port, err := net.SplitHostPort(o.hub.WebhookListen)
 	if err != nil {
-		return fmt.Errorf("--webhook-listen: must be [host]:port, got %q: %w", o.webhookListen, err)
+		return fmt.Errorf("--webhook-listen: must be [host]:port, got %q: %w", o.hub.WebhookListen, err)
 	}
 	host := "127.0.0.1"
 	if o.mode() == modeKubeconfig {
 		// The API server is on another machine, so it uses the host of --server-url.
-		server, err := url.Parse(o.serverURL)
+		server, err := url.Parse(o.hub.Settings.ServerURL)
 		if err != nil {
 			return fmt.Errorf("--server-url: %w", err)
 		}
 		host = server.Hostname()
 	}
-	o.webhookURL = "https://" + net.JoinHostPort(host, port)
+	o.hub.WebhookURL = "https://" + net.JoinHostPort(host, port)
 	return nil
 }
 
 func (o *serveOptions) completeServerURL() error {
-	if o.serverURL != "" {
-		if !strings.HasPrefix(o.serverURL, "https://") {
-			return fmt.Errorf("--server-url: must begin with https://, got %q", o.serverURL)
+	if o.hub.Settings.ServerURL != "" {
+		if !strings.HasPrefix(o.hub.Settings.ServerURL, "https://") {
+			return fmt.Errorf("--server-url: must begin with https://, got %q", o.hub.Settings.ServerURL)
 		}
-		o.serverURL = strings.TrimRight(o.serverURL, "/")
+		o.hub.Settings.ServerURL = strings.TrimRight(o.hub.Settings.ServerURL, "/")
 		return nil
 	}
 	if o.mode() == modeInCluster {
 		return errors.New("--server-url is required in a cluster: the address of a Pod is not stable")
 	}
-	_, port, err := net.SplitHostPort(o.listen)
+	_, port, err := net.SplitHostPort(o.hub.GatewayListen)
 	if err != nil {
-		return fmt.Errorf("--listen: must be [host]:port, got %q: %w", o.listen, err)
+		return fmt.Errorf("--listen: must be [host]:port, got %q: %w", o.hub.GatewayListen, err)
 	}
 	ip, err := firstIPv4()
 	if err != nil {
 		return err
 	}
-	o.serverURL = "https://" + net.JoinHostPort(ip.String(), port)
+	o.hub.Settings.ServerURL = "https://" + net.JoinHostPort(ip.String(), port)
 	return nil
 }
 

@@ -25,7 +25,7 @@ import. It deploys the cluster-agent.
 The command contains a new registration token. Anybody who has the token can pose as the cluster. It does not expire unless --ttl is set,
 because an agent that was disconnected for longer than the lifetime of its own credential, a day, needs it to connect again. To revoke the
 token, delete its ClusterRegistrationToken in the namespace of the management Cluster.`,
-		Args: oneCluster("import-command"),
+		Args: oneCluster,
 		RunE: opts.printCommand(func() error { return nil }, opts.run),
 	}
 	opts.addFlags(cmd.Flags(), 0, "manifest", "whoever runs the command")

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +53,7 @@ If the cluster has an authorized cluster endpoint, the kubeconfig gets further c
 These work with short-lived tokens only, so --static adds none.`,
 		Example: "  hub kubeconfig fleet-default/demo > demo.kubeconfig\n  hub kubeconfig fleet-default/demo --output ~/.kube/config --merge\n" +
 			"  hub kubeconfig fleet-default/demo --static --ttl 24h --description \"pipeline of team blue\" --output ci.kubeconfig",
-		Args: oneCluster("kubeconfig"),
+		Args: oneCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd.Flags()); err != nil {
 				return err
@@ -170,7 +172,7 @@ func proxied(key client.ObjectKey, hub settings.Settings, management string, use
 // names of contexts, the proxied one first.
 func names(config *clientcmdapi.Config) string {
 	list := []string{config.CurrentContext}
-	for _, name := range sortedKeys(config.Contexts) {
+	for _, name := range slices.Sorted(maps.Keys(config.Contexts)) {
 		if name != config.CurrentContext {
 			list = append(list, name)
 		}

@@ -8,13 +8,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // write writes a kubeconfig to where the flags say, and tells which contexts a file has got.
 func (o *kubeconfigOptions) write(config *clientcmdapi.Config, stdout, stderr io.Writer) error {

@@ -9,11 +9,11 @@ import (
 // checkListeners reports a port that is in use before anything is started, and names the flag that changes it.
 func (o *serveOptions) checkListeners() error {
 	for _, listener := range []struct{ flag, address string }{
-		{"--listen", o.listen},
-		{"--webhook-listen", o.webhookListen},
-		{"--health-listen", o.healthListen},
-		{"--metrics-listen", o.metricsListen},
-		{"--pprof-listen", o.pprofListen},
+		{"--listen", o.hub.GatewayListen},
+		{"--webhook-listen", o.hub.WebhookListen},
+		{"--health-listen", o.hub.HealthListen},
+		{"--metrics-listen", o.hub.MetricsListen},
+		{"--pprof-listen", o.hub.PprofListen},
 	} {
 		if listener.address == "0" {
 			continue

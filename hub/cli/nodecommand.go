@@ -33,7 +33,7 @@ func newNodeCommand() *cobra.Command {
 The command contains a new registration token. Until it expires, anybody who has the token can add machines to the cluster, with the roles
 in the command and no others. The token is stored nowhere else. To revoke it, delete its ClusterRegistrationToken in the namespace of the
 management Cluster.`,
-		Args: oneCluster("node-command"),
+		Args: oneCluster,
 		RunE: opts.printCommand(opts.checkRoles, opts.run),
 	}
 	opts.addFlags(cmd.Flags())

@@ -21,16 +21,12 @@ import (
 )
 
 func newOperation() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "operation",
 		Short: "Manage operations on clusters",
 		Long: `List, wait for, pause, resume and cancel operations: work on a cluster that is done once, such as saving a snapshot of etcd.
 An operation is named <namespace>/<kind>/<name>, as "hub operation list" prints it, or <kind>/<name> with --namespace.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newOperationList(), newOperationWait(), newOperationPause(), newOperationResume(), newOperationCancel())
-	return cmd
+	}, newOperationList(), newOperationWait(), newOperationPause(), newOperationResume(), newOperationCancel())
 }
 
 // operationLine is an operation as it is printed.
@@ -94,7 +90,7 @@ func newOperationList() *cobra.Command {
 		Long: `List the operations of a cluster, of a namespace or of all, the newest last. One that has ended is kept for the seconds in its
 spec.ttl.`,
 		Example: "  hub operation list fleet-default/demo\n  hub operation list -n fleet-default -o json",
-	}, listOperations, writeOperations)
+	}, &scoped{}, listOperations, writeOperations)
 }
 
 // listOperations lists those of a cluster, of a namespace where of has no name, or all. Kinds that the hub does not have are left out: it

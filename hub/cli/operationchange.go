@@ -53,7 +53,7 @@ func (o operationChange) command() *cobra.Command {
 	var out output
 	var wait waitOptions
 	cmd := &cobra.Command{
-		Use: o.use + " <namespace>/<kind>/<name>", Short: o.short, Long: o.long, Args: oneOperation("operation " + o.use),
+		Use: o.use + " <namespace>/<kind>/<name>", Short: o.short, Long: o.long, Args: oneOperation,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(out.check(), wait.check()); err != nil {
 				return err
@@ -94,13 +94,11 @@ func (o operationChange) command() *cobra.Command {
 }
 
 // oneOperation checks that a command has one argument.
-func oneOperation(command string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return errors.New(command + " needs one argument: <namespace>/<kind>/<name>; see \"hub operation list\"")
-		}
-		return nil
+func oneOperation(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New(commandName(cmd) + " needs one argument: <namespace>/<kind>/<name>; see \"hub operation list\"")
 	}
+	return nil
 }
 
 // run changes an operation that has not ended, and leaves in op what the API server has answered.

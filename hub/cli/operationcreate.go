@@ -28,6 +28,15 @@ type operationOptions struct {
 	ttl    time.Duration
 }
 
+// operationCommand completes a command that creates one operation on a cluster.
+func operationCommand(cmd *cobra.Command, operation func() operationv1.Operation) *cobra.Command {
+	var o operationOptions
+	cmd.Args = oneCluster
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], operation()) }
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
 func (o *operationOptions) addFlags(flags *pflag.FlagSet) {
 	o.scoped.addFlags(flags)
 	o.output.addFlags(flags)

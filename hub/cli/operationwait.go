@@ -58,7 +58,7 @@ place; elsewhere each change is a line. With -o json, each change is the whole o
 
 Exit codes: 0 if the operation has succeeded; 1 if it has ended otherwise, and for an error. The end of the command does not end the
 operation.`,
-		Args: oneOperation("operation wait"),
+		Args: oneOperation,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(out.check(), wait.check()); err != nil {
 				return err

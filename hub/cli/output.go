@@ -37,11 +37,17 @@ func (o *output) print(out io.Writer, answer any, table func(io.Writer) error) e
 	return encoder.Encode(answer)
 }
 
+// selector is a connection, and what its flags and the arguments of a command select.
+type selector interface {
+	addFlags(flags *pflag.FlagSet)
+	selection(args []string) (client.ObjectKey, error)
+	client() (client.WithWatch, error)
+}
+
 // listed completes a command that lists what belongs to one cluster, to a namespace or to all.
-func listed[L any](cmd *cobra.Command, list func(context.Context, client.Reader, client.ObjectKey) ([]L, error),
+func listed[L any](cmd *cobra.Command, where selector, list func(context.Context, client.Reader, client.ObjectKey) ([]L, error),
 	table func(io.Writer, []L, time.Time) error,
 ) *cobra.Command {
-	var where scoped
 	var out output
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

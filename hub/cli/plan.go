@@ -20,14 +20,10 @@ import (
 )
 
 func newPlan() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "plan",
 		Short: "Inspect what the hub plans for machines",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newPlanDiff())
-	return cmd
+	}, newPlanDiff())
 }
 
 // planDiff are the flags of "hub plan diff".

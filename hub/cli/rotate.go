@@ -7,21 +7,16 @@ import (
 )
 
 func newRotate() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "rotate",
 		Short: "Replace certificates, keys and tokens",
 		Long:  "Replace what a cluster trusts. Each command creates an operation and, with --wait, follows it to its end.",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newRotateCertificates(), newRotateEncryptionKeys(), newRotateTokens())
-	return cmd
+	}, newRotateCertificates(), newRotateEncryptionKeys(), newRotateTokens())
 }
 
 func newRotateCertificates() *cobra.Command {
-	var o operationOptions
 	var services []string
-	cmd := &cobra.Command{
+	cmd := operationCommand(&cobra.Command{
 		Use:   "certificates <namespace>/<cluster>",
 		Short: "Replace the certificates of a cluster's components",
 		Long: `Replace the certificates of a cluster's components: of all, or of the services that are named. It creates a CertificateRotation,
@@ -29,12 +24,7 @@ which is kept for --ttl after its end. The machines restart RKE2 or k3s one afte
 stay.`,
 		Example: "  hub rotate certificates fleet-default/demo --wait\n" +
 			"  hub rotate certificates fleet-default/demo --service controller-manager,scheduler",
-		Args: oneCluster("rotate certificates"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd, args[0], certificateRotation(services))
-		},
-	}
-	o.addFlags(cmd.Flags())
+	}, func() operationv1.Operation { return certificateRotation(services) })
 	cmd.Flags().StringSliceVar(&services, "service", nil,
 		"service whose certificates are replaced, such as scheduler (repeatable; default: all)")
 	return cmd
@@ -49,37 +39,23 @@ func certificateRotation(services []string) *operationv1.CertificateRotation {
 }
 
 func newRotateEncryptionKeys() *cobra.Command {
-	var o operationOptions
-	cmd := &cobra.Command{
+	return operationCommand(&cobra.Command{
 		Use:   "encryption-keys <namespace>/<cluster>",
 		Short: "Replace the key that encrypts Secrets",
 		Long: `Replace the key that a cluster's Secrets are encrypted with in etcd, and write all Secrets with the new one. It creates an
 EncryptionKeyRotation, which is kept for --ttl after its end. The servers restart one after the other, without a drain. Save a snapshot
 before: "hub snapshot create".`,
 		Example: "  hub rotate encryption-keys fleet-default/demo --wait",
-		Args:    oneCluster("rotate encryption-keys"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd, args[0], &operationv1.EncryptionKeyRotation{})
-		},
-	}
-	o.addFlags(cmd.Flags())
-	return cmd
+	}, func() operationv1.Operation { return &operationv1.EncryptionKeyRotation{} })
 }
 
 func newRotateTokens() *cobra.Command {
-	var o operationOptions
-	cmd := &cobra.Command{
+	return operationCommand(&cobra.Command{
 		Use:   "tokens <namespace>/<cluster>",
 		Short: "Replace the tokens by which machines join",
 		Long: `Replace the tokens by which servers and agents join a cluster. It creates a TokenRotation, which is kept for --ttl after its end.
 The servers restart one after the other; agents restart by an ordinary rollout afterwards. A snapshot from before needs the old token, which
 the hub keeps.`,
 		Example: "  hub rotate tokens fleet-default/demo --wait",
-		Args:    oneCluster("rotate tokens"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd, args[0], &operationv1.TokenRotation{})
-		},
-	}
-	o.addFlags(cmd.Flags())
-	return cmd
+	}, func() operationv1.Operation { return &operationv1.TokenRotation{} })
 }

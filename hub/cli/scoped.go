@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -41,13 +40,10 @@ func (s *scoped) key(argument, what string) (client.ObjectKey, error) {
 
 // selection reads the arguments of a command that lists what belongs to one cluster, to a namespace or to all.
 func (s *scoped) selection(args []string) (client.ObjectKey, error) {
-	switch len(args) {
-	case 0:
+	if len(args) == 0 {
 		return client.ObjectKey{Namespace: s.namespace}, nil
-	case 1:
-		return s.key(args[0], "cluster")
 	}
-	return client.ObjectKey{}, errors.New("at most one cluster can be named")
+	return s.key(args[0], "cluster")
 }
 
 // operation reads an argument that names an operation: <namespace>/<kind>/<name>, or <kind>/<name> with --namespace. Kinds are written as

@@ -53,7 +53,7 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 		// Most of the hub's memory lives as long as the hub. Collecting more often costs little and halves what lies around.
 		debug.SetGCPercent(50)
 	}
-	logger.Info("Starting hub", "version", Version, "mode", string(mode), "serverURL", opts.serverURL)
+	logger.Info("Starting hub", "version", Version, "mode", string(mode), "serverURL", opts.hub.Settings.ServerURL)
 	if err := opts.checkListeners(); err != nil {
 		return err
 	}
@@ -112,13 +112,10 @@ func startEmbedded(ctx context.Context, opts *serveOptions, logger *slog.Logger)
 	// The server is stopped by serve, after everything that uses it, and not by the signal itself.
 	serverCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, cancel)() // until it is up, an interrupt ends the start
-	apiServer, err := embedded.Start(serverCtx, embedded.Options{
-		DataDir: opts.dataDir, Port: opts.apiPort, PortFlag: "--api-port", Logger: logger, EncryptionKeyDir: opts.encryptionKeyDir,
-		Audit: embedded.AuditOptions{
-			Path: opts.apiAuditLog, PolicyFile: opts.apiAuditPolicy,
-			MaxAge: opts.audit.MaxAge, MaxBackups: opts.audit.MaxBackups, MaxSize: opts.audit.MaxSize,
-		},
-	})
+	options, audit := opts.api, opts.hub.Audit
+	options.Logger, options.PortFlag = logger, "--api-port"
+	options.Audit.MaxAge, options.Audit.MaxBackups, options.Audit.MaxSize = audit.MaxAge, audit.MaxBackups, audit.MaxSize
+	apiServer, err := embedded.Start(serverCtx, options)
 	if err != nil {
 		cancel()
 		return nil, nil, interrupted(ctx, err)
@@ -153,7 +150,7 @@ func interrupted(ctx context.Context, err error) error {
 func announce(ctx context.Context, hub *server.Hub, opts *serveOptions, started time.Time, logger *slog.Logger) {
 	if hub.WaitReady(ctx) {
 		debug.FreeOSMemory() // a start leaves much behind that is never needed again
-		logger.Info("Hub is ready", "took", elapsed(started), "serverURL", opts.serverURL)
+		logger.Info("Hub is ready", "took", elapsed(started), "serverURL", opts.hub.Settings.ServerURL)
 	}
 }
 

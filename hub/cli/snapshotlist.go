@@ -44,7 +44,7 @@ func newSnapshotList() *cobra.Command {
 		Long: `List the snapshots of a cluster's etcd, of all clusters in a namespace or of all, the newest last: the ETCDSnapshots, which follow
 what the clusters list. A snapshot is missing if its cluster no longer lists the file, or the node that has it is gone.`,
 		Example: "  hub snapshot list fleet-default/demo",
-	}, listSnapshots, writeSnapshots)
+	}, &scoped{}, listSnapshots, writeSnapshots)
 }
 
 // listSnapshots lists those of a cluster, of a namespace where of has no name, or all.

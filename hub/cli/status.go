@@ -29,7 +29,7 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status <namespace>/<cluster>",
 		Short: "Show what a cluster waits for",
-		Args:  oneCluster("status"),
+		Args:  oneCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err

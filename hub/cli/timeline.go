@@ -36,7 +36,7 @@ of each goes on; that of an operation says how it has ended.
 A phase is named by what was waited for, and by the step of an operation. Its outcome is done, failed (somebody had to act, or it ended so),
 gone (the machine went away), running or ready.`,
 		Example: "  hub timeline fleet-default/demo\n  hub timeline fleet-default/demo --machine demo-workers-x2x4z --watch",
-		Args:    oneCluster("timeline"),
+		Args:    oneCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.output.check(); err != nil {
 				return err

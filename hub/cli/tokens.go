@@ -20,16 +20,12 @@ import (
 )
 
 func newTokens() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "tokens",
 		Short: "Manage persistent tokens",
 		Long: `List and revoke the persistent tokens with which users and programs reach clusters through the hub. The tokens of the kubectl plugin are
 valid for some minutes and are not stored.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newTokensList(), newTokensRevoke())
-	return cmd
+	}, newTokensList(), newTokensRevoke())
 }
 
 // tokenLine is a token as it is listed.
@@ -44,37 +40,10 @@ type tokenLine struct {
 }
 
 func newTokensList() *cobra.Command {
-	var where connection
-	var out output
-	cmd := &cobra.Command{
+	return listed(&cobra.Command{
 		Use:   "list [<namespace>/<cluster>]",
 		Short: "List persistent tokens",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			var key client.ObjectKey
-			var err error
-			if len(args) > 0 {
-				if key, err = clusterKey(args[0]); err != nil {
-					return err
-				}
-			}
-			c, err := where.client()
-			if err != nil {
-				return err
-			}
-			lines, err := listTokens(cmd.Context(), c, key)
-			if err != nil {
-				return explain(err)
-			}
-			return out.print(cmd.OutOrStdout(), lines, func(w io.Writer) error { return writeTokens(w, lines, time.Now()) })
-		},
-	}
-	where.addFlags(cmd.Flags())
-	out.addFlags(cmd.Flags())
-	return cmd
+	}, &connection{}, listTokens, writeTokens)
 }
 
 // listTokens are those of a cluster, or all where key is empty, the newest last.
