@@ -148,16 +148,11 @@ func (r *Reconciler) ensureAuthority(ctx context.Context, s *scope, purpose secr
 }
 
 func (r *Reconciler) createAuthority(ctx context.Context, s *scope, name, commonName string) (*corev1.Secret, error) {
-	pair, err := pki.Issue(pki.Request{CommonName: commonName, IsCA: true, Lifetime: pki.CALifetime}, nil, r.Now())
-	if err != nil {
+	data, request := map[string][]byte{}, pki.Request{CommonName: commonName, IsCA: true, Lifetime: pki.CALifetime}
+	if _, _, err := pki.Ensure(data, secret.TLSCrtDataName, secret.TLSKeyDataName, request, nil, r.Now()); err != nil {
 		return nil, fmt.Errorf("issuing the cluster's certificate authority: %w", err)
 	}
-	key, err := pair.KeyPEM()
-	if err != nil {
-		return nil, err
-	}
-	created := s.ownSecret(name, clusterv1.ClusterSecretType,
-		map[string][]byte{secret.TLSCrtDataName: pair.CertPEM(), secret.TLSKeyDataName: key})
+	created := s.ownSecret(name, clusterv1.ClusterSecretType, data)
 	if err := r.Client.Create(ctx, created, fieldOwner); err != nil {
 		return nil, fmt.Errorf("creating the Secret of the cluster's certificate authority: %w", err)
 	}

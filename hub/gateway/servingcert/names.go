@@ -1,7 +1,6 @@
 package servingcert
 
 import (
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/url"
@@ -14,19 +13,6 @@ import (
 
 // maxNames bounds the names in one serving certificate.
 const maxNames = 64
-
-// servingRequest is for a serving certificate with sorted names, which are host names and IP addresses.
-func servingRequest(names []string) pki.Request {
-	request := pki.Request{CommonName: "drover-gateway", Usage: x509.ExtKeyUsageServerAuth, Lifetime: pki.LeafLifetime}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			request.IPs = append(request.IPs, ip)
-		} else {
-			request.DNSNames = append(request.DNSNames, name)
-		}
-	}
-	return request
-}
 
 // namesOf returns the names in a certificate.
 func namesOf(pair *pki.Pair) []string {

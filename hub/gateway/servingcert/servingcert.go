@@ -179,40 +179,24 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 
 // newSecret returns the Secret with a new authority.
 func (i *Identity) newSecret() (*corev1.Secret, error) {
-	ca, err := pki.Issue(pki.Request{
-		CommonName: fmt.Sprintf("drover-gateway-ca@%d", i.now().Unix()), IsCA: true, Lifetime: pki.CALifetime,
-	}, nil, i.now())
-	if err != nil {
-		return nil, err
-	}
-	key, err := ca.KeyPEM()
-	if err != nil {
+	data := map[string][]byte{}
+	authority := pki.Request{CommonName: fmt.Sprintf("drover-gateway-ca@%d", i.now().Unix()), IsCA: true, Lifetime: pki.CALifetime}
+	if _, _, err := pki.Ensure(data, caCertKey, caKeyKey, authority, nil, i.now()); err != nil {
 		return nil, err
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: SecretName},
 		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{caCertKey: ca.CertPEM(), caKeyKey: key},
+		Data:       data,
 	}, nil
 }
 
 // servingPair returns the serving certificate of the Secret, or puts a new one in if that one does not fit or is about to expire.
 func (i *Identity) servingPair(secret *corev1.Secret, ca *pki.Pair) (pair *pki.Pair, changed bool, err error) {
-	request := servingRequest(i.names)
+	names := i.names
 	if pair, err := pki.Parse(secret.Data[servingCertKey], secret.Data[servingKeyKey]); err == nil {
 		// Names of other replicas are kept, or replicas would replace each other's certificate again and again.
-		request = servingRequest(union(i.names, namesOf(pair)))
-		if pair.Serves(request, ca, i.now()) {
-			return pair, false, nil
-		}
+		names = union(names, namesOf(pair))
 	}
-	if pair, err = pki.Issue(request, ca, i.now()); err != nil {
-		return nil, false, err
-	}
-	key, err := pair.KeyPEM()
-	if err != nil {
-		return nil, false, err
-	}
-	secret.Data[servingCertKey], secret.Data[servingKeyKey] = pair.CertPEM(), key
-	return pair, true, nil
+	return pki.Ensure(secret.Data, servingCertKey, servingKeyKey, pki.ServerRequest("drover-gateway", names), ca, i.now())
 }

@@ -50,6 +50,36 @@ type Request struct {
 	Lifetime time.Duration
 }
 
+// ServerRequest is for the certificate of a server with these host names and IP addresses.
+func ServerRequest(commonName string, hosts []string) Request {
+	request := Request{CommonName: commonName, Usage: x509.ExtKeyUsageServerAuth, Lifetime: LeafLifetime}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			request.IPs = append(request.IPs, ip)
+		} else {
+			request.DNSNames = append(request.DNSNames, host)
+		}
+	}
+	return request
+}
+
+// Ensure returns the pair in the data of a Secret, or issues one and puts it there if that does not serve the request any more. It reports
+// whether it has changed the data.
+func Ensure(data map[string][]byte, certKey, keyKey string, req Request, signer *Pair, now time.Time) (pair *Pair, changed bool, err error) {
+	if pair, err := Parse(data[certKey], data[keyKey]); err == nil && pair.Serves(req, signer, now) {
+		return pair, false, nil
+	}
+	if pair, err = Issue(req, signer, now); err != nil {
+		return nil, false, err
+	}
+	key, err := pair.KeyPEM()
+	if err != nil {
+		return nil, false, err
+	}
+	data[certKey], data[keyKey] = pair.CertPEM(), key
+	return pair, true, nil
+}
+
 // Issue creates a key and a certificate for it, signed by signer or, if that is nil, self-signed. No certificate outlives its signer.
 func Issue(req Request, signer *Pair, now time.Time) (*Pair, error) {
 	key, err := NewKey()

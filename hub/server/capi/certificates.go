@@ -3,9 +3,7 @@ package capi
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -127,39 +125,15 @@ func ensureSecret(ctx context.Context, c client.Client, namespace string, hosts 
 
 // fill puts an authority and a certificate for hosts into the Secret and reports whether it had to change anything.
 func fill(secret *corev1.Secret, hosts []string, now time.Time) (changed bool, err error) {
-	authority := pki.Request{CommonName: "drover-webhook-ca", IsCA: true, Lifetime: pki.CALifetime}
-	leaf := pki.Request{CommonName: "drover-webhook", Usage: x509.ExtKeyUsageServerAuth, Lifetime: pki.LeafLifetime}
-	for _, host := range hosts {
-		if ip := net.ParseIP(host); ip != nil {
-			leaf.IPs = append(leaf.IPs, ip)
-		} else {
-			leaf.DNSNames = append(leaf.DNSNames, host)
-		}
-	}
-
-	ca, caChanged, err := pairIn(secret, caCertKey, caKeyKey, authority, nil, now)
-	if err != nil {
-		return false, err
-	}
-	_, leafChanged, err := pairIn(secret, corev1.TLSCertKey, corev1.TLSPrivateKeyKey, leaf, ca, now)
-	return caChanged || leafChanged, err
-}
-
-func pairIn(secret *corev1.Secret, certKey, keyKey string, req pki.Request, signer *pki.Pair, now time.Time) (*pki.Pair, bool, error) {
-	if pair, err := pki.Parse(secret.Data[certKey], secret.Data[keyKey]); err == nil && pair.Serves(req, signer, now) {
-		return pair, false, nil
-	}
-	pair, err := pki.Issue(req, signer, now)
-	if err != nil {
-		return nil, false, err
-	}
-	keyPEM, err := pair.KeyPEM()
-	if err != nil {
-		return nil, false, err
-	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
-	secret.Data[certKey], secret.Data[keyKey] = pair.CertPEM(), keyPEM
-	return pair, true, nil
+	authority := pki.Request{CommonName: "drover-webhook-ca", IsCA: true, Lifetime: pki.CALifetime}
+	ca, caChanged, err := pki.Ensure(secret.Data, caCertKey, caKeyKey, authority, nil, now)
+	if err != nil {
+		return false, err
+	}
+	leaf := pki.ServerRequest("drover-webhook", hosts)
+	_, leafChanged, err := pki.Ensure(secret.Data, corev1.TLSCertKey, corev1.TLSPrivateKeyKey, leaf, ca, now)
+	return caChanged || leafChanged, err
 }
