@@ -28,8 +28,6 @@ const (
 
 // Server is a server of the cluster's API.
 type Server struct {
-	// Machine is the name of the control plane machine; empty for the control plane's endpoint.
-	Machine string
 	// Addresses are IP addresses or host names, best first, and URLs those of the API at them. The control plane's endpoint has no Addresses.
 	Addresses, URLs []string
 	// Down is set where the machine's Node is not ready.

@@ -9,9 +9,9 @@ import (
 
 // TestNextServer: a failover selects another machine, not another address of the same one, and one that is down only if there is no other.
 func TestNextServer(t *testing.T) {
-	a := Server{Machine: "a", URLs: []string{"https://a1", "https://a2"}}
-	b := Server{Machine: "b", URLs: []string{"https://b"}, Down: true}
-	c := Server{Machine: "c", URLs: []string{"https://c"}}
+	a := Server{URLs: []string{"https://a1", "https://a2"}}
+	b := Server{URLs: []string{"https://b"}, Down: true}
+	c := Server{URLs: []string{"https://c"}}
 	for _, tc := range []struct {
 		name    string
 		servers []Server
@@ -33,7 +33,7 @@ func TestNextServer(t *testing.T) {
 // TestFailover: a server that does not respond is replaced, but not after the first failed probe, and the next one gets time to respond.
 func TestFailover(t *testing.T) {
 	now := time.Unix(10000, 0)
-	servers := []Server{{Machine: "a", URLs: []string{"https://a"}}, {Machine: "b", URLs: []string{"https://b"}}}
+	servers := []Server{{URLs: []string{"https://a"}}, {URLs: []string{"https://b"}}}
 	for _, tc := range []struct {
 		name     string
 		failures int

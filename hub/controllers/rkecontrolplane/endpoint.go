@@ -193,7 +193,7 @@ func (s *scope) apiServers(port int) (servers []endpoint.Server, serving bool) {
 	machines := slices.DeleteFunc(s.controlPlaneMachines(), func(m *machine) bool { return m.state.Deleting || !m.servesAPI() })
 	slices.SortStableFunc(machines, func(a, b *machine) int { return rank(a) - rank(b) })
 	for _, m := range machines {
-		server := endpoint.Server{Machine: m.machine.Name, Addresses: m.addresses(), Down: m.state.Node.Unready()}
+		server := endpoint.Server{Addresses: m.addresses(), Down: m.state.Node.Unready()}
 		for _, a := range server.Addresses {
 			server.URLs = append(server.URLs, apiURL(a, port))
 		}

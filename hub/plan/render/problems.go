@@ -36,17 +36,6 @@ func (p Problems) Err() error {
 	return errors.Join(errs...)
 }
 
-// Warnings are the problems that are not fatal.
-func (p Problems) Warnings() []string {
-	var out []string
-	for _, problem := range p {
-		if !problem.Fatal {
-			out = append(out, problem.String())
-		}
-	}
-	return out
-}
-
 // Merge adds the problems of another plan.
 func (p Problems) Merge(other Problems) Problems {
 	return slices.Concat(p, other).sorted()

@@ -55,14 +55,14 @@ func TestUntrustedConnectionsAreClosed(t *testing.T) {
 	if _, err := client.Get(listenerURL(listener)); err != nil { // kept alive
 		t.Fatal(err)
 	}
-	if got := listener.Untrusted(); got != 0 {
+	if got := listener.untrusted(); got != 0 {
 		t.Fatalf("%d untrusted connections after a trusted request", got)
 	}
 	var conns []net.Conn
 	open := func(from string, want int) {
 		t.Helper()
 		conns = append(conns, dial(from))
-		wait.Until(t, time.Minute, fmt.Sprintf("%d untrusted connections", want), func() bool { return listener.Untrusted() == want })
+		wait.Until(t, time.Minute, fmt.Sprintf("%d untrusted connections", want), func() bool { return listener.untrusted() == want })
 	}
 	for _, want := range []int{1, 2, 3} {
 		open("127.0.0.2", want)
@@ -82,7 +82,7 @@ func TestUntrustedConnectionsAreClosed(t *testing.T) {
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
-	wait.Until(t, time.Minute, "no untrusted connections", func() bool { return listener.Untrusted() == 0 })
+	wait.Until(t, time.Minute, "no untrusted connections", func() bool { return listener.untrusted() == 0 })
 	if len(listener.addresses) != 0 {
 		t.Errorf("%d addresses are remembered", len(listener.addresses))
 	}
@@ -106,7 +106,7 @@ func TestWaitedForGoFirst(t *testing.T) {
 	for range 10 {
 		last := dial("127.0.0.1")
 		defer func() { _ = last.Close() }()
-		wait.Until(t, time.Minute, "two untrusted connections", func() bool { return listener.Untrusted() == 2 })
+		wait.Until(t, time.Minute, "two untrusted connections", func() bool { return listener.untrusted() == 2 })
 	}
 	close(end)
 	if err := <-answered; err != nil {
@@ -158,4 +158,11 @@ func TestBodyThatNeverArrives(t *testing.T) {
 			t.Errorf("%q, %v", text, err)
 		}
 	})
+}
+
+// untrusted is how many connections are untrusted.
+func (l *Listener) untrusted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.count()
 }

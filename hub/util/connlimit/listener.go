@@ -98,13 +98,6 @@ func (l *Listener) answering(c *conn, answering bool) {
 	c.neighbours, c.all = neighbours.place(c, answering), l.all.place(c, answering)
 }
 
-// Untrusted is how many connections are untrusted.
-func (l *Listener) Untrusted() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.count()
-}
-
 // conn is an accepted connection.
 type conn struct {
 	net.Conn

@@ -65,8 +65,7 @@ type OwnedCluster struct {
 	client.ObjectKey
 	// Provisioning is nil for a cluster that was written for Cluster API.
 	Provisioning *provisioningv1.Cluster
-	// CAPI and ControlPlane are set if Provisioning is nil.
-	CAPI         *clusterv1.Cluster
+	// ControlPlane is set if Provisioning is nil.
 	ControlPlane *rkev1.RKEControlPlane
 }
 
@@ -114,5 +113,5 @@ func capiClusterOf(ctx context.Context, from client.Reader, key client.ObjectKey
 	if err != nil || controlPlane == nil || controlPlane.ManagementName() != management {
 		return nil, err
 	}
-	return &OwnedCluster{ObjectKey: key, CAPI: cluster, ControlPlane: controlPlane}, nil
+	return &OwnedCluster{ObjectKey: key, ControlPlane: controlPlane}, nil
 }

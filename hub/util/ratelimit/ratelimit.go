@@ -17,7 +17,6 @@ import (
 // No key is refused because there are many others: beyond maxKeys, a new key shares the bucket of its network, and if there are too many
 // networks too, the least recently used bucket is dropped.
 type Limiter struct {
-	burst int
 	// refill is how long an empty bucket takes to be full.
 	refill time.Duration
 	now    func() time.Time
@@ -32,7 +31,7 @@ const maxKeys = 20000
 // New returns a Limiter with buckets of burst tokens, which are refilled with perSecond tokens a second.
 func New(perSecond rate.Limit, burst int) *Limiter {
 	return &Limiter{
-		burst: burst, refill: time.Duration(float64(burst)/float64(perSecond)*float64(time.Second)) + time.Second, now: time.Now,
+		refill: time.Duration(float64(burst)/float64(perSecond)*float64(time.Second)) + time.Second, now: time.Now,
 		keys: newTable(perSecond, burst, maxKeys), networks: newTable(perSecond, burst, maxKeys),
 	}
 }
