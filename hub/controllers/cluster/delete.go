@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,6 +19,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
@@ -176,8 +176,7 @@ func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey, object cl
 	if !object.GetDeletionTimestamp().IsZero() {
 		return false, nil
 	}
-	uid := object.GetUID()
-	return false, objects.Delete(ctx, r.Client, object, client.Preconditions{UID: &uid})
+	return false, objects.Delete(ctx, r.Client, object, client.Preconditions{UID: new(object.GetUID())})
 }
 
 // machineNames are the names of the cluster's Machines.
@@ -196,10 +195,6 @@ func (r *Reconciler) machineNames(ctx context.Context, s *scope) ([]string, erro
 
 // names lists up to five names.
 func names(list []string) string {
-	const most = 5
 	slices.Sort(list)
-	if len(list) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
-	}
-	return strings.Join(list, ", ")
+	return message.JoinNames(list, 5)
 }

@@ -103,9 +103,9 @@ func (r *Reconciler) removeRole(ctx context.Context, bootstrap *rkev1.RKEBootstr
 		if found == nil || !bootstrap.Owns(found) {
 			continue
 		}
-		uid := found.GetUID()
-		if err := r.Client.Delete(ctx, found, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting %s %s: %w", kind, key, err)
+		err = objects.Delete(ctx, r.Client, found, client.Preconditions{UID: new(found.GetUID())})
+		if err != nil && !apierrors.IsConflict(err) {
+			return err
 		}
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +21,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 )
 
@@ -41,15 +41,11 @@ func (r *Reconciler) findInfraCluster(ctx context.Context, s *scope) error {
 	}
 	found := &rkev1.RKECluster{}
 	key := client.ObjectKey{Namespace: s.cluster.Namespace, Name: s.cluster.Spec.InfrastructureRef.Name}
-	if err := r.Client.Get(ctx, key, found); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading RKECluster %s: %w", key, err)
-	}
-	if ownership.OfCluster(found, s.cluster) == nil {
+	exists, err := objects.Get(ctx, r.Client, key, found)
+	if exists && ownership.OfCluster(found, s.cluster) == nil {
 		s.infraCluster = found
 	}
-	return nil
+	return err
 }
 
 // endpoint is the control plane's endpoint that a user or the cluster's infrastructure has set; zero for none. One that the hub has chosen

@@ -210,13 +210,17 @@ func (r *Reconciler) addTask(s *scope, m *machine, task operation.Task) error {
 		m.inputs.Unapplied = m.state.Progress != rollout.ProgressApplied && m.state.Underway != rollout.ChangeFirst
 		m.plan = render.WithTask(s.inputs, m.inputs, m.plan, s.operation, task)
 	}
-	encoded, err := m.plan.Encode()
-	if err != nil {
+	m.state.Task, m.state.Regardless = true, task.Regardless
+	return m.encodePlan()
+}
+
+// encodePlan follows a change of the plan.
+func (m *machine) encodePlan() (err error) {
+	if m.encoded, err = m.plan.Encode(); err != nil {
 		return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
 	}
-	m.encoded, m.invalid = encoded, m.plan.Validate()
+	m.invalid = m.plan.Validate()
 	m.state.Problem, m.state.Change = m.problem(), m.change()
-	m.state.Task, m.state.Regardless = true, task.Regardless
 	return nil
 }
 

@@ -162,8 +162,7 @@ func (r *Reconciler) ensureRequest(ctx context.Context, s *scope, request operat
 	case any && observed == wanted:
 		return nil, nil
 	case i >= 0: // the generation was used before the last one
-		uid := operations[i].GetUID()
-		return nil, objects.Delete(ctx, r.Client, operations[i], client.Preconditions{UID: &uid})
+		return nil, objects.Delete(ctx, r.Client, operations[i], client.Preconditions{UID: new(operations[i].GetUID())})
 	}
 	op := request.create(spec)
 	op.SetName(rkev1.SafeConcat(s.cluster.Name, request.name, generation))

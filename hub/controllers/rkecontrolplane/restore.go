@@ -189,8 +189,7 @@ func (r *Reconciler) deleteStrayNodes(ctx context.Context, s *scope) error {
 		for _, name := range s.deleteNodes {
 			if node.Name == name {
 				ctrl.LoggerFrom(ctx).Info("Deleting a Node of the restored cluster that has no Machine", "Node", name)
-				uid := node.UID
-				errs = append(errs, objects.Delete(ctx, remote, &node, client.Preconditions{UID: &uid}))
+				errs = append(errs, objects.Delete(ctx, remote, &node, client.Preconditions{UID: new(node.UID)}))
 			}
 		}
 	}

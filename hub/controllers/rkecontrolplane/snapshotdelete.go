@@ -153,6 +153,5 @@ func (r *Reconciler) unlist(ctx context.Context, s *scope, snapshot *rkev1.ETCDS
 		return true, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting an ETCDSnapshotFile in the cluster, whose Node is gone", "ETCDSnapshotFile", name, "Node", node)
-	uid := file.GetUID()
-	return true, objects.Delete(ctx, remote, file, client.Preconditions{UID: &uid})
+	return true, objects.Delete(ctx, remote, file, client.Preconditions{UID: new(file.GetUID())})
 }

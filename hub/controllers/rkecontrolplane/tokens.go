@@ -54,15 +54,24 @@ func (r *Reconciler) rotateTokens(ctx context.Context, s *scope) error {
 			return fmt.Errorf("the Secret %s lacks %s or %s, which a server has been given", wanted.Name, newServerTokenKey,
 				newAgentTokenKey)
 		}
-		replaced := "-" + r.Now().UTC().Format(replacedFormat)
-		data[serverTokenKey+replaced], data[agentTokenKey+replaced] = data[serverTokenKey], data[agentTokenKey]
-		data[serverTokenKey], data[agentTokenKey] = data[newServerTokenKey], data[newAgentTokenKey]
-		delete(data, newServerTokenKey)
-		delete(data, newAgentTokenKey)
+		r.replaceTokens(data, data[newServerTokenKey], data[newAgentTokenKey])
 		data[rotatedByKey] = []byte(op.UID)
 		ctrl.LoggerFrom(ctx).Info("The cluster has new tokens", "TokenRotation", op.Namespace+"/"+op.Name)
 	}
-	// It fails where the Secret was read from a cache that has not seen the last write.
+	return r.writeTokens(ctx, s, wanted)
+}
+
+// replaceTokens makes these the tokens of the cluster. Those of now are kept, and those that were to be next are not.
+func (r *Reconciler) replaceTokens(data map[string][]byte, server, agent []byte) {
+	replaced := "-" + r.Now().UTC().Format(replacedFormat)
+	data[serverTokenKey+replaced], data[agentTokenKey+replaced] = data[serverTokenKey], data[agentTokenKey]
+	data[serverTokenKey], data[agentTokenKey] = server, agent
+	delete(data, newServerTokenKey)
+	delete(data, newAgentTokenKey)
+}
+
+// writeTokens fails where the Secret was read from a cache that has not seen the last write.
+func (r *Reconciler) writeTokens(ctx context.Context, s *scope, wanted *corev1.Secret) error {
 	if err := r.Client.Update(ctx, wanted, fieldOwner); err != nil {
 		return fmt.Errorf("writing the Secret with the cluster's tokens: %w", err)
 	}
@@ -78,19 +87,12 @@ func (r *Reconciler) restoreTokens(ctx context.Context, s *scope) error {
 		return nil
 	}
 	op, wanted := s.operation, s.tokenSecret.DeepCopy()
-	data := wanted.Data
-	// A TokenRotation that has failed left these; no server of the restored cluster has taken them.
-	delete(data, newServerTokenKey)
-	delete(data, newAgentTokenKey)
-	replaced := "-" + r.Now().UTC().Format(replacedFormat)
-	data[serverTokenKey+replaced], data[agentTokenKey+replaced] = data[serverTokenKey], data[agentTokenKey]
-	data[serverTokenKey], data[agentTokenKey] = server, agent
-	// It fails where the Secret was read from a cache that has not seen the last write.
-	if err := r.Client.Update(ctx, wanted, fieldOwner); err != nil {
-		return fmt.Errorf("writing the Secret with the cluster's tokens: %w", err)
+	// What a TokenRotation that has failed left is dropped: no server of the restored cluster has taken it.
+	r.replaceTokens(wanted.Data, server, agent)
+	if err := r.writeTokens(ctx, s, wanted); err != nil {
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("The cluster has the tokens of the snapshot", "ETCDSnapshotRestore", op.GetNamespace()+"/"+op.GetName())
-	s.setTokens(wanted)
 	return nil
 }
 
@@ -148,13 +150,7 @@ func (r *Reconciler) keepPlan(_ *scope, m *machine, _ operation.Task) error {
 		return nil
 	}
 	m.plan = m.report.Delivered
-	encoded, err := m.plan.Encode()
-	if err != nil {
-		return fmt.Errorf("encoding the plan of %s: %w", m.machine.Name, err)
-	}
-	m.encoded, m.invalid = encoded, m.plan.Validate()
-	m.state.Problem, m.state.Change = m.problem(), m.change()
-	return nil
+	return m.encodePlan()
 }
 
 // tokensPoll is when tasks are rendered that wait for tokens.

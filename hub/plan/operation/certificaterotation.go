@@ -7,7 +7,6 @@ import (
 
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
-	"github.com/drover-dev/drover/hub/util/message"
 )
 
 // rotationTimeout is how long a machine may wait for its turn and replace its certificates. A server of RKE2 restarts all its static Pods.
@@ -72,11 +71,7 @@ func certificateRotation(op *operationv1.CertificateRotation) kind {
 		steps: []step{{name: operationv1.StepRotate, task: TaskRotateCertificates, machines: all, timeout: rotationTimeout, inTurn: true,
 			title: "Replacing the certificates", doing: "replace the certificates"}},
 		done: func(s *operationv1.Status) string {
-			var names []string
-			for _, m := range s.Machines {
-				names = append(names, m.Name)
-			}
-			return "The certificates were replaced on " + message.JoinNames(names, maxNames)
+			return "The certificates were replaced on " + joinMachines(s)
 		},
 	}
 }

@@ -74,13 +74,6 @@ func encryptionKeyRotation(op *operationv1.EncryptionKeyRotation) kind {
 		}
 	}
 	another := func(in Inputs, _ bool) string { return first(keyLeader(in, "")) }
-	// With one command, the new key is on no other server until all Secrets are written.
-	anotherUnlessBegun := func(in Inputs, begun bool) string {
-		if begun {
-			return ""
-		}
-		return first(keyLeader(in, ""))
-	}
 	stage := func(name string, task TaskName, title, phrase string) step {
 		return step{name: name, task: task, machines: leaderIf(false), timeout: RotateTimeout, byLeader: true, instead: another,
 			title: title, doing: phrase}
@@ -94,6 +87,7 @@ func encryptionKeyRotation(op *operationv1.EncryptionKeyRotation) kind {
 		restarts: true,
 		steps: []step{
 			{name: operationv1.StepRotateKeys, task: TaskRotateKeys, machines: leaderIf(true), timeout: RotateTimeout, byLeader: true,
+				// With one command, the new key is on no other server until all Secrets are written.
 				instead: anotherUnlessBegun, title: "Rotating the key", doing: "write all Secrets with a new key"},
 			restart(operationv1.StepRestart, true),
 			stage(operationv1.StepPrepare, TaskPrepareKey, "Adding a key", "add a key"),
@@ -175,6 +169,14 @@ func keyLeader(in Inputs, last string) []string {
 		}
 	}
 	return nil
+}
+
+// anotherUnlessBegun is another leader where the one that is deleted has not begun.
+func anotherUnlessBegun(in Inputs, begun bool) string {
+	if begun {
+		return ""
+	}
+	return first(keyLeader(in, ""))
 }
 
 func first(names []string) string {

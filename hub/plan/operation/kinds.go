@@ -113,6 +113,15 @@ func names(machines []Machine, want func(Machine) bool) (names []string) {
 	return names
 }
 
+// joinMachines names the machines of a step.
+func joinMachines(s *operationv1.Status) string {
+	var names []string
+	for _, m := range s.Machines {
+		names = append(names, m.Name)
+	}
+	return message.JoinNames(names, maxNames)
+}
+
 // busy is a problem while any of the machines has not applied its plan, which the tasks are added to.
 func busy(in Inputs, targets []string) problem {
 	waiting := names(in.Machines, func(m Machine) bool {

@@ -41,11 +41,7 @@ func snapshotSave(op *operationv1.ETCDSnapshotSave) kind {
 		steps: []step{{name: operationv1.StepSave, task: TaskSaveSnapshot, machines: wanted, timeout: snapshotTimeout,
 			title: "Saving the snapshot", doing: "save the snapshot"}},
 		done: func(s *operationv1.Status) string {
-			var names []string
-			for _, m := range s.Machines {
-				names = append(names, m.Name)
-			}
-			return "The snapshot was saved on " + message.JoinNames(names, maxNames)
+			return "The snapshot was saved on " + joinMachines(s)
 		},
 	}
 }

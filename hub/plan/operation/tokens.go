@@ -55,12 +55,7 @@ func tokenRotation(op *operationv1.TokenRotation) kind {
 		steps: []step{
 			{name: operationv1.StepRotateToken, task: TaskRotateToken, timeout: TokenTimeout, byLeader: true, whole: true,
 				machines: func(in Inputs) []string { return keyLeader(in, op.Status.Leader) },
-				instead: func(in Inputs, begun bool) string {
-					if begun {
-						return ""
-					}
-					return first(keyLeader(in, ""))
-				}, title: "Rotating the token", doing: "encrypt the shared data with the new token"},
+				instead:  anotherUnlessBegun, title: "Rotating the token", doing: "encrypt the shared data with the new token"},
 			{name: operationv1.StepConfigure, task: TaskConfigureToken, timeout: TokenTimeout, skipDeleted: true,
 				machines: func(in Inputs) []string {
 					return names(in.Machines, func(m Machine) bool { return runsServer(m) || m.Progress == rollout.ProgressApplied && m.Working() })

@@ -179,6 +179,5 @@ func (w Writer) Expire(ctx context.Context, op operationv1.Operation, phase oper
 	if left := time.Duration(spec.TTL)*time.Second - now.Sub(status.TerminatedAt.Time); left > 0 {
 		return left, nil
 	}
-	uid := op.GetUID()
-	return 0, objects.Delete(ctx, w.Client, op, client.Preconditions{UID: &uid})
+	return 0, objects.Delete(ctx, w.Client, op, client.Preconditions{UID: new(op.GetUID())})
 }
