@@ -115,7 +115,8 @@ func (o *serveOptions) completeAudit() error {
 func (o *serveOptions) completeAPIServer() error {
 	if o.mode() != modeEmbedded {
 		for flag, value := range map[string]string{
-			"--encryption-key-dir": o.api.EncryptionKeyDir, "--api-audit-log-path": o.api.Audit.Path, "--api-audit-policy-file": o.api.Audit.PolicyFile,
+			"--encryption-key-dir": o.api.EncryptionKeyDir, "--api-audit-log-path": o.api.Audit.Path,
+			"--api-audit-policy-file": o.api.Audit.PolicyFile,
 		} {
 			if value != "" {
 				return fmt.Errorf(

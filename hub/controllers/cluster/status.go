@@ -52,7 +52,7 @@ func setStatus(s *scope) {
 		c.Status.ClientSecretName = s.kubeconfigSecret
 	}
 	if s.management != nil || s.created != nil {
-		conditions.Set(c, createdCondition(s))
+		conditions.Set(c, s.created.Condition(provisioningv1.CreatedCondition, "Created"))
 	}
 	if !s.unread.spec {
 		conditions.Set(c, specCondition(s))
@@ -73,14 +73,6 @@ func setStatus(s *scope) {
 	conditions.Set(c, updatedCondition(s))
 	conditions.Set(c, provisionedCondition(s, controlPlane))
 	c.Status.Ready = ready.Status == metav1.ConditionTrue
-}
-
-func createdCondition(s *scope) metav1.Condition {
-	condition := metav1.Condition{Type: provisioningv1.CreatedCondition, Status: metav1.ConditionTrue, Reason: "Created"}
-	if s.created != nil {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.created.Reason, s.created.Message
-	}
-	return condition
 }
 
 // specCondition says whether the whole spec was passed on, and which of its fields have no effect.
@@ -195,10 +187,7 @@ func mirror(from *rkev1.RKEControlPlane, fromType, toType string) metav1.Conditi
 
 // setRemoval sets the conditions of a deletion.
 func setRemoval(s *scope) {
-	removed := metav1.Condition{Type: provisioningv1.RemovedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.DeletionCompletedReason}
-	if s.removal != nil {
-		removed.Status, removed.Reason, removed.Message = metav1.ConditionFalse, s.removal.Reason, s.removal.Message
-	}
+	removed := s.removal.Condition(provisioningv1.RemovedCondition, clusterv1.DeletionCompletedReason)
 	conditions.Set(s.cluster, removed)
 	conditions.Set(s.cluster, metav1.Condition{Type: provisioningv1.ReadyCondition, Status: metav1.ConditionFalse,
 		Reason: clusterv1.DeletingReason, Message: removed.Message})

@@ -1,12 +1,9 @@
 package rkebootstrap
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/util/cause"
 )
 
 var ownedConditions = []string{rkev1.IdentityReadyCondition, rkev1.DataSecretReadyCondition, rkev1.ReadyCondition}
@@ -20,18 +17,11 @@ func setStatus(s *scope) {
 		b.Status.Initialization.DataSecretCreated = new(true)
 		b.Status.Ready = true
 	}
-	conditions.Set(b, condition(rkev1.IdentityReadyCondition, "IdentityReady", s.identity))
-	conditions.Set(b, condition(rkev1.DataSecretReadyCondition, "DataSecretReady", s.data))
+	conditions.Set(b, s.identity.Condition(rkev1.IdentityReadyCondition, "IdentityReady"))
+	conditions.Set(b, s.data.Condition(rkev1.DataSecretReadyCondition, "DataSecretReady"))
 	first := s.identity
 	if first == nil {
 		first = s.data
 	}
-	conditions.Set(b, condition(rkev1.ReadyCondition, "Ready", first))
-}
-
-func condition(conditionType, reason string, p *cause.Cause) metav1.Condition {
-	if p == nil {
-		return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason}
-	}
-	return metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: p.Reason, Message: p.Message}
+	conditions.Set(b, first.Condition(rkev1.ReadyCondition, "Ready"))
 }

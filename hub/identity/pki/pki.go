@@ -65,7 +65,9 @@ func ServerRequest(commonName string, hosts []string) Request {
 
 // Ensure returns the pair in the data of a Secret, or issues one and puts it there if that does not serve the request any more. It reports
 // whether it has changed the data.
-func Ensure(data map[string][]byte, certKey, keyKey string, req Request, signer *Pair, now time.Time) (pair *Pair, changed bool, err error) {
+func Ensure(
+	data map[string][]byte, certKey, keyKey string, req Request, signer *Pair, now time.Time,
+) (pair *Pair, changed bool, err error) {
 	if pair, err := Parse(data[certKey], data[keyKey]); err == nil && pair.Serves(req, signer, now) {
 		return pair, false, nil
 	}

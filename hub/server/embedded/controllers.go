@@ -37,6 +37,14 @@ const (
 // controllerLoop is a controller that runs until its context ends.
 type controllerLoop func(ctx context.Context)
 
+// controllerInputs are what a controller is built from. Configuration and client have its name.
+type controllerInputs struct {
+	config *rest.Config
+	client kubernetes.Interface
+	certs  *certificates
+	shared informers.SharedInformerFactory
+}
+
 // startControllers runs the part of kube-controller-manager that an API server without nodes needs. The channel is closed when all have
 // ended.
 func startControllers(ctx context.Context, config *rest.Config, certs *certificates) (<-chan struct{}, error) {
@@ -47,10 +55,21 @@ func startControllers(ctx context.Context, config *rest.Config, certs *certifica
 	shared := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(dropManagedFields))
 
 	var loops []controllerLoop
-	for _, build := range []func(context.Context, *rest.Config, *certificates, informers.SharedInformerFactory) ([]controllerLoop, error){
-		namespaceController, serviceAccountController, tokenController, roleAggregationController, garbageCollector,
+	for _, c := range []struct {
+		name  string
+		build func(context.Context, controllerInputs) ([]controllerLoop, error)
+	}{
+		{"namespace-controller", namespaceController},
+		{"service-account-controller", serviceAccountController},
+		{"tokens-controller", tokenController},
+		{"clusterrole-aggregation-controller", roleAggregationController},
+		{"generic-garbage-collector", garbageCollector},
 	} {
-		built, err := build(ctx, config, certs, shared)
+		in := controllerInputs{config: named(config, c.name), certs: certs, shared: shared}
+		if in.client, err = clientFor(config, c.name); err != nil {
+			return nil, err
+		}
+		built, err := c.build(ctx, in)
 		if err != nil {
 			return nil, err
 		}
@@ -71,29 +90,19 @@ func startControllers(ctx context.Context, config *rest.Config, certs *certifica
 	return done, nil
 }
 
-func namespaceController(ctx context.Context, config *rest.Config, _ *certificates,
-	shared informers.SharedInformerFactory) ([]controllerLoop, error) {
-	client, err := clientFor(config, "namespace-controller")
-	if err != nil {
-		return nil, err
-	}
-	metadataClient, err := metadata.NewForConfig(named(config, "namespace-controller"))
+func namespaceController(ctx context.Context, in controllerInputs) ([]controllerLoop, error) {
+	metadataClient, err := metadata.NewForConfig(in.config)
 	if err != nil {
 		return nil, fmt.Errorf("making metadata client: %w", err)
 	}
-	c := namespace.NewNamespaceController(ctx, client, metadataClient, client.Discovery().ServerPreferredNamespacedResources,
-		shared.Core().V1().Namespaces(), resync, corev1.FinalizerKubernetes)
+	c := namespace.NewNamespaceController(ctx, in.client, metadataClient, in.client.Discovery().ServerPreferredNamespacedResources,
+		in.shared.Core().V1().Namespaces(), resync, corev1.FinalizerKubernetes)
 	return []controllerLoop{func(ctx context.Context) { c.Run(ctx, workers) }}, nil
 }
 
-func serviceAccountController(ctx context.Context, config *rest.Config, _ *certificates,
-	shared informers.SharedInformerFactory) ([]controllerLoop, error) {
-	client, err := clientFor(config, "service-account-controller")
-	if err != nil {
-		return nil, err
-	}
-	c, err := serviceaccounts.NewServiceAccountsController(klog.FromContext(ctx), shared.Core().V1().ServiceAccounts(),
-		shared.Core().V1().Namespaces(), client, serviceaccounts.DefaultServiceAccountsControllerOptions())
+func serviceAccountController(ctx context.Context, in controllerInputs) ([]controllerLoop, error) {
+	c, err := serviceaccounts.NewServiceAccountsController(klog.FromContext(ctx), in.shared.Core().V1().ServiceAccounts(),
+		in.shared.Core().V1().Namespaces(), in.client, serviceaccounts.DefaultServiceAccountsControllerOptions())
 	if err != nil {
 		return nil, fmt.Errorf("making service account controller: %w", err)
 	}
@@ -101,22 +110,17 @@ func serviceAccountController(ctx context.Context, config *rest.Config, _ *certi
 }
 
 // tokenController fills Secrets of type kubernetes.io/service-account-token, which is how every machine gets its credentials.
-func tokenController(ctx context.Context, config *rest.Config, certs *certificates,
-	shared informers.SharedInformerFactory) ([]controllerLoop, error) {
-	client, err := clientFor(config, "tokens-controller")
-	if err != nil {
-		return nil, err
-	}
-	generator, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, certs.serviceAccountKey)
+func tokenController(ctx context.Context, in controllerInputs) ([]controllerLoop, error) {
+	generator, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, in.certs.serviceAccountKey)
 	if err != nil {
 		return nil, fmt.Errorf("making token generator: %w", err)
 	}
-	rootCA, err := os.ReadFile(certs.serverCA.certFile)
+	rootCA, err := os.ReadFile(in.certs.serverCA.certFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading server CA: %w", err)
 	}
-	c, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), shared.Core().V1().ServiceAccounts(), shared.Core().V1().Secrets(),
-		client, serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: rootCA})
+	c, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), in.shared.Core().V1().ServiceAccounts(),
+		in.shared.Core().V1().Secrets(), in.client, serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: rootCA})
 	if err != nil {
 		return nil, fmt.Errorf("making token controller: %w", err)
 	}
@@ -124,30 +128,18 @@ func tokenController(ctx context.Context, config *rest.Config, certs *certificat
 }
 
 // roleAggregationController fills the roles admin, edit and view from what is labelled to be part of them.
-func roleAggregationController(_ context.Context, config *rest.Config, _ *certificates,
-	shared informers.SharedInformerFactory) ([]controllerLoop, error) {
-	client, err := clientFor(config, "clusterrole-aggregation-controller")
-	if err != nil {
-		return nil, err
-	}
-	c := clusterroleaggregation.NewClusterRoleAggregation(shared.Rbac().V1().ClusterRoles(), client.RbacV1())
+func roleAggregationController(_ context.Context, in controllerInputs) ([]controllerLoop, error) {
+	c := clusterroleaggregation.NewClusterRoleAggregation(in.shared.Rbac().V1().ClusterRoles(), in.client.RbacV1())
 	return []controllerLoop{func(ctx context.Context) { c.Run(ctx, 1) }}, nil
 }
 
-func garbageCollector(
-	ctx context.Context, config *rest.Config, _ *certificates, _ informers.SharedInformerFactory,
-) ([]controllerLoop, error) {
-	const name = "generic-garbage-collector"
-	client, err := clientFor(config, name)
-	if err != nil {
-		return nil, err
-	}
-	metadataClient, err := metadata.NewForConfig(named(config, name))
+func garbageCollector(ctx context.Context, in controllerInputs) ([]controllerLoop, error) {
+	metadataClient, err := metadata.NewForConfig(in.config)
 	if err != nil {
 		return nil, fmt.Errorf("making metadata client: %w", err)
 	}
 	// Two discovery clients, since resetting the mapper must not reset the one with which new kinds are noticed.
-	discoveryClient, err := discovery.NewDiscoveryClientForConfig(named(config, name))
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(in.config)
 	if err != nil {
 		return nil, fmt.Errorf("making discovery client: %w", err)
 	}
@@ -156,14 +148,14 @@ func garbageCollector(
 	started := make(chan struct{})
 	close(started)
 
-	gc, err := garbagecollector.NewGarbageCollector(ctx, client, metadataClient, mapper,
+	gc, err := garbagecollector.NewGarbageCollector(ctx, in.client, metadataClient, mapper,
 		garbagecollector.DefaultIgnoredResources(), factory, started)
 	if err != nil {
 		return nil, fmt.Errorf("making garbage collector: %w", err)
 	}
 	return []controllerLoop{
 		func(ctx context.Context) { gc.Run(ctx, workers, gcDiscoveryPeriod) },
-		func(ctx context.Context) { gc.Sync(ctx, client.Discovery(), gcDiscoveryPeriod) },
+		func(ctx context.Context) { gc.Sync(ctx, in.client.Discovery(), gcDiscoveryPeriod) },
 	}, nil
 }
 
