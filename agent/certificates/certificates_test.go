@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/host/fs"
-	"github.com/drover-dev/drover/agent/trust/trusttest"
+	"github.com/drover-dev/drover/agent/testenv/trusttest"
 	"github.com/drover-dev/drover/plans"
 )
 

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/agent/metrics"
 	"github.com/drover-dev/drover/agent/source"
+	"github.com/drover-dev/drover/agent/testenv/fake"
 	"github.com/drover-dev/drover/plans"
 )
 

@@ -25,7 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/drover-dev/drover/agent/source/remote/testhub"
+	"github.com/drover-dev/drover/agent/testenv/testhub"
 	"github.com/drover-dev/drover/plans"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-dev/drover/agent/host/fs"
-	"github.com/drover-dev/drover/agent/trust/trusttest"
+	"github.com/drover-dev/drover/agent/testenv/trusttest"
 	"github.com/drover-dev/drover/plans"
 )
 

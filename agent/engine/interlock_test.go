@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/testenv/fake"
 	"github.com/drover-dev/drover/plans"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/testenv/fake"
 	"github.com/drover-dev/drover/plans"
 )
 

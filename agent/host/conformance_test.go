@@ -9,8 +9,8 @@ import (
 
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/host/fs"
-	"github.com/drover-dev/drover/agent/host/hosttest"
 	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/testenv/hosttest"
 )
 
 func TestConformance(t *testing.T) {

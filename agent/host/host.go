@@ -1,6 +1,6 @@
 // Package host combines what the agent may do to its machine: files (package fs), programs (package run), and systemd (package systemd).
-// Nothing outside of this directory writes files, starts processes or talks to systemd. Package fake is a machine in memory for tests,
-// and package hosttest the tests that both pass.
+// Nothing outside of this directory writes files, starts processes or talks to systemd. Package testenv/fake is a machine in memory
+// for tests, and package testenv/hosttest the tests that both pass.
 package host
 
 import (

@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	plugin "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
 
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/testenv/fake"
 )
 
 const oneProvider = `apiVersion: kubelet.config.k8s.io/v1

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/agent/trust/trusttest"
+	"github.com/drover-dev/drover/agent/testenv/trusttest"
 )
 
 // TestAcceptCAs shows that S3 cannot happen here: a CA is accepted only if a trusted one has signed it.

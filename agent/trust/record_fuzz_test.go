@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/drover-dev/drover/agent/config"
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/source"
+	"github.com/drover-dev/drover/agent/testenv/fake"
 	"github.com/drover-dev/drover/plans"
 )
 

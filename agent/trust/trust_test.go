@@ -10,8 +10,8 @@ import (
 
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/host"
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/source"
+	"github.com/drover-dev/drover/agent/testenv/fake"
 	"github.com/drover-dev/drover/plans"
 )
 

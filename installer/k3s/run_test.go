@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/installer/shell/shelltest"
+	"github.com/drover-dev/drover/installer/testenv/shelltest"
 )
 
 // releaseScript does what matters of a k3s release's install.sh: it disables the unit and writes it again.

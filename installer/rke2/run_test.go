@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-dev/drover/installer/shell/shelltest"
+	"github.com/drover-dev/drover/installer/testenv/shelltest"
 )
 
 // releaseScript does what matters of an RKE2 release's install.sh: it reads the staged files and unpacks to the prefix.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/drover-dev/drover/agent/host/fake"
+	"github.com/drover-dev/drover/agent/testenv/fake"
 )
 
 func FuzzJournal(f *testing.F) {

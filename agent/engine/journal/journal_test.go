@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-dev/drover/agent/engine/filestate"
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/agent/testenv/fake"
 )
 
 // TestFileFormat compares a line with every field, and a record with every field, with what agents have written since the first version.

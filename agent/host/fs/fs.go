@@ -15,7 +15,7 @@ import (
 // FileSystem is what the agent may do to files. Paths are absolute. Changes are on the disk, synced, when the call returns, except those
 // of Unpack. A method that changes something follows a symbolic link in a parent directory only if root alone can have created it;
 // otherwise it returns a *LinkError. Errors wrap those of the system calls, so that errors.Is finds io/fs.ErrNotExist or syscall.ENOSPC.
-// Package hosttest holds the tests that every implementation passes.
+// Package testenv/hosttest holds the tests that every implementation passes.
 type FileSystem interface {
 	// ReadFile returns the content of a regular file of at most MaxReadBytes.
 	ReadFile(path string) ([]byte, error)

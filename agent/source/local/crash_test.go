@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/fs"
 	"github.com/drover-dev/drover/agent/host/run"
+	"github.com/drover-dev/drover/agent/testenv/fake"
 	"github.com/drover-dev/drover/plans"
 )
 

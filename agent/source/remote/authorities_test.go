@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/agent/testenv/trusttest"
 	"github.com/drover-dev/drover/agent/trust"
-	"github.com/drover-dev/drover/agent/trust/trusttest"
 )
 
 // TestAuthoritiesDeliveredUnderTheOld takes a running source from one authority to another, without losing contact for longer than a

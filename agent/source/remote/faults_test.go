@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drover-dev/drover/agent/engine"
-	"github.com/drover-dev/drover/agent/host/fake"
 	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/agent/source/remote"
-	"github.com/drover-dev/drover/agent/source/remote/testhub"
+	"github.com/drover-dev/drover/agent/testenv/fake"
+	"github.com/drover-dev/drover/agent/testenv/testhub"
 	"github.com/drover-dev/drover/plans"
 )
 

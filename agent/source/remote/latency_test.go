@@ -11,7 +11,7 @@ import (
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/source/remote"
-	"github.com/drover-dev/drover/agent/source/remote/testhub"
+	"github.com/drover-dev/drover/agent/testenv/testhub"
 	"github.com/drover-dev/drover/plans"
 
 	corev1 "k8s.io/api/core/v1"

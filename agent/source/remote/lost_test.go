@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/agent/source/remote/testhub"
-	"github.com/drover-dev/drover/agent/trust/trusttest"
+	"github.com/drover-dev/drover/agent/testenv/testhub"
+	"github.com/drover-dev/drover/agent/testenv/trusttest"
 )
 
 // swallower is a relay between agent and hub that can stop to pass anything on, without closing anything: what a firewall does that has

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/agent/trust/trusttest"
+	"github.com/drover-dev/drover/agent/testenv/trusttest"
 )
 
 // dated is a hub whose clock differs from the machine's.

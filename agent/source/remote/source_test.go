@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drover-dev/drover/agent/source"
-	"github.com/drover-dev/drover/agent/source/remote/testhub"
+	"github.com/drover-dev/drover/agent/testenv/testhub"
 	"github.com/drover-dev/drover/plans"
 )
 

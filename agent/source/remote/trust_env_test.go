@@ -24,9 +24,9 @@ import (
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/host/fs"
-	"github.com/drover-dev/drover/agent/source/remote/testhub"
+	"github.com/drover-dev/drover/agent/testenv/testhub"
+	"github.com/drover-dev/drover/agent/testenv/trusttest"
 	"github.com/drover-dev/drover/agent/trust"
-	"github.com/drover-dev/drover/agent/trust/trusttest"
 	"github.com/drover-dev/drover/plans"
 )
 

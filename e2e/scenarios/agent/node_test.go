@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/drover-dev/drover/agent/source/remote/testhub"
+	"github.com/drover-dev/drover/agent/testenv/testhub"
 	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/packaging/install"
 	"github.com/drover-dev/drover/plans"
