@@ -55,8 +55,7 @@ func validateSource(cluster, field string, source fileSource, sources map[fileSo
 		return []*cause.Cause{cause.New("FileSourceNotFound", "%s: %s %q does not exist in the namespace of the Cluster", field, source.kind,
 			source.name)}
 	}
-	authorized := strings.Split(meta.Annotations[rkev1.AuthorizedObjectAnnotation], ",")
-	if slices.ContainsFunc(authorized, func(name string) bool { return strings.TrimSpace(name) == cluster }) {
+	if slices.Contains(rkev1.SplitList(meta.Annotations[rkev1.AuthorizedObjectAnnotation]), cluster) {
 		return nil
 	}
 	return []*cause.Cause{cause.New("FileSourceNotAuthorized", "%s: %s %q is not authorized for this cluster; add %q to its annotation %s",

@@ -52,9 +52,7 @@ func newMachine(cluster *clusterv1.Cluster, name string, request machineRequest)
 		return machineObjects{}, err
 	}
 	meta := func() metav1.ObjectMeta {
-		out := metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}
-		maps.Copy(out.Labels, labels)
-		maps.Copy(out.Annotations, annotations)
+		out := metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: maps.Clone(labels), Annotations: maps.Clone(annotations)}
 		// If the hub stops before it has created the Machine, these are deleted with the Cluster.
 		out.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,

@@ -66,7 +66,7 @@ func parseRequest(data []byte) (machineRequest, error) {
 // parseLabels reads key=value pairs between commas.
 func parseLabels(list string) (map[string]string, error) {
 	labels := map[string]string{}
-	for pair := range items(list) {
+	for _, pair := range rkev1.SplitList(list) {
 		key, value, _ := strings.Cut(pair, "=")
 		for _, prefix := range rkev1.ReservedPrefixes {
 			if strings.HasPrefix(key, prefix) {
@@ -86,7 +86,7 @@ var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.Tai
 // parseTaints reads key=value:effect and key:effect between commas.
 func parseTaints(list string) ([]corev1.Taint, error) {
 	var taints []corev1.Taint
-	for item := range items(list) {
+	for _, item := range rkev1.SplitList(list) {
 		pair, effect, _ := strings.Cut(item, ":")
 		key, value, _ := strings.Cut(pair, "=")
 		taint := corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
@@ -99,15 +99,4 @@ func parseTaints(list string) ([]corev1.Taint, error) {
 		taints = append(taints, taint)
 	}
 	return taints, nil
-}
-
-// items yields the items of a comma-separated list, trimmed, without empty ones.
-func items(list string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for item := range strings.SplitSeq(list, ",") {
-			if item = strings.TrimSpace(item); item != "" && !yield(item) {
-				return
-			}
-		}
-	}
 }

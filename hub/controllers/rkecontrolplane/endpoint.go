@@ -79,7 +79,7 @@ func isLoopback(host string) bool {
 
 // chosen are the endpoints that the hub has chosen, newest first.
 func (s *scope) chosen() []string {
-	return splitList(s.controlPlane.Annotations[rkev1.ChosenEndpointsAnnotation])
+	return rkev1.SplitList(s.controlPlane.Annotations[rkev1.ChosenEndpointsAnnotation])
 }
 
 func (s *scope) isChosen(e clusterv1.APIEndpoint) bool {

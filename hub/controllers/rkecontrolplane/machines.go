@@ -92,8 +92,9 @@ func (m *machine) readInputs(s *scope) {
 	m.inputs = render.Machine{
 		Name: m.machine.Name, UID: string(m.machine.UID), Labels: m.machine.Labels, OS: labels[rkev1.OSLabel],
 		Etcd: role(rkev1.EtcdRoleLabel), ControlPlane: role(rkev1.ControlPlaneRoleLabel), Worker: role(rkev1.WorkerRoleLabel),
-		NodeName: labels[rkev1.NodeNameLabel], Addresses: splitList(annotations[rkev1.AddressAnnotation]),
-		InternalAddresses: splitList(annotations[rkev1.InternalAddressAnnotation]), DetectedAddress: annotations[rkev1.DetectedAddressAnnotation],
+		NodeName: labels[rkev1.NodeNameLabel], Addresses: rkev1.SplitList(annotations[rkev1.AddressAnnotation]),
+		InternalAddresses: rkev1.SplitList(annotations[rkev1.InternalAddressAnnotation]),
+		DetectedAddress:   annotations[rkev1.DetectedAddressAnnotation],
 	}
 	m.inputsErr = errors.Join(
 		decodeAnnotation(annotations, rkev1.LabelsAnnotation, &m.inputs.NodeLabels),
@@ -136,15 +137,6 @@ func decodeAnnotation(annotations map[string]string, key string, into any) error
 		return fmt.Errorf("annotation %s of the machine's RKEBootstrap: %w", key, err)
 	}
 	return nil
-}
-
-// splitList splits a comma-separated list.
-func splitList(text string) []string {
-	parts := strings.Split(text, ",")
-	for i := range parts {
-		parts[i] = strings.TrimSpace(parts[i])
-	}
-	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 }
 
 // addresses are the machine's, best first: those in its certificate, of its Node or infrastructure, of its user, and the detected one.

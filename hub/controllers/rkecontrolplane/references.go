@@ -151,7 +151,7 @@ func (r *Reconciler) readBootstrapSecrets(ctx context.Context, s *scope) ([]rend
 func isBootstrapSecret(object client.Object, cluster string) bool {
 	annotations := object.GetAnnotations()
 	return annotations[rkev1.SyncBootstrapAnnotation] == "true" &&
-		slices.Contains(splitList(annotations[rkev1.AuthorizedObjectAnnotation]), cluster)
+		slices.Contains(rkev1.SplitList(annotations[rkev1.AuthorizedObjectAnnotation]), cluster)
 }
 
 // prime reports whether RKE2 Prime is wanted: by the cluster's annotation, or else by the hub's settings.

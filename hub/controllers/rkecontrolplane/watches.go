@@ -108,12 +108,12 @@ func (r *Reconciler) referringTo(ctx context.Context, kind string, object client
 		return slices.Contains(refs, ref) || slices.Contains(refs, qualified)
 	}, client.InNamespace(object.GetNamespace()))
 	if object.GetAnnotations()[rkev1.SyncBootstrapAnnotation] == "true" {
-		for _, name := range splitList(object.GetAnnotations()[rkev1.AuthorizedObjectAnnotation]) {
+		for _, name := range rkev1.SplitList(object.GetAnnotations()[rkev1.AuthorizedObjectAnnotation]) {
 			requests = append(requests, r.ofCluster(ctx, object.GetNamespace(), name)...)
 		}
 	}
 	// A Secret for clusters of other namespaces names each as namespace/name.
-	for _, entry := range splitList(object.GetAnnotations()[rkev1.AuthorizedSecretAnnotation]) {
+	for _, entry := range rkev1.SplitList(object.GetAnnotations()[rkev1.AuthorizedSecretAnnotation]) {
 		if namespace, name, found := strings.Cut(entry, "/"); found {
 			requests = append(requests, r.ofCluster(ctx, namespace, name)...)
 		}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/release"
 )
 
@@ -38,11 +39,7 @@ func (a args) list(key string) []string {
 func (a args) words(key string) []string {
 	var out []string
 	for _, text := range slices.Concat(a.list(key), a.list(key+"+")) {
-		for word := range strings.SplitSeq(text, ",") {
-			if word = strings.TrimSpace(word); word != "" {
-				out = append(out, word)
-			}
-		}
+		out = append(out, rkev1.SplitList(text)...)
 	}
 	return out
 }

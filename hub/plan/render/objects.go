@@ -49,14 +49,7 @@ type Objects map[Reference]Object
 func (o Object) authorizes(cluster string) bool { return lists(o.AuthorizedFor, cluster) }
 
 // lists reports whether a comma-separated list has an entry.
-func lists(list, entry string) bool {
-	for item := range strings.SplitSeq(list, ",") {
-		if strings.TrimSpace(item) == entry {
-			return true
-		}
-	}
-	return false
-}
+func lists(list, entry string) bool { return slices.Contains(rkev1.SplitList(list), entry) }
 
 // parseRef reads "name", "namespace:name" and "namespace/name".
 func parseRef(kind, text string) Reference {
