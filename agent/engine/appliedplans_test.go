@@ -51,14 +51,14 @@ func TestAgentBefore(t *testing.T) {
 					}
 				}
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				if got := w.ran(); len(got) != test.runs {
 					t.Errorf("ran %v", got)
 				}
 				next := w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("b", "ok", false)}}, 1)
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				if got := w.ran(); len(got) != test.runs+1 || w.secret.status().AppliedChecksum != next {
 					t.Errorf("the next plan: ran %v", got)
@@ -76,7 +76,7 @@ func TestHistory(t *testing.T) {
 		var last string
 		for i := range 70 {
 			last = w.secret.deliver(plans.Plan{Files: []plans.File{file("/etc/a", fmt.Sprint(i))}}, 1)
-			w.settle()
+			w.waitAMinute()
 		}
 		w.stop()
 		names, _ := w.host.ReadDir("/agent/applied")

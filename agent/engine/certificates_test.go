@@ -53,7 +53,7 @@ func TestEndsOfCertificatesInFiles(t *testing.T) {
 				if got := w.secret.status().ProbeStatuses; probed && len(got) > 0 {
 					t.Errorf("before any probe, %v is reported", got)
 				}
-				w.settle()
+				w.waitAMinute()
 				expect := func(writes int, path string, end time.Time) {
 					t.Helper()
 					_, before := w.secret.counts()
@@ -80,7 +80,7 @@ func TestEndsOfCertificatesInFiles(t *testing.T) {
 				// The process that follows goes on with what is known.
 				w.stop()
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				expect(0, kubeletCertificate, second)
 				// What is just being written keeps the end that it had.
 				if err := w.host.WriteFile(kubeletCertificate, []byte("-----BEGIN"), fs.WithMode(0o600)); err != nil {
@@ -106,7 +106,7 @@ func TestCertificatesOfLocalPlans(t *testing.T) {
 		w.certificate(kubeletCertificate, time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC))
 		w.secret.deliver(plans.Plan{}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		if got := w.secret.status().ProbeStatuses; len(got) > 0 {
 			t.Errorf("got %v", got)

@@ -31,7 +31,7 @@ func clockAndFailure(t *testing.T, w *world, noted time.Time) {
 		data[plans.KeyLastApplyTime] = []byte(plans.FormatTime(noted))
 	})
 	w.start()
-	w.settle()
+	w.waitAMinute()
 	w.stop()
 	w.checkRan("ok one@2")
 }
@@ -40,7 +40,7 @@ func clockAndPeriodic(t *testing.T, w *world, noted time.Time) {
 	w.secret.deliverOld(plans.Plan{PeriodicInstructions: []plans.PeriodicInstruction{
 		{PeriodSeconds: 30, CommonInstruction: plans.CommonInstruction{Name: "p", Command: "ok"}}}}, -1)
 	w.start()
-	w.settle()
+	w.waitAMinute()
 	w.stop()
 	status := w.secret.status()
 	status.PeriodicOutput = map[string]plans.PeriodicOutput{"p": {Name: "p", LastSuccessfulRunTime: plans.FormatTime(noted)}}
@@ -84,7 +84,7 @@ func TestTimesAreInUTC(t *testing.T) {
 			PeriodicInstructions: []plans.PeriodicInstruction{periodic}}, 1)
 		begun := time.Now()
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		got := w.secret.status()
 		if since := got.LastApplyTime.Sub(begun); since < -time.Second || since > time.Minute {

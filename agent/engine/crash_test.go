@@ -66,7 +66,7 @@ func crashAt(t *testing.T, plan plans.Plan, protocol string, step int, after boo
 	stopped := w.host.Stopped()
 	w.host.Restart()
 	w.start()
-	w.settle()
+	w.waitAMinute()
 	w.stop()
 
 	got := w.secret.status()
@@ -109,7 +109,7 @@ func TestFailingEffects(t *testing.T) {
 					Instructions: []plans.Instruction{once("one", "ok", true),
 						{CommonInstruction: plans.CommonInstruction{Name: "two", Image: "image:1", Command: "ok"}}},
 				}, 3)
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				if got := w.secret.status(); got.State != plans.StateSucceeded || got.AppliedChecksum != checksum || !failed {
 					t.Errorf("got %+v; an effect failed: %t", got, failed)
@@ -126,7 +126,7 @@ func TestFullDiskIsReported(t *testing.T) {
 		synctest.Wait()
 		w.host.FailWith(func(op, path string) error { return fmt.Errorf("%s %s: no space left on device", op, path) })
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", true)}}, 1)
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		got := w.secret.status()
 		const want = "writing journal: append /agent/state/journal: no space left on device"
@@ -148,16 +148,16 @@ func TestDamagedJournal(t *testing.T) {
 				w := newWorld(t)
 				w.secret.deliver(plan, 1)
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				const path = "/agent/state/journal"
 				if err := w.host.WriteFile(path, damage(w.host.Files()[path].Content), fs.WithMode(0o600)); err != nil {
 					t.Fatal(err)
 				}
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("two", "ok", true)}}, 1)
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				if got := w.secret.status(); got.State != plans.StateSucceeded || string(got.AppliedOutput["two"]) != "ok 1" {
 					t.Errorf("got %+v", got)
@@ -196,7 +196,7 @@ func TestAgentStopsInTheMiddleOfAnInstruction(t *testing.T) {
 				})
 				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("first", "ok", false), once("only", "long", true)}}, 1)
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				if test.reboot {
 					w.host.PowerOff()

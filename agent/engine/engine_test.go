@@ -41,7 +41,7 @@ func TestPlanSucceeds(t *testing.T) {
 		}
 		checksum := w.secret.deliver(plan, 3)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 
 		want := plans.Status{
 			AppliedChecksum: checksum, SuccessCount: 1, AppliedOutput: map[string][]byte{"install": []byte("installed")},
@@ -90,7 +90,7 @@ func TestPlanSucceeds(t *testing.T) {
 
 		// Neither a restart nor a new start of the hub runs it again.
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		w.checkRan("run.sh@1", "ok second@1")
 	})
@@ -148,11 +148,11 @@ func TestFailureStaysVisible(t *testing.T) {
 				checksum := w.secret.deliver(test.plan, test.max)
 				w.start()
 				for range 60 {
-					w.settle()
+					w.waitAMinute()
 				}
 				w.stop()
 				w.start() // a restart forgets nothing and tries nothing
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				got := w.secret.status()
 				if got.State != plans.StateFailed || got.FailedChecksum != checksum || got.FailureCount != test.failures || got.AppliedChecksum != "" {
@@ -184,7 +184,7 @@ func TestFailureIsNoVerdictWhileTheAgentStillTries(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		w.program("bad", 0)
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		got = w.secret.status()
 		if got.State != plans.StateSucceeded || got.FailureCount != 0 || got.AppliedChecksum != checksum || got.FailedOutput != nil {
@@ -201,9 +201,9 @@ func TestDeliveredAgainAfterAFailure(t *testing.T) {
 		plan := plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}
 		w.secret.deliver(plan, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.secret.deliver(plan, 1)
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		got := w.secret.status()
 		if got.State != plans.StateFailed || got.FailureCount != 2 || got.Revision != 2 {
@@ -218,7 +218,7 @@ func TestAnotherPlanAfterAFailure(t *testing.T) {
 		w := newWorld(t)
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.host.Program("look", func(_ context.Context, c run.Command) (run.Result, error) {
 			if got := w.secret.status(); got.FailureCount != 0 || got.FailedChecksum != "" || got.FailedOutput != nil {
 				t.Errorf("the former failure is still shown: %+v", got)
@@ -226,7 +226,7 @@ func TestAnotherPlanAfterAFailure(t *testing.T) {
 			return run.Result{}, nil
 		})
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "look", false)}}, 1)
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		w.checkRan("bad only@1", "look other@1")
 	})
@@ -250,7 +250,7 @@ func TestChecksumProtocol(t *testing.T) {
 		}
 		w.stop()
 		w.start() // a restart does not give it another chance
-		w.settle()
+		w.waitAMinute()
 		if len(w.ran()) != 3 {
 			t.Errorf("ran %v", w.ran())
 		}
@@ -258,7 +258,7 @@ func TestChecksumProtocol(t *testing.T) {
 		plan.Instructions = append(plan.Instructions, once("more", "ok", true))
 		w.program("bad", 0)
 		checksum = w.secret.deliverOld(plan, 3)
-		w.settle()
+		w.waitAMinute()
 		got = w.secret.status()
 		if got.AppliedChecksum != checksum || got.FailureCount != 0 || got.FailedChecksum != "" || got.FailedOutput != nil || got.State != "" {
 			t.Errorf("got %+v", got)
@@ -266,14 +266,14 @@ func TestChecksumProtocol(t *testing.T) {
 		w.stop()
 		before := len(w.ran())
 		w.start() // the journal proves it applied
-		w.settle()
+		w.waitAMinute()
 		if len(w.ran()) != before {
 			t.Errorf("ran %v", w.ran())
 		}
 		w.stop()
 		w.secret.uid = "uid-2" // recreated: a different machine's report, for all we know
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		if len(w.ran()) != before+2 {
 			t.Errorf("ran %v", w.ran())
@@ -314,7 +314,7 @@ func TestPlanReplacedWhileItRuns(t *testing.T) {
 		})
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("old", "slow", false)}}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		checksum := w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("new", "ok", false)}}, 1)
 		time.Sleep(time.Hour)
 		w.stop()

@@ -25,14 +25,14 @@ func TestReportForgotten(t *testing.T) {
 				w := newWorld(t)
 				checksum := w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("a", test.command, true)}}, 1)
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				w.secret.hub(func(data plans.SecretData) {
 					for _, key := range plans.AgentKeys() {
 						delete(data, key)
 					}
 					data[plans.KeyPlanState], data[plans.KeyPlanRevision] = []byte(plans.StateInProgress), []byte("1")
 				})
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				if diff := cmp.Diff(test.want, w.secret.history()); diff != "" {
 					t.Error(diff)

@@ -52,7 +52,7 @@ func TestScript(t *testing.T) {
 		}
 		w.secret.deliver(plan, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		if diff := cmp.Diff([]string{"#!/bin/sh\necho a", "#!/usr/bin/python3\nprint()"}, scripts); diff != "" {
 			t.Error(diff)

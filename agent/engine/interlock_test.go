@@ -38,14 +38,14 @@ func TestInterlockAtTheSameMoment(t *testing.T) {
 		w.options.InterlockDirectory, w.options.Host = "/agent/interlock", &lateScript{Host: w.host}
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "ok", false)}}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		if _, there := w.host.Files()[activeFile]; there || len(w.ran()) > 0 {
 			t.Errorf("the plan is applied while a restart is announced: %v", w.ran())
 		}
 		if err := w.host.Remove(pendingFile); err != nil {
 			t.Fatal(err)
 		}
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		if len(w.ran()) != 1 {
 			t.Errorf("after the restart it ran %v", w.ran())
@@ -129,7 +129,7 @@ func TestInterlock(t *testing.T) {
 		})
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "look", false)}}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		if _, there := w.host.Files()[active]; there || len(w.ran()) != 0 {
 			t.Error("it does not wait for the restart")
 		}

@@ -27,8 +27,8 @@ func (s *secret) annotate(paused, canceled string) {
 	s.hub(func(plans.SecretData) { s.interrupt = plans.DecodeInterrupt(annotations) })
 }
 
-// lasting adds a program that runs for some time, unless it is ended before.
-func (w *world) lasting(name string, d time.Duration) {
+// longRunning adds a program that runs for some time, unless it is ended before.
+func (w *world) longRunning(name string, d time.Duration) {
 	w.host.Program(name, func(ctx context.Context, c run.Command) (run.Result, error) {
 		if retry.Sleep(ctx, d) != nil {
 			return run.Result{ExitCode: -1}, ctx.Err()
@@ -45,7 +45,7 @@ func threeSteps() plans.Plan {
 func startThreeSteps(t *testing.T, maxFailures int, d time.Duration) (w *world, checksum string) {
 	t.Helper()
 	w = newWorld(t)
-	w.lasting("slow", time.Minute)
+	w.longRunning("slow", time.Minute)
 	checksum = w.secret.deliver(threeSteps(), maxFailures)
 	w.start()
 	time.Sleep(d)
@@ -71,7 +71,7 @@ func TestPause(t *testing.T) {
 				if restart {
 					w.stop()
 					w.start()
-					w.settle()
+					w.waitAMinute()
 				}
 				w.checkRan("slow one@1", "slow two@1")
 				w.secret.annotate("false", "")
@@ -108,13 +108,13 @@ func TestPauseBeforeThePlanBegins(t *testing.T) {
 		w.secret.annotate("true", "")
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", true)}}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		got := w.secret.status()
 		if got.State != plans.StatePaused || got.Checkpoint == nil || got.Checkpoint.ResumeState != plans.StatePending || got.Revision != 0 {
 			t.Errorf("got %+v", got)
 		}
 		w.secret.annotate("", "")
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		if got := w.secret.status(); got.State != plans.StateSucceeded || got.Revision != 1 || got.Checkpoint != nil {
 			t.Errorf("got %+v", got)
@@ -189,7 +189,7 @@ func TestCancel(t *testing.T) {
 				w.checkState(test.state)
 				// New content is new.
 				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "ok", false)}}, 1)
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				if got := w.secret.status(); got.State != plans.StateSucceeded || got.Checkpoint != nil {
 					t.Errorf("got %+v", got)
@@ -209,9 +209,9 @@ func TestCancelIncomplete(t *testing.T) {
 		w.options.Host = stubborn{w.host}
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "stubborn", false)}}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.secret.annotate("", "true")
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		if got := w.secret.status(); got.State != plans.StateCanceled || got.Checkpoint == nil || !got.Checkpoint.TerminationIncomplete {
 			t.Errorf("got %+v", got)
@@ -243,7 +243,7 @@ func TestInvalidAnnotation(t *testing.T) {
 				w.secret.annotate(test.paused, test.canceled)
 				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", true)}, Probes: probes(0, "p")}, 1)
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				if _, writes := w.secret.counts(); writes != 0 || len(w.ran()) != 0 {
 					t.Errorf("%d writes, ran %v", writes, w.ran())
 				}
@@ -251,7 +251,7 @@ func TestInvalidAnnotation(t *testing.T) {
 					t.Errorf("it says that it is %s, %s", state.Phase, state.Reason)
 				}
 				w.secret.annotate("", "")
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				w.checkState(plans.StateSucceeded)
 			})
@@ -279,7 +279,7 @@ func TestInvalidAnnotationDuringPlan(t *testing.T) {
 func TestInterruptWithoutPlanState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.lasting("slow", time.Minute)
+		w.longRunning("slow", time.Minute)
 		w.secret.deliverOld(threeSteps(), 3)
 		w.start()
 		time.Sleep(30 * time.Second)

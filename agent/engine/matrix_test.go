@@ -129,7 +129,7 @@ func (c matrixCase) simulate(t *testing.T, points ...point) (end ending, reached
 		}
 		p.start()
 		<-over
-		p.settle()
+		p.waitAMinute()
 		p.stop()
 		if end = p.ending(); c.relax != nil {
 			c.relax(&end)

@@ -49,7 +49,7 @@ func TestRetry(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				w.checkRan(test.ran...)
-				w.settle()
+				w.waitAMinute()
 				got := w.secret.status()
 				if got.FailureCount != 0 || got.AppliedChecksum == "" || !test.old && got.State != plans.StateSucceeded {
 					t.Errorf("got %+v", got)
@@ -72,7 +72,7 @@ func TestRetryThatFails(t *testing.T) {
 		w := newWorld(t)
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		if err := w.engine.Retry(); err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestVerify(t *testing.T) {
 		}
 		trusted.Store(true)
 		w.secret.hub(func(plans.SecretData) {})
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		w.checkState(plans.StateSucceeded)
 	})
@@ -162,7 +162,7 @@ func TestProgress(t *testing.T) {
 		if _, after := w.secret.counts(); after-before < 4 || after-before > 7 {
 			t.Errorf("%d writes in 90 s", after-before)
 		}
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		if got := w.secret.status(); got.State != plans.StateSucceeded || got.Progress != nil {
 			t.Errorf("got %+v", got)
@@ -174,7 +174,7 @@ func TestProgress(t *testing.T) {
 func TestProgressDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.lasting("slow", 61*time.Second)
+		w.longRunning("slow", 61*time.Second)
 		source := &deaf{secret: w.secret}
 		w.options.Source = source
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("long", "slow", false)}}, 1)
@@ -209,7 +209,7 @@ func TestHistoryOfAttempts(t *testing.T) {
 		w := newWorld(t)
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("first", "ok", false), once("secret", "bad", false)}}, 2)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		got, err := w.engine.History()
 		if err != nil || len(got) != 2 {
 			t.Fatalf("got %+v, %v", got, err)
@@ -359,7 +359,7 @@ func TestAtRestNothingIsWritten(t *testing.T) {
 				deliver(plans.Plan{Files: []plans.File{file("/etc/a", "A")}, Instructions: []plans.Instruction{once("one", "ok", true)},
 					Probes: probes(0, "p")}, 1)
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				var effects []string
 				w.host.FailWith(func(op, path string) error {
 					effects = append(effects, op+" "+path)
@@ -383,7 +383,7 @@ func TestOutputsOfPreviousPlansAreRemoved(t *testing.T) {
 		w.start()
 		for _, name := range []string{"a", "b", "c"} {
 			w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once(name, "ok", true)}}, 1)
-			w.settle()
+			w.waitAMinute()
 		}
 		w.stop()
 		if diff := cmp.Diff(map[string][]byte{"c": []byte("ok 1")}, w.secret.status().AppliedOutput); diff != "" {

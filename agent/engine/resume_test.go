@@ -41,7 +41,7 @@ func protocolOf(old bool) string {
 
 func goOnWithoutTheHub(t *testing.T, old bool, back func(w *world)) {
 	w := newWorld(t)
-	w.lasting("slow", time.Minute)
+	w.longRunning("slow", time.Minute)
 	deliver := w.secret.deliver
 	if old {
 		deliver = w.secret.deliverOld
@@ -63,7 +63,7 @@ func goOnWithoutTheHub(t *testing.T, old bool, back func(w *world)) {
 	}
 	w.stop()
 	w.startAlone() // what is not reported survives one more restart
-	w.settle()
+	w.waitAMinute()
 	w.secret.setDown(nil)
 	back(w)
 	w.secret.hub(func(plans.SecretData) {})
@@ -112,7 +112,7 @@ func TestNothingBeginsWithoutTheHub(t *testing.T) {
 				w.program("slow", 0)
 				w.secret.setDown(errors.New("connection refused"))
 				w.start() // it has seen the plan and cannot agree on it
-				w.settle()
+				w.waitAMinute()
 				w.host.PowerOff()
 				w.stop()
 				w.host.Restart()
@@ -123,7 +123,7 @@ func TestNothingBeginsWithoutTheHub(t *testing.T) {
 				}
 				w.secret.setDown(nil)
 				w.secret.hub(func(plans.SecretData) {})
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				w.checkRan("slow one@1", "slow two@1", "slow three@1")
 			})
@@ -139,9 +139,9 @@ func TestHubIsRestoredToBeforeThePlan(t *testing.T) {
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("one", "ok", true)}}, 1)
 		before := w.secret.copy()
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.secret.hub(func(plans.SecretData) { w.secret.data = before })
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		if got := w.secret.status(); got.State != plans.StateSucceeded || got.Revision != 1 || len(w.ran()) != 2 {
 			t.Errorf("ran %v, got %+v", w.ran(), got)
@@ -166,7 +166,7 @@ func TestStateDirectoryIsLocked(t *testing.T) {
 func TestTimeoutOfThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.lasting("slow", 2*time.Hour)
+		w.longRunning("slow", 2*time.Hour)
 		plan := plans.Plan{Instructions: []plans.Instruction{once("short", "slow", false)}}
 		plan.Instructions[0].TimeoutSeconds = 90
 		w.secret.deliver(plan, 1)
@@ -195,7 +195,7 @@ func TestRunsAreKeptForAWhile(t *testing.T) {
 		var newest string
 		for i := range 30 {
 			newest = w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once(strings.Repeat("x", i+1), "write", false)}}, 1)
-			w.settle()
+			w.waitAMinute()
 			if i == 15 {
 				w.stop()
 				w.start()

@@ -131,7 +131,7 @@ func TestRollback(t *testing.T) {
 				}
 				// The next plan ends what was kept.
 				w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("other", "ok", false)}}, 1)
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				if kept := w.kept(); len(kept) > 0 {
 					t.Errorf("kept %v", kept)
@@ -162,7 +162,7 @@ func TestCrashWhileRollingBack(t *testing.T) {
 				whole = !w.host.Stopped()
 				w.host.Restart()
 				w.start()
-				w.settle()
+				w.waitAMinute()
 				w.stop()
 				got := w.secret.status()
 				if got.State != plans.StateFailed || got.FailureCount != 1 {
@@ -194,7 +194,7 @@ func TestRollbackOfALargeFile(t *testing.T) {
 		}
 		w.secret.deliver(plans.Plan{Rollback: true, Files: []plans.File{file("/opt/large", "small")}, Instructions: instructionsThatFail()}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		got := w.host.Files()["/opt/large"]
 		if !bytes.Equal(got.Content, large) || got.Attrs != attrs {
@@ -226,10 +226,10 @@ func TestFolderBehindALink(t *testing.T) {
 		folder := plans.File{Path: "/srv", Directory: true, Permissions: "0700", UID: 3}
 		w.secret.deliver(plans.Plan{Rollback: true, Files: []plans.File{folder}, Instructions: instructionsThatFail()}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		is("after a failure", old)
 		w.secret.deliver(plans.Plan{Files: []plans.File{folder}}, 1)
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		is("after a success", fs.Attributes{Mode: 0o700, UID: 3})
 	})

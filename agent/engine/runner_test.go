@@ -77,7 +77,7 @@ func TestSuccessIsReportedWithTheFirstAnswersOfProbes(t *testing.T) {
 		if diff := cmp.Diff([]string{"in-progress/0/0", "succeeded/0/1"}, w.secret.history()); diff != "" {
 			t.Error(diff)
 		}
-		w.settle()
+		w.waitAMinute()
 		_, before := w.secret.counts()
 		asked := h.count("http://well")
 		time.Sleep(time.Hour)
@@ -123,7 +123,7 @@ func TestEndsOfCertificates(t *testing.T) {
 		see(first, second, nil)
 		w.secret.deliver(plans.Plan{Probes: probes(0, "well")}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		expect := func(writes int, server, client time.Time) {
 			t.Helper()
 			_, before := w.secret.counts()
@@ -142,7 +142,7 @@ func TestEndsOfCertificates(t *testing.T) {
 		w.stop()
 		see(time.Time{}, time.Time{}, nil)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		expect(0, second, second)
 		w.stop()
 	})
@@ -154,7 +154,7 @@ func TestProbesOfAPlanThatFailed(t *testing.T) {
 		newHealth(w)
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "bad", false)}, Probes: probes(0, "well")}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		got := w.secret.status()
 		if got.State != plans.StateFailed || !got.ProbeStatuses["well"].Healthy {
@@ -169,9 +169,9 @@ func TestProbesThatAPlanDropsAreForgotten(t *testing.T) {
 		newHealth(w)
 		w.secret.deliver(plans.Plan{Probes: probes(0, "a", "b")}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.secret.deliver(plans.Plan{Probes: probes(0, "b")}, 1)
-		w.settle()
+		w.waitAMinute()
 		if diff := cmp.Diff(map[string]plans.ProbeStatus{"b": {Healthy: true, SuccessCount: 1}}, w.secret.status().ProbeStatuses); diff != "" {
 			t.Error(diff)
 		}
@@ -265,12 +265,12 @@ func TestPeriodicInstructionsRunAfterEachApply(t *testing.T) {
 		plan := plans.Plan{PeriodicInstructions: []plans.PeriodicInstruction{periodic("p", "p", 600)}}
 		w.secret.deliver(plan, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.secret.deliver(plan, 1)
-		w.settle()
+		w.waitAMinute()
 		plan.Instructions = []plans.Instruction{once("only", "bad", false)}
 		w.secret.deliver(plan, 1)
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		if diff := cmp.Diff(seconds(0, 60, 120), *runs); diff != "" {
 			t.Error(diff)
@@ -288,7 +288,7 @@ func TestReportThatIsTooLargeIsSentSmaller(t *testing.T) {
 		w.secret.limit = 20 << 10
 		w.secret.deliver(plans.Plan{Instructions: []plans.Instruction{once("only", "loud", true)}}, 1)
 		w.start()
-		w.settle()
+		w.waitAMinute()
 		w.stop()
 		got := w.secret.status()
 		if got.State != plans.StateSucceeded || len(got.AppliedOutput["only"]) > 20<<10 || len(got.AppliedOutput["only"]) == 0 {

@@ -117,8 +117,8 @@ func (w *world) startAlone() {
 	}
 }
 
-// settle lets everything happen that happens within a minute.
-func (w *world) settle() {
+// waitAMinute lets everything happen that happens within a minute.
+func (w *world) waitAMinute() {
 	time.Sleep(time.Minute)
 	synctest.Wait()
 }

@@ -16,7 +16,7 @@ import (
 func TestAuthoritiesDeliveredUnderTheOld(t *testing.T) {
 	t.Parallel()
 	old, next1 := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "new")
-	f := newFront(t, old)
+	f := newTLSHub(t, old)
 	info := f.info("token", old.PEM())
 	info.PlanSigningKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 	m := newMachine(t, info)
@@ -51,7 +51,7 @@ func TestAuthoritiesDeliveredUnderTheOld(t *testing.T) {
 // TestAuthoritiesSignedByTheOld has a hub change its authority without a word.
 func TestAuthoritiesSignedByTheOld(t *testing.T) {
 	old, next1 := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "new")
-	f := newFront(t, old)
+	f := newTLSHub(t, old)
 	m := newMachine(t, f.info("token", old.PEM()))
 	s := m.start(t)
 	f.Deliver("1")
@@ -70,7 +70,7 @@ func TestAuthoritiesSignedByTheOld(t *testing.T) {
 func TestForeignAuthorityIsRefused(t *testing.T) {
 	t.Parallel()
 	old, foreign := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "old") // of the same name
-	f := newFront(t, old)
+	f := newTLSHub(t, old)
 	m := newMachine(t, f.info("token", old.PEM()))
 	s := m.start(t)
 	f.Deliver("1")
@@ -109,7 +109,7 @@ func TestAuthoritiesThatDoNotFit(t *testing.T) {
 	for name, handed := range map[string][]byte{"another's": other.PEM(), "no certificates": []byte("<html>"), "none": nil,
 		"many": bytes.Repeat(old.PEM(), 500)} {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, old)
+			f := newTLSHub(t, old)
 			f.serve(old, handed)
 			m := newMachine(t, f.info("token", old.PEM()))
 			s := m.start(t)
@@ -129,7 +129,7 @@ func TestAuthoritiesThatDoNotFit(t *testing.T) {
 func TestHubThatAnnouncesNothing(t *testing.T) {
 	t.Parallel()
 	old, next1 := trusttest.NewCA(t, "old"), trusttest.NewCA(t, "new")
-	f := newFront(t, old)
+	f := newTLSHub(t, old)
 	f.announce = false
 	both := append(append([]byte{}, old.PEM()...), next1.PEM()...)
 	f.serve(old, both)
@@ -159,7 +159,7 @@ func TestClocksAreCompared(t *testing.T) {
 		"machine late":  {24 * time.Hour, 48 * time.Hour, 25 * time.Hour, "behind the hub's; correct it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, ca)
+			f := newTLSHub(t, ca)
 			f.set(func() {
 				f.certificate = ca.ServeBetween(t, "127.0.0.1", time.Now().Add(test.from), time.Now().Add(test.to))
 			})

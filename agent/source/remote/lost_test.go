@@ -95,7 +95,7 @@ func TestHalfOpenConnection(t *testing.T) {
 	for _, http2 := range []bool{true, false} {
 		t.Run(map[bool]string{true: "HTTP/2", false: "HTTP/1.1"}[http2], func(t *testing.T) {
 			ca := trusttest.NewCA(t, "ca")
-			f := newFront(t, ca)
+			f := newTLSHub(t, ca)
 			server := httptest.NewUnstartedServer(bookmarking(f))
 			server.EnableHTTP2 = http2
 			server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -181,7 +181,7 @@ func (w *lockedWriter) bookmark() {
 }
 
 // kubeconfigOf is for another server in front of the same hub.
-func kubeconfigOf(t *testing.T, f *front, server *httptest.Server) string {
+func kubeconfigOf(t *testing.T, f *tlsHub, server *httptest.Server) string {
 	t.Helper()
 	info := f.info("token", pemOf(server))
 	return strings.ReplaceAll(info.KubeConfig, f.server.URL, server.URL)

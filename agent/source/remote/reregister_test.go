@@ -29,7 +29,7 @@ func TestRegisterAfterRefusedToken(t *testing.T) {
 	for name, code := range map[string]int{"unknown": http.StatusUnauthorized, "forbidden": http.StatusForbidden} {
 		t.Run(name, func(t *testing.T) {
 			ca := trusttest.NewCA(t, "ca")
-			f := newFront(t, ca)
+			f := newTLSHub(t, ca)
 			info := f.info("token", ca.PEM())
 			info.PlanSigningKey = firstKey
 			m := newMachine(t, info)
@@ -55,7 +55,7 @@ func TestRegisterAfterRefusedToken(t *testing.T) {
 // A watch that was begun with the old token may go on for minutes; a read that is refused is enough.
 func TestRegisterAfterRefusedRead(t *testing.T) {
 	ca := trusttest.NewCA(t, "ca")
-	f := newFront(t, ca)
+	f := newTLSHub(t, ca)
 	m := newMachine(t, f.info("token", ca.PEM()))
 	f.connect = register(f, "second", map[string]any{"planSigningKey": secondKey})
 	s := m.start(t)
@@ -77,22 +77,22 @@ func TestRegisterAfterRefusedRead(t *testing.T) {
 func TestRegistrationIsRefused(t *testing.T) {
 	ca := trusttest.NewCA(t, "ca")
 	for name, test := range map[string]struct {
-		connect func(f *front, m machine) http.HandlerFunc
+		connect func(f *tlsHub, m machine) http.HandlerFunc
 		remove  string
 		want    string
 		asked   int
 	}{
-		"deleted": {connect: func(*front, machine) http.HandlerFunc {
+		"deleted": {connect: func(*tlsHub, machine) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("X-Drover-Stored-Identity", "accepted")
 				http.Error(w, "the Machine fleet/one of this machine has been deleted", http.StatusGone)
 			}
 		}, want: "the Machine fleet/one of this machine has been deleted", asked: 1},
-		"an old hub": {connect: func(*front, machine) http.HandlerFunc {
+		"an old hub": {connect: func(*tlsHub, machine) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
 		}, want: "run the install script again with a registration token", asked: 1},
 		"no secret": {remove: "machine-secret", want: "was registered without a secret of its own; run the install script again", asked: 0},
-		"the same token": {connect: func(f *front, m machine) http.HandlerFunc {
+		"the same token": {connect: func(f *tlsHub, m machine) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				raw, err := os.ReadFile(m.file)
 				if err != nil {
@@ -101,17 +101,17 @@ func TestRegistrationIsRefused(t *testing.T) {
 				_, _ = w.Write(raw)
 			}
 		}, want: "the same token again", asked: 1},
-		"without authority": {connect: func(f *front, _ machine) http.HandlerFunc {
+		"without authority": {connect: func(f *tlsHub, _ machine) http.HandlerFunc {
 			return register(f, "second", map[string]any{"kubeConfig": f.info("second", nil).KubeConfig})
 		}, want: "has no CA certificate", asked: 1},
-		"not verified": {connect: func(f *front, _ machine) http.HandlerFunc {
+		"not verified": {connect: func(f *tlsHub, _ machine) http.HandlerFunc {
 			return register(f, "second", map[string]any{"kubeConfig": strings.Replace(f.info("second", nil).KubeConfig, "cluster:\n",
 				"cluster:\n    insecure-skip-tls-verify: true\n", 1)})
 		}, want: "the hub's response to the registration is invalid", asked: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFront(t, ca)
+			f := newTLSHub(t, ca)
 			m := newMachine(t, f.info("revoked", ca.PEM()))
 			if test.remove != "" {
 				if err := os.Remove(filepath.Join(m.dir, test.remove)); err != nil {
@@ -151,7 +151,7 @@ func TestRegistrationIsRefused(t *testing.T) {
 // A hub that gives tokens which it then refuses is not asked in a loop.
 func TestRejectedTokens(t *testing.T) {
 	ca := trusttest.NewCA(t, "ca")
-	f := newFront(t, ca)
+	f := newTLSHub(t, ca)
 	m := newMachine(t, f.info("revoked", ca.PEM()))
 	f.connect = register(f, "rejected", nil)
 	s := m.start(t)
@@ -171,7 +171,7 @@ func TestRejectedTokens(t *testing.T) {
 // TestReplacedWhileConnected needs no restart of the agent, and no end of a watch.
 func TestReplacedWhileConnected(t *testing.T) {
 	ca := trusttest.NewCA(t, "ca")
-	f, other := newFront(t, ca), newFront(t, ca)
+	f, other := newTLSHub(t, ca), newTLSHub(t, ca)
 	m := newMachine(t, f.info("token", ca.PEM()))
 	s := m.start(t)
 	f.Deliver("1")

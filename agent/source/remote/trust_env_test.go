@@ -30,8 +30,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// front is a hub as machines see it: with a certificate, authorities and tokens that can be exchanged while it runs.
-type front struct {
+// tlsHub is a hub as machines see it: with a certificate, authorities and tokens that can be exchanged while it runs.
+type tlsHub struct {
 	*testhub.Hub
 	t      *testing.T
 	server *httptest.Server
@@ -52,9 +52,9 @@ type front struct {
 // connected is the key of the time at which a connection was made.
 type connected struct{}
 
-func newFront(t *testing.T, ca *trusttest.CA) *front {
+func newTLSHub(t *testing.T, ca *trusttest.CA) *tlsHub {
 	t.Helper()
-	f := &front{Hub: testhub.New(t), t: t, token: "token", announce: true, seen: map[string]int{}}
+	f := &tlsHub{Hub: testhub.New(t), t: t, token: "token", announce: true, seen: map[string]int{}}
 	f.serve(ca, ca.PEM())
 	f.server = httptest.NewUnstartedServer(f)
 	f.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -75,31 +75,31 @@ func newFront(t *testing.T, ca *trusttest.CA) *front {
 }
 
 // serve serves with a certificate of ca, and hands authorities out.
-func (f *front) serve(ca *trusttest.CA, authorities []byte) {
+func (f *tlsHub) serve(ca *trusttest.CA, authorities []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.certificate, f.authorities = ca.Serve(f.t, "127.0.0.1"), authorities
 }
 
 // restart ends all connections, as a hub that restarts does.
-func (f *front) restart() {
+func (f *tlsHub) restart() {
 	f.EndWatches()
 	f.server.CloseClientConnections()
 }
 
-func (f *front) set(do func()) {
+func (f *tlsHub) set(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	do()
 }
 
-func (f *front) asked(path string) int {
+func (f *tlsHub) asked(path string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen[path]
 }
 
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *tlsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.seen[r.URL.Path]++
 	authorities, announce, token, connect, refusal := f.authorities, f.announce, f.token, f.connect, f.refusal
@@ -139,7 +139,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // info is connection info for the hub.
-func (f *front) info(token string, authorities []byte) config.Connection {
+func (f *tlsHub) info(token string, authorities []byte) config.Connection {
 	ca := ""
 	if authorities != nil {
 		ca = "\n    certificate-authority-data: " + base64.StdEncoding.EncodeToString(authorities)
@@ -214,7 +214,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-func register(f *front, token string, more map[string]any) http.HandlerFunc {
+func register(f *tlsHub, token string, more map[string]any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Drover-Stored-Identity", "accepted")
 		if r.Header.Get("X-Cattle-Id") != "machine-1" || r.Header.Get("X-Cattle-Machine-Secret") != "0123456789abcdef0123456789abcdef" {

@@ -77,8 +77,8 @@ func TestResponses(t *testing.T) {
 		url, authorities := respondWith(t, code, func(r *http.Request) { path, token = r.URL.Path, r.Header.Get("Authorization") })
 		access := &Access{
 			Settings: settings.Settings{ServerURL: url, CACerts: authorities},
-			Issue: func(u user.Info, cluster string, ttl time.Duration, _ string, lasting bool) (string, error) {
-				if lasting || ttl > time.Minute {
+			Issue: func(u user.Info, cluster string, ttl time.Duration, _ string, persistent bool) (string, error) {
+				if persistent || ttl > time.Minute {
 					t.Error("a token for one request lasts")
 				}
 				return u.GetName() + "/" + u.GetGroups()[0] + "/" + cluster, nil

@@ -25,9 +25,9 @@ func TestConfig(t *testing.T) {
 	made := 0
 	access := &Access{
 		Settings: settings.Settings{ServerURL: url, CACerts: authorities}, Now: func() time.Time { return now },
-		Issue: func(u user.Info, cluster string, ttl time.Duration, _ string, lasting bool) (string, error) {
-			if lasting || ttl > 10*time.Minute || u.GetGroups()[0] != clusteragent.ControllersGroup {
-				t.Errorf("made a token for %s of %s, lasting: %t", u, ttl, lasting)
+		Issue: func(u user.Info, cluster string, ttl time.Duration, _ string, persistent bool) (string, error) {
+			if persistent || ttl > 10*time.Minute || u.GetGroups()[0] != clusteragent.ControllersGroup {
+				t.Errorf("made a token for %s of %s, persistent: %t", u, ttl, persistent)
 			}
 			made++
 			return fmt.Sprint(cluster, made), nil

@@ -31,16 +31,16 @@ func TestMissingNode(t *testing.T) {
 		cache   func(clustercache.ClusterCache) clustercache.ClusterCache
 	}
 	tests := map[string]struct {
-		change func(*world)
-		stays  bool
-		again  time.Duration
+		change       func(*world)
+		stays        bool
+		requeueAfter time.Duration
 	}{
 		"an hour is longer than half an hour": {},
 		"Cluster API has never seen the Node again": {change: func(w *world) {
 			w.machine.Status.Conditions[0].Reason = clusterv1.MachineNodeDoesNotExistReason
 		}},
 		"not for long enough": {change: func(w *world) { w.infra.Annotations[rkev1.DeleteMissingCustomMachinesAfterAnnotation] = "90m" },
-			stays: true, again: 30 * time.Minute},
+			stays: true, requeueAfter: 30 * time.Minute},
 		"nobody has asked for it": {change: func(w *world) { w.infra.Annotations = nil }, stays: true},
 		"the annotation is a number": {change: func(w *world) { w.infra.Annotations[rkev1.DeleteMissingCustomMachinesAfterAnnotation] = "30" },
 			stays: true},
@@ -102,8 +102,8 @@ func TestMissingNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if result.RequeueAfter != tc.again {
-				t.Errorf("looks again after %s", result.RequeueAfter)
+			if result.RequeueAfter != tc.requeueAfter {
+				t.Errorf("requeues after %s", result.RequeueAfter)
 			}
 			err = hub.Get(t.Context(), client.ObjectKeyFromObject(w.machine), &clusterv1.Machine{})
 			if gone := apierrors.IsNotFound(err); gone == tc.stays {

@@ -101,7 +101,7 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 		return s
 	}
 	s := next()
-	if err := r.pass(s); err != nil {
+	if err := r.reconcileInMemory(s); err != nil {
 		tb.Fatal(err)
 	}
 	for i, m := range s.machines {
@@ -123,8 +123,8 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 	return r, in, next
 }
 
-// pass is what a pass does beside requests: it loads, elects, renders, decides, and makes the status.
-func (r *Reconciler) pass(s *scope) error {
+// reconcileInMemory is what a reconcile does beside requests: it loads, elects, renders, decides, and makes the status.
+func (r *Reconciler) reconcileInMemory(s *scope) error {
 	if err := r.loadMachines(context.Background(), s); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (r *Reconciler) pass(s *scope) error {
 func TestPassAtRest(t *testing.T) {
 	r, _, next := bigCluster(t, 20)
 	s := next()
-	if err := r.pass(s); err != nil {
+	if err := r.reconcileInMemory(s); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range s.machines {
@@ -155,7 +155,7 @@ func BenchmarkPass(b *testing.B) {
 			r, _, next := bigCluster(b, machines)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := r.pass(next()); err != nil {
+				if err := r.reconcileInMemory(next()); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -22,7 +22,7 @@ func TestSign(t *testing.T) {
 	now := time.UnixMilli(1000)
 	r := &Reconciler{Signer: signing.New(key, func() time.Time { return now })}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m1"}, Data: map[string][]byte{}}
-	pass := func(rendered string, deliver bool) (sequence int64) {
+	reconcile := func(rendered string, deliver bool) (sequence int64) {
 		t.Helper()
 		m := &machine{secret: secret, encoded: []byte(rendered), decision: rollout.Decision{Deliver: deliver}}
 		wanted := secret.DeepCopy()
@@ -65,13 +65,13 @@ func TestSign(t *testing.T) {
 		if step.do != nil {
 			step.do()
 		}
-		if got := pass(step.rendered, step.deliver); got != step.want {
+		if got := reconcile(step.rendered, step.deliver); got != step.want {
 			t.Errorf("%s: sequence %d, want %d", step.name, got, step.want)
 		}
 	}
 	// A hub from before has signed nothing, and one that is given another key signs with that.
 	r.Signer = nil
-	if pass("{}", true); len(secret.Data[plans.KeyPlanSignature]) == 0 {
+	if reconcile("{}", true); len(secret.Data[plans.KeyPlanSignature]) == 0 {
 		t.Error("a signature is lost")
 	}
 	_, other, err := ed25519.GenerateKey(nil)
@@ -79,7 +79,7 @@ func TestSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Signer = signing.New(other, func() time.Time { return now })
-	if got := pass("{}", false); got != 4000 {
+	if got := reconcile("{}", false); got != 4000 {
 		t.Errorf("with another key: %d", got)
 	}
 }

@@ -96,8 +96,8 @@ func newKubeconfigWorld(t *testing.T) *kubeconfigWorld {
 	return w
 }
 
-// pass reconciles the kubeconfig, twice where a probe was started, and returns where the Secret leads.
-func (w *kubeconfigWorld) pass(silent time.Duration) string {
+// reconcile reconciles the kubeconfig, twice where a probe was started, and returns where the Secret leads.
+func (w *kubeconfigWorld) reconcile(silent time.Duration) string {
 	w.t.Helper()
 	w.cache.state = clustercache.HealthCheckingState{LastProbeTime: w.now, LastProbeSuccessTime: w.now.Add(-silent)}
 	if silent > 0 {
@@ -204,7 +204,7 @@ func testEndpointOfKubeconfig(t *testing.T) {
 		{name: "and opened after an hour", after: time.Hour, agent: true, sees: endpoint.Result{Server: directly, Tunnel: true}, want: directly},
 	} {
 		w.now, w.agent, w.sees = w.now.Add(step.after), step.agent, step.sees
-		if got := w.pass(step.silent); got != step.want {
+		if got := w.reconcile(step.silent); got != step.want {
 			t.Errorf("%s: it leads to %s, want %s", step.name, got, step.want)
 		}
 	}
@@ -216,7 +216,7 @@ func TestOtherAuthorities(t *testing.T) { synctest.Test(t, testOtherAuthorities)
 
 func testOtherAuthorities(t *testing.T) {
 	w := newKubeconfigWorld(t)
-	w.pass(0)
+	w.reconcile(0)
 	untrusted := endpoint.Mismatch{Server: directly}
 	for _, step := range []struct {
 		name   string
@@ -242,7 +242,7 @@ func testOtherAuthorities(t *testing.T) {
 		{name: "later too", after: 20 * time.Minute, agent: true, sees: endpoint.Result{Tunnel: true, Mismatch: untrusted}, secret: "c-ca"},
 	} {
 		w.now, w.agent, w.sees = w.now.Add(step.after), step.agent, step.sees
-		w.pass(step.silent)
+		w.reconcile(step.silent)
 		s := w.scope()
 		if err := w.r.ensureKubeconfig(t.Context(), s); err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func testOtherAuthorities(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.authority, w.sees = &authority{pair: pair}, endpoint.Result{Server: directly, Tunnel: true}
-	if got := w.pass(0); got != directly || string(w.config().CAData) != string(pair.CertPEM()) {
+	if got := w.reconcile(0); got != directly || string(w.config().CAData) != string(pair.CertPEM()) {
 		t.Errorf("it leads to %s and trusts\n%s", got, w.config().CAData)
 	}
 	user, err := pki.ParseCert(w.config().CertData)
@@ -274,13 +274,13 @@ func TestKubeconfigAtRest(t *testing.T) { synctest.Test(t, testKubeconfigAtRest)
 func testKubeconfigAtRest(t *testing.T) {
 	w := newKubeconfigWorld(t)
 	w.agent, w.sees = true, endpoint.Result{Tunnel: true}
-	w.pass(0)
+	w.reconcile(0)
 	w.now = w.now.Add(time.Minute)
-	w.pass(time.Minute)
+	w.reconcile(time.Minute)
 	probes, before := w.probes, w.resourceVersion()
 	for range 50 {
 		w.now = w.now.Add(time.Minute)
-		w.pass(0)
+		w.reconcile(0)
 	}
 	if w.probes != probes || w.resourceVersion() != before || len(w.tokens()) != 1 {
 		t.Errorf("there were %d probes, the Secret went from %s to %s, and there are %d tokens", w.probes-probes, before, w.resourceVersion(),
@@ -303,9 +303,9 @@ func TestTokenOfKubeconfig(t *testing.T) { synctest.Test(t, testTokenOfKubeconfi
 
 func testTokenOfKubeconfig(t *testing.T) {
 	w := newKubeconfigWorld(t)
-	w.pass(0)
+	w.reconcile(0)
 	w.now, w.agent, w.sees = w.now.Add(time.Minute), true, endpoint.Result{Tunnel: true}
-	w.pass(time.Minute)
+	w.reconcile(time.Minute)
 	tokens := w.tokens()
 	if len(tokens) != 1 || tokens[0].Spec.User.Username != "system:drover:hub" || tokens[0].Spec.User.Groups[0] != "system:masters" ||
 		tokens[0].Spec.ClusterName != "c-m-a" {
@@ -313,7 +313,7 @@ func testTokenOfKubeconfig(t *testing.T) {
 	}
 	first := w.config().BearerToken
 	w.now = w.now.Add(21 * 24 * time.Hour)
-	w.pass(0)
+	w.reconcile(0)
 	second := w.config().BearerToken
 	if first == second {
 		t.Fatal("the token was not replaced")
@@ -322,7 +322,7 @@ func testTokenOfKubeconfig(t *testing.T) {
 		t.Errorf("there are %d tokens; readers of the former one have no time to change", n)
 	}
 	w.now = w.now.Add(time.Hour)
-	w.pass(0)
+	w.reconcile(0)
 	if n := len(w.tokens()); n != 1 {
 		t.Errorf("there are %d tokens", n)
 	}
@@ -331,7 +331,7 @@ func testTokenOfKubeconfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.pass(0)
+	w.reconcile(0)
 	if third := w.config().BearerToken; third == second || len(w.tokens()) != 1 {
 		t.Error("a token that was revoked stays in the Secret")
 	}
@@ -342,21 +342,21 @@ func TestConnectionFollowsKubeconfig(t *testing.T) { synctest.Test(t, testConnec
 
 func testConnectionFollowsKubeconfig(t *testing.T) {
 	w := newKubeconfigWorld(t)
-	w.pass(0)
+	w.reconcile(0)
 	w.cache.config = w.config()
-	w.pass(0)
+	w.reconcile(0)
 	if w.reconnects != 0 {
 		t.Errorf("%d reconnects at rest", w.reconnects)
 	}
 	w.now, w.agent, w.sees = w.now.Add(time.Minute), true, endpoint.Result{Tunnel: true}
-	w.pass(time.Minute)
-	w.pass(0)
+	w.reconcile(time.Minute)
+	w.reconcile(0)
 	if w.reconnects == 0 {
 		t.Error("the connection leads where the kubeconfig led before")
 	}
 	w.cache.config, w.reconnects = w.config(), 0
 	w.now = w.now.Add(time.Minute)
-	w.pass(0)
+	w.reconcile(0)
 	if w.reconnects != 0 {
 		t.Errorf("%d reconnects although it leads there", w.reconnects)
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// TestOldView: a cache that has not seen what an earlier pass did to one etcd machine does not let the next one have its turn too.
+// TestOldView: a cache that has not seen what an earlier reconcile did to one etcd machine does not let the next one have its turn too.
 func TestOldView(t *testing.T) {
 	r, cached, next := bigCluster(t, 3)
 	change := func(s *scope) { s.controlPlane.Spec.ProvisionGeneration = 7 }
 	s := next()
 	change(s)
-	if err := r.pass(s); err != nil {
+	if err := r.reconcileInMemory(s); err != nil {
 		t.Fatal(err)
 	}
 	var first *machine
@@ -33,7 +33,7 @@ func TestOldView(t *testing.T) {
 		t.Fatal("nothing changes")
 	}
 
-	// What the pass wrote is in the API, and not in the cache yet.
+	// What the reconcile wrote is in the API, and not in the cache yet.
 	live := &shelf{machines: cached.machines, bootstraps: cached.bootstraps}
 	cached.secrets.DeepCopyInto(&live.secrets)
 	for i := range live.secrets.Items {
@@ -45,7 +45,7 @@ func TestOldView(t *testing.T) {
 	r.Live = live
 	s = next()
 	change(s)
-	if err := r.pass(s); err != nil {
+	if err := r.reconcileInMemory(s); err != nil {
 		t.Fatal(err)
 	}
 	if !s.live {
@@ -58,7 +58,7 @@ func TestOldView(t *testing.T) {
 	}
 }
 
-// The mark of the init node goes with its plan Secret, so one that a pass would set is risky too.
+// The mark of the init node goes with its plan Secret, so one that a reconcile would set is risky too.
 func TestRisky(t *testing.T) {
 	marked := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")
 	marked.state.Init = true

@@ -10,13 +10,13 @@ import (
 // TestKeptPlans: what was decoded and rendered of machines that are as they were is used again, and nothing of others.
 func TestKeptPlans(t *testing.T) {
 	r, in, next := bigCluster(t, 4)
-	pass := func(change func(*scope)) map[string]*machine {
+	reconcile := func(change func(*scope)) map[string]*machine {
 		t.Helper()
 		s := next()
 		if change != nil {
 			change(s)
 		}
-		if err := r.pass(s); err != nil {
+		if err := r.reconcileInMemory(s); err != nil {
 			t.Fatal(err)
 		}
 		found := map[string]*machine{}
@@ -25,9 +25,9 @@ func TestKeptPlans(t *testing.T) {
 		}
 		return found
 	}
-	first := pass(nil)
+	first := reconcile(nil)
 
-	same := pass(nil)
+	same := reconcile(nil)
 	for name, m := range same {
 		if m.known != first[name].known || m.known.inputs != first[name].known.inputs || m.state.Change != rollout.ChangeNone {
 			t.Errorf("%s was read or rendered again", name)
@@ -36,7 +36,7 @@ func TestKeptPlans(t *testing.T) {
 
 	secret := &in.secrets.Items[3]
 	secret.ResourceVersion, secret.Data = "2", map[string][]byte{plans.KeyPlan: secret.Data[plans.KeyPlan]}
-	reported := pass(nil)
+	reported := reconcile(nil)
 	if m := reported["m0003"]; m.known == first["m0003"].known || m.state.Progress != rollout.ProgressPending {
 		t.Errorf("the report of m0003 is the old one: %+v", m.state)
 	}
@@ -45,7 +45,7 @@ func TestKeptPlans(t *testing.T) {
 	}
 
 	in.machines.Items[2].Status.Addresses[0].Address = "10.9.9.9"
-	moved := pass(nil)
+	moved := reconcile(nil)
 	if m := moved["m0002"]; m.state.Change == rollout.ChangeNone {
 		t.Error("another address makes no other plan")
 	}
@@ -53,19 +53,19 @@ func TestKeptPlans(t *testing.T) {
 		t.Error("the plan of m0001 was rendered again")
 	}
 
-	for name, m := range pass(func(s *scope) { s.controlPlane.Spec.ProvisionGeneration = 7 }) {
+	for name, m := range reconcile(func(s *scope) { s.controlPlane.Spec.ProvisionGeneration = 7 }) {
 		if m.state.Change == rollout.ChangeNone {
 			t.Errorf("the plan of %s does not have what is wanted of the cluster now", name)
 		}
 	}
-	for name, m := range pass(nil) {
+	for name, m := range reconcile(nil) {
 		if name != "m0002" && m.state.Change != rollout.ChangeNone {
 			t.Errorf("the plan of %s has what was wanted before", name)
 		}
 	}
 
 	in.machines.Items, in.bootstraps.Items = in.machines.Items[:3], in.bootstraps.Items[:3]
-	pass(nil)
+	reconcile(nil)
 	if kept := len(r.plans.of(controlPlaneKey).machines); kept != 3 {
 		t.Errorf("%d machines are kept, want 3", kept)
 	}

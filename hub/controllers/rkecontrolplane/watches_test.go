@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// A thousand reports at the same time are one pass, and each later one is looked at soon; in either queue that a manager may use.
+// A thousand reports at the same time are one reconcile, and each later one is looked at soon; in either queue that a manager may use.
 func TestCoalesced(t *testing.T) {
 	for name, newQueue := range map[string]func() workqueue.TypedRateLimitingInterface[ctrl.Request]{
 		"plain": func() workqueue.TypedRateLimitingInterface[ctrl.Request] {
@@ -43,7 +43,7 @@ func testCoalesced(t *testing.T, q workqueue.TypedRateLimitingInterface[ctrl.Req
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
 		h.Update(t.Context(), event.UpdateEvent{ObjectOld: secret, ObjectNew: secret}, q)
 	}
-	passes := func() (n int) {
+	reconciles := func() (n int) {
 		time.Sleep(2 * coalesceTime)
 		synctest.Wait()
 		for q.Len() > 0 {
@@ -56,12 +56,12 @@ func testCoalesced(t *testing.T, q workqueue.TypedRateLimitingInterface[ctrl.Req
 		}
 		return n
 	}
-	if n := passes(); n != 1 {
-		t.Errorf("1000 reports are %d passes", n)
+	if n := reconciles(); n != 1 {
+		t.Errorf("1000 reports are %d reconciles", n)
 	}
 	h.Create(t.Context(), event.CreateEvent{Object: &corev1.Secret{}}, q)
 	h.Delete(t.Context(), event.DeleteEvent{Object: &corev1.Secret{}}, q)
-	if n := passes(); n != 1 {
-		t.Errorf("one more is %d passes", n)
+	if n := reconciles(); n != 1 {
+		t.Errorf("one more is %d reconciles", n)
 	}
 }

@@ -41,7 +41,7 @@ func generate(dir string) error {
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Drover", Manual: "Drover system-agent", Date: &date}, dir)
 }
 
-// quiet leaves out the line that says when and by what a page was generated, and keeps placeholders such as <file>, which Markdown takes
+// disableAutoGenTag leaves out the line that says when and by what a page was generated, and keeps placeholders such as <file>, which Markdown takes
 // for HTML.
 func disableAutoGenTag(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true

@@ -15,7 +15,7 @@ const (
 	StableCondition = "Stable"
 	// ReadyCondition sums up the object.
 	ReadyCondition = "Ready"
-	// ReconciledCondition tells about the last pass over the object.
+	// ReconciledCondition tells about the last reconcile of the object.
 	ReconciledCondition = "Reconciled"
 	// UpdatedCondition is true while every machine has the configuration that the Cluster asks for.
 	UpdatedCondition = "Updated"
