@@ -278,7 +278,6 @@ func canceled(incomplete bool) journal.Result {
 	return journal.Result{Canceled: true, Incomplete: incomplete, Message: errCanceled.Error(), Summary: errCanceled.Error()}
 }
 
-// result is how an attempt ended, in a word.
 // close does what is left to do when the outcome has been handed over.
 func (a *attempt) close() {
 	e := a.engine

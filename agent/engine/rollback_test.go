@@ -56,7 +56,7 @@ func (w *world) outside() map[string]fake.File {
 	return files
 }
 
-// own are the agent's own files that hold what was there before.
+// kept are the agent's own files that hold what was there before.
 func (w *world) kept() []string {
 	var kept []string
 	for path := range w.host.Files() {

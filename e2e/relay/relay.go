@@ -55,7 +55,7 @@ func (r *Relay) accept() {
 	}
 }
 
-// carry connects one connection through and returns when it has ended.
+// forward connects one connection through and returns when it has ended.
 func (r *Relay) forward(near net.Conn) {
 	far, err := r.dial(r.ctx)
 	if err != nil {

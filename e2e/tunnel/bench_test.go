@@ -163,7 +163,7 @@ func source(conn net.Conn) {
 	}
 }
 
-// sink confirms what it has read when it has read so much.
+// discard confirms what it has read when it has read so much.
 func discard(bytes int64) func(net.Conn) {
 	return func(conn net.Conn) {
 		if _, err := io.CopyN(io.Discard, conn, bytes); err == nil {

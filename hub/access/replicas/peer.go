@@ -63,7 +63,7 @@ func (p *peer) closeIdle() {
 	}
 }
 
-// alive needs the Directory's lock, as do the others that say nothing else.
+// isAlive needs the Directory's lock, as do the others that say nothing else.
 func (p *peer) isAlive() bool { return p.alive != nil }
 
 func (p *peer) seen(at time.Time) { p.lastSeen.Store(at.UnixNano()) }

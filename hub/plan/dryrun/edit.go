@@ -58,7 +58,7 @@ func (e edits) apply(object client.Object) {
 	object.SetAnnotations(applyChange(object.GetAnnotations(), change.was.Annotations, change.is.Annotations))
 }
 
-// carry removes what was there and adds what is to be there.
+// applyChange removes what was there and adds what is to be there.
 func applyChange(values, was, is map[string]string) map[string]string {
 	out := merge(values, nil)
 	for key := range was {

@@ -41,8 +41,8 @@ func generate(dir string) error {
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Drover", Manual: "Drover system-agent", Date: &date}, dir)
 }
 
-// disableAutoGenTag leaves out the line that says when and by what a page was generated, and keeps placeholders such as <file>, which Markdown takes
-// for HTML.
+// disableAutoGenTag leaves out the line that says when and by what a page was generated, and keeps placeholders such as <file>, which
+// Markdown takes for HTML.
 func disableAutoGenTag(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
 	placeholders := strings.NewReplacer("<", `\<`)
