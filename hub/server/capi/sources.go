@@ -20,15 +20,15 @@ const stopDelay = time.Minute
 func (c *Connections) GetClusterSource(
 	controller string, mapFunc func(ctx context.Context, cluster client.Object) []ctrl.Request, opts ...clustercache.GetClusterSourceOption,
 ) source.Source {
-	return lingering{c.ClusterCache.GetClusterSource(controller, mapFunc, opts...)}
+	return delayedStop{c.ClusterCache.GetClusterSource(controller, mapFunc, opts...)}
 }
 
-// lingering goes on taking events for a while after its context has ended. They come to nothing, since the controller's queue is closed.
-type lingering struct{ source.Source }
+// delayedStop goes on taking events for a while after its context has ended. They come to nothing, since the controller's queue is closed.
+type delayedStop struct{ source.Source }
 
 // Start implements source.Source.
-func (l lingering) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (d delayedStop) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { time.AfterFunc(stopDelay, cancel) })
-	return l.Source.Start(longer, queue)
+	return d.Source.Start(longer, queue)
 }
