@@ -342,7 +342,8 @@ providers:
 `, s.host()))
 	m.writeMode("credentialprovider/bin/own", fmt.Sprintf(`#!/bin/sh
 cat >/dev/null
-echo '{"kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1","cacheKeyType":"Registry","auth":{"%s":{"username":"u","password":"p"}}}'
+echo '{"kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1","cacheKeyType":"Registry",' \
+    '"auth":{"%s":{"username":"u","password":"p"}}}'
 `, s.host()), 0o700)
 	begun := time.Now()
 	m.says("hello", reference)

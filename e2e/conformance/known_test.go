@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// knownPatience is for rules that an agent is known not to keep: most of them fail because something never happens. Rules that it keeps get the
-// usual time.
+// knownPatience is for rules that an agent is known not to keep: most of them fail because something never happens. Rules that it keeps get
+// the usual time.
 const knownPatience = 20 * time.Second
 
 // expectation is what is known of a rule.

@@ -263,8 +263,8 @@ func (m *machine) never(d time.Duration, what string, happened func(state) bool)
 	}
 }
 
-// rests fails when something does not stay as it is for a while. An agent that stood still for some seconds may have had something to do yet,
-// so that it has three tries, each for twice as long: what happens again and again is seen all the same.
+// rests fails when something does not stay as it is for a while. An agent that stood still for some seconds may have had something to do
+// yet, so that it has three tries, each for twice as long: what happens again and again is seen all the same.
 func (m *machine) rests(d time.Duration, what string, value func() string) {
 	for tries := 1; ; tries++ {
 		before := value()

@@ -62,7 +62,8 @@ func TestPodMessage(t *testing.T) {
 	if got := podMessage(pod); got != "pod hello: no node fits" {
 		t.Error(got)
 	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "not there"}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "not there"}}}}
 	if got := podMessage(pod); got != "pod hello: ErrImageNeverPull not there" {
 		t.Error(got)
 	}

@@ -20,7 +20,8 @@ import (
 // validity is how long certificates are valid. That of the server is issued at each start.
 const validity = 365 * 24 * time.Hour
 
-// issue writes a certificate of the server for a host, tls.crt and tls.key. The authority in ca.crt and ca.key is created at the first start.
+// issue writes a certificate of the server for a host, tls.crt and tls.key. The authority in ca.crt and ca.key is created at the first
+// start.
 func issue(dir, host string) error {
 	authority, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -113,7 +113,8 @@ func (e *env) drained(t *testing.T) {
 			}
 		}
 		if limit := drainDelay + 5*time.Second; elected > limit {
-			err = errors.Join(err, fmt.Errorf("another replica led after %s, though the one before could give its Lease back within %s", elected, limit))
+			err = errors.Join(err, fmt.Errorf(
+				"another replica led after %s, though the one before could give its Lease back within %s", elected, limit))
 		}
 		if err != nil {
 			e.restart(t, victim)

@@ -126,8 +126,8 @@ func rotateAuthorities(t *testing.T, d lab.Distribution, cluster string) {
 	suite.Step(t, "the Cluster is deleted", func(t *testing.T) { shared.DeleteCluster(t, key) })
 }
 
-// stageAuthority makes the successor of an authority for rotate-ca: another root, self-signed and signed by the present one, and an authority
-// that it has signed. Who trusts the present root trusts what is issued.
+// stageAuthority makes the successor of an authority for rotate-ca: another root, self-signed and signed by the present one, and an
+// authority that it has signed. Who trusts the present root trusts what is issued.
 func stageAuthority(t *testing.T, host *hosts.Host, d lab.Distribution, name string) {
 	t.Helper()
 	current, err := os.ReadFile(host.Path(serverTLS(d) + name + ".crt"))

@@ -44,8 +44,8 @@ func presented(ctx context.Context, host *hosts.Host) (map[int]*x509.Certificate
 	return out, nil
 }
 
-// rotateCertificates asks for new certificates by the generation in the Cluster. API server, controller manager and scheduler present others
-// afterwards, and the hub knows when the first of them ends.
+// rotateCertificates asks for new certificates by the generation in the Cluster. API server, controller manager and scheduler present
+// others afterwards, and the hub knows when the first of them ends.
 func rotateCertificates(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 	ctx := t.Context()
 	before := waitPresented(t, host)
@@ -57,25 +57,27 @@ func rotateCertificates(t *testing.T, host *hosts.Host, key client.ObjectKey) {
 			first = certificate.NotAfter
 		}
 	}
-	suite.Must(t, shared.WaitFor(ctx, "the hub knows when the first certificate ends", 2*time.Minute, func(ctx context.Context) (bool, string) {
-		controlPlane := &rkev1.RKEControlPlane{}
-		if err := shared.Hub.Get(ctx, key, controlPlane); err != nil {
-			return false, err.Error()
-		}
-		machines := &clusterv1.MachineList{}
-		if err := shared.Hub.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}); err != nil {
-			return false, err.Error()
-		}
-		for _, m := range machines.Items {
-			// The certificate of the probe's client may end a moment before.
-			if end := m.Status.CertificatesExpiryDate.Time; end.After(first) || first.Sub(end) > time.Hour {
-				return false, fmt.Sprintf("Machine %s says %s", m.Name, end)
+	suite.Must(t, shared.WaitFor(ctx, "the hub knows when the first certificate ends", 2*time.Minute,
+		func(ctx context.Context) (bool, string) {
+			controlPlane := &rkev1.RKEControlPlane{}
+			if err := shared.Hub.Get(ctx, key, controlPlane); err != nil {
+				return false, err.Error()
 			}
-		}
-		condition := conditions.Get(controlPlane, rkev1.CertificatesValidCondition)
-		return conditions.IsTrue(controlPlane, rkev1.CertificatesValidCondition) && controlPlane.Status.CertificateRotationGeneration == 1,
-			fmt.Sprintf("generation %d, %+v", controlPlane.Status.CertificateRotationGeneration, condition)
-	}))
+			machines := &clusterv1.MachineList{}
+			if err := shared.Hub.List(ctx, machines, client.InNamespace(key.Namespace),
+				client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}); err != nil {
+				return false, err.Error()
+			}
+			for _, m := range machines.Items {
+				// The certificate of the probe's client may end a moment before.
+				if end := m.Status.CertificatesExpiryDate.Time; end.After(first) || first.Sub(end) > time.Hour {
+					return false, fmt.Sprintf("Machine %s says %s", m.Name, end)
+				}
+			}
+			condition := conditions.Get(controlPlane, rkev1.CertificatesValidCondition)
+			return conditions.IsTrue(controlPlane, rkev1.CertificatesValidCondition) && controlPlane.Status.CertificateRotationGeneration == 1,
+				fmt.Sprintf("generation %d, %+v", controlPlane.Status.CertificateRotationGeneration, condition)
+		}))
 	suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
 }
 
@@ -103,7 +105,8 @@ func rotateCertificatesInPowerCut(t *testing.T, host *hosts.Host, key client.Obj
 	t.Fatal("the certificates were not moved away")
 }
 
-// seenMissing waits until a file is missing, which may last less than a second, and reports false if the rotation ends before that was seen.
+// seenMissing waits until a file is missing, which may last less than a second, and reports false if the rotation ends before that was
+// seen.
 func seenMissing(t *testing.T, file string, key client.ObjectKey, generation int64) bool {
 	t.Helper()
 	end := time.Now().Add(5 * time.Minute)
@@ -129,13 +132,14 @@ func seenMissing(t *testing.T, file string, key client.ObjectKey, generation int
 // waitPresented waits until each component of the control plane presents a certificate.
 func waitPresented(t *testing.T, host *hosts.Host) (found map[int]*x509.Certificate) {
 	t.Helper()
-	suite.Must(t, shared.WaitFor(t.Context(), "the control plane presents certificates", 2*time.Minute, func(ctx context.Context) (bool, string) {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-		defer cancel()
-		var err error
-		found, err = presented(ctx, host)
-		return err == nil, fmt.Sprint(err)
-	}))
+	suite.Must(t, shared.WaitFor(t.Context(), "the control plane presents certificates", 2*time.Minute,
+		func(ctx context.Context) (bool, string) {
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+			defer cancel()
+			var err error
+			found, err = presented(ctx, host)
+			return err == nil, fmt.Sprint(err)
+		}))
 	return found
 }
 

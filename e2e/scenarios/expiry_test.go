@@ -53,7 +53,8 @@ func certificatesEnd(t *testing.T, d lab.Distribution, name string) {
 			if condition == nil {
 				return false, "it has no condition"
 			}
-			return string(condition.Status) == status && (reason == "" || condition.Reason == reason), fmt.Sprintf("%s %s", condition.Reason, condition.Message)
+			return string(condition.Status) == status && (reason == "" || condition.Reason == reason),
+				fmt.Sprintf("%s %s", condition.Reason, condition.Message)
 		}))
 	}
 	suite.Step(t, "a machine whose certificates are made for a week makes a cluster", func(t *testing.T) {

@@ -24,8 +24,8 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
-// TestRestoreFaults has everything go wrong that a snapshot and its restore can meet on a machine: full disks, damaged files, a restore that
-// is canceled in one step after the other, and an agent that is killed in each.
+// TestRestoreFaults has everything go wrong that a snapshot and its restore can meet on a machine: full disks, damaged files, a restore
+// that is canceled in one step after the other, and an agent that is killed in each.
 func TestRestoreFaults(t *testing.T) { restoreFaults(t, lab.K3s, "faults") }
 
 // TestRestoreFaultsRKE2 does so with a cluster of RKE2.
@@ -113,7 +113,8 @@ func (c *faultyCluster) awaitSnapshot(t *testing.T) {
 	t.Helper()
 	suite.Must(t, shared.WaitFor(t.Context(), "the snapshot is listed", 3*time.Minute, func(ctx context.Context) (bool, string) {
 		list := &rkev1.ETCDSnapshotList{}
-		if err := shared.Hub.List(ctx, list, client.InNamespace(c.key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: c.key.Name}); err != nil {
+		if err := shared.Hub.List(ctx, list, client.InNamespace(c.key.Namespace),
+			client.MatchingLabels{rkev1.ClusterNameLabel: c.key.Name}); err != nil {
 			return false, err.Error()
 		}
 		i := slices.IndexFunc(list.Items, func(s rkev1.ETCDSnapshot) bool {
@@ -192,13 +193,14 @@ func (c *faultyCluster) canceled(t *testing.T) {
 			suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, c.key, 5*time.Minute))
 			continue
 		}
-		suite.Must(t, shared.WaitFor(ctx, "the control plane says that the restore is not complete", 3*time.Minute, func(ctx context.Context) (bool, string) {
-			plane := &rkev1.RKEControlPlane{}
-			if err := shared.Hub.Get(ctx, c.key, plane); err != nil {
-				return false, err.Error()
-			}
-			reason := conditions.GetReason(plane, rkev1.ReadyCondition)
-			return reason == "RestoreFailed", reason
-		}))
+		suite.Must(t, shared.WaitFor(ctx, "the control plane says that the restore is not complete", 3*time.Minute,
+			func(ctx context.Context) (bool, string) {
+				plane := &rkev1.RKEControlPlane{}
+				if err := shared.Hub.Get(ctx, c.key, plane); err != nil {
+					return false, err.Error()
+				}
+				reason := conditions.GetReason(plane, rkev1.ReadyCondition)
+				return reason == "RestoreFailed", reason
+			}))
 	}
 }

@@ -64,14 +64,15 @@ func restoreLost(t *testing.T, d lab.Distribution, cluster string) {
 			return client.IgnoreNotFound(err) == nil && err != nil, "it is not"
 		}))
 		suite.Must(t, shared.Register(ctx, second, command))
-		suite.Must(t, shared.WaitFor(ctx, "the control plane says that the data is lost", 5*time.Minute, func(ctx context.Context) (bool, string) {
-			plane := &rkev1.RKEControlPlane{}
-			if err := shared.Hub.Get(ctx, key, plane); err != nil {
-				return false, err.Error()
-			}
-			reason := conditions.GetReason(plane, rkev1.ReadyCondition)
-			return reason == "EtcdLost", reason
-		}))
+		suite.Must(t, shared.WaitFor(ctx, "the control plane says that the data is lost", 5*time.Minute,
+			func(ctx context.Context) (bool, string) {
+				plane := &rkev1.RKEControlPlane{}
+				if err := shared.Hub.Get(ctx, key, plane); err != nil {
+					return false, err.Error()
+				}
+				reason := conditions.GetReason(plane, rkev1.ReadyCondition)
+				return reason == "EtcdLost", reason
+			}))
 	})
 	suite.Step(t, "with another token the restore fails, and says why", func(t *testing.T) { restoreWithWrongToken(t, key, snapshot) })
 	suite.Step(t, "with the token of the snapshot it brings the cluster back", func(t *testing.T) {

@@ -87,8 +87,8 @@ func operationFaults(t *testing.T, d lab.Distribution, name string) {
 	suite.Step(t, "the Cluster is deleted", func(t *testing.T) { shared.DeleteCluster(t, c.key) })
 }
 
-// cancel cancels an operation in the first step that is seen after some. It ends as canceled, or as if nobody had asked where it had ended by
-// then, and the cluster is Ready.
+// cancel cancels an operation in the first step that is seen after some. It ends as canceled, or as if nobody had asked where it had ended
+// by then, and the cluster is Ready.
 func (c *faultyCluster) cancel(t *testing.T, op operationv1.Operation, after []string) {
 	t.Helper()
 	last, canceled := "", false

@@ -22,7 +22,8 @@ import (
 func writeData(t *testing.T, key client.ObjectKey, name, value string) {
 	t.Helper()
 	suite.Must(t, shared.WaitFor(t.Context(), "ConfigMap "+name+" is written", 2*time.Minute, func(ctx context.Context) (bool, string) {
-		data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}, Data: map[string]string{"value": value}}
+		data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
+			Data: map[string]string{"value": value}}
 		c, _, err := shared.ClusterClient(ctx, shared.Hub, key)
 		if err == nil {
 			err = c.Create(ctx, data)
@@ -75,7 +76,8 @@ func restoreSnapshot(t *testing.T, key client.ObjectKey, snapshot string, genera
 			last = phase
 		}
 		if phase == "Failed" {
-			t.Fatalf("it has failed: %s", shared.RunKubectl(t, shared.HubKubeconfig(), "-n", key.Namespace, "get", "etcdsnapshotrestores", "-o", "yaml"))
+			t.Fatalf("it has failed: %s", shared.RunKubectl(t, shared.HubKubeconfig(), "-n", key.Namespace, "get", "etcdsnapshotrestores", "-o",
+				"yaml"))
 		}
 		return phase == "Finished", phase
 	}))

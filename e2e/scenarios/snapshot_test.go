@@ -59,8 +59,8 @@ func changeCluster(t *testing.T, key client.ObjectKey, change func(*provisioning
 	suite.Must(t, shared.Hub.Patch(t.Context(), cluster, client.MergeFrom(base)))
 }
 
-// saveSnapshot asks for a snapshot by the generation in the Cluster, and finds it as ETCDSnapshots, whose names it returns, as a file on the
-// machine and in the bucket.
+// saveSnapshot asks for a snapshot by the generation in the Cluster, and finds it as ETCDSnapshots, whose names it returns, as a file on
+// the machine and in the bucket.
 func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store lab.ObjectStore) (localName, remoteName string) {
 	ctx := t.Context()
 	changeCluster(t, key, func(c *provisioningv1.Cluster) {
@@ -79,7 +79,8 @@ func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store la
 	var local, remote *rkev1.ETCDSnapshotFile
 	suite.Must(t, shared.WaitFor(ctx, "the snapshot is listed", 2*time.Minute, func(ctx context.Context) (bool, string) {
 		list := &rkev1.ETCDSnapshotList{}
-		if err := shared.Hub.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingLabels{rkev1.ClusterNameLabel: key.Name}); err != nil {
+		if err := shared.Hub.List(ctx, list, client.InNamespace(key.Namespace),
+			client.MatchingLabels{rkev1.ClusterNameLabel: key.Name}); err != nil {
 			return false, err.Error()
 		}
 		for i := range list.Items {
@@ -121,8 +122,8 @@ func saveSnapshot(t *testing.T, host *hosts.Host, key client.ObjectKey, store la
 	return localName, remoteName
 }
 
-// deleteSnapshots deletes the copy of a snapshot in the bucket, and then the file of the same name on the machine, by the hub's command. Each
-// goes with its ETCDSnapshot, and the other one stays.
+// deleteSnapshots deletes the copy of a snapshot in the bucket, and then the file of the same name on the machine, by the hub's command.
+// Each goes with its ETCDSnapshot, and the other one stays.
 func deleteSnapshots(t *testing.T, host *hosts.Host, key client.ObjectKey, store lab.ObjectStore, onMachine, inBucket string) {
 	ctx := t.Context()
 	local, remote := &rkev1.ETCDSnapshot{}, &rkev1.ETCDSnapshot{}

@@ -94,7 +94,8 @@ func TestOperationArguments(t *testing.T) {
 }
 
 func TestListOperations(t *testing.T) {
-	working := aSave("working", operationv1.PhaseInProgress, inStep("Save", "InProgress", "Waiting for b\x1b[2J to save", "a=Succeeded", "b=InProgress"))
+	working := aSave("working", operationv1.PhaseInProgress, inStep("Save", "InProgress", "Waiting for b\x1b[2J to save", "a=Succeeded",
+		"b=InProgress"))
 	working.Spec.Paused = true
 	newer := aSave("newer", "")
 	newer.CreationTimestamp = at(30)

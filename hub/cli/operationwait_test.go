@@ -76,7 +76,8 @@ func TestWaitForOperation(t *testing.T) {
 				set(t, c, running, inStep("Save", "InProgress", "Waiting for b", "a=Succeeded", "b=InProgress"))
 				set(t, c, succeeded, inStep("", "Succeeded", "Saved", "a=Succeeded", "b=Succeeded"))
 			},
-			want: []string{"Pending: Waiting", "InProgress: Prepare: Waiting for a", "InProgress: Save: Waiting for a, b", "a: Succeeded", "b: Succeeded",
+			want: []string{"Pending: Waiting", "InProgress: Prepare: Waiting for a", "InProgress: Save: Waiting for a, b", "a: Succeeded",
+				"b: Succeeded",
 				"Succeeded: Saved"},
 		},
 		"the annotation comes before the status": {

@@ -98,7 +98,8 @@ func TestCertificateRotation(t *testing.T) {
 
 func TestListSnapshots(t *testing.T) {
 	snapshot := func(name string, taken metav1.Time, change func(*rkev1.ETCDSnapshot)) *rkev1.ETCDSnapshot {
-		s := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{rkev1.ClusterNameLabel: "demo"}}}
+		s := &rkev1.ETCDSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+			Labels: map[string]string{rkev1.ClusterNameLabel: "demo"}}}
 		s.Spec.ClusterName = "demo"
 		s.SnapshotFile = rkev1.ETCDSnapshotFile{Name: name + ".zip", NodeName: "n1", CreatedAt: &taken, Size: 5 << 20, Status: "successful"}
 		if change != nil {

@@ -77,7 +77,8 @@ func TestWatchShowsEachPhaseOnce(t *testing.T) {
 		}
 	}
 	record.Subjects[0].Phases[0].Message = "another"
-	record.Subjects[0].Phases = append(record.Subjects[0].Phases, timelines.Phase{Name: "Ready", Start: at(20), Outcome: timelines.OutcomeReady})
+	record.Subjects[0].Phases = append(record.Subjects[0].Phases, timelines.Phase{Name: "Ready", Start: at(20),
+		Outcome: timelines.OutcomeReady})
 	if err := o.showRecord(record, shown, &out); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,8 @@ func TestWatchShowsEachPhaseOnce(t *testing.T) {
 func TestOperationsInTimeline(t *testing.T) {
 	record, ended := aRecord(), at(20)
 	record.Subjects = append(record.Subjects,
-		timelines.Subject{Kind: "TokenRotation", Name: "op", Phases: []timelines.Phase{{Name: "Rotate", Start: at(30), Outcome: timelines.OutcomeRunning}}},
+		timelines.Subject{Kind: "TokenRotation", Name: "op",
+			Phases: []timelines.Phase{{Name: "Rotate", Start: at(30), Outcome: timelines.OutcomeRunning}}},
 		timelines.Subject{Kind: "ETCDSnapshotSave", Name: "op", Gone: &ended, Phases: []timelines.Phase{
 			{Name: "Succeeded", Start: at(20), End: &ended, Outcome: timelines.OutcomeDone}}})
 	lines := statusOf(record)

@@ -252,7 +252,8 @@ func TestGatewayWatchProtocol(t *testing.T) {
 	e := startGateway(t, apiServer(t))
 	e.runControllers()
 	_, config, key := e.registered("m1")
-	query := "?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1&fieldSelector=metadata.name%3D" + key.Name
+	query := "?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan" +
+		"&timeoutSeconds=1&fieldSelector=metadata.name%3D" + key.Name
 	code, body := e.get("/api/v1/namespaces/"+key.Namespace+"/secrets"+query, map[string]string{
 		"Authorization": "Bearer " + config.BearerToken, "Accept": "application/vnd.kubernetes.protobuf, */*",
 	})

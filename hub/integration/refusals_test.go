@@ -26,8 +26,10 @@ func TestInvalidObjects(t *testing.T) {
 		{name: "the least", object: cluster("a1", "{}")},
 		{name: "nulls as the UI writes them",
 			object: cluster("a2", `{chartValues: null, machineSelectorConfig: [{config: null, machineLabelSelector: null}],
-			machineGlobalConfig: {}, etcd: {s3: null}, etcdSnapshotCreate: null, etcdSnapshotRestore: null, rotateCertificates: null, registries: {configs: {}, mirrors: null},
-			additionalManifest: null, upgradeStrategy: {controlPlaneConcurrency: "1", controlPlaneDrainOptions: {enabled: false, postDrainHooks: null, preDrainHooks: null}},
+			machineGlobalConfig: {}, etcd: {s3: null}, etcdSnapshotCreate: null, etcdSnapshotRestore: null,
+			rotateCertificates: null, registries: {configs: {}, mirrors: null},
+			additionalManifest: null, upgradeStrategy: {controlPlaneConcurrency: "1",
+				controlPlaneDrainOptions: {enabled: false, postDrainHooks: null, preDrainHooks: null}},
 			machineSelectorFiles: [{fileSources: [{secret: {name: s, items: null}, configMap: {name: ""}}]}], dataDirectories: {}}`)},
 		{name: "pool", object: cluster("a3", "{machinePools: ["+pool+"]}")},
 		{name: "name too long", object: cluster(strings.Repeat("a", 64), "{}"), want: "metadata.name"},
@@ -47,7 +49,8 @@ func TestInvalidObjects(t *testing.T) {
 			want: "spec.rkeConfig.machinePools[0].name"},
 		{name: "two pools of a name", object: cluster("b6", "{machinePools: ["+pool+","+pool+"]}"), want: "spec.rkeConfig.machinePools[1]"},
 		{name: "half an autoscaler", object: cluster("b7",
-			"{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true, autoscalingMinSize: 1}]}"), want: "autoscalingMaxSize"},
+			"{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: true, "+
+				"autoscalingMinSize: 1}]}"), want: "autoscalingMaxSize"},
 		{name: "autoscaler upside down",
 			object: cluster("b8", "{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, workerRole: "+
 				"true, autoscalingMinSize: 3, autoscalingMaxSize: 1}]}"), want: "must not be greater"},

@@ -180,8 +180,8 @@ func BenchmarkUnpackAgainstTar(b *testing.B) {
 	}
 }
 
-// TestUnpackSpeed is the benchmark on a small scale. The time may be five times that of tar, since other tests run beside it, in one of three
-// races: any of them may stand still for a moment. The memory is what it is.
+// TestUnpackSpeed is the benchmark on a small scale. The time may be five times that of tar, since other tests run beside it, in one of
+// three races: any of them may stand still for a moment. The memory is what it is.
 func TestUnpackSpeed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "layer.tar.gz")
 	must(t, writeLayerFile(path, 48, true))

@@ -22,8 +22,8 @@ import (
 // auditDir is where a hub that runs alone writes who has asked what of which cluster.
 func auditDir() string { return filepath.Join(shared.Dir, "hub", "audit") }
 
-// checkAudit looks for what was done in the toolbox since a time, over connections that became other protocols. The hub writes of each when it
-// has ended.
+// checkAudit looks for what was done in the toolbox since a time, over connections that became other protocols. The hub writes of each when
+// it has ended.
 func checkAudit(t *testing.T, since time.Time) {
 	t.Helper()
 	suite.Must(t, shared.WaitFor(t.Context(),

@@ -120,7 +120,8 @@ func TestPeople(t *testing.T) {
 		t.Errorf("leave ends with %d:\n%s", code, said)
 	}
 	if left := n.do("sh", "-c", "pgrep -x sleep; systemctl list-units --plain --no-legend 'system-agent-*' '*system-agent.service'; "+
-		"ls -d /usr/local/bin/*system-agent* /etc/rancher/agent /var/lib/rancher/agent /etc/systemd/system/*system-agent* /run/rancher-system-agent/agent.sock 2>/dev/null || true"); left != "" {
+		"ls -d /usr/local/bin/*system-agent* /etc/rancher/agent /var/lib/rancher/agent "+
+		"/etc/systemd/system/*system-agent* /run/rancher-system-agent/agent.sock 2>/dev/null || true"); left != "" {
 		t.Errorf("left after leaving:\n%s", left)
 	}
 }

@@ -36,8 +36,8 @@ func Must(t *testing.T, err error) {
 	}
 }
 
-// NewHost adds a host that is removed when the test has passed, so that its cluster takes nothing from later tests. After a failure it stays
-// to be looked at, and goes with the lab.
+// NewHost adds a host that is removed when the test has passed, so that its cluster takes nothing from later tests. After a failure it
+// stays to be looked at, and goes with the lab.
 func (s *Suite) NewHost(t *testing.T, name string) *hosts.Host {
 	t.Helper()
 	h, err := s.AddHost(t.Context(), name)

@@ -141,8 +141,8 @@ func (w *witness) look(ctx context.Context) {
 	}
 }
 
-// present reports whether one API server and most members of etcd accept connections. A process that stands still for some seconds does, for
-// the kernel does that; one that has been stopped or is starting does not.
+// present reports whether one API server and most members of etcd accept connections. A process that stands still for some seconds does,
+// for the kernel does that; one that has been stopped or is starting does not.
 func (w *witness) present(ctx context.Context) bool {
 	accepting := func(addresses []string) (n int) {
 		for _, address := range addresses {

@@ -73,7 +73,8 @@ func benchAPI(b *testing.B, secure bool) (server *httptest.Server, dials *atomic
 
 func benchLibrary(b *testing.B, idle int) {
 	api, dials := benchAPI(b, true)
-	tunnels := remotedialer.New(func(*http.Request) (string, bool, error) { return connectedCluster, true, nil }, remotedialer.DefaultErrorWriter)
+	tunnels := remotedialer.New(func(*http.Request) (string, bool, error) { return connectedCluster, true, nil },
+		remotedialer.DefaultErrorWriter)
 	target, err := url.Parse(api.URL)
 	if err != nil {
 		b.Fatal(err)

@@ -99,7 +99,8 @@ func newEnv(t *testing.T, backend http.Handler, change ...func(*Options)) *env {
 	w.backend = httptest.NewServer(backend)
 	t.Cleanup(w.backend.Close)
 	w.agents = &agents{backend: w.backend.Listener.Addr().String(),
-		known: map[string]tunnel.Agent{connectedCluster: {Key: connectedCluster}, capiCluster: {Key: capiCluster}, importedCluster: {Key: importedCluster}}}
+		known: map[string]tunnel.Agent{connectedCluster: {Key: connectedCluster}, capiCluster: {Key: capiCluster},
+			importedCluster: {Key: importedCluster}}}
 	w.clients = clusters(t)
 	log, err := NewAuditLog(AuditOptions{Path: w.audit})
 	if err != nil {
@@ -175,10 +176,12 @@ func clusters(t testing.TB) client.Client {
 	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: named("plain", capiCluster)}
 	controlPlane.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(capi, clusterv1.GroupVersion.WithKind("Cluster"))}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		management(connectedCluster, "awake"), management(disconnectedCluster, "asleep"), management(capiCluster, "plain"), management(importedCluster, "imported"),
+		management(connectedCluster, "awake"), management(disconnectedCluster, "asleep"),
+		management(capiCluster, "plain"), management(importedCluster, "imported"),
 		management("c-m-orphan", "orphan"),
 		management(previousCluster, "awake"),
-		&provisioningv1.Cluster{ObjectMeta: named("awake", connectedCluster), Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
+		&provisioningv1.Cluster{ObjectMeta: named("awake", connectedCluster),
+			Spec: provisioningv1.ClusterSpec{RKEConfig: &provisioningv1.RKEConfig{}}},
 		&provisioningv1.Cluster{ObjectMeta: named("imported", importedCluster)},
 		&provisioningv1.Cluster{ObjectMeta: named("asleep", disconnectedCluster)},
 		capi, controlPlane,

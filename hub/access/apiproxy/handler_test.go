@@ -248,7 +248,8 @@ func TestAudit(t *testing.T) {
 		t.Errorf("event %+v", e)
 	}
 	complete := w.events("ResponseComplete", 2)
-	if e := complete[0]; e.ResponseStatus == nil || e.ResponseStatus.Code != 200 || e.Annotations["proxy.drover.dev/cluster"] != connectedCluster {
+	if e := complete[0]; e.ResponseStatus == nil || e.ResponseStatus.Code != 200 ||
+		e.Annotations["proxy.drover.dev/cluster"] != connectedCluster {
 		t.Errorf("event %+v", e)
 	}
 	if e := complete[1]; e.ResponseStatus == nil || e.ResponseStatus.Code != 403 || e.User.Username != "bob" || e.Verb != "delete" {

@@ -210,7 +210,8 @@ func TestWatch(t *testing.T) {
 			}
 		}))
 		ctx, leave := context.WithCancel(t.Context())
-		response, err := w.client(http2).Do(w.request("GET", "/k8s/clusters/"+connectedCluster+"/api/v1/pods?watch=true", "is-jane").WithContext(ctx))
+		response, err := w.client(http2).Do(w.request("GET", "/k8s/clusters/"+connectedCluster+"/api/v1/pods?watch=true",
+			"is-jane").WithContext(ctx))
 		if err != nil {
 			t.Fatal(err)
 		}

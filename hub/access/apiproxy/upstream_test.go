@@ -163,7 +163,8 @@ func TestNoResponse(t *testing.T) {
 		w := newEnv(t, hang)
 		recorder := httptest.NewRecorder()
 		r := w.request("POST", "/", "")
-		w.handler.failed(recorder, r.WithContext(withCall(r.Context(), &call{cluster: connectedCluster, kind: ordinary, info: requestInfo(t, r)})),
+		w.handler.failed(recorder, r.WithContext(withCall(r.Context(), &call{cluster: connectedCluster, kind: ordinary,
+			info: requestInfo(t, r)})),
 			&replicas.LostError{Unsent: unsent})
 		if recorder.Code != want {
 			t.Errorf("unsent %v: %d", unsent, recorder.Code)

@@ -48,11 +48,13 @@ func TestManifest(t *testing.T) {
 		"customized": func(in *Input) {
 			in.Customization = &rkev1.AgentDeploymentCustomization{
 				AppendTolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}, {Key: "x", Operator: "Like"}},
-				OverrideAffinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "agents",
-						Operator: corev1.NodeSelectorOpExists}}}},
-				}}},
-				OverrideResourceRequirements: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")}},
+				OverrideAffinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+						NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "agents",
+							Operator: corev1.NodeSelectorOpExists}}}},
+					}}},
+				OverrideResourceRequirements: &corev1.ResourceRequirements{Limits: corev1.ResourceList{
+					corev1.ResourceMemory: resource.MustParse("256Mi")}},
 				SchedulingCustomization: &rkev1.AgentSchedulingCustomization{
 					PriorityClass:       &rkev1.PriorityClassSpec{Value: 1000, PreemptionPolicy: ptr.To(corev1.PreemptNever)},
 					PodDisruptionBudget: &rkev1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromString("50%"))},

@@ -178,7 +178,8 @@ func TestIdentities(t *testing.T) {
 	hub := &user.DefaultInfo{Name: `system:serviceaccount:cattle-system:"drover"`}
 	somebody := &user.DefaultInfo{Name: "somebody", Groups: []string{"system:authenticated", "editors"}}
 	administrator := &user.DefaultInfo{Name: "root", Groups: []string{"system:masters"}}
-	const token, other, labelled, bare = "{spec: {hash: a}}", "{spec: {hash: b}}", "{metadata: {labels: {a: b}}, spec: {hash: a}}", "{metadata: {name: x}}"
+	const token, other, bare = "{spec: {hash: a}}", "{spec: {hash: b}}", "{metadata: {name: x}}"
+	const labelled = "{metadata: {labels: {a: b}}, spec: {hash: a}}"
 	for _, tt := range []struct {
 		name, subresource, before, after string
 		who                              user.Info
@@ -221,7 +222,8 @@ func TestMachines(t *testing.T) {
 		opaque  = "{metadata: {namespace: ns, name: p}, type: Opaque}"
 		bare    = "{metadata: {namespace: ns, name: p}}"
 		owned   = "{metadata: {namespace: ns, name: p, ownerReferences: [{apiVersion: rke.cattle.io/v1, kind: RKEBootstrap, name: b, uid: u}]}}"
-		twice   = "{metadata: {namespace: ns, name: p, ownerReferences: [{apiVersion: rke.cattle.io/v1, kind: RKEBootstrap, name: b, uid: u}, {apiVersion: rke.cattle.io/v1, kind: RKEBootstrap, name: c, uid: v}]}}"
+		twice   = "{metadata: {namespace: ns, name: p, ownerReferences: [{apiVersion: rke.cattle.io/v1, kind: RKEBootstrap, name: b, uid: u}, " +
+			"{apiVersion: rke.cattle.io/v1, kind: RKEBootstrap, name: c, uid: v}]}}"
 		foreign = "{metadata: {namespace: ns, name: p, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: b, uid: u}]}}"
 		token   = "{metadata: {namespace: c-m-1, name: crt-token-x}, type: Opaque}"
 		lookup  = `{metadata: {namespace: ns, name: x, labels: {management.cattle.io/registration-token: "true"}}, type: Opaque}`
@@ -284,7 +286,8 @@ func TestManagementNames(t *testing.T) {
 	specified := func(name string) string {
 		return "{metadata: {namespace: ns}, spec: {managementClusterName: " + name + "}}"
 	}
-	const bare, labelled = "{metadata: {namespace: ns}}", "{metadata: {namespace: ns, labels: {a: b}, annotations: {b: c}}, spec: {kubernetesVersion: v1}}"
+	const bare = "{metadata: {namespace: ns}}"
+	const labelled = "{metadata: {namespace: ns, labels: {a: b}, annotations: {b: c}}, spec: {kubernetesVersion: v1}}"
 	for _, tt := range []struct {
 		name, before, after string
 		who                 user.Info

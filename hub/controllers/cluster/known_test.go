@@ -56,7 +56,8 @@ func TestUncheckedSpec(t *testing.T) {
 		},
 	}).Build()
 	cluster := testCluster()
-	cluster.Spec.RKEConfig.MachineSelectorFiles = []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{{Secret: &rkev1.K8sObjectFileSource{Name: "someone-elses"}}}}}
+	cluster.Spec.RKEConfig.MachineSelectorFiles = []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{
+		{Secret: &rkev1.K8sObjectFileSource{Name: "someone-elses"}}}}}
 	r := &Reconciler{Client: c}
 	s := &scope{cluster: cluster, management: &managementv3.Cluster{}}
 	if err := s.run(t.Context(), r.reconcileSpec, r.reconcileClusterAPI); !errors.Is(err, away) {

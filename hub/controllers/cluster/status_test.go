@@ -63,8 +63,9 @@ func TestStatus(t *testing.T) {
 			message: "Waiting for a name",
 		},
 		{
-			name:  "bad spec of a new cluster",
-			scope: scope{cluster: testCluster(), management: management, invalid: []*cause.Cause{cause.New("UnknownVersion", "no"), cause.New("Other", "nor this")}},
+			name: "bad spec of a new cluster",
+			scope: scope{cluster: testCluster(), management: management, invalid: []*cause.Cause{cause.New("UnknownVersion", "no"),
+				cause.New("Other", "nor this")}},
 			want: map[string]string{"Created": "True/Created", "RKECluster": "False/UnknownVersion", "Ready": "False/UnknownVersion",
 				"Updated": "False/UnknownVersion", "Provisioned": "False/UnknownVersion"},
 			message: "no; nor this",

@@ -54,8 +54,9 @@ func TestMissingNode(t *testing.T) {
 		"the cluster is being restored": {change: func(w *world) {
 			w.machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: rkev1.RestoringAnnotation}
 		}, stays: true},
-		"the cluster is paused":  {change: func(w *world) { w.cluster.Spec.Paused = ptr.To(true) }, stays: true},
-		"the Node has come back": {change: func(w *world) { w.nodes = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}} }, stays: true},
+		"the cluster is paused": {change: func(w *world) { w.cluster.Spec.Paused = ptr.To(true) }, stays: true},
+		"the Node has come back": {change: func(w *world) { w.nodes = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}} },
+			stays: true},
 		"the Node has come back by another name": {change: func(w *world) {
 			w.nodes = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m",
 				Labels: map[string]string{rkev1.MachineUIDLabel: "uid"}}}}

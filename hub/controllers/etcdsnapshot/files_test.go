@@ -99,7 +99,8 @@ func TestWanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	file = got.SnapshotFile
-	if file.S3 == nil || file.S3.Bucket != "backups" || file.S3.Folder != "prod" || file.Status != "failed" || file.Message != "access denied" ||
+	if file.S3 == nil || file.S3.Bucket != "backups" || file.S3.Folder != "prod" || file.Status != "failed" ||
+		file.Message != "access denied" ||
 		len(got.OwnerReferences) != 1 || got.Annotations[rkev1.SnapshotStorageAnnotation] != rkev1.SnapshotStorageS3 {
 		t.Errorf("in a bucket: %+v, owners %v", file, got.OwnerReferences)
 	}

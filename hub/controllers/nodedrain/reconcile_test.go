@@ -169,7 +169,8 @@ func TestDrainAndTakeBack(t *testing.T) {
 	w.pass()
 	w.says(rkev1.DrainDoneAnnotation, asked)
 	w.says(rkev1.DrainErrorAnnotation, "")
-	if diff := cmp.Diff([]string{"elsewhere", "logs"}, w.pods()); diff != "" || !w.cordoned() || w.node().Annotations[rkev1.DrainCordonedAnnotation] == "" {
+	if diff := cmp.Diff([]string{"elsewhere", "logs"}, w.pods()); diff != "" || !w.cordoned() ||
+		w.node().Annotations[rkev1.DrainCordonedAnnotation] == "" {
 		t.Errorf("Node %+v, Pods (-want +got):\n%s", w.node(), diff)
 	}
 	w.annotate(rkev1.UncordonAnnotation, asked)

@@ -156,7 +156,8 @@ func TestSyncToNode(t *testing.T) {
 	}
 }
 
-// A Node that a drain has cordoned stays so while the plan Secret says so too. A restored snapshot may show one of which the hub knows nothing.
+// A Node that a drain has cordoned stays so while the plan Secret says so too. A restored snapshot may show one of which the hub knows
+// nothing.
 func TestUncordonRestored(t *testing.T) {
 	for name, tc := range map[string]struct{ marked, draining, want bool }{
 		"cordoned for a drain":                                 {marked: true, draining: true, want: true},
@@ -180,7 +181,8 @@ func TestUncordonRestored(t *testing.T) {
 			if err := remote.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 				t.Fatal(err)
 			}
-			if marked := node.Annotations[rkev1.DrainCordonedAnnotation] != ""; node.Spec.Unschedulable != tc.want || marked != (tc.marked && tc.want) {
+			if marked := node.Annotations[rkev1.DrainCordonedAnnotation] != ""; node.Spec.Unschedulable != tc.want ||
+				marked != (tc.marked && tc.want) {
 				t.Errorf("unschedulable %v, marked %v", node.Spec.Unschedulable, marked)
 			}
 		})

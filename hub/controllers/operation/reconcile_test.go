@@ -75,11 +75,15 @@ func TestReconcile(t *testing.T) {
 		reason  string
 		after   time.Duration
 	}{
-		"no Cluster":             {phase: operationv1.PhasePending, reason: operationplan.ReasonWaitingForCluster, after: time.Hour},
-		"a Cluster that is new":  {cluster: provisioning(&provisioningv1.RKEConfig{}), phase: operationv1.PhasePending, reason: operationplan.ReasonWaitingForCluster, after: time.Hour},
-		"without control plane":  {cluster: capi("", ""), phase: operationv1.PhasePending, reason: operationplan.ReasonWaitingForCluster, after: time.Hour},
-		"imported":               {cluster: provisioning(nil), phase: operationv1.PhaseFailed, reason: operationplan.ReasonClusterImported, after: afterEnd},
-		"another provider":       {cluster: capi("controlplane.cluster.x-k8s.io", "KubeadmControlPlane"), phase: operationv1.PhaseFailed, reason: operationplan.ReasonControlPlaneNotSupported, after: afterEnd},
+		"no Cluster": {phase: operationv1.PhasePending, reason: operationplan.ReasonWaitingForCluster, after: time.Hour},
+		"a Cluster that is new": {cluster: provisioning(&provisioningv1.RKEConfig{}), phase: operationv1.PhasePending,
+			reason: operationplan.ReasonWaitingForCluster, after: time.Hour},
+		"without control plane": {cluster: capi("", ""), phase: operationv1.PhasePending, reason: operationplan.ReasonWaitingForCluster,
+			after: time.Hour},
+		"imported": {cluster: provisioning(nil), phase: operationv1.PhaseFailed, reason: operationplan.ReasonClusterImported,
+			after: afterEnd},
+		"another provider": {cluster: capi("controlplane.cluster.x-k8s.io", "KubeadmControlPlane"), phase: operationv1.PhaseFailed,
+			reason: operationplan.ReasonControlPlaneNotSupported, after: afterEnd},
 		"carried out by another": {cluster: capi("rke.cattle.io", "RKEControlPlane")},
 		"a Cluster elsewhere": {
 			op:    save(func(op *operationv1.ETCDSnapshotSave) { op.Spec.ClusterRef.Namespace = "other" }),
@@ -185,7 +189,8 @@ func TestTTL(t *testing.T) {
 func TestOtherWriterWins(t *testing.T) {
 	begun := false
 	r := newReconciler(t, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			if !begun {
 				begun = true
 				other := &operationv1.ETCDSnapshotSave{}
@@ -202,7 +207,8 @@ func TestOtherWriterWins(t *testing.T) {
 	}, save(nil))
 	_, err := r.of(&operationv1.ETCDSnapshotSave{}).Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	got := &operationv1.ETCDSnapshotSave{}
-	if getErr := r.Client.Get(t.Context(), key, got); !apierrors.IsConflict(err) || getErr != nil || got.Status.Phase != operationv1.PhaseInProgress {
+	if getErr := r.Client.Get(t.Context(), key, got); !apierrors.IsConflict(err) || getErr != nil ||
+		got.Status.Phase != operationv1.PhaseInProgress {
 		t.Errorf("phase %q after %v (%v)", got.Status.Phase, err, getErr)
 	}
 }

@@ -111,8 +111,8 @@ func TestReportsAreReadFromTheCache(t *testing.T) {
 	}
 }
 
-// TestMovedControlPlaneReleasesNoMember: after a backup of the hub was restored, the RKEControlPlane names the UID that its Cluster had. That
-// is no cluster without data.
+// TestMovedControlPlaneReleasesNoMember: after a backup of the hub was restored, the RKEControlPlane names the UID that its Cluster had.
+// That is no cluster without data.
 func TestMovedControlPlaneReleasesNoMember(t *testing.T) {
 	r, _ := leavingMember(t, func() time.Time { return now })
 	controlPlane := &rkev1.RKEControlPlane{}
@@ -131,7 +131,8 @@ func TestMovedControlPlaneReleasesNoMember(t *testing.T) {
 	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "a"}, machine); err != nil {
 		t.Fatal(err)
 	}
-	if reason := conditions.GetReason(machine, rkev1.EtcdMemberRemovedCondition); !hasHook(machine) || reason != ownership.ReasonOwnerMismatch {
+	if reason := conditions.GetReason(machine, rkev1.EtcdMemberRemovedCondition); !hasHook(machine) ||
+		reason != ownership.ReasonOwnerMismatch {
 		t.Errorf("%s, annotations %v", reason, machine.Annotations)
 	}
 }

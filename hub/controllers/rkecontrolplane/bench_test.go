@@ -94,7 +94,8 @@ func bigCluster(tb testing.TB, machines int) (*Reconciler, *shelf, func() *scope
 	}
 	r := &Reconciler{Cache: in, Live: in, Now: time.Now}
 	next := func() *scope {
-		s := &scope{controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlaneKey.Namespace, Name: controlPlaneKey.Name}},
+		s := &scope{controlPlane: &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlaneKey.Namespace,
+			Name: controlPlaneKey.Name}},
 			cluster: &clusterv1.Cluster{}, release: found, plans: r.plans.of(controlPlaneKey)}
 		s.controlPlane.Spec.KubernetesVersion = "v1.36.3+k3s1"
 		s.cluster.Name, s.tokens = "c", render.Tokens{Server: "server", Agent: "agent"}

@@ -56,7 +56,8 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	if err := r.watchCertificates(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if c := s.certificates; c == nil || c.Reason != certificates.ReasonExpireSoon || !strings.Contains(c.Message, "kube-scheduler on Machine a") {
+	if c := s.certificates; c == nil || c.Reason != certificates.ReasonExpireSoon ||
+		!strings.Contains(c.Message, "kube-scheduler on Machine a") {
 		t.Errorf("got %+v", s.certificates)
 	}
 	all := rotationsOf(t, r)
@@ -98,7 +99,8 @@ func TestCertificatesOfWorkers(t *testing.T) {
 		renewed bool
 		text    string
 	}{
-		"seen":        {seen: time.Minute, file: "agent/client-kubelet.crt", renewed: true, text: "kubelet (client-kubelet.crt) on Machine w ends at"},
+		"seen": {seen: time.Minute, file: "agent/client-kubelet.crt", renewed: true,
+			text: "kubelet (client-kubelet.crt) on Machine w ends at"},
 		"silent":      {seen: time.Hour, file: "agent/client-kubelet.crt", text: "kubelet (client-kubelet.crt) on Machine w ends at"},
 		"never seen":  {file: "agent/client-kubelet.crt", text: "kubelet (client-kubelet.crt) on Machine w ends at"},
 		"of a server": {seen: time.Minute, file: "server/tls/client-admin.crt", text: "is on Machine a"},

@@ -67,7 +67,8 @@ func TestSnapshot(t *testing.T) {
 	inBucket := localSnapshot()
 	inBucket.SnapshotFile.S3 = &rkev1.ETCDSnapshotS3{Bucket: "b", Folder: "f", Endpoint: "s3.example.com"}
 	s.controlPlane.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com"}}
-	if got := s.snapshot(inBucket); got.Problem+got.Unconfigured != "" || got.Machine != "" || got.File.Path != "" || got.File.S3.Bucket != "b" {
+	if got := s.snapshot(inBucket); got.Problem+got.Unconfigured != "" || got.Machine != "" || got.File.Path != "" ||
+		got.File.S3.Bucket != "b" {
 		t.Errorf("in a bucket: %+v", got)
 	}
 	// What a user changes in the Cluster may not have arrived.

@@ -33,7 +33,8 @@ func fullRecord(machines int) (*timelines.Record, *provisioningv1.Cluster) {
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c",
 		CreationTimestamp: metav1.NewTime(noon)}}
 	record := &timelines.Record{Observed: metav1.NewTime(noon)}
-	record.Subject(record.Index(), timelines.KindCluster, cluster).SetPhase(timelines.Phase{Name: "Ready", Outcome: timelines.OutcomeReady}, noon)
+	record.Subject(record.Index(), timelines.KindCluster, cluster).SetPhase(timelines.Phase{Name: "Ready", Outcome: timelines.OutcomeReady},
+		noon)
 	for i := range machines {
 		machine := newMachine(fmt.Sprintf("machine-%d", i))
 		machine.UID = types.UID(fmt.Sprintf("87b1c9b2-5d5c-4d5c-9d5c-%012d", i))
@@ -151,7 +152,8 @@ func TestReadEarlierFormat(t *testing.T) {
 
 // TestReadUnreadable: a timeline that cannot be decoded is replaced, and one that cannot be read is not.
 func TestReadUnreadable(t *testing.T) {
-	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c-timeline"}, Data: map[string]string{timelines.DataKey: "{"}}
+	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c-timeline"},
+		Data: map[string]string{timelines.DataKey: "{"}}
 	c, _ := world(t, broken)
 	r := &Reconciler{Client: c, Live: c}
 	if record, _, err := r.read(t.Context(), clusterKey, noon); err != nil || len(record.Subjects) > 0 {

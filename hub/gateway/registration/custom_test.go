@@ -45,12 +45,13 @@ func TestClusterOfAToken(t *testing.T) {
 		cached, live []client.Object
 		found        bool
 	}{
-		"cached":               {cached: []client.Object{management, cluster}, found: true},
-		"not cached":           {live: []client.Object{management, cluster}, found: true},
-		"cached in part":       {cached: []client.Object{management}, live: []client.Object{management, cluster}, found: true},
-		"without a Cluster":    {live: []client.Object{management}},
-		"nowhere":              {},
-		"of another namespace": {live: []client.Object{management, &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "prod"}}}},
+		"cached":            {cached: []client.Object{management, cluster}, found: true},
+		"not cached":        {live: []client.Object{management, cluster}, found: true},
+		"cached in part":    {cached: []client.Object{management}, live: []client.Object{management, cluster}, found: true},
+		"without a Cluster": {live: []client.Object{management}},
+		"nowhere":           {},
+		"of another namespace": {live: []client.Object{management,
+			&provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "prod"}}}},
 	} {
 		g := &Registrar{Options: Options{Client: known{objects: c.cached}, Live: known{objects: c.live}}}
 		got, err := g.clusterOf(t.Context(), token)

@@ -40,7 +40,8 @@ func TestCredential(t *testing.T) {
 		t.Errorf("the TunnelAgent is %+v of %+v", agent.Spec, agent.OwnerReferences)
 	}
 	for what, again := range map[string]answer{
-		"the token again": requestCredential(t, token, idOne), "renewal": requestCredential(t, first.Credential, ""), "renewal with id": requestCredential(t, first.Credential, idOne),
+		"the token again": requestCredential(t, token, idOne), "renewal": requestCredential(t, first.Credential,
+			""), "renewal with id": requestCredential(t, first.Credential, idOne),
 	} {
 		if again.code != http.StatusOK || again.Agent != first.Agent {
 			t.Errorf("%s: %d %s", what, again.code, again.text)
@@ -49,7 +50,8 @@ func TestCredential(t *testing.T) {
 	if now := agentObject(t, first); now.ResourceVersion != agent.ResourceVersion {
 		t.Error("a renewal writes")
 	}
-	if other := requestCredential(t, first.Credential, idTwo); other.code != http.StatusForbidden || !strings.Contains(other.text, "another agent") {
+	if other := requestCredential(t, first.Credential, idTwo); other.code != http.StatusForbidden ||
+		!strings.Contains(other.text, "another agent") {
 		t.Errorf("a credential is renewed for another agent: %d %s", other.code, other.text)
 	}
 	if none := requestCredential(t, token, ""); none.code != http.StatusBadRequest || !strings.Contains(none.text, "agent: it is missing") {
@@ -70,7 +72,8 @@ func TestCredential(t *testing.T) {
 	if code, text := openRefused(t, "/v3/connect", bearer(first.Credential)); code != http.StatusUnauthorized {
 		t.Errorf("a tunnel with a revoked credential: %d %s", code, text)
 	}
-	if renewed := requestCredential(t, first.Credential, ""); renewed.code != http.StatusUnauthorized || !strings.Contains(renewed.text, "revoked") {
+	if renewed := requestCredential(t, first.Credential, ""); renewed.code != http.StatusUnauthorized ||
+		!strings.Contains(renewed.text, "revoked") {
 		t.Errorf("renewal of a revoked credential: %d %s", renewed.code, renewed.text)
 	}
 	// With the same name comes another agent: the old credential stays worthless.

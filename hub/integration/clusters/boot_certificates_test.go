@@ -67,7 +67,8 @@ func TestCertificateRotation(t *testing.T) {
 	m.Succeed()
 	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	testenv.Condition(t, env, controlPlane, rkev1.BootstrappedCondition, metav1.ConditionTrue, "")
-	if slices.ContainsFunc(controlPlane.Status.Conditions, func(c metav1.Condition) bool { return c.Type == rkev1.CertificatesValidCondition }) {
+	if slices.ContainsFunc(controlPlane.Status.Conditions,
+		func(c metav1.Condition) bool { return c.Type == rkev1.CertificatesValidCondition }) {
 		t.Error("there is a condition about certificates that nobody has reported")
 	}
 
@@ -77,7 +78,8 @@ func TestCertificateRotation(t *testing.T) {
 		var plan plans.Plan
 		plan, checksum = m.AwaitPlan(checksum)
 		i := rotationIn(plan)
-		if i == nil || !slices.Equal(i.Args[len(i.Args)-len(arguments):], arguments) || !reflect.DeepEqual(plan.Instructions[0], before.Instructions[0]) {
+		if i == nil || !slices.Equal(i.Args[len(i.Args)-len(arguments):], arguments) ||
+			!reflect.DeepEqual(plan.Instructions[0], before.Instructions[0]) {
 			t.Fatalf("the plan has the instructions %+v", plan.Instructions)
 		}
 		m.Take()
@@ -156,7 +158,8 @@ func TestCertificateRotation(t *testing.T) {
 	testenv.Condition(t, env, controlPlane, rkev1.CertificatesValidCondition, metav1.ConditionTrue, certificates.ReasonValid)
 	expires(now.AddDate(1, 0, 0))
 	renewal := name + "-renewal-" + now.Format("20060102")
-	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: renewal}, &operationv1.CertificateRotation{}); err != nil {
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: renewal},
+		&operationv1.CertificateRotation{}); err != nil {
 		renewal = name + "-renewal-" + time.Now().UTC().Format("20060102") // the day has changed
 	}
 	rotated(t, namespace, renewal)
@@ -224,7 +227,10 @@ func TestCertificateRotationInTurn(t *testing.T) {
 			}
 			if replacing(secret) {
 				order = append(order, m.Name)
-				if others := slices.DeleteFunc(slices.Clone(machines), func(o *testenv.FakeMachine) bool { return o == m || !replacing(o.Secret()) }); len(others) > 0 {
+				if others := slices.DeleteFunc(slices.Clone(machines), func(o *testenv.FakeMachine) bool {
+					return o == m ||
+						!replacing(o.Secret())
+				}); len(others) > 0 {
 					t.Errorf("%s replaces its certificates at the same time as %d others", m.Name, len(others))
 				}
 			}

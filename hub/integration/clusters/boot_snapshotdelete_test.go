@@ -104,7 +104,8 @@ func TestETCDSnapshotDelete(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "there is no ETCDSnapshot "+namespace+"/none") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
-	if plan, _ = m.AwaitPlan(checksum); slices.ContainsFunc(plan.Instructions, func(i plans.Instruction) bool { return i.Name == "etcd-snapshot-delete" }) {
+	if plan, _ = m.AwaitPlan(checksum); slices.ContainsFunc(plan.Instructions,
+		func(i plans.Instruction) bool { return i.Name == "etcd-snapshot-delete" }) {
 		t.Errorf("the plan still has the instructions %+v", plan.Instructions)
 	}
 	m.Take()

@@ -23,8 +23,8 @@ import (
 	"github.com/drover-dev/drover/hub/util/clusterspec"
 )
 
-// TestETCDSnapshotRestoreOnNewMachine: when all servers are lost, a snapshot in S3 brings the cluster back on a machine that was never given
-// a plan, and the Node of the lost server is deleted.
+// TestETCDSnapshotRestoreOnNewMachine: when all servers are lost, a snapshot in S3 brings the cluster back on a machine that was never
+// given a plan, and the Node of the lost server is deleted.
 func TestETCDSnapshotRestoreOnNewMachine(t *testing.T) {
 	t.Parallel()
 	s3 := func(config *provisioningv1.RKEConfig) {
@@ -62,7 +62,8 @@ func TestETCDSnapshotRestoreOnNewMachine(t *testing.T) {
 	})
 
 	env.Create(t, &rkev1.ETCDSnapshot{
-		ObjectMeta:   metav1.ObjectMeta{Namespace: c.Cluster.Namespace, Name: "snapshot", Labels: map[string]string{rkev1.ClusterNameLabel: c.Cluster.Name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Cluster.Namespace, Name: "snapshot",
+			Labels: map[string]string{rkev1.ClusterNameLabel: c.Cluster.Name}},
 		Spec:         rkev1.ETCDSnapshotSpec{ClusterName: c.Cluster.Name},
 		SnapshotFile: rkev1.ETCDSnapshotFile{Name: "s", Location: "s3://backups/s", S3: &rkev1.ETCDSnapshotS3{Bucket: "backups"}},
 	})
@@ -71,7 +72,8 @@ func TestETCDSnapshotRestoreOnNewMachine(t *testing.T) {
 	c.do("stop", fresh)
 	plan, got := c.take(fresh)
 	if got != "install etcd-snapshot-restore" || !slices.Contains(plan.Instructions[0].Env, "INSTALL_K3S_SKIP_START=true") ||
-		!slices.Contains(plan.Instructions[1].Args, "--cluster-reset-restore-path=s") || !slices.Contains(plan.Instructions[1].Args, "--etcd-s3") {
+		!slices.Contains(plan.Instructions[1].Args, "--cluster-reset-restore-path=s") ||
+		!slices.Contains(plan.Instructions[1].Args, "--etcd-s3") {
 		t.Fatalf("the restore is %q: %+v", got, plan.Instructions)
 	}
 	fresh.Succeed()
@@ -119,7 +121,8 @@ func TestETCDSnapshotRestoreOfVersion(t *testing.T) {
 		SnapshotFile: rkev1.ETCDSnapshotFile{Name: "s", Location: "file:///s", Metadata: base64.StdEncoding.EncodeToString(metadata)},
 	})
 	testenv.Change(t, env, c.Cluster, func(cluster *provisioningv1.Cluster) {
-		cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "snapshot", Generation: 1, RestoreRKEConfig: "kubernetesVersion"}
+		cluster.Spec.RKEConfig.ETCDSnapshotRestore = &rkev1.ETCDSnapshotRestore{Name: "snapshot", Generation: 1,
+			RestoreRKEConfig: "kubernetesVersion"}
 	})
 	c.do("install etcd-snapshot-check", m)
 	if c.Read(c.Cluster.Name, c.Cluster); c.Cluster.Spec.KubernetesVersion != earlier {

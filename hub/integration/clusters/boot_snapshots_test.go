@@ -27,8 +27,8 @@ func snapshotFile(name, node string) *unstructured.Unstructured {
 	}}
 }
 
-// TestETCDSnapshots: an ETCDSnapshot follows what the cluster lists. It is missing, but there, when the cluster does not list it any more or
-// its node is gone, and deleted later.
+// TestETCDSnapshots: an ETCDSnapshot follows what the cluster lists. It is missing, but there, when the cluster does not list it any more
+// or its node is gone, and deleted later.
 func TestETCDSnapshots(t *testing.T) {
 	t.Parallel()
 	r := env.NewCluster(t, "snapshots", nil)

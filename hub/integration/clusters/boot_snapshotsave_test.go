@@ -116,7 +116,8 @@ func TestETCDSnapshotSave(t *testing.T) {
 	ended(t, r.Cluster.Namespace, r.Cluster.Name+"-snapshot-7", operationv1.PhaseSucceeded)
 	testenv.Until(t, "the status to tell the end", func() error {
 		env.Get(t, controlPlane.Namespace, controlPlane.Name, controlPlane)
-		if s := controlPlane.Status; s.ETCDSnapshotCreate == nil || s.ETCDSnapshotCreate.Generation != 7 || s.ETCDSnapshotCreatePhase != "Finished" {
+		if s := controlPlane.Status; s.ETCDSnapshotCreate == nil || s.ETCDSnapshotCreate.Generation != 7 ||
+			s.ETCDSnapshotCreatePhase != "Finished" {
 			return fmt.Errorf("it says %+v, %q", s.ETCDSnapshotCreate, s.ETCDSnapshotCreatePhase)
 		}
 		return nil

@@ -39,7 +39,8 @@ func TestBootstrapData(t *testing.T) {
 	}
 
 	c.machine("flatcar", rkev1.Userdata{Format: rkev1.IgnitionFormat}, "worker")
-	if data := c.awaitBootstrapData("flatcar"); string(data.Data["format"]) != "ignition" || !strings.HasPrefix(string(data.Data["value"]), "{") {
+	if data := c.awaitBootstrapData("flatcar"); string(data.Data["format"]) != "ignition" || !strings.HasPrefix(string(data.Data["value"]),
+		"{") {
 		t.Errorf("the data are %q", data.Data)
 	}
 }

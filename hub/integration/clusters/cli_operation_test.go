@@ -85,7 +85,8 @@ func TestOperationCommands(t *testing.T) {
 		Phase    operationv1.Phase
 		Machines []operationv1.MachineStatus
 	}
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Phase != operationv1.PhaseFailed || len(last.Machines) != 1 {
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Phase != operationv1.PhaseFailed ||
+		len(last.Machines) != 1 {
 		t.Errorf("%v in %s", err, got.stdout)
 	}
 	if got.code != 1 || !strings.Contains(got.stderr, " has ended with Failed: ") {
@@ -149,7 +150,8 @@ func checkQueued(t *testing.T, cluster string) {
 	}
 }
 
-// TestOperationWithoutControlPlane: an operation of a Cluster that does not exist waits, and one of an imported Cluster fails and is deleted.
+// TestOperationWithoutControlPlane: an operation of a Cluster that does not exist waits, and one of an imported Cluster fails and is
+// deleted.
 func TestOperationWithoutControlPlane(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -183,7 +185,8 @@ func TestOperationWithoutControlPlane(t *testing.T) {
 	create("deleted", "later", 0)
 	env.Gone(t, &operationv1.ETCDSnapshotSave{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "deleted"}})
 
-	code, stdout, stderr := hub(env.Server.Kubeconfig(), "operation", "cancel", "-n", namespace, "etcdsnapshotsave/lost", "--wait", "--timeout", "2m")
+	code, stdout, stderr := hub(env.Server.Kubeconfig(), "operation", "cancel", "-n", namespace, "etcdsnapshotsave/lost", "--wait",
+		"--timeout", "2m")
 	if code != 0 || !strings.Contains(stdout, "Canceled: ") {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, stdout)
 	}

@@ -92,12 +92,13 @@ func (w *controlPlaneCluster) machine(name string, roles ...string) *fakeMachine
 		labels[clusterv1.MachineControlPlaneLabel] = ""
 	}
 	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels}
-	n := &fakeMachine{controlPlaneCluster: w, infrastructure: infra("PlaneMachine", w.namespace, name, map[string]any{}), machine: &clusterv1.Machine{
-		ObjectMeta: meta, Spec: clusterv1.MachineSpec{
-			ClusterName: "c", InfrastructureRef: ref(infraGroup, "PlaneMachine", name),
-			Bootstrap: clusterv1.Bootstrap{ConfigRef: ref(rkev1.GroupVersion.Group, "RKEBootstrap", name)},
-		},
-	}}
+	n := &fakeMachine{controlPlaneCluster: w, infrastructure: infra("PlaneMachine", w.namespace, name, map[string]any{}),
+		machine: &clusterv1.Machine{
+			ObjectMeta: meta, Spec: clusterv1.MachineSpec{
+				ClusterName: "c", InfrastructureRef: ref(infraGroup, "PlaneMachine", name),
+				Bootstrap: clusterv1.Bootstrap{ConfigRef: ref(rkev1.GroupVersion.Group, "RKEBootstrap", name)},
+			},
+		}}
 	env.Create(w.t, n.infrastructure, &rkev1.RKEBootstrap{ObjectMeta: meta, Spec: rkev1.RKEBootstrapSpec{ClusterName: "c"}}, n.machine)
 	return n
 }

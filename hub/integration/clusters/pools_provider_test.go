@@ -100,7 +100,8 @@ type provider struct {
 	queue workqueue.TypedRateLimitingInterface[client.ObjectKey]
 }
 
-func newProvider(ctx context.Context, kind schema.GroupVersionKind, react func(context.Context, *unstructured.Unstructured) error) *provider {
+func newProvider(ctx context.Context, kind schema.GroupVersionKind,
+	react func(context.Context, *unstructured.Unstructured) error) *provider {
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[client.ObjectKey](20*time.Millisecond, time.Second)
 	return &provider{ctx: ctx, kind: kind, react: react, queue: workqueue.NewTypedRateLimitingQueue(limit)}
 }

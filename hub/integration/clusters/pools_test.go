@@ -177,7 +177,8 @@ func TestTemplateChange(t *testing.T) {
 	t.Parallel()
 	cluster := pooled(t, "roll")
 	testenv.Change(t, env, cluster, func(c *provisioningv1.Cluster) {
-		c.Spec.RKEConfig.MachinePools[1].RollingUpdate = &provisioningv1.RKEMachinePoolRollingUpdate{MaxUnavailable: ptr.To(intstr.FromString("100%"))}
+		c.Spec.RKEConfig.MachinePools[1].RollingUpdate = &provisioningv1.RKEMachinePoolRollingUpdate{
+			MaxUnavailable: ptr.To(intstr.FromString("100%"))}
 		c.Spec.RKEConfig.MachinePools[0].MachineConfigRef.Name = "others"
 	})
 	message := testenv.Condition(t, env, cluster, "RKECluster", metav1.ConditionFalse, "MachineTemplateNotFound")

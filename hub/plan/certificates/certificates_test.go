@@ -125,17 +125,19 @@ func TestDue(t *testing.T) {
 		due         bool
 		again       time.Duration
 	}{
-		"soon":                           {certificate: soon, due: true},
-		"over":                           {certificate: with(func(c *Certificate) { c.End = now.Add(-day) }), due: true},
-		"long":                           {certificate: with(func(c *Certificate) { c.End = now.Add(61 * day) }), again: day},
-		"the user's":                     {certificate: with(func(c *Certificate) { c.Rotated = false })},
-		"old evidence":                   {certificate: with(func(c *Certificate) { c.Seen = now.Add(-16 * time.Minute) })},
-		"only remembered":                {certificate: with(func(c *Certificate) { c.Seen = time.Time{} })},
-		"one waits":                      {certificate: soon, rotations: rotations(rotation("", -time.Hour, time.Time{}))},
-		"one is in progress":             {certificate: soon, rotations: rotations(rotation(operationv1.PhaseInProgress, -2*day, time.Time{}))},
-		"one has failed today":           {certificate: soon, rotations: rotations(rotation(operationv1.PhaseFailed, -time.Hour, soon.End)), again: 23 * time.Hour},
-		"one has failed yesterday":       {certificate: soon, rotations: rotations(rotation(operationv1.PhaseFailed, -day, soon.End)), due: true},
-		"one has succeeded for another":  {certificate: soon, rotations: rotations(rotation(operationv1.PhaseSucceeded, -300*day, now.Add(-240*day))), due: true},
+		"soon":               {certificate: soon, due: true},
+		"over":               {certificate: with(func(c *Certificate) { c.End = now.Add(-day) }), due: true},
+		"long":               {certificate: with(func(c *Certificate) { c.End = now.Add(61 * day) }), again: day},
+		"the user's":         {certificate: with(func(c *Certificate) { c.Rotated = false })},
+		"old evidence":       {certificate: with(func(c *Certificate) { c.Seen = now.Add(-16 * time.Minute) })},
+		"only remembered":    {certificate: with(func(c *Certificate) { c.Seen = time.Time{} })},
+		"one waits":          {certificate: soon, rotations: rotations(rotation("", -time.Hour, time.Time{}))},
+		"one is in progress": {certificate: soon, rotations: rotations(rotation(operationv1.PhaseInProgress, -2*day, time.Time{}))},
+		"one has failed today": {certificate: soon, rotations: rotations(rotation(operationv1.PhaseFailed, -time.Hour, soon.End)),
+			again: 23 * time.Hour},
+		"one has failed yesterday": {certificate: soon, rotations: rotations(rotation(operationv1.PhaseFailed, -day, soon.End)), due: true},
+		"one has succeeded for another": {certificate: soon,
+			rotations: rotations(rotation(operationv1.PhaseSucceeded, -300*day, now.Add(-240*day))), due: true},
 		"one has succeeded for this one": {certificate: soon, rotations: rotations(rotation(operationv1.PhaseSucceeded, -2*day, soon.End))},
 		"a user has canceled one": {certificate: soon,
 			rotations: rotations(rotation(operationv1.PhaseCanceled, -3*time.Hour, time.Time{})), again: 21 * time.Hour},
@@ -165,7 +167,8 @@ func TestDue(t *testing.T) {
 		t.Errorf("due: %t, again after %s", due, again)
 	}
 	// After some that have failed for the same certificate, the next one is later.
-	failed := []*operationv1.CertificateRotation{rotation(operationv1.PhaseFailed, -5*day, soon.End), rotation(operationv1.PhaseFailed, -4*day, soon.End),
+	failed := []*operationv1.CertificateRotation{rotation(operationv1.PhaseFailed, -5*day, soon.End),
+		rotation(operationv1.PhaseFailed, -4*day, soon.End),
 		rotation(operationv1.PhaseFailed, -2*day, soon.End), rotation(operationv1.PhaseFailed, -90*day, now.Add(-day))}
 	if _, due, again := Due(now, []Certificate{soon}, failed); due || again != day {
 		t.Errorf("due: %t, again after %s", due, again)

@@ -89,10 +89,13 @@ func TestFailure(t *testing.T) {
 		report    rollout.Report
 		want      string
 	}{
-		"no condition":       {report: report, want: "Applying the plan failed; " + output},
-		"it is late":         {condition: &metav1.Condition{Status: metav1.ConditionUnknown, Message: "Waiting for the agent"}, want: "Applying the plan failed"},
-		"an earlier failure": {condition: &metav1.Condition{Status: metav1.ConditionFalse, Message: "no space"}, report: report, want: "Applying the plan failed; " + output},
-		"this failure":       {condition: &metav1.Condition{Status: metav1.ConditionFalse, Message: "Attempt 1; " + output}, report: report, want: "Attempt 1; " + output},
+		"no condition": {report: report, want: "Applying the plan failed; " + output},
+		"it is late": {condition: &metav1.Condition{Status: metav1.ConditionUnknown, Message: "Waiting for the agent"},
+			want: "Applying the plan failed"},
+		"an earlier failure": {condition: &metav1.Condition{Status: metav1.ConditionFalse, Message: "no space"}, report: report,
+			want: "Applying the plan failed; " + output},
+		"this failure": {condition: &metav1.Condition{Status: metav1.ConditionFalse, Message: "Attempt 1; " + output}, report: report,
+			want: "Attempt 1; " + output},
 	} {
 		bootstrap := &rkev1.RKEBootstrap{}
 		if c.condition != nil {

@@ -23,8 +23,9 @@ func rotate(services ...operationv1.CertificateService) *operationv1.Certificate
 // roles are machines that have applied their plan and are healthy, named for their roles.
 func roles(names ...string) (out []Machine) {
 	for _, name := range names {
-		out = append(out, Machine{Machine: rollout.Machine{Name: name, Etcd: strings.Contains(name, "e"), ControlPlane: strings.Contains(name, "c"),
-			Worker: strings.Contains(name, "w"), HasPlanSecret: true, Progress: rollout.ProgressApplied, ProbesPassed: true}})
+		out = append(out, Machine{Machine: rollout.Machine{Name: name, Etcd: strings.Contains(name, "e"),
+			ControlPlane: strings.Contains(name, "c"),
+			Worker:       strings.Contains(name, "w"), HasPlanSecret: true, Progress: rollout.ProgressApplied, ProbesPassed: true}})
 	}
 	return out
 }
@@ -38,10 +39,13 @@ func TestRotatedServices(t *testing.T) {
 		"all": {runtime: "k3s", want: map[string]string{
 			"w": "k3s-controller kube-proxy kubelet",
 			"e": "etcd k3s-controller k3s-server kube-proxy kubelet supervisor",
-			"c": "admin api-server auth-proxy cloud-controller controller-manager etcd k3s-controller k3s-server kube-proxy kubelet scheduler supervisor",
+			"c": "admin api-server auth-proxy cloud-controller controller-manager etcd k3s-controller k3s-server kube-proxy kubelet " +
+				"scheduler supervisor",
 		}},
-		"some":   {services: []operationv1.CertificateService{"scheduler", "kubelet"}, runtime: "rke2", want: map[string]string{"w": "kubelet", "e": "kubelet", "c": "kubelet scheduler"}},
-		"server": {services: []operationv1.CertificateService{"rke2-server"}, runtime: "rke2", want: map[string]string{"w": "", "e": "rke2-server", "c": "rke2-server"}},
+		"some": {services: []operationv1.CertificateService{"scheduler", "kubelet"}, runtime: "rke2",
+			want: map[string]string{"w": "kubelet", "e": "kubelet", "c": "kubelet scheduler"}},
+		"server": {services: []operationv1.CertificateService{"rke2-server"}, runtime: "rke2",
+			want: map[string]string{"w": "", "e": "rke2-server", "c": "rke2-server"}},
 	} {
 		for role, want := range tc.want {
 			var got []string
@@ -79,7 +83,8 @@ func TestCertificateRotation(t *testing.T) {
 	}
 	in.Machines[1].Progress = rollout.ProgressApplied
 	d := Decide(op, in)
-	if op.Status.Step != operationv1.StepRotate || len(d.Tasks) != 4 || d.Tasks["ec1"] != (Task{Step: operationv1.StepRotate, Name: TaskRotateCertificates}) {
+	if op.Status.Step != operationv1.StepRotate || len(d.Tasks) != 4 ||
+		d.Tasks["ec1"] != (Task{Step: operationv1.StepRotate, Name: TaskRotateCertificates}) {
 		t.Fatalf("got %+v, %+v", d, op.Status)
 	}
 	// One that has restarted and is not healthy yet is not done.
@@ -97,7 +102,8 @@ func TestCertificateRotation(t *testing.T) {
 	if d = Decide(op, in); len(d.Tasks) != 0 || op.Status.Phase != operationv1.PhaseFailed {
 		t.Fatalf("got %+v, %+v", d, op.Status)
 	}
-	if m := op.Status.Machines[1]; !strings.Contains(m.Message, "still the same") || op.Status.Machines[0].Phase != operationv1.PhaseSucceeded {
+	if m := op.Status.Machines[1]; !strings.Contains(m.Message, "still the same") ||
+		op.Status.Machines[0].Phase != operationv1.PhaseSucceeded {
 		t.Errorf("got %+v", op.Status.Machines)
 	}
 }
@@ -115,7 +121,8 @@ func TestCertificateRotationOfServices(t *testing.T) {
 	}
 	op := rotate("kubelet", "rke2-server")
 	Decide(op, in)
-	if c := conditions.Get(op, operationv1.SucceededCondition); op.Status.Phase != operationv1.PhaseFailed || c.Reason != ReasonServiceNotFound ||
+	if c := conditions.Get(op, operationv1.SucceededCondition); op.Status.Phase != operationv1.PhaseFailed ||
+		c.Reason != ReasonServiceNotFound ||
 		c.Message != "k3s has no service rke2-server" {
 		t.Errorf("got %+v", op.Status)
 	}

@@ -73,11 +73,14 @@ func TestEncryptionKeyRotation(t *testing.T) {
 		machines []Machine
 		want     []string
 	}{
-		"one command":                  {[]Machine{runningServer("a", "ec", recent), init, etcd}, []string{"Rotate b", "Restart a,b,e", "Verify a,b"}},
-		"one server":                   {[]Machine{init}, []string{"Rotate b", "Verify b"}},
-		"the init node has etcd alone": {[]Machine{runningServer("a", "e", recent), runningServer("c", "c", recent)}, []string{"Rotate c", "Restart a,c", "Verify c"}},
-		"one server of an old release": {[]Machine{runningServer("a", "ec", recent), runningServer("b", "ec", old)}, []string{"Prepare a", "PostPrepareRestart a,b",
-			"RotatePrepared a", "PostRotateRestart a,b", "Reencrypt a", "PostReencryptRestart a,b", "Verify a,b"}},
+		"one command": {[]Machine{runningServer("a", "ec", recent), init, etcd},
+			[]string{"Rotate b", "Restart a,b,e", "Verify a,b"}},
+		"one server": {[]Machine{init}, []string{"Rotate b", "Verify b"}},
+		"the init node has etcd alone": {[]Machine{runningServer("a", "e", recent), runningServer("c", "c", recent)},
+			[]string{"Rotate c", "Restart a,c", "Verify c"}},
+		"one server of an old release": {[]Machine{runningServer("a", "ec", recent), runningServer("b", "ec", old)},
+			[]string{"Prepare a", "PostPrepareRestart a,b",
+				"RotatePrepared a", "PostRotateRestart a,b", "Reencrypt a", "PostReencryptRestart a,b", "Verify a,b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			worker := Machine{Machine: rollout.Machine{Name: "w", Worker: true, HasPlanSecret: true}}

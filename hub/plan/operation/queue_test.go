@@ -10,8 +10,8 @@ import (
 	"github.com/drover-dev/drover/hub/plan/rollout"
 )
 
-// TestNext: operations are carried out in their order, but one in progress goes on, a restore comes first, and one that is paused and has not
-// begun holds up none.
+// TestNext: operations are carried out in their order, but one in progress goes on, a restore comes first, and one that is paused and has
+// not begun holds up none.
 func TestNext(t *testing.T) {
 	op := func(paused bool, phase operationv1.Phase) operationv1.Operation {
 		op := save()
@@ -136,8 +136,8 @@ func TestTimeOfAPauseDoesNotCount(t *testing.T) {
 	expect(t, op, in, operationv1.PhaseFailed, ReasonTimedOut)
 }
 
-// TestTimeOfAHubThatStarts: an operation that a hub sees for the first time, or again after it was down for long, has its time from then on:
-// machines may have no report yet.
+// TestTimeOfAHubThatStarts: an operation that a hub sees for the first time, or again after it was down for long, has its time from then
+// on: machines may have no report yet.
 func TestTimeOfAHubThatStarts(t *testing.T) {
 	op := save()
 	at := begin.Add(2 * startTimeout)

@@ -226,7 +226,8 @@ func (h *host) votes() bool {
 // restartDue reports whether the plan that an agent applies restarts etcd.
 func (h *host) restartDue() bool {
 	p := h.attempt
-	return h.has("e") && h.up() && (p.restarts() && h.did[p.uid+"/"+p.step] == 0 || p.stamp.version != 0 && !p.apart && !p.skipStart && p.stamp != h.stamp)
+	return h.has("e") && h.up() && (p.restarts() && h.did[p.uid+"/"+p.step] == 0 || p.stamp.version != 0 && !p.apart && !p.skipStart &&
+		p.stamp != h.stamp)
 }
 
 func unavailable(concurrency string, size int) int {

@@ -167,9 +167,9 @@ func (s *simulation) orphanedMembers() (orphaned []rollout.Member) {
 
 // machine is the state of a machine, from its record and its Node in a cluster that works, nil for none.
 func (s *simulation) machine(h *host, a *record, c *etcd) rollout.Machine {
-	m := rollout.Machine{Name: h.name, Etcd: h.has("e"), ControlPlane: h.has("c"), Worker: h.has("w"), Deleting: a.deleting, HasPlanSecret: true,
-		Init: a.init, Drain: a.drain, JoinURL: a.joinURL, JoinedTo: a.joinedTo, Progress: a.state, CheckedIn: a.checkedIn, ProbesPassed: a.probesPassed,
-		Version: a.version, WantVersion: versionOf(s.version), Removal: a.removal}
+	m := rollout.Machine{Name: h.name, Etcd: h.has("e"), ControlPlane: h.has("c"), Worker: h.has("w"), Deleting: a.deleting,
+		HasPlanSecret: true, Init: a.init, Drain: a.drain, JoinURL: a.joinURL, JoinedTo: a.joinedTo, Progress: a.state,
+		CheckedIn: a.checkedIn, ProbesPassed: a.probesPassed, Version: a.version, WantVersion: versionOf(s.version), Removal: a.removal}
 	if m.Server() {
 		m.LastSeen = h.lastSeen
 	}

@@ -165,7 +165,8 @@ func (r *reconciliation) deleteSnapshot() {
 // checkDeleted checks a deletion that has succeeded: the file is gone, or the status says why not.
 func (s *simulation) checkDeleted(op *operationv1.ETCDSnapshotDelete) {
 	f := s.file(op.Spec.Args.Name)
-	said := op.Status.Unreachable != "" || slices.ContainsFunc(op.Status.Machines, func(m operationv1.MachineStatus) bool { return m.Message != "" })
+	said := op.Status.Unreachable != "" ||
+		slices.ContainsFunc(op.Status.Machines, func(m operationv1.MachineStatus) bool { return m.Message != "" })
 	if f.known || f.there && !said {
 		s.fault("%s has succeeded; the file of %s is there: %v, its ETCDSnapshot: %v", op.Name, f.name, f.there, f.known)
 	}

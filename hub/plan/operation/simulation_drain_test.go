@@ -10,8 +10,8 @@ func (s *simulation) nodeOf(h *host) node {
 	return node{}
 }
 
-// drainNodes is what hub/controllers/nodedrain and nodesync do: they drain Nodes, uncordon them at the end of a drain, and uncordon those of
-// a restored snapshot that no drain has cordoned.
+// drainNodes is what hub/controllers/nodedrain and nodesync do: they drain Nodes, uncordon them at the end of a drain, and uncordon those
+// of a restored snapshot that no drain has cordoned.
 func (s *simulation) drainNodes() {
 	c := s.current()
 	if !s.connected || c == nil || s.paused {

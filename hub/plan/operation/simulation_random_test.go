@@ -41,8 +41,8 @@ func newRandomSimulation(seed uint64) *simulation {
 
 func concurrency(r *rand.Rand) string { return []string{"", "1", "2", "50%", "0"}[r.IntN(5)] }
 
-// run runs steps with random events, ends all faults, and waits for the cluster to settle. Then an operation and an upgrade are asked for at
-// once.
+// run runs steps with random events, ends all faults, and waits for the cluster to settle. Then an operation and an upgrade are asked for
+// at once.
 func (s *simulation) run() {
 	for range faultSteps {
 		if s.IntN(4) == 0 {
@@ -107,7 +107,10 @@ func (s *simulation) describe(h *host) string {
 }
 
 func (s *simulation) settled() bool {
-	return s.outcome.Done && !slices.ContainsFunc(s.outcome.Decisions, func(d rollout.Decision) bool { return d.Deliver || d.Drain != "" || d.Uncordon }) &&
+	return s.outcome.Done && !slices.ContainsFunc(s.outcome.Decisions, func(d rollout.Decision) bool {
+		return d.Deliver || d.Drain != "" ||
+			d.Uncordon
+	}) &&
 		!slices.ContainsFunc(s.operations, func(o *stored) bool { return !o.status().Phase.Ended() }) &&
 		!slices.ContainsFunc(s.sortedHosts(), func(h *host) bool { return h.api.deleting })
 }
@@ -138,9 +141,10 @@ func (s *simulation) intervene() {
 		}
 	}
 	given := func(p *plan) bool { return p != nil && p.newToken == s.tokens.next }
-	if c := s.current(); c != nil && c.restoredBy != "" && c.token == s.tokens.server && !slices.ContainsFunc(s.sortedHosts(), func(h *host) bool {
-		return given(h.api.delivered) || given(h.attempt)
-	}) {
+	if c := s.current(); c != nil && c.restoredBy != "" && c.token == s.tokens.server &&
+		!slices.ContainsFunc(s.sortedHosts(), func(h *host) bool {
+			return given(h.api.delivered) || given(h.attempt)
+		}) {
 		s.tokens.next = 0 // no server of the restored cluster has it, so that its keys may be deleted: docs/kinds/tokenrotation.md
 	}
 	if s.tokens.next != 0 && !pending(func(op operationv1.Operation) bool { _, is := op.(*operationv1.TokenRotation); return is }) {
@@ -258,7 +262,8 @@ func (s *simulation) deleteMachine(h *host) bool {
 	}
 	for _, role := range []string{"e", "c"} {
 		if h.has(role) && !slices.ContainsFunc(s.sortedHosts(), func(o *host) bool {
-			return o != h && o.has(role) && !o.api.deleting && o.up() && o.agent && (role == "c" || o.data != nil && o.data.members[o.name] == rollout.MemberVoter)
+			return o != h && o.has(role) && !o.api.deleting && o.up() && o.agent &&
+				(role == "c" || o.data != nil && o.data.members[o.name] == rollout.MemberVoter)
 		}) {
 			return false
 		}

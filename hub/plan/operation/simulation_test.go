@@ -275,7 +275,8 @@ func url(name string) string { return "https://" + name }
 
 func (s *simulation) add(name, roles string) *host {
 	r := &record{}
-	h := &host{name: name, roles: roles, api: r, cached: r, power: true, agent: true, did: map[string]int{}, downSince: -1000, changedAt: -1000}
+	h := &host{name: name, roles: roles, api: r, cached: r, power: true, agent: true, did: map[string]int{}, downSince: -1000,
+		changedAt: -1000}
 	s.hosts[name], s.byName = h, nil
 	return h
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/simulate"
 )
 
-// TestTaskTakenBack: a plan that restarts a machine is taken back while the agent applies it, and no other member of etcd restarts before the
-// agent has ended it.
+// TestTaskTakenBack: a plan that restarts a machine is taken back while the agent applies it, and no other member of etcd restarts before
+// the agent has ended it.
 func TestTaskTakenBack(t *testing.T) {
 	s := newSimulation(rand.New(rand.NewPCG(1, 1)))
 	s.version = 4
@@ -52,8 +52,8 @@ func TestTaskTakenBack(t *testing.T) {
 	}
 }
 
-// TestCanceledRestoreLeavesTheTokens: a restore that is canceled before it has stopped a machine leaves the cluster its tokens, although the
-// snapshot is from before they were replaced.
+// TestCanceledRestoreLeavesTheTokens: a restore that is canceled before it has stopped a machine leaves the cluster its tokens, although
+// the snapshot is from before they were replaced.
 func TestCanceledRestoreLeavesTheTokens(t *testing.T) {
 	s := newSimulation(rand.New(rand.NewPCG(1, 1)))
 	s.version = 4

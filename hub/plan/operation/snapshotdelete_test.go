@@ -27,11 +27,13 @@ func listedOn(name string) Deletion {
 }
 
 func listedInBucket() Deletion {
-	return Deletion{Found: true, Followed: true, Listed: true, InBucket: true, File: operationv1.DeletedSnapshot{Name: "f", Location: "s3://b/f"}}
+	return Deletion{Found: true, Followed: true, Listed: true, InBucket: true,
+		File: operationv1.DeletedSnapshot{Name: "f", Location: "s3://b/f"}}
 }
 
 // expectDelete decides, and checks phase, reason, message and the machines that delete.
-func expectDelete(t *testing.T, op *operationv1.ETCDSnapshotDelete, in Inputs, phase operationv1.Phase, reason, text string, run ...string) Decision {
+func expectDelete(t *testing.T, op *operationv1.ETCDSnapshotDelete, in Inputs, phase operationv1.Phase, reason, text string,
+	run ...string) Decision {
 	t.Helper()
 	d := Decide(op, in)
 	got := slices.Sorted(maps.Keys(d.Tasks))
@@ -127,8 +129,9 @@ func TestSnapshotDeleteRefused(t *testing.T) {
 		"of another":      {func(in *Inputs) { in.Deletion.Problem = "is of c" }, operationv1.PhaseFailed, ReasonSnapshotInvalid, "is of c"},
 		"listed elsewhere": {func(in *Inputs) { in.Deletion.Unreachable = "it is in bucket x" }, operationv1.PhaseFailed, ReasonSnapshotInvalid,
 			"The file of ETCDSnapshot s cannot be deleted: it is in bucket x"},
-		"no Machine": {func(in *Inputs) { in.Machines = nil }, operationv1.PhaseFailed, ReasonMachineNotFound, "is on Node node-a, and the cluster"},
-		"no etcd":    {func(in *Inputs) { in.Machines[0].Etcd = false }, operationv1.PhaseFailed, ReasonMachineNotFound, "with the role etcd"},
+		"no Machine": {func(in *Inputs) { in.Machines = nil }, operationv1.PhaseFailed, ReasonMachineNotFound,
+			"is on Node node-a, and the cluster"},
+		"no etcd": {func(in *Inputs) { in.Machines[0].Etcd = false }, operationv1.PhaseFailed, ReasonMachineNotFound, "with the role etcd"},
 		"Machine in deletion": {func(in *Inputs) { in.Machines[0].Deleting = true }, operationv1.PhasePending, ReasonWaitingForMachine,
 			"Waiting for Machine a"},
 		"in a bucket, no machine": {func(in *Inputs) { in.Deletion, in.Machines = listedInBucket(), nil }, operationv1.PhasePending,

@@ -29,7 +29,8 @@ func server(name string) Machine {
 }
 
 func worker(name string) Machine {
-	return Machine{Machine: rollout.Machine{Name: name, Worker: true, HasPlanSecret: true, Progress: rollout.ProgressApplied, Node: rollout.NodeReady}}
+	return Machine{Machine: rollout.Machine{Name: name, Worker: true, HasPlanSecret: true, Progress: rollout.ProgressApplied,
+		Node: rollout.NodeReady}}
 }
 
 func onMachine(name string) Snapshot {
@@ -113,7 +114,8 @@ func TestRestore(t *testing.T) {
 		"InitialRestartCluster: v start, w start, y start",
 		"PostRestoreNodeCleanup: delete [old]")
 	c := conditions.Get(op, operationv1.SucceededCondition)
-	if op.Status.Phase != operationv1.PhaseSucceeded || c.Message != "The cluster was restored from s on b; no checksum of the file was known" || op.Status.MachineName != "b" ||
+	if op.Status.Phase != operationv1.PhaseSucceeded ||
+		c.Message != "The cluster was restored from s on b; no checksum of the file was known" || op.Status.MachineName != "b" ||
 		op.Status.Snapshot.Path != "/snapshots/s" {
 		t.Errorf("got %+v", op.Status)
 	}
@@ -135,7 +137,8 @@ func TestRestoreOnNewMachine(t *testing.T) {
 	gone.Deleting, gone.LastSeen = true, begin.Add(-time.Hour)
 	snapshot := Snapshot{File: operationv1.RestoredSnapshot{Name: "s", S3: &operationv1.RestoredSnapshotS3{Bucket: "b"}}}
 	in := Inputs{Now: begin, Bootstrapped: true, Snapshot: snapshot, Machines: []Machine{fresh, gone, worker("w")}}
-	for _, want := range []string{operationv1.StepPreflight, operationv1.StepShutdown, operationv1.StepRestore, operationv1.StepPostRestorePodCleanup} {
+	for _, want := range []string{operationv1.StepPreflight, operationv1.StepShutdown, operationv1.StepRestore,
+		operationv1.StepPostRestorePodCleanup} {
 		d := Decide(op, in)
 		if op.Status.Step != want || len(d.Tasks) == 0 || want != operationv1.StepShutdown && d.Tasks["new"].Name == "" {
 			t.Fatalf("in step %s, want %s; tasks %v; %+v", op.Status.Step, want, d.Tasks, op.Status)
@@ -165,7 +168,8 @@ func TestRestoreRefuses(t *testing.T) {
 		"snapshot is invalid": {func(in *Inputs) { in.Snapshot.Problem = "is missing" }, operationv1.PhaseFailed, "is missing"},
 		"not listed yet": {func(in *Inputs) { in.Snapshot.MissingSince = begin.Add(time.Second - listTime) }, operationv1.PhasePending,
 			"Waiting for the cluster to list the file"},
-		"not listed any more": {func(in *Inputs) { in.Snapshot.MissingSince = begin.Add(-listTime) }, operationv1.PhaseFailed, "is missing: since"},
+		"not listed any more": {func(in *Inputs) { in.Snapshot.MissingSince = begin.Add(-listTime) }, operationv1.PhaseFailed,
+			"is missing: since"},
 		"machine is gone":     {func(in *Inputs) { in.Machines = in.Machines[1:] }, operationv1.PhaseFailed, "no such Machine"},
 		"machine is deleted":  {func(in *Inputs) { in.Machines[0].Deleting = true }, operationv1.PhaseFailed, "no such Machine"},
 		"machine is a worker": {func(in *Inputs) { in.Machines[0].Etcd = false }, operationv1.PhaseFailed, "no such Machine"},
@@ -193,7 +197,8 @@ func TestRestoreRefuses(t *testing.T) {
 func TestRestoreWaitsForAgentsOfAHubThatStarts(t *testing.T) {
 	op, old := restoreOf("s"), server("old")
 	old.Deleting, old.LastSeen = true, begin.Add(-time.Hour)
-	in := Inputs{Now: begin, Since: begin.Add(-time.Second), Bootstrapped: true, Snapshot: onMachine("a"), Machines: []Machine{server("a"), old}}
+	in := Inputs{Now: begin, Since: begin.Add(-time.Second), Bootstrapped: true, Snapshot: onMachine("a"),
+		Machines: []Machine{server("a"), old}}
 	d, c := Decide(op, in), conditions.Get(op, operationv1.SucceededCondition)
 	if d.Again != reconnectTime-time.Second || op.Status.Phase != operationv1.PhasePending || c.Reason != ReasonWaitingForMachine ||
 		!strings.Contains(c.Message, "whether old") {
@@ -246,7 +251,8 @@ func TestRestoreWaitsForList(t *testing.T) {
 	op, snapshot := restoreOf("s"), onMachine("a")
 	in := Inputs{Now: begin, Bootstrapped: true, Snapshot: snapshot, Machines: []Machine{server("a"), server("b"), worker("w")}}
 	in.Snapshot.MissingSince = begin.Add(-time.Minute)
-	if d := Decide(op, in); d.Again != listTime-time.Minute || conditions.GetReason(op, operationv1.SucceededCondition) != ReasonWaitingForSnapshot {
+	if d := Decide(op, in); d.Again != listTime-time.Minute ||
+		conditions.GetReason(op, operationv1.SucceededCondition) != ReasonWaitingForSnapshot {
 		t.Errorf("decided again after %s; %+v", d.Again, op.Status)
 	}
 	in.Now, in.Snapshot = begin.Add(time.Second), snapshot
@@ -262,10 +268,13 @@ func TestRestoreFails(t *testing.T) {
 		change func(*Inputs)
 		advice string
 	}{
-		"check":           {operationv1.StepPreflight, func(in *Inputs) { in.Machines[0].Progress = rollout.ProgressFailed }, "Nothing was stopped"},
-		"silent server":   {operationv1.StepPreflight, func(in *Inputs) { in.Now = in.Now.Add(checkTimeout) }, "Nothing was stopped"},
-		"stop":            {operationv1.StepShutdown, func(in *Inputs) { in.Machines[1].Progress = rollout.ProgressFailed }, "another ETCDSnapshotRestore"},
-		"restore":         {operationv1.StepRestore, func(in *Inputs) { in.Machines[0].Progress = rollout.ProgressFailed }, "another ETCDSnapshotRestore"},
+		"check": {operationv1.StepPreflight, func(in *Inputs) { in.Machines[0].Progress = rollout.ProgressFailed },
+			"Nothing was stopped"},
+		"silent server": {operationv1.StepPreflight, func(in *Inputs) { in.Now = in.Now.Add(checkTimeout) }, "Nothing was stopped"},
+		"stop": {operationv1.StepShutdown, func(in *Inputs) { in.Machines[1].Progress = rollout.ProgressFailed },
+			"another ETCDSnapshotRestore"},
+		"restore": {operationv1.StepRestore, func(in *Inputs) { in.Machines[0].Progress = rollout.ProgressFailed },
+			"another ETCDSnapshotRestore"},
 		"machine deleted": {operationv1.StepRestore, func(in *Inputs) { in.Machines[0].Deleting = true }, "another ETCDSnapshotRestore"},
 		"never healthy": {operationv1.StepPostRestorePodCleanup, func(in *Inputs) {
 			in.Machines[0].Progress, in.Machines[0].Unhealthy = rollout.ProgressApplied, []string{"etcd"}

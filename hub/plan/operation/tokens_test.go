@@ -24,7 +24,8 @@ func TestTokenRotation(t *testing.T) {
 	init.Init, worker.Worker = true, true
 	down := runningServer("down", "", "")
 	down.ProbesPassed, down.Unhealthy = false, []string{"kubelet"}
-	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{runningServer("a", "e", ""), init, runningServer("c", "c", ""), worker, down}}
+	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{runningServer("a", "e", ""), init, runningServer("c", "c", ""), worker,
+		down}}
 	var steps []string
 	for range 10 {
 		tasks := Decide(op, Inputs{Now: in.Now, Bootstrapped: true, Machines: slices.Clone(in.Machines)}).Tasks
@@ -47,8 +48,8 @@ func TestTokenRotation(t *testing.T) {
 	}
 }
 
-// TestTokenRotationIsCanceledAfterItsFirstStep: a server that has begun to take the new token is waited for, so that the hub knows which one
-// the data is encrypted with.
+// TestTokenRotationIsCanceledAfterItsFirstStep: a server that has begun to take the new token is waited for, so that the hub knows which
+// one the data is encrypted with.
 func TestTokenRotationIsCanceledAfterItsFirstStep(t *testing.T) {
 	op := newTokenRotation()
 	in := Inputs{Now: begin, Bootstrapped: true, Machines: []Machine{runningServer("a", "ec", "")}}
@@ -74,7 +75,8 @@ func TestTokenRotationIsCanceledAfterItsFirstStep(t *testing.T) {
 // TestTokenPending: while a server may have a token that the hub does not have, no other operation restarts servers, no change does, and
 // another TokenRotation begins although servers wait for it.
 func TestTokenPending(t *testing.T) {
-	in := Inputs{Now: begin, Bootstrapped: true, TokenPending: true, Machines: []Machine{runningServer("a", "ec", ""), runningServer("b", "ec", "")}}
+	in := Inputs{Now: begin, Bootstrapped: true, TokenPending: true, Machines: []Machine{runningServer("a", "ec", ""),
+		runningServer("b", "ec", "")}}
 	in.Machines[1].ProbesPassed, in.Machines[1].Unhealthy, in.Machines[1].Change = false, []string{"etcd"}, rollout.ChangeRestart
 	for _, op := range []operationv1.Operation{rotate(), &operationv1.EncryptionKeyRotation{ObjectMeta: metav1.ObjectMeta{
 		CreationTimestamp: metav1.NewTime(begin)}}} {
@@ -129,7 +131,8 @@ func TestTokenRotationNotSupported(t *testing.T) {
 		t.Errorf("again after %s: %+v", d.Again, op.Status)
 	}
 	in.Now = begin.Add(specPatience)
-	if Decide(op, in); op.Status.Phase != operationv1.PhaseFailed || conditions.GetReason(op, operationv1.SucceededCondition) != ReasonNotSupported {
+	if Decide(op, in); op.Status.Phase != operationv1.PhaseFailed ||
+		conditions.GetReason(op, operationv1.SucceededCondition) != ReasonNotSupported {
 		t.Errorf("got %+v", op.Status)
 	}
 }

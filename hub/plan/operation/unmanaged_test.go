@@ -23,11 +23,14 @@ func TestDecideUnmanaged(t *testing.T) {
 		reason  string
 		again   time.Duration
 	}{
-		"the cluster is not there":   {phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: startTimeout},
-		"the cluster is created":     {cluster: ClusterCreating, phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: startTimeout},
-		"the time is short":          {after: startTimeout - time.Second, seen: &seen, phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: time.Second},
-		"the cluster does not come":  {after: startTimeout, seen: &seen, phase: operationv1.PhaseFailed, reason: ReasonTimedOut},
-		"the cluster stays creating": {cluster: ClusterCreating, after: startTimeout, seen: &seen, phase: operationv1.PhaseFailed, reason: ReasonTimedOut},
+		"the cluster is not there": {phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: startTimeout},
+		"the cluster is created": {cluster: ClusterCreating, phase: operationv1.PhasePending, reason: ReasonWaitingForCluster,
+			again: startTimeout},
+		"the time is short": {after: startTimeout - time.Second, seen: &seen, phase: operationv1.PhasePending,
+			reason: ReasonWaitingForCluster, again: time.Second},
+		"the cluster does not come": {after: startTimeout, seen: &seen, phase: operationv1.PhaseFailed, reason: ReasonTimedOut},
+		"the cluster stays creating": {cluster: ClusterCreating, after: startTimeout, seen: &seen, phase: operationv1.PhaseFailed,
+			reason: ReasonTimedOut},
 		"created while no hub ran": {cluster: ClusterCreating, after: startTimeout, since: begin.Add(startTimeout),
 			phase: operationv1.PhasePending, reason: ReasonWaitingForCluster, again: startTimeout},
 		"the hub did not run": {cluster: ClusterCreating, after: startTimeout, seen: &seen, since: begin.Add(startTimeout - time.Second),

@@ -99,7 +99,8 @@ func TestAuthoritiesOfEarlierHub(t *testing.T) {
 	in.Cluster.Spec.MachineGlobalConfig = config(t, `{"selinux": true}`)
 	plan, _ := Plan(in)
 	if ImpactOf(in.Delivered, plan) != ImpactDrain || len(plan.Instructions[0].Env) != 2 {
-		t.Errorf("after a change that restarts, the impact is %s and the variables are %v", ImpactOf(in.Delivered, plan), plan.Instructions[0].Env)
+		t.Errorf("after a change that restarts, the impact is %s and the variables are %v", ImpactOf(in.Delivered, plan),
+			plan.Instructions[0].Env)
 	}
 }
 

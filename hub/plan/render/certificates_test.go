@@ -94,7 +94,8 @@ func TestRotateCertificates(t *testing.T) {
 	windows := machineOf(t, rke2, "w", "w")
 	windows.Machine.OS = "windows"
 	got, _ := rotation(windows)
-	if diff := cmp.Diff([]string{"-NonInteractive", "-Command", "Restart-Service -Name rke2"}, got.Args); diff != "" || got.Command != "powershell.exe" {
+	if diff := cmp.Diff([]string{"-NonInteractive", "-Command", "Restart-Service -Name rke2"}, got.Args); diff != "" ||
+		got.Command != "powershell.exe" {
 		t.Errorf("%s (-want +got):\n%s", got.Command, diff)
 	}
 }
@@ -287,8 +288,8 @@ func TestRotationScript(t *testing.T) {
 	}
 }
 
-// TestRotationScriptInterrupted ends the script at each of its lines. Run again, also after the machine has booted, it comes to its end; and
-// where it has a chance to, it leaves the distribution running.
+// TestRotationScriptInterrupted ends the script at each of its lines. Run again, also after the machine has booted, it comes to its end;
+// and where it has a chance to, it leaves the distribution running.
 func TestRotationScriptInterrupted(t *testing.T) {
 	lines := strings.Split(rotateCertificatesSh, "\n")
 	stops := slices.Index(lines, "started=")

@@ -16,9 +16,9 @@ import (
 	"github.com/drover-dev/drover/hub/plan/operation"
 )
 
-// snapshotCommands stands for k3s: it lists and deletes files in the folders local and bucket below $FAKE. After a deletion, the names of the
-// files of this machine that the cluster lists are in the file reported. With the file stuck it deletes nothing and says nothing of it, with the
-// file down it fails.
+// snapshotCommands stands for k3s: it lists and deletes files in the folders local and bucket below $FAKE. After a deletion, the names of
+// the files of this machine that the cluster lists are in the file reported. With the file stuck it deletes nothing and says nothing of it,
+// with the file down it fails.
 const snapshotCommands = `#!/bin/sh
 verb=$2 s3= dir=$FAKE/local
 shift 2
@@ -115,16 +115,20 @@ func TestDeleteSnapshotScript(t *testing.T) {
 		want  string // part of the output
 		fails bool
 	}{
-		"a file":           {files: []string{"local/a", "local/ab", "bucket/a"}, file: "local/a", left: "local/ab bucket/a", want: "is deleted"},
-		"in the bucket":    {files: []string{"local/b", "bucket/a", "bucket/ab"}, file: "bucket/a", left: "local/b bucket/ab", want: "is deleted"},
-		"copy of a file":   {files: []string{"local/a", "bucket/a"}, file: "bucket/a", left: "local/a", want: "is deleted"},
-		"gone":             {files: []string{"local/ab", "bucket/a"}, file: "local/a", left: "local/ab bucket/a", want: "deleted before"},
-		"gone in bucket":   {files: []string{"local/a"}, file: "bucket/a", left: "local/a", want: "deleted before"},
-		"another folder":   {files: []string{"listed-nowhere"}, file: "listed-nowhere", want: "is there and not listed", fails: true},
-		"not deleted":      {files: []string{"local/a"}, file: "local/a", state: "stuck", left: "local/a", want: "is still listed", fails: true},
-		"not deleted copy": {files: []string{"local/a", "bucket/a"}, file: "bucket/a", state: "stuck", left: "local/a bucket/a", want: "still listed", fails: true},
-		"no answer":        {files: []string{"local/a"}, file: "local/a", state: "down", left: "local/a", want: "connection refused", fails: true},
-		"another list":     {files: []string{"local/a"}, file: "local/a", state: "headless", left: "local/a", want: "does not print the locations", fails: true},
+		"a file": {files: []string{"local/a", "local/ab", "bucket/a"}, file: "local/a", left: "local/ab bucket/a", want: "is deleted"},
+		"in the bucket": {files: []string{"local/b", "bucket/a", "bucket/ab"}, file: "bucket/a", left: "local/b bucket/ab",
+			want: "is deleted"},
+		"copy of a file": {files: []string{"local/a", "bucket/a"}, file: "bucket/a", left: "local/a", want: "is deleted"},
+		"gone":           {files: []string{"local/ab", "bucket/a"}, file: "local/a", left: "local/ab bucket/a", want: "deleted before"},
+		"gone in bucket": {files: []string{"local/a"}, file: "bucket/a", left: "local/a", want: "deleted before"},
+		"another folder": {files: []string{"listed-nowhere"}, file: "listed-nowhere", want: "is there and not listed", fails: true},
+		"not deleted":    {files: []string{"local/a"}, file: "local/a", state: "stuck", left: "local/a", want: "is still listed", fails: true},
+		"not deleted copy": {files: []string{"local/a", "bucket/a"}, file: "bucket/a", state: "stuck", left: "local/a bucket/a",
+			want: "still listed", fails: true},
+		"no answer": {files: []string{"local/a"}, file: "local/a", state: "down", left: "local/a", want: "connection refused",
+			fails: true},
+		"another list": {files: []string{"local/a"}, file: "local/a", state: "headless", left: "local/a",
+			want: "does not print the locations", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newDeletionHost(t, c.files...)
@@ -173,7 +177,8 @@ func TestDeleteSnapshotScriptKilled(t *testing.T) {
 		for _, line := range lines {
 			h := newDeletionHost(t, files...)
 			var exit *exec.ExitError
-			if out, err := h.run(insertBefore(deleteSnapshotSh, map[int]string{line: "kill -9 $$"}), file); !errors.As(err, &exit) || exit.ExitCode() != -1 {
+			if out, err := h.run(insertBefore(deleteSnapshotSh, map[int]string{line: "kill -9 $$"}), file); !errors.As(err, &exit) ||
+				exit.ExitCode() != -1 {
 				t.Fatalf("killed at line %d: %v\n%s", line, err, out)
 			}
 			if out, err := h.run(deleteSnapshotSh, file); err != nil || h.files() != left {
@@ -196,7 +201,8 @@ func TestDeleteInstruction(t *testing.T) {
 		i := with.Instructions[len(with.Instructions)-1]
 		want := []string{"-c", deleteSnapshotSh, "etcd-snapshot-delete", runtime, "f", "s3://backups/a folder/f",
 			"/var/lib/rancher/capr/operations/u1/empty"}
-		if err := with.Validate(); err != nil || i.Name != "etcd-snapshot-delete" || !slices.Equal(i.Args, want) || !i.SaveOutput || i.TimeoutSeconds == 0 {
+		if err := with.Validate(); err != nil || i.Name != "etcd-snapshot-delete" || !slices.Equal(i.Args, want) || !i.SaveOutput ||
+			i.TimeoutSeconds == 0 {
 			t.Errorf("%s: %v, %+v", name, err, i)
 		}
 		if text := strings.Join(append(i.Args[2:], i.Env...), " "); strings.Contains(text, "key") {
@@ -215,7 +221,8 @@ func TestSnapshotBucket(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	in.Cluster.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com", Bucket: "b", Folder: "f"}}
-	if got, want := SnapshotBucket(in.Cluster, in.Machine), (rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com", Bucket: "b", Folder: "f"}); got != want {
+	if got, want := SnapshotBucket(in.Cluster, in.Machine), (rkev1.ETCDSnapshotS3{Endpoint: "s3.example.com", Bucket: "b",
+		Folder: "f"}); got != want {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -18,8 +18,8 @@ import (
 )
 
 // fakeDistribution answers "secrets-encrypt" and "kubectl" from files below $FAKE: keys (the first is the active one), stage, enabled and
-// hashes. Writing all Secrets lasts for as many looks at the status as pending says, and for ever if stuck is there. A command that is in the
-// file timeout does its work and fails, one in refused fails without. Each command is noted in log.
+// hashes. Writing all Secrets lasts for as many looks at the status as pending says, and for ever if stuck is there. A command that is in
+// the file timeout does its work and fails, one in refused fails without. Each command is noted in log.
 const fakeDistribution = `#!/bin/sh
 set -eu
 cd "$FAKE"
@@ -128,7 +128,8 @@ func (h *encryptionHost) run(step, seconds string, killAt int) (string, error) {
 
 func (h *encryptionHost) runScript(script, step, seconds string) (string, error) {
 	h.t.Helper()
-	command := exec.CommandContext(h.t.Context(), "/bin/sh", "-c", script, "encryption-keys", step, filepath.Join(h.dir, "state"), seconds, "5",
+	command := exec.CommandContext(h.t.Context(), "/bin/sh", "-c", script, "encryption-keys", step, filepath.Join(h.dir, "state"), seconds,
+		"5",
 		"k3s", "https://127.0.0.1:6443", "k3s", "kubectl")
 	command.Env = append(os.Environ(), "PATH="+h.dir+":"+os.Getenv("PATH"), "FAKE="+h.fake)
 	output, err := command.CombinedOutput()
@@ -197,27 +198,39 @@ func TestEncryptionKeysScript(t *testing.T) {
 		text, commands string
 		fails          bool
 	}{
-		"one command":                      {step: "rotate-keys", text: "active key new", commands: "rotate-keys"},
-		"after another rotation":           {step: "rotate-keys", files: map[string]string{"stage": "reencrypt_finished"}, commands: "rotate-keys"},
-		"the command times out":            {step: "rotate-keys", files: map[string]string{"timeout": "rotate-keys"}, commands: "rotate-keys"},
-		"the command is refused":           {step: "rotate-keys", files: map[string]string{"refused": "rotate-keys"}, commands: "rotate-keys", fails: true, text: "rotate-keys had no effect: error ID 12345"},
-		"it never ends":                    {step: "rotate-keys", files: map[string]string{"stuck": ""}, commands: "rotate-keys", fails: true, text: "Not finished in time, at the stage reencrypt_active"},
-		"not encrypted":                    {step: "rotate-keys", files: map[string]string{"keys": ""}, fails: true, text: "set secrets-encryption: true"},
-		"disabled":                         {step: "rotate-keys", files: map[string]string{"enabled": "Disabled"}, fails: true, text: "secrets-encrypt enable"},
-		"other hashes":                     {step: "rotate-keys", files: map[string]string{"hashes": "hash does not match between a and b"}, fails: true, text: "between a and b"},
-		"another rotation":                 {step: "rotate-keys", files: map[string]string{"stage": "prepare"}, fails: true, text: "its stage is prepare"},
-		"the server is down":               {step: "rotate-keys", files: map[string]string{"down": ""}, fails: true, text: "connection refused"},
-		"prepare":                          {step: "prepare", commands: "prepare", text: "stage prepare"},
-		"prepare, was done elsewhere":      {step: "prepare", files: map[string]string{"stage": "prepare"}},
-		"prepare, no effect":               {step: "prepare", files: map[string]string{"refused": "prepare"}, commands: "prepare prepare", fails: true, text: "prepare had no effect"},
-		"rotate":                           {step: "rotate", files: map[string]string{"stage": "prepare", "keys": "old\nnew"}, commands: "rotate", text: "stage rotate, active key new"},
-		"rotate without prepare":           {step: "rotate", fails: true, text: "its stage is start"},
-		"reencrypt":                        {step: "reencrypt", files: map[string]string{"stage": "rotate", "keys": "new\nold"}, commands: "reencrypt", text: "stage reencrypt_finished"},
-		"reencrypt without rotate":         {step: "reencrypt", files: map[string]string{"stage": "reencrypt_finished"}, fails: true, text: "its stage is reencrypt_finished"},
-		"verify":                           {step: "verify", files: map[string]string{"stage": "reencrypt_finished"}, text: "all Secrets can be read"},
-		"verify, an old key":               {step: "verify", fails: true, text: "at the stage start"},
-		"verify, other hashes":             {step: "verify", files: map[string]string{"stage": "reencrypt_finished", "hashes": "hash does not match between a and b"}, fails: true, text: "between a and b"},
-		"verify, a Secret cannot be read":  {step: "verify", files: map[string]string{"stage": "reencrypt_finished", "unreadable": ""}, fails: true, text: "unable to decrypt"},
+		"one command": {step: "rotate-keys", text: "active key new", commands: "rotate-keys"},
+		"after another rotation": {step: "rotate-keys", files: map[string]string{"stage": "reencrypt_finished"},
+			commands: "rotate-keys"},
+		"the command times out": {step: "rotate-keys", files: map[string]string{"timeout": "rotate-keys"}, commands: "rotate-keys"},
+		"the command is refused": {step: "rotate-keys", files: map[string]string{"refused": "rotate-keys"}, commands: "rotate-keys",
+			fails: true, text: "rotate-keys had no effect: error ID 12345"},
+		"it never ends": {step: "rotate-keys", files: map[string]string{"stuck": ""}, commands: "rotate-keys", fails: true,
+			text: "Not finished in time, at the stage reencrypt_active"},
+		"not encrypted": {step: "rotate-keys", files: map[string]string{"keys": ""}, fails: true,
+			text: "set secrets-encryption: true"},
+		"disabled": {step: "rotate-keys", files: map[string]string{"enabled": "Disabled"}, fails: true,
+			text: "secrets-encrypt enable"},
+		"other hashes": {step: "rotate-keys", files: map[string]string{"hashes": "hash does not match between a and b"},
+			fails: true, text: "between a and b"},
+		"another rotation": {step: "rotate-keys", files: map[string]string{"stage": "prepare"}, fails: true,
+			text: "its stage is prepare"},
+		"the server is down":          {step: "rotate-keys", files: map[string]string{"down": ""}, fails: true, text: "connection refused"},
+		"prepare":                     {step: "prepare", commands: "prepare", text: "stage prepare"},
+		"prepare, was done elsewhere": {step: "prepare", files: map[string]string{"stage": "prepare"}},
+		"prepare, no effect": {step: "prepare", files: map[string]string{"refused": "prepare"}, commands: "prepare prepare",
+			fails: true, text: "prepare had no effect"},
+		"rotate":                 {step: "rotate", files: map[string]string{"stage": "prepare", "keys": "old\nnew"}, commands: "rotate", text: "stage rotate, active key new"},
+		"rotate without prepare": {step: "rotate", fails: true, text: "its stage is start"},
+		"reencrypt":              {step: "reencrypt", files: map[string]string{"stage": "rotate", "keys": "new\nold"}, commands: "reencrypt", text: "stage reencrypt_finished"},
+		"reencrypt without rotate": {step: "reencrypt", files: map[string]string{"stage": "reencrypt_finished"}, fails: true,
+			text: "its stage is reencrypt_finished"},
+		"verify": {step: "verify", files: map[string]string{"stage": "reencrypt_finished"},
+			text: "all Secrets can be read"},
+		"verify, an old key": {step: "verify", fails: true, text: "at the stage start"},
+		"verify, other hashes": {step: "verify", files: map[string]string{"stage": "reencrypt_finished",
+			"hashes": "hash does not match between a and b"}, fails: true, text: "between a and b"},
+		"verify, a Secret cannot be read": {step: "verify", files: map[string]string{"stage": "reencrypt_finished", "unreadable": ""},
+			fails: true, text: "unable to decrypt"},
 		"verify, the server does not come": {step: "verify", files: map[string]string{"down": ""}, fails: true, text: "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {

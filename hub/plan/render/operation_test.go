@@ -110,7 +110,8 @@ func TestSavedSnapshots(t *testing.T) {
 		"sha256 " + a + " s/x\nsha256 " + a + " /s/x y\nsha256 " + a + " /s/\"": {},
 		"": {},
 	} {
-		if got := SavedSnapshots(map[string][]byte{"etcd-snapshot-save": []byte(text), "install": []byte("sha256 " + b + " /s/z")}); !maps.Equal(got, want) {
+		if got := SavedSnapshots(map[string][]byte{"etcd-snapshot-save": []byte(text),
+			"install": []byte("sha256 " + b + " /s/z")}); !maps.Equal(got, want) {
 			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}

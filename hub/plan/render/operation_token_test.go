@@ -90,8 +90,8 @@ func TestServerTokenScript(t *testing.T) {
 	}
 }
 
-// A server that refuses the token may be asked again; one that has taken it and failed may not, since it is not known which token the data is
-// encrypted with.
+// A server that refuses the token may be asked again; one that has taken it and failed may not, since it is not known which token the data
+// is encrypted with.
 func TestServerTokenScriptFails(t *testing.T) {
 	h := newTokenHost(t)
 	h.touch("away")
@@ -156,7 +156,8 @@ func TestTokenInstructions(t *testing.T) {
 		if in.Machine.server() {
 			with := WithTask(in.Cluster, in.Machine, plan, op, operation.Task{Step: "s", Name: operation.TaskRotateToken})
 			i := with.Instructions[len(with.Instructions)-1]
-			if err := with.Validate(); err != nil || i.Name != "rotate-token" || !i.SaveOutput || strings.Contains(strings.Join(i.Args, " "), fresh) {
+			if err := with.Validate(); err != nil || i.Name != "rotate-token" || !i.SaveOutput ||
+				strings.Contains(strings.Join(i.Args, " "), fresh) {
 				t.Errorf("%s: %v, %+v", name, err, i)
 			}
 			if ImpactOf(plan, with) != ImpactNone || configuration(t, with) != configuration(t, plan) {

@@ -67,7 +67,8 @@ func everything(t testing.TB, version string) Inputs {
 	c.Spec.AgentEnvVars = []rkev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "EMPTY"}}
 	c.Spec.ClusterConfiguration = rkev1.ClusterConfiguration{
 		MachineGlobalConfig: config(t, `{
-			"cluster-cidr": "10.10.0.0/16", "service-cidr": ["fd00::/112", "10.43.0.0/16"], "https-listen-port": 7443, "etcd-snapshot-retention": "7",
+			"cluster-cidr": "10.10.0.0/16", "service-cidr": ["fd00::/112",
+				"10.43.0.0/16"], "https-listen-port": 7443, "etcd-snapshot-retention": "7",
 			"selinux": "true", "write-kubeconfig-mode": 644, "kube-apiserver-arg": ["max-requests-inflight=500"], "debug": null,
 			"kube-controller-manager-arg": "secure-port=20257", "system-default-registry": "registry.example.com:5000",
 			"audit-policy-file": "apiVersion: audit.k8s.io/v1\nkind: Policy\n", "node-label": ["zone=a"], "tls-san": ["prod.example.com"]}`),
@@ -133,7 +134,8 @@ func broken(t testing.TB, version string) Inputs {
 		MachineGlobalConfig: config(t,
 			`{"clutser-cidr": "10.0.0.0/8", "selinux": "perhaps", "https-listen-port": "many", "tls-san": [["x"]], "token": "mine",
 			"node-name": {"a": 1}, "kubelet-arg": {"a": "b"}, "cloud-provider-config": "secret://a:b", "flannel-conf": "secret://a:b"}`),
-		MachineSelectorConfig: []rkev1.RKESystemConfig{{MachineLabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}}},
+		MachineSelectorConfig: []rkev1.RKESystemConfig{{MachineLabelSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}}},
 		MachineSelectorFiles: []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{
 			{Secret: &rkev1.K8sObjectFileSource{Name: "unauthorized"}},
 			{Secret: &rkev1.K8sObjectFileSource{Name: "missing"}},

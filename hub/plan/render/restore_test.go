@@ -136,7 +136,8 @@ func TestRestoreWindowsWorker(t *testing.T) {
 		t.Error(err)
 	}
 	diff := cmp.Diff(append(instructionNames(wanted), string(operation.TaskStart)), instructionNames(plan))
-	if start := instruction(t, plan, string(operation.TaskStart)); diff != "" || start.Command != "powershell.exe" || ImpactOf(wanted, plan) != ImpactNone {
+	if start := instruction(t, plan, string(operation.TaskStart)); diff != "" || start.Command != "powershell.exe" ||
+		ImpactOf(wanted, plan) != ImpactNone {
 		t.Errorf("%s has the impact %s (-want +got):\n%s", start.Command, ImpactOf(wanted, plan), diff)
 	}
 }
@@ -151,7 +152,8 @@ func TestRestoreFromS3(t *testing.T) {
 	op := restoring(in.Machine.Name, &operationv1.RestoredSnapshotS3{Bucket: "backups", Folder: "a b", Region: "eu-1"})
 	plan := WithTask(in.Cluster, in.Machine, wanted, op, operation.Task{Step: "Restore", Name: operation.TaskRestoreSnapshot, Rendered: true})
 	got := instruction(t, plan, "etcd-snapshot-restore").Args[5:]
-	want := []string{"--cluster-reset-restore-path=s", "--etcd-s3", "--etcd-s3-bucket=backups", "--etcd-s3-folder=a b", "--etcd-s3-region=eu-1"}
+	want := []string{"--cluster-reset-restore-path=s", "--etcd-s3", "--etcd-s3-bucket=backups", "--etcd-s3-folder=a b",
+		"--etcd-s3-region=eu-1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -255,7 +257,8 @@ func TestResetScript(t *testing.T) {
 	if err != nil || called != want {
 		t.Errorf("%v: %s\n%s", err, out, called)
 	}
-	if got := append(h.entries("server/*"), h.entries("server/db/*")...); !slices.Equal(got, []string{"cred-old-", "db", "tls-old-", "etcd"}) ||
+	if got := append(h.entries("server/*"), h.entries("server/db/*")...); !slices.Equal(got,
+		[]string{"cred-old-", "db", "tls-old-", "etcd"}) ||
 		len(h.entries("server/db/etcd/*")) > 0 {
 		t.Errorf("the folder has %v", got)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// clockPrograms are the programs by which a script sees time pass: it does so only while the script sleeps, so that no limit depends on how fast
-// the machine is. They keep the time in the file clock below $FAKE.
+// clockPrograms are the programs by which a script sees time pass: it does so only while the script sleeps, so that no limit depends on how
+// fast the machine is. They keep the time in the file clock below $FAKE.
 var clockPrograms = map[string]string{
 	"date":  "#!/bin/sh\nnow=0\n[ ! -s \"$FAKE/clock\" ] || read -r now <\"$FAKE/clock\"\necho \"$now\"\n",
 	"sleep": "#!/bin/sh\nnow=0\n[ ! -s \"$FAKE/clock\" ] || read -r now <\"$FAKE/clock\"\necho \"$((now + $1))\" >\"$FAKE/clock\"\n",

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestFailedMembersDoNotWaitForEachOther: of two members of etcd whose plans have failed, one of them that of a machine that has joined with
-// it, each gets the plan that corrects it, one after the other. A member that was not changed waits for both.
+// TestFailedMembersDoNotWaitForEachOther: of two members of etcd whose plans have failed, one of them that of a machine that has joined
+// with it, each gets the plan that corrects it, one after the other. A member that was not changed waits for both.
 func TestFailedMembersDoNotWaitForEachOther(t *testing.T) {
 	failed := func(name string, underway Change) Machine {
 		m := member(name, "ec")
@@ -52,7 +52,8 @@ func TestFailedMembersDoNotWaitForEachOther(t *testing.T) {
 func TestJoiningMemberDoesNotWaitForADrainedOne(t *testing.T) {
 	a, x := member("a", "ec"), fresh("x", "ec")
 	a.Init, a.Change, a.Drain = true, ChangeDrain, Drain{Requested: "drain", Done: "drain"}
-	x.Progress, x.Underway, x.Change, x.Node, x.Membership, x.JoinedTo = ProgressApplying, ChangeFirst, ChangeRestart, NodeAbsent, MemberNone, a.JoinURL
+	x.Progress, x.Underway, x.Change = ProgressApplying, ChangeFirst, ChangeRestart
+	x.Node, x.Membership, x.JoinedTo = NodeAbsent, MemberNone, a.JoinURL
 	in := Inputs{Now: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC), Bootstrapped: true, Machines: []Machine{a, x},
 		ControlPlaneDrain: DrainOptions{Enabled: true, Options: "drain"}}
 	if d := Decide(in).Decisions; d[0].Deliver || !d[1].Deliver {
@@ -66,14 +67,15 @@ func TestJoiningMemberDoesNotWaitForADrainedOne(t *testing.T) {
 	}
 }
 
-// TestJoiningMembersDoNotWaitForEachOther: of two new machines whose first plan failed, and which were given a check without an installation
-// instead of it, one gets the plan that it needs to join, and then the other.
+// TestJoiningMembersDoNotWaitForEachOther: of two new machines whose first plan failed, and which were given a check without an
+// installation instead of it, one gets the plan that it needs to join, and then the other.
 func TestJoiningMembersDoNotWaitForEachOther(t *testing.T) {
 	a, b := member("a", "ec"), member("b", "ec")
 	a.Init = true
 	checked := func(name string) Machine {
 		m := fresh(name, "ec")
-		m.Progress, m.CheckedIn, m.Change, m.Node, m.Membership, m.JoinedTo = ProgressApplied, true, ChangeDrain, NodeAbsent, MemberNone, a.JoinURL
+		m.Progress, m.CheckedIn, m.Change = ProgressApplied, true, ChangeDrain
+		m.Node, m.Membership, m.JoinedTo = NodeAbsent, MemberNone, a.JoinURL
 		m.Unhealthy, m.EtcdProbe = []string{"etcd"}, ProbeUnhealthy
 		return m
 	}
@@ -94,8 +96,8 @@ func TestJoiningMembersDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// TestFailedFirstPlanMayVote: a new server may have joined etcd, and vote, before its Node is seen. While its first plan fails, it counts as
-// a voter that is down; a cluster of one or two members does not wait for it, since what corrects it may be a change of theirs.
+// TestFailedFirstPlanMayVote: a new server may have joined etcd, and vote, before its Node is seen. While its first plan fails, it counts
+// as a voter that is down; a cluster of one or two members does not wait for it, since what corrects it may be a change of theirs.
 func TestFailedFirstPlanMayVote(t *testing.T) {
 	now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
 	x := fresh("x", "ec")

@@ -33,9 +33,10 @@ func TestEtcdState(t *testing.T) {
 			seen: ago(16 * time.Minute), want: etcdUnknown},
 		"not probed since the plan": {node: NodeReady, health: MemberHealthy, checked: now, probe: ProbeUnknown, seen: now,
 			want: etcdUnknown},
-		"old report of the leader":                       {node: NodeReady, health: MemberHealthy, checked: ago(13 * time.Minute), want: etcdUnknown},
-		"no reports":                                     {node: NodeReady, want: etcdUnknown},
-		"cluster not connected yet":                      {want: etcdUp},
+		"old report of the leader": {node: NodeReady, health: MemberHealthy, checked: ago(13 * time.Minute),
+			want: etcdUnknown},
+		"no reports":                {node: NodeReady, want: etcdUnknown},
+		"cluster not connected yet": {want: etcdUp},
 		"cluster not connected, agent not seen for long": {seen: ago(time.Hour), want: etcdUnknown},
 		"unhealthy by leader and probe": {node: NodeNotReady, health: MemberUnhealthy, checked: now, probe: ProbeUnhealthy, seen: now,
 			want: etcdDown},
@@ -63,8 +64,8 @@ func TestEtcdState(t *testing.T) {
 	}
 }
 
-// TestOneMemberAtATimeWithoutReadyNodes: without a network plugin, no Node is ready and etcd is healthy. A change is delivered to one member,
-// and to the next once that is healthy again.
+// TestOneMemberAtATimeWithoutReadyNodes: without a network plugin, no Node is ready and etcd is healthy. A change is delivered to one
+// member, and to the next once that is healthy again.
 func TestOneMemberAtATimeWithoutReadyNodes(t *testing.T) {
 	in := Inputs{Now: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC), Bootstrapped: true}
 	for _, name := range []string{"a", "b", "c"} {

@@ -67,8 +67,8 @@ func TestReadNode(t *testing.T) {
 	}
 }
 
-// TestNodeOfARestoredSnapshot: a server that did not come back after a restore has a Node, which the snapshot has, and is no member of etcd.
-// It does not hold up the others, and its Machine can be deleted.
+// TestNodeOfARestoredSnapshot: a server that did not come back after a restore has a Node, which the snapshot has, and is no member of
+// etcd. It does not hold up the others, and its Machine can be deleted.
 func TestNodeOfARestoredSnapshot(t *testing.T) {
 	now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
 	a, b := member("a", "ec"), member("b", "ec")

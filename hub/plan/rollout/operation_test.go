@@ -12,9 +12,11 @@ func TestTaskDoesNotWaitForAnUpgrade(t *testing.T) {
 		server func(*Machine)
 		want   string
 	}{
-		"the server has its task yet to come":  {func(m *Machine) { m.Task, m.Change = true, ChangeRestart }, ReasonWaitingForTurn},
-		"the server restarts":                  {func(m *Machine) { m.Task, m.Progress, m.Underway = true, ProgressApplying, ChangeRestart }, ReasonWaitingForTurn},
-		"the server is not healthy after it":   {func(m *Machine) { m.ProbesPassed, m.Unhealthy = false, []string{"etcd"} }, ReasonWaitingForTurn},
+		"the server has its task yet to come": {func(m *Machine) { m.Task, m.Change = true, ChangeRestart }, ReasonWaitingForTurn},
+		"the server restarts": {func(m *Machine) { m.Task, m.Progress, m.Underway = true, ProgressApplying, ChangeRestart },
+			ReasonWaitingForTurn},
+		"the server is not healthy after it": {func(m *Machine) { m.ProbesPassed, m.Unhealthy = false, []string{"etcd"} },
+			ReasonWaitingForTurn},
 		"the server is done, and is to change": {func(m *Machine) { m.Change = ChangeDrain }, ReasonDelivering},
 		"the server is done":                   {func(*Machine) {}, ReasonDelivering},
 	} {
@@ -30,8 +32,8 @@ func TestTaskDoesNotWaitForAnUpgrade(t *testing.T) {
 	}
 }
 
-// TestOperationEndsDrain: a machine that was drained for a change, which waits for the operation, is uncordoned. The machines of the operation
-// wait for that, and not for the change.
+// TestOperationEndsDrain: a machine that was drained for a change, which waits for the operation, is uncordoned. The machines of the
+// operation wait for that, and not for the change.
 func TestOperationEndsDrain(t *testing.T) {
 	for _, roles := range []string{"ec", "c", "w"} {
 		first, a, b := member("0", "ec"), member("a", roles), member("b", roles)

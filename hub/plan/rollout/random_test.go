@@ -179,7 +179,8 @@ var randomEvents = []func(*randomSimulation){
 		s.addMachine("ec")
 		s.hosts[s.sortedHosts()[0].name].provisioned = true
 	},
-	(*randomSimulation).powerOff, (*randomSimulation).powerOff, func(s *randomSimulation) { s.powerOn(s.pick(func(h *host) bool { return !h.power })) },
+	(*randomSimulation).powerOff, (*randomSimulation).powerOff,
+	func(s *randomSimulation) { s.powerOn(s.pick(func(h *host) bool { return !h.power })) },
 	(*randomSimulation).deleteRandomMachine, (*randomSimulation).deleteRandomMachine, (*randomSimulation).replaceDead,
 	func(s *randomSimulation) { s.bootstrapped = false }, // as after a move, which loses what is in status
 }

@@ -120,7 +120,8 @@ func TestReplaced(t *testing.T) {
 		progress       Progress
 		underway, want Change
 	}{
-		{ProgressPending, ChangeRestart, ChangeRestart}, {ProgressApplying, ChangeDrain, ChangeDrain}, {ProgressFailed, ChangeRestart, ChangeRestart},
+		{ProgressPending, ChangeRestart, ChangeRestart}, {ProgressApplying, ChangeDrain, ChangeDrain}, {ProgressFailed, ChangeRestart,
+			ChangeRestart},
 		{ProgressApplied, ChangeNone, ChangeNone}, {ProgressPending, ChangeMinor, ChangeNone}, {ProgressNone, ChangeNone, ChangeNone},
 		{ProgressApplying, ChangeFirst, ChangeNone}, // it has applied none, which is known anyway
 	} {

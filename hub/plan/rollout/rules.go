@@ -160,8 +160,8 @@ var blockedMessages = map[string]string{
 	ReasonWaitingForInitNode: "Waiting for an etcd machine that can start the cluster",
 }
 
-// taskRegardless delivers the task of an operation for which the cluster is down, or is taken down: a restore. A drain ends with it, since the
-// Node of the restored cluster was not drained.
+// taskRegardless delivers the task of an operation for which the cluster is down, or is taken down: a restore. A drain ends with it, since
+// the Node of the restored cluster was not drained.
 func taskRegardless(_ *view, m *Machine) (Decision, bool) {
 	if m.Change == ChangeNone || !m.Regardless {
 		return undecided()

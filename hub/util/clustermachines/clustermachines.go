@@ -50,7 +50,8 @@ func List(ctx context.Context, from client.Reader, cluster client.ObjectKey) ([]
 		if m.Bootstrap = byName[ref.Name]; m.Bootstrap == nil {
 			// Cluster API may not have set its label yet.
 			bootstrap := &rkev1.RKEBootstrap{}
-			found, err := objects.Get(ctx, from, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, bootstrap, client.UnsafeDisableDeepCopy)
+			found, err := objects.Get(ctx, from, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, bootstrap,
+				client.UnsafeDisableDeepCopy)
 			if err != nil {
 				return nil, err
 			}

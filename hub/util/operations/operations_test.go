@@ -37,7 +37,8 @@ func TestOf(t *testing.T) {
 	other.Spec.ClusterRef.Name, elsewhere.Namespace = "another", "elsewhere"
 	deleted := save("deleted", noon, "")
 	deleted.Finalizers, deleted.DeletionTimestamp = []string{"a/b"}, &metav1.Time{Time: noon}
-	c := newClient(t, save("second", noon.Add(time.Second), ""), save("first", noon, ""), save("also-first", noon, ""), other, elsewhere, deleted)
+	c := newClient(t, save("second", noon.Add(time.Second), ""), save("first", noon, ""), save("also-first", noon, ""), other, elsewhere,
+		deleted)
 	found, err := Of(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "prod"})
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +138,8 @@ func TestWriteEndIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(c)
-	if got := meta.FindStatusCondition(observed.Status.Conditions, operationv1.SucceededCondition); EndedIn(observed) != operationv1.PhaseFailed ||
+	if got := meta.FindStatusCondition(observed.Status.Conditions,
+		operationv1.SucceededCondition); EndedIn(observed) != operationv1.PhaseFailed ||
 		got == nil || got.Message != "why" {
 		t.Fatalf("got %+v", observed)
 	}

@@ -92,7 +92,8 @@ func TestCache(t *testing.T) {
 		{name: "no change after the label", want: b},
 		{name: "deleted by another writer", want: b, request: true, before: remove},
 	}, func(t *testing.T, want, got client.Object) {
-		if s := stored(); s.ResourceVersion != got.GetResourceVersion() || s.Spec.ClusterName != want.(*rkev1.RKEBootstrapTemplate).Spec.ClusterName {
+		if s := stored(); s.ResourceVersion != got.GetResourceVersion() ||
+			s.Spec.ClusterName != want.(*rkev1.RKEBootstrapTemplate).Spec.ClusterName {
 			t.Errorf("the API server has %+v; wanted %+v, got %+v", s, want, got)
 		}
 	})

@@ -25,7 +25,8 @@ var (
 
 // newMachine is a Machine that was created at noon.
 func newMachine(name string) *clusterv1.Machine {
-	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-m", CreationTimestamp: metav1.NewTime(noon)}}
+	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-m",
+		CreationTimestamp: metav1.NewTime(noon)}}
 }
 
 // lines writes the phases of a subject as a test can read them.

@@ -100,7 +100,8 @@ func TestEtcdSnapshotAsks(t *testing.T) {
 			t.Errorf("%s: %s", tc.args, diff)
 		}
 	}
-	for _, args := range []string{"delete", "save stray", "save --etcd-s3-timeout=5", "ls -o xml", "save --etcd-token wrong", "save --dir /full",
+	for _, args := range []string{"delete", "save stray", "save --etcd-s3-timeout=5", "ls -o xml", "save --etcd-token wrong",
+		"save --dir /full",
 		"save --no-such-flag"} {
 		if code := Run(t.Context(), "etcd-snapshot", append(strings.Fields(args), "-d", dataDir, "-s", url)); code != 1 {
 			t.Errorf("%s: exit code %d", args, code)

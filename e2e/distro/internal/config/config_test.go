@@ -123,8 +123,9 @@ func TestS3(t *testing.T) {
 	minute := metav1.Duration{Duration: time.Minute}
 	file := write(t, map[string]string{"config.yaml": "etcd-s3: true\netcd-s3-bucket: b\netcd-s3-secret-key: file\netcd-snapshot-retention: 7\n" +
 		"token: t\netcd-s3-timeout: 1m", "config.yaml.d/50-rancher.yaml": `{"etcd-s3-folder": "f", "etcd-s3-skip-ssl-verify": true}`})
-	fromFile := S3{Endpoint: "s3.amazonaws.com", Region: "us-east-1", Bucket: "b", SecretKey: "file", AccessKey: "env", SessionToken: "session",
-		Folder: "f", SkipSSLVerify: true, Timeout: minute, Retention: 7}
+	fromFile := S3{Endpoint: "s3.amazonaws.com", Region: "us-east-1", Bucket: "b", SecretKey: "file", AccessKey: "env",
+		SessionToken: "session",
+		Folder:       "f", SkipSSLVerify: true, Timeout: minute, Retention: 7}
 	getenv := env("AWS_ACCESS_KEY_ID", "env", "AWS_SECRET_ACCESS_KEY", "env", "AWS_SESSION_TOKEN", "session")
 	changed := fromFile
 	changed.Endpoint, changed.Insecure, changed.SecretKey, changed.Retention = "e:9000", true, "flag", 0

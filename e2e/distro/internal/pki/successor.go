@@ -7,8 +7,9 @@ import (
 	"fmt"
 )
 
-// CheckSuccessor reports what keeps an authority from following another one, all in PEM: who trusts the previous one must trust it, so the new
-// file has to hold a certificate that the roots of the previous one have signed, with what is between them, and the key of its first certificate.
+// CheckSuccessor reports what keeps an authority from following another one, all in PEM: who trusts the previous one must trust it, so the
+// new file has to hold a certificate that the roots of the previous one have signed, with what is between them, and the key of its first
+// certificate.
 func CheckSuccessor(previous, cert, key []byte) error {
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
 		return fmt.Errorf("certificate and key do not belong together: %w", err)

@@ -23,7 +23,8 @@ func successor(t *testing.T, by Authority, isCA bool) (cert, key []byte) {
 		t.Fatal(err)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "new"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+		SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "new"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().AddDate(1, 0, 0),
 		KeyUsage: x509.KeyUsageCertSign, IsCA: isCA, BasicConstraintsValid: true,
 	}, by.Cert, fresh.Public(), by.Key)
 	if err != nil {

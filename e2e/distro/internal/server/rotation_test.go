@@ -63,7 +63,8 @@ func TestRotateTokenAndAuthorities(t *testing.T) {
 	if err := s.rotateToken(t.Context(), "new"); err != nil {
 		t.Fatal(err)
 	}
-	if s.front.ServerToken != "new" || s.front.AgentToken != "new" || !strings.HasSuffix(strings.TrimSpace(mustRead(t, dir, "server", "token")), ":new") {
+	if s.front.ServerToken != "new" || s.front.AgentToken != "new" ||
+		!strings.HasSuffix(strings.TrimSpace(mustRead(t, dir, "server", "token")), ":new") {
 		t.Error("the new token does not open the server")
 	}
 	s.set.Stop()
@@ -110,7 +111,8 @@ func TestRotateTokenAndAuthorities(t *testing.T) {
 	if got := s.mustGet(t, "/registry/x"); got != "kept" {
 		t.Errorf("etcd has %q", got)
 	}
-	if mustRead(t, dir, "server", "tls", "service.current.key") != signing || mustRead(t, dir, "server", "tls", "service.key") != signing+current {
+	if mustRead(t, dir, "server", "tls", "service.current.key") != signing ||
+		mustRead(t, dir, "server", "tls", "service.key") != signing+current {
 		t.Error("tokens of ServiceAccounts are signed as before, or those of before are good no longer")
 	}
 	if !strings.HasPrefix(s.auth.server.Cert.Subject.CommonName, "new-k3s-server-ca") || !bytes.Equal(s.auth.client.PEM, before.client.PEM) {

@@ -100,7 +100,8 @@ func TestBucket(t *testing.T) {
 	if err != nil || len(taken.Created) != 1 {
 		t.Errorf("%+v, %v", taken, err)
 	}
-	if len(s.faults) != 1 || s.faults[0].S3 == nil || s.faults[0].Name != taken.Created[0] || !strings.Contains(s.faults[0].Fault, "failed to init") {
+	if len(s.faults) != 1 || s.faults[0].S3 == nil || s.faults[0].Name != taken.Created[0] ||
+		!strings.Contains(s.faults[0].Fault, "failed to init") {
 		t.Errorf("%+v", s.faults)
 	}
 

@@ -92,7 +92,8 @@ func TestObjectsFollowFiles(t *testing.T) {
 
 func TestObjectsFollowTheBucket(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	core := k8sfake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
+	core := k8sfake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
 	objects := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{snapshotFileResource: "ETCDSnapshotFileList"})
 	f := snapshotFiles{objects: objects, core: core, node: "n1", hasNode: true, now: func() time.Time { return now }}

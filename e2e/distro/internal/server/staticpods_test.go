@@ -22,7 +22,8 @@ func TestStaticPods(t *testing.T) {
 	}
 	dir := t.TempDir()
 	certs := filepath.Join(dir, "server", "tls", scheduler)
-	s := newServer(discard, load(t, dir, "--token=secret", "--kube-scheduler-arg=cert-dir="+certs, "--kube-scheduler-extra-mount="+certs+":"+certs))
+	s := newServer(discard, load(t, dir, "--token=secret", "--kube-scheduler-arg=cert-dir="+certs,
+		"--kube-scheduler-extra-mount="+certs+":"+certs))
 	s.ips = []string{"127.0.0.2"}
 	for _, phase := range []func() error{
 		func() error { return s.readTokens(t.Context()) },
@@ -68,7 +69,8 @@ func TestStaticPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if conf := mustRead(t, s.data.Etcd("config")); !strings.Contains(conf, "initial-cluster-state: existing") || !strings.Contains(conf, "n0=https") {
+	if conf := mustRead(t, s.data.Etcd("config")); !strings.Contains(conf, "initial-cluster-state: existing") ||
+		!strings.Contains(conf, "n0=https") {
 		t.Errorf("%s", conf)
 	}
 	for _, c := range config.StaticPods[1:] {
@@ -98,7 +100,8 @@ func TestStaticPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.leavePods(node)
-	if left, _ := filepath.Glob(filepath.Join(string(s.manifests()), "*.yaml")); err != nil || len(left) > 0 || !exists(s.data.Etcd("tombstone")) {
+	if left, _ := filepath.Glob(filepath.Join(string(s.manifests()), "*.yaml")); err != nil || len(left) > 0 ||
+		!exists(s.data.Etcd("tombstone")) {
 		t.Errorf("%v are left: %v", left, err)
 	}
 	if err := s.startRuntime(t.Context()); err == nil || !strings.Contains(err.Error(), "disable-agent: ") {

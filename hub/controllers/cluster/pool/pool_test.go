@@ -75,7 +75,8 @@ func TestMachineDeployment(t *testing.T) {
 	p.MachineDeploymentAnnotations = map[string]string{"c": "d", "rke.cattle.io/applied-quantity": "9"}
 	p.AutoscalingMinSize, p.AutoscalingMaxSize = ptr.To[int32](1), ptr.To[int32](5)
 	p.RollingUpdate = &provisioningv1.RKEMachinePoolRollingUpdate{MaxUnavailable: ptr.To(intstr.FromString("20%"))}
-	p.DrainBeforeDelete, p.DrainBeforeDeleteTimeout = true, &provisioningv1.Duration{Duration: metav1.Duration{Duration: 1500 * time.Millisecond}}
+	p.DrainBeforeDelete = true
+	p.DrainBeforeDeleteTimeout = &provisioningv1.Duration{Duration: metav1.Duration{Duration: 1500 * time.Millisecond}}
 	p.Paused = true
 	md := deploymentOf(t, testCluster(), p)
 	if md.Name != "one-workers" || md.Labels["a"] != "b" || md.Labels[rkev1.ClusterNameLabel] != "one" {
@@ -154,7 +155,8 @@ func TestHealthCheck(t *testing.T) {
 	if got := HealthCheck(testCluster(), p); got != nil {
 		t.Errorf("a pool without unhealthyNodeTimeout has %+v", got)
 	}
-	p.UnhealthyNodeTimeout, p.MaxUnhealthy, p.UnhealthyRange = &provisioningv1.Duration{Duration: metav1.Duration{Duration: 5 * time.Minute}}, ptr.To("40%"), ptr.To("[1-3]")
+	p.UnhealthyNodeTimeout = &provisioningv1.Duration{Duration: metav1.Duration{Duration: 5 * time.Minute}}
+	p.MaxUnhealthy, p.UnhealthyRange = ptr.To("40%"), ptr.To("[1-3]")
 	got := HealthCheck(testCluster(), p).Spec
 	if *got.Checks.NodeStartupTimeoutSeconds != 600 || len(got.Checks.UnhealthyNodeConditions) != 2 ||
 		len(got.Checks.UnhealthyMachineConditions) != 0 {

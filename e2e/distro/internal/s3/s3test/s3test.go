@@ -29,7 +29,8 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	// Go keeps the program with its other results, so that only the first test ever waits for it.
-	out, err := exec.Command("go", "-C", filepath.Join(strings.TrimSpace(string(module)), "../objectstore"), "tool", "-n", "objectstore").Output()
+	out, err := exec.Command("go", "-C", filepath.Join(strings.TrimSpace(string(module)), "../objectstore"), "tool", "-n",
+		"objectstore").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
