@@ -154,6 +154,22 @@ bench: agent bin/conformance.test ## Run the benchmarks, and measure the agent o
 	$(GO) test -timeout 30m -run '^$$' -bench . -benchmem $$(git grep -l 'func Benchmark' -- '*_test.go' ':!e2e/distro' ':!e2e/conformance' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 	cd e2e/conformance && IDLE=$(or $(IDLE),60s) ../../bin/conformance.test -test.run '^$$' -test.bench Agent -test.benchtime 1x
 
+# Cluster API's Dev provider is no part of this repository; it is expected beside it.
+SCALE = bin/scale --provider ../shared/peers/cluster-api-dev
+
+.PHONY: scale
+scale: hub bin/scale ## Measure the hub with clusters of 25 to 200 machines, or SCALE_FLAGS='--sizes 100,200,400 --report docs/scale.md'.
+	@tools/need.sh xz=xz-utils
+	$(SCALE) $(SCALE_FLAGS)
+
+.PHONY: scale-short
+scale-short: hub bin/scale ## Measure smaller clusters, and fail if a machine costs more the more there are.
+	@tools/need.sh xz=xz-utils
+	$(SCALE) --sizes 20,60,120 --rest 20s --timeout 3m
+
+bin/scale: FORCE
+	$(GO) build -o $@ ./e2e/scale
+
 .PHONY: fuzz
 fuzz: go ## Run every fuzz target of the repository, FUZZTIME=30s each.
 	@tools/fuzz.sh $(FUZZTIME)

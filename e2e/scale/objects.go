@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
+)
+
+const (
+	infrastructureGroup   = "infrastructure.cluster.x-k8s.io"
+	infrastructureVersion = "v1beta2"
+
+	namespace   = "fleet-default"
+	clusterName = "scale"
+	serverName  = "scale-server"
+	version     = "v1.36.3+k3s1"
+)
+
+func newClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, provisioningv1.AddToScheme, rkev1.AddToScheme, managementv3.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}
+
+// infrastructure is an object of the Dev provider with its backend in memory.
+func infrastructure(kind, name string, template bool) *unstructured.Unstructured {
+	spec := map[string]any{"backend": map[string]any{"inMemory": map[string]any{}}}
+	if template {
+		spec = map[string]any{"template": map[string]any{"spec": spec}}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": infrastructureGroup + "/" + infrastructureVersion, "kind": kind, "spec": spec}}
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	// The provider of v1.14 panics when it annotates an object without annotations.
+	u.SetAnnotations(map[string]string{"scale.test/annotated": ""})
+	return u
+}
+
+func reference(kind, name string) *provisioningv1.ObjectReference {
+	return &provisioningv1.ObjectReference{APIVersion: infrastructureGroup + "/" + infrastructureVersion, Kind: kind, Name: name}
+}
+
+// newCluster is a Cluster with one pool of workers.
+func newCluster(workers int) *provisioningv1.Cluster {
+	quantity := int32(workers)
+	return &provisioningv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName},
+		Spec: provisioningv1.ClusterSpec{KubernetesVersion: version, RKEConfig: &provisioningv1.RKEConfig{
+			InfrastructureRef: reference("DevCluster", clusterName),
+			MachinePools: []provisioningv1.RKEMachinePool{
+				{Name: "workers", WorkerRole: true, Quantity: &quantity, MachineConfigRef: reference("DevMachineTemplate", "workers")},
+			},
+		}},
+	}
+}
+
+// createRegistrationToken creates a token with which the server registers.
+func createRegistrationToken(ctx context.Context, c client.Client, management string) (string, error) {
+	token, err := tokens.NewRegistrationToken()
+	if err != nil {
+		return "", err
+	}
+	crt := &managementv3.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: management, Name: "scale"}}
+	crt.Spec.ClusterName, crt.Spec.Purpose = management, managementv3.MachinesPurpose
+	crt.Spec.Made = &managementv3.MadeToken{ID: tokens.RegistrationID(token), Hash: tokens.Hash(token)}
+	if err := c.Create(ctx, crt); err != nil {
+		return "", fmt.Errorf("creating the registration token: %w", err)
+	}
+	secret := client.ObjectKey{Namespace: management, Name: managementv3.TokenSecretPrefix + crt.Name}
+	return token, poll(ctx, "the registration token to be known", func() error { return c.Get(ctx, secret, &corev1.Secret{}) })
+}
+
+// poll asks again until check returns nil.
+func poll(ctx context.Context, what string, check func() error) error {
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w (%w)", what, context.Cause(ctx), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
