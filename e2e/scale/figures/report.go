@@ -1,15 +1,99 @@
 package figures
 
-import "time"
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
 
 // Report is what a run of all sizes is written down as.
 type Report struct {
-	Runs    []Run
-	Growth  []Growth
-	Limit   float64
+	Runs []Run
+	// Growth is empty for fewer than MinSizes sizes, Limit the ratio that it may have.
+	Growth []Growth
+	Limit  float64
+	// When and Machine say when and on what was measured.
 	When    time.Time
 	Machine string
 }
 
-// Write writes it.
-func (r Report) Write(path string) error { return nil }
+// Write writes the report as Markdown to a file, and a plot of each figure into a directory beside it, with the name of the file without
+// its suffix.
+func (r Report) Write(path string) error {
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	dir := filepath.Join(filepath.Dir(path), name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, f := range Figures {
+		if err := os.WriteFile(filepath.Join(dir, f.File+".svg"), []byte(Plot(f, r.Runs)), 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(path, []byte(r.Markdown(name)), 0o644)
+}
+
+const introduction = `# Scale
+
+What a hub needs for a cluster of many machines, as ` + "`make scale`" + ` has measured it.
+
+A hub with its embedded API server, a k3s cluster of one server and one pool of workers. The workers are machines of Cluster API's Dev
+provider, in memory; their agents, and the Kubernetes API of the cluster with its Nodes, are played by the simulator, which uses the agent's
+own client. CPU and memory are those of the hub's process: controllers, gateway, Cluster API, API server and etcd, and what they do for the
+provider and for the simulator. Writes are revisions of etcd, whoever caused them.
+
+- Provision: from the creation of the Cluster until all machines are ready, and 15 s longer.
+- Change: a label for all Nodes, which restarts nothing; until all machines have applied it, and 15 s longer.
+- Rest: after that. Kubelets update the status of their Nodes every 5 minutes; agents report nothing.
+
+Agents take a second to apply a plan. They run no program, hold no tunnel, and report no certificates and no output of instructions.
+`
+
+// Markdown is the page. Its plots are in the directory dir beside it.
+func (r Report) Markdown(dir string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\nMeasured on %s on %s.\n\n## Figures\n\n", introduction, r.When.Format("2 January 2006, 15:04 MST"), r.Machine)
+	out.WriteString(markdownTable(cells(r.Runs)))
+	if len(r.Growth) > 0 {
+		out.WriteString("\n## Growth\n\nWhat one more machine costs, in the lower and in the upper half of the sizes. Fixed costs are in neither.\n\n")
+		out.WriteString(markdownTable(growthCells(r.Growth, r.Limit)))
+	}
+	out.WriteString("\n## What is written\n\nThe most frequent writes for each machine of the largest cluster, those that failed because of a conflict too.\n\n")
+	out.WriteString(markdownTable(writesCells(r.Runs)))
+	out.WriteString("\n## Plots\n\nThe dashed line continues the first two sizes.\n")
+	for _, f := range Figures {
+		fmt.Fprintf(&out, "\n![%s](%s/%s.svg)\n", f.Name, dir, f.File)
+	}
+	return out.String()
+}
+
+// maxResources is the number of resources that are listed.
+const maxResources = 12
+
+func writesCells(runs []Run) [][]string {
+	out := [][]string{{"resource", "provision", "change"}}
+	if len(runs) == 0 {
+		return out
+	}
+	last := runs[len(runs)-1]
+	each := func(p Phase, resource string) string {
+		return fmt.Sprintf("%.1f", p.ByResource[resource]/float64(last.Machines))
+	}
+	for _, resource := range Top(last.Provision.ByResource, maxResources) {
+		out = append(out, []string{resource, each(last.Provision, resource), each(last.Change, resource)})
+	}
+	return out
+}
+
+func markdownTable(lines [][]string) string {
+	var out strings.Builder
+	for i, line := range lines {
+		fmt.Fprintf(&out, "| %s |\n", strings.Join(line, " | "))
+		if i == 0 {
+			out.WriteString("|" + strings.Repeat("---|", len(line)) + "\n")
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,164 @@
+package figures
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestReadMetrics: reads are not counted, and a core resource has no group.
+func TestReadMetrics(t *testing.T) {
+	const metrics = `# TYPE etcd_requests_total counter
+etcd_requests_total{group="",operation="create",resource="secrets"} 3
+etcd_requests_total{group="",operation="update",resource="secrets"} 4
+etcd_requests_total{group="",operation="get",resource="secrets"} 100
+etcd_requests_total{group="cluster.x-k8s.io",operation="delete",resource="machines"} 1
+# TYPE apiserver_request_total counter
+apiserver_request_total{code="200",verb="PATCH"} 5
+apiserver_request_total{code="409",verb="PATCH"} 2
+# TYPE go_gc_heap_live_bytes gauge
+go_gc_heap_live_bytes 1.5e+06
+`
+	var s Sample
+	if err := s.ReadMetrics(strings.NewReader(metrics)); err != nil {
+		t.Fatal(err)
+	}
+	want := Sample{Heap: 1500000, Writes: map[string]float64{"secrets": 7, "machines.cluster.x-k8s.io": 1},
+		Requests: map[string]float64{"PATCH": 7}}
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Error(diff)
+	}
+	if err := s.ReadMetrics(strings.NewReader("up 1\n")); err == nil {
+		t.Error("metrics of something else were accepted")
+	}
+}
+
+func TestSince(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	before := Sample{Time: began, CPU: time.Second, Revision: 10, Writes: map[string]float64{"a": 1, "b": 2}}
+	after := Sample{Time: began.Add(30 * time.Second), CPU: 4 * time.Second, Revision: 25, Resident: 7, Heap: 5,
+		Writes: map[string]float64{"a": 1, "b": 12, "c": 5}}
+	p := NewPhase(before, after)
+	want := Phase{Usage: Usage{Duration: 30 * time.Second, CPU: 3 * time.Second, Writes: 15,
+		ByResource: map[string]float64{"b": 10, "c": 5}, Requests: map[string]float64{}}, Resident: 7, Heap: 5}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Error(diff)
+	}
+	if p.Cores() != 0.1 || p.WritesPerMinute() != 30 {
+		t.Errorf("%v cores, %v writes a minute", p.Cores(), p.WritesPerMinute())
+	}
+	if got := Top(p.ByResource, 1); !cmp.Equal(got, []string{"b"}) {
+		t.Errorf("the most frequent is %v", got)
+	}
+}
+
+// runs have the same CPU and writes for provisioning, a function of the number of machines.
+func runs(cost func(machines float64) float64, sizes ...int) []Run {
+	var out []Run
+	for _, size := range sizes {
+		r := Run{Machines: size, Milestones: []Milestone{{"Machines ready", time.Duration(size) * time.Second}}}
+		r.Rest.Duration, r.Rest.Resident = time.Minute, 300<<20
+		r.Provision.CPU, r.Provision.Writes = time.Duration(cost(float64(size))*float64(time.Second)), int64(100*cost(float64(size)))
+		r.Provision.ByResource = map[string]float64{"secrets": float64(size)}
+		out = append(out, r)
+	}
+	return out
+}
+
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		cost   func(float64) float64
+		faults int
+	}{
+		{"linear", func(n float64) float64 { return 0.1 * n }, 0},
+		{"linear with a large fixed cost", func(n float64) float64 { return 1000 + 0.1*n }, 0},
+		{"quadratic", func(n float64) float64 { return 0.001 * n * n }, 2},
+		{"quadratic, hidden by a fixed cost", func(n float64) float64 { return 1000 + 0.001*n*n }, 2},
+		{"cheaper the more there are", func(n float64) float64 { return 10 - 100/n }, 0},
+		{"negligible", func(n float64) float64 { return 0.00001 * n * n }, 0},
+		{"nothing at first", func(n float64) float64 { return max(0, n-100) }, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			growth, err := Judge(runs(tt.cost, 200, 25, 50, 100), 1.5)
+			var notLinear *NotLinearError
+			faults := 0
+			if errors.As(err, &notLinear) {
+				faults = len(notLinear.Faults)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if faults != tt.faults || len(growth) != len(Figures) {
+				t.Errorf("%d faults, want %d: %v", faults, tt.faults, err)
+			}
+		})
+	}
+	if _, err := Judge(runs(func(float64) float64 { return 1 }, 1, 2), 1.5); err == nil {
+		t.Error("two sizes were judged")
+	}
+}
+
+// TestReport: the page names what was measured and its plots, which are valid XML.
+func TestReport(t *testing.T) {
+	all := runs(func(n float64) float64 { return 0.1 * n }, 10, 20, 40)
+	growth, err := Judge(all, 1.5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "scale.md")
+	r := Report{Runs: all, Growth: growth, Limit: 1.5, When: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), Machine: "a machine"}
+	if err := r.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Measured on 2 January 2026, 03:04 UTC on a machine.", "| machines | 10 | 20 | 40 |\n|---|---|---|---|\n",
+		"| Time until Machines ready | 10.00 s | 20.00 s | 40.00 s |", "| Provision: writes | 100 | 200 | 400 |",
+		"| CPU to provision s | 0.1 | 0.1 | 1.00 | 1.50 |", "| secrets | 1.0 | 0.0 |", "(scale/provision-cpu.svg)",
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	for _, f := range Figures {
+		plot, err := os.Open(filepath.Join(filepath.Dir(path), "scale", f.File+".svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer plot.Close()
+		circles := 0
+		for decoder := xml.NewDecoder(plot); ; {
+			token, err := decoder.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", f.File, err)
+			}
+			if e, ok := token.(xml.StartElement); ok && e.Name.Local == "circle" {
+				circles++
+			}
+		}
+		if circles != len(all) {
+			t.Errorf("%s has %d points", f.File, circles)
+		}
+	}
+}
+
+func TestRoundUp(t *testing.T) {
+	for value, want := range map[float64]float64{0: 1, 1: 1, 3: 4, 0.07: 0.08, 120: 200, 900: 1000} {
+		if got := roundUp(value); got < want*0.999 || got > want*1.001 {
+			t.Errorf("%v is rounded up to %v, want %v", value, got, want)
+		}
+	}
+}
