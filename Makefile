@@ -165,7 +165,7 @@ scale: hub bin/scale ## Measure the hub with clusters of 25 to 200 machines, or 
 .PHONY: scale-short
 scale-short: hub bin/scale ## Measure smaller clusters, and fail if a machine costs more the more there are.
 	@tools/need.sh xz=xz-utils
-	$(SCALE) --sizes 20,60,120 --rest 20s --timeout 3m
+	$(SCALE) --sizes 20,40,80 --rest 20s --timeout 4m
 
 bin/scale: FORCE
 	$(GO) build -o $@ ./e2e/scale

@@ -68,15 +68,15 @@ func (o *options) run(ctx context.Context) error {
 		runs = append(runs, run)
 	}
 	fmt.Print("\n", figures.Table(runs))
-	return o.judge(runs)
+	return o.evaluate(runs)
 }
 
-// judge prints how the figures grow, and writes the report.
-func (o *options) judge(runs []figures.Run) error {
+// evaluate prints how the figures grow, and writes the report.
+func (o *options) evaluate(runs []figures.Run) error {
 	var growth []figures.Growth
 	var verdict error
 	if len(runs) >= figures.MinSizes {
-		growth, verdict = figures.Judge(runs, o.growth)
+		growth, verdict = figures.Evaluate(runs, o.growth)
 		fmt.Print("\n", figures.GrowthTable(growth, o.growth))
 	} else {
 		fmt.Printf("\nGrowth is not judged: that needs %d sizes.\n", figures.MinSizes)

@@ -27,8 +27,10 @@ type hub struct {
 	started time.Duration
 	// url is that of the gateway, kubeconfig the file of the administrator, pprof the URL of its profiles.
 	url, kubeconfig, pprof string
-	caCerts                []byte
-	config                 *rest.Config
+	// audit is the audit log of the API server.
+	audit   string
+	caCerts []byte
+	config  *rest.Config
 	// api is a client of the API server for what no typed client reads.
 	api *http.Client
 }
@@ -48,11 +50,12 @@ func startHub(ctx context.Context, program, dir string) (*hub, error) {
 		return nil, err
 	}
 	data := filepath.Join(dir, "hub")
-	h := &hub{url: "https://" + gateway, kubeconfig: filepath.Join(data, "admin.kubeconfig"), pprof: "http://" + pprof}
+	h := &hub{url: "https://" + gateway, kubeconfig: filepath.Join(data, "admin.kubeconfig"), pprof: "http://" + pprof,
+		audit: filepath.Join(dir, "audit.log")}
 	began := time.Now()
 	h.Program, err = programs.Start(dir, "hub", nil, program, "serve", "--data-dir", data, "--api-port", port, "--listen", gateway,
 		"--server-url", h.url, "--assets-dir", dir, "--webhook-listen", webhook, "--health-listen", health,
-		"--metrics-listen", addresses[5], "--pprof-listen", pprof)
+		"--metrics-listen", addresses[5], "--pprof-listen", pprof, "--api-audit-log-path", h.audit, "--audit-log-maxsize", "2000")
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +76,7 @@ func (h *hub) connect() (err error) {
 	if h.config, err = clientcmd.BuildConfigFromFlags("", h.kubeconfig); err != nil {
 		return fmt.Errorf("reading the hub's kubeconfig: %w", err)
 	}
-	h.config.QPS = -1
+	h.config.QPS, h.config.WarningHandler = -1, rest.NoWarnings{}
 	h.api, err = rest.HTTPClientFor(h.config)
 	return err
 }
@@ -108,6 +111,16 @@ func (h *hub) open(ctx context.Context, url string) (io.ReadCloser, error) {
 	return open(ctx, h.api, url)
 }
 
+// writers counts who has written in a period.
+func (h *hub) writers(from, to time.Time) (map[string]float64, error) {
+	log, err := os.Open(h.audit)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	return figures.ReadAudit(log, from, to)
+}
+
 // profile writes a profile of the hub into a directory, unless that is empty.
 func (h *hub) profile(ctx context.Context, dir, name, kind string) error {
 	if dir == "" {
@@ -120,7 +133,7 @@ func (h *hub) profile(ctx context.Context, dir, name, kind string) error {
 	return os.WriteFile(filepath.Join(dir, name+".pprof"), raw, 0o600)
 }
 
-// record records a profile of the processor for as long as the phase of a run takes, in pieces of at most a minute.
+// record records profiles of the processor, of 15 s each, until it is stopped. The one that is not complete then is left out.
 func (h *hub) record(ctx context.Context, dir, name string) (stop func()) {
 	if dir == "" {
 		return func() {}

@@ -49,6 +49,9 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 			return run, err
 		}
 		*phase.into = figures.NewPhase(before, after)
+		if phase.into.Writers, err = e.hub.writers(before.Time, after.Time); err != nil {
+			return run, err
+		}
 		run.Milestones = append(run.Milestones, reached...)
 		fmt.Print(phase.into.Describe(phase.name, reached))
 	}

@@ -3,6 +3,7 @@ package figures
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -40,6 +41,30 @@ go_gc_heap_live_bytes 1.5e+06
 	}
 }
 
+// TestReadAudit: what was read, what has only begun and what is not complete yet do not count, and the period ends before its last moment.
+func TestReadAudit(t *testing.T) {
+	line := func(stage, verb, uri string, code int, at string) string {
+		return fmt.Sprintf(`{"stage":%q,"verb":%q,"requestURI":%q,"userAgent":"capd/v1 (linux)","objectRef":{"resource":"machines",`+
+			`"subresource":"status"},"responseStatus":{"code":%d},"stageTimestamp":%q}`+"\n", stage, verb, uri, code, "2026-01-01T00:00:"+at+"Z")
+	}
+	log := line("ResponseComplete", "patch", "/a?fieldManager=drover-bootstrap", 200, "10.5") +
+		line("ResponseComplete", "patch", "/a?fieldManager=drover-bootstrap", 200, "11") +
+		line("ResponseComplete", "patch", "/a", 409, "12") +
+		line("ResponseStarted", "patch", "/a", 200, "12") +
+		line("ResponseComplete", "list", "/a", 200, "12") +
+		line("ResponseComplete", "patch", "/a", 200, "09") +
+		line("ResponseComplete", "patch", "/a", 200, "20") + `{"stage":`
+	from := time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
+	got, err := ReadAudit(strings.NewReader(log), from, from.Add(10*time.Second))
+	want := map[string]float64{"drover-bootstrap: patch machines/status, 200": 2, "capd: patch machines/status, 409": 1}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if _, err := ReadAudit(strings.NewReader("no JSON\n"), from, from); err == nil {
+		t.Error("a log of something else was read")
+	}
+}
+
 func TestSince(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	before := Sample{Time: began, CPU: time.Second, Revision: 10, Writes: map[string]float64{"a": 1, "b": 2}}
@@ -72,7 +97,7 @@ func runs(cost func(machines float64) float64, sizes ...int) []Run {
 	return out
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		cost   func(float64) float64
@@ -87,7 +112,7 @@ func TestJudge(t *testing.T) {
 		{"nothing at first", func(n float64) float64 { return max(0, n-100) }, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			growth, err := Judge(runs(tt.cost, 200, 25, 50, 100), 1.5)
+			growth, err := Evaluate(runs(tt.cost, 200, 25, 50, 100), 1.5)
 			var notLinear *NotLinearError
 			faults := 0
 			if errors.As(err, &notLinear) {
@@ -100,7 +125,7 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Judge(runs(func(float64) float64 { return 1 }, 1, 2), 1.5); err == nil {
+	if _, err := Evaluate(runs(func(float64) float64 { return 1 }, 1, 2), 1.5); err == nil {
 		t.Error("two sizes were judged")
 	}
 }
@@ -108,7 +133,7 @@ func TestJudge(t *testing.T) {
 // TestReport: the page names what was measured and its plots, which are valid XML.
 func TestReport(t *testing.T) {
 	all := runs(func(n float64) float64 { return 0.1 * n }, 10, 20, 40)
-	growth, err := Judge(all, 1.5)
+	growth, err := Evaluate(all, 1.5)
 	if err != nil {
 		t.Fatal(err)
 	}

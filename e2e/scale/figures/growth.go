@@ -11,6 +11,8 @@ type Phase struct {
 	Usage
 	// Resident and Heap are those of the last sample.
 	Resident, Heap int64
+	// Writers are the requests that write, by who sent them, see ReadAudit.
+	Writers map[string]float64
 }
 
 // NewPhase is the phase between two samples.
@@ -87,9 +89,9 @@ func (g Growth) Ratio() float64 {
 // MinSizes is the number of sizes below which nothing can be said about growth.
 const MinSizes = 3
 
-// Judge returns the growth of all figures, and an error that names those that grow by more than most in the upper half of the sizes, as a
+// Evaluate returns the growth of all figures, and an error that names those that grow by more than most in the upper half of the sizes, as a
 // multiple of the lower half. Fixed costs are in neither.
-func Judge(runs []Run, most float64) ([]Growth, error) {
+func Evaluate(runs []Run, most float64) ([]Growth, error) {
 	runs = slices.SortedFunc(slices.Values(runs), func(a, b Run) int { return a.Machines - b.Machines })
 	if len(runs) < MinSizes {
 		return nil, fmt.Errorf("growth needs %d sizes, got %d", MinSizes, len(runs))

@@ -60,8 +60,10 @@ func (r Report) Markdown(dir string) string {
 		out.WriteString("\n## Growth\n\nWhat one more machine costs, in the lower and in the upper half of the sizes. Fixed costs are in neither.\n\n")
 		out.WriteString(markdownTable(growthCells(r.Growth, r.Limit)))
 	}
-	out.WriteString("\n## What is written\n\nThe most frequent writes for each machine of the largest cluster, those that failed because of a conflict too.\n\n")
-	out.WriteString(markdownTable(writesCells(r.Runs)))
+	out.WriteString("\n## What is written\n\nThe most frequent for each machine of the largest cluster. Writes to etcd by resource, those that failed too:\n\n")
+	out.WriteString(markdownTable(mostFrequent(r.Runs, "resource", func(p Phase) map[string]float64 { return p.ByResource })))
+	out.WriteString("\nRequests that write, by field owner or program; 409 is a conflict:\n\n")
+	out.WriteString(markdownTable(mostFrequent(r.Runs, "request", func(p Phase) map[string]float64 { return p.Writers })))
 	out.WriteString("\n## Plots\n\nThe dashed line continues the first two sizes.\n")
 	for _, f := range Figures {
 		fmt.Fprintf(&out, "\n![%s](%s/%s.svg)\n", f.Name, dir, f.File)
@@ -69,20 +71,20 @@ func (r Report) Markdown(dir string) string {
 	return out.String()
 }
 
-// maxResources is the number of resources that are listed.
-const maxResources = 12
+// maxLines is the number of lines of a list of what is most frequent.
+const maxLines = 20
 
-func writesCells(runs []Run) [][]string {
-	out := [][]string{{"resource", "provision", "change"}}
+// mostFrequent is a table of counts of the last run for each machine.
+func mostFrequent(runs []Run, name string, counts func(Phase) map[string]float64) [][]string {
+	out := [][]string{{name, "provision", "change"}}
 	if len(runs) == 0 {
 		return out
 	}
 	last := runs[len(runs)-1]
-	each := func(p Phase, resource string) string {
-		return fmt.Sprintf("%.1f", p.ByResource[resource]/float64(last.Machines))
-	}
-	for _, resource := range Top(last.Provision.ByResource, maxResources) {
-		out = append(out, []string{resource, each(last.Provision, resource), each(last.Change, resource)})
+	provision, change := counts(last.Provision), counts(last.Change)
+	each := func(count float64) string { return fmt.Sprintf("%.1f", count/float64(last.Machines)) }
+	for _, key := range Top(provision, maxLines) {
+		out = append(out, []string{key, each(provision[key]), each(change[key])})
 	}
 	return out
 }

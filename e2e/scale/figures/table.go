@@ -108,5 +108,8 @@ func (p Phase) Describe(name string, reached []Milestone) string {
 	for _, resource := range Top(p.ByResource, 8) {
 		fmt.Fprintf(&out, "    %6.0f writes of %s\n", p.ByResource[resource], resource)
 	}
+	for _, writer := range Top(p.Writers, 16) {
+		fmt.Fprintf(&out, "    %6.0f times %s\n", p.Writers[writer], writer)
+	}
 	return out.String()
 }
