@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -113,6 +114,6 @@ func (o *options) measure(ctx context.Context, size int) (run figures.Run, err e
 	}()
 	fmt.Printf("=== %d machines\n", size)
 	e := &environment{options: o, dir: dir, size: size}
-	defer func() { err = joinStop(err, e.stop()) }()
+	defer func() { err = errors.Join(err, e.stop()) }()
 	return e.measure(ctx)
 }

@@ -51,7 +51,7 @@ type environment struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
-	// follow* are what machines were started for.
+	// started are the names of the machines that are played.
 	mu      sync.Mutex
 	started map[string]bool
 }
@@ -113,9 +113,6 @@ func (e *environment) stop() error {
 	}
 	return errors.Join(errs...)
 }
-
-// joinStop adds an error of stopping to that of a run.
-func joinStop(err, stopping error) error { return errors.Join(err, stopping) }
 
 // run plays a machine, once.
 func (e *environment) run(m machines.Machine) {

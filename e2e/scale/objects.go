@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -48,7 +49,8 @@ func infrastructure(kind, name string, template bool) *unstructured.Unstructured
 	if template {
 		spec = map[string]any{"template": map[string]any{"spec": spec}}
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": infrastructureGroup + "/" + infrastructureVersion, "kind": kind, "spec": spec}}
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: infrastructureGroup, Version: infrastructureVersion, Kind: kind})
 	u.SetNamespace(namespace)
 	u.SetName(name)
 	// The provider of v1.14 panics when it annotates an object without annotations.

@@ -51,8 +51,9 @@ func startProvider(ctx context.Context, h *hub, c client.Client, source, dir, ho
 		return nil, err
 	}
 	env := []string{"POD_IP=" + host, "POD_NAME=capd", "POD_NAMESPACE=capd-system", "KUBECONFIG=" + h.kubeconfig}
-	p, err := programs.Start(dir, "provider", env, program, "--webhook-port", port, "--webhook-cert-dir", certificates, "--health-addr", health,
-		"--diagnostics-address", diagnostics, "--insecure-diagnostics", "--skip-crd-migration-phases", "StorageVersionMigration,CleanupManagedFields")
+	p, err := programs.Start(dir, "provider", env, program, "--webhook-port", port, "--webhook-cert-dir", certificates,
+		"--health-addr", health, "--diagnostics-address", diagnostics, "--insecure-diagnostics",
+		"--skip-crd-migration-phases", "StorageVersionMigration,CleanupManagedFields")
 	if err != nil {
 		return nil, err
 	}

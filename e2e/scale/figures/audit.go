@@ -15,8 +15,8 @@ import (
 // reads are the verbs of requests that write nothing.
 var reads = []string{"get", "list", "watch"}
 
-// ReadAudit counts the requests of an audit log of the API server that write and that were answered in a period, by who sent them, what they
-// write, and the HTTP status. Answers of 409 are conflicts, which write nothing.
+// ReadAudit counts the requests of an audit log of the API server that write and that were answered in a period, by who sent them, what
+// they write, and the HTTP status. Answers of 409 are conflicts, which write nothing.
 func ReadAudit(r io.Reader, from, to time.Time) (map[string]float64, error) {
 	counts := map[string]float64{}
 	lines := bufio.NewReader(r)

@@ -89,8 +89,8 @@ func (g Growth) Ratio() float64 {
 // MinSizes is the number of sizes below which nothing can be said about growth.
 const MinSizes = 3
 
-// Evaluate returns the growth of all figures, and an error that names those that grow by more than most in the upper half of the sizes, as a
-// multiple of the lower half. Fixed costs are in neither.
+// Evaluate returns the growth of all figures, and an error that names those that grow by more than most in the upper half of the sizes, as
+// a multiple of the lower half. Fixed costs are in neither.
 func Evaluate(runs []Run, most float64) ([]Growth, error) {
 	runs = slices.SortedFunc(slices.Values(runs), func(a, b Run) int { return a.Machines - b.Machines })
 	if len(runs) < MinSizes {

@@ -49,7 +49,9 @@ func (n *Nodes) Set(m Machine, config nodeConfig) {
 	}
 	node.Status.Conditions = conditions
 	node.Status.NodeInfo.KubeletVersion = n.Version
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.Address}, {Type: corev1.NodeHostName, Address: m.Name}}
+	node.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: m.Address}, {Type: corev1.NodeHostName, Address: m.Name},
+	}
 	n.API.SetNode(node)
 	n.names = append(n.names, m.Name)
 }

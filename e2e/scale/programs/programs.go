@@ -1,4 +1,5 @@
-// Package programs starts the programs of a scale run on this machine, and reads from /proc what they use. It knows nothing of what they do.
+// Package programs starts the programs of a scale run on this machine, and reads from /proc what they use. It knows nothing of what they
+// do.
 package programs
 
 import (
