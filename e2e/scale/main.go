@@ -1,6 +1,6 @@
 // Command scale measures what a hub needs for clusters of many machines. It starts the built hub with its embedded API server, Cluster
-// API's Dev infrastructure provider, whose machines are in memory, and plays the agents of all machines by the protocol of the gateway. For each
-// size it starts all of it again, and it fails if a machine costs more the more machines there are.
+// API's Dev infrastructure provider, whose machines are in memory, and plays the agents of all machines by the protocol of the gateway. For
+// each size it starts all of it again, and it fails if a machine costs more the more machines there are.
 package main
 
 import (
