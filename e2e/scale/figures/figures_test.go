@@ -21,9 +21,6 @@ etcd_requests_total{group="",operation="create",resource="secrets"} 3
 etcd_requests_total{group="",operation="update",resource="secrets"} 4
 etcd_requests_total{group="",operation="get",resource="secrets"} 100
 etcd_requests_total{group="cluster.x-k8s.io",operation="delete",resource="machines"} 1
-# TYPE apiserver_request_total counter
-apiserver_request_total{code="200",verb="PATCH"} 5
-apiserver_request_total{code="409",verb="PATCH"} 2
 # TYPE go_gc_heap_live_bytes gauge
 go_gc_heap_live_bytes 1.5e+06
 `
@@ -31,8 +28,7 @@ go_gc_heap_live_bytes 1.5e+06
 	if err := s.ReadMetrics(strings.NewReader(metrics)); err != nil {
 		t.Fatal(err)
 	}
-	want := Sample{Heap: 1500000, Writes: map[string]float64{"secrets": 7, "machines.cluster.x-k8s.io": 1},
-		Requests: map[string]float64{"PATCH": 7}}
+	want := Sample{Heap: 1500000, Writes: map[string]float64{"secrets": 7, "machines.cluster.x-k8s.io": 1}}
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Error(diff)
 	}
@@ -72,7 +68,7 @@ func TestSince(t *testing.T) {
 		Writes: map[string]float64{"a": 1, "b": 12, "c": 5}}
 	p := NewPhase(before, after)
 	want := Phase{Usage: Usage{Duration: 30 * time.Second, CPU: 3 * time.Second, Writes: 15,
-		ByResource: map[string]float64{"b": 10, "c": 5}, Requests: map[string]float64{}}, Resident: 7, Heap: 5}
+		ByResource: map[string]float64{"b": 10, "c": 5}}, Resident: 7, Heap: 5}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}

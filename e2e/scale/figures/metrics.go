@@ -12,7 +12,6 @@ import (
 // The metrics of the API server and of the Go runtime that are read.
 const (
 	etcdRequests = "etcd_requests_total"
-	apiRequests  = "apiserver_request_total"
 	liveHeap     = "go_gc_heap_live_bytes"
 )
 
@@ -26,19 +25,14 @@ func (s *Sample) ReadMetrics(r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("decoding metrics: %w", err)
 	}
-	for _, name := range []string{etcdRequests, apiRequests} {
-		if families[name] == nil {
-			return fmt.Errorf("decoding metrics: there is no %s", name)
-		}
+	if families[etcdRequests] == nil {
+		return fmt.Errorf("decoding metrics: there is no %s", etcdRequests)
 	}
-	s.Writes, s.Requests = map[string]float64{}, map[string]float64{}
+	s.Writes = map[string]float64{}
 	for _, m := range families[etcdRequests].GetMetric() {
 		if labels := labelsOf(m.GetLabel()); etcdWrites[labels["operation"]] {
 			s.Writes[strings.TrimSuffix(labels["resource"]+"."+labels["group"], ".")] += m.GetCounter().GetValue()
 		}
-	}
-	for _, m := range families[apiRequests].GetMetric() {
-		s.Requests[labelsOf(m.GetLabel())["verb"]] += m.GetCounter().GetValue()
 	}
 	for _, m := range families[liveHeap].GetMetric() {
 		s.Heap = int64(m.GetGauge().GetValue())

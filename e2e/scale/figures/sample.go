@@ -21,8 +21,6 @@ type Sample struct {
 	Revision int64
 	// Writes counts what the API server has asked etcd to write, by resource, those that failed because of a conflict too.
 	Writes map[string]float64
-	// Requests counts the requests that the API server has answered, by verb.
-	Requests map[string]float64
 }
 
 // Usage is what a hub has used between two samples.
@@ -31,15 +29,15 @@ type Usage struct {
 	Duration, CPU time.Duration
 	// Writes is the number of writes to etcd.
 	Writes int64
-	// ByResource are the writes by resource, Requests those to the API server by verb.
-	ByResource, Requests map[string]float64
+	// ByResource are the writes by resource, those that failed because of a conflict too.
+	ByResource map[string]float64
 }
 
 // Since returns what was used since an earlier sample.
 func (s Sample) Since(earlier Sample) Usage {
 	return Usage{
 		Duration: s.Time.Sub(earlier.Time), CPU: s.CPU - earlier.CPU, Writes: s.Revision - earlier.Revision,
-		ByResource: difference(s.Writes, earlier.Writes), Requests: difference(s.Requests, earlier.Requests),
+		ByResource: difference(s.Writes, earlier.Writes),
 	}
 }
 
