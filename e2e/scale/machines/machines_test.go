@@ -133,7 +133,8 @@ func TestHeaders(t *testing.T) {
 			t.Fatal("there is a response")
 		}
 		h := next.request.Header
-		if h.Get("Authorization") != "Bearer token" || (h.Get("X-Cattle-Role-Etcd") == "true") != server || (h.Get("X-Cattle-Address") != "") != server {
+		if h.Get("Authorization") != "Bearer token" || (h.Get("X-Cattle-Role-Etcd") == "true") != server ||
+			(h.Get("X-Cattle-Address") != "") != server {
 			t.Errorf("server %v: %v", server, h)
 		}
 	}
