@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"testing"
 	"time"
@@ -26,6 +27,8 @@ const (
 // for what the hub has made for each cluster in it, which all other tests would wait for.
 func (e *Env) Namespace(t *testing.T) string {
 	t.Helper()
+	// go test knows what a cached result depends on by what is read while tests run; checkRights reads it after them.
+	_ = os.Getenv(usageVariable)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := e.Client.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("creating namespace: %v", err)

@@ -82,17 +82,23 @@ func uses(used map[right]bool, r right) bool {
 	return by(r.verb) || implied[r.verb] != "" && by(implied[r.verb]) || known || all
 }
 
+// readUsage reads what each package that shares a hub (hub/integration and below) has written, one file per package.
 func readUsage(t *testing.T, dir string) map[right]bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.tsv"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no integration test has written to %s (%v); run them again with go test -count=1 and DROVER_API_USAGE=%s", dir, err, dir)
+	var packages []string
+	for _, pattern := range []string{"../../hub/integration/main_test.go", "../../hub/integration/*/main_test.go"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: no such files (%v)", pattern, err)
+		}
+		packages = append(packages, found...)
 	}
 	used := map[right]bool{}
-	for _, path := range files {
-		file, err := os.Open(path)
+	for _, main := range packages {
+		name := filepath.Dir(main)
+		file, err := os.Open(filepath.Join(dir, filepath.Base(name)+".tsv"))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v; run the tests of %s again with go test -count=1 and DROVER_API_USAGE=%s", err, name, dir)
 		}
 		defer file.Close()
 		for lines := bufio.NewScanner(file); lines.Scan(); {
