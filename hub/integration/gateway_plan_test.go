@@ -119,6 +119,15 @@ func TestGatewayPlanSecret(t *testing.T) {
 		if _, err := secrets.Update(ctx, stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 			t.Errorf("with an old version: %v", err)
 		}
+		noted := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"noted":"yes"}},"data":{"appliedPlan":"e30="}}`))
+		if err := e.client.Patch(ctx, real, noted); err != nil {
+			t.Fatal(err)
+		}
+		written.Data["applied-checksum"] = []byte("late")
+		if written, err = secrets.Update(ctx, written, metav1.UpdateOptions{}); err != nil || written.Annotations["noted"] != "yes" ||
+			string(written.Data["applied-checksum"]) != "late" || string(written.Data["appliedPlan"]) != "{}" {
+			t.Fatalf("with the version from before the hub's note: %v, %v", written, err)
+		}
 		same, err := secrets.Update(ctx, written, metav1.UpdateOptions{})
 		if err != nil || same.ResourceVersion != written.ResourceVersion {
 			t.Errorf("without a change: %v, %v", same, err)
@@ -127,14 +136,14 @@ func TestGatewayPlanSecret(t *testing.T) {
 		unconditional.ResourceVersion = ""
 		delete(unconditional.Data, "probe-statuses")
 		removed, err := secrets.Update(ctx, unconditional, metav1.UpdateOptions{})
-		if err != nil || removed.Data["probe-statuses"] != nil || string(removed.Data["applied-checksum"]) != "sum" {
+		if err != nil || removed.Data["probe-statuses"] != nil || string(removed.Data["applied-checksum"]) != "late" {
 			t.Errorf("without a version: %v, %v", removed, err)
 		}
 		for change, apply := range map[string]func(*corev1.Secret){
 			"key plan ":      func(s *corev1.Secret) { s.Data["plan"] = []byte(`{"files":[]}`) },
 			"key extra ":     func(s *corev1.Secret) { s.Data["extra"] = []byte("x") },
 			"label kept ":    func(s *corev1.Secret) { delete(s.Labels, "kept") },
-			"annotation me ": func(s *corev1.Secret) { s.Annotations = map[string]string{"me": "x"} },
+			"annotation me ": func(s *corev1.Secret) { s.Annotations["me"] = "x" },
 		} {
 			forged := removed.DeepCopy()
 			forged.Data["applied-checksum"] = []byte("forged")

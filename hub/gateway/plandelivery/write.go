@@ -31,7 +31,7 @@ const fieldOwner = client.FieldOwner("drover-gateway")
 
 // Update serves PUT /api/v1/namespaces/{namespace}/secrets/{name} with a Secret as JSON or protobuf: it writes the machine's results into
 // its plan Secret and answers with the Secret as JSON. A change of anything but plans.AgentKeys is 403 and names what it was, a Secret
-// that has changed since it was read is 409, one of more than MaxUpdateBytes 413, and another media type 415.
+// that has changed since it was read, but for its metadata and the applied plan, is 409, one of more than MaxUpdateBytes 413, and another media type 415.
 func (h *Handler) Update(w http.ResponseWriter, r *http.Request, m *Machine) error {
 	secret, err := h.updatePlan(w, r, m)
 	if err != nil {
@@ -55,18 +55,7 @@ func (h *Handler) updatePlan(w http.ResponseWriter, r *http.Request, m *Machine)
 	if sent.Name != m.Account.Name || sent.Namespace != "" && sent.Namespace != m.Account.Namespace {
 		return nil, apierrors.NewBadRequest("metadata: name and namespace must be those of the request's path")
 	}
-	current, err := h.current(r.Context(), m, sent)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := agentChanges(current, sent)
-	if err != nil {
-		return nil, apierrors.NewForbidden(secretResource, m.Account.Name, err)
-	}
-	if len(changes) == 0 {
-		return current, nil
-	}
-	written, err := h.writeChanges(r.Context(), current, changes)
+	written, err := h.writeReport(r.Context(), m, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +67,36 @@ func (h *Handler) updatePlan(w http.ResponseWriter, r *http.Request, m *Machine)
 	return &answer, nil
 }
 
-// current returns the Secret in the version that the machine has changed, and a conflict if a newer one exists. A Secret without a
-// version is compared with the newest.
+// maxWrites is how often a report is written. The API server refuses it where the hub writes something else into the Secret just before.
+const maxWrites = 3
+
+// writeReport writes what sent changes, and returns the Secret as it is then.
+func (h *Handler) writeReport(ctx context.Context, m *Machine, sent *corev1.Secret) (*corev1.Secret, error) {
+	for writes := 1; ; writes++ {
+		current, err := h.current(ctx, m, sent)
+		if err != nil {
+			return nil, err
+		}
+		changes, err := agentChanges(current, sent)
+		if err != nil {
+			return nil, apierrors.NewForbidden(secretResource, m.Account.Name, err)
+		}
+		if len(changes) == 0 {
+			return current, nil
+		}
+		written, err := h.writeChanges(ctx, current, changes)
+		if !apierrors.IsConflict(err) || writes == maxWrites {
+			return written, err
+		}
+		if err := h.fetchPlan(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// current returns the Secret that the machine has changed, and a conflict if it was changed since the machine has read it. A Secret without
+// a version is compared with the newest. What the hub notes in metadata or as the applied plan while a machine makes its report is no
+// reason for a conflict: Rancher's agent exits on one and applies its plan again. Sent is given these as they are now.
 func (h *Handler) current(ctx context.Context, m *Machine, sent *corev1.Secret) (*corev1.Secret, error) {
 	current, _, err := h.readPlan(ctx, m)
 	if err != nil {
@@ -95,14 +112,27 @@ func (h *Handler) current(ctx context.Context, m *Machine, sent *corev1.Secret) 
 		}
 	}
 	switch {
-	case sent.ResourceVersion != "" && sent.ResourceVersion != current.ResourceVersion:
-		return nil, apierrors.NewConflict(secretResource, m.Account.Name,
-			errors.New("the Secret has been changed since it was read; read it again and apply your changes to that"))
 	case sent.UID != "" && sent.UID != current.UID:
 		return nil, apierrors.NewConflict(secretResource, m.Account.Name,
 			errors.New("the Secret was deleted and created again since it was read"))
+	case sent.ResourceVersion == "" || sent.ResourceVersion == current.ResourceVersion:
+	case h.Secrets.Plans.Unchanged(m.Account, sent.ResourceVersion):
+		bringUpToDate(sent, current)
+	default:
+		return nil, apierrors.NewConflict(secretResource, m.Account.Name,
+			errors.New("the Secret has been changed since it was read; read it again and apply your changes to that"))
 	}
 	return current, nil
+}
+
+// bringUpToDate gives sent what the hub has changed in current without a conflict.
+func bringUpToDate(sent, current *corev1.Secret) {
+	sent.Labels, sent.Annotations = current.Labels, current.Annotations
+	if applied, found := current.Data[plans.KeyAppliedPlan]; !found {
+		delete(sent.Data, plans.KeyAppliedPlan)
+	} else if sent.Data != nil {
+		sent.Data[plans.KeyAppliedPlan] = applied
+	}
 }
 
 // agentChanges returns what sent changes in current, by key of the data; nil for a key that is removed. A change of anything that is not

@@ -1,12 +1,17 @@
 package secretcache
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/drover-dev/drover/plans"
 )
 
 // PlanStore holds all plan Secrets in their newest version and sends changes to watchers. A reflector fills it; Observe adds versions
@@ -33,6 +38,8 @@ type PlanStore struct {
 type stored struct {
 	secret  *corev1.Secret
 	version uint64
+	// since is the version from which on nothing has changed that a machine's report is about.
+	since uint64
 }
 
 // maxDeleted is how many deletions are kept.
@@ -135,7 +142,11 @@ func (p *PlanStore) put(key types.NamespacedName, secret *corev1.Secret, version
 		return
 	}
 	kept := forMachines(secret)
-	p.objects[key] = stored{kept, version}
+	since := version
+	if exists && sameForReport(old.secret, kept) {
+		since = old.since
+	}
+	p.objects[key] = stored{kept, version, since}
 	event := PlanEvent{Type: "ADDED", Secret: kept, Version: version}
 	if exists && old.secret.UID == kept.UID {
 		event.Type = "MODIFIED"
@@ -160,7 +171,7 @@ func (p *PlanStore) remove(key types.NamespacedName, last *corev1.Secret, versio
 	if _, again := p.deleted[key]; !again {
 		p.deletedOrder = append(p.deletedOrder, key)
 	}
-	p.deleted[key] = stored{final, version}
+	p.deleted[key] = stored{secret: final, version: version}
 	if len(p.deletedOrder) > maxDeleted {
 		oldest := p.deletedOrder[0]
 		p.deletedOrder = p.deletedOrder[1:]
@@ -198,6 +209,31 @@ func (p *PlanStore) Get(key types.NamespacedName) (*corev1.Secret, uint64) {
 	defer p.mu.Unlock()
 	found := p.objects[key]
 	return found.secret, max(p.latest, found.version)
+}
+
+// Unchanged tells whether only metadata and the applied plan have changed since a version of a Secret: what the hub alone writes, and no
+// report of a machine contains.
+func (p *PlanStore) Unchanged(key types.NamespacedName, since string) bool {
+	version, err := ParseVersion(since)
+	if err != nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, exists := p.objects[key]
+	return exists && found.since <= version && version <= found.version
+}
+
+// sameForReport compares what a machine makes its report from, and what it reports.
+func sameForReport(a, b *corev1.Secret) bool {
+	return a.UID == b.UID && a.Type == b.Type && ptr.Deref(a.Immutable, false) == ptr.Deref(b.Immutable, false) &&
+		maps.EqualFunc(reported(a), reported(b), bytes.Equal)
+}
+
+func reported(secret *corev1.Secret) map[string][]byte {
+	data := maps.Clone(secret.Data)
+	delete(data, plans.KeyAppliedPlan)
+	return data
 }
 
 // Progress returns a channel that is closed when the store has seen more.

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/drover-dev/drover/plans"
 )
 
 var planKey = types.NamespacedName{Namespace: "ns", Name: "plan"}
@@ -61,6 +63,42 @@ func TestPlanStoreKeepsTheNewest(t *testing.T) {
 	must(t, p.Add(planAt("20", "b")))
 	if diff := cmp.Diff("MODIFIED 12, DELETED 14, ADDED 20", drain(nil, w)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// A report is good for as long as only that has changed which the hub notes beside it.
+func TestPlanStoreUnchanged(t *testing.T) {
+	p := NewPlanStore()
+	must(t, p.Replace([]any{planAt("5", "a")}, "10"))
+	at := func(version, uid string, data map[string][]byte) *corev1.Secret {
+		secret := planAt(version, uid)
+		secret.Data = data
+		return secret
+	}
+	for _, step := range []struct {
+		secret        *corev1.Secret
+		good, notGood string
+	}{
+		{secret: planAt("12", "a"), good: "5 12", notGood: "4 13 x"},
+		{secret: at("14", "a", map[string][]byte{plans.KeyAppliedPlan: []byte("{}")}), good: "5 12 14", notGood: "4 15"},
+		{secret: at("16", "a", map[string][]byte{plans.KeyPlan: []byte("{}")}), good: "16", notGood: "5 14"},
+		{secret: at("18", "b", map[string][]byte{plans.KeyPlan: []byte("{}")}), good: "18", notGood: "16"},
+	} {
+		must(t, p.Observe(step.secret))
+		for _, version := range strings.Fields(step.good) {
+			if !p.Unchanged(planKey, version) {
+				t.Errorf("%s is changed since %s", step.secret.ResourceVersion, version)
+			}
+		}
+		for _, version := range strings.Fields(step.notGood) {
+			if p.Unchanged(planKey, version) {
+				t.Errorf("%s is not changed since %s", step.secret.ResourceVersion, version)
+			}
+		}
+	}
+	must(t, p.Delete(planAt("20", "b")))
+	if p.Unchanged(planKey, "18") {
+		t.Error("what was deleted is unchanged")
 	}
 }
 
