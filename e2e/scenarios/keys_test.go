@@ -31,8 +31,9 @@ func keysAndTokens(t *testing.T, d lab.Distribution, cluster string) {
 	key := client.ObjectKey{Namespace: "fleet-default", Name: cluster}
 	shared.MakeNamespace(t, key.Namespace)
 	all := map[string]*hosts.Host{}
+	scenario := t
 	join := func(t *testing.T, name string, roles ...string) {
-		all[name] = shared.NewHost(t, cluster+name)
+		all[name] = shared.NewHost(scenario, cluster+name)
 		command, _, err := shared.TokenCommand(ctx, shared.Hub, key, roles...)
 		suite.Must(t, err)
 		suite.Must(t, shared.Register(ctx, all[name], command))

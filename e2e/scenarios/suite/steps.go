@@ -37,9 +37,12 @@ func Must(t *testing.T, err error) {
 }
 
 // NewHost adds a host that is removed when the test has passed, so that its cluster takes nothing from later tests. After a failure it
-// stays to be looked at, and goes with the lab.
+// stays to be looked at, and goes with the lab. The test is that of the whole scenario: with that of a Step, the host would go with the step.
 func (s *Suite) NewHost(t *testing.T, name string) *hosts.Host {
 	t.Helper()
+	if strings.Contains(t.Name(), "/") {
+		t.Fatalf("the host %s would be removed at the end of the step %s; make it with the test of the scenario", name, t.Name())
+	}
 	h, err := s.AddHost(t.Context(), name)
 	Must(t, err)
 	t.Cleanup(func() {
