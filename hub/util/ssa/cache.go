@@ -5,18 +5,21 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Cache applies objects as Apply does, without a request where it would change nothing: what is wanted is what was applied last, and the
-// object has not changed since. It is in memory, so that a hub that has just started sends one request for each object. It is for kinds
+// Cache applies objects as Apply does, without a request where it would change nothing: what is wanted is what was applied last, and none
+// of it has changed since. It is in memory, so that a hub that has just started sends one request for each object. It is for kinds
 // that Client, or Metadata, reads from a cache.
 type Cache struct {
 	Client client.Client
@@ -53,9 +56,9 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 	if err != nil {
 		return err
 	}
-	content := hasContent(u.Object)
+	set := setBy(u)
 	if last, ok := c.load(reconciled, id); ok && last.wanted == wanted {
-		same, err := c.unchanged(ctx, obj, last.found, content)
+		same, err := c.unchanged(ctx, obj, last.found, set)
 		if same || err != nil {
 			return err
 		}
@@ -63,7 +66,7 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 	if err := Apply(ctx, c.Client, c.FieldOwner, obj); err != nil {
 		return err
 	}
-	found, err := fingerprint(obj, content)
+	found, err := set.fingerprint(obj)
 	if err != nil {
 		return err
 	}
@@ -98,7 +101,7 @@ func (c *Cache) store(reconciled client.ObjectKey, id identity, applied state) {
 }
 
 // unchanged returns whether an object is what it was after it was applied last, and fills obj with it if so.
-func (c *Cache) unchanged(ctx context.Context, obj client.Object, found [sha256.Size]byte, content bool) (bool, error) {
+func (c *Cache) unchanged(ctx context.Context, obj client.Object, found [sha256.Size]byte, set fields) (bool, error) {
 	current, err := c.read(ctx, obj)
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -106,7 +109,7 @@ func (c *Cache) unchanged(ctx context.Context, obj client.Object, found [sha256.
 	if err != nil {
 		return false, fmt.Errorf("reading %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 	}
-	now, err := fingerprint(current, content)
+	now, err := set.fingerprint(current)
 	if err != nil || now != found {
 		return false, err
 	}
@@ -134,27 +137,52 @@ func (c *Cache) read(ctx context.Context, obj client.Object) (client.Object, err
 	return current, c.Metadata.Get(ctx, key, current)
 }
 
-// hasContent returns whether more is wanted of an object than its existence and its metadata.
-func hasContent(wanted map[string]any) bool {
-	for field := range wanted {
-		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "type"}, field) {
-			return true
-		}
-	}
-	return false
+// fields are what an apply sets. What others set beside it is none of its business: agents, the gateway and other controllers write plan
+// Secrets all the time.
+type fields struct {
+	labels, annotations []string
+	owners              []types.UID
+	// content is whether more is set than the existence of the object and its metadata.
+	content bool
 }
 
-// fingerprint changes with everything that can be applied. The generation stands for the spec, the resource version for the content of
-// kinds without one. Where no content was applied, other writers may change it: agents write plan Secrets all the time.
-func fingerprint(obj client.Object, content bool) ([sha256.Size]byte, error) {
-	version := any(obj.GetGeneration())
-	if obj.GetGeneration() == 0 {
-		version = obj.GetResourceVersion()
+// setBy returns what an apply of wanted sets.
+func setBy(wanted *unstructured.Unstructured) fields {
+	f := fields{labels: slices.Sorted(maps.Keys(wanted.GetLabels())), annotations: slices.Sorted(maps.Keys(wanted.GetAnnotations()))}
+	for _, owner := range wanted.GetOwnerReferences() {
+		f.owners = append(f.owners, owner.UID)
 	}
-	if !content {
-		version = nil
+	for field := range wanted.Object {
+		f.content = f.content || !slices.Contains([]string{"apiVersion", "kind", "metadata", "type"}, field)
 	}
-	return digest([]any{obj.GetUID(), version, obj.GetLabels(), obj.GetAnnotations(), obj.GetOwnerReferences()})
+	return f
+}
+
+// fingerprint changes with each of the fields. The generation stands for the spec, the resource version for the content of kinds without
+// one.
+func (f fields) fingerprint(obj client.Object) ([sha256.Size]byte, error) {
+	var version any
+	if f.content {
+		version = obj.GetGeneration()
+		if obj.GetGeneration() == 0 {
+			version = obj.GetResourceVersion()
+		}
+	}
+	owners := slices.DeleteFunc(slices.Clone(obj.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
+		return !slices.Contains(f.owners, o.UID)
+	})
+	return digest([]any{obj.GetUID(), version, of(obj.GetLabels(), f.labels), of(obj.GetAnnotations(), f.annotations), owners})
+}
+
+// of returns the values of some keys.
+func of(all map[string]string, keys []string) map[string]string {
+	some := make(map[string]string, len(keys))
+	for _, key := range keys {
+		if value, found := all[key]; found {
+			some[key] = value
+		}
+	}
+	return some
 }
 
 func digest(content any) ([sha256.Size]byte, error) {
