@@ -57,6 +57,7 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	}
 	// The sample counts on three servers, and then lets five seconds pass before it calls a new kind established.
 	config.APIExtensions.ExtraConfig.MasterCount = 1
+	withoutWatchCaches(config)
 	createRoles, err := replaceRolesHook(config)
 	if err != nil {
 		return nil, fmt.Errorf("configuring API server: %w", err)

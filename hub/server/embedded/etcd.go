@@ -111,6 +111,11 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 	// several goroutines, which is most of what an idle hub does.
 	cfg.TickMs = 100
 	cfg.ElectionMs = 500
+	// Watches of the API server are told by this how far they are.
+	cfg.WatchProgressNotifyInterval = time.Minute
+	// What was written since the last snapshot but one is held in memory for members that are behind. There are none.
+	cfg.SnapshotCount = 1000
+	cfg.SnapshotCatchUpEntries = 1
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	cfg.UnsafeNoFsync = opts.UnsafeNoFsync
 	cfg.ZapLoggerBuilder = log
