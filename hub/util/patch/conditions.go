@@ -2,10 +2,14 @@ package patch
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -31,7 +35,35 @@ func Conditions(ctx context.Context, c client.Client, object Object, owner clien
 	for _, w := range wanted {
 		conditions.Set(changed, w)
 	}
+	boundMessages(changed, types)
+	if raw := replacement(object, changed.GetConditions(), types); raw != nil {
+		err := c.Status().Patch(ctx, empty(object), client.RawPatch(apitypes.JSONPatchType, raw), owner)
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+	}
 	return helper.Patch(ctx, changed)
+}
+
+// replacement is a JSON patch that replaces conditions where they are; nil if one of them is not there yet. Unlike a merge patch, which has
+// the whole list, it needs no resource version, so that other writers of the object cause no conflict. It fails if another object has the
+// name now, or the list another order.
+func replacement(object Object, after []metav1.Condition, types []string) []byte {
+	operations := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": object.GetUID()}}
+	for _, conditionType := range types {
+		i := slices.IndexFunc(object.GetConditions(), func(c metav1.Condition) bool { return c.Type == conditionType })
+		if i < 0 {
+			return nil
+		}
+		path := fmt.Sprintf("/status/conditions/%d", i)
+		operations = append(operations, map[string]any{"op": "test", "path": path + "/type", "value": conditionType},
+			map[string]any{"op": "replace", "path": path, "value": meta.FindStatusCondition(after, conditionType)})
+	}
+	raw, err := json.Marshal(operations)
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
 // same reports whether two conditions are equal except for their time; nil is no condition.
