@@ -85,3 +85,29 @@ func TestCondition(t *testing.T) {
 		})
 	}
 }
+
+// TestUntilPending: an agent has a moment to start with a plan before the conditions say that it has not.
+func TestUntilPending(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	pending := rollout.Report{Progress: rollout.ProgressPending}
+	for name, tc := range map[string]struct {
+		scope     scope
+		delivered string
+		want      time.Duration
+	}{
+		"delivered now":          {scope{report: pending}, "2026-01-02T03:04:05Z", pendingAfter},
+		"delivered a moment ago": {scope{report: pending}, "2026-01-02T03:04:04Z", pendingAfter - time.Second},
+		"had its time":           {scope{report: pending}, "2026-01-02T03:04:03Z", 0},
+		"of another clock":       {scope{report: pending}, "2026-01-02T03:04:06Z", 0},
+		"nobody says when":       {scope{report: pending}, "", 0},
+		"tried again":            {scope{report: pending, retry: retry{Attempts: 1}}, "2026-01-02T03:04:05Z", 0},
+		"being applied":          {scope{report: rollout.Report{Progress: rollout.ProgressApplying}}, "2026-01-02T03:04:05Z", 0},
+		"paused":                 {scope{report: pending, paused: true}, "2026-01-02T03:04:05Z", 0},
+	} {
+		tc.scope.secret = &corev1.Secret{}
+		tc.scope.secret.Annotations = map[string]string{rkev1.PlanLastUpdatedAnnotation: tc.delivered}
+		if got := tc.scope.untilPending(now); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}

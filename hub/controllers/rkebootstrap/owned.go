@@ -40,9 +40,8 @@ func (r *Reconciler) applyOwned(ctx context.Context, bootstrap *rkev1.RKEBootstr
 		return err
 	}
 	if found == nil {
-		// Server-side apply takes over what is there, so that the object is created first, with what cannot be added later.
-		found, err = r.createBare(ctx, kind, object)
-		if err != nil {
+		// Server-side apply takes over what is there, so that the object is created first.
+		if found, err = r.create(ctx, bootstrap, kind, object); err != nil || found == object {
 			return err
 		}
 	}
@@ -53,19 +52,21 @@ func (r *Reconciler) applyOwned(ctx context.Context, bootstrap *rkev1.RKEBootstr
 	return r.ssa.Apply(ctx, client.ObjectKeyFromObject(bootstrap), object)
 }
 
-// createBare creates an object without labels, annotations and data, which are applied afterwards: fields that were set by a create request
-// are not removed by a later apply. If the object was created meanwhile, that one is returned.
-func (r *Reconciler) createBare(ctx context.Context, kind schema.GroupVersionKind, object client.Object) (client.Object, error) {
-	bare, ok := object.DeepCopyObject().(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("copying %T: it is no object", object)
+// create creates an object, and returns it if nothing is left to apply. If the object was created meanwhile, that one is returned.
+//
+// Fields that were set by a create request are not removed by a later apply. Of a plan Secret, which has the labels of its RKEBootstrap,
+// only what cannot be added later is created.
+func (r *Reconciler) create(ctx context.Context, bootstrap *rkev1.RKEBootstrap, kind schema.GroupVersionKind,
+	object client.Object) (client.Object, error) {
+	created := object
+	var err error
+	if secret, ok := object.(*corev1.Secret); ok && secret.Type == rkev1.MachinePlanSecretType {
+		bare := secret.DeepCopy()
+		bare.Labels, bare.Annotations, bare.Data = nil, nil, nil
+		created, err = bare, r.Client.Create(ctx, bare, fieldOwner)
+	} else {
+		err = r.ssa.Create(ctx, client.ObjectKeyFromObject(bootstrap), object)
 	}
-	bare.SetLabels(nil)
-	bare.SetAnnotations(nil)
-	if secret, ok := bare.(*corev1.Secret); ok {
-		secret.Data = nil
-	}
-	err := r.Client.Create(ctx, bare, fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
 		found := &metav1.PartialObjectMetadata{}
 		found.SetGroupVersionKind(kind)
@@ -77,7 +78,7 @@ func (r *Reconciler) createBare(ctx context.Context, kind schema.GroupVersionKin
 	if err != nil {
 		return nil, fmt.Errorf("creating %s %s: %w", kind.Kind, object.GetName(), err)
 	}
-	return bare, nil
+	return created, nil
 }
 
 // metadata reads the metadata of an object from the cache; nil if it does not exist.

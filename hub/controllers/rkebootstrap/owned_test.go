@@ -60,8 +60,8 @@ func TestIdentityAtRest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if reconcile(); writes == 0 {
-		t.Fatal("the identity was made without a request")
+	if reconcile(); writes != 4 {
+		t.Fatalf("the identity was made with %d writes; want two for the plan Secret, one for the ServiceAccount and one for its token", writes)
 	}
 	if reconcile(); writes+reads > 0 {
 		t.Errorf("at rest there are %d writes and %d reads", writes, reads)

@@ -25,24 +25,49 @@ type eventRule struct {
 	warning bool
 	// skipInitial creates no Event for a condition that is not True when it is seen for the first time.
 	skipInitial bool
-	// propagated creates the Event for the Cluster too.
-	propagated bool
+	// propagated is when the Cluster gets the Event too.
+	propagated propagation
 }
 
 const suppressed = "-"
+
+// propagation is for which states of a condition the Cluster gets the Event too. What each of a thousand machines goes through is no news
+// about the Cluster; what one of them needs is.
+type propagation int
+
+const (
+	never propagation = iota
+	always
+	// unlessTrue is for conditions that are True when nothing is wrong.
+	unlessTrue
+	// ifFalse is for conditions that are Unknown while the hub is working on it.
+	ifFalse
+)
+
+func (p propagation) of(status metav1.ConditionStatus) bool {
+	switch p {
+	case always:
+		return true
+	case unlessTrue:
+		return status != metav1.ConditionTrue
+	case ifFalse:
+		return status == metav1.ConditionFalse
+	}
+	return false
+}
 
 var (
 	// noEvents is for conditions that repeat what others say.
 	noEvents = eventRule{whenTrue: suppressed, otherwise: suppressed}
 	// defaultRule is for conditions that are not listed, such as those of other controllers.
-	defaultRule  = eventRule{warning: true, skipInitial: true, propagated: true}
+	defaultRule  = eventRule{warning: true, skipInitial: true, propagated: always}
 	pausedRule   = progressRule("Paused", "Resumed")
-	deletingRule = eventRule{otherwise: suppressed, propagated: true}
+	deletingRule = eventRule{otherwise: suppressed, propagated: always}
 )
 
 // progressRule is for conditions that are True while something is in progress.
 func progressRule(started, finished string) eventRule {
-	return eventRule{whenTrue: started, otherwise: finished, skipInitial: true, propagated: true}
+	return eventRule{whenTrue: started, otherwise: finished, skipInitial: true, propagated: always}
 }
 
 // eventRules are the rules by kind and type of the condition.
@@ -57,8 +82,8 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 		clusterv1.PausedCondition:           pausedRule,
 	},
 	reflect.TypeFor[*clusterv1.Cluster](): {
-		clusterv1.InfrastructureReadyCondition:                 {whenTrue: "InfrastructureReady", otherwise: suppressed, propagated: true},
-		clusterv1.ClusterControlPlaneInitializedCondition:      {whenTrue: "ControlPlaneInitialized", otherwise: suppressed, propagated: true},
+		clusterv1.InfrastructureReadyCondition:                 {whenTrue: "InfrastructureReady", otherwise: suppressed, propagated: always},
+		clusterv1.ClusterControlPlaneInitializedCondition:      {whenTrue: "ControlPlaneInitialized", otherwise: suppressed, propagated: always},
 		clusterv1.ClusterControlPlaneAvailableCondition:        noEvents,
 		clusterv1.ClusterWorkersAvailableCondition:             noEvents,
 		clusterv1.AvailableCondition:                           noEvents,
@@ -68,7 +93,7 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 		clusterv1.ClusterWorkerMachinesUpToDateCondition:       noEvents,
 		clusterv1.ClusterTopologyReconciledCondition:           noEvents,
 		clusterv1.ClusterRemoteConnectionProbeCondition: {whenTrue: "ClusterReached", otherwise: "ClusterNotReached", skipInitial: true,
-			warning: true, propagated: true},
+			warning: true, propagated: always},
 		clusterv1.RollingOutCondition:  noEvents,
 		clusterv1.ScalingUpCondition:   noEvents,
 		clusterv1.ScalingDownCondition: noEvents,
@@ -79,15 +104,15 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 	reflect.TypeFor[*rkev1.RKEControlPlane](): {
 		rkev1.ReadyCondition:             {whenTrue: "Ready", warning: true},
 		rkev1.ProvisionedCondition:       {whenTrue: "Provisioned", otherwise: suppressed},
-		rkev1.BootstrappedCondition:      {whenTrue: "Bootstrapped", otherwise: suppressed, propagated: true},
+		rkev1.BootstrappedCondition:      {whenTrue: "Bootstrapped", otherwise: suppressed, propagated: always},
 		rkev1.StableCondition:            noEvents,
 		rkev1.UpdatedCondition:           noEvents,
 		rkev1.ReconciledCondition:        {whenTrue: suppressed, warning: true},
-		"ConfigurationAccepted":          {whenTrue: "ConfigurationAccepted", warning: true, propagated: true},
-		rkev1.CertificatesValidCondition: {whenTrue: suppressed, warning: true, propagated: true},
-		"KubeconfigReady":                {whenTrue: "KubeconfigReady", otherwise: suppressed, propagated: true},
+		"ConfigurationAccepted":          {whenTrue: "ConfigurationAccepted", warning: true, propagated: always},
+		rkev1.CertificatesValidCondition: {whenTrue: suppressed, warning: true, propagated: always},
+		"KubeconfigReady":                {whenTrue: "KubeconfigReady", otherwise: suppressed, propagated: always},
 		clusterv1.AvailableCondition: {whenTrue: "Available", otherwise: "NotAvailable", skipInitial: true, warning: true,
-			propagated: true},
+			propagated: always},
 		clusterv1.RollingOutCondition:               progressRule("RollingOut", "RolledOut"),
 		clusterv1.ScalingUpCondition:                progressRule("ScalingUp", "ScaledUp"),
 		clusterv1.ScalingDownCondition:              progressRule("ScalingDown", "ScaledDown"),
@@ -110,15 +135,17 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 		clusterv1.PausedCondition:           pausedRule,
 	},
 	reflect.TypeFor[*clusterv1.Machine](): {
-		clusterv1.InfrastructureReadyCondition:  {whenTrue: "InfrastructureReady", otherwise: "WaitingForInfrastructure"},
-		clusterv1.BootstrapConfigReadyCondition: {whenTrue: "BootstrapDataReady", otherwise: "WaitingForBootstrapData"},
+		clusterv1.InfrastructureReadyCondition: {whenTrue: "InfrastructureReady", otherwise: "WaitingForInfrastructure",
+			skipInitial: true},
+		clusterv1.BootstrapConfigReadyCondition: {whenTrue: "BootstrapDataReady", otherwise: "WaitingForBootstrapData",
+			skipInitial: true},
 		clusterv1.MachineNodeReadyCondition: {whenTrue: "NodeReady", otherwise: "NodeNotReady", skipInitial: true, warning: true,
-			propagated: true},
+			propagated: unlessTrue},
 		clusterv1.MachineNodeHealthyCondition:          noEvents,
-		rkev1.ReconciledCondition:                      {whenTrue: "UpToDate", warning: true, propagated: true},
+		rkev1.ReconciledCondition:                      {whenTrue: "UpToDate", warning: true, propagated: ifFalse},
 		rkev1.PlanAppliedCondition:                     noEvents,
-		clusterv1.MachineHealthCheckSucceededCondition: {whenTrue: suppressed, warning: true, propagated: true},
-		clusterv1.MachineOwnerRemediatedCondition:      {whenTrue: "Remediated", otherwise: "Remediating", propagated: true},
+		clusterv1.MachineHealthCheckSucceededCondition: {whenTrue: suppressed, warning: true, propagated: always},
+		clusterv1.MachineOwnerRemediatedCondition:      {whenTrue: "Remediated", otherwise: "Remediating", propagated: always},
 		clusterv1.DeletingCondition:                    deletingRule,
 		clusterv1.PausedCondition:                      pausedRule,
 		clusterv1.ReadyCondition:                       noEvents,
@@ -128,8 +155,9 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 	},
 	reflect.TypeFor[*rkev1.RKEBootstrap](): {
 		rkev1.IdentityReadyCondition:   {whenTrue: "IdentityReady", otherwise: suppressed},
-		rkev1.DataSecretReadyCondition: {whenTrue: "DataSecretReady"},
-		rkev1.PlanAppliedCondition:     {whenTrue: "PlanApplied", prefix: "Plan", warning: true},
+		rkev1.DataSecretReadyCondition: {whenTrue: "DataSecretReady", skipInitial: true},
+		rkev1.PlanAppliedCondition:     {whenTrue: "PlanApplied", prefix: "Plan", warning: true, skipInitial: true},
+		rkev1.NodeSyncedCondition:      {whenTrue: suppressed, warning: true, propagated: ifFalse},
 		rkev1.ReconciledCondition:      noEvents,
 		rkev1.ReadyCondition:           noEvents,
 		clusterv1.PausedCondition:      pausedRule,
@@ -138,7 +166,7 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 
 // operationRules are those of all kinds of operations.
 var operationRules = map[string]eventRule{
-	operationv1.SucceededCondition: {prefix: "Operation", warning: true, propagated: true},
+	operationv1.SucceededCondition: {prefix: "Operation", warning: true, propagated: always},
 	operationv1.PausedCondition:    progressRule("OperationPaused", "OperationResumed"),
 }
 

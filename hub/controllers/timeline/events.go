@@ -58,7 +58,7 @@ func (r *Reconciler) createEvents(ctx context.Context, s *scope, m *clusterState
 // its control plane, so it gets all Events of those.
 func (s *scope) propagates(t transition) bool {
 	_, controlPlane := t.object.(*rkev1.RKEControlPlane)
-	return t.rule.propagated || controlPlane && s.provisioning == nil
+	return t.rule.propagated.of(t.condition.Status) || controlPlane && s.provisioning == nil
 }
 
 func newEvent(t transition, object conditioned, text string, now time.Time) *corev1.Event {

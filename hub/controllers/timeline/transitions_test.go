@@ -138,6 +138,23 @@ func TestEventIsRetried(t *testing.T) {
 	}
 }
 
+// TestPropagation: the Cluster gets the Events of a Machine that need somebody, and none of those that each machine has.
+func TestPropagation(t *testing.T) {
+	s := &scope{}
+	for name, want := range map[string]bool{
+		"Reconciled True UpToDate": false, "Reconciled Unknown Delivering": false, "Reconciled False PlanFailed": true,
+		"NodeReady True NodeReady": false, "NodeReady Unknown NodeReadyUnknown": true, "NodeReady False NodeNotReady": true,
+		"HealthCheckSucceeded False UnhealthyNode": true, "InfrastructureReady True Ready": false,
+	} {
+		fields := strings.Fields(name)
+		machine := newMachine("m")
+		c := condition(fields[0], metav1.ConditionStatus(fields[1]), fields[2], noon)
+		if got := s.propagates(transition{object: machine, condition: c, rule: ruleFor(machine, c.Type)}); got != want {
+			t.Errorf("%s: propagated %t, want %t", name, got, want)
+		}
+	}
+}
+
 func TestNewEvent(t *testing.T) {
 	changed := func(c metav1.Condition) transition {
 		return transition{

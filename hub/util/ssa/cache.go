@@ -74,6 +74,28 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 	return nil
 }
 
+// Create creates an object with what obj sets, which Apply then finds applied, and fills obj with the result. It is for objects of which
+// nothing that is set is ever left out later: Apply would not remove it.
+func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj client.Object) error {
+	u, err := toUnstructured(c.Client.Scheme(), obj)
+	if err != nil {
+		return err
+	}
+	wanted, err := digest(u.Object)
+	if err != nil {
+		return err
+	}
+	if err := c.Client.Create(ctx, obj, c.FieldOwner); err != nil {
+		return err
+	}
+	found, err := setBy(u).fingerprint(obj)
+	if err != nil {
+		return err
+	}
+	c.store(reconciled, identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()}, state{wanted, found})
+	return nil
+}
+
 // Forget drops what was applied for an object that was deleted.
 func (c *Cache) Forget(reconciled client.ObjectKey) {
 	c.mu.Lock()
