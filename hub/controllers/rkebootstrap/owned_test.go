@@ -32,6 +32,7 @@ func TestIdentityAtRest(t *testing.T) {
 	c := interceptor.NewClient(cache, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			writes++
+			obj.SetUID(types.UID(obj.GetName())) // as the API server does
 			return c.Create(ctx, obj, opts...)
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {

@@ -49,6 +49,9 @@ func Conditions(ctx context.Context, c client.Client, object Object, owner clien
 // the whole list, it needs no resource version, so that other writers of the object cause no conflict. It fails if another object has the
 // name now, or the list another order.
 func replacement(object Object, after []metav1.Condition, types []string) []byte {
+	if object.GetUID() == "" {
+		return nil
+	}
 	operations := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": object.GetUID()}}
 	for _, conditionType := range types {
 		i := slices.IndexFunc(object.GetConditions(), func(c metav1.Condition) bool { return c.Type == conditionType })

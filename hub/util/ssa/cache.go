@@ -52,11 +52,11 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 		return err
 	}
 	id := identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()}
-	wanted, err := digest(u.Object)
+	set := setBy(u)
+	wanted, err := wantedDigest(u)
 	if err != nil {
 		return err
 	}
-	set := setBy(u)
 	if last, ok := c.load(reconciled, id); ok && last.wanted == wanted {
 		same, err := c.unchanged(ctx, obj, last.found, set)
 		if same || err != nil {
@@ -81,14 +81,15 @@ func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj cli
 	if err != nil {
 		return err
 	}
-	wanted, err := digest(u.Object)
+	set := setBy(u)
+	wanted, err := wantedDigest(u)
 	if err != nil {
 		return err
 	}
 	if err := c.Client.Create(ctx, obj, c.FieldOwner); err != nil {
 		return err
 	}
-	found, err := setBy(u).fingerprint(obj)
+	found, err := set.fingerprint(obj)
 	if err != nil {
 		return err
 	}
@@ -205,6 +206,12 @@ func of(all map[string]string, keys []string) map[string]string {
 		}
 	}
 	return some
+}
+
+// wantedDigest is that of what is set. The UID only says that an object exists already, and is in the fingerprint.
+func wantedDigest(wanted *unstructured.Unstructured) ([sha256.Size]byte, error) {
+	unstructured.RemoveNestedField(wanted.Object, "metadata", "uid")
+	return digest(wanted.Object)
 }
 
 func digest(content any) ([sha256.Size]byte, error) {
