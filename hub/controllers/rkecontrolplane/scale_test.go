@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -48,7 +51,7 @@ func (a *fleetServer) Update(_ context.Context, object client.Object, _ ...clien
 
 func (a *fleetServer) Status() client.SubResourceWriter { return &statusWriter{api: a} }
 
-// statusWriter takes merge patches of the status.
+// statusWriter takes merge patches of the status, and JSON patches of conditions.
 type statusWriter struct {
 	client.SubResourceWriter
 	api *fleetServer
@@ -65,19 +68,19 @@ func (w *statusWriter) Patch(_ context.Context, into client.Object, p client.Pat
 		a.requests["machine"]++
 		for i := range a.machines.Items {
 			if a.machines.Items[i].Name == into.Name {
-				return merge(a, &a.machines.Items[i], into, raw)
+				return write(a, &a.machines.Items[i], into, p.Type(), raw)
 			}
 		}
 	case *rkev1.RKEBootstrap:
 		a.requests["machine"]++
 		for i := range a.bootstraps.Items {
 			if a.bootstraps.Items[i].Name == into.Name {
-				return merge(a, &a.bootstraps.Items[i], into, raw)
+				return write(a, &a.bootstraps.Items[i], into, p.Type(), raw)
 			}
 		}
 	case *rkev1.RKEControlPlane:
 		a.requests["cluster"]++
-		return merge(a, a.controlPlane, into, raw)
+		return write(a, a.controlPlane, into, p.Type(), raw)
 	}
 	return fmt.Errorf("there is no %T %s", into, into.GetName())
 }
@@ -88,8 +91,24 @@ type statusObject[T any] interface {
 	DeepCopyInto(T)
 }
 
-// merge makes the changes of a merge patch in what is stored, and returns it.
-func merge[T statusObject[T]](a *fleetServer, held, into T, raw []byte) error {
+// write makes the changes of a patch in what is stored, and returns it.
+func write[T statusObject[T]](a *fleetServer, held, into T, kind types.PatchType, raw []byte) error {
+	var err error
+	if kind == types.JSONPatchType {
+		err = replaceConditions(held, raw)
+	} else {
+		err = merge(held, raw)
+	}
+	if err != nil {
+		return err
+	}
+	a.version++
+	held.SetResourceVersion(strconv.Itoa(a.version))
+	held.DeepCopyInto(into)
+	return nil
+}
+
+func merge(held patch.Object, raw []byte) error {
 	var body struct {
 		Status struct{ Conditions json.RawMessage }
 	}
@@ -99,12 +118,31 @@ func merge[T statusObject[T]](a *fleetServer, held, into T, raw []byte) error {
 	if body.Status.Conditions != nil {
 		held.SetConditions(nil)
 	}
-	if err := json.Unmarshal(raw, held); err != nil {
+	return json.Unmarshal(raw, held)
+}
+
+func replaceConditions(held patch.Object, raw []byte) error {
+	var operations []struct {
+		Op, Path string
+		Value    json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &operations); err != nil {
 		return err
 	}
-	a.version++
-	held.SetResourceVersion(strconv.Itoa(a.version))
-	held.DeepCopyInto(into)
+	for _, o := range operations {
+		if o.Op != "replace" {
+			continue
+		}
+		var condition metav1.Condition
+		if err := json.Unmarshal(o.Value, &condition); err != nil {
+			return err
+		}
+		i, err := strconv.Atoi(strings.TrimPrefix(o.Path, "/status/conditions/"))
+		if err != nil || i >= len(held.GetConditions()) || held.GetConditions()[i].Type != condition.Type {
+			return fmt.Errorf("%s is not the condition %s", o.Path, condition.Type)
+		}
+		held.GetConditions()[i] = condition
+	}
 	return nil
 }
 
