@@ -42,6 +42,9 @@ type Options struct {
 	// UnsafeNoFsync lets etcd skip syncing its files to disk. A test that throws its data away anyway is faster with it; data that
 	// matters must never see it.
 	UnsafeNoFsync bool
+
+	// bookmarks is how often a watch without events is told how far it is; 0 takes a minute.
+	bookmarks time.Duration
 }
 
 // etcdDir is where etcd keeps its data.

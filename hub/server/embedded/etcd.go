@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 	cfg.TickMs = 100
 	cfg.ElectionMs = 500
 	// Watches of the API server are told by this how far they are.
-	cfg.WatchProgressNotifyInterval = time.Minute
+	cfg.WatchProgressNotifyInterval = cmp.Or(opts.bookmarks, time.Minute)
 	// What was written since the last snapshot but one is held in memory for members that are behind. There are none.
 	cfg.SnapshotCount = 1000
 	cfg.SnapshotCatchUpEntries = 1
