@@ -61,7 +61,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 // says so: this saves two writes per machine and change.
 const pendingAfter = 2 * time.Second
 
-// untilPending is how long the agent has left; zero if it has reported about the plan, or has had its time. A plan that is tried again is
+// untilPending is how long the agent has left; zero if it has reported about the plan, or has had its time. A plan that is retried is
 // pending at once.
 func (s *scope) untilPending(now time.Time) time.Duration {
 	delivered, err := time.Parse(time.RFC3339, s.secret.Annotations[rkev1.PlanLastUpdatedAnnotation])

@@ -100,7 +100,7 @@ func TestUntilPending(t *testing.T) {
 		"had its time":           {scope{report: pending}, "2026-01-02T03:04:03Z", 0},
 		"of another clock":       {scope{report: pending}, "2026-01-02T03:04:06Z", 0},
 		"nobody says when":       {scope{report: pending}, "", 0},
-		"tried again":            {scope{report: pending, retry: retry{Attempts: 1}}, "2026-01-02T03:04:05Z", 0},
+		"retried":                {scope{report: pending, retry: retry{Attempts: 1}}, "2026-01-02T03:04:05Z", 0},
 		"being applied":          {scope{report: rollout.Report{Progress: rollout.ProgressApplying}}, "2026-01-02T03:04:05Z", 0},
 		"paused":                 {scope{report: pending, paused: true}, "2026-01-02T03:04:05Z", 0},
 	} {

@@ -211,7 +211,7 @@ func (p *PlanStore) Get(key types.NamespacedName) (*corev1.Secret, uint64) {
 	return found.secret, max(p.latest, found.version)
 }
 
-// Unchanged tells whether only metadata and the applied plan have changed since a version of a Secret: what the hub alone writes, and no
+// Unchanged reports whether only metadata and the applied plan have changed since a version of a Secret: what the hub alone writes, and no
 // report of a machine contains.
 func (p *PlanStore) Unchanged(key types.NamespacedName, since string) bool {
 	version, err := ParseVersion(since)
