@@ -57,8 +57,8 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	return r.updateConditions(ctx, s)
 }
 
-// pendingAfter is how long an agent has to start with a plan before the conditions say that it has not. Most do at once, and the next report
-// says so: this saves two writes per machine and change.
+// pendingAfter is how long an agent has to start with a plan before the conditions say that it has not. Most do at once, and the next
+// report says so: this saves two writes per machine and change.
 const pendingAfter = 2 * time.Second
 
 // untilPending is how long the agent has left; zero if it has reported about the plan, or has had its time. A plan that is retried is

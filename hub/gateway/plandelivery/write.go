@@ -31,7 +31,8 @@ const fieldOwner = client.FieldOwner("drover-gateway")
 
 // Update serves PUT /api/v1/namespaces/{namespace}/secrets/{name} with a Secret as JSON or protobuf: it writes the machine's results into
 // its plan Secret and answers with the Secret as JSON. A change of anything but plans.AgentKeys is 403 and names what it was, a Secret
-// that has changed since it was read, but for its metadata and the applied plan, is 409, one of more than MaxUpdateBytes 413, and another media type 415.
+// that has changed since it was read, but for its metadata and the applied plan, is 409, one of more than MaxUpdateBytes 413, and another
+// media type 415.
 func (h *Handler) Update(w http.ResponseWriter, r *http.Request, m *Machine) error {
 	secret, err := h.updatePlan(w, r, m)
 	if err != nil {

@@ -42,8 +42,8 @@ func storageWithBookmarks(config *storagebackend.ConfigForResource, prefix strin
 	return bookmarks{raw}, destroy, err
 }
 
-// bookmarks sends bookmarks to clients that take them, each time that etcd says how far a watch is. With them, a client that saw no event of
-// its kind for long can continue its watch after etcd was compacted, and need not list everything again.
+// bookmarks sends bookmarks to clients that take them, each time that etcd says how far a watch is. With them, a client that saw no event
+// of its kind for long can continue its watch after etcd was compacted, and need not list everything again.
 type bookmarks struct{ storage.Interface }
 
 func (b bookmarks) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
