@@ -36,7 +36,7 @@ func Conditions(ctx context.Context, c client.Client, object Object, owner clien
 		conditions.Set(changed, w)
 	}
 	boundMessages(changed, types)
-	if raw := replacement(object, changed.GetConditions(), types); raw != nil {
+	if raw := jsonPatch(object, changed.GetConditions(), types); raw != nil {
 		err := c.Status().Patch(ctx, empty(object), client.RawPatch(apitypes.JSONPatchType, raw), owner)
 		if err == nil || apierrors.IsNotFound(err) {
 			return nil
@@ -45,22 +45,46 @@ func Conditions(ctx context.Context, c client.Client, object Object, owner clien
 	return helper.Patch(ctx, changed)
 }
 
-// replacement is a JSON patch that replaces conditions where they are; nil if one of them is not there yet. Unlike a merge patch, which has
-// the whole list, it needs no resource version, so that other writers of the object cause no conflict. It fails if another object has the
-// name now, or the list another order.
-func replacement(object Object, after []metav1.Condition, types []string) []byte {
-	if object.GetUID() == "" {
+// operation is one of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// jsonPatch changes the conditions of some types from those of object to those in after, which has them all in their order. Unlike a merge
+// patch, which has the whole list, it needs no resource version, so that other writers of the object cause no conflict. It fails if another
+// object has the name now, or the list is another one where it is changed. It is nil for an object that has no conditions yet.
+func jsonPatch(object Object, after []metav1.Condition, types []string) []byte {
+	list := slices.Clone(object.GetConditions())
+	if object.GetUID() == "" || len(list) == 0 {
 		return nil
 	}
-	operations := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": object.GetUID()}}
+	operations := []operation{{"test", "/metadata/uid", object.GetUID()}}
+	is := func(i int) {
+		operations = append(operations, operation{"test", fmt.Sprintf("/status/conditions/%d/type", i), list[i].Type})
+	}
 	for _, conditionType := range types {
-		i := slices.IndexFunc(object.GetConditions(), func(c metav1.Condition) bool { return c.Type == conditionType })
-		if i < 0 {
-			return nil
+		want := meta.FindStatusCondition(after, conditionType)
+		if i := slices.IndexFunc(list, func(c metav1.Condition) bool { return c.Type == conditionType }); i >= 0 {
+			is(i)
+			operations = append(operations, operation{"replace", fmt.Sprintf("/status/conditions/%d", i), want})
+			continue
 		}
-		path := fmt.Sprintf("/status/conditions/%d", i)
-		operations = append(operations, map[string]any{"op": "test", "path": path + "/type", "value": conditionType},
-			map[string]any{"op": "replace", "path": path, "value": meta.FindStatusCondition(after, conditionType)})
+		i := 0 // after all that come before it
+		for _, c := range after[:slices.IndexFunc(after, func(c metav1.Condition) bool { return c.Type == conditionType })] {
+			if slices.ContainsFunc(list, func(l metav1.Condition) bool { return l.Type == c.Type }) {
+				i++
+			}
+		}
+		if i > 0 {
+			is(i - 1)
+		}
+		if i < len(list) {
+			is(i)
+		}
+		operations = append(operations, operation{"add", fmt.Sprintf("/status/conditions/%d", i), want})
+		list = slices.Insert(list, i, *want)
 	}
 	raw, err := json.Marshal(operations)
 	if err != nil {

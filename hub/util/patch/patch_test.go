@@ -306,7 +306,10 @@ func TestConditionsOfOthers(t *testing.T) {
 		want      map[string]string
 	}{
 		"the first time": {there: []string{"Theirs"}, writes: 1, want: map[string]string{"Theirs": "", "Ready": "now"}},
-		"again":          {there: []string{"Ready", "Theirs"}, writes: 1, want: map[string]string{"Theirs": "", "Ready": "now"}},
+		"the first time, and others have written": {there: []string{"Other", "Theirs"}, meanwhile: func(a *api) { a.theirs("as it is") },
+			writes: 1, want: map[string]string{"Other": "", "Theirs": "as it is", "Ready": "now"}},
+		"the first of all": {writes: 1, want: map[string]string{"Ready": "now"}},
+		"again":            {there: []string{"Ready", "Theirs"}, writes: 1, want: map[string]string{"Theirs": "", "Ready": "now"}},
 		"others have written": {there: []string{"Ready", "Theirs"}, meanwhile: func(a *api) { a.theirs("as it is") }, writes: 1,
 			want: map[string]string{"Theirs": "as it is", "Ready": "now"}},
 		"others have changed the order": {there: []string{"Ready", "Theirs"}, meanwhile: func(a *api) { set(a, "Other", "Ready", "Theirs") },
@@ -328,6 +331,11 @@ func TestConditionsOfOthers(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, a.messages()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			stored := a.read()
+			conditions.Set(stored, ready("now"))
+			if diff := cmp.Diff(a.read().Status.Conditions, stored.Status.Conditions); diff != "" && tc.writes == 1 {
+				t.Errorf("the order is not that of Cluster API:\n%s", diff)
 			}
 		})
 	}
