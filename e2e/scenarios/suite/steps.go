@@ -37,7 +37,8 @@ func Must(t *testing.T, err error) {
 }
 
 // NewHost adds a host that is removed when the test has passed, so that its cluster takes nothing from later tests. After a failure it
-// stays to be looked at, and goes with the lab. The test is that of the whole scenario: with that of a Step, the host would go with the step.
+// stays to be looked at, and goes with the lab. The test is that of the whole scenario: with that of a Step, the host would go with the
+// step.
 func (s *Suite) NewHost(t *testing.T, name string) *hosts.Host {
 	t.Helper()
 	if strings.Contains(t.Name(), "/") {
