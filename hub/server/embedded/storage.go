@@ -15,7 +15,7 @@ import (
 )
 
 // The API server has no watch caches. One holds every object of its kind, and every version that was written within the last 75 seconds,
-// decoded: while a thousand machines are made that is more than all else in the hub together. The few clients of this server have caches of
+// decoded: while many machines are made that is half of the heap of the whole hub. The few clients of this server have caches of
 // their own, and etcd, in the same process, is as near as a cache would be.
 
 // withoutWatchCaches makes all kinds read and watch etcd itself.
