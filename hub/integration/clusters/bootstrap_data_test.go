@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -171,6 +172,17 @@ func TestBootstrapToken(t *testing.T) {
 		t.Error("the bootstrap data were written again")
 	}
 	testenv.Condition(t, env, c.bootstrap("late"), rkev1.ReadyCondition, metav1.ConditionTrue, "")
+
+	// What somebody has changed of the identity is as before.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: rkev1.PlanSecretName("late")}}
+	testenv.Change(t, env, account, func(account *corev1.ServiceAccount) { account.Labels[rkev1.MachineNameLabel] = "another" })
+	testenv.Until(t, "the label of the ServiceAccount to be that of the machine", func() error {
+		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(account), account)
+		if err == nil && account.Labels[rkev1.MachineNameLabel] != "late" {
+			err = fmt.Errorf("it is %q", account.Labels[rkev1.MachineNameLabel])
+		}
+		return err
+	})
 
 	// A deleted Secret is created again without a token.
 	env.Delete(t, data)
