@@ -150,9 +150,14 @@ lint: go words ## Run golangci-lint (the first time builds it, some minutes), sh
 	$(LINTER) run ./...
 
 .PHONY: bench
-bench: agent bin/conformance.test ## Run the benchmarks, and measure the agent on a real API server (root; IDLE=60s).
+ifdef BASE
+bench: go
+	@GO="$(GO)" tools/compare.sh "$(BASE)" "$(or $(RUNS),6)" $(PACKAGES)
+else
+bench: agent bin/conformance.test ## Run the benchmarks, and measure the agent on a real API server (root; IDLE=60s); or BASE=ref: compare with a commit.
 	$(GO) test -timeout 30m -run '^$$' -bench . -benchmem $$(git grep -l 'func Benchmark' -- '*_test.go' ':!e2e/distro' ':!e2e/conformance' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 	cd e2e/conformance && IDLE=$(or $(IDLE),60s) ../../bin/conformance.test -test.run '^$$' -test.bench Agent -test.benchtime 1x
+endif
 
 # Cluster API's Dev provider is no part of this repository; it is expected beside it.
 SCALE_PROVIDER := ../shared/peers/cluster-api-dev
