@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/server/embedded"
+	"github.com/drover-dev/drover/hub/util/gctuner"
 )
 
 func newServe() *cobra.Command {
@@ -44,14 +45,17 @@ administrator's kubeconfig to <data-dir>/` + embedded.AdminKubeconfig + `.`,
 	return cmd
 }
 
+// collectAt is how far the heap of a hub at rest may grow, in percent, until it is collected. Most of the hub's memory lives as long as the
+// hub, so that collecting often costs nothing at rest; while many machines come up it would take a third of the CPU time.
+const collectAt = 50
+
 // serve runs until ctx ends or something breaks. The order on the way down is that on the way up, reversed: the API server outlives all
 // that uses it.
 func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err error) {
 	started := time.Now()
 	mode := opts.mode()
 	if os.Getenv("GOGC") == "" {
-		// Most of the hub's memory lives as long as the hub. Collecting more often costs little and halves what lies around.
-		debug.SetGCPercent(50)
+		debug.SetGCPercent(collectAt)
 	}
 	logger.Info("Starting hub", "version", Version, "mode", string(mode), "serverURL", opts.hub.Settings.ServerURL)
 	if err := opts.checkListeners(); err != nil {
@@ -150,6 +154,9 @@ func interrupted(ctx context.Context, err error) error {
 func announce(ctx context.Context, hub *server.Hub, opts *serveOptions, started time.Time, logger *slog.Logger) {
 	if hub.WaitReady(ctx) {
 		debug.FreeOSMemory() // a start leaves much behind that is never needed again
+		if os.Getenv("GOGC") == "" {
+			gctuner.Start(gctuner.Options{Percent: collectAt, Headroom: 200 << 20, Busy: 16 << 20})
+		}
 		logger.Info("Hub is ready", "took", elapsed(started), "serverURL", opts.hub.Settings.ServerURL)
 	}
 }

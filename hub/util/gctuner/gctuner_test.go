@@ -1,0 +1,88 @@
+package gctuner
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTargetFollowsAllocation(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	current := usage{at: begin, live: 100 << 20}
+	var set []int
+	tuner := &tuner{
+		Options: Options{Percent: 50, Headroom: 200 << 20, Busy: 8 << 20},
+		usage:   func() usage { return current }, set: func(percent int) { set = append(set, percent) },
+		last: current, percent: 50,
+	}
+	for _, step := range []struct {
+		name      string
+		after     time.Duration
+		allocated uint64
+		live      uint64
+		want      int
+	}{
+		{"at rest", 2 * time.Minute, 20 << 20, 100 << 20, 50},
+		{"busy", 5 * time.Second, 50 << 20, 100 << 20, 200},
+		{"busy, with more in use", 5 * time.Second, 200 << 20, 250 << 20, 80},
+		{"busy, with more in use than the headroom is for", 5 * time.Second, 200 << 20, 800 << 20, 50},
+		{"busy, with little in use", 5 * time.Second, 200 << 20, 1 << 20, 1000},
+		{"busy before the first collection", 5 * time.Second, 200 << 20, 0, 50},
+		{"busy again", 5 * time.Second, 200 << 20, 100 << 20, 200},
+		{"at rest again", 2 * time.Minute, 200 << 20, 100 << 20, 50},
+	} {
+		current = usage{at: current.at.Add(step.after), allocated: current.allocated + step.allocated, live: step.live}
+		tuner.tune()
+		if tuner.percent != step.want {
+			t.Errorf("%s: the target is %d %%, want %d", step.name, tuner.percent, step.want)
+		}
+	}
+	if want := []int{200, 80, 50, 1000, 50, 200, 50}; !slices.Equal(set, want) {
+		t.Errorf("the targets set are %v, want %v: one that stays is not set again", set, want)
+	}
+}
+
+func TestRestsWhenNoCollectionComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var percent, released int
+		current := usage{at: time.Now(), live: 100 << 20}
+		tuner := &tuner{
+			Options: Options{Percent: 50, Headroom: 200 << 20, Busy: 8 << 20},
+			usage:   func() usage { current.at = time.Now(); return current }, set: func(p int) { percent = p },
+			release: func() { released++ }, last: current, percent: 50,
+		}
+		for range 3 {
+			time.Sleep(restAfter - time.Second)
+			current.allocated += 200 << 20
+			tuner.tune()
+			synctest.Wait()
+			if percent != 200 || released != 0 {
+				t.Fatalf("the target of a busy program is %d %%, want 200, and memory was released %d times", percent, released)
+			}
+		}
+		time.Sleep(restAfter)
+		synctest.Wait()
+		if percent != 50 || released != 1 {
+			t.Errorf("%s after the last collection the target is %d %%, want 50, and memory was released %d times", restAfter, percent, released)
+		}
+	})
+}
+
+func TestTunesAfterEveryCollection(t *testing.T) {
+	tuned := make(chan struct{}, 10)
+	tuner := &tuner{usage: func() usage { tuned <- struct{}{}; return readUsage() }, set: func(int) {}}
+	runtime.SetFinalizer(&sentinel{tuner}, (*sentinel).collected)
+	for range 3 {
+		runtime.GC()
+		select {
+		case <-tuned:
+		case <-time.After(time.Minute):
+			t.Fatal("a collection has ended without tuning")
+		}
+	}
+	if u := readUsage(); u.live == 0 || u.allocated < u.live {
+		t.Errorf("the runtime tells %+v", u)
+	}
+}
