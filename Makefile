@@ -57,10 +57,11 @@ build: go hub agent installer lab ## Build hub, system-agent, installer and lab 
 
 .PHONY: test
 test: go ## Run all unit and integration tests.
-	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash
+	@tools/need.sh shellcheck=shellcheck curl=curl dash=dash lintian=lintian rpm=rpm
 	DROVER_API_USAGE='$(API_USAGE)' $(GO) test $(TEST_FLAGS) $(LONGEST) $$($(GO) list -f '$(TESTED)' ./...)
 	DROVER_API_USED='$(API_USAGE)' $(GO) test -count=1 -run TestNothingUnused ./packaging/rbac
 	$(GO) -C e2e/distro test $(TEST_FLAGS) $$($(GO) -C e2e/distro list -f '$(TESTED)' ./...)
+	$(GO) -C packaging/packages test $(TEST_FLAGS) ./...
 	@echo "make test: all tests passed"
 
 # What runs many goroutines. The library of the agent's tunnel has races of its own, and a comparison of times says nothing here.
@@ -129,6 +130,7 @@ verify: generate words ## Fail if generated files, formatting or go vet say that
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) -C e2e/distro vet ./...
+	$(GO) -C packaging/packages vet ./...
 	$(GO) -C e2e/objectstore vet ./...
 	@tools/aligned.sh e2e/distro/go.mod tools/clusterctl/go.mod tools/kubectl/go.mod
 	@git diff --exit-code || { echo "make verify: generated files differ from what is committed"; exit 1; }
@@ -146,7 +148,8 @@ lint: go words ## Run golangci-lint (the first time builds it, some minutes), sh
 	@tools/need.sh shellcheck=shellcheck
 	tools/links.sh
 	$(GO) -C tools run ./style -documented plans,hub/api,hub/plan,hub/gateway,agent/engine,agent/host ..
-	git ls-files -z '*.sh' .ci/run ':!packaging/install/parts' ':!packaging/install/system-agent-install.sh' | xargs -0 shellcheck -x -P SCRIPTDIR
+	git ls-files -z '*.sh' .ci/run ':!packaging/install/parts' ':!packaging/install/system-agent-install.sh' \
+		':!packaging/packages/build/files' | xargs -0 shellcheck -x -P SCRIPTDIR
 	$(LINTER) run ./...
 
 .PHONY: bench
@@ -233,6 +236,14 @@ cross: go agent ## Build hub and installer for every architecture too, into bin/
 		GOARCH=$$arch $(BUILD) -o bin/linux-$$arch/installer ./installer; \
 		cp bin/assets/system-agent-$$arch bin/linux-$$arch/system-agent; \
 	done
+
+# Packages need a version that can be ordered; a repository without tags has none. All files in them have the time of the last commit.
+PACKAGE_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0+$(VERSION))
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+.PHONY: packages
+packages: cross ## bin/packages, deb and rpm of agent and hub for every architecture (VERSION=v1.2.3)
+	$(GO) -C packaging/packages run . -version '$(PACKAGE_VERSION)' -source '$(CURDIR)' -bin '$(CURDIR)/bin' -out '$(CURDIR)/bin/packages' \
+		-arch '$(subst $() ,$(COMMA),$(ARCHES))' -source-date-epoch '$(SOURCE_DATE_EPOCH)'
 
 # What every target needs.
 .PHONY: go

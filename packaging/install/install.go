@@ -82,6 +82,15 @@ func Unit(binDir, unitDir string) []byte {
 	return []byte(strings.NewReplacer("@BIN_DIR@", binDir, "@UNIT_DIR@", unitDir).Replace(part("rancher-system-agent.service")))
 }
 
+// PackagedUnit returns the systemd unit for the agent of a deb or rpm package: its binary is /usr/bin/rancher-system-agent, the environment
+// file is that of the install script, and the service does not start before the machine has a configuration.
+func PackagedUnit() []byte {
+	return []byte(strings.NewReplacer(
+		"[Unit]\n", "[Unit]\nConditionPathExists=/etc/rancher/agent/config.yaml\n",
+		"ExecStart=/usr/bin/system-agent ", "ExecStart=/usr/bin/rancher-system-agent ",
+	).Replace(string(Unit("/usr/bin", "/etc/systemd/system"))))
+}
+
 // Quote quotes s as one word for a POSIX shell.
 func Quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

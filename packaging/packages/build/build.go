@@ -1,0 +1,135 @@
+// Package build makes the deb and rpm packages of Drover from binaries that are already built. It compiles nothing. The same input gives the
+// same bytes, on any machine and in any directory.
+package build
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goreleaser/nfpm/v2"
+	_ "github.com/goreleaser/nfpm/v2/deb" // registers the format
+	_ "github.com/goreleaser/nfpm/v2/rpm" // registers the format
+)
+
+// The names of the formats.
+const (
+	Deb = "deb"
+	RPM = "rpm"
+)
+
+// Arches are the architectures that packages are made for, as Go names them.
+var Arches = []string{"amd64", "arm64"}
+
+// Options say what is packaged. All fields are required.
+type Options struct {
+	// Version is the version of the release: semantic, or as `git describe` prints it, see ParseVersion.
+	Version string
+	// Source is the root of the repository; its manual pages and license are packaged.
+	Source string
+	// Bin is the directory of the binaries: assets/system-agent-<arch> and linux-<arch>/hub, as `make cross` lays it out. Those of this
+	// machine's architecture are run for the completions of shells.
+	Bin string
+	// Arches is a subset of the architectures in Arches.
+	Arches []string
+	// Time is that of every file in the packages and of the changelog.
+	Time time.Time
+	// Out is the directory of the packages. It is created.
+	Out string
+}
+
+// Packages writes all packages and returns their paths.
+func Packages(o Options) ([]string, error) {
+	version, err := o.validate()
+	if err != nil {
+		return nil, err
+	}
+	work, err := os.MkdirTemp("", "drover-packages-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(work)
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return nil, err
+	}
+	var written []string
+	for _, make := range []func(*stage) (*nfpm.Info, error){agentPackage, hubPackage} {
+		for _, arch := range o.Arches {
+			for _, format := range []string{Deb, RPM} {
+				dir, err := os.MkdirTemp(work, "stage-")
+				if err != nil {
+					return nil, err
+				}
+				s := &stage{Options: o, version: version, arch: arch, format: format, dir: dir}
+				info, err := make(s)
+				if err != nil {
+					return nil, err
+				}
+				path, err := s.write(info)
+				if err != nil {
+					return nil, fmt.Errorf("writing %s for %s as %s: %w", info.Name, arch, format, err)
+				}
+				written = append(written, path)
+			}
+		}
+	}
+	return written, nil
+}
+
+// validate returns the version, or an error that names each invalid option.
+func (o Options) validate() (Version, error) {
+	version, err := ParseVersion(o.Version)
+	errs := []error{err}
+	if len(o.Arches) == 0 {
+		errs = append(errs, errors.New("architectures: must name at least one of "+strings.Join(Arches, ", ")))
+	}
+	for i, arch := range o.Arches {
+		switch {
+		case !slices.Contains(Arches, arch):
+			errs = append(errs, fmt.Errorf("architectures: must be of %s, got %q", strings.Join(Arches, ", "), arch))
+		case slices.Contains(o.Arches[:i], arch):
+			errs = append(errs, fmt.Errorf("architectures: %s is listed twice", arch))
+		}
+	}
+	if o.Time.Unix() <= 0 {
+		errs = append(errs, errors.New("time: must be after 1970, for example that of the commit"))
+	}
+	for _, dir := range []struct{ field, path, contains, hint string }{
+		{"source", o.Source, "packaging/man", "the root of the repository"},
+		{"bin", o.Bin, "assets", "the directory that `make cross` builds"},
+	} {
+		if _, err := os.Stat(filepath.Join(dir.path, dir.contains)); err != nil {
+			errs = append(errs, fmt.Errorf("%s: must be %s: %w", dir.field, dir.hint, err))
+		}
+	}
+	if o.Out == "" {
+		errs = append(errs, errors.New("out: must be the directory to write packages to"))
+	}
+	return version, errors.Join(errs...)
+}
+
+// write writes the package. A file of this name is replaced only by a complete one.
+func (s *stage) write(info *nfpm.Info) (string, error) {
+	packager, err := nfpm.Get(s.format)
+	if err != nil {
+		return "", err
+	}
+	if err := info.Validate(); err != nil {
+		return "", err
+	}
+	path := filepath.Join(s.Out, packager.ConventionalFileName(info))
+	f, err := os.CreateTemp(s.Out, ".package-")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name())
+	err = packager.Package(info, f)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return "", err
+	}
+	return path, os.Rename(f.Name(), path)
+}

@@ -1,0 +1,1 @@
+act() { systemctl "$1" "$unit"; }
