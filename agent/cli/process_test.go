@@ -45,6 +45,8 @@ type machine struct {
 	dir string
 	hub *testhub.Hub
 	cmd *exec.Cmd
+	// program is the binary of the agent.
+	program string
 }
 
 func newMachine(t *testing.T) *machine {
@@ -52,7 +54,7 @@ func newMachine(t *testing.T) *machine {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, as the agent does")
 	}
-	m := &machine{t: t, dir: t.TempDir(), hub: testhub.New(t)}
+	m := &machine{t: t, dir: t.TempDir(), hub: testhub.New(t), program: os.Args[0]}
 	m.write("config.yaml",
 		fmt.Sprintf("workDirectory: %[1]s/var/work\nremoteEnabled: true\nconnectionInfoFile: %[1]s/rancher2_connection_info.json\n"+
 			"agentRegistriesFile: %[1]s/registries.yaml\nimagesDirectory: %[1]s/images\nsocket: %[1]s/agent.sock\n", m.dir))
@@ -76,7 +78,7 @@ func (m *machine) read(name string) string {
 
 func (m *machine) start() {
 	m.t.Helper()
-	m.cmd = exec.Command(os.Args[0], "sentinel", "--config", m.path("config.yaml"))
+	m.cmd = exec.Command(m.program, "sentinel", "--config", m.path("config.yaml"))
 	m.cmd.Env = append(os.Environ(), envAgent+"=1", "NOTIFY_SOCKET="+m.path("notify"))
 	log, err := os.OpenFile(m.path("log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/host/run"
 	"github.com/drover-dev/drover/agent/host/systemd"
 )
 
@@ -67,7 +68,7 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 	return slog.New(text), nil
 }
 
-// runAgent runs the agent until ctx is done. The engines stop first; the service manager, metrics and commands are served until they have.
+// runAgent runs the agent until ctx is done, or until a reload replaces the process. The engines stop first; the service manager, metrics and commands are served until they have.
 func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	if err := requireRoot("plans write system files and start services"); err != nil {
 		return err
@@ -76,6 +77,8 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	reload, endReload := notifyReload()
+	defer endReload()
 	machine := host.Local{}
 	service := newService(systemd.Notify, systemd.WatchdogInterval(), log)
 	options := engine.Options{
@@ -88,6 +91,8 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	// started ends with a signal, and not with a reload.
+	started := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stopped := make(chan struct{})
@@ -97,6 +102,12 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	servers.Go(func() { serveTunnel(ctx, cfg, log) })
 	servers.Go(func() { serveControl(ctx, cfg, path, service.agents, log) })
 	log.Info("Agent started", "version", Version, "config", path)
+	servers.Go(func() {
+		if awaitReload(ctx, reload, options.Gate, log) {
+			service.replaced.Store(true)
+			cancel()
+		}
+	})
 	if cfg.LocalEnabled {
 		local := localPlans{options: options, service: service, log: log}
 		engines.Go(func() { local.run(ctx, cfg) })
@@ -106,9 +117,13 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	engines.Wait()
 	close(stopped)
 	servers.Wait()
-	if errors.Is(err, context.Canceled) {
-		log.Info("Agent stopped")
-		return nil
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return err
 	}
-	return err
+	if service.replaced.Load() && started.Err() == nil {
+		log.Info("Executing the installed binary")
+		return run.Replace()
+	}
+	log.Info("Agent stopped")
+	return nil
 }

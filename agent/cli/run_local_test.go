@@ -23,7 +23,7 @@ func newLocalMachine(t *testing.T, remote bool) *machine {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, as the agent does")
 	}
-	m := &machine{t: t, dir: t.TempDir()}
+	m := &machine{t: t, dir: t.TempDir(), program: os.Args[0]}
 	text := fmt.Sprintf("workDirectory: %[1]s/var/work\nlocalEnabled: true\nlocalPlanDirectory: %[1]s/plans\ninterlockDirectory: %[1]s/lock\n"+
 		"agentRegistriesFile: %[1]s/registries.yaml\nimagesDirectory: %[1]s/images\nappliedPlanDirectory: %[1]s/applied\n"+
 		"socket: %[1]s/agent.sock\n", m.dir)

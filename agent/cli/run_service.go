@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-dev/drover/agent/control"
@@ -33,6 +34,9 @@ type service struct {
 	log    *slog.Logger
 	// watchdogInterval is that of the unit; 0 is none.
 	watchdogInterval time.Duration
+
+	// replaced is set when the agent stops because the process executes another binary: the service goes on.
+	replaced atomic.Bool
 
 	mu sync.Mutex
 	// starting holds the names of the engines that have not notified yet.
@@ -157,6 +161,11 @@ func (s *service) reportStatus(ready bool) {
 
 // stop reports that the agent is stopping and extends the stop timeout until it has stopped.
 func (s *service) stop(stopped <-chan struct{}) {
+	if s.replaced.Load() {
+		s.notify("STATUS=Executing the installed binary")
+		<-stopped
+		return
+	}
 	s.notify("STOPPING=1\nSTATUS=Stopping")
 	ticker := time.NewTicker(extendInterval)
 	defer ticker.Stop()
