@@ -52,6 +52,7 @@ esac`)
 		"CATTLE_AGENT_VAR_DIR=" + m.path("var/lib/agent"),
 		"CATTLE_AGENT_BIN_PREFIX=" + m.path("usr/local"),
 		"CATTLE_AGENT_UNIT_DIR=" + m.path("etc/systemd"),
+		"CATTLE_AGENT_PACKAGE_MARKER=" + m.path("usr/lib/packaged"),
 		"ARCH=amd64",
 	}
 	return m

@@ -157,6 +157,11 @@ check_settings() {
 # make_work_dir creates the temporary directory beside the binary, so that the binary is put in place with one rename.
 make_work_dir() {
 	made_dirs=
+	if [ -n "$packaged" ]; then
+		bin_dir=${packaged%/*}
+		work=$(mktemp -d) || fail "Cannot create a temporary directory"
+		return 0
+	fi
 	if ! make_work_dir_in "$prefix/bin"; then
 		if [ "$prefix" != /usr/local ] || [ -n "${CATTLE_AGENT_BIN_PREFIX:-}" ]; then fail "The directory $prefix/bin is not writable"; fi
 		prefix=/opt/rancher-system-agent
@@ -187,6 +192,7 @@ cleanup() {
 }
 
 @include adopt.sh
+@include package.sh
 @include proxy.sh
 @include hub.sh
 @include register.sh
@@ -196,6 +202,7 @@ main() {
 	read_environment
 	parse_args "$@"
 	find_installation
+	find_package
 	set_proxies
 	check_machine
 	check_settings

@@ -16,6 +16,7 @@ Removes the system-agent from this machine. The directories are those of the ins
   CATTLE_AGENT_VAR_DIR      /var/lib/rancher/agent, or /etc/rancher/agent/var
   CATTLE_AGENT_BIN_PREFIX   /usr/local, /opt/rancher-system-agent or /usr
   CATTLE_AGENT_UNIT_DIR     /etc/systemd/system
+  CATTLE_AGENT_PACKAGE_MARKER  /usr/lib/rancher-system-agent/packaged; what a package of the agent has installed stays while it exists
 USAGE
 }
 
@@ -48,6 +49,10 @@ find_folders() {
 		[ -n "$prefix" ] || [ ! -e "$found/bin/rancher-system-agent" ] || prefix=$found
 	done
 	prefix=${prefix:-/usr/local}
+	# What a package has installed, the package manager removes.
+	marker=${CATTLE_AGENT_PACKAGE_MARKER:-/usr/lib/rancher-system-agent/packaged} packaged=''
+	[ ! -e "$marker" ] || packaged=$(sed -n 's|^program=||p' "$marker" | tail -n 1)
+	[ ! -e "$marker" ] || packaged=${packaged:-/usr/bin/rancher-system-agent}
 }
 
 # remove_dir DIR removes a directory of the agent, and never one close to the root.
@@ -76,6 +81,7 @@ remove_file() {
 
 # say_left lists what plans may have installed and this script does not remove.
 say_left() {
+	[ -z "$packaged" ] || info "The package drover-agent is still installed; remove it with the package manager"
 	for path in /etc/default/$SERVICE /etc/sysconfig/$SERVICE /etc/rancher/rke2 /etc/rancher/k3s /var/lib/rancher/rke2 /var/lib/rancher/k3s; do
 		[ ! -e "$path" ] || info "Left in place: $path"
 	done
@@ -96,7 +102,7 @@ main() {
 	find_folders
 
 	if command -v systemctl >/dev/null 2>&1; then
-		if [ -e "$unit_dir/$SERVICE.service" ]; then
+		if [ -e "$unit_dir/$SERVICE.service" ] || [ -n "$packaged" ]; then
 			systemctl stop "$SERVICE" </dev/null || fail "Cannot stop the service $SERVICE"
 			systemctl disable "$SERVICE" >/dev/null 2>&1 </dev/null || :
 		fi
@@ -108,10 +114,14 @@ main() {
 	[ ! -L "$unit_dir/system-agent.service" ] || remove_file "$unit_dir/system-agent.service"
 	remove_dir "$var_dir"
 	remove_dir "$config_dir"
-	remove_file "$prefix/bin/rancher-system-agent"
-	remove_file "$prefix/bin/system-agent"
-	remove_file "$prefix/bin/rancher-system-agent-uninstall.sh"
-	remove_file "$prefix/bin/system-agent-uninstall.sh"
+	if [ "$prefix/bin" != "${packaged%/*}" ]; then
+		remove_file "$prefix/bin/rancher-system-agent"
+		remove_file "$prefix/bin/system-agent"
+		remove_file "$prefix/bin/rancher-system-agent-uninstall.sh"
+		remove_file "$prefix/bin/system-agent-uninstall.sh"
+	fi
+	remove_file "$unit_dir/$SERVICE.service.d/10-directories.conf"
+	rmdir "$unit_dir/$SERVICE.service.d" 2>/dev/null || :
 	# Last, since it contains the directories if this script is interrupted and run again.
 	remove_file "$unit_dir/$SERVICE.env"
 	! command -v systemctl >/dev/null 2>&1 || systemctl daemon-reload </dev/null || :

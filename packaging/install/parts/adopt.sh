@@ -126,7 +126,7 @@ write_env() {
 	# For the uninstall script.
 	env_line CATTLE_AGENT_CONFIG_DIR "$config_dir"
 	env_line CATTLE_AGENT_VAR_DIR "$var_dir"
-	env_line CATTLE_AGENT_BIN_PREFIX "$prefix"
+	[ -n "$packaged" ] || env_line CATTLE_AGENT_BIN_PREFIX "$prefix"
 	env_line HTTP_PROXY "$http_proxy"
 	env_line HTTPS_PROXY "$https_proxy"
 	env_line NO_PROXY "$no_proxy"

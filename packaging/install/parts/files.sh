@@ -2,12 +2,18 @@
 
 # for_each_file COMMAND calls COMMAND MODE STAGED TARGET for every file of the installation.
 for_each_file() {
-	"$1" 0755 "$work/system-agent" "$bin_dir/system-agent"
-	"$1" 0755 "$work/uninstall.sh" "$bin_dir/system-agent-uninstall.sh"
+	if [ -z "$packaged" ]; then
+		"$1" 0755 "$work/system-agent" "$bin_dir/system-agent"
+		"$1" 0755 "$work/uninstall.sh" "$bin_dir/system-agent-uninstall.sh"
+	fi
 	"$1" 0600 "$work/config.yaml" "$config_dir/config.yaml"
 	[ -z "$connection" ] || "$1" 0600 "$connection" "$connection_file"
 	"$1" 0600 "$work/env" "$unit_dir/$SERVICE.env"
-	"$1" 0644 "$work/unit" "$unit_dir/$SERVICE.service"
+	if [ -z "$packaged" ]; then
+		"$1" 0644 "$work/unit" "$unit_dir/$SERVICE.service"
+	elif [ -s "$work/drop-in" ]; then
+		"$1" 0644 "$work/drop-in" "$drop_in"
+	fi
 }
 
 changed=
@@ -28,6 +34,7 @@ put() {
 # put_names writes files with the names that other tools use: the agent's is a script that runs it. They are not links, since the script of
 # rancher-system-agent writes to these names, and would write through a link into the binary that the unit of this agent starts.
 put_names() {
+	[ -z "$packaged" ] || return 0
 	printf '#!/bin/sh\nexec %s/system-agent "$@"\n' "$bin_dir" >"$work/named-agent"
 	put_name "$work/named-agent" "$bin_dir/rancher-system-agent"
 	put_name "$work/uninstall.sh" "$bin_dir/rancher-system-agent-uninstall.sh"
@@ -73,7 +80,10 @@ put_in_place() {
 	"$work/system-agent" validate-config "$work/config.yaml" >"$work/validate" 2>&1 </dev/null ||
 		fail "The configuration is invalid: $(one_line <"$work/validate"); nothing was installed"
 	unit_template | sed -e "s|@BIN_DIR@|$bin_dir|g" -e "s|@UNIT_DIR@|$unit_dir|g" >"$work/unit"
+	unit_settings >"$work/drop-in"
+	drop_in=$unit_dir/$SERVICE.service.d/10-directories.conf
 	for_each_file compare
+	[ -z "$packaged" ] || [ ! -f "$unit_file" ] || changed=true
 	if [ -z "$changed" ] && systemctl is-active --quiet "$SERVICE" </dev/null; then
 		put_names
 		info "The agent is installed and running, nothing changed"
@@ -83,6 +93,7 @@ put_in_place() {
 		if ! make_dir 0700 "$folder" || ! chmod 0700 "$folder"; then fail "Cannot create $folder"; fi
 	done
 	make_dir 0755 "$unit_dir" || fail "Cannot create $unit_dir"
+	[ -z "$packaged" ] || [ ! -s "$work/drop-in" ] || make_dir 0755 "${drop_in%/*}" || fail "Cannot create the directory of $drop_in"
 	# cleanup removes any announcement of a restart, since the restart follows now.
 	interlock=$interlock_dir
 	[ -z "$changed" ] || hold_agent
@@ -90,6 +101,7 @@ put_in_place() {
 	[ -z "$odd_config" ] || cp "$odd_config" "$odd_config.before" || fail "Cannot write $odd_config.before"
 	for_each_file put
 	put_names
+	[ -z "$packaged" ] || remove_unpackaged
 	if [ -n "$transaction" ]; then
 		systemctl enable "$SERVICE" >/dev/null 2>&1 </dev/null || fail "Cannot enable the service $SERVICE"
 		sync_disk

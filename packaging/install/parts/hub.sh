@@ -116,6 +116,11 @@ take_local() {
 }
 
 fetch_agent() {
+	if [ -n "$packaged" ]; then
+		info "Using the agent of the package drover-agent, $packaged"
+		ln -s "$packaged" "$work/system-agent"
+		return 0
+	fi
 	base=${CATTLE_AGENT_BINARY_BASE_URL:-${server:+$server/assets}}
 	if [ -z "$base" ] && { [ -z "$(given BINARY)" ] || [ -z "$(given UNINSTALL)" ]; }; then
 		fail "No source for the agent: pass --server, CATTLE_AGENT_BINARY_BASE_URL, or the agent and its uninstall script as files"
