@@ -35,8 +35,8 @@ func (m *machine) notifications() func() string {
 	}
 }
 
-// TestReload upgrades the agent while it applies a plan: the plan ends in the old process, the new binary has its process ID, and the service
-// manager is never told that the service stops.
+// TestReload upgrades the agent while it applies a plan: the plan ends in the old process, the new binary has its process ID, and the
+// service manager is never told that the service stops.
 func TestReload(t *testing.T) {
 	m := newMachine(t)
 	m.program = m.path("agent")

@@ -30,8 +30,8 @@ func (m *machine) files() []string {
 	return found
 }
 
-// TestPackage registers a machine on which a package has installed the agent: nothing is downloaded but what the registration needs, and the
-// package's own files stay as they are, also when the agent leaves.
+// TestPackage registers a machine on which a package has installed the agent: nothing is downloaded but what the registration needs, and
+// the package's own files stay as they are, also when the agent leaves.
 func TestPackage(t *testing.T) {
 	hub, m := newTestHub(t), newMachine(t)
 	packaged(m)
@@ -75,8 +75,8 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-// TestPackageReplacesScript installs the package on a machine on which the script has installed the agent, and runs the script again without a
-// token: unit and programs of the first installation go, identity and connection stay.
+// TestPackageReplacesScript installs the package on a machine on which the script has installed the agent, and runs the script again without
+// a token: unit and programs of the first installation go, identity and connection stay.
 func TestPackageReplacesScript(t *testing.T) {
 	hub, m := newTestHub(t), newMachine(t)
 	script := hub.script(t)

@@ -31,8 +31,10 @@ func run(args []string, env func(string) string, stdout io.Writer) error {
 	flags.StringVar(&o.Source, "source", ".", "root of the repository")
 	flags.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
 	flags.StringVar(&o.Out, "out", "bin/packages", "directory of the packages")
+	names := flags.String("package", strings.Join(build.Names, ","), "packages, separated by commas")
 	arches := flags.String("arch", strings.Join(build.Arches, ","), "architectures, separated by commas")
-	epoch := flags.String("source-date-epoch", env("SOURCE_DATE_EPOCH"), "time of the files in seconds since 1970 (default $SOURCE_DATE_EPOCH)")
+	epoch := flags.String("source-date-epoch", env("SOURCE_DATE_EPOCH"),
+		"time of the files in seconds since 1970 (default $SOURCE_DATE_EPOCH)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -44,7 +46,8 @@ func run(args []string, env func(string) string, stdout io.Writer) error {
 		return fmt.Errorf("-source-date-epoch: must be the time of the commit in seconds since 1970 (git log -1 --format=%%ct), got %q", *epoch)
 	}
 	o.Time = time.Unix(seconds, 0).UTC()
-	o.Arches = strings.FieldsFunc(*arches, func(r rune) bool { return r == ',' })
+	comma := func(r rune) bool { return r == ',' }
+	o.Names, o.Arches = strings.FieldsFunc(*names, comma), strings.FieldsFunc(*arches, comma)
 	written, err := build.Packages(o)
 	for _, path := range written {
 		fmt.Fprintln(stdout, path)

@@ -1,5 +1,5 @@
-// Package build makes the deb and rpm packages of Drover from binaries that are already built. It compiles nothing. The same input gives the
-// same bytes, on any machine and in any directory.
+// Package build makes the deb and rpm packages of Drover from binaries that are already built. It compiles nothing. The same input gives
+// the same bytes, on any machine and in any directory.
 package build
 
 import (
@@ -25,8 +25,13 @@ const (
 // Arches are the architectures that packages are made for, as Go names them.
 var Arches = []string{"amd64", "arm64"}
 
+// Names are the packages. There is no package of a command line alone: the hub's binary is that of operators, too.
+var Names = []string{agentName, hubName}
+
 // Options say what is packaged. All fields are required.
 type Options struct {
+	// Names is a subset of Names.
+	Names []string
 	// Version is the version of the release: semantic, or as `git describe` prints it, see ParseVersion.
 	Version string
 	// Source is the root of the repository; its manual pages and license are packaged.
@@ -57,7 +62,7 @@ func Packages(o Options) ([]string, error) {
 		return nil, err
 	}
 	var written []string
-	for _, make := range []func(*stage) (*nfpm.Info, error){agentPackage, hubPackage} {
+	for _, name := range o.Names {
 		for _, arch := range o.Arches {
 			for _, format := range []string{Deb, RPM} {
 				dir, err := os.MkdirTemp(work, "stage-")
@@ -65,13 +70,9 @@ func Packages(o Options) ([]string, error) {
 					return nil, err
 				}
 				s := &stage{Options: o, version: version, arch: arch, format: format, dir: dir}
-				info, err := make(s)
+				path, err := s.write(name)
 				if err != nil {
-					return nil, err
-				}
-				path, err := s.write(info)
-				if err != nil {
-					return nil, fmt.Errorf("writing %s for %s as %s: %w", info.Name, arch, format, err)
+					return nil, fmt.Errorf("package %s for %s as %s: %w", name, arch, format, err)
 				}
 				written = append(written, path)
 			}
@@ -84,17 +85,7 @@ func Packages(o Options) ([]string, error) {
 func (o Options) validate() (Version, error) {
 	version, err := ParseVersion(o.Version)
 	errs := []error{err}
-	if len(o.Arches) == 0 {
-		errs = append(errs, errors.New("architectures: must name at least one of "+strings.Join(Arches, ", ")))
-	}
-	for i, arch := range o.Arches {
-		switch {
-		case !slices.Contains(Arches, arch):
-			errs = append(errs, fmt.Errorf("architectures: must be of %s, got %q", strings.Join(Arches, ", "), arch))
-		case slices.Contains(o.Arches[:i], arch):
-			errs = append(errs, fmt.Errorf("architectures: %s is listed twice", arch))
-		}
-	}
+	errs = append(errs, subset("packages", o.Names, Names), subset("architectures", o.Arches, Arches))
 	if o.Time.Unix() <= 0 {
 		errs = append(errs, errors.New("time: must be after 1970, for example that of the commit"))
 	}
@@ -112,8 +103,30 @@ func (o Options) validate() (Version, error) {
 	return version, errors.Join(errs...)
 }
 
-// write writes the package. A file of this name is replaced only by a complete one.
-func (s *stage) write(info *nfpm.Info) (string, error) {
+// subset returns an error unless values is a subset of known that has one at least.
+func subset(field string, values, known []string) error {
+	list := strings.Join(known, ", ")
+	if len(values) == 0 {
+		return errors.New(field + ": must name at least one of " + list)
+	}
+	for i, value := range values {
+		switch {
+		case !slices.Contains(known, value):
+			return fmt.Errorf("%s: must be of %s, got %q", field, list, value)
+		case slices.Contains(values[:i], value):
+			return fmt.Errorf("%s: %s is listed twice", field, value)
+		}
+	}
+	return nil
+}
+
+// write makes the package and writes it. A file of its name is replaced only by a complete one.
+func (s *stage) write(name string) (string, error) {
+	collect := map[string]func(*stage) (*nfpm.Info, error){agentName: agentPackage, hubName: hubPackage}[name]
+	info, err := collect(s)
+	if err != nil {
+		return "", err
+	}
 	packager, err := nfpm.Get(s.format)
 	if err != nil {
 		return "", err

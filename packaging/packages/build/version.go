@@ -21,8 +21,8 @@ var (
 	dashes   = strings.NewReplacer("-", ".")
 )
 
-// ParseVersion parses a semantic version, with or without "v", or the output of `git describe --dirty`: v1.2.3-4-gabcdef is four commits after
-// v1.2.3, and not a pre-release of it. Other versions are refused, since packages could not be ordered by them.
+// ParseVersion parses a semantic version, with or without "v", or the output of `git describe --dirty`: v1.2.3-4-gabcdef is four commits
+// after v1.2.3, and not a pre-release of it. Other versions are refused, since packages could not be ordered by them.
 func ParseVersion(text string) (Version, error) {
 	m := semantic.FindStringSubmatch(text)
 	if m == nil {
