@@ -5,6 +5,7 @@ go 1.26.0
 
 require (
 	github.com/drover-dev/drover v0.0.0
+	github.com/google/go-cmp v0.7.0
 	github.com/goreleaser/nfpm/v2 v2.45.2
 )
 

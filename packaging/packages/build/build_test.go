@@ -51,7 +51,8 @@ func options(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Names: Names, Version: "v1.2.3", Source: "../../..", Bin: bin, Arches: Arches, Time: time.Unix(1767225600, 0).UTC(), Out: t.TempDir()}
+	return Options{Names: Names, Version: "v1.2.3", Source: "../../..", Bin: bin, Arches: Arches, Time: time.Unix(1767225600, 0).UTC(),
+		Out: t.TempDir()}
 }
 
 // packages makes all packages.
@@ -78,8 +79,8 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestReproducible makes the packages twice: from binaries in another directory with other times, into another directory, under another name
-// of the machine's user and time zone.
+// TestReproducible makes the packages twice: from binaries in another directory with other times, into another directory, in another
+// environment.
 func TestReproducible(t *testing.T) {
 	o := options(t)
 	first := packages(t, o)
@@ -116,7 +117,7 @@ func TestRefusedOptions(t *testing.T) {
 		`version: must be a semantic version such as v1.2.3 or v1.2.3-rc.1, got "dev"`: func(o *Options) { o.Version = "dev" },
 		`architectures: must be of amd64, arm64, got "s390x"`:                          func(o *Options) { o.Arches = []string{"s390x"} },
 		"architectures: must name at least one of amd64, arm64":                        func(o *Options) { o.Arches = nil },
-		"architectures: amd64 is listed twice":                                         func(o *Options) { o.Arches = []string{"amd64", "amd64"} },
+		"architectures: amd64 is listed twice":                                         func(o *Options) { o.Arches = append(o.Arches, "amd64") },
 		`packages: must be of drover-agent, drover-hub, got "drover-cli"`:              func(o *Options) { o.Names = []string{"drover-cli"} },
 		"time: must be after 1970":                                                     func(o *Options) { o.Time = time.Time{} },
 		"source: must be the root of the repository":                                   func(o *Options) { o.Source = t.TempDir() },

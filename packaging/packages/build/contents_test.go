@@ -126,7 +126,8 @@ func TestDebFiles(t *testing.T) {
 		t.Error("The marker does not name the program")
 	}
 	unit := read("usr/lib/systemd/system/drover-hub.service")
-	for _, line := range []string{"User=drover", "StateDirectory=drover drover/hub", "NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=",
+	for _, line := range []string{"User=drover", "StateDirectory=drover drover/hub", "NoNewPrivileges=yes", "ProtectSystem=strict",
+		"CapabilityBoundingSet=",
 		"ExecStart=/usr/bin/hub serve --data-dir /var/lib/drover/hub --assets-dir " + assets + " $HUB_FLAGS"} {
 		if !strings.Contains(unit, "\n"+line+"\n") {
 			t.Errorf("The unit of the hub lacks %s", line)

@@ -23,8 +23,8 @@ var services = map[string]struct{ unit, scripts string }{
 // includeLine names a file of files/scripts, which replaces it.
 var includeLine = regexp.MustCompile(`(?m)^@include ([a-z.]+)\n`)
 
-// Script returns a script of a package as the package manager runs it: deb.postinst, rpm.post and so on. root is put before each path; it is
-// empty but for tests.
+// Script returns a script of a package as the package manager runs it: deb.postinst, rpm.post and so on. root is put before each path; it
+// is empty but for tests.
 func Script(name, script, root string) ([]byte, error) {
 	service := services[name]
 	raw, err := embedded.ReadFile("files/scripts/" + service.scripts + "/" + script)

@@ -28,7 +28,8 @@ func TestParseVersion(t *testing.T) {
 func TestVersionOrder(t *testing.T) {
 	last := ""
 	for _, text := range []string{
-		"v0.0.0+b8e7e65", "v1.2.3-alpha.1", "v1.2.3-rc.1", "v1.2.3-rc.1-4-gabcdef1", "v1.2.3-rc.2", "v1.2.3", "v1.2.3-1-gfffffff", "v1.2.3-12-gaaaaaaa", "v1.2.4",
+		"v0.0.0+b8e7e65", "v1.2.3-alpha.1", "v1.2.3-rc.1", "v1.2.3-rc.1-4-gabcdef1", "v1.2.3-rc.2", "v1.2.3", "v1.2.3-1-gfffffff",
+		"v1.2.3-12-gaaaaaaa", "v1.2.4",
 	} {
 		version, err := ParseVersion(text)
 		if err != nil {
