@@ -137,7 +137,7 @@ func (n *node) pid() int {
 	for _, link := range raw {
 		dir := filepath.Dir(link)
 		cmdline, err := os.ReadFile(dir + "/cmdline")
-		if err != nil || !strings.HasSuffix(string(cmdline), "/system-agent\x00run\x00") {
+		if err != nil || !strings.HasSuffix(string(cmdline), "system-agent\x00run\x00") {
 			continue
 		}
 		if ns, err := os.Readlink(dir + "/ns/net"); err != nil || ns != n.netns() {

@@ -25,7 +25,7 @@ case "$*" in
 *is-active*) [ -e "$ROOT/active" ] ;;
 "reload "*) [ ! -e "$ROOT/no-reload" ] ;;
 esac`,
-	// deb-systemd-invoke is that of Debian as far as it matters: the policy of the system decides.
+	// deb-systemd-invoke follows the policy of the system, as that of Debian does.
 	"deb-systemd-invoke": `echo "deb-systemd-invoke $*" >>"$ROOT/calls"
 [ ! -e "$ROOT/policy-denies" ] || exit 0
 case $1 in reload) [ ! -e "$ROOT/no-reload" ] ;; esac`,
@@ -210,7 +210,8 @@ func TestAgentInterlock(t *testing.T) {
 
 // TestUnmanagedAgent has an agent of the install script, which the package must not touch.
 func TestUnmanagedAgent(t *testing.T) {
-	for _, script := range []string{"deb.postinst configure ", "deb.postinst configure 1-1", "deb.prerm remove", "deb.postrm purge", "rpm.post 1",
+	for _, script := range []string{"deb.postinst configure ", "deb.postinst configure 1-1", "deb.prerm remove", "deb.postrm purge",
+		"rpm.post 1",
 		"rpm.post 2",
 		"rpm.preun 0"} {
 		s := newSystem(t, "active", "etc/systemd/system/rancher-system-agent.service", "var/lib/rancher/agent/file")
