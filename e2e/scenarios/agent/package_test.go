@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -15,14 +16,12 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// debs makes the deb package of the agent in two versions and puts them onto the host, as /root/1.deb and /root/2.deb.
-func (n *node) debs() {
+// debs makes a deb package in two versions from the binaries in bin and puts them onto the host, as /root/1.deb and /root/2.deb.
+func (n *node) debs(name, bin string) {
 	n.t.Helper()
-	bin, err := filepath.Abs("../../../bin")
-	must(n.t, err)
 	for i, version := range []string{"v1.0.0", "v1.1.0"} {
 		out := n.t.TempDir()
-		cmd := exec.CommandContext(n.t.Context(), "go", "run", ".", "-package", "drover-agent", "-arch", runtime.GOARCH, "-version", version,
+		cmd := exec.CommandContext(n.t.Context(), "go", "run", ".", "-package", name, "-arch", runtime.GOARCH, "-version", version,
 			"-source", "../..", "-bin", bin, "-out", out, "-source-date-epoch", "1767225600")
 		cmd.Dir = "../../../packaging/packages"
 		if output, err := cmd.CombinedOutput(); err != nil {
@@ -37,10 +36,18 @@ func (n *node) debs() {
 	}
 }
 
+// repositoryBin is where the Makefile puts binaries.
+func repositoryBin(t *testing.T) string {
+	t.Helper()
+	bin, err := filepath.Abs("../../../bin")
+	must(t, err)
+	return bin
+}
+
 // dpkg runs dpkg, and fails the test if a script of the package reports something.
 func (n *node) dpkg(args ...string) {
 	n.t.Helper()
-	if out := n.do(append([]string{"sh", "-c", `dpkg "$@" 2>&1`, "dpkg"}, args...)...); strings.Contains(out, "drover-agent: ") {
+	if out := n.do(append([]string{"sh", "-c", `dpkg "$@" 2>&1`, "dpkg"}, args...)...); regexp.MustCompile(`(?m)^drover-(agent|hub): `).MatchString(out) {
 		n.t.Errorf("dpkg %s:\n%s", strings.Join(args, " "), out)
 	}
 }
@@ -63,7 +70,7 @@ func (n *node) runsInstalled(pid int) bool {
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "package")
-	n.debs()
+	n.debs("drover-agent", repositoryBin(t))
 	n.dpkg("-i", "/root/1.deb")
 	n.do("systemctl", "start", service)
 	for property, want := range map[string]string{"UnitFileState": "enabled", "ActiveState": "inactive", "ConditionResult": "no", "NRestarts": "0"} {
@@ -194,7 +201,7 @@ func (n *node) purged() {
 func TestPackageOverScript(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "overscript")
-	n.debs()
+	n.debs("drover-agent", repositoryBin(t))
 	n.connect()
 	n.install()
 	pid := n.running(0)

@@ -29,6 +29,10 @@ func (s *stage) binary(to, path, arch string) error {
 			return fmt.Errorf("bin: %s is not static; build it with CGO_ENABLED=0", path)
 		}
 	}
+	// A link would be packaged as one.
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return fmt.Errorf("bin: %w", err)
+	}
 	s.addPath(to, "", 0o755, path)
 	return nil
 }

@@ -2,6 +2,7 @@ package build
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +91,11 @@ func TestReproducible(t *testing.T) {
 	other := o
 	other.Bin, other.Out = filepath.Join(t.TempDir(), "elsewhere"), t.TempDir()
 	if err := os.CopyFS(other.Bin, os.DirFS(o.Bin)); err != nil {
+		t.Fatal(err)
+	}
+	// A link to a binary is followed.
+	agent := filepath.Join(other.Bin, "assets", "system-agent-amd64")
+	if err := errors.Join(os.Rename(agent, agent+".target"), os.Symlink(agent+".target", agent)); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("TZ", "Asia/Tokyo")

@@ -1,0 +1,69 @@
+//go:build e2e
+
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+const hubService = "drover-hub"
+
+// TestHubPackage installs the package of the hub and runs the hub in its hardened unit, as a user of its own: it becomes ready, hands out
+// agents, is restarted by an upgrade, and keeps its data when the package goes.
+func TestHubPackage(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "hubpackage")
+	bin := t.TempDir()
+	must(t, os.Symlink(filepath.Join(repositoryBin(t), "assets"), filepath.Join(bin, "assets")))
+	must(t, os.Mkdir(filepath.Join(bin, "linux-"+runtime.GOARCH), 0o755))
+	must(t, os.Symlink(filepath.Join(repositoryBin(t), "hub"), filepath.Join(bin, "linux-"+runtime.GOARCH, "hub")))
+	n.debs("drover-hub", bin)
+	show := func(property string) string {
+		return n.do("systemctl", "show", "--property="+property, "--value", hubService)
+	}
+	n.dpkg("-i", "/root/1.deb")
+	if show("UnitFileState") != "disabled" || show("ActiveState") != "inactive" {
+		t.Errorf("after the installation the unit is %s and %s", show("UnitFileState"), show("ActiveState"))
+	}
+	if got := n.do("systemd-analyze", "verify", "--man=no", hubService+".service"); got != "" {
+		t.Errorf("systemd finds fault with the unit: %s", got)
+	}
+	n.write("/etc/default/drover-hub", "HUB_FLAGS=--server-url https://"+n.IP().String()+":8443\n", 0o644)
+	n.do("systemctl", "enable", "--now", hubService)
+	ready := func() bool {
+		res, err := n.Exec(t.Context(), "curl", "-sf", "http://127.0.0.1:9440/readyz")
+		return err == nil && res.ExitCode == 0
+	}
+	until(t, "a hub that is ready", ready)
+	if got := n.do("sh", "-c", "ps -o user= -p $(systemctl show --property=MainPID --value "+hubService+")"); got != "drover" {
+		t.Errorf("the hub runs as %s", got)
+	}
+	if got := n.do("stat", "-c", "%U %a", "/var/lib/drover/hub/admin.kubeconfig"); got != "drover 600" {
+		t.Errorf("the administrator's kubeconfig belongs to %s", got)
+	}
+	if got := n.do("sh", "-c", "curl -skf https://127.0.0.1:8443/assets/system-agent-arm64 | sha256sum | cut -d ' ' -f 1"); !strings.HasPrefix(
+		n.read("/usr/lib/drover/assets/system-agent-arm64.sha256"), got) {
+		t.Errorf("the agent for arm64 has the checksum %s", got)
+	}
+	pid := show("MainPID")
+	n.dpkg("-i", "/root/2.deb")
+	until(t, "a hub that is ready after the upgrade", ready)
+	if show("MainPID") == pid || !strings.Contains(n.read("/etc/default/drover-hub"), "--server-url") {
+		t.Error("the upgrade does not restart the hub, or replaces its flags")
+	}
+	n.dpkg("-r", "drover-hub")
+	if got := n.do("sh", "-c", "pgrep -x hub || true"); got != "" {
+		t.Error("the hub runs without its package")
+	}
+	n.dpkg("-P", "drover-hub")
+	if n.read("/var/lib/drover/hub/tls/service-account.key") == "" {
+		t.Error("the purge removes the data of the hub")
+	}
+	if left := n.do("sh", "-c", "find /etc /usr -name '*drover*' | sort"); left != "" {
+		t.Errorf("after the purge:\n%s", left)
+	}
+}
