@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/pflag"
 
-	"github.com/drover-dev/drover/installer/image"
 	"github.com/drover-dev/drover/installer/layout"
+	"github.com/drover-dev/drover/installer/oci"
 	"github.com/drover-dev/drover/installer/progress"
 )
 
@@ -101,8 +101,8 @@ func (t *target) parse(flag, wanted string) error {
 }
 
 // write writes the images and prints their reference and digest.
-func (t *target) write(ctx context.Context, images []image.Image, report *progress.Reporter, stdout io.Writer) error {
-	index, err := image.Index(images)
+func (t *target) write(ctx context.Context, images []oci.Image, report *progress.Reporter, stdout io.Writer) error {
+	index, err := oci.Index(images)
 	if err != nil {
 		return fmt.Errorf("combining the architectures: %w", err)
 	}
@@ -112,17 +112,17 @@ func (t *target) write(ctx context.Context, images []image.Image, report *progre
 	}
 	switch {
 	case t.push != "":
-		if err := image.Push(ctx, t.ref, index, report); err != nil {
+		if err := oci.Push(ctx, t.ref, index, report); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(stdout, "%s@%s\n", t.ref, digest)
 	case t.ociLayout != "":
-		if err := image.WriteLayout(t.ociLayout, t.tag, index); err != nil {
+		if err := oci.WriteLayout(t.ociLayout, t.tag, index); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(stdout, "%s:%s@%s\n", t.ociLayout, t.tag, digest)
 	default:
-		if err := image.WriteTarball(ctx, t.tarball, t.ref, images[0]); err != nil {
+		if err := oci.WriteTarball(ctx, t.tarball, t.ref, images[0]); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(stdout, "%s: %s\n", t.tarball, t.ref)

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,14 +13,9 @@ import (
 
 	"github.com/drover-dev/drover/installer/artifact"
 	"github.com/drover-dev/drover/installer/layout"
+	"github.com/drover-dev/drover/installer/oci"
 	"github.com/drover-dev/drover/installer/shell"
 )
-
-// layerSpec describes a layer before it is written.
-type layerSpec struct {
-	comment string
-	entries []entry
-}
 
 // collector collects the files of one architecture.
 type collector struct {
@@ -33,7 +27,7 @@ type collector struct {
 
 // collect finds every file of the image. Scripts, programs and container images get a layer each, since they change at
 // different times. Checksums are verified later, when the files are packed.
-func collect(ctx context.Context, opts Options, arch string) ([]layerSpec, error) {
+func collect(ctx context.Context, opts Options, arch string) ([]oci.Layer, error) {
 	g := &collector{Options: opts, arch: arch}
 	sums, err := g.checksums(ctx)
 	if err != nil {
@@ -43,9 +37,9 @@ func collect(ctx context.Context, opts Options, arch string) ([]layerSpec, error
 	if err != nil {
 		return nil, err
 	}
-	parts := []layerSpec{{comment: "scripts", entries: []entry{
-		inMemory("run.sh", 0o755, opts.Definition.RunScript),
-		inMemory("lib.sh", 0o644, shell.Lib),
+	parts := []oci.Layer{{Comment: "scripts", Entries: []oci.Entry{
+		oci.InMemory("run.sh", 0o755, opts.Definition.RunScript),
+		oci.InMemory("lib.sh", 0o644, shell.Lib),
 		sums, script,
 	}}}
 	artifacts := opts.Definition.Artifacts(arch)
@@ -56,7 +50,7 @@ func collect(ctx context.Context, opts Options, arch string) ([]layerSpec, error
 		}
 		artifacts = append(artifacts, layout.Artifact{Images: true, Names: []string{name}, Mode: 0o644})
 	}
-	var program, images []entry
+	var program, images []oci.Entry
 	for i, a := range artifacts {
 		explicit := i >= len(artifacts)-len(opts.AdditionalImages)
 		if a.Images && !explicit && !g.wantImages() {
@@ -75,9 +69,9 @@ func collect(ctx context.Context, opts Options, arch string) ([]layerSpec, error
 			program = append(program, e)
 		}
 	}
-	parts = append(parts, layerSpec{comment: opts.Definition.Title + " " + opts.Version, entries: program})
+	parts = append(parts, oci.Layer{Comment: opts.Definition.Title + " " + opts.Version, Entries: program})
 	if len(images) > 0 {
-		parts = append(parts, layerSpec{comment: "container images", entries: images})
+		parts = append(parts, oci.Layer{Comment: "container images", Entries: images})
 	}
 	return parts, nil
 }
@@ -91,7 +85,7 @@ func (g *collector) expand(name string) string {
 }
 
 // checksums reads the checksum file, which also goes into the image under its default name.
-func (g *collector) checksums(ctx context.Context) (entry, error) {
+func (g *collector) checksums(ctx context.Context) (oci.Entry, error) {
 	wanted := layout.ChecksumsArtifact(g.arch)
 	g.checksumFile = wanted.Names[0]
 	if g.Checksums != "" {
@@ -99,20 +93,20 @@ func (g *collector) checksums(ctx context.Context) (entry, error) {
 	}
 	file, err := g.Source.Fetch(ctx, g.checksumFile)
 	if err != nil {
-		return entry{}, fmt.Errorf("reading the checksums of the release: %w", err)
+		return oci.Entry{}, fmt.Errorf("reading the checksums of the release: %w", err)
 	}
 	raw, err := os.ReadFile(file.Path)
 	if err != nil {
-		return entry{}, fmt.Errorf("reading %s: %w", g.checksumFile, err)
+		return oci.Entry{}, fmt.Errorf("reading %s: %w", g.checksumFile, err)
 	}
 	if g.sums, err = artifact.ParseChecksums(raw); err != nil {
-		return entry{}, fmt.Errorf("reading %s: %w", g.checksumFile, err)
+		return oci.Entry{}, fmt.Errorf("reading %s: %w", g.checksumFile, err)
 	}
-	return inMemory(wanted.Path, wanted.Mode, raw), nil
+	return oci.InMemory(wanted.Path, wanted.Mode, raw), nil
 }
 
 // artifact finds a file under one of its names. The checksum file must list it.
-func (g *collector) artifact(ctx context.Context, a layout.Artifact) (entry, error) {
+func (g *collector) artifact(ctx context.Context, a layout.Artifact) (oci.Entry, error) {
 	var file artifact.File
 	err := artifact.ErrNotFound
 	for _, name := range a.Names {
@@ -121,26 +115,26 @@ func (g *collector) artifact(ctx context.Context, a layout.Artifact) (entry, err
 		}
 	}
 	if err != nil && len(a.Names) > 1 && errors.Is(err, artifact.ErrNotFound) {
-		return entry{}, fmt.Errorf("%w in %s: any of %s", artifact.ErrNotFound, g.Source, strings.Join(a.Names, ", "))
+		return oci.Entry{}, fmt.Errorf("%w in %s: any of %s", artifact.ErrNotFound, g.Source, strings.Join(a.Names, ", "))
 	}
 	if err != nil {
-		return entry{}, err
+		return oci.Entry{}, err
 	}
 	sum, ok := g.sums[file.Name]
 	if !ok {
-		return entry{}, fmt.Errorf("%s is not listed in %s", file.Name, g.checksumFile)
+		return oci.Entry{}, fmt.Errorf("%s is not listed in %s", file.Name, g.checksumFile)
 	}
-	e := onDisk(path.Base(file.Name), a.Mode, file)
+	e := oci.OnDisk(path.Base(file.Name), a.Mode, file.Path, file.Size)
 	if a.Path != "" {
-		e.path = a.Path
+		e.Path = a.Path
 	}
-	e.checksum, e.checksumSource = sum, g.checksumFile
+	e.Checksum, e.ChecksumSource = sum, g.checksumFile
 	return e, nil
 }
 
 // script finds the release's install script. Published checksum files do not list it, so that the caller must give the checksum of a script
 // from a network.
-func (g *collector) script(ctx context.Context) (entry, error) {
+func (g *collector) script(ctx context.Context) (oci.Entry, error) {
 	wanted := layout.ScriptArtifact()
 	file, remote := artifact.File{}, false
 	if g.Script != nil {
@@ -148,28 +142,28 @@ func (g *collector) script(ctx context.Context) (entry, error) {
 	} else {
 		found, err := g.Source.Fetch(ctx, wanted.Names[0])
 		if err != nil {
-			return entry{}, fmt.Errorf("reading the install script of the release (use --install-script for another one): %w", err)
+			return oci.Entry{}, fmt.Errorf("reading the install script of the release (use --install-script for another one): %w", err)
 		}
 		file, remote = found, g.Source.Remote()
 	}
-	e := onDisk(wanted.Path, wanted.Mode, file)
-	e.checksum, e.checksumSource = strings.ToLower(g.ScriptChecksum), "--install-script-sha256"
-	if e.checksum == "" {
-		e.checksum, e.checksumSource = g.sums[file.Name], g.checksumFile
+	e := oci.OnDisk(wanted.Path, wanted.Mode, file.Path, file.Size)
+	e.Checksum, e.ChecksumSource = strings.ToLower(g.ScriptChecksum), "--install-script-sha256"
+	if e.Checksum == "" {
+		e.Checksum, e.ChecksumSource = g.sums[file.Name], g.checksumFile
 	}
-	if e.checksum != "" {
+	if e.Checksum != "" {
 		return e, nil
 	}
 	have, err := sumOf(file.Path)
 	if err != nil {
-		return entry{}, err
+		return oci.Entry{}, err
 	}
 	if remote {
-		return entry{}, fmt.Errorf("%s is not listed in %s: read the script, then pass --install-script-sha256=%s",
+		return oci.Entry{}, fmt.Errorf("%s is not listed in %s: read the script, then pass --install-script-sha256=%s",
 			file.Name, g.checksumFile, have)
 	}
 	_, _ = fmt.Fprintf(g.Notes, "Note: %s is not listed in %s; its sha256 is %s\n", file.Name, g.checksumFile, have)
-	e.checksum, e.checksumSource = have, "the build itself"
+	e.Checksum, e.ChecksumSource = have, "the build itself"
 	return e, nil
 }
 
@@ -184,14 +178,4 @@ func sumOf(path string) (string, error) {
 		return "", fmt.Errorf("reading %s: %w", path, err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-func inMemory(path string, mode int64, content []byte) entry {
-	return entry{path: path, mode: mode, size: int64(len(content)), open: func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content)), nil
-	}}
-}
-
-func onDisk(path string, mode int64, file artifact.File) entry {
-	return entry{path: path, mode: mode, size: file.Size, open: func() (io.ReadCloser, error) { return os.Open(file.Path) }}
 }

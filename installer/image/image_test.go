@@ -28,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/installer/artifact"
 	"github.com/drover-dev/drover/installer/k3s"
 	"github.com/drover-dev/drover/installer/layout"
+	"github.com/drover-dev/drover/installer/oci"
 	"github.com/drover-dev/drover/installer/rke2"
 	"github.com/drover-dev/drover/installer/shell"
 )
@@ -81,13 +82,13 @@ func options(t *testing.T, dir string, arches ...string) Options {
 	return Options{Definition: k3s.Definition(), Version: "v1.36.3+k3s1", Architectures: arches, Source: source, TempDir: t.TempDir()}
 }
 
-func build(t *testing.T, opts Options) ([]Image, v1.ImageIndex) {
+func build(t *testing.T, opts Options) ([]oci.Image, v1.ImageIndex) {
 	t.Helper()
 	images, err := Build(context.Background(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	index, err := Index(images)
+	index, err := oci.Index(images)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestSameFilesSameDigest(t *testing.T) {
 	dirs := [2]string{t.TempDir(), t.TempDir()}
 	for i, index := range []v1.ImageIndex{a, b} {
 		for range 2 { // writing twice replaces
-			if err := WriteLayout(dirs[i], "v1.36.3-k3s1", index); err != nil {
+			if err := oci.WriteLayout(dirs[i], "v1.36.3-k3s1", index); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -198,7 +199,7 @@ func TestPushAndPullBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Push(context.Background(), ref, index, nil); err != nil {
+	if err := oci.Push(context.Background(), ref, index, nil); err != nil {
 		t.Fatal(err)
 	}
 
@@ -242,7 +243,7 @@ func TestTarball(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "image.tar")
-	if err := WriteTarball(context.Background(), file, tag, images[0]); err != nil {
+	if err := oci.WriteTarball(context.Background(), file, tag, images[0]); err != nil {
 		t.Fatal(err)
 	}
 	read, err := tarball.ImageFromPath(file, &tag)
@@ -254,7 +255,7 @@ func TestTarball(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := WriteTarball(ended, filepath.Join(dir, "other.tar"), tag, images[0]); !errors.Is(err, context.Canceled) {
+	if err := oci.WriteTarball(ended, filepath.Join(dir, "other.tar"), tag, images[0]); !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupted write gives %v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
@@ -266,7 +267,7 @@ func TestLayoutKeepsOtherImages(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	_, index := build(t, options(t, release(t, k3sRelease()), "amd64"))
 	for _, tag := range []string{"one", "two", "one"} {
-		if err := WriteLayout(dir, tag, index); err != nil {
+		if err := oci.WriteLayout(dir, tag, index); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,14 +285,14 @@ func TestLayoutKeepsOtherImages(t *testing.T) {
 	}
 	tags := map[string]int{}
 	for _, m := range manifest.Manifests {
-		tags[m.Annotations[refNameAnnotation]]++
+		tags[m.Annotations[oci.RefNameAnnotation]]++
 	}
 	if diff := cmp.Diff(map[string]int{"one": 1, "two": 1}, tags); diff != "" {
 		t.Errorf("images in the layout (-want +got):\n%s", diff)
 	}
 	other := t.TempDir()
 	write(t, filepath.Join(other, "mine"), "x")
-	if err := WriteLayout(other, "one", index); err == nil || !strings.Contains(err.Error(), "is not an OCI layout") {
+	if err := oci.WriteLayout(other, "one", index); err == nil || !strings.Contains(err.Error(), "is not an OCI layout") {
 		t.Errorf("a folder of something else gives %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package image
+package oci
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 	"github.com/drover-dev/drover/installer/progress"
 )
 
-// refNameAnnotation holds the name of an image in an OCI layout.
-const refNameAnnotation = "org.opencontainers.image.ref.name"
+// RefNameAnnotation holds the name of an image in an OCI layout.
+const RefNameAnnotation = "org.opencontainers.image.ref.name"
 
 // Push pushes the index and its images to a registry. Credentials are those of "docker login".
 func Push(ctx context.Context, ref name.Reference, index v1.ImageIndex, report *progress.Reporter, opts ...remote.Option) error {
@@ -66,7 +66,7 @@ func WriteLayout(dir, tag string, index v1.ImageIndex) error {
 			return fmt.Errorf("writing an OCI layout to %s: %w", dir, err)
 		}
 	}
-	err = path.ReplaceIndex(index, match.Name(tag), ocilayout.WithAnnotations(map[string]string{refNameAnnotation: tag}))
+	err = path.ReplaceIndex(index, match.Name(tag), ocilayout.WithAnnotations(map[string]string{RefNameAnnotation: tag}))
 	if err != nil {
 		return fmt.Errorf("writing an OCI layout to %s: %w", dir, err)
 	}

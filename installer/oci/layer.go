@@ -1,7 +1,8 @@
-package image
+package oci
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -11,31 +12,11 @@ import (
 	"hash"
 	"io"
 	"os"
-	"sort"
-	"time"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-
-	"github.com/drover-dev/drover/installer/progress"
 )
-
-// epoch is the time of every entry and of the image, so that the digest depends on the content only.
-var epoch = time.Unix(0, 0).UTC()
-
-// entry is one file of a layer.
-type entry struct {
-	// path in the image, without a leading slash.
-	path string
-	// mode are the permission bits, size is in bytes.
-	mode int64
-	size int64
-	open func() (io.ReadCloser, error)
-	// checksum is the SHA-256 that the content must have, in hexadecimal; empty accepts any.
-	checksum string
-	// checksumSource names where the checksum comes from, for the error when it differs.
-	checksumSource string
-}
 
 // layer is a layer in a temporary file.
 type layer struct {
@@ -45,10 +26,10 @@ type layer struct {
 	size   int64
 }
 
-// writeLayer packs entries into a file in dir, in the order of their paths, and verifies their checksums. Memory use does not depend on the
-// size of the files.
-func writeLayer(ctx context.Context, dir string, entries []entry, report *progress.Reporter) (_ *layer, err error) {
-	out, err := os.CreateTemp(dir, "layer-*.tar.gz")
+// writeLayer packs entries into a file in the builder's directory, in the order of their paths, and verifies their checksums. Memory use does
+// not depend on the size of the files.
+func (b Builder) writeLayer(ctx context.Context, entries []Entry) (_ *layer, err error) {
+	out, err := os.CreateTemp(b.Dir, "layer-*.tar.gz")
 	if err != nil {
 		return nil, err
 	}
@@ -60,15 +41,21 @@ func writeLayer(ctx context.Context, dir string, entries []entry, report *progre
 	}()
 
 	compressed, uncompressed, count := sha256.New(), sha256.New(), &counter{}
-	// Most of a release is compressed already: the fastest level loses little.
-	zip, err := gzip.NewWriterLevel(io.MultiWriter(out, compressed, count), gzip.BestSpeed)
+	level := b.Compression
+	if level == 0 {
+		level = gzip.BestSpeed
+	}
+	zip, err := gzip.NewWriterLevel(io.MultiWriter(out, compressed, count), level)
 	if err != nil {
 		return nil, err
 	}
 	archive := tar.NewWriter(io.MultiWriter(zip, uncompressed))
-	sort.Slice(entries, func(i, j int) bool { return entries[i].path < entries[j].path })
-	for _, e := range entries {
-		if err := writeEntry(ctx, archive, e, report); err != nil {
+	sorted := slices.SortedFunc(slices.Values(entries), func(x, y Entry) int { return cmp.Compare(x.Path, y.Path) })
+	for i, e := range sorted {
+		if i > 0 && sorted[i-1].Path == e.Path {
+			return nil, fmt.Errorf("packing %s: the layer has two entries of this path", e.Path)
+		}
+		if err := b.writeEntry(ctx, archive, e); err != nil {
 			return nil, err
 		}
 	}
@@ -78,26 +65,34 @@ func writeLayer(ctx context.Context, dir string, entries []entry, report *progre
 	return &layer{file: out.Name(), digest: hashOf(compressed), diffID: hashOf(uncompressed), size: count.n}, nil
 }
 
-func writeEntry(ctx context.Context, archive *tar.Writer, e entry, report *progress.Reporter) error {
-	in, err := e.open()
-	if err != nil {
-		return fmt.Errorf("packing %s: %w", e.path, err)
+func (b Builder) writeEntry(ctx context.Context, archive *tar.Writer, e Entry) error {
+	header := &tar.Header{
+		Typeflag: tar.TypeReg, Name: e.Path, Mode: e.Mode, Uid: e.UID, Gid: e.GID, Size: e.Size, ModTime: b.created(), Format: tar.FormatUSTAR,
 	}
-	defer func() { _ = in.Close() }()
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: e.path, Mode: e.mode, Size: e.size, ModTime: epoch, Format: tar.FormatUSTAR}
-	if e.size >= 8<<30 { // the limit of USTAR
+	if e.Size >= 8<<30 { // the limit of USTAR
 		header.Format = tar.FormatGNU
 	}
+	if e.open == nil {
+		header.Typeflag, header.Name = tar.TypeDir, e.Path+"/"
+	}
 	if err := archive.WriteHeader(header); err != nil {
-		return fmt.Errorf("packing %s: %w", e.path, err)
+		return fmt.Errorf("packing %s: %w", e.Path, err)
 	}
+	if e.open == nil {
+		return nil
+	}
+	in, err := e.open()
+	if err != nil {
+		return fmt.Errorf("packing %s: %w", e.Path, err)
+	}
+	defer func() { _ = in.Close() }()
 	sum := sha256.New()
-	content := report.Reader(&cancelReader{ctx, in}, "packing "+e.path, e.size)
+	content := b.Progress.Reader(&cancelReader{ctx, in}, "packing "+e.Path, e.Size)
 	if _, err := io.Copy(io.MultiWriter(archive, sum), content); err != nil {
-		return fmt.Errorf("packing %s: %w", e.path, err)
+		return fmt.Errorf("packing %s: %w", e.Path, err)
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); e.checksum != "" && got != e.checksum {
-		return fmt.Errorf("%s: checksum mismatch: got SHA-256 %s, want %s (from %s)", e.path, got, e.checksum, e.checksumSource)
+	if got := hex.EncodeToString(sum.Sum(nil)); e.Checksum != "" && got != e.Checksum {
+		return fmt.Errorf("%s: checksum mismatch: got SHA-256 %s, want %s (from %s)", e.Path, got, e.Checksum, e.ChecksumSource)
 	}
 	return nil
 }

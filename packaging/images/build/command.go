@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/spf13/cobra"
+
+	"github.com/drover-dev/drover/installer/progress"
+	"github.com/drover-dev/drover/packaging/images"
+)
+
+// flags of the command.
+type flags struct {
+	version, revision string
+	architectures     []string
+	from              string
+	only              []string
+	k3s, rke2         []string
+	certificates      string
+
+	ociLayout, tarballs, push string
+	insecure                  bool
+}
+
+const example = `  # build what "make cross" has built, into OCI layouts below bin/images
+  bin/images --version v1.2.3 --oci-layout bin/images
+
+  # push them, and an installer image of a release in a directory
+  bin/images --version v1.2.3 --k3s v1.36.3+k3s1=./release --push registry.example.com
+
+  # for a machine without a registry: ctr images import, or the images directory of k3s and RKE2
+  bin/images --version v1.2.3 --only hub --arch amd64 --tarballs bin/tarballs`
+
+func newCommand() *cobra.Command {
+	f := &flags{}
+	cmd := &cobra.Command{
+		Use:   "images",
+		Short: "Build Drover's container images",
+		Long: `Builds Drover's container images without Docker: hub, system-agent, cluster-agent, and the
+installers of k3s and RKE2 for given releases.
+
+Builds are reproducible: the same programs and flags give the same digests. The time of
+files and images is SOURCE_DATE_EPOCH (seconds since 1970; the default is 0).
+
+Prints the name and digest of each image.`,
+		Example:       example,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	set := cmd.Flags()
+	set.StringVar(&f.version, "version", "", "version of the programs, and the tag of the images")
+	set.StringVar(&f.revision, "revision", "", "commit that the programs were built from, for the annotations")
+	set.StringSliceVar(&f.architectures, "arch", []string{"amd64", "arm64"}, "architectures: amd64, arm64, or both separated by a comma")
+	set.StringVar(&f.from, "from", "bin", "directory with the programs: linux-<architecture>/hub and linux-<architecture>/system-agent")
+	set.StringSliceVar(&f.only, "only", nil, "build only these images: "+strings.Join(images.Names(), ", ")+", or none for installers alone")
+	set.StringArrayVar(&f.k3s, "k3s", nil, "VERSION=DIRECTORY of a k3s release to build an installer image for; may be repeated")
+	set.StringArrayVar(&f.rke2, "rke2", nil, "VERSION=DIRECTORY of an RKE2 release to build an installer image for; may be repeated")
+	set.StringVar(&f.certificates, "ca-certificates", "",
+		"PEM file of certificate authorities to include (default those of Debian's package ca-certificates)")
+	set.StringVar(&f.ociLayout, "oci-layout", "", "write an OCI layout of each image below this directory")
+	set.StringVar(&f.tarballs, "tarballs", "", "write a tarball in the format of docker save of each image and architecture into this directory")
+	set.StringVar(&f.push, "push", "", "push below this registry, or registry and path")
+	set.BoolVar(&f.insecure, "insecure", false, "with --push: allow a registry with plain HTTP")
+	_ = cmd.MarkFlagRequired("version")
+	return cmd
+}
+
+// run builds the images and writes them.
+func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	opts, err := f.options(os.Getenv("SOURCE_DATE_EPOCH"))
+	if err != nil {
+		return err
+	}
+	if opts.Certificates, err = f.readCertificates(stderr); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "images-build-")
+	if err != nil {
+		return fmt.Errorf("creating a temporary directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	opts.TempDir, opts.Progress = dir, &progress.Reporter{Out: stderr}
+	built, err := images.Build(ctx, opts)
+	if err != nil {
+		return err
+	}
+	for _, img := range built {
+		if err := f.write(ctx, img, opts.Progress, stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readCertificates reads the certificate authorities, and says which ones of the build host it leaves out.
+func (f *flags) readCertificates(stderr io.Writer) (images.Certificates, error) {
+	if f.certificates != "" {
+		certificates, err := images.FileCertificates(f.certificates)
+		if err != nil {
+			return certificates, fmt.Errorf("--ca-certificates: %w", err)
+		}
+		return certificates, nil
+	}
+	certificates, err := images.DebianCertificates("/")
+	if err != nil {
+		return certificates, fmt.Errorf("%w; on other systems pass --ca-certificates", err)
+	}
+	for _, subject := range certificates.Excluded {
+		_, _ = fmt.Fprintf(stderr, "Note: a certificate authority of this machine is not included: %s\n", subject)
+	}
+	return certificates, nil
+}
+
+// write writes an image to all outputs and prints a line for each.
+func (f *flags) write(ctx context.Context, img images.Image, report *progress.Reporter, stdout io.Writer) error {
+	digest, err := img.Index.Digest()
+	if err != nil {
+		return fmt.Errorf("combining the architectures of %s: %w", img.Name, err)
+	}
+	var lines []string
+	if f.ociLayout != "" {
+		dir, err := img.WriteLayout(f.ociLayout)
+		if err != nil {
+			return fmt.Errorf("--oci-layout: %w", err)
+		}
+		lines = append(lines, fmt.Sprintf("%s:%s@%s", dir, img.Tag, digest))
+	}
+	if f.tarballs != "" {
+		files, err := img.WriteTarballs(ctx, f.tarballs)
+		if err != nil {
+			return fmt.Errorf("--tarballs: %w", err)
+		}
+		for _, file := range files {
+			lines = append(lines, file+": "+img.Repository+":"+img.Tag)
+		}
+	}
+	if f.push != "" {
+		ref, err := img.Reference(f.push, f.nameOptions()...)
+		if err != nil {
+			return fmt.Errorf("--push: %w", err)
+		}
+		if err := img.Push(ctx, ref, report); err != nil {
+			return err
+		}
+		lines = append(lines, fmt.Sprintf("%s@%s", ref, digest))
+	}
+	_, err = fmt.Fprintln(stdout, strings.Join(lines, "\n"))
+	return err
+}
+
+func (f *flags) nameOptions() []name.Option {
+	if f.insecure {
+		return []name.Option{name.Insecure}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/drover-dev/drover/installer/oci"
+	"github.com/drover-dev/drover/installer/progress"
+)
+
+// Reference returns the image's name below a prefix, such as registry.example.com or registry.example.com/mirror.
+func (i Image) Reference(prefix string, opts ...name.Option) (name.Tag, error) {
+	ref, err := name.NewTag(prefix+"/"+i.Repository+":"+i.Tag, append(opts, name.StrictValidation)...)
+	if err != nil {
+		return name.Tag{}, fmt.Errorf("naming %s: %w", i.Name, err)
+	}
+	return ref, nil
+}
+
+// Push pushes the image to a registry.
+func (i Image) Push(ctx context.Context, ref name.Tag, report *progress.Reporter, opts ...remote.Option) error {
+	return oci.Push(ctx, ref, i.Index, report, opts...)
+}
+
+// WriteLayout writes the image into an OCI layout of its own, the folder of its name below dir.
+func (i Image) WriteLayout(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	own := filepath.Join(dir, i.Name)
+	return own, oci.WriteLayout(own, i.Tag, i.Index)
+}
+
+// WriteTarballs writes a tarball in the format of docker save for each architecture into dir, and returns their paths. docker load, ctr images
+// import and the images directories of k3s and RKE2 accept them.
+func (i Image) WriteTarballs(ctx context.Context, dir string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	ref, err := name.NewTag(i.Repository + ":" + i.Tag)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, img := range i.Architectures {
+		file := filepath.Join(dir, i.Name+"-"+i.Tag+"-linux-"+img.Arch+".tar")
+		if err := oci.WriteTarball(ctx, file, ref, img); err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
