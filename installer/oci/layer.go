@@ -88,8 +88,12 @@ func (b Builder) writeEntry(ctx context.Context, archive *tar.Writer, e Entry) e
 	defer func() { _ = in.Close() }()
 	sum := sha256.New()
 	content := b.Progress.Reader(&cancelReader{ctx, in}, "packing "+e.Path, e.Size)
-	if _, err := io.Copy(io.MultiWriter(archive, sum), content); err != nil {
+	copied, err := io.Copy(io.MultiWriter(archive, sum), content)
+	if err != nil {
 		return fmt.Errorf("packing %s: %w", e.Path, err)
+	}
+	if copied != e.Size {
+		return fmt.Errorf("packing %s: the file changed during the build: got %d bytes, want %d", e.Path, copied, e.Size)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); e.Checksum != "" && got != e.Checksum {
 		return fmt.Errorf("%s: checksum mismatch: got SHA-256 %s, want %s (from %s)", e.Path, got, e.Checksum, e.ChecksumSource)

@@ -77,7 +77,9 @@ func (o *Options) wants(name string) bool { return len(o.Only) == 0 || slices.Co
 // binary is a program as "make cross" leaves it.
 type binary struct{ arch, name string }
 
-func (b binary) file(directory string) string { return filepath.Join(directory, "linux-"+b.arch, b.name) }
+func (b binary) file(directory string) string {
+	return filepath.Join(directory, "linux-"+b.arch, b.name)
+}
 
 // build builds an image for all architectures.
 func (p program) build(ctx context.Context, builder oci.Builder, opts Options) (Image, error) {
