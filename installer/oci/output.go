@@ -34,10 +34,7 @@ func Push(ctx context.Context, ref name.Reference, index v1.ImageIndex, report *
 			task.Set(update.Complete, update.Total)
 		}
 	}()
-	opts = append([]remote.Option{
-		remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithProgress(updates), remote.WithJobs(2),
-	}, opts...)
-	err := remote.WriteIndex(ref, index, opts...)
+	err := remote.WriteIndex(ref, index, append(pushOptions(ctx, opts), remote.WithProgress(updates))...)
 	if refused := new(transport.Error); errors.As(err, &refused) &&
 		(refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden) {
 		return fmt.Errorf("pushing %s: access denied; log in to %s first, for example with docker login: %w", ref, ref.Context().RegistryStr(),
@@ -47,6 +44,12 @@ func Push(ctx context.Context, ref name.Reference, index v1.ImageIndex, report *
 		return fmt.Errorf("pushing %s: %w", ref, err)
 	}
 	return nil
+}
+
+func pushOptions(ctx context.Context, opts []remote.Option) []remote.Option {
+	return append([]remote.Option{
+		remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithJobs(2),
+	}, opts...)
 }
 
 // WriteLayout adds the index to an OCI layout under tag, and removes what had that tag. The directory may be missing, empty or an OCI

@@ -15,6 +15,14 @@ import (
 	"github.com/drover-dev/drover/installer/layout"
 	"github.com/drover-dev/drover/installer/oci"
 	"github.com/drover-dev/drover/installer/progress"
+	"github.com/drover-dev/drover/packaging/images/sbom"
+)
+
+const (
+	// module is the Go module of the programs.
+	module = "github.com/drover-dev/drover"
+	// license of the programs, k3s and RKE2, as SPDX names it.
+	license = "Apache-2.0"
 )
 
 // Options of Build. Version, Architectures, Binaries, Certificates and TempDir are required.
@@ -63,6 +71,8 @@ type Image struct {
 	Architectures []oci.Image
 	// Index has all of them.
 	Index v1.ImageIndex
+	// Documents list what is in each of Architectures, in the same order.
+	Documents []Document
 
 	title, description, version string
 }
@@ -92,16 +102,24 @@ func Build(ctx context.Context, opts Options) ([]Image, error) {
 	}
 	for i := range built {
 		if err := built[i].finish(builder, opts); err != nil {
-			return nil, fmt.Errorf("combining the architectures of %s: %w", built[i].Name, err)
+			return nil, fmt.Errorf("finishing %s: %w", built[i].Name, err)
 		}
 	}
 	return built, nil
 }
 
-// finish sets the annotations and makes the index.
+// Document is a software bill of materials.
+type Document struct {
+	// SPDX is an SPDX 2.3 document as JSON.
+	SPDX []byte
+	// Artifact attaches it to the image of one architecture.
+	Artifact v1.Image
+}
+
+// finish sets the annotations, makes the index and lists the contents.
 func (i *Image) finish(builder oci.Builder, opts Options) error {
 	annotations := builder.Labels(i.title, i.description, i.version)
-	annotations["org.opencontainers.image.licenses"] = "Apache-2.0"
+	annotations["org.opencontainers.image.licenses"] = license
 	annotations["org.opencontainers.image.base.name"] = "scratch"
 	if opts.Revision != "" {
 		annotations["org.opencontainers.image.revision"] = opts.Revision
@@ -115,5 +133,28 @@ func (i *Image) finish(builder oci.Builder, opts Options) error {
 	}
 	// The function returns what it gets.
 	i.Index = mutate.Annotations(index, annotations).(v1.ImageIndex)
+	for _, img := range i.Architectures {
+		document, err := i.document(builder, img, opts)
+		if err != nil {
+			return err
+		}
+		i.Documents = append(i.Documents, document)
+	}
 	return nil
+}
+
+func (i *Image) document(builder oci.Builder, img oci.Image, opts Options) (Document, error) {
+	created := opts.Created
+	if created.IsZero() {
+		created = time.Unix(0, 0)
+	}
+	raw, err := sbom.Generate(sbom.Subject{
+		Image: img, Arch: img.Arch, Repository: i.Repository, Version: i.version, License: license, Module: module,
+		Certificates: opts.Certificates.Version, Created: created, Tool: "drover-images-" + opts.Version,
+	})
+	if err != nil {
+		return Document{}, err
+	}
+	artifact, err := builder.Artifact(img, sbom.MediaType, raw)
+	return Document{SPDX: raw, Artifact: artifact}, err
 }

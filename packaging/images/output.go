@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/drover-dev/drover/installer/oci"
@@ -22,18 +23,49 @@ func (i Image) Reference(prefix string, opts ...name.Option) (name.Tag, error) {
 	return ref, nil
 }
 
-// Push pushes the image to a registry.
+// Push pushes the image to a registry, and attaches its documents.
 func (i Image) Push(ctx context.Context, ref name.Tag, report *progress.Reporter, opts ...remote.Option) error {
-	return oci.Push(ctx, ref, i.Index, report, opts...)
+	if err := oci.Push(ctx, ref, i.Index, report, opts...); err != nil {
+		return err
+	}
+	for _, document := range i.Documents {
+		if err := oci.PushArtifact(ctx, ref, document.Artifact, opts...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// WriteLayout writes the image into an OCI layout of its own, the folder of its name below dir.
+// WriteDocuments writes the documents of all architectures into dir, and returns their paths.
+func (i Image) WriteDocuments(dir string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var files []string
+	for n, document := range i.Documents {
+		file := filepath.Join(dir, i.Name+"-"+i.Tag+"-linux-"+i.Architectures[n].Arch+".spdx.json")
+		if err := os.WriteFile(file, document.SPDX, 0o644); err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// WriteLayout writes the image and its documents into an OCI layout of its own, the folder of its name below dir.
 func (i Image) WriteLayout(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	own := filepath.Join(dir, i.Name)
-	return own, oci.WriteLayout(own, i.Tag, i.Index)
+	if err := oci.WriteLayout(own, i.Tag, i.Index); err != nil {
+		return "", err
+	}
+	var documents []v1.Image
+	for _, document := range i.Documents {
+		documents = append(documents, document.Artifact)
+	}
+	return own, oci.WriteArtifacts(own, documents)
 }
 
 // WriteTarballs writes a tarball in the format of docker save for each architecture into dir, and returns their paths. docker load, ctr images

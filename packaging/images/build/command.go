@@ -24,8 +24,8 @@ type flags struct {
 	k3s, rke2         []string
 	certificates      string
 
-	ociLayout, tarballs, push string
-	insecure                  bool
+	ociLayout, tarballs, documents, push string
+	insecure                             bool
 }
 
 const example = `  # build what "make cross" has built, into OCI layouts below bin/images
@@ -48,6 +48,9 @@ installers of k3s and RKE2 for given releases.
 Builds are reproducible: the same programs and flags give the same digests. The time of
 files and images is SOURCE_DATE_EPOCH (seconds since 1970; the default is 0).
 
+A software bill of materials (SPDX 2.3) is attached to the image of each architecture as an
+OCI 1.1 referrer, in registries and in OCI layouts.
+
 Prints the name and digest of each image.`,
 		Example:       example,
 		Args:          cobra.NoArgs,
@@ -69,6 +72,7 @@ Prints the name and digest of each image.`,
 		"PEM file of certificate authorities to include (default those of Debian's package ca-certificates)")
 	set.StringVar(&f.ociLayout, "oci-layout", "", "write an OCI layout of each image below this directory")
 	set.StringVar(&f.tarballs, "tarballs", "", "write a tarball in the format of docker save of each image and architecture into this directory")
+	set.StringVar(&f.documents, "sbom", "", "write an SPDX document of each image and architecture into this directory")
 	set.StringVar(&f.push, "push", "", "push below this registry, or registry and path")
 	set.BoolVar(&f.insecure, "insecure", false, "with --push: allow a registry with plain HTTP")
 	_ = cmd.MarkFlagRequired("version")
@@ -143,6 +147,13 @@ func (f *flags) write(ctx context.Context, img images.Image, report *progress.Re
 		for _, file := range files {
 			lines = append(lines, file+": "+img.Repository+":"+img.Tag)
 		}
+	}
+	if f.documents != "" {
+		files, err := img.WriteDocuments(f.documents)
+		if err != nil {
+			return fmt.Errorf("--sbom: %w", err)
+		}
+		lines = append(lines, files...)
 	}
 	if f.push != "" {
 		ref, err := img.Reference(f.push, f.nameOptions()...)
