@@ -212,7 +212,8 @@ func TestFileOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if digest, _ := hub.Index.Digest(); len(top.Manifests) != 1 || top.Manifests[0].Digest != digest {
+	// The image, and a document for each architecture.
+	if digest, _ := hub.Index.Digest(); len(top.Manifests) != 3 || top.Manifests[0].Digest != digest {
 		t.Errorf("the layout has %+v, want %s", top.Manifests, digest)
 	}
 	files, err := hub.WriteTarballs(context.Background(), filepath.Join(dir, "tarballs"))

@@ -100,7 +100,8 @@ func modules(info *debug.BuildInfo) []pkg {
 	found := []pkg{library}
 	for _, m := range info.Deps {
 		used := m
-		if m.Replace != nil && m.Replace.Version != "" {
+		// A directory has no version of its own.
+		if m.Replace != nil && m.Replace.Version != "" && m.Replace.Version != "(devel)" {
 			used = m.Replace
 		}
 		p := newPackage(purposeLibrary, used.Path, used.Version, goURL(used.Path, used.Version))
