@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/installer/oci"
 	"github.com/drover-dev/drover/installer/progress"
+	"github.com/drover-dev/drover/packaging/images/signature"
 )
 
 // Reference returns the image's name below a prefix, such as registry.example.com or registry.example.com/mirror.
@@ -34,6 +36,23 @@ func (i Image) Push(ctx context.Context, ref name.Tag, report *progress.Reporter
 		}
 	}
 	return nil
+}
+
+// Sign signs what Push has pushed: the image of each architecture, the index and the documents. The signatures are those of cosign.
+func (i Image) Sign(ctx context.Context, key crypto.Signer, ref name.Tag, opts ...remote.Option) error {
+	digested := []interface{ Digest() (v1.Hash, error) }{i.Index}
+	for n, img := range i.Architectures {
+		digested = append(digested, img, i.Documents[n].Artifact)
+	}
+	var digests []v1.Hash
+	for _, d := range digested {
+		digest, err := d.Digest()
+		if err != nil {
+			return err
+		}
+		digests = append(digests, digest)
+	}
+	return signature.Sign(ctx, key, ref.Repository, digests, opts...)
 }
 
 // WriteDocuments writes the documents of all architectures into dir, and returns their paths.
@@ -68,8 +87,8 @@ func (i Image) WriteLayout(dir string) (string, error) {
 	return own, oci.WriteArtifacts(own, documents)
 }
 
-// WriteTarballs writes a tarball in the format of docker save for each architecture into dir, and returns their paths. docker load, ctr images
-// import and the images directories of k3s and RKE2 accept them.
+// WriteTarballs writes a tarball in the format of docker save for each architecture into dir, and returns their paths. docker load, ctr
+// images import and the images directories of k3s and RKE2 accept them.
 func (i Image) WriteTarballs(ctx context.Context, dir string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/installer/progress"
 	"github.com/drover-dev/drover/packaging/images"
+	"github.com/drover-dev/drover/packaging/images/signature"
 )
 
 // flags of the command.
@@ -26,6 +28,7 @@ type flags struct {
 
 	ociLayout, tarballs, documents, push string
 	insecure                             bool
+	signKey                              string
 }
 
 const example = `  # build what "make cross" has built, into OCI layouts below bin/images
@@ -71,10 +74,13 @@ Prints the name and digest of each image.`,
 	set.StringVar(&f.certificates, "ca-certificates", "",
 		"PEM file of certificate authorities to include (default those of Debian's package ca-certificates)")
 	set.StringVar(&f.ociLayout, "oci-layout", "", "write an OCI layout of each image below this directory")
-	set.StringVar(&f.tarballs, "tarballs", "", "write a tarball in the format of docker save of each image and architecture into this directory")
+	set.StringVar(&f.tarballs, "tarballs", "",
+		"write a tarball in the format of docker save of each image and architecture into this directory")
 	set.StringVar(&f.documents, "sbom", "", "write an SPDX document of each image and architecture into this directory")
 	set.StringVar(&f.push, "push", "", "push below this registry, or registry and path")
 	set.BoolVar(&f.insecure, "insecure", false, "with --push: allow a registry with plain HTTP")
+	set.StringVar(&f.signKey, "sign-key", "",
+		"with --push: sign with this private key, of cosign generate-key-pair or in PEM; COSIGN_PASSWORD is its password")
 	_ = cmd.MarkFlagRequired("version")
 	return cmd
 }
@@ -84,6 +90,10 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	opts, err := f.options(os.Getenv("SOURCE_DATE_EPOCH"))
 	if err != nil {
 		return err
+	}
+	key, err := f.readKey(os.Getenv("COSIGN_PASSWORD"))
+	if err != nil {
+		return fmt.Errorf("--sign-key: %w", err)
 	}
 	if opts.Certificates, err = f.readCertificates(stderr); err != nil {
 		return err
@@ -99,7 +109,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 	for _, img := range built {
-		if err := f.write(ctx, img, opts.Progress, stdout); err != nil {
+		if err := f.write(ctx, img, key, opts.Progress, stdout); err != nil {
 			return err
 		}
 	}
@@ -125,8 +135,24 @@ func (f *flags) readCertificates(stderr io.Writer) (images.Certificates, error) 
 	return certificates, nil
 }
 
-// write writes an image to all outputs and prints a line for each.
-func (f *flags) write(ctx context.Context, img images.Image, report *progress.Reporter, stdout io.Writer) error {
+// readKey returns nil without a key.
+func (f *flags) readKey(password string) (crypto.Signer, error) {
+	if f.signKey == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(f.signKey)
+	if err != nil {
+		return nil, err
+	}
+	key, err := signature.ParseKey(raw, []byte(password))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.signKey, err)
+	}
+	return key, nil
+}
+
+// write writes an image to all outputs, and prints a line for each file and name.
+func (f *flags) write(ctx context.Context, img images.Image, key crypto.Signer, report *progress.Reporter, stdout io.Writer) error {
 	digest, err := img.Index.Digest()
 	if err != nil {
 		return fmt.Errorf("combining the architectures of %s: %w", img.Name, err)
@@ -156,17 +182,29 @@ func (f *flags) write(ctx context.Context, img images.Image, report *progress.Re
 		lines = append(lines, files...)
 	}
 	if f.push != "" {
-		ref, err := img.Reference(f.push, f.nameOptions()...)
+		ref, err := f.pushTo(ctx, img, key, report)
 		if err != nil {
-			return fmt.Errorf("--push: %w", err)
-		}
-		if err := img.Push(ctx, ref, report); err != nil {
 			return err
 		}
 		lines = append(lines, fmt.Sprintf("%s@%s", ref, digest))
 	}
 	_, err = fmt.Fprintln(stdout, strings.Join(lines, "\n"))
 	return err
+}
+
+// pushTo pushes an image, and signs it if there is a key.
+func (f *flags) pushTo(ctx context.Context, img images.Image, key crypto.Signer, report *progress.Reporter) (name.Tag, error) {
+	ref, err := img.Reference(f.push, f.nameOptions()...)
+	if err != nil {
+		return ref, fmt.Errorf("--push: %w", err)
+	}
+	if err := img.Push(ctx, ref, report); err != nil {
+		return ref, err
+	}
+	if key == nil {
+		return ref, nil
+	}
+	return ref, img.Sign(ctx, key, ref)
 }
 
 func (f *flags) nameOptions() []name.Option {

@@ -72,6 +72,9 @@ func (f *flags) checkOutputs() error {
 	if f.insecure && f.push == "" {
 		return errors.New("--insecure needs --push")
 	}
+	if f.signKey != "" && f.push == "" {
+		return errors.New("--sign-key needs --push")
+	}
 	if strings.ContainsAny(f.push, "@") || strings.HasSuffix(f.push, "/") || strings.Contains(f.push, "://") {
 		return fmt.Errorf("--push: must be a registry, or registry and path, without scheme, digest or trailing slash, got %q", f.push)
 	}
