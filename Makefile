@@ -213,6 +213,15 @@ cluster-agent: agent installer ## bin/cluster-agent, the image of the cluster-ag
 	bin/installer build cluster-agent --version '$(VERSION)' --from bin/assets --oci-layout bin/cluster-agent \
 		--arch '$(subst $() ,$(COMMA),$(ARCHES))' $(addprefix --ca-certificates ,$(wildcard /etc/ssl/certs/ca-certificates.crt))
 
+# The time in the images is that of the commit, so that the same commit gives the same digests. By default they are written below bin/images.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+.PHONY: images
+images: cross ## bin/images, all container images for every architecture as OCI layouts; or VERSION=v1.2.3 IMAGES_FLAGS='--push registry.example.com'
+	$(GO) build -o bin/build-images ./packaging/images/build
+	SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' bin/build-images --version '$(VERSION)' --revision "$$(git rev-parse HEAD)" \
+		--arch '$(subst $() ,$(COMMA),$(ARCHES))' $(or $(IMAGES_FLAGS),--oci-layout bin/images --sbom bin/images)
+
 .PHONY: lab
 lab: go ## bin/lab, which runs the demo and the hosts of the scenarios, and what runs in their clusters
 	$(BUILD) -o bin/lab ./e2e/cmd/lab

@@ -87,7 +87,7 @@ func Root() *cobra.Command {
 		}
 	}
 	add(groupInspect, newStatus(), newPlan(), newHistory(), newLogs(), newRetry(), newDoctor(), newSupportBundle())
-	add(groupInstall, newJoin(), newLeave())
+	add(groupInstall, newJoin(), newLeave(), newUpgradeNode())
 	add(groupService, newRun(), newCluster(), newValidateConfig(), newValidateConnection(), newVersion(), newShim())
 	root.SetCompletionCommandGroupID(groupService)
 	return root

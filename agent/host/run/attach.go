@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -15,6 +16,9 @@ import (
 // of the command are ignored. When ctx ends, the program and its process group get SIGTERM, SIGKILL 10 s later, and ctx's error is
 // returned. The exit code is -1 if a signal ended the program.
 func Attach(ctx context.Context, command Command, stdout, stderr io.Writer) (int, error) {
+	if command.Root != "" && !filepath.IsAbs(command.Path) {
+		return -1, fmt.Errorf("running %s below %s: the path of the program must be absolute", command.Path, command.Root)
+	}
 	path, err := lookPath(command)
 	if err != nil {
 		return -1, err
@@ -26,7 +30,7 @@ func Attach(ctx context.Context, command Command, stdout, stderr io.Writer) (int
 		cmd.Stdin = bytes.NewReader(command.Stdin)
 	}
 	// Its own process group, so that Ctrl-C reaches it once, through ctx, and not twice.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: command.Root}
 	cmd.WaitDelay = killGrace
 	var kill *time.Timer
 	cmd.Cancel = func() error {

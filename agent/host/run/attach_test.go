@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"io"
 	"os"
@@ -47,5 +48,51 @@ func TestAttachEndsWithItsContext(t *testing.T) {
 	}
 	if took := time.Since(started); took > time.Minute {
 		t.Errorf("ending took %s", took)
+	}
+}
+
+// listsRoot makes TestListRoot print what is in the root directory.
+const listsRoot = "LISTS_ROOT"
+
+func TestListRoot(t *testing.T) {
+	if os.Getenv(listsRoot) == "" {
+		t.Skip("only for TestAttachBelowAnotherRoot")
+	}
+	names, err := os.ReadDir("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	working, err := os.Getwd()
+	t.Log("root", names, "in", working, err)
+}
+
+func TestAttachBelowAnotherRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to change the root directory")
+	}
+	self, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := elf.NewFile(bytes.NewReader(self))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if libraries, err := program.ImportedLibraries(); err == nil && len(libraries) > 0 {
+		t.Skip("the test binary needs libraries, which the other root does not have; make test builds it without")
+	}
+	root := t.TempDir()
+	if err := errors.Join(os.WriteFile(root+"/self", self, 0o755), os.Mkdir(root+"/inside", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	code, err := Attach(t.Context(), Command{Root: root, Path: "/self", Dir: "/inside", Env: []string{listsRoot + "=1"},
+		Args: []string{"-test.v", "-test.run=^TestListRoot$"}}, &out, &out)
+	if err != nil || code != 0 || !strings.Contains(out.String(), "root [d inside/ - self] in /inside <nil>") {
+		t.Errorf("got %d, %v\n%s", code, err, &out)
+	}
+	if _, err := Attach(t.Context(), Command{Root: root, Path: "self"}, io.Discard, io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "must be absolute") {
+		t.Errorf("a relative path gives %v", err)
 	}
 }

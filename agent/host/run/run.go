@@ -38,6 +38,9 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; empty means that of the agent.
 	Dir string
+	// Root is the root directory of the program, in which Path, which must be absolute, and Dir are; empty means that of the agent. Only
+	// Attach supports it.
+	Root string
 	// Timeout is after how long the program and everything that it started are terminated; 0 means never.
 	Timeout time.Duration
 	// Stdin is the standard input; nil means /dev/null.

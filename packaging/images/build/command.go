@@ -32,18 +32,18 @@ type flags struct {
 }
 
 const example = `  # build what "make cross" has built, into OCI layouts below bin/images
-  bin/images --version v1.2.3 --oci-layout bin/images
+  bin/build-images --version v1.2.3 --oci-layout bin/images
 
   # push them, and an installer image of a release in a directory
-  bin/images --version v1.2.3 --k3s v1.36.3+k3s1=./release --push registry.example.com
+  bin/build-images --version v1.2.3 --k3s v1.36.3+k3s1=./release --push registry.example.com
 
   # for a machine without a registry: ctr images import, or the images directory of k3s and RKE2
-  bin/images --version v1.2.3 --only hub --arch amd64 --tarballs bin/tarballs`
+  bin/build-images --version v1.2.3 --only hub --arch amd64 --tarballs bin/tarballs`
 
 func newCommand() *cobra.Command {
 	f := &flags{}
 	cmd := &cobra.Command{
-		Use:   "images",
+		Use:   "build-images",
 		Short: "Build Drover's container images",
 		Long: `Builds Drover's container images without Docker: hub, system-agent, cluster-agent, and the
 installers of k3s and RKE2 for given releases.
