@@ -39,8 +39,8 @@ func newUpgradeNode() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade-node",
 		Short: "Install this agent on a Pod's node",
-		Long: `Install this agent on the node of the Pod, whose root directory is mounted in the container. Jobs of the system-upgrade-controller run
-this command: it is what the container image does by default, and the image has no shell.
+		Long: `Install this agent on the node of the Pod, whose root directory is mounted in the container. Jobs of the system-upgrade-controller
+run this command: it is what the container image does by default, and the image has no shell.
 
 The command runs the embedded install script on the node with this binary as the agent. The environment of the Job is that of the install
 script: without CATTLE_TOKEN the node keeps its connection; an unset proxy keeps that of the node. The roles of a node that registers are

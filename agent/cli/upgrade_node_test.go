@@ -59,7 +59,8 @@ func TestUpgradeNode(t *testing.T) {
 	hub, seen := joinHub(t)
 	sum := sha256.Sum256(caOf(hub))
 	for name, value := range map[string]string{
-		"CATTLE_SERVER": hub.URL, "CATTLE_TOKEN": "hunter2-token", "CATTLE_CA_CHECKSUM": hex.EncodeToString(sum[:]), envNodeName: "n1", envNodePath: os.Getenv("PATH"),
+		"CATTLE_SERVER": hub.URL, "CATTLE_TOKEN": "hunter2-token", "CATTLE_CA_CHECKSUM": hex.EncodeToString(sum[:]),
+		envNodeName: "n1", envNodePath: os.Getenv("PATH"),
 		"CATTLE_ROLE_WORKER": "true", "SECRET_OF_THE_POD": "x",
 	} {
 		t.Setenv(name, value)

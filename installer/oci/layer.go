@@ -26,8 +26,8 @@ type layer struct {
 	size   int64
 }
 
-// writeLayer packs entries into a file in the builder's directory, in the order of their paths, and verifies their checksums. Memory use does
-// not depend on the size of the files.
+// writeLayer packs entries into a file in the builder's directory, in the order of their paths, and verifies their checksums. Memory use
+// does not depend on the size of the files.
 func (b Builder) writeLayer(ctx context.Context, entries []Entry) (_ *layer, err error) {
 	out, err := os.CreateTemp(b.Dir, "layer-*.tar.gz")
 	if err != nil {

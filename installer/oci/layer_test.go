@@ -86,9 +86,11 @@ func TestLayerErrors(t *testing.T) {
 	wrong := InMemory("file", 0o644, []byte("content"))
 	wrong.Checksum, wrong.ChecksumSource = strings.Repeat("0", 64), "a test"
 	for want, entries := range map[string][]Entry{
-		"packing a: the layer has two entries of this path":                       {InMemory("a", 0o644, nil), Directory("a", 0o755)},
-		"file: checksum mismatch: got SHA-256 ":                                   {wrong},
-		"packing longer: the file changed during the build: got 0 bytes, want 10": {OnDisk("longer", 0o644, "/dev/null", 10), InMemory("next", 0o644, nil)},
+		"packing a: the layer has two entries of this path": {InMemory("a", 0o644, nil), Directory("a", 0o755)},
+		"file: checksum mismatch: got SHA-256 ":             {wrong},
+		"packing longer: the file changed during the build: got 0 bytes, want 10": {
+			OnDisk("longer", 0o644, "/dev/null", 10), InMemory("next", 0o644, nil),
+		},
 		"packing missing: ": {OnDisk("missing", 0o644, "/does/not/exist", 10)},
 	} {
 		dir := t.TempDir()

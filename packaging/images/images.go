@@ -1,5 +1,5 @@
-// Package images builds Drover's container images without Docker: the hub, the system-agent, the cluster-agent, and the installers of k3s and
-// RKE2. It packs programs that are built already, and builds none. Builds are reproducible: the same programs and options give the same
+// Package images builds Drover's container images without Docker: the hub, the system-agent, the cluster-agent, and the installers of k3s
+// and RKE2. It packs programs that are built already, and builds none. Builds are reproducible: the same programs and options give the same
 // digests.
 package images
 

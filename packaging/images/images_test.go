@@ -134,7 +134,8 @@ func TestContents(t *testing.T) {
 		runs  []string
 	}{
 		"hub": {map[string]string{"opt": "5 755 0:0", "opt/drover": "5 755 0:0", "opt/drover/hub": "0 755 0:0",
-			"opt/drover/system-agent-amd64": "0 755 0:0", "opt/drover/system-agent-arm64": "0 755 0:0"}, "65532:65532", []string{"/opt/drover/hub", "serve"}},
+			"opt/drover/system-agent-amd64": "0 755 0:0", "opt/drover/system-agent-arm64": "0 755 0:0"},
+			"65532:65532", []string{"/opt/drover/hub", "serve"}},
 		"system-agent": {map[string]string{"opt": "5 755 0:0", "opt/drover": "5 755 0:0", "opt/drover/system-agent": "0 755 0:0"},
 			"0:0", []string{"/opt/drover/system-agent", "upgrade-node"}},
 		"cluster-agent": {map[string]string{"system-agent": "0 755 0:0"}, "65532:65532", []string{"/system-agent", "cluster"}},
@@ -150,7 +151,8 @@ func TestContents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := []any{config.Architecture, config.OS, config.Config.User, append(config.Config.Entrypoint, config.Config.Cmd...), config.Created.Time}
+			runs := append(config.Config.Entrypoint, config.Config.Cmd...)
+			got := []any{config.Architecture, config.OS, config.Config.User, runs, config.Created.Time}
 			if diff := cmp.Diff([]any{img.Arch, "linux", want.user, want.runs, created}, got); diff != "" {
 				t.Errorf("configuration of %s for %s (-want +got):\n%s", name, img.Arch, diff)
 			}

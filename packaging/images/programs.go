@@ -124,7 +124,8 @@ func (p program) layer(arch string, opts Options) (oci.Layer, error) {
 	return layer, nil
 }
 
-// entry is the program at a path of the image. One that would not start there is refused: of another architecture, or with a dynamic linker.
+// entry is the program at a path of the image. One that would not start there is refused: of another architecture, or with a dynamic
+// linker.
 func (b binary) entry(path, directory string) (oci.Entry, error) {
 	file := b.file(directory)
 	in, err := os.Open(file)

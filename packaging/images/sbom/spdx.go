@@ -64,7 +64,8 @@ const (
 	purposeFile        = "FILE"
 )
 
-// newPackage returns a package of which nothing is asserted but its name, version and package URL (https://github.com/package-url/purl-spec).
+// newPackage returns a package of which nothing is asserted but its name, version and package URL
+// (https://github.com/package-url/purl-spec).
 func newPackage(purpose, name, version, url string) pkg {
 	p := pkg{
 		Name: name, Version: version, Purpose: purpose, DownloadLocation: noAssertion, LicenseConcluded: noAssertion,

@@ -1,5 +1,6 @@
-// Package signature signs images with a key, in the format that "cosign verify" reads from a registry: an image beside the signed one, whose
-// tag names the signed digest (https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md). Nothing is sent to a transparency log.
+// Package signature signs images with a key, in the format that "cosign verify" reads from a registry: an image beside the signed one,
+// whose tag names the signed digest (https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md). Nothing is sent to a
+// transparency log.
 package signature
 
 import (
