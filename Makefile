@@ -217,6 +217,8 @@ cluster-agent: agent installer ## bin/cluster-agent, the image of the cluster-ag
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .PHONY: images
+# What Go reads from git differs with the kind of checkout; the commit is an annotation of the images.
+images: GOFLAGS += -buildvcs=false
 images: cross ## bin/images, all container images for every architecture as OCI layouts; or VERSION=v1.2.3 IMAGES_FLAGS='--push registry.example.com'
 	$(GO) build -o bin/build-images ./packaging/images/build
 	SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' bin/build-images --version '$(VERSION)' --revision "$$(git rev-parse HEAD)" \

@@ -31,8 +31,8 @@ type Certificates struct {
 }
 
 // DebianCertificates reads the certificate authorities of Debian's package ca-certificates from the bundle of the system at root, which
-// is / outside of tests. The bundle also has what the administrator of the build host trusts, such as the certificate authority of a proxy: no
-// image may trust that, so that only certificates of the package's own files are taken.
+// is / outside of tests. The bundle also has what the administrator of the build host trusts, such as the certificate authority of a
+// proxy: no image may trust that, so that only certificates of the package's own files are taken.
 func DebianCertificates(root string) (Certificates, error) {
 	version, err := installedVersion(filepath.Join(root, "var/lib/dpkg/status"), certificatePackage)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,7 +152,7 @@ func TestContents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			runs := append(config.Config.Entrypoint, config.Config.Cmd...)
+			runs := slices.Concat(config.Config.Entrypoint, config.Config.Cmd)
 			got := []any{config.Architecture, config.OS, config.Config.User, runs, config.Created.Time}
 			if diff := cmp.Diff([]any{img.Arch, "linux", want.user, want.runs, created}, got); diff != "" {
 				t.Errorf("configuration of %s for %s (-want +got):\n%s", name, img.Arch, diff)
