@@ -213,7 +213,8 @@ cluster-agent: agent installer ## bin/cluster-agent, the image of the cluster-ag
 	bin/installer build cluster-agent --version '$(VERSION)' --from bin/assets --oci-layout bin/cluster-agent \
 		--arch '$(subst $() ,$(COMMA),$(ARCHES))' $(addprefix --ca-certificates ,$(wildcard /etc/ssl/certs/ca-certificates.crt))
 
-# The time in the images is that of the commit, so that the same commit gives the same digests. By default they are written below bin/images.
+# The time in images and packages is that of the commit, so that the same commit gives the same bytes. By default images are written below
+# bin/images.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 .PHONY: images
@@ -248,9 +249,8 @@ cross: go agent ## Build hub and installer for every architecture too, into bin/
 		cp bin/assets/system-agent-$$arch bin/linux-$$arch/system-agent; \
 	done
 
-# Packages need a version that can be ordered; a repository without tags has none. All files in them have the time of the last commit.
+# Packages need a version that can be ordered; a repository without tags has none.
 PACKAGE_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0+$(VERSION))
-SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 .PHONY: packages
 packages: cross ## bin/packages, deb and rpm of agent and hub for every architecture (VERSION=v1.2.3)
 	$(GO) -C packaging/packages run . -version '$(PACKAGE_VERSION)' -source '$(CURDIR)' -bin '$(CURDIR)/bin' -out '$(CURDIR)/bin/packages' \
