@@ -68,7 +68,8 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 	return slog.New(text), nil
 }
 
-// runAgent runs the agent until ctx is done, or until a reload replaces the process. The engines stop first; the service manager, metrics and commands are served until they have.
+// runAgent runs the agent until ctx is done, or until a reload replaces the process. The engines stop first; the service manager, metrics
+// and commands are served until they have.
 func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	if err := requireRoot("plans write system files and start services"); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 )
 
 // awaitReload waits for SIGHUP, by which an upgrade asks the agent to make way for the installed binary, and then for the plan that is
-// being applied, if there is one: gate is what an engine holds meanwhile. It returns true with the gate held, so that no plan begins any more, or
-// false if ctx ends first.
+// being applied, if there is one: gate is what an engine holds meanwhile. It returns true with the gate held, so that no plan begins any
+// more, or false if ctx ends first.
 func awaitReload(ctx context.Context, signals <-chan os.Signal, gate *semaphore.Weighted, log *slog.Logger) bool {
 	select {
 	case <-ctx.Done():

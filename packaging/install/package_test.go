@@ -75,8 +75,8 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-// TestPackageReplacesScript installs the package on a machine on which the script has installed the agent, and runs the script again without
-// a token: unit and programs of the first installation go, identity and connection stay.
+// TestPackageReplacesScript installs the package on a machine on which the script has installed the agent, and runs the script again
+// without a token: unit and programs of the first installation go, identity and connection stay.
 func TestPackageReplacesScript(t *testing.T) {
 	hub, m := newTestHub(t), newMachine(t)
 	script := hub.script(t)

@@ -20,7 +20,8 @@ type Options struct {
 	Busy uint64
 }
 
-// Start sets the target now and after every collection, for as long as the program runs. A limit set with GOMEMLIMIT goes before the target.
+// Start sets the target now and after every collection, for as long as the program runs. A limit set with GOMEMLIMIT goes before the
+// target.
 func Start(opts Options) {
 	t := &tuner{Options: opts, usage: readUsage, set: func(percent int) { debug.SetGCPercent(percent) }, release: debug.FreeOSMemory}
 	t.set(opts.Percent)
