@@ -34,9 +34,14 @@ func TestHubPackage(t *testing.T) {
 	}
 	n.write("/etc/default/drover-hub", "HUB_FLAGS=--server-url https://"+n.IP().String()+":8443\n", 0o644)
 	n.do("systemctl", "enable", "--now", hubService)
+	// The webhooks are ready before the gateway is, which needs filled caches.
 	ready := func() bool {
-		res, err := n.Exec(t.Context(), "curl", "-sf", "http://127.0.0.1:9440/readyz")
-		return err == nil && res.ExitCode == 0
+		for _, url := range []string{"http://127.0.0.1:9440/readyz", "https://127.0.0.1:8443/healthz"} {
+			if res, err := n.Exec(t.Context(), "curl", "-skf", url); err != nil || res.ExitCode != 0 {
+				return false
+			}
+		}
+		return true
 	}
 	until(t, "a hub that is ready", ready)
 	if got := n.do("sh", "-c", "ps -o user= -p $(systemctl show --property=MainPID --value "+hubService+")"); got != "drover" {
