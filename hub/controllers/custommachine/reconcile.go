@@ -11,12 +11,12 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
+	"github.com/drover-dev/drover/hub/util/paused"
 )
 
 // scope is what one reconcile has read and found.
@@ -49,10 +49,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, custom); err != nil || isPaused || changed {
+	helper := patch.NewHelper(r.Client, custom, fieldOwner, ownedConditions...)
+	if isPaused, changed, err := paused.EnsureCondition(ctx, r.Client, s.cluster, custom); err != nil || isPaused || changed {
 		return ctrl.Result{}, err
 	}
-	helper := patch.NewHelper(r.Client, custom, fieldOwner, ownedConditions...)
 	defer func() {
 		setStatus(s)
 		reterr = kerrors.NewAggregate([]error{reterr, helper.Patch(ctx, custom)})

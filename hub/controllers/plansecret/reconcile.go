@@ -50,26 +50,21 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	if wait := s.untilPending(r.Now()); wait > 0 {
+	if wait := s.untilProgressShown(r.Now()); wait > 0 {
 		s.requeueAfter = wait
 		return nil
 	}
 	return r.updateConditions(ctx, s)
 }
 
-// pendingAfter is how long an agent has to start with a plan before the conditions say that it has not. Most do at once, and the next
-// report says so: this saves two writes per machine and change.
-const pendingAfter = 2 * time.Second
-
-// untilPending is how long the agent has left; zero if it has reported about the plan, or has had its time. A plan that is retried is
-// pending at once.
-func (s *scope) untilPending(now time.Time) time.Duration {
-	delivered, err := time.Parse(time.RFC3339, s.secret.Annotations[rkev1.PlanLastUpdatedAnnotation])
-	if err != nil || s.reportErr != nil || s.paused || s.report.Progress != rollout.ProgressPending || s.retry.Attempts > 0 ||
-		delivered.After(now) {
+// untilProgressShown is how long the conditions do not yet say how far the agent is with a plan; zero if it is done, or has had its time. A
+// plan that is retried is shown at once.
+func (s *scope) untilProgressShown(now time.Time) time.Duration {
+	inProgress := s.report.Progress == rollout.ProgressPending || s.report.Progress == rollout.ProgressApplying
+	if !inProgress || s.reportErr != nil || s.paused || s.retry.Attempts > 0 {
 		return 0
 	}
-	return max(0, delivered.Add(pendingAfter).Sub(now))
+	return plansecrets.UntilProgressShown(s.secret, now)
 }
 
 // updateSecret writes what follows from the report in one update, if anything does. The update fails on a conflict with the agent, whose

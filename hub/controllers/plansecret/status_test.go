@@ -10,6 +10,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -86,8 +87,8 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// TestUntilPending: an agent has a moment to start with a plan before the conditions say that it has not.
-func TestUntilPending(t *testing.T) {
+// TestUntilProgressShown: an agent has a moment to apply a plan before the conditions say that it has not.
+func TestUntilProgressShown(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	pending := rollout.Report{Progress: rollout.ProgressPending}
 	for name, tc := range map[string]struct {
@@ -95,18 +96,21 @@ func TestUntilPending(t *testing.T) {
 		delivered string
 		want      time.Duration
 	}{
-		"delivered now":          {scope{report: pending}, "2026-01-02T03:04:05Z", pendingAfter},
-		"delivered a moment ago": {scope{report: pending}, "2026-01-02T03:04:04Z", pendingAfter - time.Second},
-		"had its time":           {scope{report: pending}, "2026-01-02T03:04:03Z", 0},
+		"delivered now":          {scope{report: pending}, "2026-01-02T03:04:05Z", plansecrets.ProgressShownAfter},
+		"delivered a moment ago": {scope{report: pending}, "2026-01-02T03:04:04Z", plansecrets.ProgressShownAfter - time.Second},
+		"had its time":           {scope{report: pending}, "2026-01-02T03:04:02Z", 0},
 		"of another clock":       {scope{report: pending}, "2026-01-02T03:04:06Z", 0},
 		"nobody says when":       {scope{report: pending}, "", 0},
 		"retried":                {scope{report: pending, retry: retry{Attempts: 1}}, "2026-01-02T03:04:05Z", 0},
-		"being applied":          {scope{report: rollout.Report{Progress: rollout.ProgressApplying}}, "2026-01-02T03:04:05Z", 0},
-		"paused":                 {scope{report: pending, paused: true}, "2026-01-02T03:04:05Z", 0},
+		"being applied": {scope{report: rollout.Report{Progress: rollout.ProgressApplying}}, "2026-01-02T03:04:05Z",
+			plansecrets.ProgressShownAfter},
+		"applied": {scope{report: rollout.Report{Progress: rollout.ProgressApplied}}, "2026-01-02T03:04:05Z", 0},
+		"failed":  {scope{report: rollout.Report{Progress: rollout.ProgressFailed}}, "2026-01-02T03:04:05Z", 0},
+		"paused":  {scope{report: pending, paused: true}, "2026-01-02T03:04:05Z", 0},
 	} {
 		tc.scope.secret = &corev1.Secret{}
 		tc.scope.secret.Annotations = map[string]string{rkev1.PlanLastUpdatedAnnotation: tc.delivered}
-		if got := tc.scope.untilPending(now); got != tc.want {
+		if got := tc.scope.untilProgressShown(now); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}

@@ -3,6 +3,7 @@ package rkebootstrap
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -16,7 +17,6 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/paused"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/server/settings"
@@ -25,6 +25,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/patch"
+	"github.com/drover-dev/drover/hub/util/paused"
 	"github.com/drover-dev/drover/hub/util/predicates"
 	"github.com/drover-dev/drover/hub/util/ssa"
 )
@@ -42,13 +43,15 @@ type Reconciler struct {
 	Cache, Live client.Reader
 	// Settings have the URL and the authorities of the hub for the install script.
 	Settings settings.Settings
+	// Now is the clock. SetupWithManager sets it.
+	Now func() time.Time
 
 	ssa *ssa.Cache
 }
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	r.Client, r.Cache, r.Live = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader()
+	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
 	r.ssa = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner, Metadata: r.Cache}
 	clusterToBootstraps, err := util.ClusterToTypedObjectsMapper(r.Client, &rkev1.RKEBootstrapList{}, mgr.GetScheme())
 	if err != nil {
@@ -72,7 +75,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 }
 
 // Reconcile runs the phases, each whether or not another failed, and writes the status once at the end.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	bootstrap := &rkev1.RKEBootstrap{}
 	found, err := objects.Get(ctx, r.Client, req.NamespacedName, bootstrap)
 	if err == nil && !found {
@@ -85,13 +88,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if err := r.readOwners(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, bootstrap); err != nil || isPaused || changed {
+	helper := patch.NewHelper(r.Client, bootstrap, fieldOwner, ownedConditions...)
+	if isPaused, changed, err := paused.EnsureCondition(ctx, r.Client, s.cluster, bootstrap); err != nil || isPaused || changed {
 		return ctrl.Result{}, err
 	}
-	helper := patch.NewHelper(r.Client, bootstrap, fieldOwner, ownedConditions...)
-	defer func() {
-		setStatus(s)
-		reterr = kerrors.NewAggregate([]error{reterr, helper.Patch(ctx, bootstrap)})
-	}()
-	return ctrl.Result{}, r.reconcileNormal(ctx, s)
+	err = r.reconcileNormal(ctx, s)
+	if wait := s.untilWaitsShown(r.Now()); err == nil && wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	setStatus(s)
+	return ctrl.Result{}, kerrors.NewAggregate([]error{err, helper.Patch(ctx, bootstrap)})
 }

@@ -2,12 +2,15 @@ package rkebootstrap
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/cause"
@@ -103,5 +106,35 @@ func TestSetStatus(t *testing.T) {
 				t.Errorf("dataSecretName is set: %t, ready: %t, want %t", has, bootstrap.Status.Ready, tt.created)
 			}
 		})
+	}
+}
+
+// TestUntilWaitsShown: a new RKEBootstrap has a moment until its status says what it waits for.
+func TestUntilWaitsShown(t *testing.T) {
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	machine, token := cause.New(reasonWaitingForMachine, "w"), cause.New(reasonWaitingForToken, "w")
+	for name, tc := range map[string]struct {
+		identity, data *cause.Cause
+		known          bool
+		now            time.Time
+		want           time.Duration
+	}{
+		"waits for its Machine":         {identity: machine, data: machine, now: created, want: waitsShownAfter},
+		"waits for one of two tokens":   {data: token, now: created.Add(time.Second), want: waitsShownAfter - time.Second},
+		"waits for long":                {identity: token, data: token, now: created.Add(waitsShownAfter)},
+		"waits for something else, too": {identity: token, data: cause.New("WaitingForInfrastructure", "w"), now: created},
+		"waits for nothing":             {now: created},
+		"waits again":                   {identity: token, data: token, known: true, now: created},
+		"created by another clock":      {identity: token, data: token, now: created.Add(-time.Second)},
+	} {
+		bootstrap, _ := testObjects()
+		bootstrap.CreationTimestamp = metav1.NewTime(created)
+		if tc.known {
+			conditions.Set(bootstrap, metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
+		}
+		s := &scope{bootstrap: bootstrap, identity: tc.identity, data: tc.data}
+		if got := s.untilWaitsShown(tc.now); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
 	}
 }

@@ -21,6 +21,12 @@ import (
 	"github.com/drover-dev/drover/packaging/install"
 )
 
+// Reasons of what is waited for. They are API.
+const (
+	reasonWaitingForMachine = "WaitingForMachine"
+	reasonWaitingForToken   = "WaitingForToken"
+)
+
 // scope is what one reconcile has read and found.
 type scope struct {
 	bootstrap *rkev1.RKEBootstrap
@@ -56,7 +62,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	case s.refused != nil:
 		s.identity = s.refused
 	case s.machine == nil:
-		s.identity = cause.New("WaitingForMachine", "Waiting for a Machine of cluster.x-k8s.io to refer to this RKEBootstrap")
+		s.identity = cause.New(reasonWaitingForMachine, "Waiting for a Machine of cluster.x-k8s.io to refer to this RKEBootstrap")
 	case s.cluster == nil:
 		s.identity = cause.New("WaitingForCluster", "Waiting for Cluster API Cluster %s to be created", s.machine.Spec.ClusterName)
 	case !s.machine.DeletionTimestamp.IsZero():
@@ -96,7 +102,7 @@ func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
 		return err
 	}
 	if !ready {
-		s.identity = cause.New("WaitingForToken", "Waiting for the token of ServiceAccount %s",
+		s.identity = cause.New(reasonWaitingForToken, "Waiting for the token of ServiceAccount %s",
 			rkev1.PlanSecretName(s.bootstrap.Name))
 	}
 	return nil
@@ -147,7 +153,7 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 		return err
 	}
 	if vars == nil {
-		s.data = cause.New("WaitingForToken", "Waiting for the token of ServiceAccount %s",
+		s.data = cause.New(reasonWaitingForToken, "Waiting for the token of ServiceAccount %s",
 			rkev1.BootstrapServiceAccountName(s.bootstrap.Name))
 		return nil
 	}

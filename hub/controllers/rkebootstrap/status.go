@@ -1,12 +1,17 @@
 package rkebootstrap
 
 import (
+	"slices"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/cause"
 )
 
-var ownedConditions = []string{rkev1.IdentityReadyCondition, rkev1.DataSecretReadyCondition, rkev1.ReadyCondition}
+var ownedConditions = []string{clusterv1.PausedCondition, rkev1.IdentityReadyCondition, rkev1.DataSecretReadyCondition, rkev1.ReadyCondition}
 
 // setStatus sets the status. Bootstrap data that were ready once count as ready, as the contract requires.
 func setStatus(s *scope) {
@@ -24,4 +29,24 @@ func setStatus(s *scope) {
 		first = s.data
 	}
 	conditions.Set(b, first.Condition(rkev1.ReadyCondition, "Ready"))
+}
+
+// waitsShownAfter is the age from which the status of an RKEBootstrap says that it waits for its Machine, which Cluster API creates after it,
+// or for tokens. Each is there within a second as a rule, and the status is written once instead of three times then.
+const waitsShownAfter = 2 * time.Second
+
+// briefWaits are the reasons of such waits.
+var briefWaits = []string{reasonWaitingForMachine, reasonWaitingForToken}
+
+// untilWaitsShown is how long an RKEBootstrap without a status, which waits only briefly, is left without one; zero for any other.
+func (s *scope) untilWaitsShown(now time.Time) time.Duration {
+	if conditions.Has(s.bootstrap, rkev1.ReadyCondition) || s.identity == nil && s.data == nil || s.bootstrap.CreationTimestamp.After(now) {
+		return 0
+	}
+	for _, waiting := range []*cause.Cause{s.identity, s.data} {
+		if waiting != nil && !slices.Contains(briefWaits, waiting.Reason) {
+			return 0
+		}
+	}
+	return max(0, s.bootstrap.CreationTimestamp.Add(waitsShownAfter).Sub(now))
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -22,6 +23,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/patch"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
 
 // maxNames is how many names a message holds at most.
@@ -38,8 +40,13 @@ func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 		if m.decision.Done {
 			reconciled.Status = metav1.ConditionTrue
 		}
-		errs = append(errs, patch.Conditions(ctx, r.Client, m.bootstrap, fieldOwner, reconciled))
-		owned := []metav1.Condition{reconciled}
+		var owned []metav1.Condition
+		if wait := m.untilProgressShown(r.Now()); wait > 0 {
+			s.requeue(wait)
+		} else {
+			owned = append(owned, reconciled)
+			errs = append(errs, patch.Conditions(ctx, r.Client, m.bootstrap, fieldOwner, owned...))
+		}
 		if !inMachineSet(m.machine) {
 			upToDate := metav1.Condition{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.UpToDateReason}
 			if !m.upToDate() {
@@ -50,6 +57,20 @@ func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 		errs = append(errs, patch.Conditions(ctx, r.Client, m.machine, fieldOwner, owned...))
 	}
 	return kerrors.NewAggregate(errs)
+}
+
+// quickReasons are those of a machine from the delivery of a plan until its agent has applied it.
+var quickReasons = []string{rollout.ReasonDelivering, rollout.ReasonWaitingForAgent, rollout.ReasonApplyingPlan}
+
+// untilProgressShown is how long the condition Reconciled does not yet say that a plan is delivered or applied; zero for anything else.
+func (m *machine) untilProgressShown(now time.Time) time.Duration {
+	switch {
+	case m.secret == nil || m.decision.Done || !slices.Contains(quickReasons, m.decision.Reason):
+		return 0
+	case m.decision.Deliver:
+		return plansecrets.ProgressShownAfter
+	}
+	return plansecrets.UntilProgressShown(m.secret, now)
 }
 
 // setVersion writes the desired version into a Machine of a MachineSet. Cluster API compares it with the kubelet's; without it, such a
