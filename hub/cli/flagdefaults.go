@@ -27,7 +27,7 @@ func (o *serveOptions) complete() error {
 		return fmt.Errorf("--release-data: %w", err)
 	}
 	if o.hub.Settings.ClusterAgentImage == "" {
-		o.hub.Settings.ClusterAgentImage = settings.DefaultClusterAgentImage + ":" + strings.ReplaceAll(Version, "+", "-")
+		o.hub.Settings.ClusterAgentImage = ofThisVersion(settings.DefaultClusterAgentImage)
 	}
 	if _, err := name.ParseReference(o.hub.Settings.ClusterAgentImage, name.WithDefaultRegistry("")); err != nil {
 		return fmt.Errorf("--cluster-agent-image: must be an image such as %[2]s:v1.2.3, got %[1]q: %[3]w", o.hub.Settings.ClusterAgentImage,

@@ -65,6 +65,31 @@ func (c *Catalog) Lookup(full string) (Release, error) {
 	return r, nil
 }
 
+// Versions are the releases in the data that was published, k3s before RKE2, each oldest first. What this program was built with knows
+// minors and no single releases; see Minors.
+func (c *Catalog) Versions() []string {
+	if c == nil {
+		return nil
+	}
+	p := c.published.Load()
+	if p == nil {
+		return nil
+	}
+	var versions []string
+	for _, runtime := range []string{K3s, RKE2} {
+		for _, r := range p.releases[runtime] {
+			versions = append(versions, r.Version)
+		}
+	}
+	return versions
+}
+
+// Minors are the first and the last Kubernetes minor of a runtime that this program was built with, 36 for v1.36.
+func Minors(runtime string) (first, last int) {
+	minors := builtins[runtime].Minors
+	return minors.First, minors.Last
+}
+
 func distance(a, b int) int {
 	return max(a-b, b-a)
 }

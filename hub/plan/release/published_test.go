@@ -180,3 +180,20 @@ func FuzzParsePublished(f *testing.F) {
 		}
 	})
 }
+
+func TestVersions(t *testing.T) {
+	var c Catalog
+	if got := c.Versions(); got != nil {
+		t.Errorf("without data: %v", got)
+	}
+	c.Publish(published(t))
+	got := c.Versions()
+	for _, version := range got {
+		if r, err := c.Lookup(version); err != nil || r.Assumed != "" {
+			t.Errorf("%s: %q, %v", version, r.Assumed, err)
+		}
+	}
+	if len(got) != published(t).Len() || len(got) == 0 {
+		t.Errorf("got %v, want %d versions", got, published(t).Len())
+	}
+}
