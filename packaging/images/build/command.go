@@ -14,7 +14,6 @@ import (
 
 	"github.com/drover-dev/drover/installer/progress"
 	"github.com/drover-dev/drover/packaging/images"
-	"github.com/drover-dev/drover/packaging/images/signature"
 )
 
 // flags of the command.
@@ -26,9 +25,9 @@ type flags struct {
 	k3s, rke2         []string
 	certificates      string
 
-	ociLayout, tarballs, documents, push string
-	insecure                             bool
-	signKey                              string
+	ociLayout, bundle, tarballs, documents, push string
+	insecure                                     bool
+	signKey                                      string
 }
 
 const example = `  # build what "make cross" has built, into OCI layouts below bin/images
@@ -36,6 +35,9 @@ const example = `  # build what "make cross" has built, into OCI layouts below b
 
   # push them, and an installer image of a release in a directory
   bin/build-images --version v1.2.3 --k3s v1.36.3+k3s1=./release --push registry.example.com
+
+  # one archive of all of them, for ctr images import and skopeo copy oci-archive:
+  bin/build-images --version v1.2.3 --bundle drover-images-v1.2.3.tar
 
   # for a machine without a registry: ctr images import, or the images directory of k3s and RKE2
   bin/build-images --version v1.2.3 --only hub --arch amd64 --tarballs bin/tarballs`
@@ -74,6 +76,7 @@ Prints the name and digest of each image.`,
 	set.StringVar(&f.certificates, "ca-certificates", "",
 		"PEM file of certificate authorities to include (default those of Debian's package ca-certificates)")
 	set.StringVar(&f.ociLayout, "oci-layout", "", "write an OCI layout of each image below this directory")
+	set.StringVar(&f.bundle, "bundle", "", "write all images into one archive, a tarball of an OCI layout")
 	set.StringVar(&f.tarballs, "tarballs", "",
 		"write a tarball in the format of docker save of each image and architecture into this directory")
 	set.StringVar(&f.documents, "sbom", "", "write an SPDX document of each image and architecture into this directory")
@@ -82,6 +85,8 @@ Prints the name and digest of each image.`,
 	set.StringVar(&f.signKey, "sign-key", "",
 		"with --push: sign with this private key, of cosign generate-key-pair or in PEM; COSIGN_PASSWORD is its password")
 	_ = cmd.MarkFlagRequired("version")
+	cmd.AddCommand(newSignBlob())
+	cmd.CompletionOptions.DisableDefaultCmd = true
 	return cmd
 }
 
@@ -91,7 +96,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	key, err := f.readKey(os.Getenv("COSIGN_PASSWORD"))
+	key, err := readKey(f.signKey, os.Getenv("COSIGN_PASSWORD"))
 	if err != nil {
 		return fmt.Errorf("--sign-key: %w", err)
 	}
@@ -113,7 +118,14 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 			return err
 		}
 	}
-	return nil
+	if f.bundle == "" {
+		return nil
+	}
+	if err := images.WriteBundle(ctx, f.bundle, built, opts.Created, dir); err != nil {
+		return fmt.Errorf("--bundle: %w", err)
+	}
+	_, err = fmt.Fprintln(stdout, f.bundle)
+	return err
 }
 
 // readCertificates reads the certificate authorities, and says which ones of the build host it leaves out.
@@ -133,22 +145,6 @@ func (f *flags) readCertificates(stderr io.Writer) (images.Certificates, error) 
 		_, _ = fmt.Fprintf(stderr, "Note: a certificate authority of this machine is not included: %s\n", subject)
 	}
 	return certificates, nil
-}
-
-// readKey returns nil without a key.
-func (f *flags) readKey(password string) (crypto.Signer, error) {
-	if f.signKey == "" {
-		return nil, nil
-	}
-	raw, err := os.ReadFile(f.signKey)
-	if err != nil {
-		return nil, err
-	}
-	key, err := signature.ParseKey(raw, []byte(password))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.signKey, err)
-	}
-	return key, nil
 }
 
 // write writes an image to all outputs, and prints a line for each file and name.
@@ -188,8 +184,12 @@ func (f *flags) write(ctx context.Context, img images.Image, key crypto.Signer, 
 		}
 		lines = append(lines, fmt.Sprintf("%s@%s", ref, digest))
 	}
-	_, err = fmt.Fprintln(stdout, strings.Join(lines, "\n"))
-	return err
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pushTo pushes an image, and signs it if there is a key.

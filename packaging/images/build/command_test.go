@@ -94,7 +94,8 @@ func TestAllOutputs(t *testing.T) {
 	defer server.Close()
 	address, dir := strings.TrimPrefix(server.URL, "http://"), t.TempDir()
 	args := []string{"--version=v1.2.3+dirty", "--from=" + programs(t), "--arch=" + runtime.GOARCH, "--only=system-agent",
-		"--ca-certificates=" + bundle(t), "--oci-layout=" + dir + "/layouts", "--tarballs=" + dir + "/tarballs", "--sbom=" + dir + "/sbom",
+		"--ca-certificates=" + bundle(t), "--oci-layout=" + dir + "/layouts", "--bundle=" + dir + "/images.tar",
+		"--tarballs=" + dir + "/tarballs", "--sbom=" + dir + "/sbom",
 		"--push=" + address + "/mirror", "--sign-key=" + keyFile(t)}
 	out, _, err := run(t, args...)
 	if err != nil && strings.Contains(err.Error(), "needs a dynamic linker") {
@@ -107,7 +108,7 @@ func TestAllOutputs(t *testing.T) {
 	want := regexp.MustCompile(`^` + regexp.QuoteMeta(dir) + `/layouts/system-agent:v1\.2\.3-dirty` + digest +
 		regexp.QuoteMeta(dir) + `/tarballs/` + name + `\.tar: drover/system-agent:v1\.2\.3-dirty\n` +
 		regexp.QuoteMeta(dir) + `/sbom/` + name + `\.spdx\.json\n` +
-		regexp.QuoteMeta(address) + `/mirror/drover/system-agent:v1\.2\.3-dirty` + digest + `$`)
+		regexp.QuoteMeta(address) + `/mirror/drover/system-agent:v1\.2\.3-dirty` + digest + regexp.QuoteMeta(dir) + `/images\.tar\n$`)
 	if !want.MatchString(out) {
 		t.Errorf("output is\n%s\nwant %s", out, want)
 	}
@@ -133,7 +134,7 @@ func TestFlagErrors(t *testing.T) {
 		{args: []string{"--k3s=v1.36.3+k3s1"}, want: `--k3s: must be VERSION=DIRECTORY, got "v1.36.3+k3s1"`},
 		{args: []string{"--rke2=v1.36.3+k3s1=" + dir}, want: "--rke2: "},
 		{args: []string{"--k3s=v1.36.3+k3s1=/none"}, want: "--k3s: directory /none does not exist"},
-		{args: []string{"--oci-layout="}, want: "specify at least one of --oci-layout, --tarballs, --sbom and --push"},
+		{args: []string{"--oci-layout="}, want: "specify at least one of --oci-layout, --bundle, --tarballs, --sbom and --push"},
 		{args: []string{"--insecure"}, want: "--insecure needs --push"},
 		{args: []string{"--sign-key=cosign.key"}, want: "--sign-key needs --push"},
 		{args: []string{"--push=https://registry.example.com"}, want: "--push: must be a registry, or registry and path, without scheme"},

@@ -1,6 +1,6 @@
 // Package signature signs images with a key, in the format that "cosign verify" reads from a registry: an image beside the signed one,
-// whose tag names the signed digest (https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md). Nothing is sent to a
-// transparency log.
+// whose tag names the signed digest (https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md). It signs files for "cosign
+// verify-blob". Nothing is sent to a transparency log.
 package signature
 
 import (
@@ -8,7 +8,6 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -133,13 +132,20 @@ func isSigned(signatures v1.Image, key crypto.PublicKey, content []byte) (bool, 
 	return false, nil
 }
 
-// signContent signs in the way that sigstore's verifiers expect of the key's kind.
+// SignBlob signs the content of a file. The signature is what "cosign sign-blob" prints: base64, for "cosign verify-blob --signature".
+func SignBlob(key crypto.Signer, content []byte) (string, error) {
+	made, err := signContent(key, content)
+	return base64.StdEncoding.EncodeToString(made), err
+}
+
+// signContent signs in the way that sigstore's verifiers expect of the key's kind. Without a source of randomness, signatures of ECDSA are
+// those of RFC 6979: the same content and key give the same signature.
 func signContent(key crypto.Signer, content []byte) ([]byte, error) {
 	if _, ok := key.(ed25519.PrivateKey); ok {
-		return key.Sign(rand.Reader, content, crypto.Hash(0))
+		return key.Sign(nil, content, crypto.Hash(0))
 	}
 	sum := sha256.Sum256(content)
-	return key.Sign(rand.Reader, sum[:], crypto.SHA256)
+	return key.Sign(nil, sum[:], crypto.SHA256)
 }
 
 func valid(key crypto.PublicKey, content, made []byte) bool {
