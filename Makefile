@@ -13,7 +13,9 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 GO ?= go
 GOOS_GOARCH := $(shell $(GO) env GOOS GOARCH 2>/dev/null)
 GOARCH_HOST := $(word 2,$(GOOS_GOARCH))
-ARCHES := amd64 arm64
+# A hub hands out the agents of all architectures, whichever it is for itself.
+AGENT_ARCHES := amd64 arm64
+ARCHES := $(AGENT_ARCHES)
 COMMA := ,
 MODULE := github.com/drover-dev/drover
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -185,8 +187,8 @@ fuzz: go ## Run every fuzz target of the repository, FUZZTIME=30s each.
 	@tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: clean
-clean: ## Remove bin/. Caches stay: they are in the Go build cache and in $DROVER_CACHE.
-	rm -rf bin coverage
+clean: ## Remove bin/ and dist/. Caches stay: they are in the Go build cache and in $DROVER_CACHE.
+	rm -rf bin dist coverage
 
 ##@ Parts of build
 
@@ -195,7 +197,7 @@ hub: go ## bin/hub
 	$(BUILD) -o bin/hub ./hub
 
 .PHONY: agent
-agent: go $(ARCHES:%=bin/assets/system-agent-%) ## bin/system-agent and bin/assets, the agent for every architecture with its checksum
+agent: go $(AGENT_ARCHES:%=bin/assets/system-agent-%) ## bin/system-agent and bin/assets, the agent for every architecture with its checksum
 	cp bin/assets/system-agent-$(GOARCH_HOST) bin/system-agent
 
 .PHONY: FORCE
@@ -246,8 +248,8 @@ cross: go agent ## Build hub and installer for every architecture too, into bin/
 	for arch in $(ARCHES); do \
 		GOARCH=$$arch $(BUILD) -o bin/linux-$$arch/hub ./hub; \
 		GOARCH=$$arch $(BUILD) -o bin/linux-$$arch/installer ./installer; \
-		cp bin/assets/system-agent-$$arch bin/linux-$$arch/system-agent; \
 	done
+	for arch in $(AGENT_ARCHES); do install -D -m 0755 bin/assets/system-agent-$$arch bin/linux-$$arch/system-agent; done
 
 # Packages need a version that can be ordered; a repository without tags has none.
 PACKAGE_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0+$(VERSION))
@@ -255,6 +257,11 @@ PACKAGE_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0+$(VERSION))
 packages: cross ## bin/packages, deb and rpm of agent and hub for every architecture (VERSION=v1.2.3)
 	$(GO) -C packaging/packages run . -version '$(PACKAGE_VERSION)' -source '$(CURDIR)' -bin '$(CURDIR)/bin' -out '$(CURDIR)/bin/packages' \
 		-arch '$(subst $() ,$(COMMA),$(ARCHES))' -source-date-epoch '$(SOURCE_DATE_EPOCH)'
+
+# The version of a release is given, never that of git describe.
+.PHONY: release
+release: go ## dist/, everything that a release publishes: VERSION=v1.2.3, and RELEASE_KEY=cosign.key to sign the checksums
+	@RELEASE_KEY='$(RELEASE_KEY)' tools/release.sh '$(if $(filter file,$(origin VERSION)),,$(VERSION))' $(ARCHES)
 
 # What every target needs.
 .PHONY: go
