@@ -10,7 +10,10 @@ import (
 	"testing"
 )
 
-const faultsPage = "../docs/agent-compatibility.md"
+const (
+	faultsPage   = "../docs/agent-compatibility.md"
+	versionsPage = "../docs/versions.md"
+)
 
 var (
 	testName = regexp.MustCompile("`([a-z]+)\\.(Test[A-Za-z0-9]+)`")
@@ -26,11 +29,7 @@ func TestFaultsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests, rules := allTests(t)
-	for _, name := range testName.FindAllStringSubmatch(string(page), -1) {
-		if !tests[name[1]+"."+name[2]] {
-			t.Errorf("%s names %s.%s, which does not exist", faultsPage, name[1], name[2])
-		}
-	}
+	checkTests(t, tests, faultsPage, string(page))
 	for _, name := range ruleName.FindAllStringSubmatch(string(page), -1) {
 		section, last := name[1][:strings.LastIndexByte(name[1], '/')], name[1][strings.LastIndexByte(name[1], '/')+1:]
 		// Tables put the name together of the section and the last word.
@@ -50,6 +49,29 @@ func TestFaultsPage(t *testing.T) {
 			if name := letter + strconv.Itoa(i); !seen[name] {
 				t.Errorf("%s has no row for %s", faultsPage, name)
 			}
+		}
+	}
+}
+
+// TestVersionsPage shows that every test that the page of versions names exists.
+func TestVersionsPage(t *testing.T) {
+	page, err := os.ReadFile(versionsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, _ := allTests(t)
+	checkTests(t, tests, versionsPage, string(page))
+}
+
+func checkTests(t *testing.T, tests map[string]bool, name, page string) {
+	t.Helper()
+	found := testName.FindAllStringSubmatch(page, -1)
+	if len(found) == 0 {
+		t.Errorf("%s names no test", name)
+	}
+	for _, test := range found {
+		if !tests[test[1]+"."+test[2]] {
+			t.Errorf("%s names %s.%s, which does not exist", name, test[1], test[2])
 		}
 	}
 }

@@ -2,7 +2,10 @@ package release
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -179,4 +182,21 @@ func FuzzLookup(f *testing.F) {
 			t.Errorf("Lookup says %s, Runtime says %s", r.Runtime, Runtime(s))
 		}
 	})
+}
+
+// The pages for users name the minors of the data.
+func TestMinorsOfPages(t *testing.T) {
+	for _, runtime := range []string{K3s, RKE2} {
+		first, last := Minors(runtime)
+		want := fmt.Sprintf("v1.%d to v1.%d", first, last)
+		for _, page := range []string{"CHANGELOG.md", "docs/plans.md", "docs/versions.md"} {
+			raw, err := os.ReadFile("../../../" + page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(raw), want) {
+				t.Errorf("%s does not say that %s is supported in %s", page, runtime, want)
+			}
+		}
+	}
 }
