@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/drover-dev/drover/hub/gateway/plandelivery"
+	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
@@ -98,6 +101,21 @@ func TestBeforeCachesAreFilled(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer x")
 	if s.handler.ServeHTTP(w, r); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("registration: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestReady(t *testing.T) {
+	s := newTestServer(t, "")
+	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "does not listen") {
+		t.Errorf("before it listens: %v", err)
+	}
+	s.listening.Store(true)
+	if err := s.Ready(); !errors.Is(err, secretcache.ErrNotSynced) {
+		t.Errorf("before its caches are filled: %v", err)
+	}
+	s.Unready()
+	if err := s.Ready(); !errors.Is(err, plandelivery.ErrDraining) {
+		t.Errorf("when it is about to stop: %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -83,6 +84,8 @@ type Server struct {
 	log     logr.Logger
 	handler http.Handler
 	drain   *drainState
+	// listening is true from the time at which connections are accepted.
+	listening atomic.Bool
 
 	secrets       *secretcache.Cache
 	authenticator *plandelivery.Authenticator
@@ -164,6 +167,7 @@ func (s *Server) Start(ctx context.Context) error {
 	served := make(chan error, 1)
 	limited := connlimit.Listen(tunnel.ReadAhead(listener), connlimit.Defaults)
 	go func() { served <- server.Serve(tls.NewListener(limited, server.TLSConfig)) }()
+	s.listening.Store(true)
 	s.log.Info("Gateway listening", "address", listener.Addr().String(), "url", s.opts.Settings.ServerURL)
 
 	select {
@@ -192,14 +196,29 @@ func (s *Server) httpServer() *http.Server {
 	}
 }
 
-// serveHealth serves GET /healthz to anybody: "ok" if machines can register and get their plans, or 503 while the caches are not filled
-// and when the replica is about to stop.
-func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) error {
+// Ready returns an error while the gateway does not listen, while its caches are not filled, and when the replica is about to stop.
+func (s *Server) Ready() error {
+	if !s.listening.Load() {
+		return errors.New("the gateway does not listen yet")
+	}
+	return s.health()
+}
+
+func (s *Server) health() error {
 	switch {
 	case s.drain.unready.Load():
 		return plandelivery.ErrDraining
 	case !s.secrets.Synced():
 		return secretcache.ErrNotSynced
+	}
+	return nil
+}
+
+// serveHealth serves GET /healthz to anybody: "ok" if machines can register and get their plans, or 503 while the caches are not filled
+// and when the replica is about to stop.
+func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) error {
+	if err := s.health(); err != nil {
+		return err
 	}
 	_, _ = fmt.Fprintln(w, "ok")
 	return nil

@@ -88,13 +88,13 @@ type Hub struct {
 	CACerts []byte
 
 	listener *listener
-	// stopCaches ends the lifetime of the manager's cache.
-	stopCaches context.CancelFunc
+	// persistent is the lifetime of the manager's cache and webhooks.
+	persistent *lifetime
 }
 
 // Start runs the hub until ctx ends or something fails. A hub that stops gives other replicas, if there are any, time to take over.
 func (h *Hub) Start(ctx context.Context) error {
-	defer h.stopCaches()
+	defer h.persistent.cancel()
 	managed, stopManager := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopManager()
 	ended := make(chan error, 1)
@@ -109,7 +109,9 @@ func (h *Hub) Start(ctx context.Context) error {
 	drainTime := h.listener.startDraining()
 	stopManager()
 	h.listener.drain(drainTime)
-	return errors.Join(<-ended, h.listener.close())
+	err := errors.Join(<-ended, h.listener.close())
+	h.persistent.end()
+	return err
 }
 
 // New installs the hub's CRDs, policies, roles and Secrets in the API and returns the hub. Nothing runs before Start.
@@ -167,13 +169,13 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 		return nil, err
 	}
 
-	lifetime, stopCaches := context.WithCancel(context.Background())
+	persistent := newLifetime()
 	defer func() {
 		if err != nil {
-			stopCaches()
+			persistent.cancel()
 		}
 	}()
-	mgr, err := newManager(opts, config, scheme, certificate, newPersistentCache(lifetime))
+	mgr, err := newManager(opts, config, scheme, certificate, persistent)
 	if err != nil {
 		return nil, fmt.Errorf("making manager: %w", err)
 	}
@@ -214,7 +216,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	if err := addGateway(ctx, mgr, listener, identity, signer, issuer, opts); err != nil {
 		return nil, err
 	}
-	return &Hub{Manager: mgr, CACerts: opts.Settings.CACerts, listener: listener, stopCaches: stopCaches}, nil
+	return &Hub{Manager: mgr, CACerts: opts.Settings.CACerts, listener: listener, persistent: persistent}, nil
 }
 
 // WaitReady returns true when the hub is the leader and its caches are filled, and false when ctx ends first.
@@ -284,6 +286,7 @@ func addGateway(
 	return nil
 }
 
+// addHealthChecks makes /healthz and /readyz depend on the webhooks. That the gateway serves is checked by the listener.
 func addHealthChecks(mgr ctrl.Manager) error {
 	started := mgr.GetWebhookServer().StartedChecker()
 	if err := errors.Join(mgr.AddHealthzCheck("webhook", started), mgr.AddReadyzCheck("webhook", started)); err != nil {

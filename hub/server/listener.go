@@ -43,7 +43,6 @@ type listener struct {
 	lifetime context.Context
 	stop     context.CancelFunc
 	started  atomic.Bool
-	draining atomic.Bool
 	// ended is closed, and err set, when everything that was started has stopped.
 	ended chan struct{}
 	err   error
@@ -66,7 +65,7 @@ func newListener(mgr ctrl.Manager, identity *servingcert.Identity, opts Options)
 	l.directory = replicas.New(replicas.Options{
 		Local: l.tunnels, ReplicaID: id, Logger: log.WithName("peers"), Registerer: metrics.Registry, TLS: config, Roots: identity.PeerRoots(),
 	})
-	if err := mgr.AddReadyzCheck("draining", l.checkReady); err != nil {
+	if err := mgr.AddReadyzCheck("gateway", l.checkReady); err != nil {
 		return nil, fmt.Errorf("adding health checks: %w", err)
 	}
 	if opts.AdvertiseAddress != "" {
@@ -88,13 +87,8 @@ func replicaID() string {
 	return host + "-" + rand.String(6)
 }
 
-// checkReady fails as soon as the replica begins to stop.
-func (l *listener) checkReady(*http.Request) error {
-	if l.draining.Load() {
-		return errors.New("this replica is stopping")
-	}
-	return nil
-}
+// checkReady fails until the gateway serves, and as soon as the replica begins to stop.
+func (l *listener) checkReady(*http.Request) error { return l.gateway.Ready() }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
 func (l *listener) NeedLeaderElection() bool { return false }
@@ -141,7 +135,6 @@ func (l *listener) serve(ctx context.Context) error {
 // take.
 func (l *listener) startDraining() (drainTime time.Duration) {
 	alone := l.directory.Replicas() == 1
-	l.draining.Store(true)
 	l.gateway.Unready()
 	l.directory.Drain()
 	if alone {

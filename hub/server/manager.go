@@ -47,7 +47,7 @@ func NewScheme() (*runtime.Scheme, error) {
 }
 
 func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, certificate *capi.Certificate,
-	newCache cache.NewCacheFunc) (ctrl.Manager, error) {
+	persistent *lifetime) (ctrl.Manager, error) {
 	webhooks, err := webhookServer(opts.WebhookListen, certificate)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 			EnableWarmup: new(opts.LeaderElection),
 		},
 		Cache:                         cacheOptions(opts.Settings.SystemNamespace),
-		NewCache:                      newCache,
+		NewCache:                      persistent.newCache,
 		Client:                        clientOptions(),
 		LeaderElection:                opts.LeaderElection,
 		LeaderElectionID:              "drover-hub",
@@ -75,7 +75,7 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 		HealthProbeBindAddress:        opts.HealthListen,
 		PprofBindAddress:              opts.PprofListen,
 		Metrics:                       server.Options{BindAddress: opts.MetricsListen},
-		WebhookServer:                 webhooks,
+		WebhookServer:                 &persistentWebhooks{webhooks, persistent},
 	})
 }
 
