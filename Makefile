@@ -64,6 +64,7 @@ test: go ## Run all unit and integration tests.
 	DROVER_API_USED='$(API_USAGE)' $(GO) test -count=1 -run TestNothingUnused ./packaging/rbac
 	$(GO) -C e2e/distro test $(TEST_FLAGS) $$($(GO) -C e2e/distro list -f '$(TESTED)' ./...)
 	$(GO) -C packaging/packages test $(TEST_FLAGS) ./...
+	$(GO) -C packaging/chart test $(TEST_FLAGS) ./...
 	@echo "make test: all tests passed"
 
 # What runs many goroutines. The library of the agent's tunnel has races of its own, and a comparison of times says nothing here.
@@ -133,8 +134,9 @@ verify: generate words ## Fail if generated files, formatting or go vet say that
 	$(GO) vet ./...
 	$(GO) -C e2e/distro vet ./...
 	$(GO) -C packaging/packages vet ./...
+	$(GO) -C packaging/chart vet ./...
 	$(GO) -C e2e/objectstore vet ./...
-	@tools/aligned.sh e2e/distro/go.mod tools/clusterctl/go.mod tools/kubectl/go.mod
+	@tools/aligned.sh e2e/distro/go.mod packaging/chart/go.mod tools/clusterctl/go.mod tools/kubectl/go.mod
 	@git diff --exit-code || { echo "make verify: generated files differ from what is committed"; exit 1; }
 	@untracked=$$(git ls-files --others --exclude-standard); [ -z "$$untracked" ] || { echo "not committed: $$untracked"; exit 1; }
 
@@ -227,6 +229,10 @@ images: cross ## bin/images, all container images for every architecture as OCI 
 	SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' bin/build-images --version '$(VERSION)' --revision "$$(git rev-parse HEAD)" \
 		--arch '$(subst $() ,$(COMMA),$(ARCHES))' $(or $(IMAGES_FLAGS),--oci-layout bin/images --sbom bin/images)
 
+# Helm's command line, for scenarios.
+bin/helm: FORCE
+	$(GO) -C packaging/chart build -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+
 .PHONY: lab
 lab: go ## bin/lab, which runs the demo and the hosts of the scenarios, and what runs in their clusters
 	$(BUILD) -o bin/lab ./e2e/cmd/lab
@@ -251,12 +257,17 @@ cross: go agent ## Build hub and installer for every architecture too, into bin/
 	done
 	for arch in $(AGENT_ARCHES); do install -D -m 0755 bin/assets/system-agent-$$arch bin/linux-$$arch/system-agent; done
 
-# Packages need a version that can be ordered; a repository without tags has none.
+# Packages and charts need a version that can be ordered; a repository without tags has none.
 PACKAGE_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0+$(VERSION))
 .PHONY: packages
 packages: cross ## bin/packages, deb and rpm of agent and hub for every architecture (VERSION=v1.2.3)
 	$(GO) -C packaging/packages run . -version '$(PACKAGE_VERSION)' -source '$(CURDIR)' -bin '$(CURDIR)/bin' -out '$(CURDIR)/bin/packages' \
 		-arch '$(subst $() ,$(COMMA),$(ARCHES))' -source-date-epoch '$(SOURCE_DATE_EPOCH)'
+
+.PHONY: chart
+chart: go ## bin/chart, the Helm chart of the hub (VERSION=v1.2.3)
+	$(GO) -C packaging/chart run . -version '$(PACKAGE_VERSION)' -source drover -out '$(CURDIR)/bin/chart' \
+		-source-date-epoch '$(SOURCE_DATE_EPOCH)'
 
 # The version of a release is given, never that of git describe.
 .PHONY: release

@@ -54,8 +54,8 @@ func (l *lifetime) newCache(config *rest.Config, opts cache.Options) (cache.Cach
 // Start implements cache.Cache.
 func (c *persistentCache) Start(ctx context.Context) error { return c.lifetime.run(ctx, c.Cache.Start) }
 
-// persistentWebhooks are served until the lifetime ends: a Service that publishes the addresses of replicas that are not ready, as it must for
-// those that start, leads to those that stop, too.
+// persistentWebhooks are served until the lifetime ends: a Service that publishes the addresses of replicas that are not ready, as it must
+// for those that start, leads to those that stop, too.
 type persistentWebhooks struct {
 	webhook.Server
 	lifetime *lifetime

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 )
 
 func main() {
+	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm mentions each symbolic link
 	if err := run(os.Args[1:]); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "chart:", err)
