@@ -7,7 +7,7 @@ umask 022
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # What a release consists of, in this order. Each part is a function below that runs a target and copies what it makes to dist/.
-parts=(programs packages images scripts notes)
+parts=(programs packages images chart scripts notes)
 
 refuse() {
     echo "make release: $*" >&2
@@ -77,6 +77,12 @@ packages() {
 images() {
     build images IMAGES_FLAGS="--bundle dist/drover-images-$version.tar --sbom dist"
     "bin/linux-$host/hub" images list >"dist/drover-images-$version.txt"
+}
+
+chart() {
+    rm -rf bin/chart # those of other versions
+    build chart
+    cp bin/chart/*.tgz dist
 }
 
 scripts() {
