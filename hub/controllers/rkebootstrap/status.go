@@ -11,7 +11,9 @@ import (
 	"github.com/drover-dev/drover/hub/util/cause"
 )
 
-var ownedConditions = []string{clusterv1.PausedCondition, rkev1.IdentityReadyCondition, rkev1.DataSecretReadyCondition, rkev1.ReadyCondition}
+var ownedConditions = []string{
+	clusterv1.PausedCondition, rkev1.IdentityReadyCondition, rkev1.DataSecretReadyCondition, rkev1.ReadyCondition,
+}
 
 // setStatus sets the status. Bootstrap data that were ready once count as ready, as the contract requires.
 func setStatus(s *scope) {
@@ -31,8 +33,8 @@ func setStatus(s *scope) {
 	conditions.Set(b, first.Condition(rkev1.ReadyCondition, "Ready"))
 }
 
-// waitsShownAfter is the age from which the status of an RKEBootstrap says that it waits for its Machine, which Cluster API creates after it,
-// or for tokens. Each is there within a second as a rule, and the status is written once instead of three times then.
+// waitsShownAfter is the age from which the status of an RKEBootstrap says that it waits for its Machine, which Cluster API creates after
+// it, or for tokens. Each is there within a second as a rule, and the status is written once instead of three times then.
 const waitsShownAfter = 2 * time.Second
 
 // briefWaits are the reasons of such waits.

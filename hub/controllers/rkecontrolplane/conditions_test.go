@@ -232,6 +232,7 @@ func TestFieldsWithoutEffect(t *testing.T) {
 // TestUntilProgressShown: what an agent does with a plan at once is not written as a condition.
 func TestUntilProgressShown(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	left := plansecrets.ProgressShownAfter - time.Second
 	for name, tc := range map[string]struct {
 		decision  rollout.Decision
 		delivered time.Duration
@@ -239,8 +240,8 @@ func TestUntilProgressShown(t *testing.T) {
 	}{
 		"delivered now, after an older plan": {rollout.Decision{Deliver: true, Reason: rollout.ReasonDelivering}, time.Hour,
 			plansecrets.ProgressShownAfter},
-		"not started":            {rollout.Decision{Reason: rollout.ReasonWaitingForAgent}, time.Second, plansecrets.ProgressShownAfter - time.Second},
-		"being applied":          {rollout.Decision{Reason: rollout.ReasonApplyingPlan}, time.Second, plansecrets.ProgressShownAfter - time.Second},
+		"not started":            {rollout.Decision{Reason: rollout.ReasonWaitingForAgent}, time.Second, left},
+		"being applied":          {rollout.Decision{Reason: rollout.ReasonApplyingPlan}, time.Second, left},
 		"being applied for long": {rollout.Decision{Reason: rollout.ReasonApplyingPlan}, time.Minute, 0},
 		"failed":                 {rollout.Decision{Reason: rollout.ReasonPlanFailed}, time.Second, 0},
 		"done":                   {rollout.Decision{Done: true}, time.Second, 0},

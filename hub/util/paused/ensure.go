@@ -15,8 +15,8 @@ import (
 // EnsureCondition sets the condition Paused of an object and returns whether the object is paused, and whether the reconcile has to end
 // since the condition has changed, as Cluster API's EnsurePausedCondition does. cluster is nil for an object that belongs to none yet.
 //
-// An object that has no such condition yet, and is not paused, costs no write: the condition is only set on the object, for the write at the
-// end of the reconcile. Create the patch.Helper before, and let it own the condition.
+// An object that has no such condition yet, and is not paused, costs no write: the condition is only set on the object, for the write at
+// the end of the reconcile. Create the patch.Helper before, and let it own the condition.
 func EnsureCondition(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, object capipaused.ConditionSetter) (
 	isPaused, changed bool, err error,
 ) {

@@ -2,6 +2,7 @@ package paused
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ func TestEnsureCondition(t *testing.T) {
 	condition := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
 		return []metav1.Condition{{Type: clusterv1.PausedCondition, Status: status, Reason: reason, Message: message}}
 	}
+	wasPaused := condition(metav1.ConditionTrue, clusterv1.PausedReason, "Cluster spec.paused is set to true")
 	for name, tc := range map[string]struct {
 		cluster           *clusterv1.Cluster
 		annotations       map[string]string
@@ -33,9 +35,9 @@ func TestEnsureCondition(t *testing.T) {
 		"new, of no Cluster yet":      {},
 		"new, of a paused Cluster":    {cluster: pausedCluster, isPaused: true, changed: true, writes: 1},
 		"new and paused":              {annotations: annotation, isPaused: true, changed: true, writes: 1},
-		"not paused, as before":       {cluster: &clusterv1.Cluster{}, before: condition("False", clusterv1.NotPausedReason, "")},
-		"not paused any more":         {before: condition("True", clusterv1.PausedReason, "Cluster spec.paused is set to true"), changed: true, writes: 1},
-		"paused, which it was before": {cluster: pausedCluster, before: condition("True", clusterv1.PausedReason, "Cluster spec.paused is set to true"), isPaused: true},
+		"not paused, as before":       {cluster: &clusterv1.Cluster{}, before: condition(metav1.ConditionFalse, clusterv1.NotPausedReason, "")},
+		"not paused any more":         {before: wasPaused, changed: true, writes: 1},
+		"paused, which it was before": {cluster: pausedCluster, before: wasPaused, isPaused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
@@ -43,7 +45,7 @@ func TestEnsureCondition(t *testing.T) {
 				t.Fatal(err)
 			}
 			object := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", Annotations: tc.annotations}}
-			object.Status.Conditions = tc.before
+			object.Status.Conditions = slices.Clone(tc.before)
 			writes := 0
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(object).WithStatusSubresource(object).
 				WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object,

@@ -93,8 +93,8 @@ func Owners(ctx context.Context, plans client.Reader, clusters client.Client, se
 	return bootstrap, machine, cluster, nil
 }
 
-// ProgressShownAfter is how long after the delivery of a plan the conditions of its machine begin to say that the agent has not started with
-// it, or is applying it. Many plans are applied before, and cost four writes per machine less.
+// ProgressShownAfter is how long after the delivery of a plan the conditions of its machine begin to say that the agent has not started
+// with it, or is applying it. Many plans are applied before, and cost four writes per machine less.
 const ProgressShownAfter = 3 * time.Second
 
 // UntilProgressShown is how much of that time is left; zero if it is over, or nothing says when the plan was delivered.
