@@ -81,18 +81,18 @@ test-stress: go ## Run all tests STRESS=10 times with two busy loops beside them
 	@tools/stress.sh $(or $(STRESS),10) bin/stress
 
 .PHONY: e2e
-e2e: build bin/kubectl-1.36 bin/objectstore ## Run the scenarios on real hosts (root; installs what it needs from Debian).
+e2e: build bin/kubectl-1.36 bin/objectstore bin/helm bin/build-images ## Run the scenarios on real hosts (root; installs what it needs from Debian).
 	$(GO) test -tags e2e -p 1 -count=1 -v -timeout $(E2E_TIMEOUT) ./e2e/...
 	@echo "make e2e: all scenarios passed"
 
 .PHONY: e2e-full
-e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore ## Run all scenarios, also those that are too long for every change.
+e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/build-images ## Run all scenarios, also those that are too long for every change.
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
 	@echo "make e2e-full: all scenarios passed"
 
 .PHONY: e2e-long
 e2e-long: LONG ?= TestUpgrade
-e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore ## Run one scenario of those, LONG=TestUpgrade.
+e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/build-images ## Run one scenario of those, LONG=TestUpgrade.
 	$(GO) test -tags e2e,full -count=1 -v -timeout $(E2E_FULL_TIMEOUT) -run '^$(LONG)$$' ./$$(dirname "$$(git grep -l 'func $(LONG)(' -- e2e/scenarios)")
 	@echo "make e2e-long: $(LONG) passed"
 
@@ -224,10 +224,12 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 .PHONY: images
 # What Go reads from git differs with the kind of checkout; the commit is an annotation of the images.
 images: GOFLAGS += -buildvcs=false
-images: cross ## bin/images, all container images for every architecture as OCI layouts; or VERSION=v1.2.3 IMAGES_FLAGS='--push registry.example.com'
-	$(GO) build -o bin/build-images ./packaging/images/build
+images: cross bin/build-images ## bin/images, all container images for every architecture as OCI layouts; or VERSION=v1.2.3 IMAGES_FLAGS='--push registry.example.com'
 	SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' bin/build-images --version '$(VERSION)' --revision "$$(git rev-parse HEAD)" \
 		--arch '$(subst $() ,$(COMMA),$(ARCHES))' $(or $(IMAGES_FLAGS),--oci-layout bin/images --sbom bin/images)
+
+bin/build-images: FORCE
+	$(GO) build -o $@ ./packaging/images/build
 
 # Helm's command line, for scenarios.
 bin/helm: FORCE

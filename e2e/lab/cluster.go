@@ -95,6 +95,22 @@ func (l *Lab) WaitClusterReady(ctx context.Context, hub client.Client, key clien
 	})
 }
 
+// WaitConnected waits until a Cluster says that its cluster-agent is connected. It does not say so at once of one that was lost several times.
+func (l *Lab) WaitConnected(ctx context.Context, hub client.Client, key client.ObjectKey, limit time.Duration) error {
+	return l.WaitFor(ctx, "cluster "+key.String()+" is connected", limit, func(ctx context.Context) (bool, string) {
+		c := &provisioningv1.Cluster{}
+		if err := hub.Get(ctx, key, c); err != nil {
+			return false, err.Error()
+		}
+		for _, kind := range []string{provisioningv1.ConnectedCondition, provisioningv1.AgentDeployedCondition} {
+			if !meta.IsStatusConditionTrue(c.Status.Conditions, kind) {
+				return false, ConditionMessage(c.Status.Conditions, kind)
+			}
+		}
+		return c.Status.AgentDeployed, "status.agentDeployed is not true"
+	})
+}
+
 // WaitNodeReady waits until the provisioned cluster, opened with its kubeconfig Secret, has a Ready node. Until the cluster
 // answers, what its Cluster says is reported.
 func (l *Lab) WaitNodeReady(ctx context.Context, hub client.Client, cluster client.ObjectKey, limit time.Duration) error {

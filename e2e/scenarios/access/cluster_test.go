@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -88,21 +87,10 @@ func closedHost(t *testing.T, name string) *hosts.Host {
 	return host
 }
 
-// waitConnected waits until the Cluster says that its agent is connected. It does not say so at once of one that was lost several times.
+// waitConnected waits until the Cluster says that its agent is connected.
 func waitConnected(t *testing.T, key client.ObjectKey) {
 	t.Helper()
-	suite.Must(t, shared.WaitFor(t.Context(), key.String()+" is connected", 3*time.Minute, func(ctx context.Context) (bool, string) {
-		cluster := &provisioningv1.Cluster{}
-		if err := shared.Hub.Get(ctx, key, cluster); err != nil {
-			return false, err.Error()
-		}
-		for _, kind := range []string{provisioningv1.ConnectedCondition, provisioningv1.AgentDeployedCondition} {
-			if !meta.IsStatusConditionTrue(cluster.Status.Conditions, kind) {
-				return false, lab.ConditionMessage(cluster.Status.Conditions, kind)
-			}
-		}
-		return cluster.Status.AgentDeployed, "status.agentDeployed is not true"
-	}))
+	suite.Must(t, shared.WaitConnected(t.Context(), shared.Hub, key, 3*time.Minute))
 }
 
 // newUser is a user with a kubeconfig of his own.

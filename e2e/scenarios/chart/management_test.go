@@ -1,0 +1,88 @@
+//go:build e2e
+
+package chart
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/lab"
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+)
+
+const (
+	release   = "drover"
+	namespace = "drover-system"
+	// nodePort is where the management cluster's nodes have the gateway.
+	nodePort = 30443
+)
+
+// management is a cluster in which Helm has installed a hub, which has a cluster of its own.
+type management struct {
+	once       sync.Once
+	ready      bool
+	host       *hosts.Host
+	api        client.Client // of the management cluster, with the rights of its administrator
+	kubeconfig string
+	chart      string
+	// downstream is the Cluster of the installed hub, machine its only machine.
+	downstream client.ObjectKey
+	machine    *hosts.Host
+}
+
+var cluster = &management{downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"}}
+
+func (m *management) url() string { return fmt.Sprintf("https://%s:%d", m.host.IP(), nodePort) }
+
+// use makes everything, once for all tests. What it makes goes with the lab.
+func (m *management) use(t *testing.T) {
+	t.Helper()
+	m.once.Do(func() { m.make(t) })
+	if !m.ready {
+		t.Fatal("the hub could not be installed, see above")
+	}
+}
+
+func (m *management) make(t *testing.T) {
+	ctx := t.Context()
+	var err error
+	m.host, err = shared.AddHost(ctx, "manager1")
+	suite.Must(t, err)
+	m.machine, err = shared.AddHost(ctx, "edge1")
+	suite.Must(t, err)
+	suite.Step(t, "a machine becomes the management cluster", func(t *testing.T) {
+		key := client.ObjectKey{Namespace: "fleet-default", Name: "manager"}
+		suite.Must(t, shared.ApplyCluster(t.Context(), shared.Hub, key))
+		command, err := shared.NodeCommand(t.Context(), key, lab.AllRoles...)
+		suite.Must(t, err)
+		suite.Must(t, shared.Register(t.Context(), m.host, command))
+		suite.Must(t, shared.WaitNodeReady(t.Context(), shared.Hub, key, 5*time.Minute))
+		m.kubeconfig, err = shared.WriteClusterKubeconfig(t.Context(), shared.Hub, key)
+		suite.Must(t, err)
+		m.api, _, err = shared.ClusterClient(t.Context(), shared.Hub, key)
+		suite.Must(t, err)
+	})
+	suite.Step(t, "helm installs the hub into a namespace for restricted pods", func(t *testing.T) {
+		suite.Must(t, m.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+		}}))
+		m.install(t)
+		m.waitReplicas(t)
+	})
+	suite.Step(t, "a machine that runs the node command becomes a cluster of that hub", func(t *testing.T) {
+		suite.Must(t, shared.ApplyCluster(t.Context(), m.api, m.downstream))
+		command := m.run(t, "hub", append([]string{"node-command", m.downstream.String(), "--kubeconfig", m.kubeconfig}, lab.AllRoles...)...)
+		suite.Must(t, shared.Register(t.Context(), m.machine, command))
+		suite.Must(t, shared.WaitClusterReady(t.Context(), m.api, m.downstream, 5*time.Minute))
+		suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 3*time.Minute))
+	})
+	suite.Step(t, "kubectl reaches it through the gateway", m.checkReachable)
+	m.ready = true
+}

@@ -1,0 +1,98 @@
+//go:build e2e
+
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-dev/drover/e2e/lab"
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+)
+
+// version is that of the chart and of the image, whatever the programs say that they are.
+const version = "v0.0.0-e2e"
+
+func bin(l *lab.Lab, name string) string { return filepath.Join(l.Repo, "bin", name) }
+
+// pushHub builds the hub's image of the programs in bin, and pushes it to the lab's registry.
+func pushHub(ctx context.Context, l *lab.Lab) error {
+	programs := filepath.Join(l.Dir, "programs")
+	platform := filepath.Join(programs, "linux-"+runtime.GOARCH)
+	if err := os.MkdirAll(platform, 0o755); err != nil {
+		return err
+	}
+	for link, program := range map[string]string{filepath.Join(programs, "assets"): "assets", filepath.Join(platform, "hub"): "hub"} {
+		if err := os.Symlink(bin(l, program), link); err != nil {
+			return err
+		}
+	}
+	cmd := l.Command(ctx, bin(l, "build-images"), "--version", version, "--from", programs, "--only", "hub", "--arch", runtime.GOARCH,
+		"--push", strings.TrimPrefix(l.RegistryURL(), "http://"), "--insecure")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the hub's image: %w: %s", err, out)
+	}
+	return nil
+}
+
+// packageChart writes the chart as an archive, and returns its path.
+func packageChart(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	number := strings.TrimPrefix(version, "v")
+	out, err := exec.CommandContext(t.Context(), bin(shared.Lab, "helm"), "package", filepath.Join(shared.Repo, "packaging/chart/drover"),
+		"--version", number, "--app-version", version, "--destination", dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("helm package: %v: %s", err, out)
+	}
+	return filepath.Join(dir, "drover-"+number+".tgz")
+}
+
+// run runs a program of bin as the administrator of the management cluster, and returns what it prints.
+func (m *management) run(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	cmd := shared.Command(ctx, append([]string{bin(shared.Lab, program)}, args...)...)
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+m.kubeconfig, "HOME="+shared.Dir, "TERM=dumb")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %s: %v: %s", program, args[0], err, errs.String())
+	}
+	return out.String()
+}
+
+// helm runs helm for the release, in the hub's namespace.
+func (m *management) helm(t *testing.T, args ...string) string {
+	t.Helper()
+	return m.run(t, "helm", append(args, "--namespace", namespace)...)
+}
+
+// install installs the chart as the documentation says, and waits until the hub is ready.
+func (m *management) install(t *testing.T) {
+	t.Helper()
+	if m.chart == "" {
+		m.chart = packageChart(t)
+	}
+	began := time.Now()
+	m.helm(t, "install", release, m.chart, "--values", m.values(t), "--wait", "--timeout", "5m")
+	t.Logf("helm install took %.1f s", time.Since(began).Seconds())
+}
+
+// values writes the values of the release to a file.
+func (m *management) values(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	suite.Must(t, os.WriteFile(file, fmt.Appendf(nil, "serverURL: %s\nreplicas: 2\nexposure: {type: nodePort, nodePort: %d}\n", m.url(), nodePort),
+		0o600))
+	return file
+}

@@ -1,0 +1,111 @@
+//go:build e2e
+
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+)
+
+// hubName is the name of the Deployment and of the leader's Lease.
+const hubName = "drover-hub"
+
+// waitReplicas waits until both replicas are ready and those of an earlier version are gone.
+func (m *management) waitReplicas(t *testing.T) {
+	t.Helper()
+	suite.Must(t, shared.WaitFor(t.Context(), "both replicas are ready", 3*time.Minute, func(ctx context.Context) (bool, string) {
+		d, pods := &appsv1.Deployment{}, &corev1.PodList{}
+		if err := m.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: hubName}, d); err != nil {
+			return false, err.Error()
+		}
+		if err := m.api.List(ctx, pods, client.InNamespace(namespace)); err != nil {
+			return false, err.Error()
+		}
+		ready := d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == 2 && d.Status.ReadyReplicas == 2 && len(pods.Items) == 2
+		return ready, fmt.Sprintf("%d Pods, %+v", len(pods.Items), d.Status)
+	}))
+}
+
+// leader is the Pod whose controllers run, or empty.
+func (m *management) leader(ctx context.Context) (string, error) {
+	lease := &coordinationv1.Lease{}
+	if err := m.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: hubName}, lease); err != nil {
+		return "", err
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return "", nil
+	}
+	pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	return pod, nil
+}
+
+// checkReachable opens the downstream cluster with a kubeconfig of the hub's command line, through the gateway.
+func (m *management) checkReachable(t *testing.T) {
+	t.Helper()
+	kubeconfig := filepath.Join(shared.Dir, "edge.kubeconfig")
+	m.run(t, "hub", "kubeconfig", m.downstream.String(), "--kubeconfig", m.kubeconfig, "--system-namespace", namespace, "--output", kubeconfig)
+	suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 3*time.Minute))
+	out := m.run(t, "kubectl-1.36", "--kubeconfig", kubeconfig, "get", "nodes", "--output", "name")
+	if out != "node/"+m.machine.Name+"\n" {
+		t.Errorf("kubectl get nodes says %q", out)
+	}
+	server := m.run(t, "kubectl-1.36", "--kubeconfig", kubeconfig, "config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}")
+	if !strings.HasPrefix(server, m.url()+"/") {
+		t.Errorf("the kubeconfig leads to %s and not to the gateway", server)
+	}
+}
+
+// attempts are how often the agent of the machine has begun to apply a plan.
+func (m *management) attempts(t *testing.T) int {
+	t.Helper()
+	var journal bytes.Buffer
+	suite.Must(t, m.machine.Logs(t.Context(), &journal, "rancher-system-agent"))
+	n := strings.Count(journal.String(), "Applying plan")
+	if n == 0 {
+		t.Fatal("the journal of the agent tells of no plan")
+	}
+	return n
+}
+
+// waitQuiet waits until the agent has begun no plan for a while: the hub delivers some after the Cluster is Ready.
+func (m *management) waitQuiet(t *testing.T) int {
+	t.Helper()
+	last, since := m.attempts(t), time.Now()
+	for began := time.Now(); time.Since(since) < 10*time.Second; time.Sleep(time.Second) {
+		if now := m.attempts(t); now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(began) > 2*time.Minute {
+			t.Fatalf("plans are applied again and again: %d", last)
+		}
+	}
+	return last
+}
+
+// checkAttempts fails the test if the agent has begun a plan since there were so many attempts.
+func (m *management) checkAttempts(t *testing.T, before int) {
+	t.Helper()
+	if after := m.waitQuiet(t); after != before {
+		t.Errorf("plans were applied %d times although nothing has changed in the Cluster", after-before)
+	}
+}
+
+// serverStarted is when the server of the machine was started; it changes with each restart.
+func (m *management) serverStarted(t *testing.T) string {
+	t.Helper()
+	res, err := m.machine.Exec(t.Context(), "systemctl", "show", "--property=ActiveEnterTimestampMonotonic,MainPID", "k3s")
+	suite.Must(t, err)
+	return res.Stdout
+}
