@@ -48,7 +48,7 @@ func (m *management) checkUninstalled(t *testing.T, manifest string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "manifest.yaml")
 	suite.Must(t, os.WriteFile(file, []byte(manifest), 0o600))
-	if left := m.run(t, "kubectl-1.36", "get", "--filename", file, "--ignore-not-found", "--output", "name"); left != "" {
+	if left := shared.RunKubectl(t, m.kubeconfig, "get", "--filename", file, "--ignore-not-found", "--output", "name"); left != "" {
 		t.Errorf("left after helm uninstall:\n%s", left)
 	}
 	suite.Must(t, shared.WaitFor(t.Context(), "the Pods are gone", 2*time.Minute, func(ctx context.Context) (bool, string) {
@@ -59,7 +59,7 @@ func (m *management) checkUninstalled(t *testing.T, manifest string) {
 		return len(pods.Items) == 0, "there are still Pods"
 	}))
 	suite.Must(t, m.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "drover-gateway-tls"}, &corev1.Secret{}))
-	definitions := m.run(t, "kubectl-1.36", "get", "customresourcedefinitions", "--output", "name")
+	definitions := shared.RunKubectl(t, m.kubeconfig, "get", "customresourcedefinitions", "--output", "name")
 	for _, name := range []string{"clusters.provisioning.cattle.io", "clusters.cluster.x-k8s.io", "clusters.management.cattle.io"} {
 		if !strings.Contains(definitions, "/"+name+"\n") {
 			t.Errorf("the definition %s is gone", name)

@@ -26,12 +26,16 @@ func bin(l *lab.Lab, name string) string { return filepath.Join(l.Repo, "bin", n
 // pushHub builds the hub's image of the programs in bin, and pushes it to the lab's registry.
 func pushHub(ctx context.Context, l *lab.Lab) error {
 	programs := filepath.Join(l.Dir, "programs")
-	platform := filepath.Join(programs, "linux-"+runtime.GOARCH)
-	if err := os.MkdirAll(platform, 0o755); err != nil {
-		return err
+	links := map[string]string{"linux-" + runtime.GOARCH + "/hub": "hub"}
+	for _, arch := range []string{"amd64", "arm64"} { // the image has the agents for both
+		links["linux-"+arch+"/system-agent"] = "assets/system-agent-" + arch
 	}
-	for link, program := range map[string]string{filepath.Join(programs, "assets"): "assets", filepath.Join(platform, "hub"): "hub"} {
-		if err := os.Symlink(bin(l, program), link); err != nil {
+	for link, program := range links {
+		path := filepath.Join(programs, link)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(bin(l, program), path); err != nil {
 			return err
 		}
 	}

@@ -57,11 +57,11 @@ func (m *management) checkReachable(t *testing.T) {
 	kubeconfig := filepath.Join(shared.Dir, "edge.kubeconfig")
 	m.run(t, "hub", "kubeconfig", m.downstream.String(), "--kubeconfig", m.kubeconfig, "--system-namespace", namespace, "--output", kubeconfig)
 	suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 3*time.Minute))
-	out := m.run(t, "kubectl-1.36", "--kubeconfig", kubeconfig, "get", "nodes", "--output", "name")
+	out := shared.RunKubectl(t, kubeconfig, "get", "nodes", "--output", "name")
 	if out != "node/"+m.machine.Name+"\n" {
 		t.Errorf("kubectl get nodes says %q", out)
 	}
-	server := m.run(t, "kubectl-1.36", "--kubeconfig", kubeconfig, "config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}")
+	server := shared.RunKubectl(t, kubeconfig, "config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}")
 	if !strings.HasPrefix(server, m.url()+"/") {
 		t.Errorf("the kubeconfig leads to %s and not to the gateway", server)
 	}
