@@ -50,7 +50,7 @@ func pushHub(ctx context.Context, l *lab.Lab) error {
 // packageChart writes the chart as an archive, and returns its path.
 func packageChart(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := shared.Dir // the chart is installed by more tests than this one
 	number := strings.TrimPrefix(version, "v")
 	out, err := exec.CommandContext(t.Context(), bin(shared.Lab, "helm"), "package", filepath.Join(shared.Repo, "packaging/chart/drover"),
 		"--version", number, "--app-version", version, "--destination", dir).CombinedOutput()
