@@ -46,7 +46,7 @@ func TestChart(t *testing.T) {
 // that machines trust are there.
 func (m *management) checkUninstalled(t *testing.T, manifest string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "manifest.yaml")
+	file := filepath.Join(shared.Dir, "manifest.yaml") // kubectl splits names of files at commas
 	suite.Must(t, os.WriteFile(file, []byte(manifest), 0o600))
 	if left := shared.RunKubectl(t, m.kubeconfig, "get", "--filename", file, "--ignore-not-found", "--output", "name"); left != "" {
 		t.Errorf("left after helm uninstall:\n%s", left)

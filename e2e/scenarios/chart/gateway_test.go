@@ -44,7 +44,8 @@ func (m *management) watchGateway(t *testing.T) (report func()) {
 		t.Helper()
 		cancel()
 		<-done
-		t.Logf("the gateway was asked %d times and failed %d times; the longest time between two answers was %.2f s", asked, failed, longest.Seconds())
+		t.Logf("the gateway was asked %d times and failed %d times; the longest time between two answers was %.2f s", asked, failed,
+			longest.Seconds())
 		if longest > longestGap {
 			t.Errorf("the gateway did not answer for %.2f s", longest.Seconds())
 		}

@@ -95,8 +95,8 @@ func (m *management) install(t *testing.T) {
 // values writes the values of the release to a file.
 func (m *management) values(t *testing.T) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	suite.Must(t, os.WriteFile(file, fmt.Appendf(nil, "serverURL: %s\nreplicas: 2\nexposure: {type: nodePort, nodePort: %d}\n", m.url(), nodePort),
-		0o600))
+	file := filepath.Join(shared.Dir, "values.yaml") // helm splits names of files at commas
+	content := fmt.Sprintf("serverURL: %s\nreplicas: 2\nexposure: {type: nodePort, nodePort: %d}\n", m.url(), nodePort)
+	suite.Must(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }

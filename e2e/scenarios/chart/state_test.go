@@ -33,8 +33,8 @@ func (m *management) waitReplicas(t *testing.T) {
 		if err := m.api.List(ctx, pods, client.InNamespace(namespace)); err != nil {
 			return false, err.Error()
 		}
-		ready := d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == 2 && d.Status.ReadyReplicas == 2 && len(pods.Items) == 2
-		return ready, fmt.Sprintf("%d Pods, %+v", len(pods.Items), d.Status)
+		current := d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == 2
+		return current && d.Status.ReadyReplicas == 2 && len(pods.Items) == 2, fmt.Sprintf("%d Pods, %+v", len(pods.Items), d.Status)
 	}))
 }
 

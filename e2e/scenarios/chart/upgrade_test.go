@@ -15,21 +15,21 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 )
 
-// TestChartUpgrade changes a value of the release and takes that back, and deletes the Pod of the leader: machines notice nothing of it, and
-// the gateway answers.
+// TestChartUpgrade changes a value of the release and takes that back, and deletes the Pod of the leader: machines notice nothing of it,
+// and the gateway answers.
 func TestChartUpgrade(t *testing.T) {
 	cluster.use(t)
 	for _, change := range []struct {
 		name string
 		args []string
 	}{
-		{"helm upgrade", []string{"upgrade", release, cluster.chart, "--reuse-values", "--set", "logLevel=debug", "--wait", "--timeout", "5m"}},
-		{"helm rollback", []string{"rollback", release, "--wait", "--timeout", "5m"}},
+		{"helm upgrade", []string{"upgrade", release, cluster.chart, "--reuse-values", "--set", "logLevel=debug"}},
+		{"helm rollback", []string{"rollback", release}},
 	} {
 		suite.Step(t, change.name+" replaces both replicas, and no plan is applied", func(t *testing.T) {
 			attempts, started := cluster.waitQuiet(t), cluster.serverStarted(t)
 			report := cluster.watchGateway(t)
-			cluster.helm(t, change.args...)
+			cluster.helm(t, append(change.args, "--wait", "--timeout", "5m")...)
 			cluster.waitReplicas(t)
 			report()
 			cluster.checkReachable(t)
