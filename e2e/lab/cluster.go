@@ -95,7 +95,8 @@ func (l *Lab) WaitClusterReady(ctx context.Context, hub client.Client, key clien
 	})
 }
 
-// WaitConnected waits until a Cluster says that its cluster-agent is connected. It does not say so at once of one that was lost several times.
+// WaitConnected waits until a Cluster says that its cluster-agent is connected. It does not say so at once of one that was lost several
+// times.
 func (l *Lab) WaitConnected(ctx context.Context, hub client.Client, key client.ObjectKey, limit time.Duration) error {
 	return l.WaitFor(ctx, "cluster "+key.String()+" is connected", limit, func(ctx context.Context) (bool, string) {
 		c := &provisioningv1.Cluster{}
