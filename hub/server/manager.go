@@ -26,6 +26,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/replicas"
 	"github.com/drover-dev/drover/hub/server/capi"
+	"github.com/drover-dev/drover/hub/util/patch"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	operationv1 "github.com/drover-dev/drover/hub/api/operation/v1alpha1"
@@ -68,6 +69,7 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 		Cache:                         cacheOptions(opts.Settings.SystemNamespace),
 		NewCache:                      persistent.newCache,
 		Client:                        clientOptions(),
+		NewClient:                     patch.NewClient,
 		LeaderElection:                opts.LeaderElection,
 		LeaderElectionID:              "drover-hub",
 		LeaderElectionNamespace:       opts.Settings.SystemNamespace,

@@ -10,5 +10,7 @@
 // version that they were computed for. After a conflict, the change is applied to the newer object of the cache; while the cache has not
 // seen that one, the error is a conflict, which apierrors.Requeue retries.
 //
+// Controllers use the client of NewClient, which reads its own patches.
+//
 // Messages of conditions are bounded here; see package message.
 package patch
