@@ -161,7 +161,7 @@ func init() {
 			m.connect(m.proxy.URL, newCA(m).pem, m.token())
 			sum := m.deliver(m.files(m.file("f", "x")))
 			m.start()
-			time.Sleep(time.Second)
+			m.until("an attempt to connect", func(state) bool { return m.proxy.connections.Load() > 0 })
 			m.write("rancher2_connection_info.json", good)
 			m.until("success", func(s state) bool { return s.applied(sum) })
 			if m.crashes() > 0 {

@@ -256,11 +256,10 @@ func (m *machine) until(what string, ready func(state) bool) state {
 
 // never fails when something becomes so after all, or when the agent does not even look at its Secret.
 func (m *machine) never(d time.Duration, what string, happened func(state) bool) {
-	m.silent(d, what, happened)
-	if m.config["remoteEnabled"] == true && !m.proxy.sawToken() {
+	if m.config["remoteEnabled"] == true {
 		m.until("a look of the agent at its Secret", func(state) bool { return m.proxy.sawToken() })
-		m.silent(d, what, happened)
 	}
+	m.silent(d, what, happened)
 }
 
 // rests fails when something does not stay as it is for a while. An agent that stood still for some seconds may have had something to do

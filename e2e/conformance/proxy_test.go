@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -41,6 +42,8 @@ type proxy struct {
 	*httptest.Server
 	// away makes the proxy break every connection.
 	away atomic.Bool
+	// connections counts those that were made, also those that ended before a request.
+	connections atomic.Int64
 
 	mu       sync.Mutex
 	requests []request
@@ -68,6 +71,11 @@ func newProxy(t testing.TB) *proxy {
 	}
 	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, forward) }))
 	p.Config.ErrorLog = quiet
+	p.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			p.connections.Add(1)
+		}
+	}
 	p.EnableHTTP2 = true
 	p.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	p.StartTLS()
