@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/drover-dev/drover/tunnel/session"
 )
 
 const (
@@ -19,9 +21,10 @@ const (
 type Client struct {
 	Options
 	counters counters
+	shared   *session.Shared
 
 	mu       sync.Mutex
-	sessions map[*session]struct{}
+	sessions map[*hubSession]struct{}
 	// replicas is the number of replicas according to the hub; 0 if it has not sent it. mostReplicas is the largest number so far.
 	replicas, mostReplicas int
 	// longestSession is the longest duration of the sessions that have ended since Run read it.
@@ -36,8 +39,9 @@ type Client struct {
 // New returns a Client; Run connects it.
 func New(o Options) *Client {
 	o.Sessions = max(o.Sessions, 1)
-	redirectLogrus(o.Log)
-	return &Client{Options: o, sessions: map[*session]struct{}{}, changed: make(chan struct{}), since: time.Now(), lastError: "not tried yet"}
+	c := &Client{Options: o, sessions: map[*hubSession]struct{}{}, changed: make(chan struct{}), since: time.Now(), lastError: "not tried yet"}
+	c.shared = session.NewShared(limits, &c.counters)
+	return c
 }
 
 // Run keeps the sessions connected until ctx is done. Then it closes them and returns when all their goroutines have ended.
@@ -122,7 +126,7 @@ func (c *Client) takeLongestSession() time.Duration {
 	return longest
 }
 
-func (c *Client) add(s *session) {
+func (c *Client) add(s *hubSession) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.sessions) == 0 {
@@ -133,8 +137,8 @@ func (c *Client) add(s *session) {
 }
 
 // serve runs a session until it ends.
-func (c *Client) serve(ctx context.Context, s *session) {
-	err := s.serve(ctx, c.dial)
+func (c *Client) serve(ctx context.Context, s *hubSession) {
+	err := s.serve(ctx, c)
 	duration := time.Since(s.started)
 	c.mu.Lock()
 	delete(c.sessions, s)

@@ -5,10 +5,12 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/drover-dev/drover/tunnel/session"
 )
 
 // idleTimeout is how long the hub may not send or accept anything. Pings are sent and answered every 5 seconds, so after this time the
-// connection is dead. remotedialer's own timeout is a minute, and does not apply before its first ping.
+// connection is dead.
 const idleTimeout = 15 * time.Second
 
 // timeoutConn is a connection whose reads and writes are bounded by idleTimeout, even if a later deadline is set.
@@ -24,7 +26,7 @@ func dialHub(ctx context.Context, network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &timeoutConn{Conn: conn, idleTimeout: idleTimeout}, nil
+	return session.Bulk(&timeoutConn{Conn: conn, idleTimeout: idleTimeout}), nil
 }
 
 // Read implements net.Conn.

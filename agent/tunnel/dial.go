@@ -36,20 +36,18 @@ func AllowList(addresses []string) Dial {
 	}
 }
 
-// dial dials for the hub, within maxStreams, and counts.
+// dial dials for the hub, within maxStreams of all sessions, and counts.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if c.counters.open.Add(1) > maxStreams {
-		c.counters.open.Add(-1)
+	if c.counters.open.Load() > maxStreams {
 		c.counters.refused.Add(1)
 		return nil, errTooManyStreams
 	}
 	conn, err := c.Dial(ctx, network, address)
 	if err != nil {
-		c.counters.open.Add(-1)
 		c.counters.refused.Add(1)
 		c.Log.Debug("Dial for the hub failed", "network", network, "address", address, "error", err)
 		return nil, err
 	}
 	c.counters.streams.Add(1)
-	return newStream(conn, &c.counters), nil
+	return conn, nil
 }

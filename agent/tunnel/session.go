@@ -11,31 +11,37 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gorilla/websocket"
-	"github.com/rancher/remotedialer"
 
 	"github.com/drover-dev/drover/agent/printable"
 	"github.com/drover-dev/drover/agent/registration"
+	"github.com/drover-dev/drover/tunnel/session"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 const (
 	handshakeTimeout = 15 * time.Second
-	// bufferBytes is the largest part of a stream in one frame. The 4 KiB of the websocket library cost the hub a third more CPU.
-	bufferBytes = 64 << 10
-	// maxMessageBytes bounds a message of the hub. Other hubs send the data of one write, which may be a whole request.
-	maxMessageBytes = 16 << 20
-	// closeTimeout is how long the hub has to receive the close frame.
-	closeTimeout = time.Second
+	// readBuffer is the size in bytes of a session's buffer for reading. Data is read past it.
+	readBuffer = 4 << 10
+	// pingInterval and syncInterval are the times between pings, and between lists of the streams that the agent has.
+	pingInterval = 5 * time.Second
+	syncInterval = time.Minute
 )
 
-// session is a websocket to one replica of the hub.
-type session struct {
+// limits bound what a hub may cost the agent. Other hubs send the data of one write in one message, which may be a whole request.
+var limits = session.Limits{Message: 16 << 20, Process: 64 << 20, Streams: maxStreams, Write: idleTimeout}
+
+// hubSession is a session with one replica of the hub.
+type hubSession struct {
 	ws      *websocket.Conn
 	server  string
 	replica string
 	started time.Time
+	// directional says that the hub keeps a pause for each direction of a stream.
+	directional bool
 }
 
 // errConnected means that the load balancer has chosen a replica that already has a session.
@@ -49,7 +55,7 @@ func retryAfter(err error) time.Duration {
 }
 
 // connect opens a session to a replica that is not one of connected.
-func (c *Client) connect(ctx context.Context, connected []string) (*session, error) {
+func (c *Client) connect(ctx context.Context, connected []string) (*hubSession, error) {
 	access, err := c.Access(ctx)
 	if err != nil {
 		return nil, err
@@ -58,7 +64,7 @@ func (c *Client) connect(ctx context.Context, connected []string) (*session, err
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{agentHeader: {c.Agent}, "Authorization": {"Bearer " + access.Token}}
+	header := http.Header{agentHeader: {c.Agent}, wire.FlowHeader: {wire.Directional}, "Authorization": {"Bearer " + access.Token}}
 	if len(connected) > 0 {
 		header.Set(connectedHeader, strings.Join(connected, ","))
 	}
@@ -67,7 +73,7 @@ func (c *Client) connect(ctx context.Context, connected []string) (*session, err
 		proxy = http.ProxyFromEnvironment
 	}
 	dialer := websocket.Dialer{Proxy: proxy, NetDialContext: dialHub, TLSClientConfig: access.TLS,
-		HandshakeTimeout: handshakeTimeout, ReadBufferSize: bufferBytes, WriteBufferSize: bufferBytes}
+		HandshakeTimeout: handshakeTimeout, ReadBufferSize: readBuffer, WriteBufferPool: &sync.Pool{}}
 	c.counters.attempts.Add(1)
 	ws, response, err := dialer.DialContext(ctx, address, header)
 	if response != nil {
@@ -92,8 +98,8 @@ func (c *Client) connect(ctx context.Context, connected []string) (*session, err
 	if slices.Contains(connected, replica) {
 		return nil, errors.Join(errConnected, ws.Close())
 	}
-	ws.SetReadLimit(maxMessageBytes)
-	return &session{ws: ws, server: access.Server, replica: replica, started: time.Now()}, nil
+	return &hubSession{ws: ws, server: access.Server, replica: replica, started: time.Now(),
+		directional: response.Header.Get(wire.FlowHeader) == wire.Directional}, nil
 }
 
 func websocketURL(server string) (string, error) {
@@ -114,25 +120,42 @@ func (c *Client) setReplicas(header http.Header) {
 	}
 }
 
-// serve runs the session until it ends or ctx is done. When it returns, all goroutines of the session have ended, but for streams that have
-// not noticed yet that their connection is closed.
-func (s *session) serve(ctx context.Context, dial remotedialer.Dialer) error {
-	// The dialer refuses dials: if remotedialer's own filter refuses one, it ends the session with all its streams.
-	allowAll := func(string, string) bool { return true }
-	session := remotedialer.NewClientSessionWithDialer(allowAll, s.ws, dial)
+// serve runs the session until it ends or ctx is done. When it returns, all goroutines of the session have ended.
+func (s *hubSession) serve(ctx context.Context, c *Client) error {
+	running := session.New(c.shared, session.NewSocket(s.ws.NetConn(), c.shared), s.ws, session.Options{
+		Peer: s.server, Dial: c.dial, Client: true, Directional: s.directional,
+		OnViolation: func(what string) {
+			c.Log.Debug("Hub violated the tunnel protocol; further violations of this session are not logged", "hub", s.server, "what", what)
+		},
+	})
 	stop := context.AfterFunc(ctx, func() {
-		message := websocket.FormatCloseMessage(websocket.CloseGoingAway, "the agent stops")
-		_ = s.ws.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout))
-		_ = s.ws.Close()
+		running.Close(session.Ended("stop", "the agent stops"), websocket.CloseGoingAway)
 	})
 	defer stop()
-	serving, cancel := context.WithCancel(ctx)
-	defer cancel()
-	_, err := session.Serve(serving)
-	// The websocket is closed first, since session.Close waits for its writers.
-	_ = s.ws.Close()
-	session.Close()
-	return err
+	ended := make(chan struct{})
+	var pinging sync.WaitGroup
+	pinging.Go(func() { ping(running, ended) })
+	end := running.Serve()
+	close(ended)
+	pinging.Wait()
+	return end
+}
+
+// ping pings the hub and sends it the list of streams until the session has ended.
+func ping(running *session.Session, ended <-chan struct{}) {
+	pings, syncs := time.NewTicker(pingInterval), time.NewTicker(syncInterval)
+	defer pings.Stop()
+	defer syncs.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-pings.C:
+			running.Ping()
+		case <-syncs.C:
+			running.Sync()
+		}
+	}
 }
 
 // closeReason says why a session has ended.

@@ -7,11 +7,43 @@ import (
 	"time"
 )
 
-// counters are the source of the metrics.
+// counters are the source of the metrics, and the observer of the sessions.
 type counters struct {
 	attempts, lost                         atomic.Int64
 	open, streams, refused, received, sent atomic.Int64
 }
+
+// Streams implements session.Observer.
+func (n *counters) Streams(change int) { n.open.Add(int64(change)) }
+
+// Copied implements session.Observer.
+func (n *counters) Copied(toHub, fromHub int) {
+	n.sent.Add(int64(toHub))
+	n.received.Add(int64(fromHub))
+}
+
+// What else a session does is not counted.
+
+// Sent implements session.Observer.
+func (n *counters) Sent(int) {}
+
+// Received implements session.Observer.
+func (n *counters) Received(int) {}
+
+// Paused implements session.Observer.
+func (n *counters) Paused(int) {}
+
+// Queued implements session.Observer.
+func (n *counters) Queued(time.Duration) {}
+
+// RoundTrip implements session.Observer.
+func (n *counters) RoundTrip(time.Duration) {}
+
+// Shed implements session.Observer.
+func (n *counters) Shed() {}
+
+// Violation implements session.Observer.
+func (n *counters) Violation() {}
 
 // Status is the state of a Client, for health and metrics.
 type Status struct {

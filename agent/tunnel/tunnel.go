@@ -1,5 +1,5 @@
 // Package tunnel is the agent's end of the reverse tunnel: it connects to the hub, keeps the sessions connected, and dials for the hub what
-// is allowed. The wire protocol is that of the remotedialer library, which runs each session.
+// is allowed. Each session is one of package tunnel/session, whose wire is that of the remotedialer library.
 //
 // It does not decide about credentials and serves no requests: its caller provides the credentials and the connections.
 package tunnel
@@ -52,6 +52,6 @@ type Options struct {
 	Dial Dial
 	// Sessions is the maximum number of sessions, each to another replica of the hub; 0 is 1.
 	Sessions int
-	// Log gets the state of the tunnel, and the messages of remotedialer at level debug.
+	// Log gets the state of the tunnel, and single streams at level debug.
 	Log *slog.Logger
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/rancher/remotedialer"
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
+	"github.com/drover-dev/drover/tunnel/session"
 )
 
 // Benchmarks have the hub in a process of its own, which is this test's program again, so that its time and memory are its own. It listens
@@ -92,7 +93,7 @@ func runBenchHub(kind, listen string) error {
 		return err
 	}
 	if kind != "library" {
-		listener = tunnel.ReadAhead(listener)
+		listener = session.Listener(listener)
 	}
 	agents := tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13})
 	orders, err := net.Listen("tcp", "127.0.0.1:0")

@@ -16,7 +16,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
-	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/tunnel/wire"
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 	"github.com/drover-dev/drover/hub/testenv/wait"
 )

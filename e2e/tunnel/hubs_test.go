@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/testenv/wait"
+	"github.com/drover-dev/drover/tunnel/session"
 )
 
 // quiet are the options of a hub whose log nobody reads.
@@ -25,7 +26,7 @@ var quiet = tunnel.Options{Logger: logr.Discard(), Limits: patient}
 
 // patient are the limits of a hub that waits for an agent as long as the library does, so that no session ends where the whole process
 // stands still for some seconds. How soon the session of a silent agent ends is no subject here.
-var patient = tunnel.Limits{Timeout: time.Minute, SiblingTimeout: time.Minute, Write: time.Minute}
+var patient = tunnel.Limits{Limits: session.Limits{Write: time.Minute}, Timeout: time.Minute, SiblingTimeout: time.Minute}
 
 func init() { logrus.SetOutput(io.Discard) }
 

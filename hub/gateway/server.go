@@ -165,7 +165,7 @@ func (s *Server) Start(ctx context.Context) error {
 		server.RegisterOnShutdown(s.opts.Peers.StopPublishing)
 	}
 	served := make(chan error, 1)
-	limited := connlimit.Listen(tunnel.ReadAhead(listener), connlimit.Defaults)
+	limited := connlimit.Listen(session.Listener(listener), connlimit.Defaults)
 	go func() { served <- server.Serve(tls.NewListener(limited, server.TLSConfig)) }()
 	s.listening.Store(true)
 	s.log.Info("Gateway listening", "address", listener.Addr().String(), "url", s.opts.Settings.ServerURL)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/drover-dev/drover/tunnel/session"
 )
 
 // Drain refuses new sessions from now on and ends those there are at an even pace, so that their agents come back to other replicas one
@@ -25,9 +27,9 @@ func (m *Manager) Drain(ctx context.Context, over time.Duration) {
 		case <-ctx.Done():
 		case <-pace.C:
 		}
-		s.close(ended(endDrain, "this replica of the hub is about to stop"), websocket.CloseGoingAway)
+		s.Close(session.Ended(endDrain, "this replica of the hub is about to stop"), websocket.CloseGoingAway)
 	}
-	timeout := time.NewTimer(closeGrace)
+	timeout := time.NewTimer(session.CloseGrace)
 	defer timeout.Stop()
 	for _, s := range sessions {
 		select {
@@ -39,10 +41,10 @@ func (m *Manager) Drain(ctx context.Context, over time.Duration) {
 }
 
 // roundRobin returns the first session of every key, then the second of those that have one, and so on.
-func (m *Manager) roundRobin() []*session {
+func (m *Manager) roundRobin() []*agentSession {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	all := make([]*session, 0, m.total)
+	all := make([]*agentSession, 0, m.total)
 	for round := 0; ; round++ {
 		before := len(all)
 		for _, sessions := range m.keys {

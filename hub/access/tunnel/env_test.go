@@ -54,7 +54,7 @@ func (h *testHub) connect(t *testing.T, key string, dial remotedialer.Dialer) (s
 	return func() { cancel(); <-done }
 }
 
-func (h *testHub) of(key string) []*session {
+func (h *testHub) of(key string) []*agentSession {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.keys[key]

@@ -2,11 +2,15 @@ package tunnel
 
 import (
 	"time"
+
+	"github.com/drover-dev/drover/tunnel/session"
 )
 
 const (
 	// checkInterval is the time between checks of all sessions.
 	checkInterval = time.Second
+	// dialPing is the silence after which a dial pings its agent, so that one that does not answer is known to be gone before the next dial.
+	dialPing = 250 * time.Millisecond
 	// pingInterval is the time between pings of a healthy session, which measure its round trip.
 	pingInterval = 30 * time.Second
 )
@@ -31,7 +35,7 @@ func (m *Manager) watch() {
 // most are never pinged. A session that has a sibling gets less time, because new streams can use the other one.
 func (m *Manager) check() {
 	m.mu.RLock()
-	all := make([][]*session, 0, len(m.keys))
+	all := make([][]*agentSession, 0, len(m.keys))
 	for _, sessions := range m.keys {
 		all = append(all, sessions)
 	}
@@ -42,13 +46,12 @@ func (m *Manager) check() {
 			ask, dead = checkInterval, m.limits.SiblingTimeout
 		}
 		for _, s := range sessions {
-			silence := s.silence()
+			silence := s.Silence()
 			switch {
 			case silence >= dead:
-				s.fail(ended(endSilent, "no message from the agent for %s", silence.Round(time.Second)))
-			case silence >= ask, sinceStart()-time.Duration(s.measured.Load()) >= pingInterval:
-				s.measured.Store(int64(sinceStart()))
-				s.ping()
+				s.Fail(session.Ended(endSilent, "no message from the agent for %s", silence.Round(time.Second)))
+			case silence >= ask, s.SincePing() >= pingInterval:
+				s.Ping()
 			}
 		}
 	}

@@ -14,9 +14,10 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/drover-dev/drover/hub/access/tunnel/wire"
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 	"github.com/drover-dev/drover/hub/testenv/wait"
+	"github.com/drover-dev/drover/tunnel/session"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 // raw connects a websocket without an agent.
@@ -56,7 +57,7 @@ func TestSilentAgent(t *testing.T) {
 
 // TestWriteTimeout: a write that takes too long ends the session.
 func TestWriteTimeout(t *testing.T) {
-	h := startHub(t, Limits{Write: 300 * time.Millisecond})
+	h := startHub(t, Limits{Limits: session.Limits{Write: 300 * time.Millisecond}})
 	h.raw(t, "stuck")
 	conn := h.dial(t, "stuck", "10.0.0.1:80")
 	_, err := io.Copy(conn, zeros{})
@@ -72,8 +73,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestSync: a stream that the agent does not have any more ends, the others do not.
 func TestSync(t *testing.T) {
-	h := startHub(t, Limits{})
-	h.syncAge = 50 * time.Millisecond
+	h := startHub(t, Limits{Limits: session.Limits{SyncAge: 50 * time.Millisecond}})
 	ws := h.raw(t, "a")
 	kept, lost := h.dial(t, "a", "10.0.0.1:80"), h.dial(t, "a", "10.0.0.1:80")
 	time.Sleep(100 * time.Millisecond)
@@ -99,7 +99,7 @@ func writeFrame(t *testing.T, ws *websocket.Conn, stream int64, kind wire.Type, 
 
 // TestResumeBeforeClose: an agent is told to resume a stream before it is told that the stream is closed.
 func TestResumeBeforeClose(t *testing.T) {
-	h := startHub(t, Limits{Pause: 1000})
+	h := startHub(t, Limits{Limits: session.Limits{Pause: 1000}})
 	ws := h.raw(t, "a")
 	conn := h.dial(t, "a", "10.0.0.1:80")
 	writeFrame(t, ws, 1, wire.Data, strings.Repeat("x", 2000))
@@ -123,7 +123,7 @@ func TestResumeBeforeClose(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	h := startHub(t, Limits{Streams: 2, Sessions: 2})
+	h := startHub(t, Limits{Limits: session.Limits{Streams: 2}, Sessions: 2})
 	h.connect(t, "a", nil)
 	for range 2 {
 		h.dial(t, "a", "10.0.0.1:80")
@@ -171,14 +171,14 @@ func TestNoLeaks(t *testing.T) {
 	}
 	stacks := make([]byte, 1<<20)
 	wait.Until(t, 10*time.Second, "no goroutine of a session is left", func() bool {
-		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "tunnel.(*session)")
+		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "session.(*Session)")
 	})
 }
 
 // TestProcessLimit: when all sessions together exceed the limit, the fullest stream of the one that continues to send is closed, and no
 // other.
 func TestProcessLimit(t *testing.T) {
-	h := startHub(t, Limits{Process: 1 << 20, Pause: 8 << 20})
+	h := startHub(t, Limits{Limits: session.Limits{Process: 1 << 20, Pause: 8 << 20}})
 	large, small := h.raw(t, "large"), h.raw(t, "small")
 	fullest, other, spared := h.dial(t, "large", "10.0.0.1:80"), h.dial(t, "large", "10.0.0.1:80"), h.dial(t, "small", "10.0.0.1:80")
 	for range 50 {
@@ -195,5 +195,5 @@ func TestProcessLimit(t *testing.T) {
 	if _, err := io.Copy(io.Discard, fullest); !errors.As(err, new(*LimitError)) {
 		t.Errorf("the stream that holds most answers %v", err)
 	}
-	wait.Until(t, 10*time.Second, "the memory is given back", func() bool { return h.used.Load() == 0 })
+	wait.Until(t, 10*time.Second, "the memory is given back", func() bool { return h.shared.Used() == 0 })
 }

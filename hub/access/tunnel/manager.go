@@ -9,12 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drover-dev/drover/tunnel/session"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 // The headers by which an agent learns which replica of the hub it has reached, and how many there are, so that it can hold sessions to two
@@ -61,14 +63,12 @@ type Manager struct {
 	limits  Limits
 	log     logr.Logger
 	metrics *metrics
-	// used is the memory of all sessions' received bytes.
-	used atomic.Int64
-	// syncAge is the constant of that name, but in tests.
-	syncAge time.Duration
+	// shared is what the sessions have in common.
+	shared *session.Shared
 
 	mu sync.RWMutex
 	// keys are the sessions of each key, the newest last.
-	keys     map[string][]*session
+	keys     map[string][]*agentSession
 	total    int
 	watched  bool
 	draining bool
@@ -77,8 +77,9 @@ type Manager struct {
 
 // New makes a Manager.
 func New(opts Options) *Manager {
-	m := &Manager{opts: opts, limits: opts.Limits.withDefaults(), log: opts.Logger, syncAge: syncAge, keys: map[string][]*session{}}
+	m := &Manager{opts: opts, limits: opts.Limits.withDefaults(), log: opts.Logger, keys: map[string][]*agentSession{}}
 	m.metrics = newMetrics(m, opts.Registerer)
+	m.shared = session.NewShared(opts.Limits.Limits, m.metrics)
 	return m
 }
 
@@ -99,11 +100,13 @@ func (m *Manager) Serve(w http.ResponseWriter, r *http.Request, agent Agent) {
 		http.Error(w, "the agent has a session to this replica of the hub", http.StatusConflict)
 		return
 	}
-	hijacked := &hijacker{ResponseWriter: w, received: m.metrics.received}
+	hijacked := &session.Hijacker{ResponseWriter: w, Shared: m.shared}
 	upgrader := websocket.Upgrader{
 		HandshakeTimeout: 10 * time.Second,
 		// Agents are no browsers: they prove who they are with a header that no web page can make a browser send.
 		CheckOrigin: func(*http.Request) bool { return true },
+		// Data is read past this buffer, which is for headers, and an idle session has no other.
+		ReadBufferSize: readBuffer,
 		// With a pool the connection has no write buffer; a session writes past it.
 		WriteBufferPool: &sync.Pool{},
 	}
@@ -112,20 +115,23 @@ func (m *Manager) Serve(w http.ResponseWriter, r *http.Request, agent Agent) {
 		m.log.Info("An agent's request did not become a tunnel", "key", agent.Key, "err", err.Error())
 		return
 	}
-	s := newSession(m, agent, hijacked.socket, ws)
+	s := newSession(m, agent, r, hijacked.Socket, ws)
 	if !m.add(s) {
-		s.socket.cut()
+		hijacked.Socket.Cut()
 		return
 	}
 	s.log.Info("Tunnel is open", "remote", r.RemoteAddr)
-	s.ping()
-	end := s.serve()
+	s.Ping()
+	end := s.Serve()
 	m.remove(s)
 	close(s.gone)
-	m.metrics.ended.WithLabelValues(string(end.class)).Inc()
+	m.metrics.ended.WithLabelValues(string(end.Class)).Inc()
 	s.log.Info("Tunnel has ended", "reason", end.Error(), "after", time.Since(s.opened).Round(time.Second).String(),
-		"violations", s.violations.count)
+		"violations", s.Violations())
 }
+
+// readBuffer is the size in bytes of a session's buffer for reading.
+const readBuffer = 512
 
 // isHeld reports whether the agent has a session here and looks for another replica. A second session here would be used for what is dialed
 // until the agent sees that it has reached the wrong one and ends it.
@@ -138,7 +144,7 @@ func (m *Manager) replicaHeaders() http.Header {
 	if m.opts.Replicas != nil {
 		replicas = m.opts.Replicas()
 	}
-	return http.Header{ReplicaHeader: {m.opts.ReplicaID}, ReplicasHeader: {strconv.Itoa(replicas)}}
+	return http.Header{ReplicaHeader: {m.opts.ReplicaID}, ReplicasHeader: {strconv.Itoa(replicas)}, wire.FlowHeader: {wire.Directional}}
 }
 
 // Dial opens a connection through the newest healthy session of key. It does not wait for the agent to have dialed. The error is a
@@ -149,13 +155,16 @@ func (m *Manager) Dial(ctx context.Context, key, network, address string) (net.C
 		m.metrics.dials.WithLabelValues("no_session").Inc()
 		return nil, &NoSessionError{Key: key}
 	}
-	st, err := s.open(ctx, network, address)
+	conn, err := s.Open(ctx, network, address)
 	if err != nil {
 		m.metrics.dials.WithLabelValues("refused").Inc()
 		return nil, err
 	}
+	if s.Silence() >= dialPing && s.Unanswered() == 0 {
+		s.Ping()
+	}
 	m.metrics.dials.WithLabelValues("opened").Inc()
-	return st, nil
+	return conn, nil
 }
 
 // Agent returns whose session Dial would use.
@@ -189,7 +198,7 @@ func (m *Manager) Keys() []string {
 func (m *Manager) Disconnect(match func(Agent) bool, reason string) {
 	for _, s := range m.sessions() {
 		if match(s.agent) {
-			s.close(ended(endDisconnect, "%s", reason), websocket.ClosePolicyViolation)
+			s.Close(session.Ended(endDisconnect, "%s", reason), websocket.ClosePolicyViolation)
 		}
 	}
 }

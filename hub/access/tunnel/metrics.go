@@ -1,8 +1,12 @@
 package tunnel
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
 
-// metrics have no label whose values agents or clusters choose.
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the observer of the sessions. They have no label whose values agents or clusters choose.
 type metrics struct {
 	streams, paused    prometheus.Gauge
 	connected          prometheus.Counter
@@ -44,7 +48,7 @@ func newMetrics(m *Manager, registerer prometheus.Registerer) *metrics {
 			func() float64 { return float64(m.count()) }),
 		buffered: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metricsPrefix + "buffered_bytes",
 			Help: "Memory of unread bytes from agents."},
-			func() float64 { return float64(m.used.Load()) }),
+			func() float64 { return float64(m.shared.Used()) }),
 	}
 	if registerer != nil {
 		registerer.MustRegister(all.streams, all.paused, all.connected, all.ended, all.dials, all.sent, all.received, all.shed, all.violations,
@@ -52,3 +56,30 @@ func newMetrics(m *Manager, registerer prometheus.Registerer) *metrics {
 	}
 	return all
 }
+
+// Sent implements session.Observer.
+func (m *metrics) Sent(bytes int) { m.sent.Add(float64(bytes)) }
+
+// Received implements session.Observer.
+func (m *metrics) Received(bytes int) { m.received.Add(float64(bytes)) }
+
+// Streams implements session.Observer.
+func (m *metrics) Streams(change int) { m.streams.Add(float64(change)) }
+
+// Paused implements session.Observer.
+func (m *metrics) Paused(change int) { m.paused.Add(float64(change)) }
+
+// Queued implements session.Observer.
+func (m *metrics) Queued(d time.Duration) { m.queued.Observe(d.Seconds()) }
+
+// RoundTrip implements session.Observer.
+func (m *metrics) RoundTrip(d time.Duration) { m.roundTrip.Observe(d.Seconds()) }
+
+// Copied implements session.Observer: the hub dials for nobody.
+func (m *metrics) Copied(int, int) {}
+
+// Shed implements session.Observer.
+func (m *metrics) Shed() { m.shed.Inc() }
+
+// Violation implements session.Observer.
+func (m *metrics) Violation() { m.violations.Inc() }

@@ -16,5 +16,5 @@ func (m *Manager) Route(key string) (Route, bool) {
 	if s == nil {
 		return Route{}, false
 	}
-	return Route{Agent: s.agent, Session: s.opened.UnixNano(), Suspect: s.silence() >= m.limits.Ping+m.limits.Suspect}, true
+	return Route{Agent: s.agent, Session: s.opened.UnixNano(), Suspect: s.Silence() >= m.limits.Ping+m.limits.Suspect || !m.answers(s)}, true
 }

@@ -4,10 +4,12 @@ import (
 	"slices"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/drover-dev/drover/tunnel/session"
 )
 
 // add takes a session in, unless the Manager drains. The oldest sessions of a key that has too many end.
-func (m *Manager) add(s *session) bool {
+func (m *Manager) add(s *agentSession) bool {
 	key := s.agent.Key
 	m.mu.Lock()
 	if m.draining {
@@ -30,16 +32,16 @@ func (m *Manager) add(s *session) bool {
 	}
 	// An agent may take a moment to leave, so that there can be several that are to.
 	for _, oldest := range others[:max(0, len(others)+1-m.limits.Sessions)] {
-		oldest.close(ended(endLimit, "there are more than %d sessions of this agent's cluster or machine", m.limits.Sessions),
+		oldest.Close(session.Ended(endLimit, "there are more than %d sessions of this agent's cluster or machine", m.limits.Sessions),
 			websocket.CloseTryAgainLater)
 	}
 	return true
 }
 
-func (m *Manager) remove(s *session) {
+func (m *Manager) remove(s *agentSession) {
 	key := s.agent.Key
 	m.mu.Lock()
-	rest := slices.DeleteFunc(slices.Clone(m.keys[key]), func(other *session) bool { return other == s })
+	rest := slices.DeleteFunc(slices.Clone(m.keys[key]), func(other *agentSession) bool { return other == s })
 	if len(rest) == 0 {
 		delete(m.keys, key)
 	} else {
@@ -58,37 +60,36 @@ func (m *Manager) notify(key string) {
 	}
 }
 
-// pick chooses the session for a new stream: the newest that was heard of lately, or else the one that was heard of last.
-func (m *Manager) pick(key string) *session {
+// pick chooses the session for a new stream: the newest that responds, or else the one that was heard of last.
+func (m *Manager) pick(key string) *agentSession {
 	m.mu.RLock()
 	sessions := m.keys[key]
 	m.mu.RUnlock()
-	var best *session
+	var best *agentSession
 	for _, s := range slices.Backward(sessions) {
-		if s.hasEnded() {
+		if s.HasEnded() {
 			continue
 		}
-		if s.silence() < m.limits.Suspect {
+		if s.Silence() < m.limits.Suspect && m.answers(s) {
 			return s
 		}
-		if best == nil || s.silence() < best.silence() {
+		if best == nil || s.Silence() < best.Silence() {
 			best = s
 		}
 	}
 	return best
 }
 
-func (s *session) hasEnded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.end != nil
+// answers reports whether an agent answers pings, or has not been pinged.
+func (m *Manager) answers(s *agentSession) bool {
+	return s.Unanswered() < m.limits.Unanswered+2*s.RoundTrip()
 }
 
 // sessions returns all sessions.
-func (m *Manager) sessions() []*session {
+func (m *Manager) sessions() []*agentSession {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	all := make([]*session, 0, m.total)
+	all := make([]*agentSession, 0, m.total)
 	for _, sessions := range m.keys {
 		all = append(all, sessions...)
 	}

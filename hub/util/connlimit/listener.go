@@ -117,6 +117,9 @@ func (c *conn) Close() error {
 
 type connKey struct{}
 
+// NetConn returns the connection that is limited, as that of package tls does.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
 // ConnContext is for http.Server, so that Trust finds the connection of a request.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if secure, ok := c.(*tls.Conn); ok {

@@ -1,4 +1,4 @@
-package tunnel
+package session
 
 import (
 	"errors"
@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 // stream is a connection through a session. It is a net.Conn without half-close: the wire has one way to end a stream, for both directions.
 type stream struct {
-	session *session
+	session *Session
 	id      int64
 	remote  streamAddr
 	opened  time.Time
@@ -26,7 +26,7 @@ type stream struct {
 	readBy, writeBy    deadline
 
 	received buffer
-	// paused says that the agent was asked to pause, sentPaused how many bytes went to it since.
+	// paused says that the peer was asked to pause, sentPaused how many bytes went to it since.
 	paused     bool
 	sentPaused int
 	// stallAt is how full the buffer is when the session waits for the consumer the next time; 0 for Limits.Stall, as it is again once the
@@ -42,13 +42,17 @@ type stream struct {
 	queuedAt time.Time
 	gate     gate
 
+	// stopDial ends the dial of a stream that the peer has opened; nil for others. target is what was dialed, once it was.
+	stopDial func()
+	target   net.Conn
+
 	// err ends reading once everything received was read, and writing at once. It is set once.
 	err error
 	// closed says that this end is closed: nothing is read or written any more.
 	closed bool
 }
 
-func newStream(s *session, id int64, network, address string) *stream {
+func newStream(s *Session, id int64, network, address string) *stream {
 	st := &stream{session: s, id: id, remote: streamAddr{network, address}, opened: time.Now()}
 	st.readable, st.writable = sync.NewCond(&st.mu), sync.NewCond(&st.mu)
 	return st
@@ -77,7 +81,7 @@ func (st *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// Write implements net.Conn. It returns when all of p is in what is sent to the agent next.
+// Write implements net.Conn. It returns when all of p is in what is sent to the peer next.
 func (st *stream) Write(p []byte) (int, error) {
 	st.writing.Lock()
 	defer st.writing.Unlock()
@@ -112,7 +116,7 @@ func (st *stream) cannotWrite() error {
 	return st.err
 }
 
-// Close implements net.Conn. The agent is told to go on before it is told that the stream has ended: the library's agents
+// Close implements net.Conn. The peer is told to go on before it is told that the stream has ended: the library's agents
 // never free a stream that ends while it is paused.
 func (st *stream) Close() error {
 	st.mu.Lock()
@@ -131,7 +135,7 @@ func (st *stream) Close() error {
 	return nil
 }
 
-// end ends the stream for both sides. Where tell is set, the agent learns why; otherwise it knows.
+// end ends the stream for both sides. Where tell is set, the peer learns why; otherwise it knows.
 func (st *stream) end(err error, tell bool) {
 	st.mu.Lock()
 	if st.closed || st.err != nil {
@@ -143,8 +147,11 @@ func (st *stream) end(err error, tell bool) {
 		st.tellEnd(err.Error())
 	}
 	st.finish()
+	dialed := st.stopDial != nil
 	st.mu.Unlock()
-	st.session.forget(st)
+	if !dialed { // what was dialed still gets what was received
+		st.session.forget(st)
+	}
 }
 
 func (st *stream) tellEnd(text string) {
@@ -156,9 +163,10 @@ func (st *stream) tellEnd(text string) {
 func (st *stream) finish() {
 	if st.paused {
 		st.paused = false
-		st.session.manager.metrics.paused.Dec()
+		st.session.shared.observer.Paused(-1)
 	}
 	st.releaseReader()
+	st.releaseTarget()
 	st.gate.stop()
 	st.readBy.stop()
 	st.writeBy.stop()
@@ -192,10 +200,10 @@ func (st *stream) setDeadline(d *deadline, t time.Time, waiting *sync.Cond) erro
 	return nil
 }
 
-// LocalAddr implements net.Conn: the end at the hub has no address of its own, and is named after the session.
-func (st *stream) LocalAddr() net.Addr { return streamAddr{"tunnel", st.session.agent.Key} }
+// LocalAddr implements net.Conn: this end has no address of its own, and is named after the peer.
+func (st *stream) LocalAddr() net.Addr { return streamAddr{"tunnel", st.session.options.Peer} }
 
-// RemoteAddr implements net.Conn: what the agent was asked to dial.
+// RemoteAddr implements net.Conn: what the peer was asked to dial.
 func (st *stream) RemoteAddr() net.Addr { return st.remote }
 
 type streamAddr struct{ network, address string }

@@ -1,9 +1,10 @@
-package tunnel
+package session
 
 import (
 	"bytes"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"testing"
 )
@@ -23,7 +24,7 @@ func TestReadAhead(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			conn, err := ReadAhead(listener).Accept()
+			conn, err := Listener(listener).Accept()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +47,7 @@ func TestReadAhead(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if conn.(*readAhead).bulk != nil {
+			if conn.(*bulk).ahead != nil {
 				t.Error("an idle connection keeps its buffer")
 			}
 			_ = client.Close()
@@ -55,4 +56,11 @@ func TestReadAhead(t *testing.T) {
 			}
 		})
 	}
+}
+
+func random(size int) []byte {
+	b := make([]byte, size)
+	source := rand.NewChaCha8([32]byte{1})
+	_, _ = source.Read(b)
+	return b
 }

@@ -1,9 +1,9 @@
-package tunnel
+package session
 
 import "sync"
 
 const (
-	// smallChunk is what the first bytes of an empty buffer get, largeChunk what follows.
+	// smallChunk is what the first bytes of an empty buffer get, largeChunk what follows, and what a buffer gets that was filled before.
 	smallChunk = 4 << 10
 	largeChunk = 32 << 10
 )
@@ -37,13 +37,15 @@ type buffer struct {
 	size, held int
 	// filling says that room was given out and not yet committed.
 	filling bool
+	// bulk says that more arrives at once than a small chunk holds.
+	bulk bool
 }
 
 // room returns where the next bytes go; commit says how many there are. It never is empty.
 func (b *buffer) room() []byte {
 	if b.tail == nil || b.tail.w == len(b.tail.data) {
 		pool := &largeChunks
-		if b.tail == nil {
+		if b.tail == nil && !b.bulk {
 			pool = &smallChunks
 		}
 		c := pool.Get().(*chunk)
@@ -61,6 +63,11 @@ func (b *buffer) room() []byte {
 
 func (b *buffer) commit(n int) {
 	b.filling = false
+	if n >= smallChunk {
+		b.bulk = true
+	} else if b.tail.w == 0 {
+		b.bulk = false
+	}
 	b.tail.w += n
 	b.size += n
 	b.trim()
@@ -76,6 +83,28 @@ func (b *buffer) read(p []byte) int {
 		b.trim()
 	}
 	return read
+}
+
+// take returns the first bytes that wait, of which there must be some. The caller frees the chunk.
+func (b *buffer) take() *chunk {
+	c := b.head
+	if c == b.tail && b.filling {
+		// What is being filled stays.
+		pool := &largeChunks
+		if c.w-c.r <= smallChunk {
+			pool = &smallChunks
+		}
+		taken := pool.Get().(*chunk)
+		taken.w = b.read(taken.data)
+		return taken
+	}
+	b.size -= c.w - c.r
+	b.held -= len(c.data)
+	if b.head = c.next; b.head == nil {
+		b.tail = nil
+	}
+	c.next = nil
+	return c
 }
 
 // drop forgets what waits.

@@ -1,4 +1,4 @@
-package tunnel
+package session
 
 import (
 	"sync"
@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// violations counts an agent's violations of the protocol. The first of a session is logged, so that an agent cannot fill the log.
+// violations counts the peer's violations of the protocol. Only the first of a session is reported, so that a peer cannot fill the log.
 type violations struct {
 	mu      sync.Mutex
 	count   int
@@ -24,13 +24,13 @@ func (o *violations) answer() bool {
 	return o.answers.Allow()
 }
 
-func (s *session) violation(what string) {
+func (s *Session) violation(what string) {
 	s.violations.mu.Lock()
 	s.violations.count++
 	first := s.violations.count == 1
 	s.violations.mu.Unlock()
-	s.manager.metrics.violations.Inc()
-	if first {
-		s.log.Info("Agent violated the tunnel protocol; further violations of this session are only counted", "what", what)
+	s.shared.observer.Violation()
+	if first && s.options.OnViolation != nil {
+		s.options.OnViolation(what)
 	}
 }

@@ -84,7 +84,7 @@ func TestParseStreams(t *testing.T) {
 func TestFrame(t *testing.T) {
 	for _, length := range []int{0, 1, 125 - 6, 126, 127, 1 << 16, 1<<16 + 1, 1 << 20} {
 		body := bytes.Repeat([]byte("x"), length)
-		kind, payload := readFrame(t, AppendMessage(nil, 1, Header{2, Data}, body))
+		kind, payload := readFrame(t, AppendMessage(Frames{}, nil, 1, Header{2, Data}, body))
 		header, n, err := ParseHeader(payload)
 		if kind != websocket.BinaryMessage || header != (Header{2, Data}) || err != nil || !bytes.Equal(payload[n:], body) {
 			t.Errorf("body of %d bytes: kind %d, %v, %d bytes, %v", length, kind, header, len(payload)-n, err)

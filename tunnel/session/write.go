@@ -1,4 +1,4 @@
-package tunnel
+package session
 
 import (
 	"sync"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 // batchSize is how much is put together before it is written; one more message of a stream may follow.
@@ -16,17 +16,17 @@ const batchSize = 64 << 10
 const keptControl = 4 << 10
 
 var batches = sync.Pool{New: func() any {
-	batch := make([]byte, 0, batchSize+quantum+wire.MaxHeader+wire.MaxFrameHeader)
+	batch := make([]byte, 0, batchSize+clientQuantum+wire.MaxHeader+wire.MaxFrameHeader)
 	return &batch
 }}
 
 // control queues a message that goes out before any data.
-func (s *session) control(stream int64, kind wire.Type, body string) {
-	s.queue(wire.AppendMessage(nil, s.number.Add(1), wire.Header{Stream: stream, Type: kind}, body))
+func (s *Session) control(stream int64, kind wire.Type, body string) {
+	s.queue(wire.AppendMessage(s.frames, nil, s.number.Add(1), wire.Header{Stream: stream, Type: kind}, body))
 }
 
 // queue queues a frame that goes out before any data.
-func (s *session) queue(frame []byte) {
+func (s *Session) queue(frame []byte) {
 	s.mu.Lock()
 	if s.end != nil {
 		s.mu.Unlock()
@@ -37,12 +37,12 @@ func (s *session) queue(frame []byte) {
 	s.wake()
 	s.mu.Unlock()
 	if waiting > maxControl {
-		s.fail(ended(endWrite, "the agent does not read: %d KiB of control messages wait for it", waiting>>10))
+		s.Fail(Ended(Write, "the %s does not read: %d KiB of control messages wait for it", s.other(), waiting>>10))
 	}
 }
 
 // enqueue puts a stream at the end of the line.
-func (s *session) enqueue(st *stream) {
+func (s *Session) enqueue(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line = append(s.line, st)
@@ -50,7 +50,7 @@ func (s *session) enqueue(st *stream) {
 }
 
 // wake starts the goroutine that writes where there is none, unless the session has ended. The lock is held.
-func (s *session) wake() {
+func (s *Session) wake() {
 	if !s.writing && s.end == nil {
 		s.writing = true
 		go s.write()
@@ -58,7 +58,7 @@ func (s *session) wake() {
 }
 
 // write sends until nothing is left to send.
-func (s *session) write() {
+func (s *Session) write() {
 	buffer := batches.Get().(*[]byte)
 	defer batches.Put(buffer)
 	for {
@@ -69,11 +69,11 @@ func (s *session) write() {
 			}
 			continue
 		}
-		_ = s.socket.SetWriteDeadline(time.Now().Add(s.manager.limits.Write))
+		_ = s.socket.SetWriteDeadline(time.Now().Add(s.shared.limits.Write))
 		n, err := s.socket.Write(batch)
-		s.manager.metrics.sent.Add(float64(n))
+		s.shared.observer.Sent(n)
 		if err != nil {
-			s.fail(ended(endWrite, "writing to the agent: %w", err))
+			s.Fail(Ended(Write, "writing to the %s: %w", s.other(), err))
 		}
 		if cap(batch) <= 2*cap(*buffer) {
 			*buffer = batch
@@ -82,7 +82,7 @@ func (s *session) write() {
 }
 
 // batch puts together what is written at once: control messages, and streams in turn.
-func (s *session) batch(batch []byte) []byte {
+func (s *Session) batch(batch []byte) []byte {
 	for {
 		var st *stream
 		if batch, st = s.next(batch); st == nil {
@@ -94,11 +94,11 @@ func (s *session) batch(batch []byte) []byte {
 
 // next appends the control messages to batch, and takes the stream out of the line whose turn it is, while there is room. Control messages
 // are looked for before every stream, because the one that opens that stream may have just come.
-func (s *session) next(batch []byte) ([]byte, *stream) {
+func (s *Session) next(batch []byte) ([]byte, *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pong {
-		batch = wire.AppendFrame(batch, websocket.PongMessage, 0)
+		batch = s.frames.Append(batch, websocket.PongMessage, nil)
 		s.pong = false
 	}
 	batch = append(batch, s.controls...)
@@ -118,7 +118,7 @@ func (s *session) next(batch []byte) ([]byte, *stream) {
 }
 
 // rest reports whether there is nothing to write; the caller then ends.
-func (s *session) rest() bool {
+func (s *Session) rest() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.controls) > 0 || len(s.line) > 0 || s.pong {

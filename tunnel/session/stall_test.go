@@ -1,4 +1,4 @@
-package tunnel
+package session
 
 import (
 	"io"
@@ -6,10 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/gorilla/websocket"
 
-	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 // TestAgentSlowToPause: on a busy machine it takes an agent seconds to see the request to pause, and all that it sends until then arrives.
@@ -22,8 +21,8 @@ func TestAgentSlowToPause(t *testing.T) {
 	}{{"in time", 5 * time.Second, false}, {"never", time.Hour, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := New(Options{Logger: logr.Discard()})
-				s := newSession(m, Agent{Key: "a"}, newSocket(discardConn{}, m.metrics.received), &websocket.Conn{})
+				m := NewShared(Limits{}, nil)
+				s := New(m, NewSocket(discardConn{}, m), &websocket.Conn{}, Options{Peer: "a"})
 				st, err := s.open(t.Context(), "tcp", "a:1")
 				if err != nil {
 					t.Fatal(err)

@@ -1,4 +1,4 @@
-package tunnel
+package session
 
 import (
 	"errors"
@@ -7,19 +7,16 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 const (
 	// maxErrorText is how much of an agent's account of an error is read.
 	maxErrorText = 256
-	// syncAge is how old a stream must be before an agent's list of streams ends it: the list may have been on its way when the stream was
-	// opened.
-	syncAge = 30 * time.Second
 )
 
 // read handles the agent's messages until the session ends.
-func (s *session) read() error {
+func (s *Session) read() error {
 	var head [64]byte
 	for {
 		kind, body, err := s.ws.NextReader()
@@ -27,7 +24,7 @@ func (s *session) read() error {
 			return readError(err)
 		}
 		if kind != websocket.BinaryMessage {
-			return ended(endProtocol, "a message that is not binary")
+			return Ended(Protocol, "a message that is not binary")
 		}
 		n, header, err := readHeader(body, head[:])
 		if err != nil {
@@ -53,7 +50,7 @@ func readHeader(body io.Reader, head []byte) (headLength, wire.Header, error) {
 			n.parsed = parsed
 			return n, header, nil
 		case !errors.Is(parseErr, wire.ErrShort), errors.Is(err, io.EOF):
-			return n, header, ended(endProtocol, "%w", parseErr)
+			return n, header, Ended(Protocol, "%w", parseErr)
 		case err != nil:
 			return n, header, err
 		}
@@ -61,19 +58,19 @@ func readHeader(body io.Reader, head []byte) (headLength, wire.Header, error) {
 }
 
 func readError(err error) error {
-	var end *sessionEnd
+	var end *End
 	switch {
 	case errors.As(err, &end):
 		return err
 	case errors.Is(err, websocket.ErrReadLimit):
-		return ended(endProtocol, "a message is longer than what is read of one")
+		return Ended(Protocol, "a message is longer than what is read of one")
 	}
 	return err
 }
 
 // handle does what a message asks for. It must not wait for anything but the rest of the message, with the one exception that admit
 // explains.
-func (s *session) handle(header wire.Header, head []byte, body io.Reader) error {
+func (s *Session) handle(header wire.Header, head []byte, body io.Reader) error {
 	st := s.stream(header.Stream)
 	switch header.Type {
 	case wire.Data:
@@ -83,7 +80,7 @@ func (s *session) handle(header wire.Header, head []byte, body io.Reader) error 
 		}
 		return st.receive(head, body)
 	case wire.Error:
-		text, err := readText(head, body)
+		text, err := readText(head, body, maxErrorText)
 		if err == nil && st != nil {
 			st.end(remoteEnd(text), false)
 		}
@@ -99,19 +96,23 @@ func (s *session) handle(header wire.Header, head []byte, body io.Reader) error 
 	case wire.SyncConnections:
 		return s.handleSync(head, body)
 	case wire.Connect:
-		s.violation("it asks the hub to dial")
-		s.refuse(header.Stream, "this hub does not dial for agents")
+		target, err := readText(head, body, wire.MaxTarget+1)
+		if err != nil {
+			return err
+		}
+		s.connect(header.Stream, target)
 	case wire.AddClient, wire.RemoveClient:
-		s.violation("it speaks for other agents, as a hub would")
+		s.violation("it speaks for other agents, as hubs do to each other")
 	default:
 		s.violation("it sends messages of an unknown type")
 	}
 	return nil
 }
 
-func readText(head []byte, body io.Reader) (string, error) {
-	text := append(make([]byte, 0, maxErrorText), head[:min(len(head), maxErrorText)]...)
-	rest, err := io.ReadAll(io.LimitReader(body, int64(maxErrorText-len(text))))
+// readText reads the body of a message, but no more than so many bytes.
+func readText(head []byte, body io.Reader, limit int) (string, error) {
+	text := append(make([]byte, 0, limit), head[:min(len(head), limit)]...)
+	rest, err := io.ReadAll(io.LimitReader(body, int64(limit-len(text))))
 	return string(append(text, rest...)), err
 }
 
@@ -124,32 +125,32 @@ func remoteEnd(text string) error {
 
 // unknown handles Data of a stream that is not there. Where the hub has had the stream, what arrives was on its way when it ended, and
 // the agent was told or has told so itself.
-func (s *session) unknown(id int64) {
+func (s *Session) unknown(id int64) {
 	s.mu.Lock()
 	had := id > 0 && id <= s.last
 	s.mu.Unlock()
 	if !had {
-		s.violation("it sends data of streams that the hub has not opened")
+		s.violation("it sends data of streams that were not opened")
 		s.refuse(id, "there is no such stream")
 	}
 }
 
 // refuse ends a stream that the hub does not have, unless so many are refused that answers would only be more work.
-func (s *session) refuse(id int64, why string) {
+func (s *Session) refuse(id int64, why string) {
 	if s.violations.answer() {
 		s.control(id, wire.Error, why)
 	}
 }
 
 // handleSync ends the streams that the agent does not have any more.
-func (s *session) handleSync(head []byte, body io.Reader) error {
+func (s *Session) handleSync(head []byte, body io.Reader) error {
 	rest, err := io.ReadAll(body)
 	if err != nil {
 		return err
 	}
 	ids, err := wire.ParseStreams(append(append([]byte{}, head...), rest...))
 	if err != nil {
-		return ended(endProtocol, "%w", err)
+		return Ended(Protocol, "%w", err)
 	}
 	known := make(map[int64]bool, len(ids))
 	for _, id := range ids {
@@ -158,7 +159,7 @@ func (s *session) handleSync(head []byte, body io.Reader) error {
 	var gone []*stream
 	s.mu.Lock()
 	for id, st := range s.streams {
-		if !known[id] && time.Since(st.opened) > s.manager.syncAge {
+		if !known[id] && time.Since(st.opened) > s.shared.limits.SyncAge {
 			gone = append(gone, st)
 		}
 	}

@@ -1,4 +1,4 @@
-package tunnel
+package session
 
 import (
 	"bytes"
@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/gorilla/websocket"
 
-	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 // discardConn is a connection to an agent that reads everything.
@@ -33,11 +32,9 @@ func FuzzMessages(f *testing.F) {
 		nil))
 	f.Add(bytes.Repeat(message(1, wire.Data, string(make([]byte, 100))), 200))
 	f.Fuzz(func(t *testing.T, input []byte) {
-		m := New(Options{Logger: logr.Discard(),
-			Limits: Limits{Pause: 1 << 10, Stall: 4 << 10, StallTime: time.Nanosecond, Stream: 8 << 10, Session: 16 << 10}})
-		m.syncAge = 0
-		conn := newSocket(discardConn{}, m.metrics.received)
-		s := newSession(m, Agent{Key: "a"}, conn, &websocket.Conn{})
+		m := NewShared(Limits{Pause: 1 << 10, Stall: 4 << 10, StallTime: time.Nanosecond, Stream: 8 << 10, Session: 16 << 10, SyncAge: time.Nanosecond}, nil)
+		conn := NewSocket(discardConn{}, m)
+		s := New(m, conn, &websocket.Conn{}, Options{Peer: "a"})
 		var streams []*stream
 		for range 3 {
 			st, err := s.open(t.Context(), "tcp", "a:1")

@@ -1,31 +1,31 @@
-package tunnel
+package session
 
 // spared is how much memory a session may always use, so that those that fill the process do not harm the rest.
 const spared = 256 << 10
 
 // account brings the sums up to date with what a stream holds. The stream's lock is held.
-func (s *session) account(st *stream) {
+func (s *Session) account(st *stream) {
 	if change := int64(st.received.held - st.accounted); change != 0 {
 		st.accounted = st.received.held
 		s.used.Add(change)
-		s.manager.used.Add(change)
+		s.shared.used.Add(change)
 	}
 }
 
 // short reports whether streams should be paused early.
-func (s *session) short() bool {
-	limits := &s.manager.limits
-	return s.used.Load() > limits.Session/2 || s.manager.used.Load() > limits.Process/2
+func (s *Session) short() bool {
+	limits := &s.shared.limits
+	return s.used.Load() > limits.Session/2 || s.shared.used.Load() > limits.Process/2
 }
 
 // full reports whether no more memory may be used.
-func (s *session) full() bool {
-	limits, used := &s.manager.limits, s.used.Load()
-	return used > limits.Session || used > spared && s.manager.used.Load() > limits.Process
+func (s *Session) full() bool {
+	limits, used := &s.shared.limits, s.used.Load()
+	return used > limits.Session || used > spared && s.shared.used.Load() > limits.Process
 }
 
 // fullest is the stream that holds most.
-func (s *session) fullest() *stream {
+func (s *Session) fullest() *stream {
 	var fullest *stream
 	most := 0
 	for _, st := range s.all() {
@@ -39,12 +39,9 @@ func (s *session) fullest() *stream {
 }
 
 // shed ends a stream and forgets what waits in it.
-func (s *session) shed(st *stream, why string) {
+func (s *Session) shed(st *stream, why string) {
 	s.violation("a stream was ended: " + why)
-	s.manager.metrics.shed.Inc()
+	s.shared.observer.Shed()
 	st.end(&LimitError{What: why}, true)
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.received.drop()
-	s.account(st)
+	st.drop()
 }

@@ -112,3 +112,10 @@ func ParseStreams(body []byte) ([]int64, error) {
 	}
 	return streams, nil
 }
+
+// FlowHeader is in the request and in the answer of an end that keeps a pause for each direction of a stream. The library keeps one for
+// both, for which its peer must compensate.
+const FlowHeader = "X-Drover-Flow"
+
+// Directional is the value of FlowHeader.
+const Directional = "directional"

@@ -1,14 +1,14 @@
-package tunnel
+package session
 
 import (
 	"time"
 
-	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
-// gate is whether a stream may send, as the agent asked with PAUSE and RESUME.
+// gate is whether a stream may send, as the peer asked with PAUSE and RESUME.
 //
-// The library's agents keep one flag for both directions of a stream. While an agent has asked to pause, it does not send either, so that
+// What follows is for peers that are not directional: the library's agents keep one flag for both directions of a stream. While an agent has asked to pause, it does not send either, so that
 // a target that reads only as fast as it can write stays stuck for ever; and a RESUME from here, which is about the other direction, makes
 // the agent forget that it owes a RESUME of its own. So a pause is not waited out for ever: after a moment the agent is told to go on,
 // which frees its writer, and some time later one byte asks whether it is still behind. If it is, it asks to pause again, is told again to
@@ -69,6 +69,10 @@ func (st *stream) peerPaused() {
 	if st.closed || st.err != nil {
 		return
 	}
+	if st.session.options.Directional {
+		st.gate.state = gatePaused
+		return
+	}
 	switch st.gate.state {
 	case gatePaused:
 		return
@@ -81,7 +85,7 @@ func (st *stream) peerPaused() {
 		st.gate.wait = minGateWait
 	}
 	st.gate.state = gatePaused
-	st.arm(minGateWait + st.session.roundTrip())
+	st.arm(minGateWait + st.session.RoundTrip())
 }
 
 // peerResumed handles RESUME. It comes from an agent that has read what it had, and says too that it has forgotten that it was asked to
@@ -94,6 +98,10 @@ func (st *stream) peerResumed() {
 	}
 	st.gate.stop()
 	st.gate.state = gateOpen
+	if st.session.options.Directional {
+		st.schedule()
+		return
+	}
 	if st.paused {
 		st.pause()
 	} else {

@@ -1,4 +1,4 @@
-package tunnel
+package session
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/drover-dev/drover/hub/access/tunnel/wire"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 const (
@@ -71,9 +71,9 @@ func (st *stream) fill(n int) {
 
 func (st *stream) pauseAt() int {
 	if st.session.short() {
-		return st.session.manager.limits.Pause / pressure
+		return st.session.shared.limits.Pause / pressure
 	}
-	return st.session.manager.limits.Pause
+	return st.session.shared.limits.Pause
 }
 
 // pause asks the agent to pause. Like every other message of a stream it is queued under the lock, so that messages go out in the order of
@@ -81,7 +81,7 @@ func (st *stream) pauseAt() int {
 func (st *stream) pause() {
 	if !st.paused {
 		st.paused = true
-		st.session.manager.metrics.paused.Inc()
+		st.session.shared.observer.Paused(1)
 	}
 	st.sentPaused = 0
 	st.session.control(st.id, wire.Pause, "")
@@ -90,7 +90,7 @@ func (st *stream) pause() {
 // consumed follows a Read: it asks the agent to go on when the buffer is nearly empty. The lock is held.
 func (st *stream) consumed() {
 	st.session.account(st)
-	if st.received.size < st.session.manager.limits.Stall/2 {
+	if st.received.size < st.session.shared.limits.Stall/2 {
 		st.releaseReader()
 	}
 	if st.received.size > st.pauseAt()/4 {
@@ -99,7 +99,7 @@ func (st *stream) consumed() {
 	st.stallAt = 0
 	if st.paused {
 		st.paused = false
-		st.session.manager.metrics.paused.Dec()
+		st.session.shared.observer.Paused(-1)
 		st.session.control(st.id, wire.Resume, "")
 		st.schedule()
 	}
@@ -111,7 +111,7 @@ const stalls = 8
 // admit decides whether more may be kept for this stream. An agent that is fast has much on the way when it is asked to pause, and on a
 // busy machine it takes a while to see the request, so that the session waits several times before it ends a stream.
 func (st *stream) admit() {
-	limits := &st.session.manager.limits
+	limits := &st.session.shared.limits
 	st.mu.Lock()
 	size := st.received.size
 	var drained chan struct{}
