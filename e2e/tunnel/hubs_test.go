@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"github.com/rancher/remotedialer"
 	"github.com/sirupsen/logrus"
 
+	agent "github.com/drover-dev/drover/agent/tunnel"
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/testenv/wait"
 	"github.com/drover-dev/drover/tunnel/session"
@@ -42,7 +44,7 @@ type hub struct {
 func ours(t testing.TB, opts tunnel.Options) *hub {
 	m := tunnel.New(opts)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m.Serve(w, r, tunnel.Agent{Key: r.Header.Get("X-Key")})
+		m.Serve(w, r, tunnel.Agent{Key: keyOf(r)})
 	})
 	h := serve(t, &hub{Handler: handler, dial: m.Dial, connected: m.Connected})
 	t.Cleanup(func() { m.Disconnect(func(tunnel.Agent) bool { return true }, "the test is over") })
@@ -50,7 +52,7 @@ func ours(t testing.TB, opts tunnel.Options) *hub {
 }
 
 func library(t testing.TB) *hub {
-	s := remotedialer.New(func(r *http.Request) (string, bool, error) { return r.Header.Get("X-Key"), true, nil },
+	s := remotedialer.New(func(r *http.Request) (string, bool, error) { return keyOf(r), true, nil },
 		remotedialer.DefaultErrorWriter)
 	return serve(t, &hub{Handler: s, connected: s.HasSession, dial: func(ctx context.Context, key, network, address string) (net.Conn, error) {
 		return s.Dialer(key)(ctx, network, address)
@@ -90,7 +92,7 @@ func both(t *testing.T, test func(t *testing.T, h *hub, isLibrary bool)) {
 
 func (h *hub) url() string { return "ws" + strings.TrimPrefix(h.server.URL, "http") }
 
-func header(key string) http.Header { return http.Header{"X-Key": {key}} }
+func header(key string) http.Header { return http.Header{"Authorization": {"Bearer " + key}} }
 
 // agent runs the library's agent until the test or ctx ends. dial is how it reaches targets, through how it reaches the hub; both may be
 // nil.
@@ -112,6 +114,29 @@ func (h *hub) agent(ctx context.Context, t testing.TB, key string, dial remotedi
 	case <-time.After(time.Minute):
 		t.Fatal("the agent did not connect")
 	}
+	wait.Until(t, time.Minute, "the hub has the session", func() bool { return h.connected(key) })
+}
+
+// ownAgent runs this repository's agent until the test or ctx ends. server is the address of the hub, or of what is between it and the agent;
+// empty is the hub's. dial is how it reaches targets; nil dials everything.
+func (h *hub) ownAgent(ctx context.Context, t testing.TB, key, server string, dial agent.Dial) {
+	t.Helper()
+	if server == "" {
+		server = h.server.URL
+	}
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	client := agent.New(agent.Options{Agent: "cluster/test", Dial: dial, Log: slog.New(slog.DiscardHandler),
+		Access: func(context.Context) (agent.Access, error) { return agent.Access{Server: server, Token: key}, nil }})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		client.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	wait.Until(t, time.Minute, "the agent is connected", func() bool { return client.Status().Sessions == 1 })
 	wait.Until(t, time.Minute, "the hub has the session", func() bool { return h.connected(key) })
 }
 

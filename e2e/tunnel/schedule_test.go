@@ -232,11 +232,33 @@ func (s schedule) comparable(outcomes [2]outcome) [2]outcome {
 }
 
 // TestRandomSchedules runs every schedule over TCP and through a tunnel whose session it shares with others; both ends must see the same.
+// Hub and agent are both this repository's, or one is the library: an agent that has not been updated, or a hub of Rancher.
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
-	h := ours(t, quiet)
-	h.agent(t.Context(), t, "a", nil, nil)
-	h.agent(t.Context(), t, "b", nil, nil)
+	for name, c := range map[string]struct {
+		hub   func(testing.TB) *hub
+		agent func(h *hub, t testing.TB, key string)
+	}{
+		"hub and agent":         {ourHub, ourAgent},
+		"agent of the library":  {ourHub, func(h *hub, t testing.TB, key string) { h.agent(t.Context(), t, key, nil, nil) }},
+		"server of the library": {library, ourAgent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := c.hub(t)
+			c.agent(h, t, "a")
+			c.agent(h, t, "b")
+			h.play(t)
+		})
+	}
+}
+
+func ourHub(t testing.TB) *hub { return ours(t, quiet) }
+
+func ourAgent(h *hub, t testing.TB, key string) { h.ownAgent(t.Context(), t, key, "", nil) }
+
+// play runs all schedules through the agents a and b.
+func (h *hub) play(t *testing.T) {
 	seeds := make(chan uint64)
 	var players sync.WaitGroup
 	for range 24 {
