@@ -54,8 +54,9 @@ func newAPI(kubernetes *rest.Config, allowedGroups []string, log *slog.Logger) (
 	}
 	a := &api{listener: newPipeListener(), allowedGroups: allowedGroups, log: log}
 	debugLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	// What has no length, such as watches and logs, is passed on at once without a FlushInterval too.
 	a.proxy = &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1, BufferPool: bufferPool{}, ErrorLog: debugLog, ErrorHandler: a.unreachable,
+		Transport: transport, BufferPool: bufferPool{}, ErrorLog: debugLog, ErrorHandler: a.unreachable,
 		Rewrite: func(r *httputil.ProxyRequest) { forward(r, target) },
 	}
 	a.server = &http.Server{Handler: a, ErrorLog: debugLog,

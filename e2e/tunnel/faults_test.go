@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/gorilla/websocket"
 
+	"github.com/drover-dev/drover/e2e/relay"
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 	"github.com/drover-dev/drover/hub/testenv/wait"
@@ -118,6 +120,47 @@ func TestStaleNewestSession(t *testing.T) {
 	wait.Until(t, time.Minute, "the newer session is used", func() bool { return works(h, "a", address, time.Minute) && used() })
 	tap.freeze()
 	took := wait.Until(t, time.Minute, "the older session is used", func() bool { return works(h, "a", address, time.Second) })
+	t.Logf("the older session was used after %s", took.Round(time.Millisecond))
+}
+
+// TestBlackHole freezes the network of the newer session of this repository's agent while it is used: what is dialed next uses the older one
+// as soon as a ping is not answered.
+func TestBlackHole(t *testing.T) {
+	t.Parallel()
+	// No session ends or is suspected only for being silent.
+	limits := tunnel.Limits{Suspect: time.Hour, Timeout: time.Hour, SiblingTimeout: time.Hour}
+	h := ours(t, tunnel.Options{Logger: logr.Discard(), Limits: limits})
+	h.ownAgent(t.Context(), t, "a", "", nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := relay.New(listener, func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", h.server.Listener.Addr().String())
+	}, 1)
+	t.Cleanup(network.Close)
+	var dials atomic.Int64
+	h.ownAgent(t.Context(), t, "a", "http://"+listener.Addr().String(), func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	})
+	address := tunneltest.Listen(t, tunneltest.Echo)
+	wait.Until(t, time.Minute, "the newer session is used", func() bool { return works(h, "a", address, time.Minute) && dials.Load() > 0 })
+	if network.Freeze() == 0 {
+		t.Fatal("nothing is frozen")
+	}
+	var worked atomic.Bool
+	var attempts sync.WaitGroup
+	took := wait.Until(t, time.Minute, "a dial works", func() bool {
+		attempts.Go(func() {
+			if works(h, "a", address, 2*time.Second) {
+				worked.Store(true)
+			}
+		})
+		time.Sleep(20 * time.Millisecond)
+		return worked.Load()
+	})
+	attempts.Wait()
 	t.Logf("the older session was used after %s", took.Round(time.Millisecond))
 }
 

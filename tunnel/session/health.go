@@ -39,6 +39,13 @@ func (s *Session) Ping() {
 	s.queue(s.frames.Append(nil, websocket.PingMessage, nil))
 }
 
+// probe pings the peer when something is sent to it, unless that was done a short time ago.
+func (s *Session) probe() {
+	if s.options.Probe > 0 && s.SincePing() >= s.options.Probe && s.Unanswered() == 0 {
+		s.Ping()
+	}
+}
+
 func (s *Session) handlePing(string) error {
 	s.mu.Lock()
 	s.pong = true

@@ -32,6 +32,8 @@ type Options struct {
 	Client bool
 	// Directional says that the peer keeps a pause for each direction of a stream, as this package does and the library does not.
 	Directional bool
+	// Probe is how often what is sent may be accompanied by a ping, so that a peer that is gone is known to be soon; 0 is never.
+	Probe time.Duration
 	// OnViolation is called with the first violation of the protocol by the peer; may be nil.
 	OnViolation func(what string)
 }
@@ -186,6 +188,7 @@ func (s *Session) open(ctx context.Context, network, address string) (*stream, e
 	s.mu.Unlock()
 	s.shared.observer.Streams(1)
 	s.control(st.id, wire.Connect, target)
+	s.probe()
 	return st, nil
 }
 

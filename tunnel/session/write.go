@@ -43,6 +43,7 @@ func (s *Session) queue(frame []byte) {
 
 // enqueue puts a stream at the end of the line.
 func (s *Session) enqueue(st *stream) {
+	s.probe()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line = append(s.line, st)

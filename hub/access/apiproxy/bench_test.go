@@ -33,6 +33,8 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/tunnel/session"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 // benchCallers is the number of concurrent users.
@@ -115,8 +117,44 @@ func benchDrover(b *testing.B, stock bool) {
 	mux.HandleFunc("/v3/connect", func(w http.ResponseWriter, r *http.Request) { tunnels.Serve(w, r, agent) })
 	mux.Handle(Prefixes[0], handler)
 	hub := startHub(b, mux)
-	connectLibrary(b, hub, address, func() bool { return tunnels.Connected(connectedCluster) })
+	connected := func() bool { return tunnels.Connected(connectedCluster) }
+	if stock {
+		connectLibrary(b, hub, address, connected)
+	} else {
+		connectSession(b, hub, address, connected)
+	}
 	benchCalls(b, hub, dials)
+}
+
+// connectSession connects the agent's end of a session, which forwards everything to the API server.
+func connectSession(b *testing.B, hub *httptest.Server, api string, connected func() bool) {
+	shared := session.NewShared(session.Limits{}, nil)
+	dialer := &websocket.Dialer{TLSClientConfig: trust(hub)}
+	dialer.NetDialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return session.Bulk(conn), nil
+	}
+	header := http.Header{wire.FlowHeader: {wire.Directional}}
+	ws, response, err := dialer.Dial(strings.Replace(hub.URL, "https", "wss", 1)+"/v3/connect", header)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = response.Body.Close()
+	running := session.New(shared, session.NewSocket(ws.NetConn(), shared), ws, session.Options{Peer: "hub", Client: true, Directional: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", api) }})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		running.Serve()
+	}()
+	b.Cleanup(func() {
+		running.Fail(session.Ended("test", "the benchmark is over"))
+		<-done
+	})
+	awaitAgent(b, connected)
 }
 
 // cached copies objects, as a cache does.
@@ -136,6 +174,7 @@ func (cached) Get(_ context.Context, key client.ObjectKey, into client.Object, _
 func startHub(b *testing.B, handler http.Handler) *httptest.Server {
 	hub := httptest.NewUnstartedServer(handler)
 	hub.Config.ErrorLog = log.New(io.Discard, "", 0)
+	hub.Listener = session.Listener(hub.Listener) // as the gateway's
 	hub.StartTLS()
 	b.Cleanup(hub.Close)
 	return hub
@@ -143,13 +182,11 @@ func startHub(b *testing.B, handler http.Handler) *httptest.Server {
 
 // connectLibrary connects the library's agent, which forwards everything to the API server.
 func connectLibrary(b *testing.B, hub *httptest.Server, api string, connected func() bool) {
-	pool := x509.NewCertPool()
-	pool.AddCert(hub.Certificate())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		dialer := &websocket.Dialer{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ReadBufferSize: 64 << 10,
+		dialer := &websocket.Dialer{TLSClientConfig: trust(hub), ReadBufferSize: 64 << 10,
 			WriteBufferSize: 64 << 10}
 		local := func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", api)
@@ -161,11 +198,21 @@ func connectLibrary(b *testing.B, hub *httptest.Server, api string, connected fu
 		cancel()
 		<-done
 	})
+	awaitAgent(b, connected)
+}
+
+func awaitAgent(b *testing.B, connected func() bool) {
 	for deadline := time.Now().Add(10 * time.Second); !connected(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatal("the agent does not connect")
 		}
 	}
+}
+
+func trust(hub *httptest.Server) *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AddCert(hub.Certificate())
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
 // benchCalls sends b.N requests and reports requests per second, the latency of the median and of the slowest hundredth, and connections to

@@ -23,10 +23,10 @@ const readTimeout = 10 * time.Minute
 
 // forwarder passes requests on to their cluster.
 func (h *Handler) forwarder() http.Handler {
+	// What has no length, such as watches and logs, is passed on at once without a FlushInterval too.
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      newUpstream(h.opts.Tunnels, h.opts.Remote),
-		FlushInterval:  -1, // watches and logs must not wait for a buffer to fill
 		BufferPool:     buffers{},
 		ModifyResponse: h.answered,
 		ErrorHandler:   h.failed,

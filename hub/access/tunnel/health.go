@@ -9,8 +9,9 @@ import (
 const (
 	// checkInterval is the time between checks of all sessions.
 	checkInterval = time.Second
-	// dialPing is the silence after which a dial pings its agent, so that one that does not answer is known to be gone before the next dial.
-	dialPing = 250 * time.Millisecond
+	// probeInterval is the time between pings of a session that is used. An agent that does not answer is known to be gone before the next
+	// dial.
+	probeInterval = 250 * time.Millisecond
 	// pingInterval is the time between pings of a healthy session, which measure its round trip.
 	pingInterval = 30 * time.Second
 )

@@ -2,9 +2,11 @@ package tunnel
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,7 +90,8 @@ func New(opts Options) *Manager {
 // of Serve.
 func (m *Manager) OnChange(f func(key string)) { m.changed = append(m.changed, f) }
 
-// Serve makes the request a session of agent, which the caller has authenticated, and returns when that has ended.
+// Serve makes the request a session of agent, which the caller has authenticated, and returns when it has begun. The session runs on its
+// own, so that what the HTTP server needs for a request is free while it lasts.
 func (m *Manager) Serve(w http.ResponseWriter, r *http.Request, agent Agent) {
 	if m.isDraining() {
 		w.Header().Set("Retry-After", "1")
@@ -121,13 +124,25 @@ func (m *Manager) Serve(w http.ResponseWriter, r *http.Request, agent Agent) {
 		return
 	}
 	s.log.Info("Tunnel is open", "remote", r.RemoteAddr)
+	go m.run(s)
+}
+
+// run runs a session until it ends. As in the HTTP server, a panic ends one session and not the hub.
+func (m *Manager) run(s *agentSession) {
+	end := session.Ended(session.Protocol, "a message led to a panic")
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.log.Error(fmt.Errorf("panic: %v", cause), "Serving a tunnel failed", "stack", string(debug.Stack()))
+			s.Fail(end)
+		}
+		m.remove(s)
+		close(s.gone)
+		m.metrics.ended.WithLabelValues(string(end.Class)).Inc()
+		s.log.Info("Tunnel has ended", "reason", end.Error(), "after", time.Since(s.opened).Round(time.Second).String(),
+			"violations", s.Violations())
+	}()
 	s.Ping()
-	end := s.Serve()
-	m.remove(s)
-	close(s.gone)
-	m.metrics.ended.WithLabelValues(string(end.Class)).Inc()
-	s.log.Info("Tunnel has ended", "reason", end.Error(), "after", time.Since(s.opened).Round(time.Second).String(),
-		"violations", s.Violations())
+	end = s.Serve()
 }
 
 // readBuffer is the size in bytes of a session's buffer for reading.
@@ -159,9 +174,6 @@ func (m *Manager) Dial(ctx context.Context, key, network, address string) (net.C
 	if err != nil {
 		m.metrics.dials.WithLabelValues("refused").Inc()
 		return nil, err
-	}
-	if s.Silence() >= dialPing && s.Unanswered() == 0 {
-		s.Ping()
 	}
 	m.metrics.dials.WithLabelValues("opened").Inc()
 	return conn, nil

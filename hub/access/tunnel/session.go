@@ -25,7 +25,7 @@ func newSession(m *Manager, agent Agent, r *http.Request, socket *session.Socket
 	s := &agentSession{agent: agent, opened: time.Now(), gone: make(chan struct{}),
 		log: m.log.WithValues("key", agent.Key, "identity", agent.Identity)}
 	s.Session = session.New(m.shared, socket, ws, session.Options{
-		Peer: agent.Key, Directional: r.Header.Get(wire.FlowHeader) == wire.Directional,
+		Peer: agent.Key, Probe: probeInterval, Directional: r.Header.Get(wire.FlowHeader) == wire.Directional,
 		OnViolation: func(what string) {
 			s.log.Info("Agent violated the tunnel protocol; further violations of this session are only counted", "what", what)
 		},

@@ -26,7 +26,7 @@ const recheckDelay = 15 * time.Second
 
 // Tunnels holds the sessions of agents. A *tunnel.Manager is one.
 type Tunnels interface {
-	// Serve makes a request the session of an agent, and returns when that has ended.
+	// Serve makes a request the session of an agent, and returns when it has begun.
 	Serve(w http.ResponseWriter, r *http.Request, agent tunnel.Agent)
 	// Disconnect ends the sessions of agents that match.
 	Disconnect(match func(tunnel.Agent) bool, reason string)
@@ -73,11 +73,10 @@ func (a *Agents) Authenticate(r *http.Request, token string) (*Caller, error) {
 	return found, err
 }
 
-// Serve serves GET /v3/connect and /v3/connect/register: it makes the request of an authenticated agent its session, until that ends.
+// Serve serves GET /v3/connect and /v3/connect/register: it makes the request of an authenticated agent its session.
 func (a *Agents) Serve(w http.ResponseWriter, r *http.Request, c *Caller) {
 	// The credential may have been revoked while it was authenticated, before there was a session to end.
-	recheck := time.AfterFunc(recheckDelay, func() { a.recheck(c) })
-	defer recheck.Stop()
+	time.AfterFunc(recheckDelay, func() { a.recheck(c) })
 	a.Tunnels.Serve(w, r, c.agent)
 }
 
