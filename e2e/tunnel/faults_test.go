@@ -14,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/gorilla/websocket"
 
-	"github.com/drover-dev/drover/e2e/relay"
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 	"github.com/drover-dev/drover/hub/testenv/wait"
@@ -131,16 +130,9 @@ func TestBlackHole(t *testing.T) {
 	limits := tunnel.Limits{Suspect: time.Hour, Timeout: time.Hour, SiblingTimeout: time.Hour}
 	h := ours(t, tunnel.Options{Logger: logr.Discard(), Limits: limits})
 	h.ownAgent(t.Context(), t, "a", "", nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	network := relay.New(listener, func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", h.server.Listener.Addr().String())
-	}, 1)
-	t.Cleanup(network.Close)
+	network := h.relay(t)
 	var dials atomic.Int64
-	h.ownAgent(t.Context(), t, "a", "http://"+listener.Addr().String(), func(ctx context.Context, network, address string) (net.Conn, error) {
+	h.ownAgent(t.Context(), t, "a", network.url, func(ctx context.Context, network, address string) (net.Conn, error) {
 		dials.Add(1)
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	})

@@ -16,9 +16,9 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
-	"github.com/drover-dev/drover/tunnel/wire"
 	"github.com/drover-dev/drover/hub/testenv/tunneltest"
 	"github.com/drover-dev/drover/hub/testenv/wait"
+	"github.com/drover-dev/drover/tunnel/wire"
 )
 
 // The tests of this file play agents that mean harm. They measure the memory of the process, so that they do not run side by side with

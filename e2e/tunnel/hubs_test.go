@@ -18,6 +18,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	agent "github.com/drover-dev/drover/agent/tunnel"
+	"github.com/drover-dev/drover/e2e/relay"
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/testenv/wait"
 	"github.com/drover-dev/drover/tunnel/session"
@@ -162,7 +163,26 @@ func (h *hub) open(t testing.TB, key, address string) net.Conn {
 	return conn
 }
 
-// wireTap is the network between an agent and the hub. It can freeze: nothing arrives any more, and nobody is told.
+// network is what is between this repository's agent and the hub. It can be cut or frozen.
+type network struct {
+	*relay.Relay
+	url string
+}
+
+func (h *hub) relay(t testing.TB) network {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := relay.New(listener, func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", h.server.Listener.Addr().String())
+	}, 1)
+	t.Cleanup(r.Close)
+	return network{r, "http://" + listener.Addr().String()}
+}
+
+// wireTap is the network between an agent of the library and the hub. It can freeze: nothing arrives any more, and nobody is told.
 type wireTap struct {
 	net.Dialer
 	mu     sync.Mutex

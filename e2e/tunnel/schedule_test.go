@@ -282,7 +282,7 @@ func (h *hub) play(t *testing.T) {
 	players.Wait()
 }
 
-// TestKilledAgents cuts agents in the middle of schedules: both ends of every connection must see it end, after the beginning of what was
+// TestKilledAgents cuts agents, of this repository and of the library, in the middle of schedules: both ends of every connection must see it end, after the beginning of what was
 // sent.
 func TestKilledAgents(t *testing.T) {
 	t.Parallel()
@@ -290,9 +290,17 @@ func TestKilledAgents(t *testing.T) {
 	for round := range 20 {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			t.Parallel()
-			tap := newWireTap(t)
 			key := "killed-" + strconv.Itoa(round)
-			h.agent(t.Context(), t, key, nil, tap)
+			var cut func()
+			if round%2 == 0 {
+				network := h.relay(t)
+				cut = network.Cut
+				h.ownAgent(t.Context(), t, key, network.url, nil)
+			} else {
+				tap := newWireTap(t)
+				cut = tap.cut
+				h.agent(t.Context(), t, key, nil, tap)
+			}
 			var players sync.WaitGroup
 			for i := range 16 {
 				s := newSchedule(uint64(round*100 + i))
@@ -308,7 +316,7 @@ func TestKilledAgents(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(40+10*round) * time.Millisecond)
-			tap.cut()
+			cut()
 			players.Wait()
 			wait.Until(t, time.Minute, "the session is gone", func() bool { return !h.connected(key) })
 		})

@@ -103,6 +103,16 @@ func (s *Session) Serve() *End {
 	s.mu.Lock()
 	end, writing := s.end, s.writing
 	s.mu.Unlock()
+	s.endStreams(end)
+	if writing {
+		<-s.idle
+	}
+	s.dialed.Wait()
+	return end
+}
+
+// endStreams ends all streams and their dials and targets.
+func (s *Session) endStreams(end *End) {
 	if s.stopDialing != nil {
 		s.stopDialing()
 	}
@@ -110,11 +120,6 @@ func (s *Session) Serve() *End {
 		st.end(&EndedError{Peer: s.options.Peer, Reason: end.Error()}, false)
 		st.closeTarget()
 	}
-	if writing {
-		<-s.idle
-	}
-	s.dialed.Wait()
-	return end
 }
 
 // other is what errors call the other end.

@@ -144,7 +144,9 @@ func connectSession(b *testing.B, hub *httptest.Server, api string, connected fu
 	}
 	_ = response.Body.Close()
 	running := session.New(shared, session.NewSocket(ws.NetConn(), shared), ws, session.Options{Peer: "hub", Client: true, Directional: true,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", api) }})
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", api)
+		}})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
