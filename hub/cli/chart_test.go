@@ -21,6 +21,7 @@ var notInChart = map[string]string{
 	"encryption-key-dir":    "of the embedded API server",
 	"kubeconfig":            "the hub uses the cluster that it runs in",
 	"pprof-listen":          "for developers, who can use extraArgs",
+	"providers":             "the chart installs all of them in one Deployment",
 	"webhook-url":           "the Service drover-webhook is the default",
 }
 

@@ -57,6 +57,12 @@ func TestComplete(t *testing.T) {
 		{name: "less than no audit log", args: []string{"--audit-log-maxage=-1"}, err: "--audit-log-maxage: must not be negative, got -1"},
 		{name: "keys of an API server that is not embedded", args: []string{"--kubeconfig=x", "--encryption-key-dir=/keys"},
 			err: "--encryption-key-dir is for the embedded API server"},
+		{name: "no part of a hub runs alone", args: []string{"--providers=bootstrap"},
+			err: "--providers without control-plane needs --kubeconfig"},
+		{name: "only a part that machines need has a URL", args: []string{"--providers=infrastructure"}, inCluster: true,
+			webhookListen: ":9443"},
+		{name: "machines need a URL to boot", args: []string{"--providers=bootstrap,infrastructure"}, inCluster: true,
+			err: "--server-url is required in a cluster"},
 		{name: "nobody to run Cluster API", args: []string{"--capi=external"}, err: "--capi=external needs --kubeconfig"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -162,6 +168,11 @@ func TestCommandLineErrorsAreOneLine(t *testing.T) {
 		{[]string{"serve", "--nonsense"}, "hub: unknown flag: --nonsense\n"},
 		{[]string{"serve", "--log-level=loud"}, "hub: --log-level \"loud\" is none of debug, info, warn, error\n"},
 		{[]string{"serve", "--log-format=xml"}, "hub: --log-format \"xml\" is neither text nor json\n"},
+		{
+			[]string{"serve", "--providers=bootstrap,core"},
+			"hub: --providers: must be a list of bootstrap, control-plane, infrastructure, got \"core\"\n",
+		},
+		{[]string{"serve", "--providers="}, "hub: --providers: must name at least one of bootstrap, control-plane, infrastructure\n"},
 		{[]string{"serve", "--capi=no"}, "hub: --capi: must be embedded or external, got \"no\"\n"},
 		{[]string{"node-command"}, "hub: node-command needs one argument: <namespace>/<cluster>\n"},
 		{[]string{"node-command", "a", "--etcd"}, "hub: \"a\" is not <namespace>/<cluster>\n"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
+	"github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/server/feed"
 	"github.com/drover-dev/drover/hub/server/settings"
 )
@@ -22,6 +23,9 @@ func (o *serveOptions) complete() error {
 	}
 	if o.mode() == modeEmbedded && o.capi == capiExternal {
 		return errors.New("--capi=external needs --kubeconfig: nothing else can run Cluster API on the embedded API server")
+	}
+	if err := o.completeProviders(); err != nil {
+		return err
 	}
 	if err := feed.Check(o.hub.ReleaseData); err != nil {
 		return fmt.Errorf("--release-data: %w", err)
@@ -56,6 +60,17 @@ func (o *serveOptions) complete() error {
 		return err
 	}
 	return o.completeWebhookURL()
+}
+
+// completeProviders refuses a part of a hub where nothing could run the others.
+func (o *serveOptions) completeProviders() (err error) {
+	if o.hub.Providers, err = provider.Parse(o.providers); err != nil {
+		return fmt.Errorf("--providers: %w", err)
+	}
+	if o.mode() == modeEmbedded && !o.hub.Providers.Has(provider.ControlPlane) {
+		return errors.New("--providers without control-plane needs --kubeconfig: that of the cluster in which another hub has that provider")
+	}
+	return nil
 }
 
 // completeAdvertiseAddress leaves the address empty with the embedded API server, where there are no other replicas.
@@ -163,6 +178,9 @@ func (o *serveOptions) completeServerURL() error {
 		}
 		o.hub.Settings.ServerURL = strings.TrimRight(o.hub.Settings.ServerURL, "/")
 		return nil
+	}
+	if !o.hub.Providers.Has(provider.ControlPlane) && !o.hub.Providers.Has(provider.Bootstrap) {
+		return nil // nothing that this process writes is for machines
 	}
 	if o.mode() == modeInCluster {
 		return errors.New("--server-url is required in a cluster: the address of a Pod is not stable")

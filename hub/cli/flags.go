@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/drover-dev/drover/hub/api/provider"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/server/embedded"
@@ -31,6 +32,7 @@ type serveOptions struct {
 	log        logOptions
 	kubeconfig string
 	capi       string
+	providers  []string
 	// hub and api are what the flags set of the options of the hub and of its embedded API server.
 	hub server.Options
 	api embedded.Options
@@ -77,6 +79,8 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 
 	flags.StringVar(&o.capi, "capi", capiEmbedded,
 		"who runs Cluster API's core controllers: embedded (this hub) or external (an existing installation)")
+	flags.StringSliceVar(&o.providers, "providers", provider.All().Names(),
+		"Cluster API providers that this hub runs; a hub without control-plane has no gateway and does not run Cluster API's core controllers")
 	flags.StringVar(&o.hub.Settings.SystemNamespace, "system-namespace", settings.DefaultSystemNamespace,
 		"namespace of the hub's own Secrets and Leases")
 	flags.StringVar(&o.hub.Settings.SystemDefaultRegistry, "system-default-registry", "", "registry that is prepended to all system images")

@@ -4,13 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/drover-dev/drover/hub/api/provider"
 )
 
 // checkListeners reports a port that is in use before anything is started, and names the flag that changes it.
 func (o *serveOptions) checkListeners() error {
+	gateway, webhooks := o.hub.GatewayListen, o.hub.WebhookListen
+	if !o.hub.Providers.Has(provider.ControlPlane) {
+		gateway, webhooks = "0", "0"
+	}
 	for _, listener := range []struct{ flag, address string }{
-		{"--listen", o.hub.GatewayListen},
-		{"--webhook-listen", o.hub.WebhookListen},
+		{"--listen", gateway},
+		{"--webhook-listen", webhooks},
 		{"--health-listen", o.hub.HealthListen},
 		{"--metrics-listen", o.hub.MetricsListen},
 		{"--pprof-listen", o.hub.PprofListen},

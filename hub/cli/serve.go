@@ -57,7 +57,8 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
-	logger.Info("Starting hub", "version", Version, "mode", string(mode), "serverURL", opts.hub.Settings.ServerURL)
+	logger.Info("Starting hub", "version", Version, "mode", string(mode), "providers", opts.hub.Providers.Names(),
+		"serverURL", opts.hub.Settings.ServerURL)
 	if err := opts.checkListeners(); err != nil {
 		return err
 	}

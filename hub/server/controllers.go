@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
+	"github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/controllers/capicluster"
 	"github.com/drover-dev/drover/hub/controllers/cluster"
 	"github.com/drover-dev/drover/hub/controllers/clusterregistrationtoken"
@@ -41,7 +42,7 @@ type reconciler interface {
 	SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error
 }
 
-// shared is what several controllers have to do with.
+// shared is what several controllers have to do with. What controllers of no provider of this process need is not set.
 type shared struct {
 	settings     settings.Settings
 	signer       *signing.Signer
@@ -52,15 +53,44 @@ type shared struct {
 	operations   *operations.Metrics
 }
 
-// addControllers adds Drover's own controllers, in the order in which a cluster comes to be.
-func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
-	for _, r := range []reconciler{
-		&cluster.Reconciler{},
+// addControllers adds Drover's own controllers, those of each provider in the order in which a cluster comes to be.
+func addControllers(ctx context.Context, mgr ctrl.Manager, providers provider.Set, s shared) error {
+	for _, p := range []struct {
+		provider.Provider
+		controllers func(shared) []reconciler
+	}{
+		{provider.Infrastructure, infrastructureControllers}, {provider.Bootstrap, bootstrapControllers},
+		{provider.ControlPlane, controlPlaneControllers},
+	} {
+		if !providers.Has(p.Provider) {
+			continue
+		}
+		for _, r := range p.controllers(s) {
+			if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {
+				return fmt.Errorf("setting up controller %T: %w", r, err)
+			}
+		}
+	}
+	return nil
+}
+
+func infrastructureControllers(s shared) []reconciler {
+	return []reconciler{
 		&rkecluster.Reconciler{},
-		&clusterregistrationtoken.Reconciler{Settings: s.settings, Issuer: s.issuer},
 		&machinerequest.Reconciler{},
+		&custommachine.Reconciler{ClusterCache: s.clusterCache},
+	}
+}
+
+func bootstrapControllers(s shared) []reconciler {
+	return []reconciler{&rkebootstrap.Reconciler{Settings: s.settings}}
+}
+
+func controlPlaneControllers(s shared) []reconciler {
+	return []reconciler{
+		&cluster.Reconciler{},
+		&clusterregistrationtoken.Reconciler{Settings: s.settings, Issuer: s.issuer},
 		&managementcluster.Reconciler{Access: s.access},
-		&rkebootstrap.Reconciler{Settings: s.settings},
 		&rkecontrolplane.Reconciler{
 			Settings: s.settings, Signer: s.signer, Tokens: s.issuer, ClusterCache: s.clusterCache, Reconnect: s.clusterCache.Reconnect,
 			Access: s.access, Releases: s.releases, Registerer: metrics.Registry, Operations: s.operations,
@@ -70,14 +100,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, s shared) error {
 		&preterminatehook.Reconciler{ClusterCache: s.clusterCache},
 		&nodedrain.Reconciler{ClusterCache: s.clusterCache},
 		&plansecret.Reconciler{},
-		&custommachine.Reconciler{ClusterCache: s.clusterCache},
 		&nodesync.Reconciler{ClusterCache: s.clusterCache},
 		&etcdsnapshot.Reconciler{ClusterCache: s.clusterCache},
 		&timeline.Reconciler{},
-	} {
-		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {
-			return fmt.Errorf("setting up controller %T: %w", r, err)
-		}
 	}
-	return nil
 }

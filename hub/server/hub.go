@@ -12,9 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,12 +19,8 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/apiproxy"
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
-	"github.com/drover-dev/drover/hub/api/admission"
-	"github.com/drover-dev/drover/hub/api/crds"
+	"github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/gateway"
-	"github.com/drover-dev/drover/hub/gateway/servingcert"
-	"github.com/drover-dev/drover/hub/identity/signing"
-	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/operations"
@@ -69,6 +62,9 @@ type Options struct {
 	// Audit configures the audit log of users' requests to clusters.
 	Audit apiproxy.AuditOptions
 
+	// Providers are those whose controllers this process runs; empty for all. Each provider must be run by one set of replicas. Only a process
+	// with the control-plane provider has a gateway, runs Cluster API, and installs definitions, which the others wait for.
+	Providers provider.Set
 	// ExternalCAPI leaves Cluster API's controllers, webhooks and CRDs to an existing installation.
 	ExternalCAPI bool
 	// LeaderElection is needed where the hub may have more than one replica.
@@ -84,9 +80,10 @@ type Options struct {
 // Hub is one hub process, ready to start.
 type Hub struct {
 	ctrl.Manager
-	// CACerts are the PEM certificates with which machines trust the gateway.
+	// CACerts are the PEM certificates with which machines trust the gateway. Empty where no provider of the process needs them.
 	CACerts []byte
 
+	// listener is nil in a process without a gateway.
 	listener *listener
 	// persistent is the lifetime of the manager's cache and webhooks.
 	persistent *lifetime
@@ -102,9 +99,17 @@ func (h *Hub) Start(ctx context.Context) error {
 	select {
 	case err := <-ended:
 		// A replica that has lost the leader election ends here too. Its controllers may still be running, so nothing is waited for.
-		h.listener.stop()
+		if h.listener != nil {
+			h.listener.stop()
+		}
 		return err
 	case <-ctx.Done():
+	}
+	if h.listener == nil {
+		stopManager()
+		err := <-ended
+		h.persistent.end()
+		return err
 	}
 	drainTime := h.listener.startDraining()
 	stopManager()
@@ -116,6 +121,7 @@ func (h *Hub) Start(ctx context.Context) error {
 
 // New installs the hub's CRDs, policies, roles and Secrets in the API and returns the hub. Nothing runs before Start.
 func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err error) {
+	opts.ExternalCAPI = opts.ExternalCAPI || !opts.Providers.Has(provider.ControlPlane)
 	scheme, err := NewScheme()
 	if err != nil {
 		return nil, err
@@ -125,46 +131,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	if err != nil {
 		return nil, fmt.Errorf("making client: %w", err)
 	}
-	if err := ensureNamespace(ctx, direct, opts.Settings.SystemNamespace); err != nil {
-		return nil, err
-	}
-	if err := checkCAPI(ctx, direct, opts); err != nil {
-		return nil, err
-	}
-	target, certificate, err := prepareWebhooks(ctx, direct, opts)
-	if err != nil {
-		return nil, err
-	}
-
-	begin := time.Now()
-	if err := crds.Install(ctx, config, crds.Options{SkipCAPI: opts.ExternalCAPI, Conversion: conversion(target)}); err != nil {
-		return nil, err
-	}
-	if err := grantCAPI(ctx, direct); err != nil {
-		return nil, err
-	}
-	if err := grantProxy(ctx, direct); err != nil {
-		return nil, err
-	}
-	if err := admission.Install(ctx, direct); err != nil {
-		return nil, err
-	}
-	opts.Logger.Info("CRDs installed", "took", time.Since(begin).Round(10*time.Millisecond).String())
-
-	identity, err := servingcert.Ensure(ctx, direct, opts.Settings, opts.GatewayListen)
-	if err != nil {
-		return nil, fmt.Errorf("preparing the gateway's certificates: %w", err)
-	}
-	opts.Settings.CACerts = identity.CACerts()
-	if err := publishSettings(ctx, direct, opts); err != nil {
-		return nil, err
-	}
-	signer, err := signing.Ensure(ctx, direct, opts.Settings.SystemNamespace)
-	if err != nil {
-		return nil, err
-	}
-
-	issuer, err := tokens.Ensure(ctx, direct, opts.Settings.SystemNamespace)
+	found, err := prepare(ctx, config, direct, &opts)
 	if err != nil {
 		return nil, err
 	}
@@ -175,48 +142,50 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 			persistent.cancel()
 		}
 	}()
-	mgr, err := newManager(opts, config, scheme, certificate, persistent)
+	mgr, err := newManager(opts, config, scheme, found.certificate, persistent)
 	if err != nil {
 		return nil, fmt.Errorf("making manager: %w", err)
 	}
-	clusterCache, err := capi.SetupWithManager(ctx, mgr, capi.Options{External: opts.ExternalCAPI})
+	clusterCache, err := capi.SetupWithManager(ctx, mgr, capi.Options{
+		External: opts.ExternalCAPI, NoConnections: !opts.Providers.Has(provider.ControlPlane) && !opts.Providers.Has(provider.Infrastructure),
+	})
 	if err != nil {
 		return nil, err
 	}
 	if !opts.ExternalCAPI {
-		if err := capi.RegisterWebhooks(ctx, direct, target); err != nil {
+		if err := capi.RegisterWebhooks(ctx, direct, found.webhooks); err != nil {
 			return nil, err
 		}
-		if err := mgr.Add(certificate); err != nil {
+		if err := mgr.Add(found.certificate); err != nil {
 			return nil, fmt.Errorf("adding the webhook certificate: %w", err)
 		}
 		if err := addHealthChecks(mgr); err != nil {
 			return nil, err
 		}
 	}
-	listener, err := newListener(mgr, identity, opts)
-	if err != nil {
+	s := shared{settings: opts.Settings, signer: found.signer, issuer: found.issuer, clusterCache: clusterCache}
+	hub := &Hub{Manager: mgr, CACerts: opts.Settings.CACerts, persistent: persistent}
+	if !opts.Providers.Has(provider.ControlPlane) {
+		if err := addCacheCheck(mgr); err != nil {
+			return nil, err
+		}
+		return hub, addControllers(ctx, mgr, opts.Providers, s)
+	}
+	if hub.listener, err = newListener(mgr, found.identity, opts); err != nil {
 		return nil, err
 	}
-	releases, err := addReleases(ctx, mgr, opts)
-	if err != nil {
+	if s.releases, err = addReleases(ctx, mgr, opts); err != nil {
 		return nil, err
 	}
-	err = addControllers(ctx, mgr, shared{
-		settings: opts.Settings, signer: signer, issuer: issuer, clusterCache: clusterCache, releases: releases,
-		access: &tunnelaccess.Access{
-			Settings: opts.Settings, Presence: listener.directory, Issue: issueUserTokens(issuer), Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-			Now: time.Now,
-		},
-		operations: operations.NewMetrics(metrics.Registry, mgr.GetCache()),
-	})
-	if err != nil {
+	s.access = &tunnelaccess.Access{
+		Settings: opts.Settings, Presence: hub.listener.directory, Issue: issueUserTokens(found.issuer), Client: mgr.GetClient(),
+		Live: mgr.GetAPIReader(), Now: time.Now,
+	}
+	s.operations = operations.NewMetrics(metrics.Registry, mgr.GetCache())
+	if err := addControllers(ctx, mgr, opts.Providers, s); err != nil {
 		return nil, err
 	}
-	if err := addGateway(ctx, mgr, listener, identity, signer, issuer, opts); err != nil {
-		return nil, err
-	}
-	return &Hub{Manager: mgr, CACerts: opts.Settings.CACerts, listener: listener, persistent: persistent}, nil
+	return hub, addGateway(ctx, mgr, hub.listener, found, opts)
 }
 
 // WaitReady returns true when the hub is the leader and its caches are filled, and false when ctx ends first.
@@ -229,40 +198,18 @@ func (h *Hub) WaitReady(ctx context.Context) bool {
 	}
 }
 
-func ensureNamespace(ctx context.Context, c client.Client, name string) error {
-	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating namespace %s: %w", name, err)
-	}
-	return nil
-}
-
-func checkCAPI(ctx context.Context, c client.Reader, opts Options) error {
-	if opts.ExternalCAPI {
-		return nil
-	}
-	err := capi.CheckNotInstalled(ctx, c)
-	if errors.Is(err, capi.ErrInstalled) {
-		return fmt.Errorf("%w; use it with --capi=external", err)
-	}
-	return err
-}
-
-func addGateway(
-	ctx context.Context, mgr ctrl.Manager, listener *listener, identity *servingcert.Identity, signer *signing.Signer, issuer *tokens.Issuer,
-	opts Options,
-) error {
+func addGateway(ctx context.Context, mgr ctrl.Manager, listener *listener, found *prepared, opts Options) error {
 	if err := gateway.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	mounts, err := addUsers(mgr, issuer, listener, opts)
+	mounts, err := addUsers(mgr, found.issuer, listener, opts)
 	if err != nil {
 		return err
 	}
 	server, err := gateway.New(gateway.Options{
 		Settings:   opts.Settings,
-		Identity:   identity,
-		SigningKey: signer.Public(),
+		Identity:   found.identity,
+		SigningKey: found.signer.Public(),
 		Listen:     opts.GatewayListen,
 		Listener:   opts.GatewayListener,
 		AssetsDir:  opts.AssetsDir,
@@ -272,7 +219,7 @@ func addGateway(
 		RestConfig: mgr.GetConfig(),
 		Logger:     logr.FromSlogHandler(opts.Logger.Handler()).WithName("gateway"),
 		Mounts:     mounts,
-		Issuer:     issuer,
+		Issuer:     found.issuer,
 		Tunnels:    listener.tunnels,
 		Peers:      listener.directory,
 	})
@@ -282,15 +229,6 @@ func addGateway(
 	listener.gateway = server
 	if err := mgr.Add(listener); err != nil {
 		return fmt.Errorf("adding the gateway: %w", err)
-	}
-	return nil
-}
-
-// addHealthChecks makes /healthz and /readyz depend on the webhooks. That the gateway serves is checked by the listener.
-func addHealthChecks(mgr ctrl.Manager) error {
-	started := mgr.GetWebhookServer().StartedChecker()
-	if err := errors.Join(mgr.AddHealthzCheck("webhook", started), mgr.AddReadyzCheck("webhook", started)); err != nil {
-		return fmt.Errorf("adding health checks: %w", err)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/drover-dev/drover/hub/access/replicas"
+	"github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/util/patch"
 
@@ -71,7 +72,7 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 		Client:                        clientOptions(),
 		NewClient:                     patch.NewClient,
 		LeaderElection:                opts.LeaderElection,
-		LeaderElectionID:              "drover-hub",
+		LeaderElectionID:              leaderElectionID(opts.Providers),
 		LeaderElectionNamespace:       opts.Settings.SystemNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        opts.HealthListen,
@@ -79,6 +80,14 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 		Metrics:                       server.Options{BindAddress: opts.MetricsListen},
 		WebhookServer:                 &persistentWebhooks{webhooks, persistent},
 	})
+}
+
+// leaderElectionID names the Lease of the replicas that run these providers: they compete with each other and with nobody else.
+func leaderElectionID(providers provider.Set) string {
+	if providers.Complete() {
+		return "drover-hub"
+	}
+	return "drover-hub-" + strings.Join(providers.Names(), "-")
 }
 
 func webhookServer(listen string, certificate *capi.Certificate) (webhook.Server, error) {

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/access/apiproxy"
+	"github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/server/embedded"
 	"github.com/drover-dev/drover/hub/server/settings"
@@ -44,6 +45,8 @@ type Options struct {
 	ServerURL string
 	// ReleaseData is a file with data about releases; empty for none.
 	ReleaseData string
+	// Providers are those that the hub runs; empty for all. RunProviders runs the others, in processes of their own.
+	Providers provider.Set
 }
 
 // Env is a running hub.
@@ -154,6 +157,7 @@ func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) e
 		MetricsListen:   "0",
 		Audit:           apiproxy.AuditOptions{Path: e.Audit},
 		ReleaseData:     opts.ReleaseData,
+		Providers:       opts.Providers,
 	})
 	if err != nil {
 		e.done <- nil

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/drover-dev/drover/hub/api/provider"
 )
 
 //go:embed capi/*.yaml
@@ -35,6 +37,8 @@ const (
 type Options struct {
 	// SkipCAPI leaves Cluster API's own kinds to another installation of it.
 	SkipCAPI bool
+	// Providers are those whose kinds are wanted; empty for all.
+	Providers provider.Set
 	// Conversion says how the API server reaches the webhook that converts between versions of Cluster API's kinds. The path is added
 	// to it. nil keeps the reference to a Service as upstream's own packages have it.
 	Conversion *apiextensionsv1.WebhookClientConfig
@@ -65,14 +69,9 @@ func Install(ctx context.Context, config *rest.Config, opts Options) error {
 func Definitions(opts Options) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
 	if !opts.SkipCAPI {
-		capi, err := read(capiFiles)
+		capi, err := CAPIDefinitions(opts.Conversion)
 		if err != nil {
 			return nil, err
-		}
-		if opts.Conversion != nil {
-			for _, crd := range capi {
-				setConversion(crd, opts.Conversion)
-			}
 		}
 		all = capi
 	}
@@ -80,7 +79,28 @@ func Definitions(opts Options) ([]*apiextensionsv1.CustomResourceDefinition, err
 	if err != nil {
 		return nil, err
 	}
-	return append(all, drover...), nil
+	wanted := map[string]bool{}
+	for _, name := range opts.Providers.Names() {
+		wanted[provider.Provider(name).Value()] = true
+	}
+	for _, crd := range drover {
+		if wanted[crd.Labels[provider.Label]] {
+			all = append(all, crd)
+		}
+	}
+	return all, nil
+}
+
+// CAPIDefinitions returns the definitions of Cluster API's kinds alone. conversion is that of Options.
+func CAPIDefinitions(conversion *apiextensionsv1.WebhookClientConfig) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	capi, err := read(capiFiles)
+	if err != nil || conversion == nil {
+		return capi, err
+	}
+	for _, crd := range capi {
+		setConversion(crd, conversion)
+	}
+	return capi, nil
 }
 
 func read(files embed.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/drover-dev/drover/hub/api/provider"
 )
 
 func definitions(t *testing.T, opts Options) map[string]*apiextensionsv1.CustomResourceDefinition {
@@ -51,6 +53,32 @@ func TestClusterAPIIsLeftOut(t *testing.T) {
 	}
 }
 
+// Each of Drover's kinds belongs to one provider, and those of the contract to the one that their names say.
+func TestProviders(t *testing.T) {
+	count := 0
+	for _, p := range provider.All() {
+		for name, crd := range definitions(t, Options{SkipCAPI: true, Providers: provider.Set{p}}) {
+			count++
+			if got := crd.Labels[provider.Label]; got != p.Value() {
+				t.Errorf("%s has the label of provider %q, want %q", name, got, p.Value())
+			}
+		}
+	}
+	all := definitions(t, Options{SkipCAPI: true})
+	if count != len(all) {
+		t.Errorf("the providers have %d kinds together, want %d", count, len(all))
+	}
+	for name, want := range map[string]provider.Provider{
+		"rkebootstraps.rke.cattle.io": provider.Bootstrap, "rkebootstraptemplates.rke.cattle.io": provider.Bootstrap,
+		"rkeclusters.rke.cattle.io": provider.Infrastructure, "custommachines.rke.cattle.io": provider.Infrastructure,
+		"rkecontrolplanes.rke.cattle.io": provider.ControlPlane, "clusters.provisioning.cattle.io": provider.ControlPlane,
+	} {
+		if got := all[name].Labels[provider.Label]; got != want.Value() {
+			t.Errorf("%s belongs to %q, want %q", name, got, want.Value())
+		}
+	}
+}
+
 // Every kind is served in exactly one stored version, and everything that clusterctl and Cluster API look at definitions for is there.
 func TestDefinitionsAreComplete(t *testing.T) {
 	all := definitions(t, Options{})
@@ -81,11 +109,11 @@ func TestDefinitionsAreComplete(t *testing.T) {
 		if crd.Name != crd.Spec.Names.Plural+"."+crd.Spec.Group {
 			t.Errorf("%s is not named after its kind", name)
 		}
+		// clusterctl init labels what it installs; hubs that were installed in another way must look the same to clusterctl move.
+		if _, ok := crd.Labels["clusterctl.cluster.x-k8s.io"]; !ok {
+			t.Errorf("%s lacks the label by which clusterctl knows definitions", name)
+		}
 		switch {
-		case strings.HasSuffix(name, "cluster.x-k8s.io"):
-			if _, ok := crd.Labels["clusterctl.cluster.x-k8s.io"]; !ok {
-				t.Errorf("%s lacks the label without which clusterctl does not move it", name)
-			}
 		case crd.Spec.Group == "rke.cattle.io" && crd.Spec.Names.Kind != "ETCDSnapshot": // which plays no part in the contract
 			if crd.Labels["cluster.x-k8s.io/v1beta2"] != "v1" {
 				t.Errorf("%s lacks the label of contract v1beta2", name)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	hubprovider "github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
@@ -21,8 +22,12 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(secondHubEnv) != "" {
+	switch mode := os.Getenv(secondHubEnv); mode {
+	case "":
+	case string(hubprovider.ControlPlane):
 		os.Exit(runSecondHub())
+	default:
+		os.Exit(runProvider(hubprovider.Provider(mode)))
 	}
 	os.Exit(runTests(m))
 }

@@ -12,15 +12,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hubprovider "github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// secondHubEnv: with it, the test binary runs a hub only, which prints how to connect to it.
+// secondHubEnv: with it, the test binary runs only this provider of a second hub. The control plane provider brings the API server and prints
+// how to connect to it, which the others read.
 const secondHubEnv = "DROVER_TEST_SECOND_HUB"
 
 func runSecondHub() (code int) {
-	hub, err := testenv.Start(testenv.Options{})
+	hub, err := testenv.Start(testenv.Options{Providers: hubprovider.Set{hubprovider.ControlPlane}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the second hub:", err)
 		return 1
@@ -56,12 +58,10 @@ type target struct {
 	client.Client `json:"-"`
 }
 
-// startTarget starts a second hub.
+// startTarget starts a second hub, with a process for each provider.
 func startTarget(t *testing.T) *target {
 	t.Helper()
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), secondHubEnv+"=1")
-	child.Stderr = os.Stderr
+	child := secondHub(hubprovider.ControlPlane)
 	in, err := child.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +87,9 @@ func startTarget(t *testing.T) *target {
 	hub := &target{}
 	if err := json.Unmarshal(lines.Bytes(), hub); err != nil {
 		t.Fatal(err)
+	}
+	for _, p := range []hubprovider.Provider{hubprovider.Bootstrap, hubprovider.Infrastructure} {
+		startProvider(t, p, lines.Bytes())
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", hub.Kubeconfig)
 	if err != nil {

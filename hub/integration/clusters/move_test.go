@@ -47,7 +47,7 @@ const (
 )
 
 // TestMove moves a cluster with a machine to another hub with clusterctl: what machines depend on is moved unchanged, new plans restart
-// nothing, and no credentials stay behind.
+// nothing, and no credentials stay behind. The other hub has a process for each provider, as clusterctl installs it.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	clusterctl := buildClusterctl(t)
@@ -55,6 +55,9 @@ func TestMove(t *testing.T) {
 	machine := registeredMoved(t, cluster)
 	plan := appliedMoved(t, machine)
 	verifyMoved(t, cluster, machine)
+	management := cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
+	newMovedCredentials(t, management)
+	snapshot := newMovedSnapshot(t)
 
 	from := versioned(t, env.Config)
 	describe := clusterctl.run(t, "describe", "cluster", movedName, "-n", movedNamespace, "--kubeconfig", from, "--show-conditions", "all")
@@ -92,9 +95,15 @@ func TestMove(t *testing.T) {
 		if !conditions.IsTrue(prov, provisioningv1.CreatedCondition) || prov.Annotations[rkev1.ClusterUIDAnnotation] != string(prov.UID) {
 			return fmt.Errorf("the Cluster has %+v", prov.Status.Conditions)
 		}
-		return target.Get(t.Context(), client.ObjectKey{Name: cluster.Annotations[rkev1.ManagementClusterNameAnnotation]},
-			&managementv3.Cluster{})
+		if err := checkMovedSnapshot(t.Context(), target, snapshot); err != nil {
+			return err
+		}
+		return target.Get(t.Context(), client.ObjectKey{Name: management}, &managementv3.Cluster{})
 	})
+	checkLeftBehind(t, target, management)
+	if err := checkLeaders(t.Context(), target); err != nil {
+		t.Error(err)
+	}
 	for secretName, data := range kept {
 		for key, value := range data {
 			if got := readSecret(t, target, secretName).Data[key]; !bytes.Equal(got, value) {

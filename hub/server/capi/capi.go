@@ -37,6 +37,8 @@ type Options struct {
 	// External leaves core controllers and webhooks to another installation of Cluster API. The cluster cache is made all the same,
 	// since Drover's own controllers need it.
 	External bool
+	// NoConnections leaves out the cluster cache, for controllers that do not need it. It needs External.
+	NoConnections bool
 }
 
 // AddToScheme adds every type that the core controllers and webhooks handle.
@@ -57,10 +59,13 @@ func AddToScheme(scheme *runtime.Scheme) error {
 }
 
 // SetupWithManager adds the core controllers and webhooks to the manager and returns the cache of connections to workload clusters,
-// which Drover's controllers share with them. The manager's cache has to keep the data of kubeconfig Secrets.
+// which Drover's controllers share with them, or nil where opts want none. The manager's cache has to keep the data of kubeconfig Secrets.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) (*Connections, error) {
 	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("adding indexes: %w", err)
+	}
+	if opts.NoConnections {
+		return nil, nil
 	}
 	cache, err := setupClusterCache(ctx, mgr)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clusters,scope=Cluster
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/provider=control-plane-drover","clusterctl.cluster.x-k8s.io="}
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Display Name",type=string,JSONPath=`.spec.displayName`,description="Name of the Cluster that it was made for"
 // +kubebuilder:printcolumn:name="Connected",type=string,JSONPath=`.status.conditions[?(@.type=='Connected')].status`,description="Whether its agent is connected"

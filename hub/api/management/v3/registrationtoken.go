@@ -11,6 +11,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clusterregistrationtokens,scope=Namespaced,shortName=crt
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/provider=control-plane-drover","clusterctl.cluster.x-k8s.io="}
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The management Cluster"
 // +kubebuilder:printcolumn:name="Purpose",type=string,JSONPath=`.spec.purpose`,description="Who may use it"

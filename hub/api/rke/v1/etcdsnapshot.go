@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=etcdsnapshots,scope=Namespaced
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:labels={"auth.cattle.io/cluster-indexed=true"}
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/provider=control-plane-drover","auth.cattle.io/cluster-indexed=true","clusterctl.cluster.x-k8s.io="}
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The Cluster it was taken of"
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.snapshotFile.nodeName`,description="Node that took it"
 // +kubebuilder:printcolumn:name="Size",type=integer,JSONPath=`.snapshotFile.size`,description="Bytes"

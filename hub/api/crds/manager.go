@@ -1,0 +1,35 @@
+package crds
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// AggregateToManager is the label that makes a ClusterRole part of the one that Cluster API's manager has. Source: Cluster API's provider
+// contract, RBAC.
+const AggregateToManager = "cluster.x-k8s.io/aggregate-to-manager"
+
+// contractLabel is on the definitions of the kinds that implement contract v1beta2.
+const contractLabel = "cluster.x-k8s.io/v1beta2"
+
+// ManagerRules returns what Cluster API's controllers may do with those of the definitions that implement its contract: they clone templates,
+// set owners, and remove what is left. Upstream's manager has no right to kinds outside of Cluster API's own groups without it. All of these
+// definitions must be of one group.
+func ManagerRules(definitions []*apiextensionsv1.CustomResourceDefinition) []rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"}}
+	finalizers := rbacv1.PolicyRule{Verbs: []string{"update"}}
+	for _, definition := range definitions {
+		if _, found := definition.Labels[contractLabel]; !found {
+			continue
+		}
+		rule.APIGroups = []string{definition.Spec.Group}
+		rule.Resources = append(rule.Resources, definition.Spec.Names.Plural)
+		finalizers.Resources = append(finalizers.Resources, definition.Spec.Names.Plural+"/finalizers")
+	}
+	finalizers.APIGroups = rule.APIGroups
+	slices.Sort(rule.Resources)
+	slices.Sort(finalizers.Resources)
+	return []rbacv1.PolicyRule{rule, finalizers}
+}

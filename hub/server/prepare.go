@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/api/admission"
+	"github.com/drover-dev/drover/hub/api/crds"
+	"github.com/drover-dev/drover/hub/api/provider"
+	"github.com/drover-dev/drover/hub/gateway/servingcert"
+	"github.com/drover-dev/drover/hub/identity/signing"
+	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/server/capi"
+)
+
+// anyLoopback is what a process without a gateway listens on as far as the gateway's certificate is concerned: it adds no name to it.
+const anyLoopback = "127.0.0.1:0"
+
+// prepared is what the API holds before the manager is made.
+type prepared struct {
+	// webhooks is how the API server reaches the webhooks, certificate what they serve with; nil with an external Cluster API.
+	webhooks    admissionregistrationv1.WebhookClientConfig
+	certificate *capi.Certificate
+	// identity, signer and issuer are set with the control-plane provider only.
+	identity *servingcert.Identity
+	signer   *signing.Signer
+	issuer   *tokens.Issuer
+}
+
+// prepare installs in the API what the providers of this process need, and completes the settings.
+func prepare(ctx context.Context, config *rest.Config, direct client.Client, opts *Options) (*prepared, error) {
+	if err := ensureNamespace(ctx, direct, opts.Settings.SystemNamespace); err != nil {
+		return nil, err
+	}
+	if err := checkCAPI(ctx, direct, *opts); err != nil {
+		return nil, err
+	}
+	out := &prepared{}
+	var err error
+	if out.webhooks, out.certificate, err = prepareWebhooks(ctx, direct, *opts); err != nil {
+		return nil, err
+	}
+	if !opts.Providers.Has(provider.ControlPlane) {
+		if opts.Providers.Has(provider.Bootstrap) {
+			// Machines are told what to trust before they know of the gateway.
+			identity, err := servingcert.Ensure(ctx, direct, opts.Settings, anyLoopback)
+			if err != nil {
+				return nil, fmt.Errorf("reading the gateway's certificates: %w", err)
+			}
+			opts.Settings.CACerts = identity.CACerts()
+		}
+		return out, nil
+	}
+
+	if err := installDefinitions(ctx, config, direct, *opts, out.webhooks); err != nil {
+		return nil, err
+	}
+	if out.identity, err = servingcert.Ensure(ctx, direct, opts.Settings, opts.GatewayListen); err != nil {
+		return nil, fmt.Errorf("preparing the gateway's certificates: %w", err)
+	}
+	opts.Settings.CACerts = out.identity.CACerts()
+	if err := publishSettings(ctx, direct, *opts); err != nil {
+		return nil, err
+	}
+	if out.signer, err = signing.Ensure(ctx, direct, opts.Settings.SystemNamespace); err != nil {
+		return nil, err
+	}
+	out.issuer, err = tokens.Ensure(ctx, direct, opts.Settings.SystemNamespace)
+	return out, err
+}
+
+// installDefinitions installs the CRDs of all providers, roles and policies. The controllers of the control-plane provider work with the kinds
+// of all of them; so the other providers install none, and processes of different versions do not overwrite each other's definitions.
+func installDefinitions(
+	ctx context.Context, config *rest.Config, direct client.Client, opts Options, webhooks admissionregistrationv1.WebhookClientConfig,
+) error {
+	begin := time.Now()
+	if err := crds.Install(ctx, config, crds.Options{SkipCAPI: opts.ExternalCAPI, Conversion: conversion(webhooks)}); err != nil {
+		return err
+	}
+	for _, install := range []func(context.Context, client.Client) error{grantCAPI, grantProxy, admission.Install} {
+		if err := install(ctx, direct); err != nil {
+			return err
+		}
+	}
+	opts.Logger.Info("CRDs installed", "took", time.Since(begin).Round(10*time.Millisecond).String())
+	return nil
+}
+
+func ensureNamespace(ctx context.Context, c client.Client, name string) error {
+	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+func checkCAPI(ctx context.Context, c client.Reader, opts Options) error {
+	if opts.ExternalCAPI {
+		return nil
+	}
+	err := capi.CheckNotInstalled(ctx, c)
+	if errors.Is(err, capi.ErrInstalled) {
+		return fmt.Errorf("%w; use it with --capi=external", err)
+	}
+	return err
+}
