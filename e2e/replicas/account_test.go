@@ -42,18 +42,25 @@ func auditOptions(t *testing.T, dir string) embedded.AuditOptions {
 // makeAccount makes the ServiceAccount with its rights, and a kubeconfig for it.
 func (e *env) makeAccount(t *testing.T, path string) string {
 	t.Helper()
-	rules, err := rbac.HubRules()
+	rules, namespaced, err := rbac.HubRules()
 	if err != nil {
 		t.Fatal(err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: settings.DefaultSystemNamespace, Name: hubAccount}}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}}
 	e.create(t,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: settings.DefaultSystemNamespace}}, account,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: hubAccount}, Rules: rules},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: hubAccount},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: hubAccount},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+			Subjects:   subjects,
+		},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: hubAccount}, Rules: namespaced},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: hubAccount},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: hubAccount},
+			Subjects:   subjects,
 		})
 	request := &authenticationv1.TokenRequest{}
 	if err := e.client.SubResource("token").Create(t.Context(), account, request); err != nil {

@@ -88,10 +88,11 @@ func (e *Env) checkRights() error {
 	if err != nil {
 		return err
 	}
-	rules, err := rbac.HubRules()
+	clusterRules, namespaceRules, err := rbac.HubRules()
 	if err != nil {
 		return err
 	}
+	rules := slices.Concat(clusterRules, namespaceRules)
 	var denied []string
 	var lines []string
 	for r := range used {

@@ -13,11 +13,17 @@ import (
 //go:embed hub.yaml
 var hub []byte
 
-// HubRules returns the rules of the ClusterRole drover-hub.
-func HubRules() ([]rbacv1.PolicyRule, error) {
-	role := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(hub, role); err != nil {
-		return nil, fmt.Errorf("decoding hub.yaml: %w", err)
+//go:embed hub-namespace.yaml
+var hubNamespace []byte
+
+// HubRules returns the rules of a hub: those of the ClusterRole drover-hub, and those of the Role drover-hub in the hub's namespace.
+func HubRules() (cluster, namespace []rbacv1.PolicyRule, err error) {
+	clusterRole, role := &rbacv1.ClusterRole{}, &rbacv1.Role{}
+	if err := yaml.UnmarshalStrict(hub, clusterRole); err != nil {
+		return nil, nil, fmt.Errorf("decoding hub.yaml: %w", err)
 	}
-	return role.Rules, nil
+	if err := yaml.UnmarshalStrict(hubNamespace, role); err != nil {
+		return nil, nil, fmt.Errorf("decoding hub-namespace.yaml: %w", err)
+	}
+	return clusterRole.Rules, role.Rules, nil
 }

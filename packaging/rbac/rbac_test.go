@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // usageVariable names the directory into which the integration tests write what their hubs have asked the API server for.
@@ -48,11 +50,7 @@ func TestNothingUnused(t *testing.T) {
 		t.Skipf("%s does not name the directory that the integration tests have written to; make test does", usageVariable)
 	}
 	used := readUsage(t, dir)
-	rules, err := HubRules()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, rule := range rules {
+	for _, rule := range allRules(t) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
@@ -64,6 +62,16 @@ func TestNothingUnused(t *testing.T) {
 			}
 		}
 	}
+}
+
+// allRules returns the rules of the hub, wherever they are.
+func allRules(t *testing.T) []rbacv1.PolicyRule {
+	t.Helper()
+	cluster, namespace, err := HubRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(cluster, namespace)
 }
 
 func uses(used map[right]bool, r right) bool {
@@ -113,11 +121,7 @@ func readUsage(t *testing.T, dir string) map[right]bool {
 
 // Wildcards would grant what nobody has thought of.
 func TestNoWildcards(t *testing.T) {
-	rules, err := HubRules()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, rule := range rules {
+	for _, rule := range allRules(t) {
 		if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") || len(rule.NonResourceURLs) > 0 {
 			t.Errorf("%v", rule)
 		}
