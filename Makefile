@@ -235,6 +235,10 @@ bin/build-images: FORCE
 bin/helm: FORCE
 	$(GO) -C packaging/chart build -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
 
+# Upstream's clusterctl, for scenarios.
+bin/clusterctl: FORCE
+	$(GO) -C tools/clusterctl build -ldflags '-s -w' -o $(CURDIR)/$@ sigs.k8s.io/cluster-api/cmd/clusterctl
+
 .PHONY: lab
 lab: go ## bin/lab, which runs the demo and the hosts of the scenarios, and what runs in their clusters
 	$(BUILD) -o bin/lab ./e2e/cmd/lab
@@ -270,6 +274,11 @@ packages: cross ## bin/packages, deb and rpm of agent and hub for every architec
 chart: go ## bin/chart, the Helm chart of the hub (VERSION=v1.2.3)
 	$(GO) -C packaging/chart run . -version '$(PACKAGE_VERSION)' -source drover -out '$(CURDIR)/bin/chart' \
 		-source-date-epoch '$(SOURCE_DATE_EPOCH)'
+
+.PHONY: clusterctl-bundle
+clusterctl-bundle: go ## bin/clusterctl-bundle, the repository with which clusterctl installs the hub (VERSION=v1.2.3)
+	$(GO) run ./packaging/clusterctl/build -version '$(PACKAGE_VERSION)' -out '$(CURDIR)/bin/clusterctl-bundle' \
+		-cluster-api "$$($(GO) list -m -f '{{.Version}}' sigs.k8s.io/cluster-api)" -source-date-epoch '$(SOURCE_DATE_EPOCH)'
 
 # The version of a release is given, never that of git describe.
 .PHONY: release

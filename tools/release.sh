@@ -7,7 +7,7 @@ umask 022
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # What a release consists of, in this order. Each part is a function below that runs a target and copies what it makes to dist/.
-parts=(programs packages images chart scripts notes)
+parts=(programs packages images chart clusterctl scripts notes)
 
 refuse() {
     echo "make release: $*" >&2
@@ -83,6 +83,12 @@ chart() {
     rm -rf bin/chart # those of other versions
     build chart
     cp bin/chart/*.tgz dist
+}
+
+clusterctl() {
+    rm -rf bin/clusterctl-bundle # those of other versions
+    build clusterctl-bundle
+    cp bin/clusterctl-bundle/*.tar.gz dist
 }
 
 scripts() {

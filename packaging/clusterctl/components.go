@@ -1,0 +1,128 @@
+// Package clusterctl makes the files with which clusterctl installs Drover: the components of each provider, templates of clusters, and an
+// archive of them that is a repository for clusterctl. Definitions and rights are those of hub/api/crds and packaging/rbac.
+package clusterctl
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"strings"
+	"text/template"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/drover-dev/drover/hub/api/crds"
+	"github.com/drover-dev/drover/hub/api/provider"
+	"github.com/drover-dev/drover/packaging/rbac"
+)
+
+// namespace is that of all components, unless clusterctl is told another one. It is the default of --system-namespace.
+const namespace = "cattle-system"
+
+// webhookService leads to the webhooks of the hub (hub/server).
+const webhookService = "drover-webhook"
+
+// hubImage is the image of the hub, with its registry: clusterctl refuses names without one.
+const hubImage = "docker.io/drover/hub"
+
+//go:embed manager.yaml
+var managerText string
+
+var manager = template.Must(template.New("manager.yaml").Parse(managerText))
+
+// Components returns the components file of a provider of a version such as v1.2.3.
+func Components(p provider.Provider, version string) ([]byte, error) {
+	definitions, err := crds.Definitions(crds.Options{SkipCAPI: true, Providers: provider.Set{p}})
+	if err != nil {
+		return nil, err
+	}
+	roles, err := roles(p, definitions)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	tag := strings.ReplaceAll(version, "+", "-")
+	err = manager.Execute(&out, map[string]any{
+		"Provider": p, "Label": p.Value(), "Namespace": namespace, "Image": hubImage + ":" + tag, "ClusterAgentImage": "drover/cluster-agent:" + tag,
+		"NeedsURL": p != provider.Infrastructure, "Gateway": p == provider.ControlPlane,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing the Deployment of %s: %w", p, err)
+	}
+	return appendObjects(out.Bytes(), append(roles, objects(definitions)...))
+}
+
+// CoreComponents returns the components file of Cluster API's core for installations where the hub runs it: its definitions.
+func CoreComponents() ([]byte, error) {
+	definitions, err := crds.CAPIDefinitions(&apiextensionsv1.WebhookClientConfig{
+		Service: &apiextensionsv1.ServiceReference{Namespace: namespace, Name: webhookService, Port: new(int32(443))},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return appendObjects([]byte("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: "+namespace+"\n"), objects(definitions))
+}
+
+// roles returns what the Deployment of a provider may do, and what Cluster API may do with its kinds. clusterctl deletes only cluster-wide
+// roles whose names begin with the namespace.
+func roles(p provider.Provider, definitions []*apiextensionsv1.CustomResourceDefinition) ([]runtime.Object, error) {
+	clusterRules, rules, err := rbac.HubRules()
+	if err != nil {
+		return nil, err
+	}
+	name := "drover-" + string(p)
+	global := namespace + "-" + name
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
+	return []runtime.Object{
+		&rbacv1.ClusterRole{TypeMeta: rbacType("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: global}, Rules: clusterRules},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: rbacType("ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: global}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: global},
+		},
+		&rbacv1.Role{TypeMeta: rbacType("Role"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules},
+		&rbacv1.RoleBinding{
+			TypeMeta: rbacType("RoleBinding"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		},
+		&rbacv1.ClusterRole{
+			TypeMeta: rbacType("ClusterRole"),
+			ObjectMeta: metav1.ObjectMeta{
+				Name: global + "-capi-manager", Labels: map[string]string{crds.AggregateToManager: "true"},
+			},
+			Rules: crds.ManagerRules(definitions),
+		},
+	}, nil
+}
+
+func rbacType(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+func objects(definitions []*apiextensionsv1.CustomResourceDefinition) []runtime.Object {
+	var out []runtime.Object
+	for _, definition := range definitions {
+		out = append(out, definition)
+	}
+	return out
+}
+
+// appendObjects appends objects to a file of YAML documents, without the status that their types have.
+func appendObjects(file []byte, objects []runtime.Object) ([]byte, error) {
+	for _, object := range objects {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %T: %w", object, err)
+		}
+		delete(content, "status")
+		raw, err := yaml.Marshal(content)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %T: %w", object, err)
+		}
+		file = append(append(file, "---\n"...), raw...)
+	}
+	return file, nil
+}
