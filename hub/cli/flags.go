@@ -58,6 +58,8 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 		"address of the webhooks (default 127.0.0.1:9443 with the embedded API server, otherwise :9443)")
 	flags.StringVar(&o.hub.WebhookURL, "webhook-url", "",
 		"https URL of the webhooks for the API server (default: the loopback address, or the Service "+server.WebhookService+" in a cluster)")
+	flags.StringVar(&o.hub.OwnerClusterRole, "owner-cluster-role", "",
+		"ClusterRole of the hub's installation; when it is deleted, the webhook configurations of the hub are deleted, too")
 	flags.StringVar(&o.hub.HealthListen, "health-listen", "127.0.0.1:9440", "address of /healthz and /readyz; 0 disables them")
 	flags.StringVar(&o.hub.MetricsListen, "metrics-listen", "127.0.0.1:9441", "address of /metrics; 0 disables it")
 	flags.StringVar(&o.hub.PprofListen, "pprof-listen", "0", "address of the Go profiles (net/http/pprof); 0 disables them")

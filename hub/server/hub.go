@@ -47,6 +47,9 @@ type Options struct {
 	// WebhookURL is the URL under which the API server reaches the webhooks. Default: the Service WebhookService.
 	WebhookURL string
 
+	// OwnerClusterRole is the ClusterRole of the hub's installation: with it the registration of the webhooks is deleted. Empty for none.
+	OwnerClusterRole string
+
 	// HealthListen is the address of /healthz and /readyz, "0" for none.
 	HealthListen string
 	// MetricsListen is the address of /metrics, "0" for none.
@@ -153,7 +156,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 		return nil, err
 	}
 	if !opts.ExternalCAPI {
-		if err := capi.RegisterWebhooks(ctx, direct, found.webhooks); err != nil {
+		if err := capi.RegisterWebhooks(ctx, direct, found.webhooks, found.owners...); err != nil {
 			return nil, err
 		}
 		if err := mgr.Add(found.certificate); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -22,7 +23,7 @@ import (
 	"github.com/drover-dev/drover/hub/server/capi"
 )
 
-// anyLoopback is what a process without a gateway listens on as far as the gateway's certificate is concerned: it adds no name to it.
+// anyLoopback adds no name to the gateway's certificate, for a process without a gateway.
 const anyLoopback = "127.0.0.1:0"
 
 // prepared is what the API holds before the manager is made.
@@ -30,6 +31,8 @@ type prepared struct {
 	// webhooks is how the API server reaches the webhooks, certificate what they serve with; nil with an external Cluster API.
 	webhooks    admissionregistrationv1.WebhookClientConfig
 	certificate *capi.Certificate
+	// owners are those of the registration of the webhooks.
+	owners []metav1.OwnerReference
 	// identity, signer and issuer are set with the control-plane provider only.
 	identity *servingcert.Identity
 	signer   *signing.Signer
@@ -47,6 +50,9 @@ func prepare(ctx context.Context, config *rest.Config, direct client.Client, opt
 	out := &prepared{}
 	var err error
 	if out.webhooks, out.certificate, err = prepareWebhooks(ctx, direct, *opts); err != nil {
+		return nil, err
+	}
+	if out.owners, err = owners(ctx, direct, opts.OwnerClusterRole); err != nil {
 		return nil, err
 	}
 	if !opts.Providers.Has(provider.ControlPlane) {
@@ -78,8 +84,8 @@ func prepare(ctx context.Context, config *rest.Config, direct client.Client, opt
 	return out, err
 }
 
-// installDefinitions installs the CRDs of all providers, roles and policies. The controllers of the control-plane provider work with the kinds
-// of all of them; so the other providers install none, and processes of different versions do not overwrite each other's definitions.
+// installDefinitions installs the CRDs of all providers, roles and policies. The controllers of the control-plane provider work with the
+// kinds of all of them; so the other providers install none, and processes of different versions do not overwrite each other's definitions.
 func installDefinitions(
 	ctx context.Context, config *rest.Config, direct client.Client, opts Options, webhooks admissionregistrationv1.WebhookClientConfig,
 ) error {
@@ -94,6 +100,20 @@ func installDefinitions(
 	}
 	opts.Logger.Info("CRDs installed", "took", time.Since(begin).Round(10*time.Millisecond).String())
 	return nil
+}
+
+// owners returns the ClusterRole with a name as an owner, or nothing for no name.
+func owners(ctx context.Context, c client.Reader, name string) ([]metav1.OwnerReference, error) {
+	if name == "" {
+		return nil, nil
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, role); err != nil {
+		return nil, fmt.Errorf("reading ClusterRole %s of --owner-cluster-role: %w", name, err)
+	}
+	return []metav1.OwnerReference{{
+		APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID,
+	}}, nil
 }
 
 func ensureNamespace(ctx context.Context, c client.Client, name string) error {

@@ -36,8 +36,8 @@ const coreLabel = "cluster-api"
 
 var versionPattern = regexp.MustCompile(`^v(\d+)\.(\d+)\.\d+([-+].*)?$`)
 
-// Repository returns the files of a repository for clusterctl with one version, such as v1.2.3, by their paths. clusterAPI is the version of
-// Cluster API that the hub is built with.
+// Repository returns the files of a repository for clusterctl with one version, such as v1.2.3, by their paths. clusterAPI is the version
+// of Cluster API that the hub is built with.
 func Repository(version, clusterAPI string) (map[string][]byte, error) {
 	if err := checkMetadata(version); err != nil {
 		return nil, err

@@ -47,8 +47,8 @@ func Components(p provider.Provider, version string) ([]byte, error) {
 	var out bytes.Buffer
 	tag := strings.ReplaceAll(version, "+", "-")
 	err = manager.Execute(&out, map[string]any{
-		"Provider": p, "Label": p.Value(), "Namespace": namespace, "Image": hubImage + ":" + tag, "ClusterAgentImage": "drover/cluster-agent:" + tag,
-		"NeedsURL": p != provider.Infrastructure, "Gateway": p == provider.ControlPlane,
+		"Provider": p, "Label": p.Value(), "Namespace": namespace, "Image": hubImage + ":" + tag,
+		"ClusterAgentImage": "drover/cluster-agent:" + tag, "NeedsURL": p != provider.Infrastructure, "Gateway": p == provider.ControlPlane,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing the Deployment of %s: %w", p, err)

@@ -94,9 +94,11 @@ func checkDeployment(t *testing.T, p provider.Provider, deployments map[string]*
 		t.Errorf("the container is %s of the image %s", container.Name, container.Image)
 	}
 	want := map[provider.Provider][]string{
-		provider.Bootstrap:      {"--server-url=https://hub.example.com"},
-		provider.ControlPlane:   {"--server-url=https://hub.example.com", "--capi=external", "--cluster-agent-image=drover/cluster-agent:" + version},
-		provider.Infrastructure: nil,
+		provider.Bootstrap: {"--server-url=https://hub.example.com"},
+		provider.ControlPlane: {
+			"--server-url=https://hub.example.com", "--capi=external", "--cluster-agent-image=drover/cluster-agent:" + version,
+			"--owner-cluster-role=cattle-system-drover-control-plane",
+		},
 	}[p]
 	for _, argument := range append(want, "--providers="+string(p), "--system-namespace=$(POD_NAMESPACE)") {
 		if !slices.Contains(container.Args, argument) {
@@ -110,8 +112,8 @@ func checkDeployment(t *testing.T, p provider.Provider, deployments map[string]*
 	}
 }
 
-// checkRoles: clusterctl delete leaves cluster-wide roles whose names do not begin with the namespace, and Cluster API may handle all kinds of
-// the contract.
+// checkRoles: clusterctl delete leaves cluster-wide roles whose names do not begin with the namespace, and Cluster API may handle all kinds
+// of the contract.
 func checkRoles(t *testing.T, p provider.Provider, objects []runtime.Object) {
 	t.Helper()
 	roles := find[*rbacv1.ClusterRole](t, objects)
@@ -145,7 +147,8 @@ func TestEmbedded(t *testing.T) {
 	if args := deployment["drover-control-plane"].Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--capi=embedded") {
 		t.Errorf("the arguments are %v", args)
 	}
-	definitions := find[*apiextensionsv1.CustomResourceDefinition](t, decode(t, r.run(t, nil, "generate", "provider", "--core", "cluster-api")))
+	core := r.run(t, nil, "generate", "provider", "--core", "cluster-api")
+	definitions := find[*apiextensionsv1.CustomResourceDefinition](t, decode(t, core))
 	machines := definitions["machines.cluster.x-k8s.io"]
 	if machines == nil || machines.Spec.Conversion.Webhook.ClientConfig.Service.Name != webhookService {
 		t.Errorf("there are the definitions %v", slices.Collect(maps.Keys(definitions)))

@@ -22,7 +22,8 @@ var variables = map[string][]string{
 	"dev": {"DEV_MACHINE_IMAGE=example.com/host:v1"},
 	"vsphere": {
 		"VSPHERE_SERVER=vcenter.example.com", "VSPHERE_TLS_THUMBPRINT=AA:BB", "CONTROL_PLANE_ENDPOINT_IP=192.0.2.10", "VSPHERE_DATACENTER=dc",
-		"VSPHERE_DATASTORE=ds", "VSPHERE_FOLDER=vms", "VSPHERE_RESOURCE_POOL=*/Resources", "VSPHERE_TEMPLATE=debian", "VSPHERE_NETWORK=VM Network",
+		"VSPHERE_DATASTORE=ds", "VSPHERE_FOLDER=vms", "VSPHERE_RESOURCE_POOL=*/Resources", "VSPHERE_TEMPLATE=debian",
+		"VSPHERE_NETWORK=VM Network",
 	},
 	"aws": {
 		"AWS_REGION=eu-central-1", "AWS_AMI_ID=ami-0123456789", "AWS_CONTROL_PLANE_MACHINE_TYPE=t3.large", "AWS_NODE_MACHINE_TYPE=t3.medium",
@@ -78,7 +79,9 @@ func validate(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinit
 		if definition.Spec.Group != kind.Group || definition.Spec.Names.Kind != kind.Kind {
 			continue
 		}
-		i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == kind.Version })
+		i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Name == kind.Version
+		})
 		if i < 0 {
 			t.Fatalf("%s has no version %s", definition.Name, kind.Version)
 		}
@@ -110,7 +113,7 @@ func validate(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinit
 	}
 }
 
-// checkReferences checks that all references lead to objects of the same file, and that infrastructure is of the group that the hub may handle.
+// checkReferences checks that all references lead to objects of the same file.
 func checkReferences(t *testing.T, objects map[string]*unstructured.Unstructured) {
 	t.Helper()
 	for key, object := range objects {

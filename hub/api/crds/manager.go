@@ -14,9 +14,9 @@ const AggregateToManager = "cluster.x-k8s.io/aggregate-to-manager"
 // contractLabel is on the definitions of the kinds that implement contract v1beta2.
 const contractLabel = "cluster.x-k8s.io/v1beta2"
 
-// ManagerRules returns what Cluster API's controllers may do with those of the definitions that implement its contract: they clone templates,
-// set owners, and remove what is left. Upstream's manager has no right to kinds outside of Cluster API's own groups without it. All of these
-// definitions must be of one group.
+// ManagerRules returns what Cluster API's controllers may do with those of the definitions that implement its contract: they clone
+// templates, set owners, and remove what is left. Upstream's manager has no right to kinds outside of Cluster API's own groups without it.
+// All of these definitions must be of one group.
 func ManagerRules(definitions []*apiextensionsv1.CustomResourceDefinition) []rbacv1.PolicyRule {
 	rule := rbacv1.PolicyRule{Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"}}
 	finalizers := rbacv1.PolicyRule{Verbs: []string{"update"}}

@@ -1,5 +1,5 @@
-// Package provider names the Cluster API providers that a hub consists of. One process may run all of them, or each may have a Deployment of
-// its own, as clusterctl installs them. It must not know which controllers a provider has.
+// Package provider names the Cluster API providers that a hub consists of. One process may run all of them, or each may have a Deployment
+// of its own, as clusterctl installs them. It must not know which controllers a provider has.
 package provider
 
 import (

@@ -17,8 +17,8 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
-// secondHubEnv: with it, the test binary runs only this provider of a second hub. The control plane provider brings the API server and prints
-// how to connect to it, which the others read.
+// secondHubEnv: with it, the test binary runs only this provider of a second hub. The control plane provider brings the API server and
+// prints how to connect to it, which the others read.
 const secondHubEnv = "DROVER_TEST_SECOND_HUB"
 
 func runSecondHub() (code int) {

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -31,8 +32,11 @@ const (
 )
 
 // RegisterWebhooks tells the API server which requests it has to send to the webhooks, and where they are. The path is added to a URL
-// or a Service. Registering what is registered already changes nothing.
-func RegisterWebhooks(ctx context.Context, c client.Client, to admissionregistrationv1.WebhookClientConfig) error {
+// or a Service. Registering what is registered already changes nothing. With the last of the owners, if there are any, the garbage collector
+// deletes the registration: without a hub, the API server would refuse all writes of Cluster API's kinds.
+func RegisterWebhooks(
+	ctx context.Context, c client.Client, to admissionregistrationv1.WebhookClientConfig, owners ...metav1.OwnerReference,
+) error {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhookManifests), 4096)
 	for {
 		var raw runtime.RawExtension
@@ -48,6 +52,7 @@ func RegisterWebhooks(ctx context.Context, c client.Client, to admissionregistra
 		if object == nil {
 			continue
 		}
+		object.SetOwnerReferences(owners)
 		//nolint:staticcheck // these kinds have no generated apply configuration here; a patch of type apply is the same request
 		if err := c.Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership); err != nil {
 			return fmt.Errorf("registering webhooks: %w", err)

@@ -41,6 +41,7 @@ labels: {{- include "drover.labels" . | nindent 2 }}
 - --system-namespace={{ .Release.Namespace }}
 - --listen=:8443
 - --webhook-listen=:9443
+- --owner-cluster-role={{ (.Files.Get "files/hub.yaml" | fromYaml).metadata.name }}
 - --data-dir=/var/lib/drover/hub
 - --health-listen=:9440
 {{- if .Values.metrics.enabled }}
