@@ -14,7 +14,7 @@ const DefaultProbePeriod = 5 * time.Second
 // agentKeys are in the order of the documentation.
 var agentKeys = []string{
 	KeyAppliedChecksum, KeyFailedChecksum, KeyFailureCount, KeySuccessCount, KeyLastApplyTime, KeyAppliedOutput, KeyFailedOutput,
-	KeyAppliedPeriodicOutput, KeyProbeStatuses, KeyPlanState, KeyPlanRevision, KeyPlanCheckpoint, KeyPlanProgress,
+	KeyAppliedPeriodicOutput, KeyProbeStatuses, KeyPlanState, KeyPlanRevision, KeyPlanCheckpoint, KeyPlanProgress, KeyAgentStatus,
 }
 
 // AgentKeys returns the keys of the plan Secret's data that an agent may write. All others are the hub's.

@@ -237,6 +237,10 @@ const (
 	KeyPlanProgress = "plan-progress"
 	// KeyPlanSignature is the hub's: a Signature as JSON.
 	KeyPlanSignature = "plan-signature"
+	// KeyAgentUpgrade is the hub's: an AgentUpgrade as JSON.
+	KeyAgentUpgrade = "agent-upgrade"
+	// KeyAgentStatus is the agent's: an AgentStatus as JSON.
+	KeyAgentStatus = "agent-status"
 )
 
 // Annotations of the plan Secret by which the hub, or a person, interrupts a plan. Their values are "true" and "false".

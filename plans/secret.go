@@ -39,6 +39,8 @@ type Status struct {
 	Checkpoint *Checkpoint
 	// Progress is what the agent is doing; nil when no step takes long.
 	Progress *Progress
+	// Agent is the running agent and its upgrade; nil where the hub has not asked for it.
+	Agent *AgentStatus
 }
 
 // Progress is the value of the key "plan-progress": what the agent is doing for the plan at the moment. It holds no output and no
@@ -121,6 +123,7 @@ func DecodeStatus(data SecretData) (Status, error) {
 		{KeyProbeStatuses, func(raw []byte) error { return json.Unmarshal(raw, &s.ProbeStatuses) }},
 		{KeyPlanCheckpoint, func(raw []byte) error { return json.Unmarshal(raw, &s.Checkpoint) }},
 		{KeyPlanProgress, func(raw []byte) error { return json.Unmarshal(raw, &s.Progress) }},
+		{KeyAgentStatus, func(raw []byte) error { return json.Unmarshal(raw, &s.Agent) }},
 	} {
 		raw := data[field.key]
 		if len(raw) == 0 {
@@ -182,6 +185,7 @@ func (s Status) encode(old, out SecretData) error {
 		putJSON(old, out, KeyProbeStatuses, s.ProbeStatuses == nil, s.ProbeStatuses),
 		putJSON(old, out, KeyPlanCheckpoint, s.Checkpoint == nil, s.Checkpoint),
 		putJSON(old, out, KeyPlanProgress, s.Progress == nil, s.Progress),
+		putJSON(old, out, KeyAgentStatus, s.Agent == nil, s.Agent),
 	)
 }
 

@@ -23,6 +23,7 @@ func fullStatus() Status {
 		State:         StateFailed, Revision: 4,
 		Progress:   &Progress{Checksum: "aa", Phase: PhasePulling, Total: 2, Name: "install", PulledBytes: 1, TotalBytes: 2},
 		Checkpoint: &Checkpoint{Checksum: "aa", CompletedInstructions: 1, TotalInstructions: 2, ResumeState: StatePending, Paused: true},
+		Agent:      &AgentStatus{Version: "v1.2.3", Generation: 1, Phase: UpgradeRolledBack, Message: "timed out"},
 	}
 }
 

@@ -88,7 +88,7 @@ func Root() *cobra.Command {
 	}
 	add(groupInspect, newStatus(), newPlan(), newHistory(), newLogs(), newRetry(), newDoctor(), newSupportBundle())
 	add(groupInstall, newJoin(), newLeave(), newUpgradeNode())
-	add(groupService, newRun(), newCluster(), newValidateConfig(), newValidateConnection(), newVersion(), newShim())
+	add(groupService, newRun(), newCluster(), newValidateConfig(), newValidateConnection(), newVersion(), newShim(), newRollback())
 	root.SetCompletionCommandGroupID(groupService)
 	return root
 }

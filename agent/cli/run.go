@@ -88,14 +88,15 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 		AppliedPlanDirectory: cfg.AppliedPlanDirectory, InterlockDirectory: cfg.InterlockDirectory,
 		InstructionTimeout: time.Duration(cfg.InstructionTimeout), PeriodicTimeout: time.Duration(cfg.PeriodicTimeout),
 	}
-	runHub, err := newHubEngine(cfg, path, options, service)
-	if err != nil {
-		return err
-	}
 	// started ends with a signal, and not with a reload.
 	started := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	replace := replacer(service, cancel, log)
+	runHub, err := newHubEngine(cfg, path, options, service, replace)
+	if err != nil {
+		return err
+	}
 	stopped := make(chan struct{})
 	var servers, engines sync.WaitGroup
 	servers.Go(func() { service.run(ctx, stopped) })
@@ -105,8 +106,7 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	log.Info("Agent started", "version", Version, "config", path)
 	servers.Go(func() {
 		if awaitReload(ctx, reload, options.Gate, log) {
-			service.replaced.Store(true)
-			cancel()
+			replace()
 		}
 	})
 	if cfg.LocalEnabled {

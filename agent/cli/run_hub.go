@@ -19,8 +19,11 @@ import (
 	"github.com/drover-dev/drover/agent/trust"
 )
 
-// newHubEngine returns a function that applies the hub's plans until its context is done. Without remoteEnabled the function only waits.
-func newHubEngine(cfg config.Config, path string, options engine.Options, service *service) (func(context.Context) error, error) {
+// newHubEngine returns a function that applies the hub's plans, and upgrades the agent with replace, until its context is done. Without
+// remoteEnabled the function only waits.
+func newHubEngine(cfg config.Config, path string, options engine.Options, service *service, replace func()) (func(context.Context) error,
+	error,
+) {
 	if !cfg.RemoteEnabled {
 		return func(ctx context.Context) error {
 			<-ctx.Done()
@@ -28,6 +31,10 @@ func newHubEngine(cfg config.Config, path string, options engine.Options, servic
 		}, nil
 	}
 	source, verifier, err := newSource(cfg, path, options.Host, options.Log)
+	if err != nil {
+		return nil, err
+	}
+	upgrades, err := newUpgrades(cfg, source, options, replace)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +47,7 @@ func newHubEngine(cfg config.Config, path string, options engine.Options, servic
 		defer watching.Wait()
 		defer cancel()
 		watching.Go(func() { source.Run(ctx) })
+		watching.Go(func() { upgrades.Run(ctx) })
 		return hub.Run(ctx)
 	}, nil
 }

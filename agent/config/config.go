@@ -21,6 +21,7 @@ const (
 	defaultStateName          = "state"
 	defaultInstructionTimeout = time.Hour
 	defaultPeriodicTimeout    = 15 * time.Minute
+	defaultUpgradeTimeout     = 10 * time.Minute
 	defaultProviderConfig     = "/var/lib/rancher/credentialprovider/config.yaml"
 	defaultProviderBinaries   = "/var/lib/rancher/credentialprovider/bin"
 )
@@ -67,6 +68,8 @@ type Config struct {
 	InstructionTimeout Duration `json:"instructionTimeout"`
 	// PeriodicTimeout bounds a periodic instruction without timeoutSeconds. Default: 15m.
 	PeriodicTimeout Duration `json:"periodicTimeout"`
+	// UpgradeTimeout is how long a new agent may take to reach the hub before the previous one is put back. Default: 10m.
+	UpgradeTimeout Duration `json:"upgradeTimeout"`
 }
 
 // Duration is a positive duration such as "90s" or "1h30m".
@@ -123,6 +126,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.PeriodicTimeout == 0 {
 		c.PeriodicTimeout = Duration(defaultPeriodicTimeout)
+	}
+	if c.UpgradeTimeout == 0 {
+		c.UpgradeTimeout = Duration(defaultUpgradeTimeout)
 	}
 }
 

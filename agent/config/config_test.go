@@ -72,6 +72,7 @@ func TestLoad(t *testing.T) {
 				test.want.InstructionTimeout = Duration(defaultInstructionTimeout)
 			}
 			test.want.PeriodicTimeout = Duration(defaultPeriodicTimeout)
+			test.want.UpgradeTimeout = Duration(defaultUpgradeTimeout)
 			if test.want.Socket == "" {
 				test.want.Socket = defaultSocket
 			}

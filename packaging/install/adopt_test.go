@@ -109,8 +109,17 @@ func TestTakesOver(t *testing.T) {
 		}
 	})
 	t.Run("uninstall", func(t *testing.T) {
+		// An upgrade of the agent that was not committed yet.
+		m.write("usr/local/bin/system-agent-versions/0123", agentBinary, 0o755)
+		for _, unit := range []string{"rancher-system-agent-rollback.service", "rancher-system-agent-rollback.timer",
+			"timers.target.wants/rancher-system-agent-rollback.timer"} {
+			m.write("etc/systemd/"+unit, "[Unit]\n", 0o644)
+		}
 		if _, ok := m.run(UninstallScript(), nil); !ok {
 			t.Error("The script fails")
+		}
+		if calls := m.read("calls"); !strings.Contains(calls, "systemctl stop rancher-system-agent-rollback.timer\n") {
+			t.Errorf("The timer is not stopped:\n%s", calls)
 		}
 		for _, name := range m.installed() {
 			if info, err := os.Lstat(m.path(name)); err != nil || !info.IsDir() {

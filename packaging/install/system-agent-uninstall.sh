@@ -109,7 +109,12 @@ main() {
 		# Programs of plans that outlive the agent: their run directories are removed now.
 		systemctl stop "$RUNS" >/dev/null 2>&1 </dev/null || :
 		systemctl reset-failed "$SERVICE" >/dev/null 2>&1 </dev/null || :
+		# An upgrade of the agent that has not been committed yet.
+		[ ! -e "$unit_dir/$SERVICE-rollback.timer" ] || systemctl stop "$SERVICE-rollback.timer" >/dev/null 2>&1 </dev/null || :
 	fi
+	for unit in timers.target.wants/$SERVICE-rollback.timer $SERVICE-rollback.timer $SERVICE-rollback.service; do
+		remove_file "$unit_dir/$unit"
+	done
 	remove_file "$unit_dir/$SERVICE.service"
 	[ ! -L "$unit_dir/system-agent.service" ] || remove_file "$unit_dir/system-agent.service"
 	remove_dir "$var_dir"
@@ -119,6 +124,7 @@ main() {
 		remove_file "$prefix/bin/system-agent"
 		remove_file "$prefix/bin/rancher-system-agent-uninstall.sh"
 		remove_file "$prefix/bin/system-agent-uninstall.sh"
+		remove_dir "$prefix/bin/system-agent-versions"
 	fi
 	remove_file "$unit_dir/$SERVICE.service.d/10-directories.conf"
 	rmdir "$unit_dir/$SERVICE.service.d" 2>/dev/null || :

@@ -3,6 +3,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -50,6 +51,8 @@ type Source struct {
 	// replaced is signalled when the connection info has been replaced, unauthorized when the hub has refused the token in a request
 	// beside the watch.
 	replaced, unauthorized chan struct{}
+	// upgrades is signaled when the Secret was read with another agent-upgrade than before, and after the first read.
+	upgrades chan struct{}
 	// watchSilence is for how long a hub that sends bookmarks may send nothing.
 	watchSilence time.Duration
 
@@ -77,7 +80,8 @@ var (
 // New makes a source. The connection info must be valid now.
 func New(options Options) (*Source, error) {
 	s := &Source{Options: options, watchSilence: maxWatchSilence,
-		updates: make(chan source.Snapshot, 1), replaced: make(chan struct{}, 1), unauthorized: make(chan struct{}, 1)}
+		updates: make(chan source.Snapshot, 1), replaced: make(chan struct{}, 1), unauthorized: make(chan struct{}, 1),
+		upgrades: make(chan struct{}, 1)}
 	var err error
 	s.client, err = s.connect()
 	return s, err
@@ -216,6 +220,9 @@ func (s *Source) publish(secret *corev1.Secret) {
 	}
 	if s.latest != nil && s.latest.UID == secret.UID && s.latest.ResourceVersion == secret.ResourceVersion && len(s.updates) > 0 {
 		return
+	}
+	if s.latest == nil || !bytes.Equal(s.latest.Data[plans.KeyAgentUpgrade], secret.Data[plans.KeyAgentUpgrade]) {
+		signal(s.upgrades)
 	}
 	s.latest = secret
 	select {

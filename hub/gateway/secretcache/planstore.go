@@ -211,8 +211,8 @@ func (p *PlanStore) Get(key types.NamespacedName) (*corev1.Secret, uint64) {
 	return found.secret, max(p.latest, found.version)
 }
 
-// Unchanged reports whether only metadata and the applied plan have changed since a version of a Secret: what the hub alone writes, and no
-// report of a machine contains.
+// Unchanged reports whether only metadata, the applied plan and the upgrade of the agent have changed since a version of a Secret: what the
+// hub alone writes, and no report of a machine contains.
 func (p *PlanStore) Unchanged(key types.NamespacedName, since string) bool {
 	version, err := ParseVersion(since)
 	if err != nil {
@@ -233,6 +233,7 @@ func sameForReport(a, b *corev1.Secret) bool {
 func reported(secret *corev1.Secret) map[string][]byte {
 	data := maps.Clone(secret.Data)
 	delete(data, plans.KeyAppliedPlan)
+	delete(data, plans.KeyAgentUpgrade)
 	return data
 }
 

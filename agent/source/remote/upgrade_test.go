@@ -1,0 +1,115 @@
+package remote
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/drover-dev/drover/agent/testenv/testhub"
+	"github.com/drover-dev/drover/plans"
+)
+
+// signaled waits for a signal of UpgradeChanged.
+func signaled(t *testing.T, s *Source) {
+	t.Helper()
+	select {
+	case <-s.UpgradeChanged():
+	case <-time.After(90 * time.Second):
+		t.Fatal("UpgradeChanged is not signaled")
+	}
+}
+
+func TestUpgradeIsSignaled(t *testing.T) {
+	h := testhub.New(t)
+	s := newSource(t, h)
+	signaled(t, s)
+	if raw, machine, ok := s.Upgrade(); len(raw) != 0 || machine != "fleet-default/plan" || !ok {
+		t.Errorf("got %q, %q, %t", raw, machine, ok)
+	}
+	h.Deliver(`{"a":1}`)
+	next(t, s, `{"a":1}`)
+	select {
+	case <-s.UpgradeChanged():
+		t.Error("a plan is taken for an upgrade")
+	default:
+	}
+	h.Change(func(secret *corev1.Secret) { secret.Data[plans.KeyAgentUpgrade] = []byte(`{"generation":1}`) })
+	signaled(t, s)
+	if raw, _, _ := s.Upgrade(); string(raw) != `{"generation":1}` {
+		t.Errorf("got %q", raw)
+	}
+}
+
+// TestReportAgent reports the status of the agent while other plans are delivered: everything else stays, and the same again is no write.
+func TestReportAgent(t *testing.T) {
+	h := testhub.New(t)
+	s := newSource(t, h)
+	signaled(t, s)
+	deliveries := 0
+	h.BeforePut = func() {
+		if deliveries++; deliveries == 1 {
+			h.ChangeLocked(func(secret *corev1.Secret) { plans.Deliver(secret.Data, []byte(`{"b":1}`), 1, 0) })
+		}
+	}
+	want := plans.AgentStatus{Version: "v1.2.3", Generation: 1, Phase: plans.UpgradeDone}
+	for range 2 {
+		if err := s.ReportAgent(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, err := plans.DecodeStatus(h.Now().Data)
+	if err != nil || cmp.Diff(&want, status.Agent) != "" || status.State != plans.StatePending || string(h.Now().Data[plans.KeyPlan]) != `{"b":1}` {
+		t.Errorf("got %+v, %v", status, err)
+	}
+	puts := 0
+	for _, request := range h.Requests() {
+		if request == "PUT" {
+			puts++
+		}
+	}
+	if puts != 2 { // one conflict
+		t.Errorf("%d writes", puts)
+	}
+}
+
+func TestDownloadAgent(t *testing.T) {
+	h := testhub.New(t)
+	s := newSource(t, h)
+	answer := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the agent") }
+	h.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(r.URL.Path, "/assets/") {
+			return false
+		}
+		if r.URL.Path != "/assets/system-agent-arm64" || r.Header.Get("Authorization") != "" {
+			t.Errorf("request of %s with the credentials %q", r.URL.Path, r.Header.Get("Authorization"))
+		}
+		answer(w, r)
+		return true
+	})
+	body, err := s.DownloadAgent(t.Context(), "arm64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(body)
+	if err != nil || string(raw) != "the agent" || body.Close() != nil {
+		t.Errorf("got %q, %v", raw, err)
+	}
+	answer = func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "the hub has no agent", http.StatusNotFound)
+	}
+	if _, err := s.DownloadAgent(t.Context(), "arm64"); err == nil || !strings.Contains(err.Error(), "HTTP 404") ||
+		!strings.Contains(err.Error(), "the hub has no agent") {
+		t.Errorf("got %v", err)
+	}
+	answer = func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://example.com/", http.StatusFound)
+	}
+	if _, err := s.DownloadAgent(t.Context(), "arm64"); err == nil || !strings.Contains(err.Error(), "HTTP 302") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,86 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// errRollingBack is returned while the unit that rolls back has not restarted the agent yet.
+var errRollingBack = errors.New("waiting for the rollback unit to put the previous agent back")
+
+// settle finishes what an earlier process, or an earlier step of this one, has left, and returns the state. It is called when the hub has
+// answered. With reports, the hub asks for reports.
+func (m *Manager) settle(ctx context.Context, reports bool) (state, error) {
+	s, err := m.files.readState()
+	if err != nil || s.Phase == phaseNone {
+		return s, err
+	}
+	self, err := m.checksum()
+	if err != nil {
+		return s, err
+	}
+	switch {
+	case s.Phase == phaseTrial && self == s.New:
+		return m.commit(ctx, s, reports)
+	case s.Phase == phaseTrial && self == s.Previous:
+		return m.interrupted(ctx, s)
+	case s.Phase == phaseRolledBack && self == s.New:
+		return s, errRollingBack
+	case s.Phase == phaseTrial:
+		m.Log.Info("Another agent was installed during the upgrade")
+		s.Phase = phaseNone
+		return s, m.store(ctx, s)
+	}
+	return s, m.files.cleanUp(ctx, s)
+}
+
+// commit ends the trial of this agent, which has reached the hub.
+func (m *Manager) commit(ctx context.Context, s state, reports bool) (state, error) {
+	committed := s
+	committed.Phase = phaseCommitted
+	if reports {
+		if err := m.Source.ReportAgent(ctx, committed.status(m.Version)); err != nil {
+			return s, fmt.Errorf("reporting the upgrade: %w", err)
+		}
+	}
+	unlock, err := m.files.lock()
+	if err != nil {
+		return s, err
+	}
+	defer unlock()
+	if now, err := m.files.readState(); err != nil || now != s {
+		return now, errors.Join(err, errRollingBack)
+	}
+	if err := m.files.writeState(committed); err != nil {
+		return s, err
+	}
+	m.Log.Info("The agent is upgraded", "version", m.Version)
+	return committed, m.files.cleanUp(ctx, committed)
+}
+
+// interrupted returns to the state before the trial: the power was cut before the binary was replaced, or replacing it failed.
+func (m *Manager) interrupted(ctx context.Context, s state) (state, error) {
+	s.Phase = phaseNone
+	if s.Interruptions++; s.Interruptions >= maxInterruptions {
+		s.Phase, s.Reason = phaseRolledBack, fmt.Sprintf("replacing the binary was interrupted %d times", s.Interruptions)
+	}
+	return s, m.store(ctx, s)
+}
+
+// store writes a state in which this process is the agent to stay, and removes the timer. The binary may have been replaced although that
+// was reported as a failure.
+func (m *Manager) store(ctx context.Context, s state) error {
+	unlock, err := m.files.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := m.files.restore(s); err != nil {
+		return err
+	}
+	if err := m.files.writeState(s); err != nil {
+		return err
+	}
+	return m.files.cleanUp(ctx, s)
+}

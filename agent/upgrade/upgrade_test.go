@@ -1,0 +1,305 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/plans"
+)
+
+var (
+	wanted     = map[string]string{"amd64": sumOf(newBinary), "arm64": sumOf("another")}
+	upgraded   = plans.AgentStatus{Version: "of " + newBinary, Generation: 1, Phase: plans.UpgradeDone}
+	rolledBack = plans.AgentStatus{Version: "of " + oldBinary, Generation: 1, Phase: plans.UpgradeRolledBack,
+		Message: "version of the new agent did not reach the hub within 10m0s: service is auto-restart, restarted 7 times, result exit-code, " +
+			"exit status 2, Hub unreachable"}
+)
+
+// TestPowerCutAtEveryStep cuts the power at each durable effect, before and after it. Whatever the moment, the machine has an agent, a good
+// upgrade ends with the new one and a bad one with the previous one, and the hub knows which.
+func TestPowerCutAtEveryStep(t *testing.T) {
+	for _, good := range []bool{true, false} {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("good=%t/after=%t", good, after), func(t *testing.T) {
+				steps := 0
+				for whole := false; !whole; {
+					steps++
+					synctest.Test(t, func(t *testing.T) { whole = cutAt(t, good, steps, after) })
+					if t.Failed() {
+						t.Fatalf("failed when the power was cut at effect %d", steps)
+					}
+					if steps > 100 {
+						t.Fatal("it never ends")
+					}
+				}
+				if steps < 10 {
+					t.Errorf("only %d effects", steps)
+				}
+			})
+		}
+	}
+}
+
+// cutAt reports whether the upgrade was over before that effect.
+func cutAt(t *testing.T, good bool, step int, after bool) bool {
+	w := newWorld(t)
+	w.unreachable[newBinary] = !good
+	w.request(1, wanted)
+	w.host.StopAt(step, after, w.powerOff)
+	w.boot()
+	time.Sleep(time.Hour)
+	stopped := w.host.Stopped()
+	w.kill()
+	if stopped {
+		w.host.Restart()
+		w.boot()
+		time.Sleep(time.Hour)
+	}
+	if good {
+		w.check(newBinary, upgraded)
+	} else {
+		w.check(oldBinary, rolledBack)
+	}
+	w.end()
+	return !stopped
+}
+
+// TestFailingEffects lets each kind of effect fail once.
+func TestFailingEffects(t *testing.T) {
+	for _, operation := range []string{"write", "mkdir", "symlink", "remove"} {
+		t.Run(operation, func(t *testing.T) {
+			for nth := 1; nth <= 8; nth++ {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					w.request(1, wanted)
+					seen := 0
+					w.host.FailWith(func(op, path string) error {
+						if op == operation {
+							if seen++; seen == nth {
+								return fmt.Errorf("%s %s: no space left on device", op, path)
+							}
+						}
+						return nil
+					})
+					w.boot()
+					time.Sleep(time.Hour)
+					w.check(newBinary, upgraded)
+					w.end()
+				})
+			}
+		})
+	}
+}
+
+// TestRepeatedFailure has a machine on which the binary can never be replaced.
+func TestRepeatedFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(1, wanted)
+		w.host.FailWith(func(op, path string) error {
+			if op == "write" && path == program {
+				return errors.New("read-only file system")
+			}
+			return nil
+		})
+		w.boot()
+		time.Sleep(time.Hour)
+		w.check(oldBinary, plans.AgentStatus{Version: "of " + oldBinary, Generation: 1, Phase: plans.UpgradeRolledBack,
+			Message: "replacing the binary was interrupted 3 times"})
+		// The next request is another upgrade.
+		w.host.FailWith(nil)
+		w.request(2, wanted)
+		time.Sleep(time.Hour)
+		want := upgraded
+		want.Generation = 2
+		w.check(newBinary, want)
+		w.end()
+	})
+}
+
+// TestWaitsForThePlan has an agent that applies a plan.
+func TestWaitsForThePlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.set(nil)
+		w.boot()
+		synctest.Wait()
+		if err := w.gate.Acquire(context.Background(), 1); err != nil {
+			t.Fatal(err)
+		}
+		gate := w.gate
+		w.request(1, wanted)
+		time.Sleep(2 * time.Hour)
+		waiting := plans.AgentStatus{Version: "of " + oldBinary, Generation: 1, Phase: plans.UpgradeWaiting,
+			Message: "waiting for the plan that is being applied"}
+		w.check(oldBinary, waiting)
+		gate.Release(1)
+		time.Sleep(time.Hour)
+		w.check(newBinary, upgraded)
+		w.end()
+	})
+}
+
+// TestWithdrawn has a hub that asks for something else while the agent waits for its plan.
+func TestWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.boot()
+		synctest.Wait()
+		gate := w.gate
+		if err := gate.Acquire(context.Background(), 1); err != nil {
+			t.Fatal(err)
+		}
+		w.request(1, wanted)
+		time.Sleep(time.Hour)
+		w.set([]byte(`{"generation":2}`))
+		gate.Release(1)
+		time.Sleep(time.Hour)
+		w.check(oldBinary, plans.AgentStatus{Version: "of " + oldBinary})
+		w.end()
+	})
+}
+
+// TestRefused lists what no agent upgrades itself for.
+func TestRefused(t *testing.T) {
+	tests := map[string]struct {
+		prepare func(t *testing.T, w *world)
+		message string
+	}{
+		"package": {func(t *testing.T, w *world) {
+			if err := w.host.WriteFile(marker, []byte("package=drover-agent\nprogram="+program+"\n"), fs.WithMode(0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}, "belongs to a package"},
+		"no unit":         {func(_ *testing.T, w *world) { w.unit = "" }, "not run by a systemd unit"},
+		"no key":          {func(_ *testing.T, w *world) { w.key = nil }, "no planSigningKey"},
+		"another machine": {func(_ *testing.T, w *world) { w.raw = resign(w, wanted, "fleet/m2") }, "invalid signature"},
+		"architecture":    {func(_ *testing.T, w *world) { w.raw = resign(w, map[string]string{"arm64": "aa"}, machineName) }, "no agent for amd64"},
+		"path as checksum": {func(_ *testing.T, w *world) {
+			w.raw = resign(w, map[string]string{"amd64": "../../../../../etc/shadow"}, machineName)
+		}, "no agent for amd64"},
+		"no JSON": {func(_ *testing.T, w *world) { w.raw = []byte("x") }, "decoding agent-upgrade"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.request(1, wanted)
+				test.prepare(t, w)
+				w.boot()
+				time.Sleep(time.Hour)
+				if got := w.reported(); got.Phase != plans.UpgradeRefused || !strings.Contains(got.Message, test.message) {
+					t.Errorf("reported is %+v", got)
+				}
+				w.check(oldBinary, w.reported())
+				w.end()
+			})
+		})
+	}
+}
+
+func resign(w *world, checksums map[string]string, machine string) []byte {
+	raw, err := plans.SignUpgrade(w.key, plans.AgentUpgrade{Generation: 1, Sequence: 1, Checksums: checksums}, machine)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return raw
+}
+
+// TestReplay has a Secret into which somebody has written an upgrade that was signed before.
+func TestReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(1, map[string]string{"amd64": sumOf(oldBinary)})
+		before := w.raw
+		w.request(2, wanted)
+		w.boot()
+		time.Sleep(time.Hour)
+		want := upgraded
+		want.Generation = 2
+		w.check(newBinary, want)
+		w.set(before)
+		time.Sleep(time.Hour)
+		if got := w.reported(); got.Phase != plans.UpgradeRefused || !strings.Contains(got.Message, "replay") {
+			t.Errorf("reported is %+v", got)
+		}
+		w.check(newBinary, w.reported())
+		w.end()
+	})
+}
+
+// TestAlreadyInstalled has an agent that is the requested one, and one that is asked for reports only.
+func TestAlreadyInstalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.set([]byte(`{"generation":1}`))
+		w.boot()
+		time.Sleep(time.Minute)
+		w.check(oldBinary, plans.AgentStatus{Version: "of " + oldBinary})
+		w.request(1, map[string]string{"amd64": sumOf(oldBinary)})
+		time.Sleep(time.Minute)
+		w.check(oldBinary, plans.AgentStatus{Version: "of " + oldBinary, Generation: 1, Phase: plans.UpgradeDone})
+		if len(w.host.Runs()) != 0 {
+			t.Errorf("ran %v", w.host.Runs())
+		}
+		w.end()
+	})
+}
+
+// TestBadDownload has a hub that hands out something else than it has signed, then fails, then recovers.
+func TestBadDownload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.offered["amd64"] = "malware"
+		w.request(1, wanted)
+		w.boot()
+		time.Sleep(10 * time.Minute)
+		if got := w.reported(); got.Phase != plans.UpgradeDownloading || !strings.Contains(got.Message, "checksum") {
+			t.Errorf("reported is %+v", got)
+		}
+		for path, file := range w.host.Files() {
+			if strings.Contains(string(file.Content), "malware") {
+				t.Errorf("%s contains what was not verified", path)
+			}
+		}
+		w.mu.Lock()
+		w.offered["amd64"], w.fail = newBinary, errors.New("HTTP 503")
+		w.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		if got := w.reported(); got.Phase != plans.UpgradeDownloading || !strings.Contains(got.Message, "503") {
+			t.Errorf("reported is %+v", got)
+		}
+		w.mu.Lock()
+		w.fail = nil
+		w.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		w.check(newBinary, upgraded)
+		w.end()
+	})
+}
+
+// TestAnotherInstallation has somebody install a third agent while the new one does not reach the hub.
+func TestAnotherInstallation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.unreachable[newBinary] = true
+		w.request(1, wanted)
+		w.boot()
+		time.Sleep(time.Minute)
+		w.set([]byte(`{"generation":1}`))
+		if err := w.host.WriteFile(program, []byte("a third agent"), fs.WithMode(0o755)); err != nil {
+			t.Fatal(err)
+		}
+		w.kill()
+		w.start()
+		time.Sleep(time.Hour)
+		w.check("a third agent", plans.AgentStatus{Version: "of a third agent"})
+		w.end()
+	})
+}
