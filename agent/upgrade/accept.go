@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"encoding/hex"
+	"path/filepath"
 	"strings"
 
 	"github.com/drover-dev/drover/plans"
@@ -55,6 +56,9 @@ func (m *Manager) refusal() error {
 				return refusedf("%s belongs to a package: upgrade the package drover-agent with the package manager", m.Program)
 			}
 		}
+	}
+	if filepath.Base(filepath.Dir(m.Program)) == VersionsDirectory {
+		return refusedf("agent was started from %s and not from its installed path", m.Program)
 	}
 	if m.Unit == "" {
 		return refusedf("agent is not run by a systemd unit, so that nothing could roll back a failed upgrade")

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -58,7 +59,7 @@ func (f files) startTimer(ctx context.Context, s state, timeout time.Duration) e
 // cleanUp removes the timer, if there is one, and old binaries.
 func (f files) cleanUp(ctx context.Context, s state) error {
 	if f.exists(f.timerPath()) {
-		if _, err := f.systemctl(ctx, "stop", RollbackUnit+".timer"); err != nil {
+		if _, err := f.systemctl(ctx, "stop", RollbackUnit+".timer"); err != nil && !errors.Is(err, errNotLoaded) {
 			return err
 		}
 	}
@@ -135,10 +136,19 @@ func (f files) describe(ctx context.Context, unit string) string {
 	return text
 }
 
+// errNotLoaded is wrapped by systemctl's error for a unit that does not exist.
+var errNotLoaded = errors.New("unit not loaded")
+
+// exitNotLoaded is the exit code of systemctl for such a unit.
+const exitNotLoaded = 5
+
 func (f files) systemctl(ctx context.Context, args ...string) (string, error) {
 	result, err := f.host.Run(ctx, run.Command{Path: "systemctl", Args: args, Env: f.environment, Timeout: programTimeout})
 	if err != nil {
 		return "", fmt.Errorf("running systemctl %s: %w", args[0], err)
+	}
+	if result.ExitCode == exitNotLoaded {
+		return "", fmt.Errorf("systemctl %s: %w", strings.Join(args, " "), errNotLoaded)
 	}
 	if result.ExitCode != 0 {
 		return "", fmt.Errorf("systemctl %s: exit code %d: %s", strings.Join(args, " "), result.ExitCode, strings.TrimSpace(string(result.Stderr)))

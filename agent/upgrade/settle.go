@@ -32,6 +32,12 @@ func (m *Manager) settle(ctx context.Context, reports bool) (state, error) {
 		s.Phase = phaseNone
 		return s, m.store(ctx, s)
 	}
+	// The rollback unit may not have ended yet.
+	unlock, err := m.files.lock()
+	if err != nil {
+		return s, err
+	}
+	defer unlock()
 	return s, m.files.cleanUp(ctx, s)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	"github.com/drover-dev/drover/hub/api/provider"
+	"github.com/drover-dev/drover/hub/controllers/agentupgrade"
 	"github.com/drover-dev/drover/hub/controllers/capicluster"
 	"github.com/drover-dev/drover/hub/controllers/cluster"
 	"github.com/drover-dev/drover/hub/controllers/clusterregistrationtoken"
@@ -26,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/rkecluster"
 	"github.com/drover-dev/drover/hub/controllers/rkecontrolplane"
 	"github.com/drover-dev/drover/hub/controllers/timeline"
+	"github.com/drover-dev/drover/hub/gateway/downloads"
 	"github.com/drover-dev/drover/hub/identity/signing"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/plan/release"
@@ -51,6 +53,8 @@ type shared struct {
 	releases     *release.Catalog
 	access       *tunnelaccess.Access
 	operations   *operations.Metrics
+	// agents are those that the gateway hands out.
+	agents *downloads.Files
 }
 
 // addControllers adds Drover's own controllers, those of each provider in the order in which a cluster comes to be.
@@ -100,6 +104,7 @@ func controlPlaneControllers(s shared) []reconciler {
 		&preterminatehook.Reconciler{ClusterCache: s.clusterCache},
 		&nodedrain.Reconciler{ClusterCache: s.clusterCache},
 		&plansecret.Reconciler{},
+		&agentupgrade.Reconciler{Signer: s.signer, Checksums: s.agents.AgentChecksums},
 		&nodesync.Reconciler{ClusterCache: s.clusterCache},
 		&etcdsnapshot.Reconciler{ClusterCache: s.clusterCache},
 		&timeline.Reconciler{},

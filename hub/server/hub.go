@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	"github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/gateway"
+	"github.com/drover-dev/drover/hub/gateway/downloads"
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/operations"
@@ -185,6 +186,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 		Live: mgr.GetAPIReader(), Now: time.Now,
 	}
 	s.operations = operations.NewMetrics(metrics.Registry, mgr.GetCache())
+	if s.agents, err = downloads.New(opts.AssetsDir, opts.Settings); err != nil {
+		return nil, err
+	}
 	if err := addControllers(ctx, mgr, opts.Providers, s); err != nil {
 		return nil, err
 	}

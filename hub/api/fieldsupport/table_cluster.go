@@ -2,7 +2,7 @@ package fieldsupport
 
 // cluster are the fields of a Cluster of provisioning.cattle.io.
 var cluster = all(
-	acted("kubernetesVersion agentEnvVars[].name agentEnvVars[].value"),
+	acted("kubernetesVersion agentEnvVars[].name agentEnvVars[].value redeploySystemAgentGeneration"),
 	under("clusterAgentDeploymentCustomization", agentCustomization),
 	under("localClusterAuthEndpoint", authEndpoint),
 	under("rkeConfig", configuration),
@@ -18,8 +18,6 @@ var cluster = all(
 		"defaultClusterRoleForProjectMembers": {warned, "this hub has no projects"},
 		"enableNetworkPolicy": {warned,
 			"this hub has no projects to isolate; create NetworkPolicies in the cluster"},
-		"redeploySystemAgentGeneration": {warned,
-			"this hub does not install agents again; run the registration command on the machines"},
 		"defaultPodSecurityAdmissionConfigurationTemplateName": {refused, "condition RKECluster, PodSecurityTemplateNotSupported"},
 	},
 )

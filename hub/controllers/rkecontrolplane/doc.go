@@ -28,6 +28,8 @@
 //	data        plan-revision                          agent
 //	data        plan-checkpoint                        agent
 //	data        plan-progress                          agent
+//	data        agent-upgrade                          agentupgrade
+//	data        agent-status                           agent
 //	label       rke.cattle.io/init-node                rkecontrolplane
 //	label       all others                             rkebootstrap
 //	annotation  rke.cattle.io/join-url                 rkecontrolplane
@@ -55,6 +57,7 @@
 // RKEBootstrap and Machine:
 //
 //	condition   PlanApplied                            plansecret
+//	condition   SystemAgentUpgraded                    agentupgrade
 //	condition   Reconciled                             rkecontrolplane
 //	condition   UpToDate                               rkecontrolplane
 //	condition   EtcdMemberRemoved                      preterminatehook

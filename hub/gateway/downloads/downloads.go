@@ -109,6 +109,32 @@ func (f *Files) ServeAsset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// AgentChecksums returns the hex SHA-256 of the agents that are served, by architecture; none for a hub without agents.
+func (f *Files) AgentChecksums() (map[string]string, error) {
+	sums := map[string]string{}
+	if f.dir == "" {
+		return sums, nil
+	}
+	for _, arch := range architectures {
+		file, err := os.Open(filepath.Join(f.dir, "system-agent-"+arch))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("opening the agent for %s: %w", arch, err)
+		}
+		info, err := file.Stat()
+		if err == nil {
+			sums[arch], err = f.checksum(file, info)
+		}
+		file.Close()
+		if err != nil {
+			return nil, fmt.Errorf("reading the agent for %s: %w", arch, err)
+		}
+	}
+	return sums, nil
+}
+
 func (f *Files) open(name string) (*os.File, error) {
 	fileName, known := f.files[name]
 	if !known {

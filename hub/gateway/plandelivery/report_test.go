@@ -36,6 +36,8 @@ func TestReportOfAnOlderVersion(t *testing.T) {
 		"a label that is gone":          {hub: func(s *corev1.Secret) { s.Labels = nil }},
 		"the applied plan":              {hub: func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = s.Data[plans.KeyPlan] }},
 		"the applied plan, while it is": {hub: func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = s.Data[plans.KeyPlan] }, while: true},
+		"an upgrade of the agent":       {hub: func(s *corev1.Secret) { s.Data[plans.KeyAgentUpgrade] = []byte("{}") }},
+		"an upgrade, while it is":       {hub: func(s *corev1.Secret) { s.Data[plans.KeyAgentUpgrade] = []byte("{}") }, while: true},
 		"another plan":                  {hub: func(s *corev1.Secret) { s.Data[plans.KeyPlan] = []byte(`{"files":[]}`) }, err: apierrors.IsConflict},
 		"another plan, while it is": {hub: func(s *corev1.Secret) { s.Data[plans.KeyPlan] = []byte(`{"files":[]}`) }, while: true,
 			err: apierrors.IsConflict},

@@ -44,6 +44,7 @@ func TestAgentChanges(t *testing.T) {
 		{name: "plan removed", change: func(s *corev1.Secret) { delete(s.Data, plans.KeyPlan) }, err: "the key plan "},
 		{name: "everything removed", change: func(s *corev1.Secret) { s.Data = nil }, err: "the key plan "},
 		{name: "applied plan", change: func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = []byte("x") }, err: "the key appliedPlan "},
+		{name: "agent's upgrade", change: func(s *corev1.Secret) { s.Data[plans.KeyAgentUpgrade] = []byte("x") }, err: "the key agent-upgrade "},
 		{name: "limits", change: func(s *corev1.Secret) { s.Data[plans.KeyMaxFailures] = []byte("-1") }, err: "the key max-failures "},
 		{name: "key of its own", change: func(s *corev1.Secret) { s.Data["mine"] = []byte("x") }, err: "the key mine "},
 		{name: "label", change: func(s *corev1.Secret) { s.Labels["rke.cattle.io/init-node"] = "true" },

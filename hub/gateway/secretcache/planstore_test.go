@@ -81,7 +81,8 @@ func TestPlanStoreUnchanged(t *testing.T) {
 	}{
 		{secret: planAt("12", "a"), good: "5 12", notGood: "4 13 x"},
 		{secret: at("14", "a", map[string][]byte{plans.KeyAppliedPlan: []byte("{}")}), good: "5 12 14", notGood: "4 15"},
-		{secret: at("16", "a", map[string][]byte{plans.KeyPlan: []byte("{}")}), good: "16", notGood: "5 14"},
+		{secret: at("15", "a", map[string][]byte{plans.KeyAgentUpgrade: []byte("{}")}), good: "5 12 14 15", notGood: "4 16"},
+		{secret: at("16", "a", map[string][]byte{plans.KeyPlan: []byte("{}")}), good: "16", notGood: "5 14 15"},
 		{secret: at("18", "b", map[string][]byte{plans.KeyPlan: []byte("{}")}), good: "18", notGood: "16"},
 	} {
 		must(t, p.Observe(step.secret))

@@ -6,6 +6,7 @@ package signing
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,6 +70,35 @@ func (s *Signer) Sign(data, previous plans.SecretData, machine string) error {
 	}
 	data[plans.KeyPlanSignature] = raw
 	return nil
+}
+
+// SignUpgrade returns the value of the key "agent-upgrade" for a machine. The sequence is the time in milliseconds, but always above that of
+// previous, which is the former value.
+func (s *Signer) SignUpgrade(u plans.AgentUpgrade, previous []byte, machine string) ([]byte, error) {
+	if s == nil {
+		return nil, errors.New("this hub has no key to sign upgrades of agents with")
+	}
+	u.Sequence = s.now().UnixMilli()
+	if last, ok := s.Upgrade(previous, machine); ok && last.Sequence >= u.Sequence {
+		u.Sequence = last.Sequence + 1
+	}
+	raw, err := plans.SignUpgrade(s.key, u, machine)
+	if err != nil {
+		return nil, fmt.Errorf("signing the upgrade of the agent of %s: %w", machine, err)
+	}
+	return raw, nil
+}
+
+// Upgrade decodes the value of the key "agent-upgrade"; false if this hub has not signed it for the machine.
+func (s *Signer) Upgrade(raw []byte, machine string) (plans.AgentUpgrade, bool) {
+	if s == nil || len(raw) == 0 {
+		return plans.AgentUpgrade{}, false
+	}
+	u, err := plans.DecodeUpgrade(raw)
+	if err != nil || u.Verify(s.Public(), machine) != nil {
+		return plans.AgentUpgrade{}, false
+	}
+	return u, true
 }
 
 // Stale reports whether the plan in data needs a signature: it has none of this key, or it is pending and was signed before this hub

@@ -88,3 +88,45 @@ func TestStale(t *testing.T) {
 		t.Error("no signer does something")
 	}
 }
+
+// TestUpgradeSequenceGrows: the sequence of upgrades grows whatever the clock does, and what others have written does not count.
+func TestUpgradeSequenceGrows(t *testing.T) {
+	now := time.UnixMilli(1000)
+	s := newSigner(t, &now)
+	var raw []byte
+	last := int64(0)
+	for _, at := range []int64{1000, 1000, 5000, 2000, 9000} {
+		now = time.UnixMilli(at)
+		var err error
+		if raw, err = s.SignUpgrade(plans.AgentUpgrade{Generation: 1, Checksums: map[string]string{"amd64": "aa"}}, raw, machine); err != nil {
+			t.Fatal(err)
+		}
+		u, ok := s.Upgrade(raw, machine)
+		if !ok || u.Sequence <= last || u.Sequence < at || u.Generation != 1 || u.Checksums["amd64"] != "aa" {
+			t.Errorf("at %d the upgrade is %+v after %d", at, u, last)
+		}
+		last = u.Sequence
+	}
+	other := newSigner(t, &now)
+	foreign, err := other.SignUpgrade(plans.AgentUpgrade{Sequence: 1 << 60}, nil, machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, raw := range map[string][]byte{"nothing": nil, "no JSON": []byte("x"), "not signed": []byte(`{"generation":1,"sequence":99999999}`),
+		"another hub": foreign} {
+		if u, ok := s.Upgrade(raw, machine); ok {
+			t.Errorf("%s: got %+v", name, u)
+		}
+		signed, err := s.SignUpgrade(plans.AgentUpgrade{}, raw, machine)
+		if u, ok := s.Upgrade(signed, machine); err != nil || !ok || u.Sequence != now.UnixMilli() {
+			t.Errorf("%s: the next is %+v, %v", name, u, err)
+		}
+	}
+	if _, ok := s.Upgrade(raw, "fleet/m2"); ok {
+		t.Error("the upgrade of another machine counts")
+	}
+	var none *Signer
+	if _, err := none.SignUpgrade(plans.AgentUpgrade{}, nil, machine); err == nil {
+		t.Error("a hub without a key signs")
+	}
+}

@@ -36,8 +36,8 @@ func TestMaxUnavailable(t *testing.T) {
 			0},
 	}
 	for _, tc := range tests {
-		if got := maxUnavailable(tc.concurrency, tc.machines); got != tc.want {
-			t.Errorf("maxUnavailable(%q, %d) = %d, want %d", tc.concurrency, tc.machines, got, tc.want)
+		if got := MaxUnavailable(tc.concurrency, tc.machines); got != tc.want {
+			t.Errorf("MaxUnavailable(%q, %d) = %d, want %d", tc.concurrency, tc.machines, got, tc.want)
 		}
 	}
 }

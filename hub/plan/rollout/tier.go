@@ -65,15 +65,15 @@ func (g group) limitMessage() string {
 func (g group) limit(in Inputs, size int) int {
 	switch g {
 	case controlPlaneGroup:
-		return maxUnavailable(in.ControlPlaneConcurrency, size)
+		return MaxUnavailable(in.ControlPlaneConcurrency, size)
 	case workerGroup:
-		return maxUnavailable(in.WorkerConcurrency, size)
+		return MaxUnavailable(in.WorkerConcurrency, size)
 	}
 	return 1
 }
 
-// maxUnavailable resolves a concurrency: "" is 1, "0" is all, "25%" is that share rounded up. Anything else is 1, the safest.
-func maxUnavailable(concurrency string, machines int) int {
+// MaxUnavailable resolves a concurrency of an upgrade strategy for a number of machines: "" is 1, "0" is all, "25%" is that share rounded up. Anything else is 1, the safest.
+func MaxUnavailable(concurrency string, machines int) int {
 	text, percent := strings.CutSuffix(concurrency, "%")
 	n, err := strconv.Atoi(text)
 	switch {

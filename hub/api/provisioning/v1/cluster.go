@@ -85,7 +85,8 @@ type ClusterSpec struct {
 	// +optional
 	// +nullable
 	EnableNetworkPolicy *bool `json:"enableNetworkPolicy,omitempty"`
-	// RedeploySystemAgentGeneration installs the agent again on all machines when it is increased.
+	// RedeploySystemAgentGeneration, when it is increased, upgrades the system-agents of all machines to the version of the hub, as many at a
+	// time as rkeConfig.upgradeStrategy allows.
 	// +optional
 	RedeploySystemAgentGeneration int64 `json:"redeploySystemAgentGeneration,omitempty"`
 }
@@ -99,7 +100,7 @@ type ClusterAPIConfig struct {
 
 // ClusterStatus is what the hub found.
 type ClusterStatus struct {
-	// Conditions: Created, RKECluster, Provisioned, Updated, Ready, Connected, Paused, and Removed while it is deleted.
+	// Conditions: Created, RKECluster, Provisioned, Updated, Ready, Connected, Paused, SystemAgentsUpgraded, and Removed while it is deleted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -18,6 +18,9 @@ const (
 	ConnectedCondition = "Connected"
 	// AgentDeployedCondition is true once the cluster-agent has connected for the first time; it stays true.
 	AgentDeployedCondition = "AgentDeployed"
+	// SystemAgentsUpgradedCondition is true while the system-agents of all machines are those that redeploySystemAgentGeneration has asked
+	// for; it is there only once that was set.
+	SystemAgentsUpgradedCondition = "SystemAgentsUpgraded"
 	// RemovedCondition tells how far a deletion is.
 	RemovedCondition = "Removed"
 )

@@ -24,6 +24,9 @@ const (
 	CertificatesValidCondition = "CertificatesValid"
 	// PlanAppliedCondition, on Machine and RKEBootstrap, tells what became of the machine's last plan.
 	PlanAppliedCondition = "PlanApplied"
+	// SystemAgentUpgradedCondition is true on RKEBootstrap and Machine while the system-agent of the machine is the one that
+	// redeploySystemAgentGeneration has asked for; it is there only once that was set.
+	SystemAgentUpgradedCondition = "SystemAgentUpgraded"
 	// SystemUpgradeControllerReadyCondition is kept for existing tools.
 	SystemUpgradeControllerReadyCondition = "SystemUpgradeControllerReady"
 	// IdentityReadyCondition, on an RKEBootstrap, is true once the machine's ServiceAccount, token and plan Secret exist.

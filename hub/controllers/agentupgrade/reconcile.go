@@ -1,0 +1,163 @@
+package agentupgrade
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/agentupgrade"
+	"github.com/drover-dev/drover/hub/util/clustermachines"
+	"github.com/drover-dev/drover/hub/util/message"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/patch"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
+	"github.com/drover-dev/drover/plans"
+)
+
+// maxReport bounds what a condition quotes of an agent.
+const maxReport = 512
+
+// machine is a machine with a plan Secret of its own.
+type machine struct {
+	clustermachines.Machine
+	secret *corev1.Secret
+}
+
+// Reconcile reconciles one Cluster.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &provisioningv1.Cluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if cluster.Spec.RKEConfig == nil || cluster.Spec.RedeploySystemAgentGeneration <= 0 || !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	capiCluster := &clusterv1.Cluster{}
+	found, err := objects.Get(ctx, r.Client, req.NamespacedName, capiCluster)
+	// Somebody else may have created a Cluster of that name, with machines of its own.
+	if err != nil || !found || !metav1.IsControlledBy(capiCluster, cluster) || annotations.IsPaused(capiCluster, cluster) {
+		return ctrl.Result{}, err
+	}
+	machines, err := r.machines(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	in, err := r.inputs(cluster, machines)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	decisions := agentupgrade.Decide(in)
+	var errs []error
+	for i, d := range decisions {
+		errs = append(errs, r.request(ctx, in, machines[i], d), r.report(ctx, machines[i], d))
+	}
+	done, reason, text := agentupgrade.Summary(in, decisions)
+	errs = append(errs, patch.Conditions(ctx, r.Client, cluster, fieldOwner,
+		condition(provisioningv1.SystemAgentsUpgradedCondition, done, reason, text)))
+	err = kerrors.NewAggregate(errs)
+	return ctrl.Result{}, err
+}
+
+// machines are those of the cluster that have a plan Secret and are not being deleted.
+func (r *Reconciler) machines(ctx context.Context, cluster client.ObjectKey) ([]machine, error) {
+	listed, err := clustermachines.List(ctx, r.Cache, cluster)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := plansecrets.ByName(ctx, r.Cache, cluster)
+	if err != nil {
+		return nil, err
+	}
+	var machines []machine
+	for _, m := range listed {
+		secret := plansecrets.Of(m.Bootstrap, secrets)
+		if secret != nil && m.DeletionTimestamp.IsZero() && secret.DeletionTimestamp.IsZero() {
+			machines = append(machines, machine{m, secret})
+		}
+	}
+	return machines, nil
+}
+
+// inputs are what is to be decided about.
+func (r *Reconciler) inputs(cluster *provisioningv1.Cluster, machines []machine) (agentupgrade.Inputs, error) {
+	checksums, err := r.Checksums()
+	if err != nil {
+		return agentupgrade.Inputs{}, err
+	}
+	strategy := cluster.Spec.RKEConfig.UpgradeStrategy
+	in := agentupgrade.Inputs{Generation: cluster.Spec.RedeploySystemAgentGeneration, Checksums: checksums,
+		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency)}
+	for _, m := range machines {
+		next := agentupgrade.Machine{Name: m.Name, Server: isServer(m.secret), Asked: len(m.secret.Data[plans.KeyAgentUpgrade]) > 0}
+		// What this hub has not signed, it has not requested.
+		next.Requested, _ = r.Signer.Upgrade(m.secret.Data[plans.KeyAgentUpgrade], nameOf(m.secret))
+		// A report that cannot be decoded is none.
+		status, _ := plans.DecodeStatus(plans.SecretData{plans.KeyAgentStatus: m.secret.Data[plans.KeyAgentStatus]})
+		if next.Reported = status.Agent; next.Reported != nil {
+			next.Reported.Message = message.Bound(next.Reported.Message, maxReport)
+			next.Reported.Version = message.Bound(next.Reported.Version, maxReport)
+		}
+		in.Machines = append(in.Machines, next)
+	}
+	return in, nil
+}
+
+// nameOf is the name that signatures for a machine are for.
+func nameOf(secret *corev1.Secret) string { return secret.Namespace + "/" + secret.Name }
+
+// request writes what was decided into the plan Secret. It fails on a conflict with any other writer since it was read.
+func (r *Reconciler) request(ctx context.Context, in agentupgrade.Inputs, m machine, d agentupgrade.Decision) error {
+	u := plans.AgentUpgrade{Generation: in.Generation}
+	var value []byte
+	var err error
+	switch d.Action {
+	case agentupgrade.None:
+		return nil
+	case agentupgrade.Ask:
+		value = fmt.Appendf(nil, `{"generation":%d}`, in.Generation)
+	case agentupgrade.Request:
+		u.Checksums = in.Checksums
+		if value, err = r.Signer.SignUpgrade(u, m.secret.Data[plans.KeyAgentUpgrade], nameOf(m.secret)); err != nil {
+			return err
+		}
+	}
+	wanted := m.secret.DeepCopy()
+	if wanted.Data == nil {
+		wanted.Data = map[string][]byte{}
+	}
+	wanted.Data[plans.KeyAgentUpgrade] = value
+	if err := r.Client.Patch(ctx, wanted, client.MergeFromWithOptions(m.secret, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
+		return fmt.Errorf("writing the plan Secret of Machine %s: %w", m.Name, err)
+	}
+	if d.Action == agentupgrade.Request {
+		ctrl.LoggerFrom(ctx).Info("Requested an upgrade of the system-agent", "Machine", m.Namespace+"/"+m.Name, "generation", in.Generation)
+	}
+	return nil
+}
+
+// report writes the condition of RKEBootstrap and Machine.
+func (r *Reconciler) report(ctx context.Context, m machine, d agentupgrade.Decision) error {
+	c := condition(rkev1.SystemAgentUpgradedCondition, d.State == agentupgrade.Upgraded, string(d.State), d.Message)
+	return kerrors.NewAggregate([]error{
+		patch.Conditions(ctx, r.Client, m.Bootstrap, fieldOwner, c),
+		patch.Conditions(ctx, r.Client, m.Machine.Machine, fieldOwner, c),
+	})
+}
+
+func condition(conditionType string, done bool, reason, text string) metav1.Condition {
+	c := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: text}
+	if done {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
