@@ -31,7 +31,7 @@ func (f files) startTimer(ctx context.Context, s state, timeout time.Duration) e
 	service := "[Unit]\nDescription=Roll back the upgrade of the Drover system-agent\n\n[Service]\nType=oneshot\nExecStart=" +
 		strings.Join([]string{f.version(s.Previous), RollbackCommand, "--state-directory", f.stateDirectory, "--unit-directory", f.unitDirectory},
 			" ") + "\n"
-	// OnActiveSec counts again after a boot. A rollback that fails is tried again.
+	// OnActiveSec counts again after a boot. A rollback that fails is retried.
 	timer := "[Unit]\nDescription=Roll back the Drover system-agent unless it reaches the hub\n\n[Timer]\nAccuracySec=1\n"
 	for _, delay := range []time.Duration{0, time.Minute, 5 * time.Minute, 30 * time.Minute} {
 		timer += fmt.Sprintf("OnActiveSec=%d\n", max(1, int64((timeout+delay)/time.Second)))
@@ -115,7 +115,7 @@ func Rollback(ctx context.Context, h host.Host, stateDirectory, unitDirectory st
 	return f.cleanUp(ctx, s)
 }
 
-// describe says what became of the new agent, as far as systemd knows.
+// describe says what systemd knows of the new agent.
 func (f files) describe(ctx context.Context, unit string) string {
 	out, err := f.systemctl(ctx, "show", "--property=SubState,NRestarts,Result,ExecMainStatus,StatusText", unit)
 	if err != nil {

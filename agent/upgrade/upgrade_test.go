@@ -303,3 +303,24 @@ func TestAnotherInstallation(t *testing.T) {
 		w.end()
 	})
 }
+
+// TestOlderHub has a hub that asks for nothing: it would refuse a report with a key that it does not know. An upgrade that the hub has
+// withdrawn is committed without a report.
+func TestOlderHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.boot()
+		time.Sleep(time.Hour)
+		w.check(oldBinary, plans.AgentStatus{})
+		w.unreachable[newBinary] = true
+		w.request(1, wanted)
+		time.Sleep(time.Minute)
+		w.set(nil)
+		w.kill()
+		delete(w.unreachable, newBinary)
+		w.start()
+		time.Sleep(time.Hour)
+		w.check(newBinary, plans.AgentStatus{})
+		w.end()
+	})
+}
