@@ -126,7 +126,7 @@ func (o *serveOptions) completeAudit() error {
 	return o.completeAPIServer()
 }
 
-// completeAPIServer refuses flags of the embedded API server where there is none, and sets the path of its audit log.
+// completeAPIServer refuses flags of the embedded API server where there is none, and sets the paths that are in its data directory.
 func (o *serveOptions) completeAPIServer() error {
 	if o.mode() != modeEmbedded {
 		for flag, value := range map[string]string{
@@ -139,6 +139,9 @@ func (o *serveOptions) completeAPIServer() error {
 			}
 		}
 		return nil
+	}
+	if o.hub.NodeDriverDir == "" {
+		o.hub.NodeDriverDir = filepath.Join(o.api.DataDir, "node-drivers")
 	}
 	switch o.api.Audit.Path {
 	case noAudit:

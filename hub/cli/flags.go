@@ -54,6 +54,9 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 		"https URL of the gateway for machines and users (default https://<first IPv4 address of this machine>:<port of --listen>)")
 	flags.StringVar(&o.hub.AssetsDir, "assets-dir", "",
 		"directory with the system-agent binaries that machines download (default: the directory of this program)")
+	flags.StringVar(&o.hub.NodeDriverDir, "node-driver-dir", "",
+		"directory of programs of node drivers: builtin ones (docker-machine-driver-<name>, rancher-machine) and downloaded ones "+
+			"(default <data-dir>/node-drivers with the embedded API server, otherwise none)")
 	flags.StringVar(&o.hub.WebhookListen, "webhook-listen", "",
 		"address of the webhooks (default 127.0.0.1:9443 with the embedded API server, otherwise :9443)")
 	flags.StringVar(&o.hub.WebhookURL, "webhook-url", "",

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/machinerequest"
 	"github.com/drover-dev/drover/hub/controllers/managementcluster"
 	"github.com/drover-dev/drover/hub/controllers/nodedrain"
+	nodedrivercontroller "github.com/drover-dev/drover/hub/controllers/nodedriver"
 	"github.com/drover-dev/drover/hub/controllers/nodesync"
 	"github.com/drover-dev/drover/hub/controllers/operation"
 	"github.com/drover-dev/drover/hub/controllers/plansecret"
@@ -30,6 +31,8 @@ import (
 	"github.com/drover-dev/drover/hub/gateway/downloads"
 	"github.com/drover-dev/drover/hub/identity/signing"
 	"github.com/drover-dev/drover/hub/identity/tokens"
+	"github.com/drover-dev/drover/hub/nodedriver"
+	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
@@ -55,13 +58,15 @@ type shared struct {
 	operations   *operations.Metrics
 	// agents are those that the gateway hands out.
 	agents *downloads.Files
+	// nodeDriverDir is where programs of node drivers are.
+	nodeDriverDir string
 }
 
 // addControllers adds Drover's own controllers, those of each provider in the order in which a cluster comes to be.
 func addControllers(ctx context.Context, mgr ctrl.Manager, providers provider.Set, s shared) error {
 	for _, p := range []struct {
 		provider.Provider
-		controllers func(shared) []reconciler
+		controllers func(shared) ([]reconciler, error)
 	}{
 		{provider.Infrastructure, infrastructureControllers}, {provider.Bootstrap, bootstrapControllers},
 		{provider.ControlPlane, controlPlaneControllers},
@@ -69,7 +74,11 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, providers provider.Se
 		if !providers.Has(p.Provider) {
 			continue
 		}
-		for _, r := range p.controllers(s) {
+		reconcilers, err := p.controllers(s)
+		if err != nil {
+			return err
+		}
+		for _, r := range reconcilers {
 			if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: workers}); err != nil {
 				return fmt.Errorf("setting up controller %T: %w", r, err)
 			}
@@ -78,19 +87,24 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, providers provider.Se
 	return nil
 }
 
-func infrastructureControllers(s shared) []reconciler {
+func infrastructureControllers(s shared) ([]reconciler, error) {
+	runner, err := nodedriver.NewRunner(s.nodeDriverDir)
+	if err != nil {
+		return nil, err
+	}
 	return []reconciler{
 		&rkecluster.Reconciler{},
 		&machinerequest.Reconciler{},
 		&custommachine.Reconciler{ClusterCache: s.clusterCache},
-	}
+		&nodedrivercontroller.Reconciler{Programs: &programs.Store{Dir: s.nodeDriverDir}, Runner: runner},
+	}, nil
 }
 
-func bootstrapControllers(s shared) []reconciler {
-	return []reconciler{&rkebootstrap.Reconciler{Settings: s.settings}}
+func bootstrapControllers(s shared) ([]reconciler, error) {
+	return []reconciler{&rkebootstrap.Reconciler{Settings: s.settings}}, nil
 }
 
-func controlPlaneControllers(s shared) []reconciler {
+func controlPlaneControllers(s shared) ([]reconciler, error) {
 	return []reconciler{
 		&cluster.Reconciler{},
 		&clusterregistrationtoken.Reconciler{Settings: s.settings, Issuer: s.issuer},
@@ -108,5 +122,5 @@ func controlPlaneControllers(s shared) []reconciler {
 		&nodesync.Reconciler{ClusterCache: s.clusterCache},
 		&etcdsnapshot.Reconciler{ClusterCache: s.clusterCache},
 		&timeline.Reconciler{},
-	}
+	}, nil
 }

@@ -43,6 +43,9 @@ type Options struct {
 	// AssetsDir holds the agents that machines download.
 	AssetsDir string
 
+	// NodeDriverDir holds programs of node drivers, those that are built in and those that were downloaded. Without it there are none.
+	NodeDriverDir string
+
 	// WebhookListen is the address (host:port) of the webhooks.
 	WebhookListen string
 	// WebhookURL is the URL under which the API server reaches the webhooks. Default: the Service WebhookService.
@@ -167,7 +170,8 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 			return nil, err
 		}
 	}
-	s := shared{settings: opts.Settings, signer: found.signer, issuer: found.issuer, clusterCache: clusterCache}
+	s := shared{settings: opts.Settings, signer: found.signer, issuer: found.issuer, clusterCache: clusterCache,
+		nodeDriverDir: opts.NodeDriverDir}
 	hub := &Hub{Manager: mgr, CACerts: opts.Settings.CACerts, persistent: persistent}
 	if !opts.Providers.Has(provider.ControlPlane) {
 		if err := addCacheCheck(mgr); err != nil {

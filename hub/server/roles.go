@@ -23,7 +23,7 @@ func grantCAPI(ctx context.Context, c client.Client) error {
 	}
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: capiRole, Labels: map[string]string{crds.AggregateToManager: "true"}},
-		Rules:      crds.ManagerRules(definitions),
+		Rules:      append(crds.ManagerRules(definitions), crds.NodeDriverRule()),
 	}
 	if err := ssa.Apply(ctx, c, client.FieldOwner("drover-hub"), role); err != nil {
 		return fmt.Errorf("granting Cluster API the right to Drover's kinds: %w", err)

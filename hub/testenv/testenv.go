@@ -35,6 +35,8 @@ const (
 	readyTimeout = 2 * time.Minute
 	// gcPercent spends memory, of which a test's hub needs little, on a fifth of the time.
 	gcPercent = 400
+	// NodeDrivers is the directory in Env.Dir of programs of node drivers.
+	NodeDrivers = "node-drivers"
 	// apiAudit is the name of the API server's audit log.
 	apiAudit = "api-audit.log"
 )
@@ -150,6 +152,7 @@ func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) e
 		GatewayListener: gateway,
 		GatewayListen:   gateway.Addr().String(),
 		AssetsDir:       assets,
+		NodeDriverDir:   filepath.Join(e.Dir, NodeDrivers),
 		WebhookListen:   webhooks,
 		WebhookURL:      "https://" + webhooks,
 		HealthListen:    "0",

@@ -74,6 +74,10 @@ func roles(p provider.Provider, definitions []*apiextensionsv1.CustomResourceDef
 	if err != nil {
 		return nil, err
 	}
+	managerRules := crds.ManagerRules(definitions)
+	if p == provider.Infrastructure {
+		managerRules = append(managerRules, crds.NodeDriverRule())
+	}
 	name := "drover-" + string(p)
 	global := namespace + "-" + name
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
@@ -93,7 +97,7 @@ func roles(p provider.Provider, definitions []*apiextensionsv1.CustomResourceDef
 			ObjectMeta: metav1.ObjectMeta{
 				Name: global + "-capi-manager", Labels: map[string]string{crds.AggregateToManager: "true"},
 			},
-			Rules: crds.ManagerRules(definitions),
+			Rules: managerRules,
 		},
 	}, nil
 }

@@ -16,7 +16,7 @@ var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Cluster{}, &ClusterList{}, &ClusterRegistrationToken{}, &ClusterRegistrationTokenList{},
-		&Token{}, &TokenList{}, &TunnelAgent{}, &TunnelAgentList{})
+		&NodeDriver{}, &NodeDriverList{}, &Token{}, &TokenList{}, &TunnelAgent{}, &TunnelAgentList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -1,0 +1,221 @@
+package nodedriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/nodedriver/plugin"
+	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
+	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ssa"
+)
+
+// scope is what one reconcile has read and found.
+type scope struct {
+	driver *managementv3.NodeDriver
+	// name of the driver.
+	name string
+	// download, install and removal are what a condition waits for; nil where it is met or was not looked at.
+	download, install, removal *cause.Cause
+	// downloaded and installed are true once the phase has succeeded in this reconcile.
+	downloaded, installed bool
+}
+
+// Name is the name of the driver of a NodeDriver.
+func Name(driver *managementv3.NodeDriver) string {
+	if driver.Spec.DisplayName != "" {
+		return strings.ToLower(driver.Spec.DisplayName)
+	}
+	return driver.Name
+}
+
+// reconcileNormal gets the program and installs the kinds of an active driver. Those of an inactive one stay for its machines.
+func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
+	if fault := schema.ValidateName(s.name); fault != "" {
+		s.download = cause.New("InvalidName", "spec.displayName, or else metadata.name: %s", fault)
+		return nil
+	}
+	if !s.driver.Spec.Active {
+		return nil
+	}
+	program, err := r.program(ctx, s)
+	if program == nil {
+		return err
+	}
+	s.downloaded = true
+	if known, _ := r.read.Load(s.driver.UID); known == program.Checksum && r.established(ctx, s) {
+		s.installed = true
+		return nil
+	}
+	return r.install(ctx, s, program)
+}
+
+// program gets the program; nil, with the cause set, if it cannot be had.
+func (r *Reconciler) program(ctx context.Context, s *scope) (*programs.Program, error) {
+	var program *programs.Program
+	var err error
+	if s.driver.Spec.Builtin {
+		program, err = r.Programs.Builtin(s.name)
+	} else {
+		program, err = r.Programs.Download(ctx, s.driver.Spec.URL, s.driver.Spec.Checksum)
+	}
+	if err == nil {
+		return program, nil
+	}
+	var final *programs.FaultError
+	if errors.As(err, &final) {
+		s.download = cause.New("DownloadRefused", "%v", err)
+		return nil, nil
+	}
+	s.download = cause.New("DownloadFailed", "%v; retrying", err)
+	return nil, err
+}
+
+// install reads the flags and applies the definitions.
+func (r *Reconciler) install(ctx context.Context, s *scope, program *programs.Program) error {
+	flags, err := r.Runner.Flags(ctx, s.name, program)
+	var broken *plugin.Error
+	if errors.As(err, &broken) {
+		s.install = cause.New("DriverFailed", "Reading the create flags: %v; retrying", err)
+		return fmt.Errorf("reading the create flags of driver %s: %w", s.name, err)
+	}
+	if err != nil {
+		s.install = cause.New("SandboxFailed", "Running the driver: %v; retrying", err)
+		return err
+	}
+	fields, err := schema.Fields(s.name, flags)
+	if err != nil {
+		s.install = cause.New("InvalidFlags", "The driver has create flags that cannot be fields: %v", err)
+		return nil
+	}
+	for _, crd := range schema.Definitions(s.driver.Name, s.name, fields) {
+		if taken, err := r.taken(ctx, s, crd.Name); err != nil || taken {
+			return err
+		}
+		if err := ssa.Apply(ctx, r.Client, fieldOwner, crd); err != nil {
+			s.install = cause.New("DefinitionRefused", "Installing %s: %v", crd.Name, err)
+			return fmt.Errorf("installing %s: %w", crd.Name, err)
+		}
+	}
+	s.driver.Status.Checksum = program.Checksum
+	r.read.Store(s.driver.UID, program.Checksum)
+	if s.installed = r.established(ctx, s); !s.installed {
+		s.install = cause.New("WaitingForDefinitions", "Waiting for the API server to serve the kinds of the driver")
+	}
+	return nil
+}
+
+// taken reports whether a definition belongs to another NodeDriver, or to nobody of the hub.
+func (r *Reconciler) taken(ctx context.Context, s *scope, name string) (bool, error) {
+	crd, err := r.definition(ctx, name)
+	if err != nil || crd == nil {
+		return false, err
+	}
+	if owner := crd.Labels[schema.DriverLabel]; owner != s.driver.Name {
+		s.install = cause.New("NameTaken", "CustomResourceDefinition %s belongs to NodeDriver %q; delete one of the two NodeDrivers of driver %s",
+			name, owner, s.name)
+		return true, nil
+	}
+	return false, nil
+}
+
+func (r *Reconciler) definition(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	found, err := objects.Get(ctx, r.Live, client.ObjectKey{Name: name}, crd)
+	if err != nil || !found {
+		return nil, err
+	}
+	return crd, nil
+}
+
+// kinds are the kinds of the driver.
+func (s *scope) kinds() []runtimeschema.GroupVersionKind {
+	return []runtimeschema.GroupVersionKind{schema.MachineKind(s.name), schema.TemplateKind(s.name), schema.ConfigKind(s.name)}
+}
+
+func definitionName(kind runtimeschema.GroupVersionKind) string {
+	return strings.ToLower(kind.Kind) + "s." + kind.Group
+}
+
+// established reports whether the driver's kinds are served. It is asked again after each change of a definition.
+func (r *Reconciler) established(ctx context.Context, s *scope) bool {
+	for _, kind := range s.kinds() {
+		crd, err := r.definition(ctx, definitionName(kind))
+		if err != nil || crd == nil || crd.Labels[schema.DriverLabel] != s.driver.Name {
+			return false
+		}
+		served := false
+		for _, c := range crd.Status.Conditions {
+			served = served || c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+		}
+		if !served {
+			return false
+		}
+	}
+	return true
+}
+
+// removalInterval is after which a deletion looks again for machines: kinds of one driver are not watched for it.
+const removalInterval = 10 * time.Second
+
+// reconcileDelete deletes the kinds when no machine is left.
+func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
+	for _, kind := range s.kinds() {
+		crd, err := r.definition(ctx, definitionName(kind))
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if crd == nil || crd.Labels[schema.DriverLabel] != s.driver.Name {
+			continue
+		}
+		left, err := r.first(ctx, kind)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if left != "" && kind.Group == schema.MachineGroup {
+			s.removal = cause.New("InUse", "%s %s exists; delete the machine pools of this driver first", kind.Kind, left)
+			return ctrl.Result{RequeueAfter: removalInterval}, nil
+		}
+	}
+	for _, kind := range s.kinds() {
+		crd, err := r.definition(ctx, definitionName(kind))
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if crd == nil || crd.Labels[schema.DriverLabel] != s.driver.Name {
+			continue
+		}
+		if err := objects.Delete(ctx, r.Client, crd); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	controllerutil.RemoveFinalizer(s.driver, Finalizer)
+	return ctrl.Result{}, nil
+}
+
+// first is the namespace and name of some object of a kind; empty if there is none.
+func (r *Reconciler) first(ctx context.Context, kind runtimeschema.GroupVersionKind) (string, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	err := r.Live.List(ctx, list, client.Limit(1))
+	if apierrors.IsNotFound(err) || len(list.Items) == 0 {
+		return "", client.IgnoreNotFound(err)
+	}
+	item := metav1.Object(&list.Items[0])
+	return item.GetNamespace() + "/" + item.GetName(), err
+}

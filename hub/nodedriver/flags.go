@@ -1,0 +1,53 @@
+// Package nodedriver runs node drivers for the hub: it reads their create flags, and creates and removes machines with them. How a driver is
+// run is in sandbox, how it is spoken to in plugin, where its program comes from in programs, and its kinds in schema.
+package nodedriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/drover-dev/drover/hub/nodedriver/plugin"
+	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
+)
+
+// Runner runs drivers.
+type Runner struct {
+	// Dir holds the sandboxes. It must be on a file system from which programs can be run.
+	Dir string
+	// slots bounds how many drivers make machines at a time.
+	slots chan struct{}
+}
+
+// maxRunning is the number of drivers that make machines at a time: some of them take a hundred megabytes.
+const maxRunning = 10
+
+// NewRunner returns a Runner with its sandboxes in dir/run. It removes those that a hub has left there that was killed.
+func NewRunner(dir string) (*Runner, error) {
+	r := &Runner{Dir: filepath.Join(dir, "run"), slots: make(chan struct{}, maxRunning)}
+	if dir == "" {
+		return r, nil
+	}
+	if err := os.RemoveAll(r.Dir); err != nil {
+		return nil, fmt.Errorf("removing old sandboxes of node drivers: %w", err)
+	}
+	return r, nil
+}
+
+// Flags returns the create flags of a driver.
+func (r *Runner) Flags(ctx context.Context, driver string, program *programs.Program) (_ []plugin.Flag, err error) {
+	box, err := sandbox.New(r.Dir, program.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, box.Close()) }()
+	running, err := plugin.Start(ctx, box, plugin.Options{Name: driver})
+	if err != nil {
+		return nil, err
+	}
+	defer running.Close()
+	return running.CreateFlags(ctx)
+}

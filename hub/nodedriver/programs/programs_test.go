@@ -1,0 +1,133 @@
+package programs
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const program = "\x7fELF the program"
+
+func tarball(t *testing.T, name string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zipped)
+	for _, file := range []string{"README", name} {
+		err := archive.WriteHeader(&tar.Header{Name: file, Mode: 0o755, Size: int64(len(program)), Typeflag: tar.TypeReg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.Write([]byte(program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func zipFile(t *testing.T) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	archive := zip.NewWriter(&out)
+	w, err := archive.Create("../../docker-machine-driver-lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(program)); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestDownload(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	files := map[string][]byte{
+		"/driver": []byte(program), "/driver.tar.gz": tarball(t, "./docker-machine-driver-lab"), "/driver.zip": zipFile(t),
+		"/none.tar.gz": tarball(t, "other"), "/script": []byte("#!/bin/sh\n"), "/torn.tar.gz": tarball(t, "docker-machine-driver-lab")[:40],
+	}
+	requests := 0
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		if r.URL.Path == "/redirect" {
+			http.Redirect(w, r, plain.URL, http.StatusFound)
+			return
+		}
+		content, ok := files[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write(content) // the client sees what is missing
+	}))
+	defer server.Close()
+	for path, want := range map[string]string{
+		"/driver": "", "/driver.tar.gz": "", "/driver.zip": "", "/none.tar.gz": "no file whose name", "/script": "no program for Linux",
+		"/torn.tar.gz": "not readable", "/missing": "404", "/redirect": "no https URL",
+	} {
+		store := &Store{Dir: t.TempDir(), Client: server.Client()}
+		sum := sha512.Sum512(files[path])
+		got, err := store.Download(t.Context(), server.URL+path, strings.ToUpper(hex.EncodeToString(sum[:])))
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q", path, err, want)
+			}
+		} else if content, readErr := os.ReadFile(got.Path); err != nil || readErr != nil || string(content) != program {
+			t.Errorf("%s: got %q, %v, %v", path, content, err, readErr)
+		}
+		left, err := filepath.Glob(filepath.Join(store.Dir, "cache", "download-*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("%s: left behind %v, %v", path, left, err)
+		}
+	}
+
+	store := &Store{Dir: t.TempDir(), Client: server.Client()}
+	var final *FaultError
+	if _, err := store.Download(t.Context(), server.URL+"/driver", strings.Repeat("0", 64)); !errors.As(err, &final) ||
+		!strings.Contains(err.Error(), "not spec.checksum") {
+		t.Errorf("a wrong checksum: %v", err)
+	}
+	sum := sha256.Sum256([]byte(program))
+	for range 2 {
+		requests = 0
+		got, err := store.Download(t.Context(), server.URL+"/driver", hex.EncodeToString(sum[:]))
+		if err != nil || got.Checksum != hex.EncodeToString(sum[:]) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+	if requests != 0 {
+		t.Error("downloaded twice")
+	}
+}
+
+func TestBuiltin(t *testing.T) {
+	store := &Store{Dir: t.TempDir()}
+	if _, err := store.Builtin("lab"); err == nil || !strings.Contains(err.Error(), "docker-machine-driver-lab nor rancher-machine") {
+		t.Errorf("got %v", err)
+	}
+	for _, name := range []string{"rancher-machine", "docker-machine-driver-lab"} {
+		if err := os.WriteFile(filepath.Join(store.Dir, name), []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := store.Builtin("lab"); err != nil || filepath.Base(got.Path) != name {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+}
