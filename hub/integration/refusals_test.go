@@ -61,10 +61,12 @@ func TestInvalidObjects(t *testing.T) {
 			"{machinePools: [{name: p, machineConfigRef: {apiVersion: i.io/v1, kind: KTemplate, name: m}, etcdRole: true, machineOS: windows}]}"),
 			want: "windows machines can only be workers"},
 		{name: "machine configuration of a node driver",
-			object: cluster("b24", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {apiVersion: rke-machine-config.cattle.io/v1, "+
-				"kind: Amazonec2Config, name: m}}]}"), want: "create a machine template and name it instead"},
+			object: cluster("a24", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {apiVersion: rke-machine-config.cattle.io/v1, "+
+				"kind: Amazonec2Config, name: m}}]}")},
 		{name: "machine configuration as the UI names it",
-			object: cluster("b25", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: Amazonec2Config, name: m}}]}"),
+			object: cluster("a25", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {kind: Amazonec2Config, name: m}}]}")},
+		{name: "machine configuration of a core kind",
+			object: cluster("b25", "{machinePools: [{name: p, workerRole: true, machineConfigRef: {apiVersion: v1, kind: Pod, name: m}}]}"),
 			want:   "machineConfigRef.apiVersion must be that of a machine template"},
 		{name: "infrastructure without a group", object: cluster("b26", "{infrastructureRef: {kind: K, name: i}}"),
 			want: "spec.rkeConfig.infrastructureRef needs apiVersion"},

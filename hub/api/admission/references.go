@@ -30,6 +30,7 @@ func credentials() (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissi
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
 		writes("provisioning.cattle.io", "clusters"),
 		writes("rke.cattle.io", "rkecontrolplanes", "rkecontrolplanetemplates", "etcdsnapshots"),
+		writes("rke-machine.cattle.io", "*"),
 	}}
 	policy.Spec.Variables = []admissionregistrationv1.Variable{
 		{Name: "config", Expression: configOf("object")},

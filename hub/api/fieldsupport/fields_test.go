@@ -116,16 +116,15 @@ func TestWarnings(t *testing.T) {
 	}
 	spec.EnableNetworkPolicy = ptr.To(true)
 	spec.RKEConfig.RotateEncryptionKeys = &rkev1.RotateEncryptionKeys{Generation: 1}
-	spec.CloudCredentialSecretName = "a"
 	spec.FleetAgentDeploymentCustomization = &rkev1.AgentDeploymentCustomization{AppendTolerations: []corev1.Toleration{{Key: "a"}}}
-	spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{{Name: "p", CloudCredentialSecretName: "b"}, {Name: "q", DisplayName: "c"}}
+	spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{{Name: "p", DynamicSchemaSpec: "b"}, {Name: "q", DisplayName: "c"}}
 	var got []string
 	for _, w := range Warnings(spec) {
 		fields, _, _ := strings.Cut(w, " no effect: ")
 		got = append(got, fields)
 	}
 	want := []string{
-		"spec.cloudCredentialSecretName, spec.rkeConfig.machinePools[p].cloudCredentialSecretName have",
+		"spec.rkeConfig.machinePools[p].dynamicSchemaSpec has",
 		"spec.rkeConfig.machinePools[q].displayName has", "spec.fleetAgentDeploymentCustomization has", "spec.enableNetworkPolicy has",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -96,6 +96,7 @@ var tables = map[reflect.Type]lines{
 		"defaultPodSecurityAdmissionConfigurationTemplateName": {setByHub, fromCluster},
 	},
 	reflect.TypeFor[managementv3.ClusterRegistrationTokenSpec](): acted("clusterName ttl gracePeriod purpose roles maxUses made.id made.hash"),
+	reflect.TypeFor[managementv3.NodeDriverSpec]():               acted("displayName active builtin url checksum"),
 	reflect.TypeFor[managementv3.TokenSpec](): all(acted("clusterName user.username user.groups expiresAt hash description"),
 		lines{"user.uid": {setByHub, "it records for whom the token was made"}}),
 	reflect.TypeFor[managementv3.TunnelAgentSpec](): all(acted("clusterName"),

@@ -2,7 +2,7 @@ package fieldsupport
 
 // cluster are the fields of a Cluster of provisioning.cattle.io.
 var cluster = all(
-	acted("kubernetesVersion agentEnvVars[].name agentEnvVars[].value redeploySystemAgentGeneration"),
+	acted("kubernetesVersion cloudCredentialSecretName agentEnvVars[].name agentEnvVars[].value redeploySystemAgentGeneration"),
 	under("clusterAgentDeploymentCustomization", agentCustomization),
 	under("localClusterAuthEndpoint", authEndpoint),
 	under("rkeConfig", configuration),
@@ -11,7 +11,6 @@ var cluster = all(
 	under("rkeConfig.machinePools[]", machinePool),
 	acted("rkeConfig.machinePoolDefaults.hostnameLengthLimit"),
 	lines{
-		"cloudCredentialSecretName":           {warned, credentialOfProvider},
 		"clusterAPIConfig":                    {warned, "this hub does not take over Clusters of Cluster API by name"},
 		"fleetAgentDeploymentCustomization":   {warned, "this hub deploys no Fleet agent"},
 		"webhookDeploymentCustomization":      {warned, "this hub deploys no webhook in its clusters"},
@@ -22,18 +21,15 @@ var cluster = all(
 	},
 )
 
-const credentialOfProvider = "machines of Cluster API providers are made with the credential that the provider itself was given"
-
 var machinePool = all(
-	acted(`name etcdRole controlPlaneRole workerRole quantity autoscalingMinSize autoscalingMaxSize labels taints paused
+	acted(`name cloudCredentialSecretName etcdRole controlPlaneRole workerRole quantity autoscalingMinSize autoscalingMaxSize labels taints paused
 		drainBeforeDelete drainBeforeDeleteTimeout rollingUpdate.maxUnavailable rollingUpdate.maxSurge machineDeploymentLabels
 		machineDeploymentAnnotations nodeStartupTimeout unhealthyNodeTimeout maxUnhealthy unhealthyRange machineOS hostnameLengthLimit`),
 	under("machineConfigRef", reference),
 	under("userdata", userdata),
 	lines{
-		"displayName":               {warned, "the field is deprecated"},
-		"cloudCredentialSecretName": {warned, credentialOfProvider},
-		"dynamicSchemaSpec":         {warned, "this hub has no machine drivers"},
+		"displayName":       {warned, "the field is deprecated"},
+		"dynamicSchemaSpec": {warned, "this hub keeps machines when a node driver changes"},
 	},
 )
 

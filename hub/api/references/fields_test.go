@@ -102,7 +102,8 @@ func TestFields(t *testing.T) {
 	}
 	for kind, paths := range want {
 		for path, found := range paths {
-			if !found {
+			// The kinds of node drivers are no Go types; hub/nodedriver/schema compares them with a file.
+			if !found && !strings.Contains(kind, "<Driver>") {
 				t.Errorf("there is a rule for %s of %s, which has no such field", path, kind)
 			}
 		}

@@ -83,9 +83,14 @@ var (
 		Types: []corev1.SecretType{corev1.SecretTypeOpaque, cloudCredentialType}, Consent: ConsentSecret}
 	SelectedCloudProvider = Rule{Field: "machineSelectorConfig[].config.cloud-provider-config", Kind: Secret, Form: URL,
 		Types: CloudProvider.Types, Consent: ConsentSecret}
-	ClusterCredential = Rule{Of: clusterKind, Field: "spec.cloudCredentialSecretName", Kind: Secret, Form: Qualified, Consent: NeverRead}
-	PoolCredential    = Rule{Of: clusterKind, Field: "spec.rkeConfig.machinePools[].cloudCredentialSecretName", Kind: Secret,
-		Form: Qualified, Consent: NeverRead}
+	ClusterCredential = Rule{Of: clusterKind, Field: "spec.cloudCredentialSecretName", Kind: Secret, Form: Qualified,
+		Types: credentialTypes}
+	PoolCredential = Rule{Of: clusterKind, Field: "spec.rkeConfig.machinePools[].cloudCredentialSecretName", Kind: Secret,
+		Form: Qualified, Types: credentialTypes}
+	MachineCredential = Rule{Of: machineKind, Field: "spec.common.cloudCredentialSecretName", Kind: Secret, Form: Qualified,
+		Types: credentialTypes}
+	TemplateCredential = Rule{Of: templateKind, Field: "spec.template.spec.common.cloudCredentialSecretName", Kind: Secret,
+		Form: Qualified, Types: credentialTypes}
 	SnapshotCredential = Rule{Of: snapshotKind, Field: "snapshotFile.s3.cloudCredentialName", Kind: Secret, Form: Qualified,
 		Consent: NeverRead}
 )
@@ -96,12 +101,16 @@ const cloudCredentialType corev1.SecretType = "provisioning.cattle.io/cloud-cred
 // Rules are all rules, as docs/references.md lists them.
 var Rules = []Rule{
 	RegistryAuth, RegistryTLS, S3Credential, FileSecret, FileConfigMap, CloudProvider, SelectedCloudProvider, ClusterCredential,
-	PoolCredential,
-	SnapshotCredential,
+	PoolCredential, MachineCredential, TemplateCredential, SnapshotCredential,
 }
+
+// credentialTypes are those of the cloud credentials of node drivers.
+var credentialTypes = []corev1.SecretType{corev1.SecretTypeOpaque, cloudCredentialType}
 
 const (
 	clusterKind  = "provisioning.cattle.io/v1 Cluster"
+	machineKind  = "rke-machine.cattle.io/v1 <Driver>Machine"
+	templateKind = "rke-machine.cattle.io/v1 <Driver>MachineTemplate"
 	snapshotKind = "rke.cattle.io/v1 ETCDSnapshot"
 )
 

@@ -71,6 +71,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(poolObjectToCluster), builder.WithPredicates(deletions)).
 		Watches(&managementv3.Cluster{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
 		Watches(&managementv3.ClusterRegistrationToken{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
+		Watches(&managementv3.NodeDriver{}, handler.EnqueueRequestsFromMapFunc(r.nodeDriverToClusters)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ownerFromLabels)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(deletedMachineToCluster)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToClusters), builder.OnlyMetadata).

@@ -14,6 +14,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	driverschema "github.com/drover-dev/drover/hub/nodedriver/schema"
 	"github.com/drover-dev/drover/hub/util/capicontract"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -92,8 +93,12 @@ func (r *Reconciler) removeProviderObjects(ctx context.Context, s *scope) (*caus
 
 // removeClones deletes the copies of machine templates. Those of a provider that a pool used earlier are left to the garbage collector.
 func (r *Reconciler) removeClones(ctx context.Context, s *scope) error {
-	for _, p := range s.cluster.Spec.RKEConfig.MachinePools {
-		kind := p.MachineConfigRef.GroupKind()
+	for i := range s.cluster.Spec.RKEConfig.MachinePools {
+		p := &s.cluster.Spec.RKEConfig.MachinePools[i]
+		kind := p.MachineConfigKind().GroupKind()
+		if driver := driverschema.DriverOf(kind); driver != "" {
+			kind = driverschema.TemplateKind(driver).GroupKind()
+		}
 		apiVersion, err := capicontract.APIVersion(ctx, r.Client, kind)
 		if missing, foreign := new(capicontract.NotInstalledError), new(capicontract.NotSupportedError); errors.As(err, &missing) ||
 			errors.As(err, &foreign) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -13,9 +14,11 @@ import (
 
 	"sigs.k8s.io/cluster-api/util/secret"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	driverschema "github.com/drover-dev/drover/hub/nodedriver/schema"
 	"github.com/drover-dev/drover/hub/util/capicontract"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
@@ -62,14 +65,17 @@ func providerKeys(cluster *provisioningv1.Cluster, key func(pool.TemplateRef) st
 		return nil
 	}
 	var keys []string
-	add := func(ref *provisioningv1.ObjectReference) {
+	add := func(kind schema.GroupKind, ref *provisioningv1.ObjectReference) {
 		if ref != nil && ref.Kind != "" {
-			keys = append(keys, key(pool.TemplateRef{GroupKind: ref.GroupKind(), Name: ref.Name}))
+			keys = append(keys, key(pool.TemplateRef{GroupKind: kind, Name: ref.Name}))
 		}
 	}
-	add(cluster.Spec.RKEConfig.InfrastructureRef)
-	for _, p := range cluster.Spec.RKEConfig.MachinePools {
-		add(p.MachineConfigRef)
+	if ref := cluster.Spec.RKEConfig.InfrastructureRef; ref != nil {
+		add(ref.GroupKind(), ref)
+	}
+	for i := range cluster.Spec.RKEConfig.MachinePools {
+		p := &cluster.Spec.RKEConfig.MachinePools[i]
+		add(p.MachineConfigKind().GroupKind(), p.MachineConfigRef)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
@@ -138,6 +144,16 @@ var deletions = predicate.Funcs{
 func (r *Reconciler) providerObjectToClusters(ctx context.Context, o client.Object) []ctrl.Request {
 	ref := pool.TemplateRef{GroupKind: o.GetObjectKind().GroupVersionKind().GroupKind(), Name: o.GetName()}
 	return append(poolObjectToCluster(ctx, o), r.clustersByKey(ctx, indexProviderObjects, o.GetNamespace(), ref.String())...)
+}
+
+// nodeDriverToClusters maps a NodeDriver to the Clusters that refer to machine configurations of its driver.
+func (r *Reconciler) nodeDriverToClusters(ctx context.Context, o client.Object) []ctrl.Request {
+	driver, ok := o.(*managementv3.NodeDriver)
+	if !ok || driver.Status.DriverName == "" {
+		return nil
+	}
+	kind := driverschema.ConfigKind(driver.Status.DriverName).GroupKind()
+	return r.clustersByKey(ctx, indexProviderDefinitions, "", capicontract.DefinitionName(kind))
 }
 
 // definitionToClusters maps the definition of a kind to the Clusters that refer to objects of it.

@@ -14,6 +14,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
 	"github.com/drover-dev/drover/hub/util/capicontract"
@@ -37,11 +38,12 @@ func (r *Reconciler) reconcileMachineTemplate(ctx context.Context, p *poolScope)
 		if err != nil {
 			return current, err
 		}
-		if !upToDate {
-			clone, err := r.clone(ctx, p, source)
-			if err != nil || clone != nil {
-				return ptr.Deref(clone, current), err
-			}
+		if upToDate {
+			return current, r.applyCommon(ctx, p, current, source)
+		}
+		clone, err := r.clone(ctx, p, source)
+		if err != nil || clone != nil {
+			return ptr.Deref(clone, current), err
 		}
 	}
 	if !current.IsDefined() {
@@ -65,6 +67,9 @@ func (r *Reconciler) upToDate(ctx context.Context, p *poolScope, current cluster
 
 // machineTemplate reads the template that a pool names; nil, with the pool's problem set, if it cannot be used.
 func (r *Reconciler) machineTemplate(ctx context.Context, p *poolScope) (*unstructured.Unstructured, error) {
+	if p.spec.MachineConfigKind().Group == provisioningv1.MachineConfigGroup {
+		return r.templateOfConfig(ctx, p)
+	}
 	field, ref := pool.Field(p.spec.Name, "machineConfigRef"), p.spec.MachineConfigRef
 	key := client.ObjectKey{Namespace: p.cluster.Namespace, Name: ref.Name}
 	source, fault, err := r.referenced(ctx, field, key, ref.GroupKind(), "MachineTemplate")

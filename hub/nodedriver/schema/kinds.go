@@ -51,6 +51,15 @@ func DriverOf(config schema.GroupKind) string {
 	return strings.ToLower(driver)
 }
 
+// DriverOfTemplate is the driver of a kind of machine templates; empty for one of another provider.
+func DriverOfTemplate(template schema.GroupKind) string {
+	driver, ok := strings.CutSuffix(template.Kind, "MachineTemplate")
+	if template.Group != MachineGroup || !ok {
+		return ""
+	}
+	return strings.ToLower(driver)
+}
+
 type props = map[string]apiextensionsv1.JSONSchemaProps
 
 // Definitions returns the definitions of a driver's three kinds. nodeDriver is the name of the NodeDriver.
@@ -79,7 +88,7 @@ func Definitions(nodeDriver, driver string, fields []Field) []*apiextensionsv1.C
 	inner := object("Spec is what machines are made from.", spec)
 	outer := object("Template is the template of a machine.", props{"spec": inner})
 	template.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = object("Spec holds the template.", props{
-		"clusterName": text("ClusterName names the Cluster.", 63), "template": outer,
+		"template": outer,
 	})
 	return []*apiextensionsv1.CustomResourceDefinition{config, machine, template}
 }

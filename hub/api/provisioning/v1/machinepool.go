@@ -2,6 +2,7 @@ package v1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -9,8 +10,8 @@ import (
 
 // RKEMachinePool is a group of machines that are alike.
 //
-// +kubebuilder:validation:XValidation:rule=`self.?machineConfigRef.?kind.orValue("") != "" && self.?machineConfigRef.?name.orValue("") != ""`,message="spec.rkeConfig.machinePools[].machineConfigRef is required: name apiVersion, kind and name of the machine template that the pool's machines are made from"
-// +kubebuilder:validation:XValidation:rule="has(self.machineConfigRef) && has(self.machineConfigRef.apiVersion) && self.machineConfigRef.apiVersion.contains('/') && !self.machineConfigRef.apiVersion.startsWith('rke-machine-config.cattle.io/')",message="spec.rkeConfig.machinePools[].machineConfigRef.apiVersion must be that of a machine template of a Cluster API provider, such as infrastructure.cluster.x-k8s.io/v1beta2; machine configurations of node drivers (rke-machine-config.cattle.io) are not supported: create a machine template and name it instead, or register machines with the command of the ClusterRegistrationToken"
+// +kubebuilder:validation:XValidation:rule=`self.?machineConfigRef.?kind.orValue("") != "" && self.?machineConfigRef.?name.orValue("") != ""`,message="spec.rkeConfig.machinePools[].machineConfigRef is required: name apiVersion, kind and name of the machine template or machine configuration that the pool's machines are made from"
+// +kubebuilder:validation:XValidation:rule="!has(self.machineConfigRef) || !has(self.machineConfigRef.apiVersion) || self.machineConfigRef.apiVersion == ” || self.machineConfigRef.apiVersion.contains('/')",message="spec.rkeConfig.machinePools[].machineConfigRef.apiVersion must be that of a machine template of a Cluster API provider, such as infrastructure.cluster.x-k8s.io/v1beta2, or rke-machine-config.cattle.io/v1, the default, for the machine configuration of a node driver"
 // +kubebuilder:validation:XValidation:rule="self.?etcdRole.orValue(false) || self.?controlPlaneRole.orValue(false) || self.?workerRole.orValue(false)",message="spec.rkeConfig.machinePools[]: a pool needs at least one of etcdRole, controlPlaneRole and workerRole"
 // +kubebuilder:validation:XValidation:rule="has(self.autoscalingMinSize) == has(self.autoscalingMaxSize)",message="spec.rkeConfig.machinePools[]: set both of autoscalingMinSize and autoscalingMaxSize, or neither"
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscalingMinSize) || !has(self.autoscalingMaxSize) || self.autoscalingMinSize <= self.autoscalingMaxSize",message="spec.rkeConfig.machinePools[].autoscalingMinSize must not be greater than autoscalingMaxSize"
@@ -29,8 +30,8 @@ type RKEMachinePool struct {
 	// +optional
 	// +nullable
 	DisplayName string `json:"displayName,omitempty"`
-	// MachineConfigRef is the machine template of a Cluster API provider that machines are made from. A change of what the template says
-	// replaces the machines.
+	// MachineConfigRef is the machine template of a Cluster API provider, or the machine configuration of a node driver (apiVersion
+	// rke-machine-config.cattle.io/v1, the default), that machines are made from. A change of what it says replaces the machines.
 	// +optional
 	MachineConfigRef *ObjectReference `json:"machineConfigRef,omitempty"`
 	// EtcdRole machines run etcd.
@@ -63,7 +64,7 @@ type RKEMachinePool struct {
 	// +optional
 	// +nullable
 	Taints []corev1.Taint `json:"taints,omitempty"`
-	// CloudCredentialSecretName is for this pool instead of the Cluster's.
+	// CloudCredentialSecretName is for this pool instead of the Cluster's. Node drivers use it; Cluster API providers have their own.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +nullable
@@ -132,4 +133,19 @@ type RKEMachinePoolRollingUpdate struct {
 	// MaxSurge is a number or percentage of machines that there may be beyond Quantity.
 	// +optional
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
+}
+
+// MachineConfigGroup is the API group of the machine configurations of node drivers.
+const MachineConfigGroup = "rke-machine-config.cattle.io"
+
+// MachineConfigKind is the kind that MachineConfigRef names. A reference without apiVersion is one to a machine configuration.
+func (p *RKEMachinePool) MachineConfigKind() schema.GroupVersionKind {
+	if p.MachineConfigRef == nil {
+		return schema.GroupVersionKind{}
+	}
+	kind := p.MachineConfigRef.GroupVersionKind()
+	if p.MachineConfigRef.APIVersion == "" {
+		kind.Group, kind.Version = MachineConfigGroup, "v1"
+	}
+	return kind
 }

@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
 )
 
 // BootstrapTemplate returns the template of a pool's RKEBootstraps. Its name is derived from its content, so that a change of the user data
@@ -39,7 +40,7 @@ func BootstrapTemplate(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMac
 func Clone(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool,
 	source *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	kind := source.GroupVersionKind()
-	digest, err := hash([]any{kind.Group, kind.Kind, source.Object["spec"]})
+	digest, err := hash([]any{kind.Group, kind.Kind, content(source)})
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +52,13 @@ func Clone(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePool,
 	objectMeta.Labels[rkev1.MachineTemplateHashLabel] = digest
 	clone.SetLabels(objectMeta.Labels)
 	clone.SetOwnerReferences(objectMeta.OwnerReferences)
+	from := kind
+	if driver := schema.DriverOfTemplate(kind.GroupKind()); driver != "" {
+		from = schema.ConfigKind(driver)
+	}
 	clone.SetAnnotations(map[string]string{
-		rkev1.ClonedFromGroupVersionAnnotation: source.GetAPIVersion(),
-		rkev1.ClonedFromKindAnnotation:         kind.Kind,
+		rkev1.ClonedFromGroupVersionAnnotation: from.GroupVersion().String(),
+		rkev1.ClonedFromKindAnnotation:         from.Kind,
 		rkev1.ClonedFromNameAnnotation:         source.GetName(),
 		rkev1.ClonedFromRevisionAnnotation:     revision(source),
 	})
@@ -73,23 +78,23 @@ func UpToDate(clone, source *unstructured.Unstructured) bool {
 		return false
 	}
 	return clone.GetAnnotations()[rkev1.ClonedFromRevisionAnnotation] == revision(source) ||
-		equality.Semantic.DeepEqual(clone.Object["spec"], source.Object["spec"])
+		equality.Semantic.DeepEqual(content(clone), content(source))
 }
 
 // Ref refers to an object as MachineDeployments do.
-func Ref(kind schema.GroupKind, name string) clusterv1.ContractVersionedObjectReference {
+func Ref(kind runtimeschema.GroupKind, name string) clusterv1.ContractVersionedObjectReference {
 	return clusterv1.ContractVersionedObjectReference{APIGroup: kind.Group, Kind: kind.Kind, Name: name}
 }
 
 // TemplateRef identifies a machine template of a pool. Its string form is Kind.group/name.
 type TemplateRef struct {
-	schema.GroupKind
+	runtimeschema.GroupKind
 	Name string
 }
 
 // RefOf returns the TemplateRef of a reference in a MachineDeployment or MachineSet.
 func RefOf(ref clusterv1.ContractVersionedObjectReference) TemplateRef {
-	return TemplateRef{schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}, ref.Name}
+	return TemplateRef{runtimeschema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}, ref.Name}
 }
 
 func (r TemplateRef) String() string { return fmt.Sprintf("%s/%s", r.GroupKind, r.Name) }
@@ -110,7 +115,7 @@ func ParseRefs(md *clusterv1.MachineDeployment) []TemplateRef {
 	for text := range strings.SplitSeq(md.Annotations[rkev1.MachineTemplatesAnnotation], ",") {
 		kind, name, ok := strings.Cut(text, "/")
 		if ok && name != "" {
-			refs = append(refs, TemplateRef{schema.ParseGroupKind(kind), name})
+			refs = append(refs, TemplateRef{runtimeschema.ParseGroupKind(kind), name})
 		}
 	}
 	return refs

@@ -13,6 +13,7 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
 )
 
 // taintEffects are those of Kubernetes.
@@ -46,7 +47,14 @@ func validateRef(cluster *provisioningv1.Cluster, p *provisioningv1.RKEMachinePo
 		return []string{fmt.Sprintf("%s is %q: it must be the Cluster's own, %q, or be left out", Field(p.Name, "machineConfigRef.namespace"),
 			ref.Namespace, cluster.Namespace)}
 	}
-	kind := ref.GroupVersionKind()
+	kind := p.MachineConfigKind()
+	if kind.Group == provisioningv1.MachineConfigGroup {
+		if schema.DriverOf(kind.GroupKind()) == "" {
+			return []string{fmt.Sprintf("%s is %q: name the kind of the machine configuration of a node driver, such as DigitaloceanConfig, or set "+
+				"apiVersion to that of another provider", Field(p.Name, "machineConfigRef.kind"), kind.Kind)}
+		}
+		return nil
+	}
 	if kind.Group == rkev1.GroupVersion.Group {
 		return []string{fmt.Sprintf("%s names the kind %s, whose machines register themselves; remove the pool and run the command of the "+
 			"ClusterRegistrationToken on them",

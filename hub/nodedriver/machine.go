@@ -1,0 +1,335 @@
+package nodedriver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/drover-dev/drover/hub/nodedriver/plugin"
+	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
+)
+
+// Times that a driver has.
+const (
+	// CreateTimeout is for a machine to be created and bootstrapped, RemoveTimeout to be removed.
+	CreateTimeout = 30 * time.Minute
+	RemoveTimeout = 15 * time.Minute
+	checkTimeout  = 5 * time.Minute
+	stateTimeout  = time.Minute
+	// stateInterval is the pause between looks at whether a machine runs, saveInterval between looks at the state during its creation.
+	stateInterval = 3 * time.Second
+	saveInterval  = 10 * time.Second
+)
+
+// Machine is a machine to be created or removed.
+type Machine struct {
+	Driver  string
+	Program *programs.Program
+	// Name of the machine at its cloud, Hostname in its operating system: DNS labels.
+	Name, Hostname string
+	// Spec are the fields of the machine that are for the driver.
+	Spec map[string]any
+	// Credential is the cloud credential, by field.
+	Credential map[string]string
+	// Script is the bootstrap data.
+	Script []byte
+	// State is what was saved of it; nil if nothing was.
+	State *State
+	// Save is called whenever the state changes: before the driver is asked to create anything, from time to time, and at the end.
+	Save func(context.Context, *State) error
+}
+
+// Address is an address of a machine: one that only its neighbours reach, or not.
+type Address struct {
+	Internal bool
+	Address  string
+}
+
+// session is a running driver for a machine.
+type session struct {
+	*plugin.Driver
+	box    *sandbox.Sandbox
+	log    *plugin.Log
+	fields []schema.Field
+}
+
+// open starts the driver of a machine with the files of its state.
+func (r *Runner) open(ctx context.Context, m *Machine, log *plugin.Log) (*session, error) {
+	box, err := sandbox.New(r.Dir, m.Program.Path)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{box: box, log: log}
+	if m.State == nil {
+		m.State = &State{Name: m.Name, Files: map[string][]byte{}}
+	}
+	if err := errors.Join(box.WriteFile(Dir(m.Name)+"/"+keepFile, nil), m.State.write(box)); err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	s.Driver, err = plugin.Start(ctx, box, plugin.Options{Name: m.Driver, Env: environment(m.Driver, m.Credential), Log: log})
+	if err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	flags, err := s.CreateFlags(ctx)
+	if err == nil {
+		s.fields, err = schema.Fields(m.Driver, flags)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	return s, nil
+}
+
+func (s *session) end() error {
+	if s.Driver != nil {
+		s.Close()
+	}
+	return s.box.Close()
+}
+
+// acquire waits for a slot.
+func (r *Runner) acquire(ctx context.Context) error {
+	select {
+	case r.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for other machines to be made: %w", ctx.Err())
+	}
+}
+
+// Create creates a machine and runs its bootstrap data, and returns its addresses. log is the end of what the driver has written, without
+// secrets, as is the text of the error. Whatever the outcome, the state was saved: Remove removes what there is.
+func (r *Runner) Create(ctx context.Context, m *Machine) (addresses []Address, log string, err error) {
+	if err := r.acquire(ctx); err != nil {
+		return nil, "", err
+	}
+	defer func() { <-r.slots }()
+	output := plugin.NewLog(m.secrets()...)
+	err = func() (err error) {
+		s, err := r.open(ctx, m, output)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.end()) }()
+		addresses, err = m.create(ctx, s)
+		return err
+	}()
+	return addresses, output.String(), redact(output, err)
+}
+
+// redact keeps secrets out of the text of an error. It keeps the type of an InvalidError.
+func redact(log *plugin.Log, err error) error {
+	var wrong *InvalidError
+	if err == nil || errors.As(err, &wrong) {
+		return err
+	}
+	return errors.New(log.Redact(err.Error()))
+}
+
+func (m *Machine) create(ctx context.Context, s *session) ([]Address, error) {
+	given, err := values(s.fields, m.Spec, m.Credential)
+	if err != nil {
+		return nil, err
+	}
+	byUserData := userDataField(s.fields)
+	if byUserData != nil {
+		users, _ := given[byUserData.Flag.Name].(string)
+		data, err := userData(m.Hostname, users, m.Script)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.box.WriteFile(userDataPath, data); err != nil {
+			return nil, err
+		}
+		given[byUserData.Flag.Name] = userDataPath
+	}
+	if err := m.configure(ctx, s, given); err != nil {
+		return nil, err
+	}
+	if err := s.PreCreateCheck(ctx, checkTimeout); err != nil {
+		return nil, err
+	}
+	if err := m.save(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := m.createSaving(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := waitRunning(ctx, s); err != nil {
+		return nil, err
+	}
+	if byUserData == nil {
+		at, err := s.SSH(ctx, stateTimeout)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.bootstrap(ctx, s.box, at, s.log); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.save(ctx, s); err != nil {
+		return nil, err
+	}
+	return addressesOf(m.State.Config()), nil
+}
+
+// configure gives a driver that knows of no machine yet the values of its flags.
+func (m *Machine) configure(ctx context.Context, s *session, given map[string]any) error {
+	base, err := json.Marshal(map[string]any{"MachineName": m.Name, "StorePath": sandbox.Home})
+	if err != nil {
+		return err
+	}
+	if err := s.SetConfig(ctx, base); err != nil {
+		return err
+	}
+	return s.SetFlags(ctx, given)
+}
+
+// createSaving has the driver create the machine. Meanwhile and at the end it saves the state, by which the machine is found again.
+func (m *Machine) createSaving(ctx context.Context, s *session) error {
+	done := make(chan error, 1)
+	go func() { done <- s.Create(ctx, CreateTimeout) }()
+	ticker := time.NewTicker(saveInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			// The state is saved even if the time of the creation is over.
+			saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
+			defer cancel()
+			return errors.Join(err, m.save(saving, s))
+		case <-ticker.C:
+			// A driver that is busy may not answer; it is asked again.
+			_ = m.save(ctx, s)
+		}
+	}
+}
+
+// save takes the state from the driver and saves it.
+func (m *Machine) save(ctx context.Context, s *session) error {
+	config, err := s.Config(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the configuration of the machine from the driver: %w", err)
+	}
+	if !json.Valid(config) {
+		return errors.New("the driver has sent a configuration that is no JSON")
+	}
+	next := &State{Name: m.Name, Files: maps.Clone(m.State.Files)}
+	if err := errors.Join(next.read(s.box), next.setConfig(m.Driver, config)); err != nil {
+		return err
+	}
+	if err := m.Save(ctx, next); err != nil {
+		return fmt.Errorf("saving the state of the machine: %w", err)
+	}
+	m.State = next
+	return nil
+}
+
+func waitRunning(ctx context.Context, s *session) error {
+	for {
+		running, err := s.Running(ctx, stateTimeout)
+		if err != nil || running {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("the machine did not run within the time that it has")
+		case <-time.After(stateInterval):
+		}
+	}
+}
+
+// addressesOf are the addresses in a driver's configuration.
+func addressesOf(config json.RawMessage) []Address {
+	var known struct{ IPAddress, PrivateIPAddress, IPv6Address string }
+	if json.Unmarshal(config, &known) != nil {
+		return nil
+	}
+	var out []Address
+	add := func(address string, internal bool) {
+		if address != "" && len(address) < 256 {
+			out = append(out, Address{internal, address})
+		}
+	}
+	add(known.PrivateIPAddress, true)
+	add(known.IPAddress, known.PrivateIPAddress == "")
+	add(known.IPv6Address, false)
+	return out
+}
+
+// Remove removes a machine by its state. A machine without a state, or that its cloud does not know, is removed.
+func (r *Runner) Remove(ctx context.Context, m *Machine) (log string, err error) {
+	if m.State.Config() == nil {
+		return "", nil
+	}
+	if err := r.acquire(ctx); err != nil {
+		return "", err
+	}
+	defer func() { <-r.slots }()
+	output := plugin.NewLog(m.secrets()...)
+	config, err := r.withCredential(ctx, m, output)
+	if err == nil {
+		err = r.remove(ctx, m, config, output)
+	}
+	return output.String(), redact(output, err)
+}
+
+func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plugin.Log) (err error) {
+	s, err := r.open(ctx, m, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.end()) }()
+	if err := s.SetConfig(ctx, config); err != nil {
+		return err
+	}
+	err = s.Remove(ctx, RemoveTimeout)
+	var answer *plugin.Error
+	// Drivers have no other way to say it than the text of an error.
+	if errors.As(err, &answer) && strings.Contains(strings.ToLower(answer.Message), "not found") {
+		return nil
+	}
+	return err
+}
+
+// withCredential returns the configuration of a machine with the credential of today: what the driver makes of the credential now takes the
+// place of what it made of it when the machine was created. Where it makes nothing of it, the saved configuration is used.
+func (r *Runner) withCredential(ctx context.Context, m *Machine, log *plugin.Log) (_ []byte, err error) {
+	saved := m.State.Config()
+	if len(m.Credential) == 0 {
+		return saved, nil
+	}
+	fresh := *m
+	fresh.State = nil
+	s, err := r.open(ctx, &fresh, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.end()) }()
+	given, err := values(s.fields, m.Spec, m.Credential)
+	if err != nil {
+		return nil, err
+	}
+	var before, now map[string]any
+	if fresh.configure(ctx, s, given) != nil {
+		return saved, nil
+	}
+	raw, err := s.Config(ctx)
+	if err != nil || json.Unmarshal(raw, &now) != nil || json.Unmarshal(saved, &before) != nil {
+		return saved, nil //nolint:nilerr
+	}
+	for field, value := range now {
+		for _, secret := range m.Credential {
+			if value == any(secret) && secret != "" {
+				before[field] = value
+			}
+		}
+	}
+	return json.Marshal(before)
+}

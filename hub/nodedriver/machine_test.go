@@ -1,0 +1,226 @@
+package nodedriver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-dev/drover/hub/nodedriver"
+	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	fake "github.com/drover-dev/drover/hub/testenv/nodedriver"
+)
+
+const token = "planted-cloud-token"
+
+// setup starts a cloud, and returns a machine of the driver lab.
+func setup(t *testing.T, mode string) (*fake.Cloud, *nodedriver.Runner, *nodedriver.Machine) {
+	t.Helper()
+	cloud, err := fake.NewCloud(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cloud.Close() })
+	program, err := fake.Build(t.TempDir(), mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, err := nodedriver.NewRunner(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &nodedriver.Machine{
+		Driver: "lab", Program: &programs.Program{Path: program}, Name: "pool-1", Hostname: "pool-1-host",
+		Spec:       map[string]any{"url": cloud.URL, "size": "3", "tags": []any{"a", "b"}, "privateNetworking": true},
+		Credential: nodedriver.Credential("lab", map[string][]byte{"labcredentialConfig-token": []byte(token), "othercredentialConfig-x": nil}),
+		Script:     []byte("#!/bin/sh\nexport CATTLE_TOKEN='planted-join-token'\necho $CATTLE_TOKEN\n"),
+	}
+	m.Save = func(_ context.Context, s *nodedriver.State) error {
+		raw, err := s.Encode()
+		if err != nil {
+			return err
+		}
+		m.State, err = nodedriver.Decode("pool-1", raw)
+		return err
+	}
+	t.Cleanup(func() {
+		if left, err := os.ReadDir(runner.Dir); err != nil && !os.IsNotExist(err) || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+	return cloud, runner, m
+}
+
+func noSecrets(t *testing.T, texts ...any) {
+	t.Helper()
+	text := fmt.Sprintln(texts...)
+	for _, secret := range []string{token, "planted-join-token", "rotated-cloud-token"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s is in %q", secret, text)
+		}
+	}
+}
+
+func TestOverSSH(t *testing.T) {
+	t.Parallel()
+	cloud, runner, m := setup(t, "")
+	addresses, log, err := runner.Create(t.Context(), m)
+	if err != nil {
+		t.Fatal(err, log)
+	}
+	noSecrets(t, log)
+	if diff := cmp.Diff([]nodedriver.Address{{Internal: true, Address: "127.0.0.1"}}, addresses); diff != "" {
+		t.Error(diff)
+	}
+	i := cloud.Instances()["pool-1"]
+	if i.Size != 3 || i.Image != "debian" || !i.Private || !i.Started || len(i.Tags) != 2 || i.UserData != "" {
+		t.Errorf("got %+v", i)
+	}
+	want := []string{
+		"umask 077 && cat >/tmp/drover-bootstrap.sh\nhostname pool-1-host && echo pool-1-host >/etc/hostname\n" + string(m.Script),
+		"sh /tmp/drover-bootstrap.sh </dev/null; code=$?; rm -f /tmp/drover-bootstrap.sh; exit $code\n",
+	}
+	if diff := cmp.Diff(want, i.Scripts); diff != "" {
+		t.Error(diff)
+	}
+	if len(m.State.Files["id_rsa"]) == 0 {
+		t.Error("the SSH key was not saved")
+	}
+
+	// The credential is rotated; the machine is removed with the new one.
+	cloud.SetToken("rotated-cloud-token")
+	log, err = runner.Remove(t.Context(), m)
+	noSecrets(t, log, err)
+	if err == nil || !strings.Contains(err.Error(), "unauthorized") {
+		t.Errorf("removed with the old credential: %v", err)
+	}
+	m.Credential["token"] = "rotated-cloud-token"
+	if log, err = runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
+		t.Errorf("got %v, left %v", err, cloud.Instances())
+	}
+	// What the cloud does not know is removed.
+	if log, err = runner.Remove(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+	noSecrets(t, log)
+}
+
+func TestByUserData(t *testing.T) {
+	t.Parallel()
+	cloud, runner, m := setup(t, "userdata")
+	m.Spec["userdata"] = "#cloud-config\npackages: [jq]\nruncmd: [date]\n"
+	if _, log, err := runner.Create(t.Context(), m); err != nil {
+		t.Fatal(err, log)
+	}
+	i := cloud.Instances()["pool-1"]
+	for _, part := range []string{"#cloud-config\n", "hostname: pool-1-host", "- jq", "- date\n- sh /usr/local/custom_script/install.sh", "encoding: gzip+b64"} {
+		if !strings.Contains(i.UserData, part) {
+			t.Errorf("%q is missing in %s", part, i.UserData)
+		}
+	}
+	if len(i.Scripts) > 0 {
+		t.Errorf("bootstrapped over SSH as well: %v", i.Scripts)
+	}
+}
+
+// An instance that was made before something failed is removed, whatever failed.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	cloud, runner, m := setup(t, "")
+	cloud.SetFault(func(_, path string) error {
+		if strings.HasSuffix(path, "/start") {
+			return errors.New("quota exceeded for " + token)
+		}
+		return nil
+	})
+	_, log, err := runner.Create(t.Context(), m)
+	if err == nil || !strings.Contains(err.Error(), "quota exceeded") {
+		t.Fatalf("got %v", err)
+	}
+	noSecrets(t, err, log)
+	cloud.SetFault(nil)
+	if _, err := runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
+		t.Errorf("got %v, left %v", err, cloud.Instances())
+	}
+}
+
+func TestCanceledCreate(t *testing.T) {
+	t.Parallel()
+	cloud, runner, m := setup(t, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cloud.SetFault(func(method, path string) error {
+		if strings.HasSuffix(path, "/start") && method == http.MethodPost {
+			cancel()
+			<-t.Context().Done()
+		}
+		return nil
+	})
+	if _, _, err := runner.Create(ctx, m); err == nil {
+		t.Fatal("created")
+	}
+	cloud.SetFault(nil)
+	if _, err := runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
+		t.Errorf("got %v, left %v", err, cloud.Instances())
+	}
+}
+
+func TestInvalidFields(t *testing.T) {
+	t.Parallel()
+	_, runner, m := setup(t, "userdata")
+	for field, tt := range map[string]struct {
+		value any
+		want  string
+	}{
+		"size": {"three", "spec.size must be of the type of the flag lab-size, which is int"}, "tags": {3, "spec.tags"},
+		"userdata": {"/etc/shadow", "not the path of a file"},
+	} {
+		spec := m.Spec
+		m.Spec = map[string]any{"url": "x", field: tt.value}
+		_, _, err := runner.Create(t.Context(), m)
+		var invalid *nodedriver.InvalidError
+		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", field, err)
+		}
+		m.Spec = spec
+	}
+}
+
+// A driver that names a file of the hub as the machine's key gets nothing of it.
+func TestKeyPath(t *testing.T) {
+	t.Parallel()
+	_, runner, m := setup(t, "keypath")
+	_, _, err := runner.Create(t.Context(), m)
+	if err == nil || !strings.Contains(err.Error(), "reading etc/shadow in the sandbox") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestState(t *testing.T) {
+	s := &nodedriver.State{Name: "a", Files: map[string][]byte{"config.json": []byte(`{"Driver":{"x":1}}`), "id_rsa": []byte("k")}}
+	raw, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := nodedriver.Decode("a", raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, got); diff != "" || string(got.Config()) != `{"x":1}` {
+		t.Errorf("%s %s", diff, got.Config())
+	}
+	if _, err := nodedriver.Decode("a", []byte("nonsense")); err == nil {
+		t.Error("nonsense was decoded")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("\x1f\x8b"))
+	f.Fuzz(func(_ *testing.T, raw []byte) {
+		_, _ = nodedriver.Decode("a", raw) // it must end, and not panic
+	})
+}

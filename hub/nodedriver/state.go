@@ -1,0 +1,174 @@
+package nodedriver
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
+)
+
+const (
+	configFile = "config.json"
+	// keepFile is there so that the directory is.
+	keepFile = ".keep"
+	// maxState is the size of all files of a machine; a Secret holds at most 1 MiB of them, compressed.
+	maxState = 4 << 20
+	maxFiles = 100
+)
+
+// State is what a driver keeps of a machine: its files, by name, among them config.json with the driver's configuration, and keys for SSH.
+type State struct {
+	Name  string
+	Files map[string][]byte
+}
+
+// host is what config.json holds of a machine, as rancher-machine writes it.
+type host struct {
+	ConfigVersion int
+	Driver        json.RawMessage
+	DriverName    string
+	HostOptions   json.RawMessage `json:",omitempty"`
+	Name          string
+}
+
+// configVersion is that of config.json.
+const configVersion = 3
+
+// Dir is the directory of a machine's files, as the driver sees it.
+func Dir(name string) string { return path.Join(sandbox.Home, "machines", name) }
+
+// Config is the driver's configuration; nil where there is none.
+func (s *State) Config() json.RawMessage {
+	var h host
+	if s == nil || json.Unmarshal(s.Files[configFile], &h) != nil {
+		return nil
+	}
+	return h.Driver
+}
+
+// setConfig sets the driver's configuration.
+func (s *State) setConfig(driver string, config []byte) error {
+	raw, err := json.Marshal(host{
+		ConfigVersion: configVersion, Driver: config, DriverName: driver, HostOptions: json.RawMessage("{}"), Name: s.Name,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the configuration of the machine: %w", err)
+	}
+	s.Files[configFile] = raw
+	return nil
+}
+
+// Encode returns the files as tar.gz, as the key extractedConfig of a machine state Secret holds them. Equal files have equal encodings.
+func (s *State) Encode() ([]byte, error) {
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zipped)
+	for _, name := range slices.Sorted(maps.Keys(s.Files)) {
+		header := &tar.Header{Name: path.Join("machines", s.Name, name), Mode: 0o600, Size: int64(len(s.Files[name])), Typeflag: tar.TypeReg}
+		if err := archive.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("encoding the state of the machine: %w", err)
+		}
+		if _, err := archive.Write(s.Files[name]); err != nil {
+			return nil, fmt.Errorf("encoding the state of the machine: %w", err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
+		return nil, fmt.Errorf("encoding the state of the machine: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// Decode reads the files of a machine from a tar.gz, whatever directory the archive has them in.
+func Decode(name string, raw []byte) (*State, error) {
+	s := &State{Name: name, Files: map[string][]byte{}}
+	zipped, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("reading the state of the machine: %w", err)
+	}
+	archive := tar.NewReader(io.LimitReader(zipped, maxState))
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return s, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the state of the machine: %w", err)
+		}
+		_, file, ok := strings.Cut("/"+strings.TrimPrefix(header.Name, "/"), "/machines/"+name+"/")
+		if header.Typeflag != tar.TypeReg || !ok || !plain(file) {
+			continue
+		}
+		if len(s.Files) >= maxFiles {
+			return nil, fmt.Errorf("the state of the machine has more than %d files", maxFiles)
+		}
+		if s.Files[file], err = io.ReadAll(archive); err != nil {
+			return nil, fmt.Errorf("reading the state of the machine: %w", err)
+		}
+	}
+}
+
+// plain reports whether a name is that of a file right in the directory.
+func plain(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00") && len(name) < 200
+}
+
+// write puts the files into a sandbox.
+func (s *State) write(box *sandbox.Sandbox) error {
+	for _, name := range slices.Sorted(maps.Keys(s.Files)) {
+		if err := box.WriteFile(path.Join(Dir(s.Name), name), s.Files[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes the files from a sandbox. Links, and files that are large or no state, are left out.
+func (s *State) read(box *sandbox.Sandbox) error {
+	dir := Dir(s.Name)[1:]
+	opened, err := box.Root().Open(dir)
+	if err != nil {
+		return fmt.Errorf("reading the files of the machine: %w", err)
+	}
+	defer opened.Close()
+	entries, err := opened.ReadDir(maxFiles)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading the files of the machine: %w", err)
+	}
+	left := int64(maxState / 2)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !info.Mode().IsRegular() || !plain(entry.Name()) || entry.Name() == configFile || entry.Name() == keepFile || info.Size() > left {
+			continue
+		}
+		content, err := readFile(box, path.Join(dir, entry.Name()), left)
+		if err != nil {
+			return err
+		}
+		s.Files[entry.Name()] = content
+		left -= int64(len(content))
+	}
+	return nil
+}
+
+// readFile reads at most limit bytes of a file in a sandbox.
+func readFile(box *sandbox.Sandbox, name string, limit int64) ([]byte, error) {
+	f, err := box.Root().OpenFile(name, openFlags, 0)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s in the sandbox: %w", name, err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s in the sandbox: %w", name, err)
+	}
+	return content, nil
+}

@@ -1,0 +1,85 @@
+package nodedriver
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
+)
+
+const (
+	userDataPath = sandbox.Home + "/user-data"
+	// scriptPath is where cloud-init puts the bootstrap script.
+	scriptPath = "/usr/local/custom_script/install.sh"
+)
+
+// userDataField is the field of the flag that takes the path of a file with user data; nil if the driver has none.
+func userDataField(fields []schema.Field) *schema.Field {
+	for i, field := range fields {
+		for _, part := range []string{"user-data", "userdata", "custom-data"} {
+			if strings.Contains(field.Flag.Name, part) && field.Flag.Default != nil {
+				return &fields[i]
+			}
+		}
+	}
+	return nil
+}
+
+// userData returns the user data of a machine: what the user wrote, and the bootstrap script after it.
+func userData(hostname, users string, script []byte) ([]byte, error) {
+	config := map[string]any{}
+	switch {
+	case strings.TrimSpace(users) == "":
+	case strings.HasPrefix(users, "#!"):
+		_, body, _ := strings.Cut(users, "\n")
+		script = append([]byte(body+"\n\n"), script...)
+	case strings.HasPrefix(users, "#cloud-config"):
+		if err := yaml.Unmarshal([]byte(users), &config); err != nil {
+			return nil, invalid("the user data is no YAML: write a cloud-config")
+		}
+	default:
+		return nil, invalid(`the user data begins neither with "#cloud-config" nor with "#!": write the user data itself, not the path of a file`)
+	}
+	encoded, err := compress(script)
+	if err != nil {
+		return nil, err
+	}
+	file := map[string]any{"path": scriptPath, "permissions": "0600", "encoding": "gzip+b64", "content": encoded}
+	for key, value := range map[string]any{"write_files": file, "runcmd": "sh " + scriptPath} {
+		list, ok := config[key].([]any)
+		if config[key] != nil && !ok {
+			return nil, invalid("%s of the user data is no list", key)
+		}
+		config[key] = append(list, value)
+	}
+	if _, ok := config["hostname"]; !ok {
+		config["hostname"] = hostname
+	}
+	out, err := yaml.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the user data: %w", err)
+	}
+	return append([]byte("#cloud-config\n"), out...), nil
+}
+
+func compress(script []byte) (string, error) {
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	_, err := zipped.Write(script)
+	if err = errors.Join(err, zipped.Close()); err != nil {
+		return "", fmt.Errorf("compressing the bootstrap script: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(out.Bytes()), nil
+}
+
+// inSandbox returns the path of a file that a driver names, relative to the sandbox. A driver may name any path; links out of the sandbox
+// lead nowhere.
+func inSandbox(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
