@@ -67,8 +67,8 @@ test: go ## Run all unit and integration tests.
 	$(GO) -C packaging/chart test $(TEST_FLAGS) ./...
 	@echo "make test: all tests passed"
 
-# What runs many goroutines. The library of the agent's tunnel has races of its own, and a comparison of times says nothing here.
-RACED := ./agent/... ./plans/... ./installer/... ./e2e/hosts ./e2e/lab ./hub/access/... ./hub/controllers/... ./hub/gateway/... \
+# What runs many goroutines. The library that tests of tunnels use has races of its own, and a comparison of times says nothing here.
+RACED := ./agent/... ./plans/... ./tunnel/... ./installer/... ./e2e/hosts ./e2e/lab ./hub/access/... ./hub/controllers/... ./hub/gateway/... \
 	./hub/identity/... ./hub/util/...
 .PHONY: test-race
 test-race: go ## Run the unit tests of all but pure packages with the race detector.

@@ -5,11 +5,29 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
+
+// TestDoesNotLinkTheTunnelLibrary: both ends of a tunnel are this repository's; the library is for tests.
+func TestDoesNotLinkTheTunnelLibrary(t *testing.T) {
+	output, err := exec.Command("go", "list", "-deps", ".", "github.com/drover-dev/drover/hub").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	packages := strings.Fields(string(output))
+	if !slices.Contains(packages, "github.com/drover-dev/drover/tunnel/session") {
+		t.Fatal("the list of packages is not that of the agent")
+	}
+	for _, p := range packages {
+		if strings.HasPrefix(p, "github.com/rancher/remotedialer") {
+			t.Errorf("the agent or the hub links %s", p)
+		}
+	}
+}
 
 // writers are the functions of package os that change the file system.
 var writers = []string{

@@ -9,7 +9,7 @@ failed=0
 while IFS=: read -r file line path; do
     path=${path#\`}
     [ -e "${path%\`}" ] || { echo "$file:$line: ${path%\`}: no such file"; failed=1; }
-done < <(git grep -noE '`(agent|e2e|hub|installer|packaging|plans|tools)/[A-Za-z0-9_/.-]*[A-Za-z0-9]`' \
+done < <(git grep -noE '`(agent|e2e|hub|installer|packaging|plans|tools|tunnel)/[A-Za-z0-9_/.-]*[A-Za-z0-9]`' \
     -- README.md CONTRIBUTING.md docs ':!docs/adr')
 while IFS=: read -r file line page; do
     [ -e "$page" ] || { echo "$file:$line: $page: no such file"; failed=1; }

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/access/replicas"
-	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/gateway/agentsession"
 	"github.com/drover-dev/drover/hub/gateway/downloads"
 	"github.com/drover-dev/drover/hub/gateway/plandelivery"
@@ -32,6 +31,7 @@ import (
 	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
 	"github.com/drover-dev/drover/hub/util/response"
+	"github.com/drover-dev/drover/tunnel/session"
 )
 
 const (

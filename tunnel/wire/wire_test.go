@@ -80,27 +80,52 @@ func TestParseStreams(t *testing.T) {
 	}
 }
 
-// TestFrame has the websocket library read what is put together here.
-func TestFrame(t *testing.T) {
-	for _, length := range []int{0, 1, 125 - 6, 126, 127, 1 << 16, 1<<16 + 1, 1 << 20} {
-		body := bytes.Repeat([]byte("x"), length)
-		kind, payload := readFrame(t, AppendMessage(Frames{}, nil, 1, Header{2, Data}, body))
-		header, n, err := ParseHeader(payload)
-		if kind != websocket.BinaryMessage || header != (Header{2, Data}) || err != nil || !bytes.Equal(payload[n:], body) {
-			t.Errorf("body of %d bytes: kind %d, %v, %d bytes, %v", length, kind, header, len(payload)-n, err)
+// TestFrames has the websocket library read what is put together here, as a client what a server sends, and the other way.
+func TestFrames(t *testing.T) {
+	for _, masked := range []bool{false, true} {
+		for _, length := range []int{0, 1, 125 - 6, 126, 127, maskBlock - 6, maskBlock + 1, 1 << 16, 1<<16 + 1, 1 << 20} {
+			body := bytes.Repeat([]byte("abcdefg"), length/7+1)[:length]
+			frame := AppendMessage(Frames{Masked: masked}, []byte("before"), 1, Header{2, Data}, body)[len("before"):]
+			kind, payload := readFrame(t, frame, masked)
+			header, n, err := ParseHeader(payload)
+			if kind != websocket.BinaryMessage || header != (Header{2, Data}) || err != nil || !bytes.Equal(payload[n:], body) {
+				t.Errorf("masked %t, body of %d bytes: kind %d, %v, %d bytes, %v", masked, length, kind, header, len(payload)-n, err)
+			}
+			if length > 100 && bytes.Contains(frame, body[:50]) == masked {
+				t.Errorf("body of %d bytes: it is masked: %t", length, !masked)
+			}
 		}
 	}
 }
 
-func readFrame(t *testing.T, frame []byte) (int, []byte) {
+// TestMasksDiffer: each frame has another mask.
+func TestMasksDiffer(t *testing.T) {
+	masks := map[string]bool{}
+	for range 100 {
+		masks[string(Frames{Masked: true}.Append(nil, websocket.PingMessage, nil)[2:])] = true
+	}
+	if len(masks) < 99 {
+		t.Errorf("100 frames have %d masks", len(masks))
+	}
+}
+
+// readFrame writes a frame to a websocket and returns what the library reads at the other end, which is the server's if the frame is masked.
+func readFrame(t *testing.T, frame []byte, masked bool) (kind int, payload []byte) {
 	t.Helper()
+	var readErr error
+	done := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		upgrader := websocket.Upgrader{}
-		ws, err := upgrader.Upgrade(w, r, nil)
+		defer close(done)
+		ws, err := (&websocket.Upgrader{}).Upgrade(w, r, nil)
 		if err != nil {
+			readErr = err
 			return
 		}
 		defer ws.Close()
+		if masked {
+			kind, payload, readErr = ws.ReadMessage()
+			return
+		}
 		_, _ = ws.NetConn().Write(frame)
 	}))
 	defer server.Close()
@@ -109,9 +134,14 @@ func readFrame(t *testing.T, frame []byte) (int, []byte) {
 		t.Fatal(err)
 	}
 	defer ws.Close()
-	kind, payload, err := ws.ReadMessage()
-	if err != nil {
-		t.Fatal(err)
+	if masked {
+		_, _ = ws.NetConn().Write(frame)
+		<-done
+	} else {
+		kind, payload, readErr = ws.ReadMessage()
+	}
+	if readErr != nil {
+		t.Fatal(readErr)
 	}
 	return kind, payload
 }
