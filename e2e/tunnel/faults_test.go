@@ -122,8 +122,8 @@ func TestStaleNewestSession(t *testing.T) {
 	t.Logf("the older session was used after %s", took.Round(time.Millisecond))
 }
 
-// TestBlackHole freezes the network of the newer session of this repository's agent while it is used: what is dialed next uses the older one
-// as soon as a ping is not answered.
+// TestBlackHole freezes the network of the newer session of this repository's agent while it is used: what is dialed next uses the older
+// one as soon as a ping is not answered.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	// No session ends or is suspected only for being silent.

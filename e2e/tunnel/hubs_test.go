@@ -118,8 +118,8 @@ func (h *hub) agent(ctx context.Context, t testing.TB, key string, dial remotedi
 	wait.Until(t, time.Minute, "the hub has the session", func() bool { return h.connected(key) })
 }
 
-// ownAgent runs this repository's agent until the test or ctx ends. server is the address of the hub, or of what is between it and the agent;
-// empty is the hub's. dial is how it reaches targets; nil dials everything.
+// ownAgent runs this repository's agent until the test or ctx ends. server is the address of the hub, or of what is between it and the
+// agent; empty is the hub's. dial is how it reaches targets; nil dials everything.
 func (h *hub) ownAgent(ctx context.Context, t testing.TB, key, server string, dial agent.Dial) {
 	t.Helper()
 	if server == "" {

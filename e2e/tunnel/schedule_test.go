@@ -282,8 +282,8 @@ func (h *hub) play(t *testing.T) {
 	players.Wait()
 }
 
-// TestKilledAgents cuts agents, of this repository and of the library, in the middle of schedules: both ends of every connection must see it end, after the beginning of what was
-// sent.
+// TestKilledAgents cuts agents, of this repository and of the library, in the middle of schedules: both ends of every connection must see
+// it end, after the beginning of what was sent.
 func TestKilledAgents(t *testing.T) {
 	t.Parallel()
 	h := ours(t, quiet)

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -28,10 +29,15 @@ const (
 
 // connect handles a request to dial. What the peer sends meanwhile is kept in the stream's buffer.
 func (s *Session) connect(id int64, target string) {
-	network, address, found := strings.Cut(target, "/")
-	if s.options.Dial == nil || !found || len(target) > wire.MaxTarget {
+	if s.options.Dial == nil {
 		s.violation("it asks this end to dial")
 		s.refuse(id, "this end does not dial for its peer")
+		return
+	}
+	network, address, found := strings.Cut(target, "/")
+	if !found || len(target) > wire.MaxTarget {
+		s.violation("it asks for a connection to what is no address")
+		s.refuse(id, "the address must be network/address, in 266 bytes at most")
 		return
 	}
 	s.mu.Lock()
@@ -41,7 +47,7 @@ func (s *Session) connect(id int64, target string) {
 		if taken {
 			s.violation("it opens a stream that is open")
 		} else {
-			s.refuse(id, "the agent has reached its limit of streams")
+			s.control(id, wire.Error, fmt.Sprintf("the agent has reached its limit of %d connections of a tunnel", s.shared.limits.Streams))
 		}
 		return
 	}

@@ -257,4 +257,6 @@ func TestRefusals(t *testing.T) {
 	if _, err := io.ReadFull(good, make([]byte, 1)); err != nil {
 		t.Errorf("the other stream: %v", err)
 	}
+	p.open(t, "good:1")
+	refused(p.open(t, "good:1"), "limit of 2 connections")
 }

@@ -8,11 +8,11 @@ import (
 
 // gate is whether a stream may send, as the peer asked with PAUSE and RESUME.
 //
-// What follows is for peers that are not directional: the library's agents keep one flag for both directions of a stream. While an agent has asked to pause, it does not send either, so that
-// a target that reads only as fast as it can write stays stuck for ever; and a RESUME from here, which is about the other direction, makes
-// the agent forget that it owes a RESUME of its own. So a pause is not waited out for ever: after a moment the agent is told to go on,
-// which frees its writer, and some time later one byte asks whether it is still behind. If it is, it asks to pause again, is told again to
-// go on, and is asked again later.
+// The rest is for peers that are not directional. The library's agents keep one flag for both directions of a stream. While such a peer has
+// asked to pause, it does not send either, so that a target that reads only as fast as it can write stays stuck for ever; and a RESUME from
+// here, which is about the other direction, makes the peer forget that it owes a RESUME of its own. So a pause is not waited out for ever:
+// after a moment the peer is told to go on, which frees its writer, and some time later one byte asks whether it is still behind. If it is,
+// it asks to pause again, is told again to go on, and is asked again later.
 type gate struct {
 	state gateState
 	// wait is how long the agent is left alone before it is asked; it doubles with each question that was answered by PAUSE.

@@ -21,8 +21,8 @@ func (discardConn) Write(p []byte) (int, error)      { return len(p), nil }
 func (discardConn) SetWriteDeadline(time.Time) error { return nil }
 func (discardConn) Close() error                     { return nil }
 
-// FuzzMessages sends arbitrary messages to both ends of a session, one that opens streams and one that dials: memory stays within the limits,
-// and nothing is left at the end.
+// FuzzMessages sends arbitrary messages to both ends of a session, one that opens streams and one that dials: memory stays within the
+// limits, and nothing is left at the end.
 func FuzzMessages(f *testing.F) {
 	message := func(stream int64, kind wire.Type, body string) []byte {
 		b := append(wire.AppendHeader(nil, 1, wire.Header{Stream: stream, Type: kind}), body...)

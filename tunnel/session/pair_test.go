@@ -23,10 +23,10 @@ type pair struct {
 	end func()
 }
 
-// connect starts a session whose agent dials with dial.
+// connect starts a session whose agent has these limits and dials with dial.
 func connect(t testing.TB, limits Limits, directional bool, dial Dial) *pair {
 	t.Helper()
-	p := &pair{hubShared: NewShared(limits, nil), agentShared: NewShared(limits, nil)}
+	p := &pair{hubShared: NewShared(Limits{}, nil), agentShared: NewShared(limits, nil)}
 	connected := make(chan *Session)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hijacker := &Hijacker{ResponseWriter: w, Shared: p.hubShared}

@@ -132,7 +132,8 @@ func (st *stream) admit() {
 	}
 	switch {
 	case size >= limits.Stream:
-		st.session.shed(st, fmt.Sprintf("more than %d MiB of the stream wait to be read, and the agent goes on sending", size>>20))
+		st.session.shed(st, fmt.Sprintf("more than %d MiB of the stream wait to be read, and the %s goes on sending", size>>20,
+			st.session.other()))
 	case st.session.full():
 		if fullest := st.session.fullest(); fullest != nil {
 			st.session.shed(fullest, "the memory for data of tunnels that waits to be read is used up")

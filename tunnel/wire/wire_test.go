@@ -109,7 +109,7 @@ func TestMasksDiffer(t *testing.T) {
 	}
 }
 
-// readFrame writes a frame to a websocket and returns what the library reads at the other end, which is the server's if the frame is masked.
+// readFrame writes a frame to a websocket and returns what the library reads at the other end, the server's if the frame is masked.
 func readFrame(t *testing.T, frame []byte, masked bool) (kind int, payload []byte) {
 	t.Helper()
 	var readErr error
