@@ -86,13 +86,13 @@ e2e: build bin/kubectl-1.36 bin/objectstore bin/helm bin/build-images ## Run the
 	@echo "make e2e: all scenarios passed"
 
 .PHONY: e2e-full
-e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/build-images ## Run all scenarios, also those that are too long for every change.
+e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/clusterctl bin/build-images ## Run all scenarios, also those that are too long for every change.
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
 	@echo "make e2e-full: all scenarios passed"
 
 .PHONY: e2e-long
 e2e-long: LONG ?= TestUpgrade
-e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/build-images ## Run one scenario of those, LONG=TestUpgrade.
+e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/clusterctl bin/build-images ## Run one scenario of those, LONG=TestUpgrade.
 	$(GO) test -tags e2e,full -count=1 -v -timeout $(E2E_FULL_TIMEOUT) -run '^$(LONG)$$' ./$$(dirname "$$(git grep -l 'func $(LONG)(' -- e2e/scenarios)")
 	@echo "make e2e-long: $(LONG) passed"
 

@@ -35,10 +35,7 @@ func TestChart(t *testing.T) {
 		cluster.waitReplicas(t)
 		suite.Must(t, shared.WaitClusterReady(t.Context(), cluster.api, cluster.downstream, 3*time.Minute))
 		cluster.checkReachable(t)
-		cluster.checkAttempts(t, attempts)
-		if now := cluster.serverStarted(t); now != started {
-			t.Errorf("the server of the machine was restarted: %s, was %s", now, started)
-		}
+		cluster.checkUnchanged(t, attempts, started)
 	})
 }
 

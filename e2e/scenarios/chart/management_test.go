@@ -51,24 +51,7 @@ func (m *management) use(t *testing.T) {
 }
 
 func (m *management) make(t *testing.T) {
-	ctx := t.Context()
-	var err error
-	m.host, err = shared.AddHost(ctx, "manager1")
-	suite.Must(t, err)
-	m.machine, err = shared.AddHost(ctx, "edge1")
-	suite.Must(t, err)
-	suite.Step(t, "a machine becomes the management cluster", func(t *testing.T) {
-		key := client.ObjectKey{Namespace: "fleet-default", Name: "manager"}
-		suite.Must(t, shared.ApplyCluster(t.Context(), shared.Hub, key))
-		command, err := shared.NodeCommand(t.Context(), key, lab.AllRoles...)
-		suite.Must(t, err)
-		suite.Must(t, shared.Register(t.Context(), m.host, command))
-		suite.Must(t, shared.WaitNodeReady(t.Context(), shared.Hub, key, 5*time.Minute))
-		m.kubeconfig, err = shared.WriteClusterKubeconfig(t.Context(), shared.Hub, key)
-		suite.Must(t, err)
-		m.api, _, err = shared.ClusterClient(t.Context(), shared.Hub, key)
-		suite.Must(t, err)
-	})
+	m.makeCluster(t, "manager1", "edge1")
 	suite.Step(t, "helm installs the hub into a namespace for restricted pods", func(t *testing.T) {
 		suite.Must(t, m.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
@@ -85,4 +68,26 @@ func (m *management) make(t *testing.T) {
 	})
 	suite.Step(t, "kubectl reaches it through the gateway", m.checkReachable)
 	m.ready = true
+}
+
+// makeCluster makes the management cluster of a host, and adds another host that is to be a machine of the hub there.
+func (m *management) makeCluster(t *testing.T, host, machine string) {
+	t.Helper()
+	var err error
+	m.host, err = shared.AddHost(t.Context(), host)
+	suite.Must(t, err)
+	m.machine, err = shared.AddHost(t.Context(), machine)
+	suite.Must(t, err)
+	suite.Step(t, "a machine becomes the management cluster", func(t *testing.T) {
+		key := client.ObjectKey{Namespace: "fleet-default", Name: host}
+		suite.Must(t, shared.ApplyCluster(t.Context(), shared.Hub, key))
+		command, err := shared.NodeCommand(t.Context(), key, lab.AllRoles...)
+		suite.Must(t, err)
+		suite.Must(t, shared.Register(t.Context(), m.host, command))
+		suite.Must(t, shared.WaitNodeReady(t.Context(), shared.Hub, key, 5*time.Minute))
+		m.kubeconfig, err = shared.WriteClusterKubeconfig(t.Context(), shared.Hub, key)
+		suite.Must(t, err)
+		m.api, _, err = shared.ClusterClient(t.Context(), shared.Hub, key)
+		suite.Must(t, err)
+	})
 }

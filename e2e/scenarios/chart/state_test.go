@@ -109,3 +109,12 @@ func (m *management) serverStarted(t *testing.T) string {
 	suite.Must(t, err)
 	return res.Stdout
 }
+
+// checkUnchanged fails the test if the agent has begun a plan, or the server was restarted, since then.
+func (m *management) checkUnchanged(t *testing.T, attempts int, started string) {
+	t.Helper()
+	m.checkAttempts(t, attempts)
+	if now := m.serverStarted(t); now != started {
+		t.Errorf("the server of the machine was restarted: %s, was %s", now, started)
+	}
+}

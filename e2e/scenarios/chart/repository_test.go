@@ -1,0 +1,123 @@
+//go:build e2e && full
+
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+	"github.com/drover-dev/drover/packaging/clusterctl"
+)
+
+// nextVersion is that to which clusterctl upgrades.
+const nextVersion = "v0.0.1-e2e"
+
+// certManager defines as much of cert-manager as clusterctl asks for before it installs anything. Nothing of Drover uses it.
+const certManager = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: KINDs.cert-manager.io}
+spec:
+  group: cert-manager.io
+  scope: Namespaced
+  names: {kind: TITLE, plural: KINDs, singular: KIND, listKind: TITLEList}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// repository is the bundle of clusterctl, for a management cluster.
+type repository struct {
+	management *management
+	dir        string
+	config     string
+}
+
+// newRepository unpacks the bundle of one version.
+func newRepository(t *testing.T, m *management) *repository {
+	t.Helper()
+	r := &repository{management: m, dir: filepath.Join(shared.Dir, "drover-clusterctl")}
+	r.unpack(t, version)
+	r.config = filepath.Join(r.dir, "clusterctl-embedded.yaml")
+	definitions := ""
+	for kind, title := range map[string]string{"issuer": "Issuer", "certificate": "Certificate"} {
+		definition := bytes.ReplaceAll(bytes.ReplaceAll([]byte(certManager), []byte("KIND"), []byte(kind)), []byte("TITLE"), []byte(title))
+		definitions += "---\n" + string(definition)
+	}
+	file := filepath.Join(shared.Dir, "cert-manager.yaml")
+	suite.Must(t, os.WriteFile(file, []byte(definitions), 0o600))
+	shared.RunKubectl(t, m.kubeconfig, "apply", "--filename", file)
+	return r
+}
+
+// unpack adds a version to the repository, as a user does who unpacks its archive over the last one.
+func (r *repository) unpack(t *testing.T, version string) {
+	t.Helper()
+	files, err := clusterctl.Repository(version, "v1.14.2")
+	suite.Must(t, err)
+	var archive bytes.Buffer
+	suite.Must(t, clusterctl.WriteArchive(&archive, files, time.Now()))
+	file := filepath.Join(shared.Dir, "clusterctl-"+version+".tar.gz")
+	suite.Must(t, os.WriteFile(file, archive.Bytes(), 0o600))
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", file, "-C", shared.Dir).CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v: %s", err, out)
+	}
+	config := "\ncert-manager: {externallyProvisioned: true, timeout: 1m}\n"
+	for _, name := range []string{"clusterctl.yaml", "clusterctl-embedded.yaml"} {
+		f, err := os.OpenFile(filepath.Join(r.dir, name), os.O_APPEND|os.O_WRONLY, 0)
+		suite.Must(t, err)
+		_, err = f.WriteString(config)
+		suite.Must(t, err)
+		suite.Must(t, f.Close())
+	}
+}
+
+// clusterctl runs clusterctl as the administrator of the management cluster, and returns what it prints.
+func (r *repository) clusterctl(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	cmd := shared.Command(ctx, append([]string{bin(shared.Lab, "clusterctl"), "--config", r.config}, args...)...)
+	port := fmt.Sprint(nodePort)
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+r.management.kubeconfig, "HOME="+shared.Dir, "XDG_CONFIG_HOME="+filepath.Join(shared.Dir, "xdg"),
+		"CLUSTERCTL_REPOSITORY_PATH="+r.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off",
+		"DROVER_SERVER_URL="+r.management.url(), "DROVER_GATEWAY_SERVICE_TYPE=NodePort", "DROVER_GATEWAY_PORT="+port,
+		"DROVER_GATEWAY_NODE_PORT="+port)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("clusterctl %v: %v: %s", args, err, errs.String())
+	}
+	t.Logf("clusterctl %v took %.1f s", args, time.Since(began).Seconds())
+	return out.String()
+}
+
+// waitProviders waits until the Deployments of all providers run the image of a version.
+func (r *repository) waitProviders(t *testing.T, version string) {
+	t.Helper()
+	for name, replicas := range map[string]int32{"drover-bootstrap": 1, "drover-control-plane": 2, "drover-infrastructure": 1} {
+		suite.Must(t, shared.WaitFor(t.Context(), name+" is ready", 3*time.Minute, func(ctx context.Context) (bool, string) {
+			d := &appsv1.Deployment{}
+			if err := r.management.api.Get(ctx, client.ObjectKey{Namespace: hubNamespace, Name: name}, d); err != nil {
+				return false, err.Error()
+			}
+			if want := "docker.io/drover/hub:" + version; d.Spec.Template.Spec.Containers[0].Image != want {
+				return false, "the image is not " + want
+			}
+			current := d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == replicas
+			return current && d.Status.ReadyReplicas == replicas && d.Status.Replicas == replicas, fmt.Sprintf("%+v", d.Status)
+		}))
+	}
+}
