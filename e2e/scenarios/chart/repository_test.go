@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,8 @@ type repository struct {
 	management *management
 	dir        string
 	config     string
+	// clusterAgent is the image that the lab has, for all versions of the hub.
+	clusterAgent string
 }
 
 // newRepository unpacks the bundle of one version.
@@ -49,6 +52,11 @@ func newRepository(t *testing.T, m *management) *repository {
 	t.Helper()
 	r := &repository{management: m, dir: filepath.Join(shared.Dir, "drover-clusterctl")}
 	r.unpack(t, version)
+	words := strings.Fields(m.run(t, "hub", "version"))
+	if len(words) < 2 {
+		t.Fatalf("hub version says %q", words)
+	}
+	r.clusterAgent = "drover/cluster-agent:" + words[1]
 	r.config = filepath.Join(r.dir, "clusterctl-embedded.yaml")
 	definitions := ""
 	for kind, title := range map[string]string{"issuer": "Issuer", "certificate": "Certificate"} {
@@ -93,7 +101,7 @@ func (r *repository) clusterctl(t *testing.T, args ...string) string {
 	cmd.Env = append(cmd.Env, "KUBECONFIG="+r.management.kubeconfig, "HOME="+shared.Dir, "XDG_CONFIG_HOME="+filepath.Join(shared.Dir, "xdg"),
 		"CLUSTERCTL_REPOSITORY_PATH="+r.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off",
 		"DROVER_SERVER_URL="+r.management.url(), "DROVER_GATEWAY_SERVICE_TYPE=NodePort", "DROVER_GATEWAY_PORT="+port,
-		"DROVER_GATEWAY_NODE_PORT="+port)
+		"DROVER_GATEWAY_NODE_PORT="+port, "DROVER_CLUSTER_AGENT_IMAGE="+r.clusterAgent)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	began := time.Now()
