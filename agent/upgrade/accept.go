@@ -16,7 +16,8 @@ func (m *Manager) accept(u plans.AgentUpgrade, machine string, last state) (stat
 		return state{}, err
 	}
 	if key == nil {
-		return state{}, refusedf("connection info has no planSigningKey to verify the upgrade with: run the install script with a registration token")
+		return state{}, refusedf("connection info has no planSigningKey to verify the upgrade with: " +
+			"run the install script with a registration token")
 	}
 	if err := u.Verify(key, machine); err != nil {
 		return state{}, refusedf("%w", err)

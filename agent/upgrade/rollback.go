@@ -100,7 +100,8 @@ func Rollback(ctx context.Context, h host.Host, stateDirectory, unitDirectory st
 		// It has ended, or not begun, or somebody has installed another agent. The agent itself finds out which.
 		return f.cleanUp(ctx, s)
 	case s.Phase == phaseTrial:
-		s.Phase, s.Reason = phaseRolledBack, fmt.Sprintf("version %s did not reach the hub within %s%s", s.NewVersion, s.Timeout, f.describe(ctx, s.Unit))
+		s.Phase = phaseRolledBack
+		s.Reason = fmt.Sprintf("version %s did not reach the hub within %s%s", s.NewVersion, s.Timeout, f.describe(ctx, s.Unit))
 		if err := f.writeState(s); err != nil {
 			return err
 		}
@@ -151,7 +152,8 @@ func (f files) systemctl(ctx context.Context, args ...string) (string, error) {
 		return "", fmt.Errorf("systemctl %s: %w", strings.Join(args, " "), errNotLoaded)
 	}
 	if result.ExitCode != 0 {
-		return "", fmt.Errorf("systemctl %s: exit code %d: %s", strings.Join(args, " "), result.ExitCode, strings.TrimSpace(string(result.Stderr)))
+		return "", fmt.Errorf("systemctl %s: exit code %d: %s", strings.Join(args, " "), result.ExitCode,
+			strings.TrimSpace(string(result.Stderr)))
 	}
 	return string(result.Stdout), nil
 }

@@ -1,10 +1,8 @@
 package upgrade
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -120,7 +118,8 @@ func (w *world) systemctl(_ context.Context, command run.Command) (run.Result, e
 		w.kill()
 		w.start()
 	case "show " + w.unit:
-		return run.Result{Stdout: []byte("SubState=auto-restart\nNRestarts=7\nResult=exit-code\nExecMainStatus=2\nStatusText=Hub unreachable\n")}, nil
+		return run.Result{Stdout: []byte("SubState=auto-restart\nNRestarts=7\nResult=exit-code\nExecMainStatus=2\n" +
+			"StatusText=Hub unreachable\n")}, nil
 	case "daemon-reload daemon-reload":
 	default:
 		return run.Result{ExitCode: 1, Stderr: []byte("unexpected: " + strings.Join(command.Args, " "))}, nil
@@ -229,50 +228,6 @@ func (w *world) execute(ctx context.Context, binary string) {
 		Timeout: timeout, Replace: cancel,
 		Self: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(binary)), nil },
 	}).Run(ctx)
-}
-
-// hub is the Source of one process.
-type hub struct {
-	*world
-	reachable bool
-	changed   chan struct{}
-}
-
-func (h *hub) UpgradeChanged() <-chan struct{} { return h.changed }
-
-func (h *hub) Upgrade() ([]byte, string, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.raw, machineName, h.reachable
-}
-
-func (h *hub) ReportAgent(_ context.Context, status plans.AgentStatus) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.host.Stopped() || !h.reachable {
-		return errors.New("unreachable")
-	}
-	if h.status == nil || *h.status != status {
-		h.status = &status
-		h.reports = append(h.reports, status)
-	}
-	return nil
-}
-
-func (h *hub) DownloadAgent(_ context.Context, arch string) (io.ReadCloser, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.fail != nil {
-		return nil, h.fail
-	}
-	return io.NopCloser(bytes.NewReader([]byte(h.offered[arch]))), nil
-}
-
-func (h *hub) SigningKey() (ed25519.PublicKey, error) {
-	if h.key == nil {
-		return nil, nil
-	}
-	return h.key.Public().(ed25519.PublicKey), nil
 }
 
 // reported is the status that the hub knows.

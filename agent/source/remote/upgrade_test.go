@@ -63,7 +63,8 @@ func TestReportAgent(t *testing.T) {
 		}
 	}
 	status, err := plans.DecodeStatus(h.Now().Data)
-	if err != nil || cmp.Diff(&want, status.Agent) != "" || status.State != plans.StatePending || string(h.Now().Data[plans.KeyPlan]) != `{"b":1}` {
+	if err != nil || cmp.Diff(&want, status.Agent) != "" || status.State != plans.StatePending ||
+		string(h.Now().Data[plans.KeyPlan]) != `{"b":1}` {
 		t.Errorf("got %+v, %v", status, err)
 	}
 	puts := 0

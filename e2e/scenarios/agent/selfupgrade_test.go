@@ -46,7 +46,8 @@ func buildAgent(t *testing.T, version string) agentBuild {
 func brokenBuild(t *testing.T, version, run string) agentBuild {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "system-agent")
-	must(t, os.WriteFile(path, []byte("#!/bin/sh\n[ \"$1\" != --version ] || { echo system-agent version "+version+"; exit; }\n"+run+"\n"), 0o755))
+	script := "#!/bin/sh\n[ \"$1\" != --version ] || { echo system-agent version " + version + "; exit; }\n" + run + "\n"
+	must(t, os.WriteFile(path, []byte(script), 0o755))
 	return agentBuild{version, path, checksumOf(t, path)}
 }
 

@@ -136,7 +136,8 @@ func (r *Reconciler) request(ctx context.Context, in agentupgrade.Inputs, m mach
 		wanted.Data = map[string][]byte{}
 	}
 	wanted.Data[plans.KeyAgentUpgrade] = value
-	if err := r.Client.Patch(ctx, wanted, client.MergeFromWithOptions(m.secret, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
+	merge := client.MergeFromWithOptions(m.secret, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, wanted, merge, fieldOwner); err != nil {
 		return fmt.Errorf("writing the plan Secret of Machine %s: %w", m.Name, err)
 	}
 	if d.Action == agentupgrade.Request {

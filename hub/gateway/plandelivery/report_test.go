@@ -22,6 +22,8 @@ import (
 
 // What the hub notes in the Secret while a machine makes its report is no reason to refuse the report, and what it delivers is.
 func TestReportOfAnOlderVersion(t *testing.T) {
+	note := func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = s.Data[plans.KeyPlan] }
+	upgrade := func(s *corev1.Secret) { s.Data[plans.KeyAgentUpgrade] = []byte("{}") }
 	annotate := func(s *corev1.Secret) { s.Annotations = map[string]string{rkev1.PlanProbesPassedAnnotation: "now"} }
 	for name, tc := range map[string]struct {
 		// hub is what the hub writes, before the report arrives, or while it is written.
@@ -34,10 +36,10 @@ func TestReportOfAnOlderVersion(t *testing.T) {
 		"an annotation":                 {hub: annotate},
 		"an annotation, while it is":    {hub: annotate, while: true},
 		"a label that is gone":          {hub: func(s *corev1.Secret) { s.Labels = nil }},
-		"the applied plan":              {hub: func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = s.Data[plans.KeyPlan] }},
-		"the applied plan, while it is": {hub: func(s *corev1.Secret) { s.Data[plans.KeyAppliedPlan] = s.Data[plans.KeyPlan] }, while: true},
-		"an upgrade of the agent":       {hub: func(s *corev1.Secret) { s.Data[plans.KeyAgentUpgrade] = []byte("{}") }},
-		"an upgrade, while it is":       {hub: func(s *corev1.Secret) { s.Data[plans.KeyAgentUpgrade] = []byte("{}") }, while: true},
+		"the applied plan":              {hub: note},
+		"the applied plan, while it is": {hub: note, while: true},
+		"an upgrade of the agent":       {hub: upgrade},
+		"an upgrade, while it is":       {hub: upgrade, while: true},
 		"another plan":                  {hub: func(s *corev1.Secret) { s.Data[plans.KeyPlan] = []byte(`{"files":[]}`) }, err: apierrors.IsConflict},
 		"another plan, while it is": {hub: func(s *corev1.Secret) { s.Data[plans.KeyPlan] = []byte(`{"files":[]}`) }, while: true,
 			err: apierrors.IsConflict},

@@ -31,8 +31,8 @@ const fieldOwner = client.FieldOwner("drover-gateway")
 
 // Update serves PUT /api/v1/namespaces/{namespace}/secrets/{name} with a Secret as JSON or protobuf: it writes the machine's results into
 // its plan Secret and answers with the Secret as JSON. A change of anything but plans.AgentKeys is 403 and names what it was, a Secret
-// that has changed since it was read, but for its metadata, the applied plan and the agent's upgrade, is 409, one of more than MaxUpdateBytes 413, and another
-// media type 415.
+// that has changed since it was read, but for its metadata, the applied plan and the agent's upgrade, is 409, one of more than
+// MaxUpdateBytes 413, and another media type 415.
 func (h *Handler) Update(w http.ResponseWriter, r *http.Request, m *Machine) error {
 	secret, err := h.updatePlan(w, r, m)
 	if err != nil {
@@ -96,8 +96,9 @@ func (h *Handler) writeReport(ctx context.Context, m *Machine, sent *corev1.Secr
 }
 
 // current returns the Secret that the machine has changed, and a conflict if it was changed since the machine has read it. A Secret without
-// a version is compared with the newest. What the hub notes in metadata, as the applied plan or for an upgrade of the agent while a machine makes its
-// report is no reason for a conflict: Rancher's agent exits on one and applies its plan again. Sent is given these as they are now.
+// a version is compared with the newest. What the hub notes in metadata, as the applied plan or for an upgrade of the agent while a machine
+// makes its report is no reason for a conflict: Rancher's agent exits on one and applies its plan again. Sent is given these as they are
+// now.
 func (h *Handler) current(ctx context.Context, m *Machine, sent *corev1.Secret) (*corev1.Secret, error) {
 	current, _, err := h.readPlan(ctx, m)
 	if err != nil {

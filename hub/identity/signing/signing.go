@@ -72,8 +72,8 @@ func (s *Signer) Sign(data, previous plans.SecretData, machine string) error {
 	return nil
 }
 
-// SignUpgrade returns the value of the key "agent-upgrade" for a machine. The sequence is the time in milliseconds, but always above that of
-// previous, which is the former value.
+// SignUpgrade returns the value of the key "agent-upgrade" for a machine. The sequence is the time in milliseconds, but always above that
+// of previous, which is the former value.
 func (s *Signer) SignUpgrade(u plans.AgentUpgrade, previous []byte, machine string) ([]byte, error) {
 	if s == nil {
 		return nil, errors.New("this hub has no key to sign upgrades of agents with")

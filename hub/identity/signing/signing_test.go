@@ -112,8 +112,8 @@ func TestUpgradeSequenceGrows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, raw := range map[string][]byte{"nothing": nil, "no JSON": []byte("x"), "not signed": []byte(`{"generation":1,"sequence":99999999}`),
-		"another hub": foreign} {
+	for name, raw := range map[string][]byte{"nothing": nil, "no JSON": []byte("x"), "another hub": foreign,
+		"not signed": []byte(`{"generation":1,"sequence":99999999}`)} {
 		if u, ok := s.Upgrade(raw, machine); ok {
 			t.Errorf("%s: got %+v", name, u)
 		}

@@ -49,34 +49,35 @@ func cluster(words string) []Machine {
 }
 
 func TestDecide(t *testing.T) {
+	newer, none := map[string]string{"amd64": "newer"}, map[string]string{}
 	for name, test := range map[string]struct {
 		machines, workers string
-		want              string
-		reason            string
-		agents            map[string]string
+		// want are states, or Ask and Request where something is done.
+		want, reason string
+		agents       map[string]string
 	}{
-		"nobody has reported":          {machines: "s:? w:asked", want: "Ask/NotReported NotReported", reason: "PartlyUpgraded"},
-		"first server":                 {machines: "s:- s:- w:-", want: "Request/Upgrading Waiting Waiting", reason: "Upgrading"},
-		"one at a time":                {machines: "s:requested s:- w:-", want: "Upgrading Waiting Waiting", reason: "Upgrading"},
-		"next server":                  {machines: "s:upgraded s:- w:-", want: "Upgraded Request/Upgrading Waiting", reason: "Upgrading"},
-		"a server fails":               {machines: "s:rolled-back s:- w:-", want: "RolledBack Waiting Waiting", reason: "Paused"},
-		"workers":                      {machines: "s:upgraded w:- w:-", want: "Upgraded Request/Upgrading Waiting", reason: "Upgrading"},
-		"a wave of workers":            {machines: "w:- w:- w:-", workers: "2", want: "Request/Upgrading Request/Upgrading Waiting", reason: "Upgrading"},
-		"a failure takes a place":      {machines: "w:rolled-back w:- w:-", workers: "2", want: "RolledBack Request/Upgrading Waiting", reason: "Upgrading"},
-		"as many failures as places":   {machines: "w:rolled-back w:rolled-back w:-", workers: "2", want: "RolledBack RolledBack Waiting", reason: "Paused"},
-		"percentage":                   {machines: "w:- w:- w:- w:-", workers: "50%", want: "Request/Upgrading Request/Upgrading Waiting Waiting", reason: "Upgrading"},
-		"refused takes no place":       {machines: "s:refused s:- w:-", want: "Refused Request/Upgrading Waiting", reason: "Upgrading"},
-		"an unknown takes no place":    {machines: "s:asked s:upgraded w:-", want: "NotReported Upgraded Request/Upgrading", reason: "Upgrading"},
-		"download fails":               {machines: "w:downloading w:-", want: "Upgrading Waiting", reason: "Upgrading"},
-		"waits for a plan":             {machines: "w:waiting w:-", want: "Upgrading Waiting", reason: "Upgrading"},
-		"all":                          {machines: "s:upgraded w:upgraded", want: "Upgraded Upgraded", reason: "Upgraded"},
-		"all but a failure":            {machines: "s:upgraded w:rolled-back", want: "Upgraded RolledBack", reason: "Failed"},
-		"all but a package":            {machines: "s:upgraded w:refused", want: "Upgraded Refused", reason: "PartlyUpgraded"},
-		"hub without agents":           {machines: "s:- w:-", agents: map[string]string{}, want: "Waiting Waiting", reason: "NoAgents"},
-		"hub hands out others by now":  {machines: "s:requested", agents: map[string]string{"amd64": "newer"}, want: "Request/Upgrading", reason: "Upgrading"},
-		"others, but it has succeeded": {machines: "s:upgraded", agents: map[string]string{"amd64": "newer"}, want: "Upgraded", reason: "Upgraded"},
-		"others, but it has failed":    {machines: "s:rolled-back", agents: map[string]string{"amd64": "newer"}, want: "RolledBack", reason: "Failed"},
-		"no machines":                  {reason: "Upgraded"},
+		"nobody has reported":          {"s:? w:asked", "", "Ask NotReported", "PartlyUpgraded", nil},
+		"first server":                 {"s:- s:- w:-", "", "Request Waiting Waiting", "Upgrading", nil},
+		"one at a time":                {"s:requested s:- w:-", "", "Upgrading Waiting Waiting", "Upgrading", nil},
+		"next server":                  {"s:upgraded s:- w:-", "", "Upgraded Request Waiting", "Upgrading", nil},
+		"a server fails":               {"s:rolled-back s:- w:-", "", "RolledBack Waiting Waiting", "Paused", nil},
+		"workers":                      {"s:upgraded w:- w:-", "", "Upgraded Request Waiting", "Upgrading", nil},
+		"a wave of workers":            {"w:- w:- w:-", "2", "Request Request Waiting", "Upgrading", nil},
+		"a failure takes a place":      {"w:rolled-back w:- w:-", "2", "RolledBack Request Waiting", "Upgrading", nil},
+		"as many failures as places":   {"w:rolled-back w:rolled-back w:-", "2", "RolledBack RolledBack Waiting", "Paused", nil},
+		"percentage":                   {"w:- w:- w:- w:-", "50%", "Request Request Waiting Waiting", "Upgrading", nil},
+		"refused takes no place":       {"s:refused s:- w:-", "", "Refused Request Waiting", "Upgrading", nil},
+		"an unknown takes no place":    {"s:asked s:upgraded w:-", "", "NotReported Upgraded Request", "Upgrading", nil},
+		"download fails":               {"w:downloading w:-", "", "Upgrading Waiting", "Upgrading", nil},
+		"waits for a plan":             {"w:waiting w:-", "", "Upgrading Waiting", "Upgrading", nil},
+		"all":                          {"s:upgraded w:upgraded", "", "Upgraded Upgraded", "Upgraded", nil},
+		"all but a failure":            {"s:upgraded w:rolled-back", "", "Upgraded RolledBack", "Failed", nil},
+		"all but a package":            {"s:upgraded w:refused", "", "Upgraded Refused", "PartlyUpgraded", nil},
+		"hub without agents":           {"s:- w:-", "", "Waiting Waiting", "NoAgents", none},
+		"hub hands out others by now":  {"s:requested", "", "Request", "Upgrading", newer},
+		"others, but it has succeeded": {"s:upgraded", "", "Upgraded", "Upgraded", newer},
+		"others, but it has failed":    {"s:rolled-back", "", "RolledBack", "Failed", newer},
+		"no machines":                  {"", "", "", "Upgraded", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Inputs{Generation: 2, Checksums: agents, WorkerConcurrency: test.workers, Machines: cluster(test.machines)}
@@ -86,7 +87,15 @@ func TestDecide(t *testing.T) {
 			decisions := Decide(in)
 			var got []string
 			for _, d := range decisions {
-				got = append(got, map[Action]string{None: "", Ask: "Ask/", Request: "Request/"}[d.Action]+string(d.State))
+				text := string(d.State)
+				switch want := map[Action]State{Ask: NotReported, Request: Upgrading}; {
+				case d.Action == None:
+				case d.State != want[d.Action]:
+					t.Errorf("action %d in the state %s", d.Action, d.State)
+				default:
+					text = map[Action]string{Ask: "Ask", Request: "Request"}[d.Action]
+				}
+				got = append(got, text)
 				if d.Message == "" {
 					t.Errorf("no message for %s", d.State)
 				}
@@ -116,8 +125,8 @@ func TestNextGeneration(t *testing.T) {
 func TestSummary(t *testing.T) {
 	in := Inputs{Generation: 2, Checksums: agents, Machines: cluster("s:upgraded s:rolled-back w:- w:refused w:asked w:-")}
 	done, reason, text := Summary(in, Decide(in))
-	want := "1 of 6 agents upgraded; rolled back: m2; waiting: m3, m6; refused: m4; without a reported version: m5; versions: v1 (4), v2 (1); " +
-		"paused because of failures; correct them and increase spec.redeploySystemAgentGeneration"
+	want := "1 of 6 agents upgraded; rolled back: m2; waiting: m3, m6; refused: m4; without a reported version: m5; " +
+		"versions: v1 (4), v2 (1); paused because of failures; correct them and increase spec.redeploySystemAgentGeneration"
 	if diff := cmp.Diff(want, text); diff != "" || done || reason != "Paused" {
 		t.Errorf("%t, %s, %s", done, reason, diff)
 	}

@@ -72,7 +72,8 @@ func (g group) limit(in Inputs, size int) int {
 	return 1
 }
 
-// MaxUnavailable resolves a concurrency of an upgrade strategy for a number of machines: "" is 1, "0" is all, "25%" is that share rounded up. Anything else is 1, the safest.
+// MaxUnavailable resolves a concurrency of an upgrade strategy for a number of machines: "" is 1, "0" is all, "25%" is that share rounded
+// up. Anything else is 1, the safest.
 func MaxUnavailable(concurrency string, machines int) int {
 	text, percent := strings.CutSuffix(concurrency, "%")
 	n, err := strconv.Atoi(text)

@@ -1,0 +1,81 @@
+package upgrade
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drover-dev/drover/agent/host/fs"
+	"github.com/drover-dev/drover/plans"
+)
+
+// TestRefused lists what no agent upgrades itself for.
+func TestRefused(t *testing.T) {
+	tests := map[string]struct {
+		prepare func(t *testing.T, w *world)
+		message string
+	}{
+		"package": {func(t *testing.T, w *world) {
+			if err := w.host.WriteFile(marker, []byte("package=drover-agent\nprogram="+program+"\n"), fs.WithMode(0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}, "belongs to a package"},
+		"no unit":         {func(_ *testing.T, w *world) { w.unit = "" }, "not run by a systemd unit"},
+		"no key":          {func(_ *testing.T, w *world) { w.key = nil }, "no planSigningKey"},
+		"another machine": {func(_ *testing.T, w *world) { w.raw = resign(w, wanted, "fleet/m2") }, "invalid signature"},
+		"architecture": {func(_ *testing.T, w *world) {
+			w.raw = resign(w, map[string]string{"arm64": "aa"}, machineName)
+		}, "no agent for amd64"},
+		"path as checksum": {func(_ *testing.T, w *world) {
+			w.raw = resign(w, map[string]string{"amd64": "../../../../../etc/shadow"}, machineName)
+		}, "no agent for amd64"},
+		"no JSON": {func(_ *testing.T, w *world) { w.raw = []byte("x") }, "decoding agent-upgrade"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.request(1, wanted)
+				test.prepare(t, w)
+				w.boot()
+				time.Sleep(time.Hour)
+				if got := w.reported(); got.Phase != plans.UpgradeRefused || !strings.Contains(got.Message, test.message) {
+					t.Errorf("reported is %+v", got)
+				}
+				w.check(oldBinary, w.reported())
+				w.end()
+			})
+		})
+	}
+}
+
+func resign(w *world, checksums map[string]string, machine string) []byte {
+	raw, err := plans.SignUpgrade(w.key, plans.AgentUpgrade{Generation: 1, Sequence: 1, Checksums: checksums}, machine)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return raw
+}
+
+// TestReplay has a Secret into which somebody has written an upgrade that was signed before.
+func TestReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.request(1, map[string]string{"amd64": sumOf(oldBinary)})
+		before := w.raw
+		w.request(2, wanted)
+		w.boot()
+		time.Sleep(time.Hour)
+		want := upgraded
+		want.Generation = 2
+		w.check(newBinary, want)
+		w.set(before)
+		time.Sleep(time.Hour)
+		if got := w.reported(); got.Phase != plans.UpgradeRefused || !strings.Contains(got.Message, "replay") {
+			t.Errorf("reported is %+v", got)
+		}
+		w.check(newBinary, w.reported())
+		w.end()
+	})
+}
