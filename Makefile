@@ -272,7 +272,7 @@ packages: cross ## bin/packages, deb and rpm of agent and hub for every architec
 
 .PHONY: chart
 chart: go ## bin/chart, the Helm chart of the hub (VERSION=v1.2.3)
-	$(GO) -C packaging/chart run . -version '$(PACKAGE_VERSION)' -source drover -out '$(CURDIR)/bin/chart' \
+	$(GO) -C packaging/chart run . -version '$(PACKAGE_VERSION)' -app-version '$(VERSION)' -source drover -out '$(CURDIR)/bin/chart' \
 		-source-date-epoch '$(SOURCE_DATE_EPOCH)'
 
 .PHONY: clusterctl-bundle

@@ -14,6 +14,7 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v4/pkg/chart/common"
 	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	"helm.sh/helm/v4/pkg/chart/v2/util"
@@ -42,6 +43,11 @@ func render(t *testing.T, values string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return renderChart(t, loaded, values)
+}
+
+func renderChart(t *testing.T, loaded *chart.Chart, values string) (string, error) {
+	t.Helper()
 	parsed, err := common.ReadValues([]byte(values))
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("chart", flag.ContinueOnError)
 	version := flags.String("version", "", "version of the release, such as v1.2.3")
+	appVersion := flags.String("app-version", "", "version of the hub, whose image has it as its tag (default: that of -version)")
 	source := flags.String("source", "drover", "directory of the chart")
 	out := flags.String("out", ".", "directory of the archive")
 	epoch := flags.String("source-date-epoch", os.Getenv("SOURCE_DATE_EPOCH"),
@@ -48,6 +49,9 @@ func run(args []string) error {
 	loaded, err := load(*source, *version, time.Unix(seconds, 0).UTC())
 	if err != nil {
 		return err
+	}
+	if *appVersion != "" {
+		loaded.Metadata.AppVersion = *appVersion
 	}
 	path, err := util.Save(loaded, *out)
 	if err != nil {
