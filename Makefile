@@ -277,7 +277,8 @@ chart: go ## bin/chart, the Helm chart of the hub (VERSION=v1.2.3)
 
 .PHONY: clusterctl-bundle
 clusterctl-bundle: go ## bin/clusterctl-bundle, the repository with which clusterctl installs the hub (VERSION=v1.2.3)
-	$(GO) run ./packaging/clusterctl/build -version '$(PACKAGE_VERSION)' -out '$(CURDIR)/bin/clusterctl-bundle' \
+	$(GO) run ./packaging/clusterctl/build -version '$(PACKAGE_VERSION)' -hub-version '$(VERSION)' \
+		-out '$(CURDIR)/bin/clusterctl-bundle' \
 		-cluster-api "$$($(GO) list -m -f '{{.Version}}' sigs.k8s.io/cluster-api)" -source-date-epoch '$(SOURCE_DATE_EPOCH)'
 
 # The version of a release is given, never that of git describe.

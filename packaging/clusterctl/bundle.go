@@ -3,6 +3,7 @@ package clusterctl
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	_ "embed"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"text/template"
 	"time"
 
@@ -36,9 +38,22 @@ const coreLabel = "cluster-api"
 
 var versionPattern = regexp.MustCompile(`^v(\d+)\.(\d+)\.\d+([-+].*)?$`)
 
-// Repository returns the files of a repository for clusterctl with one version, such as v1.2.3, by their paths. clusterAPI is the version
-// of Cluster API that the hub is built with.
-func Repository(version, clusterAPI string) (map[string][]byte, error) {
+// Release is what a repository is for.
+type Release struct {
+	// Version is that of the providers, such as v1.2.3.
+	Version string
+	// HubVersion is that of the programs. With "-" for "+" it is the tag of the images. Default: Version.
+	HubVersion string
+	// ClusterAPI is the version of Cluster API that the hub is built with, such as v1.2.3.
+	ClusterAPI string
+}
+
+// tag returns the tag of the images.
+func (r Release) tag() string { return strings.ReplaceAll(cmp.Or(r.HubVersion, r.Version), "+", "-") }
+
+// Repository returns the files of a repository for clusterctl with one release, by their paths.
+func Repository(r Release) (map[string][]byte, error) {
+	version, clusterAPI := r.Version, r.ClusterAPI
 	if err := checkMetadata(version); err != nil {
 		return nil, err
 	}
@@ -63,7 +78,7 @@ func Repository(version, clusterAPI string) (map[string][]byte, error) {
 		"apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n  - {major: %s, minor: %s, contract: v1beta2}\n",
 		match[1], match[2])
 	for _, p := range provider.All() {
-		content, err := Components(p, version)
+		content, err := Components(p, r.tag())
 		if err != nil {
 			return nil, err
 		}

@@ -49,7 +49,7 @@ func unpack(t *testing.T, versions ...string) *repository {
 	t.Helper()
 	dir := t.TempDir()
 	for _, version := range versions {
-		files, err := Repository(version, clusterAPI)
+		files, err := Repository(Release{Version: version, ClusterAPI: clusterAPI})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
-	"strings"
 	"text/template"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -34,8 +33,8 @@ var managerText string
 
 var manager = template.Must(template.New("manager.yaml").Parse(managerText))
 
-// Components returns the components file of a provider of a version such as v1.2.3.
-func Components(p provider.Provider, version string) ([]byte, error) {
+// Components returns the components file of a provider, with images of a tag.
+func Components(p provider.Provider, tag string) ([]byte, error) {
 	definitions, err := crds.Definitions(crds.Options{SkipCAPI: true, Providers: provider.Set{p}})
 	if err != nil {
 		return nil, err
@@ -45,7 +44,6 @@ func Components(p provider.Provider, version string) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	tag := strings.ReplaceAll(version, "+", "-")
 	err = manager.Execute(&out, map[string]any{
 		"Provider": p, "Label": p.Value(), "Namespace": namespace, "Image": hubImage + ":" + tag,
 		"ClusterAgentImage": "drover/cluster-agent:" + tag, "NeedsURL": p != provider.Infrastructure, "Gateway": p == provider.ControlPlane,

@@ -197,7 +197,7 @@ func TestDescribe(t *testing.T) {
 
 func TestReproducible(t *testing.T) {
 	archive := func() string {
-		files, err := Repository(version, clusterAPI)
+		files, err := Repository(Release{Version: version, ClusterAPI: clusterAPI})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,12 +218,17 @@ func TestVersion(t *testing.T) {
 		"1.2.3":   `must be like v1.2.3, got "1.2.3"`,
 		"v99.1.0": "metadata.yaml has no releaseSeries for v99.1.0: add one with major 99 and minor 1",
 	} {
-		if _, err := Repository(version, clusterAPI); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Repository(Release{Version: version, ClusterAPI: clusterAPI}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is answered with %v, want %q", version, err, want)
 		}
 	}
-	if _, err := Repository("v0.0.0+dirty.1", clusterAPI); err != nil {
-		t.Error(err)
+	files, err := Repository(Release{Version: "v0.0.0+ab-dirty", HubVersion: "ab-dirty", ClusterAPI: clusterAPI})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image := "image: docker.io/drover/hub:ab-dirty\n"; !strings.Contains(string(
+		files["infrastructure-drover/v0.0.0+ab-dirty/infrastructure-components.yaml"]), image) {
+		t.Errorf("a commit without a version does not have the %s", image)
 	}
 }
 

@@ -4,6 +4,7 @@ package chart
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +55,10 @@ func (m *management) checkUninstalled(t *testing.T, manifest string) {
 			return false, err.Error()
 		}
 		return len(pods.Items) == 0, "there are still Pods"
+	}))
+	suite.Must(t, shared.WaitFor(t.Context(), "the webhooks are gone", time.Minute, func(ctx context.Context) (bool, string) {
+		webhooks, err := m.webhooks(ctx)
+		return err == nil && webhooks == "", fmt.Sprintf("%s (%v)", webhooks, err)
 	}))
 	suite.Must(t, m.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "drover-gateway-tls"}, &corev1.Secret{}))
 	definitions := shared.RunKubectl(t, m.kubeconfig, "get", "customresourcedefinitions", "--output", "name")

@@ -143,10 +143,8 @@ func (r *repository) checkDeleted(t *testing.T) {
 				return false, err.Error()
 			}
 		}
-		webhooks, err := shared.TryKubectl(ctx, m.kubeconfig, "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations",
-			"--output", "name")
-		left := strings.Contains(webhooks, "drover-capi")
-		return err == nil && len(pods.Items)+len(deployments.Items) == 0 && !left,
+		webhooks, err := m.webhooks(ctx)
+		return err == nil && len(pods.Items)+len(deployments.Items) == 0 && webhooks == "",
 			fmt.Sprintf("%d Pods, %d Deployments, webhooks %s (%v)", len(pods.Items), len(deployments.Items), webhooks, err)
 	}))
 	suite.Must(t, m.api.Get(t.Context(), client.ObjectKey{Namespace: hubNamespace, Name: "drover-gateway-tls"}, &corev1.Secret{}))

@@ -52,17 +52,14 @@ func push(ctx context.Context, l *lab.Lab, version string) error {
 	return nil
 }
 
-// packageChart writes the chart as an archive, and returns its path.
-func packageChart(t *testing.T) string {
+// makeFile runs a target of the Makefile for a version, and returns the path of the file that it writes below bin.
+func makeFile(t *testing.T, target, version, file string) string {
 	t.Helper()
-	dir := shared.Dir // the chart is installed by more tests than this one
-	number := strings.TrimPrefix(version, "v")
-	out, err := exec.CommandContext(t.Context(), bin(shared.Lab, "helm"), "package", filepath.Join(shared.Repo, "packaging/chart/drover"),
-		"--version", number, "--app-version", version, "--destination", dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("helm package: %v: %s", err, out)
+	cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", shared.Repo, target, "VERSION="+version)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make %s: %v: %s", target, err, out)
 	}
-	return filepath.Join(dir, "drover-"+number+".tgz")
+	return bin(shared.Lab, file)
 }
 
 // run runs a program of bin as the administrator of the management cluster, and returns what it prints.
@@ -90,7 +87,7 @@ func (m *management) helm(t *testing.T, args ...string) string {
 func (m *management) install(t *testing.T) {
 	t.Helper()
 	if m.chart == "" {
-		m.chart = packageChart(t)
+		m.chart = makeFile(t, "chart", version, "chart/drover-"+strings.TrimPrefix(version, "v")+".tgz")
 	}
 	began := time.Now()
 	m.helm(t, "install", release, m.chart, "--values", m.values(t), "--wait", "--timeout", "5m")

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
-	"github.com/drover-dev/drover/packaging/clusterctl"
 )
 
 // nextVersion is that to which clusterctl upgrades.
@@ -72,12 +71,7 @@ func newRepository(t *testing.T, m *management) *repository {
 // unpack adds a version to the repository, as a user does who unpacks its archive over the last one.
 func (r *repository) unpack(t *testing.T, version string) {
 	t.Helper()
-	files, err := clusterctl.Repository(version, "v1.14.2")
-	suite.Must(t, err)
-	var archive bytes.Buffer
-	suite.Must(t, clusterctl.WriteArchive(&archive, files, time.Now()))
-	file := filepath.Join(shared.Dir, "clusterctl-"+version+".tar.gz")
-	suite.Must(t, os.WriteFile(file, archive.Bytes(), 0o600))
+	file := makeFile(t, "clusterctl-bundle", version, "clusterctl-bundle/drover-clusterctl-"+version+".tar.gz")
 	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", file, "-C", shared.Dir).CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v: %s", err, out)
 	}

@@ -118,3 +118,9 @@ func (m *management) checkUnchanged(t *testing.T, attempts int, started string) 
 		t.Errorf("the server of the machine was restarted: %s, was %s", now, started)
 	}
 }
+
+// webhooks lists the webhook configurations of the hub.
+func (m *management) webhooks(ctx context.Context) (string, error) {
+	return shared.TryKubectl(ctx, m.kubeconfig, "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "--output", "name",
+		"--field-selector", "metadata.name=drover-capi")
+}

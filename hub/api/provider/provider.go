@@ -11,10 +11,13 @@ import (
 // Provider is one of the providers, by the name of its type.
 type Provider string
 
-// The providers. ControlPlane is also the only one with the gateway and, where the hub runs Cluster API itself, with Cluster API's core.
+// The providers.
 const (
-	Bootstrap      Provider = "bootstrap"
-	ControlPlane   Provider = "control-plane"
+	// Bootstrap has the bootstrap data of machines.
+	Bootstrap Provider = "bootstrap"
+	// ControlPlane has everything that is of a whole cluster, the gateway and, where the hub runs Cluster API itself, Cluster API's core.
+	ControlPlane Provider = "control-plane"
+	// Infrastructure has custom machines.
 	Infrastructure Provider = "infrastructure"
 )
 

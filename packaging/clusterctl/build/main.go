@@ -27,6 +27,7 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("clusterctl-bundle", flag.ContinueOnError)
 	version := flags.String("version", "", "version of the release, such as v1.2.3")
+	hubVersion := flags.String("hub-version", "", "version of the hub, whose image has it as its tag (default: that of -version)")
 	clusterAPI := flags.String("cluster-api", "", "version of Cluster API that the hub is built with, such as v1.2.3")
 	out := flags.String("out", ".", "directory of the archive")
 	epoch := flags.String("source-date-epoch", os.Getenv("SOURCE_DATE_EPOCH"),
@@ -41,7 +42,7 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("-source-date-epoch: must be the time of the commit in seconds since 1970 (git log -1 --format=%%ct), got %q", *epoch)
 	}
-	files, err := clusterctl.Repository(*version, *clusterAPI)
+	files, err := clusterctl.Repository(clusterctl.Release{Version: *version, HubVersion: *hubVersion, ClusterAPI: *clusterAPI})
 	if err != nil {
 		return fmt.Errorf("making the repository: %w", err)
 	}
