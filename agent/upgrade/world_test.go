@@ -47,16 +47,15 @@ type world struct {
 	unreachable map[string]bool
 	unit        string
 
-	mu       sync.Mutex
-	raw      []byte
-	status   *plans.AgentStatus
-	reports  []plans.AgentStatus
-	offered  map[string]string
-	fail     error
-	process  context.CancelFunc
-	timer    context.CancelFunc
-	exited   chan struct{}
-	restarts int
+	mu      sync.Mutex
+	raw     []byte
+	status  *plans.AgentStatus
+	reports []plans.AgentStatus
+	offered map[string]string
+	fail    error
+	process context.CancelFunc
+	timer   context.CancelFunc
+	exited  chan struct{}
 	// wakes are the channels of UpgradeChanged of processes.
 	wake chan struct{}
 }
