@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/hub/controllers/cluster"
 	"github.com/drover-dev/drover/hub/controllers/clusterregistrationtoken"
 	"github.com/drover-dev/drover/hub/controllers/custommachine"
+	"github.com/drover-dev/drover/hub/controllers/drivermachine"
 	"github.com/drover-dev/drover/hub/controllers/etcdsnapshot"
 	"github.com/drover-dev/drover/hub/controllers/machinerequest"
 	"github.com/drover-dev/drover/hub/controllers/managementcluster"
@@ -92,11 +93,13 @@ func infrastructureControllers(s shared) ([]reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
+	drivers := &programs.Store{Dir: s.nodeDriverDir}
 	return []reconciler{
 		&rkecluster.Reconciler{},
 		&machinerequest.Reconciler{},
 		&custommachine.Reconciler{ClusterCache: s.clusterCache},
-		&nodedrivercontroller.Reconciler{Programs: &programs.Store{Dir: s.nodeDriverDir}, Runner: runner},
+		&nodedrivercontroller.Reconciler{Programs: drivers, Runner: runner},
+		&drivermachine.Reconciler{ClusterCache: s.clusterCache, Programs: drivers, Runner: runner},
 	}, nil
 }
 

@@ -88,8 +88,8 @@ func driverObject(group, kind, namespace, name string, fields map[string]any) *u
 	return o
 }
 
-// A driver's flags become fields of its kinds, with types and defaults; another version of the driver adds fields; and the kinds go with it.
-func TestNodeDriverKinds(t *testing.T) {
+// A driver's flags become fields of its kinds, with types and defaults, and pools of such machines live and die.
+func TestNodeDriver(t *testing.T) {
 	t.Parallel()
 	installDriver(t, "lab", "")
 	namespace := env.Namespace(t)
@@ -126,6 +126,7 @@ func TestNodeDriverKinds(t *testing.T) {
 	taken.Spec = managementv3.NodeDriverSpec{Active: true, Builtin: true, DisplayName: "Lab"}
 	env.Create(t, taken)
 	waitDriver(t, taken, "NameTaken", `belongs to NodeDriver "lab"`)
+	testDriverPools(t)
 }
 
 // What keeps a driver from being installed is told, and a driver that is mended is installed.

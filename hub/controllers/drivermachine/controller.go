@@ -1,0 +1,140 @@
+package drivermachine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/nodedriver"
+	"github.com/drover-dev/drover/hub/nodedriver/programs"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
+	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/predicates"
+)
+
+const (
+	// Finalizer keeps a machine until its driver has removed it.
+	Finalizer = "rke-machine.cattle.io/machine"
+
+	fieldOwner = client.FieldOwner("drover-drivermachine")
+)
+
+// Reconciler starts a controller of machines for each NodeDriver that is installed.
+type Reconciler struct {
+	// Client reads from the cache and writes; SetupWithManager sets it.
+	Client client.Client
+	// ClusterCache holds the connections to the clusters. ClusterCache, Programs and Runner are required.
+	ClusterCache clustercache.ClusterCache
+	Programs     *programs.Store
+	Runner       *nodedriver.Runner
+
+	mgr     ctrl.Manager
+	options controller.Options
+	mutex   sync.Mutex
+	// started are the drivers that have a controller, with the UID of their NodeDriver.
+	started    map[string]types.UID
+	operations *operations
+}
+
+// SetupWithManager registers the controller of NodeDrivers.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	r.Client, r.mgr, r.options = mgr.GetClient(), mgr, opts
+	r.started = map[string]types.UID{}
+	r.operations = &operations{running: map[types.UID]*operation{}, parent: ctx}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("drivermachines").
+		For(&managementv3.NodeDriver{}).
+		Complete(apierrors.Requeue(r))
+}
+
+// Reconcile starts the controller of a driver once its kinds are installed. It runs as long as they may have objects.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	driver := &managementv3.NodeDriver{}
+	found, err := objects.Get(ctx, r.Client, req.NamespacedName, driver)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if !found {
+		return ctrl.Result{}, r.stop(ctx, req.Name)
+	}
+	name := driver.Status.DriverName
+	if driver.Status.Checksum == "" || schema.ValidateName(name) != "" || r.started[name] != "" {
+		return ctrl.Result{}, nil
+	}
+	if err := r.start(name, driver.Name); err != nil {
+		return ctrl.Result{}, fmt.Errorf("starting the controller of driver %s: %w", name, err)
+	}
+	r.started[name] = driver.UID
+	return ctrl.Result{}, nil
+}
+
+// stop ends the watch of a kind that is deleted with its NodeDriver.
+func (r *Reconciler) stop(ctx context.Context, nodeDriver string) error {
+	for name := range r.started {
+		if list := new(managementv3.NodeDriverList); r.Client.List(ctx, list) == nil && !has(list, name) {
+			delete(r.started, name)
+			if err := r.mgr.GetCache().RemoveInformer(ctx, object(schema.MachineKind(name))); err != nil {
+				return fmt.Errorf("ending the watch of the machines of NodeDriver %s: %w", nodeDriver, err)
+			}
+		}
+	}
+	return nil
+}
+
+func has(list *managementv3.NodeDriverList, driver string) bool {
+	for _, d := range list.Items {
+		if d.Status.DriverName == driver && d.Status.Checksum != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func object(kind runtimeschema.GroupVersionKind) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(kind)
+	return o
+}
+
+// start starts the controller of the machines of one driver.
+func (r *Reconciler) start(driver, nodeDriver string) error {
+	kind := schema.MachineKind(driver)
+	m := &machines{
+		Client: r.Client, clusterCache: r.ClusterCache, programs: r.Programs, runner: r.Runner, operations: r.operations, now: time.Now,
+		driver: driver, nodeDriver: nodeDriver, kind: kind, events: make(chan event.GenericEvent, 1024),
+	}
+	options := r.options
+	options.SkipNameValidation = new(true) // a driver that was deleted may be created again
+	var err error
+	m.controller, err = ctrl.NewControllerManagedBy(r.mgr).
+		Named("drivermachine-"+driver).
+		For(object(kind)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(kind))).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(m.clusterToMachines), builder.WithPredicates(predicates.ClusterChanged)).
+		Watches(&managementv3.NodeDriver{}, handler.EnqueueRequestsFromMapFunc(m.nodeDriverToMachines)).
+		WatchesRawSource(source.Channel(m.events, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("drivermachine-"+driver, m.clusterToMachines)).
+		WithOptions(options).
+		Build(apierrors.Requeue(m))
+	return err
+}

@@ -1,0 +1,168 @@
+package drivermachine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/nodedriver"
+	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/objects"
+)
+
+// The keys of a machine state Secret.
+const (
+	// stateKey holds the files of the driver; today's rancher-machine has it too.
+	stateKey = "extractedConfig"
+	// progressKey says how far the hub has come, as JSON.
+	progressKey = "progress"
+	// logKey is the end of what the driver has written, without secrets.
+	logKey = "log"
+)
+
+// The phases of a machine.
+const (
+	phaseCreating = "Creating"
+	phaseCreated  = "Created"
+	phaseRemoved  = "Removed"
+)
+
+// progress is how far a machine has come. It is kept in the Secret, which is moved and restored with the machine.
+type progress struct {
+	Phase string `json:"phase"`
+	// Attempt counts the creations; RemovalAttempt the removals in a row that have failed.
+	Attempt        int `json:"attempt,omitempty"`
+	RemovalAttempt int `json:"removalAttempt,omitempty"`
+	// Error is why the last attempt has failed; empty while it runs. Final errors are not tried again.
+	Error string `json:"error,omitempty"`
+	Final bool   `json:"final,omitempty"`
+	// NotBefore is when the next attempt may begin.
+	NotBefore time.Time            `json:"notBefore,omitzero"`
+	Addresses []nodedriver.Address `json:"addresses,omitempty"`
+}
+
+// stored is a machine state Secret that was read.
+type stored struct {
+	secret   *corev1.Secret
+	progress progress
+	state    *nodedriver.State
+}
+
+func stateSecretName(machine string) string { return rkev1.SafeConcat(machine, "machine", "state") }
+
+// instanceName is the name of a machine at its cloud.
+func instanceName(machine string) string {
+	return rkev1.SafeConcat(strings.ReplaceAll(machine, ".", "-"))
+}
+
+// readState reads the state of a machine. It is empty where there is none; a Cause tells of a Secret that is another's.
+func (m *machines) readState(ctx context.Context, machine client.Object) (*stored, *cause.Cause, error) {
+	s := &stored{secret: &corev1.Secret{}}
+	key := client.ObjectKey{Namespace: machine.GetNamespace(), Name: stateSecretName(machine.GetName())}
+	found, err := objects.Get(ctx, m.Client, key, s.secret)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !found {
+		s.secret = nil
+		return s, nil, nil
+	}
+	if s.secret.Type != rkev1.MachineStateSecretType || !metav1.IsControlledBy(s.secret, machine) {
+		return nil, cause.New("StateSecretNotOwned", "Secret %s is no machine state Secret of this machine; delete it", key.Name), nil
+	}
+	if raw := s.secret.Data[progressKey]; len(raw) > 0 {
+		if err := json.Unmarshal(raw, &s.progress); err != nil {
+			return nil, cause.New("StateUnreadable", "Secret %s: key %s is not readable: %v", key.Name, progressKey, err), nil
+		}
+	}
+	if raw := s.secret.Data[stateKey]; len(raw) > 0 {
+		if s.state, err = nodedriver.Decode(instanceName(machine.GetName()), raw); err != nil {
+			return nil, cause.New("StateUnreadable", "Secret %s: key %s is not readable: %v", key.Name, stateKey, err), nil
+		}
+	}
+	return s, nil, nil
+}
+
+// writeState reads the Secret again, changes it and writes it, if anything has changed. It creates it where there is none.
+func (m *machines) writeState(ctx context.Context, machine client.Object, log string, change func(*stored) error) error {
+	s, refused, err := m.readState(ctx, machine)
+	if err != nil {
+		return err
+	}
+	if refused != nil {
+		return fmt.Errorf("writing the state of the machine: %s", refused.Message)
+	}
+	before := s.secret.DeepCopy()
+	if s.secret == nil {
+		s.secret = m.newStateSecret(machine)
+	}
+	if err := change(s); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(s.progress)
+	if err != nil {
+		return fmt.Errorf("encoding the progress of the machine: %w", err)
+	}
+	data := map[string][]byte{progressKey: raw, logKey: s.secret.Data[logKey]}
+	if log != "" {
+		data[logKey] = []byte(log)
+	}
+	if s.state != nil {
+		if data[stateKey], err = s.state.Encode(); err != nil {
+			return err
+		}
+	}
+	if before == nil {
+		s.secret.Data = data
+		return m.Client.Create(ctx, s.secret, fieldOwner)
+	}
+	same := len(before.Data) == len(data)
+	for key, value := range data {
+		same = same && bytes.Equal(before.Data[key], value)
+	}
+	if same {
+		return nil
+	}
+	s.secret.Data = data
+	return m.Client.Update(ctx, s.secret, fieldOwner)
+}
+
+// newStateSecret is a Secret that stays until the machine is removed, even if its namespace is deleted.
+func (m *machines) newStateSecret(machine client.Object) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: machine.GetNamespace(), Name: stateSecretName(machine.GetName()), Finalizers: []string{Finalizer},
+			Labels: map[string]string{
+				rkev1.ClusterNameLabel:     machine.GetLabels()[clusterv1.ClusterNameLabel],
+				clusterv1.ClusterNameLabel: machine.GetLabels()[clusterv1.ClusterNameLabel],
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(machine, m.kind)},
+		},
+		Type: rkev1.MachineStateSecretType,
+	}
+}
+
+// removeState deletes the Secret of a machine that is removed.
+func (m *machines) removeState(ctx context.Context, s *stored) error {
+	if s.secret == nil {
+		return nil
+	}
+	before := s.secret.DeepCopy()
+	if controllerutil.RemoveFinalizer(s.secret, Finalizer) {
+		if err := m.Client.Patch(ctx, s.secret, client.MergeFrom(before), fieldOwner); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing the finalizer of Secret %s: %w", s.secret.Name, err)
+		}
+	}
+	return objects.Delete(ctx, m.Client, s.secret)
+}
