@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +47,7 @@ func list(t *testing.T, kind, namespace string) []unstructured.Unstructured {
 // waitInstances waits until the cloud has a number of instances for which ok is true, and no others.
 func waitInstances(t *testing.T, cloud *nodedriver.Cloud, namespace, what string, want int, ok func(nodedriver.Instance) bool) {
 	t.Helper()
+	println("TIMING", what, time.Now().Format(time.TimeOnly)); defer func() { println("TIMING done", what, time.Now().Format(time.TimeOnly)) }()
 	testenv.Until(t, fmt.Sprintf("%d instances: %s", want, what), func() error {
 		all := cloud.Instances()
 		for _, i := range all {
@@ -99,7 +101,7 @@ func testDriverPools(t *testing.T) {
 		}
 		return nil
 	})
-	leaks(t, namespace)
+	leaks(t, namespace); println("TIMING leaks", time.Now().Format(time.TimeOnly))
 
 	// Another credential changes the templates, and replaces no machine.
 	made, templates := cloud.Made(), len(list(t, "LabMachineTemplate", namespace))
@@ -139,12 +141,12 @@ func testDriverPools(t *testing.T) {
 		}
 		return fmt.Errorf("instances %+v", cloud.Instances())
 	})
-	leaks(t, namespace)
+	leaks(t, namespace); println("TIMING leaks", time.Now().Format(time.TimeOnly))
 
 	if err := env.Client.Delete(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	env.Gone(t, cluster)
+	env.Gone(t, cluster); println("TIMING gone", time.Now().Format(time.TimeOnly))
 	waitInstances(t, cloud, namespace, "all deleted", 0, bootstrapped)
 }
 
