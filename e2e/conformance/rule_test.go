@@ -76,7 +76,7 @@ func (r rule) run(t *testing.T, results *report) {
 	}
 }
 
-// unexpected tells whether a process that stood still may be why these are the rule's problems.
+// unexpected reports whether a process that stood still may be why these are the rule's problems.
 func (r rule) unexpected(problems []string) bool {
 	switch options.known[r.name] {
 	case keeps:

@@ -99,7 +99,7 @@ func (r *Runner) acquire(ctx context.Context) error {
 	case r.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for other machines to be made: %w", ctx.Err())
+		return fmt.Errorf("waiting for other machines to be created: %w", ctx.Err())
 	}
 }
 

@@ -39,7 +39,7 @@ func ManagerRules(definitions []*apiextensionsv1.CustomResourceDefinition) []rba
 	return []rbacv1.PolicyRule{rule, finalizers}
 }
 
-// NodeDriverRule returns what ManagerRules would for the kinds of node drivers, which come and go with the drivers.
+// NodeDriverRule returns what ManagerRules would for the kinds of node drivers, which exist as long as a driver is active.
 func NodeDriverRule() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{NodeDriverGroup}, Resources: []string{"*"}, Verbs: managerVerbs}
 }

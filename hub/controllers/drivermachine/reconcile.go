@@ -142,7 +142,7 @@ func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, 
 		s.created = cause.New("Creating", "The node driver is creating the machine (attempt %d of %d)", max(1, p.Attempt), maxAttempts)
 		return ctrl.Result{}, nil
 	case p.Final || p.Attempt >= maxAttempts && p.Error != "":
-		s.created = cause.New("CreateFailed", "Creating the machine failed, it is not tried again (attempt %d of %d): %s; correct the machine "+
+		s.created = cause.New("CreateFailed", "Creating the machine failed for good (attempt %d of %d): %s; correct the machine "+
 			"configuration or the cloud credential, then delete the Machine", p.Attempt, maxAttempts, p.Error)
 		return ctrl.Result{}, nil
 	case p.Error != "" && p.NotBefore.After(m.now()):

@@ -44,7 +44,7 @@ type progress struct {
 	// Attempt counts the creations; RemovalAttempt the removals in a row that have failed.
 	Attempt        int `json:"attempt,omitempty"`
 	RemovalAttempt int `json:"removalAttempt,omitempty"`
-	// Error is why the last attempt has failed; empty while it runs. Final errors are not tried again.
+	// Error is why the last attempt has failed; empty while it runs. Final errors are not retried.
 	Error string `json:"error,omitempty"`
 	Final bool   `json:"final,omitempty"`
 	// NotBefore is when the next attempt may begin.

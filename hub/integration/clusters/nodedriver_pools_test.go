@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,7 +46,6 @@ func list(t *testing.T, kind, namespace string) []unstructured.Unstructured {
 // waitInstances waits until the cloud has a number of instances for which ok is true, and no others.
 func waitInstances(t *testing.T, cloud *nodedriver.Cloud, namespace, what string, want int, ok func(nodedriver.Instance) bool) {
 	t.Helper()
-	println("TIMING", what, time.Now().Format(time.TimeOnly)); defer func() { println("TIMING done", what, time.Now().Format(time.TimeOnly)) }()
 	testenv.Until(t, fmt.Sprintf("%d instances: %s", want, what), func() error {
 		all := cloud.Instances()
 		for _, i := range all {
@@ -87,7 +85,7 @@ func testDriverPools(t *testing.T) {
 	namespace := env.Namespace(t)
 	config := driverObject("rke-machine-config.cattle.io", "LabConfig", namespace, "machines", map[string]any{"url": cloud.URL, "size": "2"})
 	env.Create(t, credential, config)
-	refuseStrangers(t, namespace)
+	refuseUnauthorized(t, namespace)
 
 	cluster := driverCluster(namespace)
 	env.Create(t, cluster)
@@ -101,7 +99,7 @@ func testDriverPools(t *testing.T) {
 		}
 		return nil
 	})
-	leaks(t, namespace); println("TIMING leaks", time.Now().Format(time.TimeOnly))
+	leaks(t, namespace)
 
 	// Another credential changes the templates, and replaces no machine.
 	made, templates := cloud.Made(), len(list(t, "LabMachineTemplate", namespace))
@@ -141,17 +139,17 @@ func testDriverPools(t *testing.T) {
 		}
 		return fmt.Errorf("instances %+v", cloud.Instances())
 	})
-	leaks(t, namespace); println("TIMING leaks", time.Now().Format(time.TimeOnly))
+	leaks(t, namespace)
 
 	if err := env.Client.Delete(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	env.Gone(t, cluster); println("TIMING gone", time.Now().Format(time.TimeOnly))
+	env.Gone(t, cluster)
 	waitInstances(t, cloud, namespace, "all deleted", 0, bootstrapped)
 }
 
-// refuseStrangers: who may not read a credential cannot have machines made with it.
-func refuseStrangers(t *testing.T, namespace string) {
+// refuseUnauthorized: who may not read a credential cannot have machines made with it.
+func refuseUnauthorized(t *testing.T, namespace string) {
 	t.Helper()
 	tenant := env.Tenant(t, namespace, testenv.AllOf("provisioning.cattle.io"), testenv.AllOf("rke-machine.cattle.io"),
 		testenv.AllOf("rke-machine-config.cattle.io"))

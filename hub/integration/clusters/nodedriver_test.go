@@ -129,7 +129,7 @@ func TestNodeDriver(t *testing.T) {
 	testDriverPools(t)
 }
 
-// What keeps a driver from being installed is told, and a driver that is mended is installed.
+// What keeps a driver from being installed is in its conditions, and none of its kinds is installed.
 func TestNodeDriverFaults(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string][2]string{

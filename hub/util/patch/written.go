@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kept is how long what was written is remembered when nobody reads it. A watch that is behind for longer has ended, and is begun anew with
+// kept is how long what was written is remembered when nobody reads it. A watch that is behind for longer has ended, and begins again with
 // a list.
 const kept = 10 * time.Second
 
@@ -103,13 +103,13 @@ func (w *written) sweep() {
 	}
 }
 
-// newer tells whether a is a later version of an object than b. Versions that cannot be compared are not: then the cache counts.
+// newer reports whether a is a later version of an object than b. Versions that cannot be compared are not: then the cache counts.
 func newer(a, b metav1.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order > 0
 }
 
-// typed tells whether an object has a Go type of its own, and is read from the cache of that type.
+// typed reports whether an object has a Go type of its own, and is read from the cache of that type.
 func typed(obj client.Object) bool {
 	switch obj.(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
