@@ -61,11 +61,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	for i, d := range decisions {
 		errs = append(errs, r.request(ctx, in, machines[i], d), r.report(ctx, machines[i], d))
 	}
-	done, reason, text := agentupgrade.Summary(in, decisions)
-	errs = append(errs, patch.Conditions(ctx, r.Client, cluster, fieldOwner,
-		condition(provisioningv1.SystemAgentsUpgradedCondition, done, reason, text)))
-	err = kerrors.NewAggregate(errs)
-	return ctrl.Result{}, err
+	status, reason, text := agentupgrade.Summary(in, decisions)
+	errs = append(errs, patch.Conditions(ctx, r.Client, cluster, fieldOwner, metav1.Condition{
+		Type: provisioningv1.SystemAgentsUpgradedCondition, Status: status, Reason: reason, Message: text}))
+	return ctrl.Result{}, kerrors.NewAggregate(errs)
 }
 
 // machines are those of the cluster that have a plan Secret and are not being deleted.
@@ -148,17 +147,9 @@ func (r *Reconciler) request(ctx context.Context, in agentupgrade.Inputs, m mach
 
 // report writes the condition of RKEBootstrap and Machine.
 func (r *Reconciler) report(ctx context.Context, m machine, d agentupgrade.Decision) error {
-	c := condition(rkev1.SystemAgentUpgradedCondition, d.State == agentupgrade.Upgraded, string(d.State), d.Message)
+	c := metav1.Condition{Type: rkev1.SystemAgentUpgradedCondition, Status: d.State.Status(), Reason: string(d.State), Message: d.Message}
 	return kerrors.NewAggregate([]error{
 		patch.Conditions(ctx, r.Client, m.Bootstrap, fieldOwner, c),
 		patch.Conditions(ctx, r.Client, m.Machine.Machine, fieldOwner, c),
 	})
-}
-
-func condition(conditionType string, done bool, reason, text string) metav1.Condition {
-	c := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: text}
-	if done {
-		c.Status = metav1.ConditionTrue
-	}
-	return c
 }

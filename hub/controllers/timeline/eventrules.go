@@ -73,13 +73,14 @@ func progressRule(started, finished string) eventRule {
 // eventRules are the rules by kind and type of the condition.
 var eventRules = map[reflect.Type]map[string]eventRule{
 	reflect.TypeFor[*provisioningv1.Cluster](): {
-		provisioningv1.CreatedCondition:     {whenTrue: "Created", warning: true},
-		provisioningv1.RKEClusterCondition:  {whenTrue: "Accepted", warning: true},
-		provisioningv1.ProvisionedCondition: {whenTrue: "Provisioned", otherwise: suppressed},
-		provisioningv1.UpdatedCondition:     {whenTrue: "UpToDate", otherwise: suppressed},
-		provisioningv1.ReadyCondition:       {whenTrue: "Ready", warning: true},
-		provisioningv1.RemovedCondition:     {whenTrue: "Removed"},
-		clusterv1.PausedCondition:           pausedRule,
+		provisioningv1.CreatedCondition:              {whenTrue: "Created", warning: true},
+		provisioningv1.RKEClusterCondition:           {whenTrue: "Accepted", warning: true},
+		provisioningv1.ProvisionedCondition:          {whenTrue: "Provisioned", otherwise: suppressed},
+		provisioningv1.UpdatedCondition:              {whenTrue: "UpToDate", otherwise: suppressed},
+		provisioningv1.ReadyCondition:                {whenTrue: "Ready", warning: true},
+		provisioningv1.RemovedCondition:              {whenTrue: "Removed"},
+		clusterv1.PausedCondition:                    pausedRule,
+		provisioningv1.SystemAgentsUpgradedCondition: {prefix: "SystemAgents", warning: true, skipInitial: true},
 	},
 	reflect.TypeFor[*clusterv1.Cluster](): {
 		clusterv1.InfrastructureReadyCondition:                 {whenTrue: "InfrastructureReady", otherwise: suppressed, propagated: always},
@@ -144,6 +145,7 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 		clusterv1.MachineNodeHealthyCondition:          noEvents,
 		rkev1.ReconciledCondition:                      {whenTrue: "UpToDate", warning: true, propagated: ifFalse},
 		rkev1.PlanAppliedCondition:                     noEvents,
+		rkev1.SystemAgentUpgradedCondition:             {prefix: "SystemAgent", warning: true, skipInitial: true, propagated: ifFalse},
 		clusterv1.MachineHealthCheckSucceededCondition: {whenTrue: suppressed, warning: true, propagated: always},
 		clusterv1.MachineOwnerRemediatedCondition:      {whenTrue: "Remediated", otherwise: "Remediating", propagated: always},
 		clusterv1.DeletingCondition:                    deletingRule,
@@ -154,13 +156,14 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 		clusterv1.MachineUpdatingCondition:             noEvents,
 	},
 	reflect.TypeFor[*rkev1.RKEBootstrap](): {
-		rkev1.IdentityReadyCondition:   {whenTrue: "IdentityReady", otherwise: suppressed},
-		rkev1.DataSecretReadyCondition: {whenTrue: "DataSecretReady", skipInitial: true},
-		rkev1.PlanAppliedCondition:     {whenTrue: "PlanApplied", prefix: "Plan", warning: true, skipInitial: true},
-		rkev1.NodeSyncedCondition:      {whenTrue: suppressed, warning: true, propagated: ifFalse},
-		rkev1.ReconciledCondition:      noEvents,
-		rkev1.ReadyCondition:           noEvents,
-		clusterv1.PausedCondition:      pausedRule,
+		rkev1.IdentityReadyCondition:       {whenTrue: "IdentityReady", otherwise: suppressed},
+		rkev1.DataSecretReadyCondition:     {whenTrue: "DataSecretReady", skipInitial: true},
+		rkev1.PlanAppliedCondition:         {whenTrue: "PlanApplied", prefix: "Plan", warning: true, skipInitial: true},
+		rkev1.NodeSyncedCondition:          {whenTrue: suppressed, warning: true, propagated: ifFalse},
+		rkev1.ReconciledCondition:          noEvents,
+		rkev1.SystemAgentUpgradedCondition: noEvents,
+		rkev1.ReadyCondition:               noEvents,
+		clusterv1.PausedCondition:          pausedRule,
 	},
 }
 

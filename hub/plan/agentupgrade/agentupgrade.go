@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/plans"
@@ -69,6 +71,17 @@ const (
 	// Refused is an agent that the hub cannot upgrade.
 	Refused State = "Refused"
 )
+
+// Status is the status of the condition: False where somebody has to act, and Unknown where the hub waits.
+func (s State) Status() metav1.ConditionStatus {
+	switch s {
+	case Upgraded:
+		return metav1.ConditionTrue
+	case RolledBack, Refused:
+		return metav1.ConditionFalse
+	}
+	return metav1.ConditionUnknown
+}
 
 // Decision is the decision about one machine.
 type Decision struct {
@@ -180,8 +193,8 @@ func renewed(in Inputs, m Machine, d Decision) Decision {
 	return d
 }
 
-// Summary sums up the decisions for the cluster: a reason, a message, and whether all agents are upgraded.
-func Summary(in Inputs, decisions []Decision) (done bool, reason, text string) {
+// Summary sums up the decisions for the condition of the cluster. It is Unknown while agents are being upgraded.
+func Summary(in Inputs, decisions []Decision) (status metav1.ConditionStatus, reason, text string) {
 	byState, byVersion := map[State][]string{}, map[string]int{}
 	for i, d := range decisions {
 		byState[d.State] = append(byState[d.State], in.Machines[i].Name)
@@ -213,7 +226,14 @@ func Summary(in Inputs, decisions []Decision) (done bool, reason, text string) {
 	if reason == "Paused" {
 		parts = append(parts, "paused because of failures; correct them and increase spec.redeploySystemAgentGeneration")
 	}
-	return reason == "Upgraded", reason, strings.Join(parts, "; ")
+	status = metav1.ConditionFalse
+	switch reason {
+	case string(Upgraded):
+		status = metav1.ConditionTrue
+	case string(Upgrading):
+		status = metav1.ConditionUnknown
+	}
+	return status, reason, strings.Join(parts, "; ")
 }
 
 const (
@@ -228,7 +248,7 @@ func summaryReason(in Inputs, byState map[State][]string) string {
 	case len(byState[Waiting]) > 0 && len(in.Checksums) == 0:
 		return "NoAgents"
 	case len(byState[Upgrading]) > 0:
-		return "Upgrading"
+		return string(Upgrading)
 	case len(byState[Waiting]) > 0:
 		return "Paused"
 	case len(byState[RolledBack]) > 0:
@@ -236,5 +256,5 @@ func summaryReason(in Inputs, byState map[State][]string) string {
 	case len(byState[Refused])+len(byState[NotReported]) > 0:
 		return "PartlyUpgraded"
 	}
-	return "Upgraded"
+	return string(Upgraded)
 }

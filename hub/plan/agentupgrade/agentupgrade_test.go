@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drover-dev/drover/plans"
 )
@@ -103,7 +104,9 @@ func TestDecide(t *testing.T) {
 			if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" {
 				t.Error(diff)
 			}
-			if done, reason, text := Summary(in, decisions); reason != test.reason || done != (reason == "Upgraded") {
+			status, reason, text := Summary(in, decisions)
+			if reason != test.reason || (status == metav1.ConditionTrue) != (reason == "Upgraded") ||
+				(status == metav1.ConditionUnknown) != (reason == "Upgrading") {
 				t.Errorf("the summary is %s: %s", reason, text)
 			}
 		})
@@ -124,11 +127,11 @@ func TestNextGeneration(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	in := Inputs{Generation: 2, Checksums: agents, Machines: cluster("s:upgraded s:rolled-back w:- w:refused w:asked w:-")}
-	done, reason, text := Summary(in, Decide(in))
+	status, reason, text := Summary(in, Decide(in))
 	want := "1 of 6 agents upgraded; rolled back: m2; waiting: m3, m6; refused: m4; without a reported version: m5; " +
 		"versions: v1 (4), v2 (1); paused because of failures; correct them and increase spec.redeploySystemAgentGeneration"
-	if diff := cmp.Diff(want, text); diff != "" || done || reason != "Paused" {
-		t.Errorf("%t, %s, %s", done, reason, diff)
+	if diff := cmp.Diff(want, text); diff != "" || status != metav1.ConditionFalse || reason != "Paused" {
+		t.Errorf("%s, %s, %s", status, reason, diff)
 	}
 }
 
