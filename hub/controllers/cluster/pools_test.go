@@ -57,11 +57,10 @@ func TestFieldsWithoutEffect(t *testing.T) {
 	if got := says(metav1.ConditionTrue, "Accepted"); got != "" {
 		t.Errorf("a spec without such fields is told %q", got)
 	}
-	cluster.Spec.CloudCredentialSecretName = "cattle-global-data:cc-a"
 	p := poolSpec("a")
-	p.CloudCredentialSecretName = "cc-b"
+	p.DynamicSchemaSpec = "{}"
 	cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*p}
-	const warning = "spec.cloudCredentialSecretName, spec.rkeConfig.machinePools[a].cloudCredentialSecretName have no effect: "
+	const warning = "spec.rkeConfig.machinePools[a].dynamicSchemaSpec has no effect: "
 	if got := says(metav1.ConditionTrue, "AcceptedWithWarnings"); !strings.HasPrefix(got, warning) {
 		t.Errorf("RKECluster says %q", got)
 	}
