@@ -22,7 +22,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// A machine is provisioned once its Node was found, has the addresses of driver and Node, and loses nothing while the cluster is away.
+// A machine is provisioned once its Node was found, has the addresses of driver and Node, and loses nothing while the cluster is unreachable.
 func TestSetStatus(t *testing.T) {
 	s := &scope{
 		object: &unstructured.Unstructured{Object: map[string]any{}},
