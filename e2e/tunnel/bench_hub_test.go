@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -109,6 +111,7 @@ func runBenchHub(kind, listen string) error {
 	mux := http.NewServeMux()
 	for name, order := range map[string]func(url.Values) (report, error){
 		"download": hub.download, "upload": hub.upload, "latency": hub.latency, "stalled": hub.stalled, "idle": hub.idle,
+		"requests": hub.requests,
 	} {
 		mux.HandleFunc("/"+name, func(w http.ResponseWriter, r *http.Request) {
 			done, err := order(r.URL.Query())
@@ -211,6 +214,48 @@ func (h *benchHub) latency(q url.Values) (report, error) {
 	}
 	slices.Sort(took)
 	return report{P50: took[len(took)/2], P99: took[len(took)*99/100], Requests: len(took)}, nil
+}
+
+// requestTime is how long requests are measured.
+const requestTime = 4 * time.Second
+
+// requests has 64 callers send requests to an API server for requestTime. Some connections through the tunnel are kept for the next one.
+func (h *benchHub) requests(q url.Values) (report, error) {
+	transport := &http.Transport{TLSClientConfig: insecure, MaxIdleConnsPerHost: number(q, "idle"),
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return h.dial(ctx, "a", network, address)
+		}}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: time.Minute}
+	call := func() error {
+		answer, err := client.Get(q.Get("address"))
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if n, err := io.Copy(io.Discard, answer.Body); n != 4<<10 {
+			return fmt.Errorf("%d bytes, %w", n, err)
+		}
+		return nil
+	}
+	var done, failed atomic.Int64
+	start, cpu := time.Now(), cpuTime()
+	var callers sync.WaitGroup
+	for range 64 {
+		callers.Go(func() {
+			for time.Since(start) < requestTime {
+				if call() != nil {
+					failed.Add(1)
+				}
+				done.Add(1)
+			}
+		})
+	}
+	callers.Wait()
+	if n := failed.Load(); n > 0 {
+		return report{}, fmt.Errorf("%d of %d requests failed", n, done.Load())
+	}
+	return report{Seconds: time.Since(start).Seconds(), CPU: cpuTime() - cpu, Requests: int(done.Load())}, nil
 }
 
 // stalled opens downloads that nobody reads.

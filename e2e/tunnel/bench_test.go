@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -199,6 +201,27 @@ func BenchmarkRequestsDuringDownload(b *testing.B) {
 	measure(b, func(b *testing.B, p *process) map[string]float64 {
 		done := p.order(b, "latency", url.Values{"bulk": {bulk}, "small": {small}})
 		return map[string]float64{"p50-ms": done.P50, "p99-ms": done.P99, "req/s": float64(done.Requests) / 3}
+	})
+}
+
+// BenchmarkAPIRequests has 64 callers of an API server with TLS that answers 4 KiB after a millisecond. The library is used as Rancher uses
+// it, with two idle connections; the hub keeps 100.
+func BenchmarkAPIRequests(b *testing.B) {
+	body := make([]byte, 4<<10)
+	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(time.Millisecond)
+		_, _ = w.Write(body)
+	}))
+	api.Config.ErrorLog = log.New(io.Discard, "", 0)
+	api.StartTLS()
+	defer api.Close()
+	measure(b, func(b *testing.B, p *process) map[string]float64 {
+		idle := "100"
+		if p.hub == "library" {
+			idle = "2"
+		}
+		done := p.order(b, "requests", url.Values{"address": {api.URL}, "idle": {idle}})
+		return map[string]float64{"req/s": float64(done.Requests) / done.Seconds, "hub-cpu-us/req": done.CPU * 1e6 / float64(done.Requests)}
 	})
 }
 

@@ -2,10 +2,14 @@ package session
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 )
 
@@ -55,6 +59,56 @@ func TestReadAhead(t *testing.T) {
 				t.Errorf("at the end: %d bytes, %v", n, err)
 			}
 		})
+	}
+}
+
+// countedConn counts writes.
+type countedConn struct {
+	net.Conn
+	writes atomic.Int64
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// wrapped is a connection that does not hide what is below it, as that of a listener with limits.
+type wrapped struct{ net.Conn }
+
+func (w wrapped) NetConn() net.Conn { return w.Conn }
+
+// TestOneWriteForManyRecords: all records of TLS that a batch becomes are written at once, also through a wrapper.
+func TestOneWriteForManyRecords(t *testing.T) {
+	near, far := tcpPair(t)
+	counted := &countedConn{Conn: near}
+	server := httptest.NewUnstartedServer(nil)
+	server.StartTLS()
+	defer server.Close()
+	ours := tls.Server(wrapped{Bulk(counted)}, server.TLS)
+	theirs := tls.Client(far, &tls.Config{InsecureSkipVerify: true})
+	socket := NewSocket(ours, NewShared(Limits{}, nil))
+	for _, size := range []int{100, bulkWrite, bulkWrite + 1, batchSize + clientQuantum} {
+		sent := random(size)
+		failed := make(chan error, 1)
+		go func() {
+			before := counted.writes.Load()
+			_, err := socket.Write(sent)
+			if n := counted.writes.Load() - before; err == nil && size > bulkWrite && before > 5 && n != 1 {
+				err = fmt.Errorf("%d bytes are written in %d pieces", size, n)
+			}
+			failed <- err
+		}()
+		got := make([]byte, size)
+		if _, err := io.ReadFull(theirs, got); err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	if ours.ConnectionState().Version == 0 {
+		t.Error("there is no TLS")
 	}
 }
 

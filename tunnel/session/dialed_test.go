@@ -225,6 +225,37 @@ func goroutines() int {
 	return strings.Count(text, "session.(*Session).") + strings.Count(text, "session.(*stream).")
 }
 
+// TestSync: the hub ends streams that are not in the agent's list.
+func TestSync(t *testing.T) {
+	p := connectTo(t, Limits{SyncAge: time.Nanosecond}, Limits{}, true, func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() { _, _ = io.Copy(far, far) }()
+		return near, nil
+	})
+	kept := p.open(t, "a:1")
+	lost := newStream(p.hub, 99, "tcp", "a:1") // the agent never got to know of it
+	p.hub.mu.Lock()
+	p.hub.streams[lost.id] = lost
+	p.hub.mu.Unlock()
+	echo := func(conn net.Conn) error {
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(conn, make([]byte, 1))
+		return err
+	}
+	if err := echo(kept); err != nil {
+		t.Fatal(err)
+	}
+	p.agent.Sync()
+	if _, err := lost.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "does not know this connection") {
+		t.Errorf("the stream that the agent does not have: %v", err)
+	}
+	if err := echo(kept); err != nil {
+		t.Errorf("the other stream: %v", err)
+	}
+}
+
 // TestRefusals: dials that fail, a stream that is open, and a peer that does not dial end one stream each.
 func TestRefusals(t *testing.T) {
 	near, far := tcpPair(t)

@@ -26,7 +26,13 @@ type pair struct {
 // connect starts a session whose agent has these limits and dials with dial.
 func connect(t testing.TB, limits Limits, directional bool, dial Dial) *pair {
 	t.Helper()
-	p := &pair{hubShared: NewShared(Limits{}, nil), agentShared: NewShared(limits, nil)}
+	return connectTo(t, Limits{}, limits, directional, dial)
+}
+
+// connectTo is connect with limits of the hub.
+func connectTo(t testing.TB, hubLimits, limits Limits, directional bool, dial Dial) *pair {
+	t.Helper()
+	p := &pair{hubShared: NewShared(hubLimits, nil), agentShared: NewShared(limits, nil)}
 	connected := make(chan *Session)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hijacker := &Hijacker{ResponseWriter: w, Shared: p.hubShared}
