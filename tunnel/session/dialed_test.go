@@ -166,7 +166,8 @@ func TestOneStreamDoesNotBlockOthers(t *testing.T) {
 	if n, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d of %d bytes, %v", n, len(want), err)
 	}
-	if used := p.agentShared.Used(); used > 4<<20 {
+	// The hub may send much before it sees that it is to pause, but not all of the 64 MiB of each.
+	if used := p.agentShared.Used(); used > int64(2*p.agentShared.Limits().Stream+2*largeChunk) {
 		t.Errorf("the agent holds %d KiB for two streams", used>>10)
 	}
 }
