@@ -8,7 +8,16 @@ import (
 	"sync/atomic"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
+
+// addLiveness makes /healthz answer in every process: without any check it would be 404.
+func addLiveness(mgr ctrl.Manager) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding health checks: %w", err)
+	}
+	return nil
+}
 
 // addHealthChecks makes /healthz and /readyz depend on the webhooks. That the gateway serves is checked by the listener.
 func addHealthChecks(mgr ctrl.Manager) error {

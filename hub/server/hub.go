@@ -153,6 +153,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	if err != nil {
 		return nil, fmt.Errorf("making manager: %w", err)
 	}
+	if err := addLiveness(mgr); err != nil {
+		return nil, err
+	}
 	clusterCache, err := capi.SetupWithManager(ctx, mgr, capi.Options{
 		External: opts.ExternalCAPI, NoConnections: !opts.Providers.Has(provider.ControlPlane) && !opts.Providers.Has(provider.Infrastructure),
 	})

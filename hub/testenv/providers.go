@@ -15,8 +15,10 @@ import (
 )
 
 // RunProviders runs providers other than control-plane until ctx ends, as a Deployment of their own does, for a hub that Start has started in
-// another process. kubeconfig and serverURL are those of that hub.
-func RunProviders(ctx context.Context, providers provider.Set, kubeconfig, serverURL string, logger *slog.Logger) error {
+// another process. kubeconfig and serverURL are those of that hub, healthListen is the address of /healthz and /readyz.
+func RunProviders(
+	ctx context.Context, providers provider.Set, kubeconfig, serverURL, healthListen string, logger *slog.Logger,
+) error {
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -29,7 +31,7 @@ func RunProviders(ctx context.Context, providers provider.Set, kubeconfig, serve
 		Providers:      providers,
 		LeaderElection: true,
 		WebhookListen:  "127.0.0.1:0",
-		HealthListen:   "0",
+		HealthListen:   healthListen,
 		PprofListen:    "0",
 		MetricsListen:  "0",
 	})

@@ -60,7 +60,8 @@ func Repository(r Release) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, embedded := range map[string]bool{"clusterctl.yaml": false, "clusterctl-embedded.yaml": true} {
 		var content bytes.Buffer
-		if err := config.Execute(&content, map[string]any{"Name": name, "Embedded": embedded}); err != nil {
+		err := config.Execute(&content, map[string]any{"Name": name, "Embedded": embedded, "Version": version, "ClusterAPI": clusterAPI})
+		if err != nil {
 			return nil, fmt.Errorf("writing %s: %w", name, err)
 		}
 		files[name] = content.Bytes()

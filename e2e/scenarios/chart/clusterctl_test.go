@@ -33,7 +33,7 @@ func TestClusterctl(t *testing.T) {
 	r := newRepository(t, m)
 	suite.Step(t, "clusterctl init installs the providers", func(t *testing.T) {
 		r.clusterctl(t, append([]string{"init", "--wait-providers"}, providers...)...)
-		r.waitProviders(t, version)
+		r.waitProviders(t, firstVersion)
 	})
 	suite.Step(t, "a machine becomes the cluster that clusterctl generates", func(t *testing.T) {
 		r.makeDownstream(t)
@@ -47,7 +47,7 @@ func TestClusterctl(t *testing.T) {
 		r.unpack(t, nextVersion)
 		plan := r.clusterctl(t, "upgrade", "plan")
 		for _, name := range []string{"bootstrap-drover", "control-plane-drover", "infrastructure-drover"} {
-			if line := lineOf(plan, name); !strings.Contains(line, version) || !strings.Contains(line, nextVersion) {
+			if line := lineOf(plan, name); !strings.Contains(line, firstVersion) || !strings.Contains(line, nextVersion) {
 				t.Errorf("clusterctl upgrade plan says of %s %q", name, line)
 			}
 		}

@@ -19,8 +19,11 @@ import (
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 )
 
-// nextVersion is that to which clusterctl upgrades.
-const nextVersion = "v0.0.1-e2e"
+// The versions that clusterctl installs and upgrades to. It offers no upgrade to a pre-release.
+const (
+	firstVersion = "v0.0.1"
+	nextVersion  = "v0.0.2"
+)
 
 // certManager defines as much of cert-manager as clusterctl asks for before it installs anything. Nothing of Drover uses it.
 const certManager = `apiVersion: apiextensions.k8s.io/v1
@@ -50,7 +53,8 @@ type repository struct {
 func newRepository(t *testing.T, m *management) *repository {
 	t.Helper()
 	r := &repository{management: m, dir: filepath.Join(shared.Dir, "drover-clusterctl")}
-	r.unpack(t, version)
+	suite.Must(t, push(t.Context(), shared.Lab, firstVersion))
+	r.unpack(t, firstVersion)
 	words := strings.Fields(m.run(t, "hub", "version"))
 	if len(words) < 2 {
 		t.Fatalf("hub version says %q", words)

@@ -56,6 +56,8 @@ type target struct {
 	CACerts               []byte
 	// Client is made from the kubeconfig, which is then replaced by one for clusterctl.
 	client.Client `json:"-"`
+	// health are the addresses of the health checks of the providers with processes of their own.
+	health []string
 }
 
 // startTarget starts a second hub, with a process for each provider.
@@ -89,7 +91,7 @@ func startTarget(t *testing.T) *target {
 		t.Fatal(err)
 	}
 	for _, p := range []hubprovider.Provider{hubprovider.Bootstrap, hubprovider.Infrastructure} {
-		startProvider(t, p, lines.Bytes())
+		hub.health = append(hub.health, startProvider(t, p, lines.Bytes()))
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", hub.Kubeconfig)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"testing"
@@ -20,6 +21,9 @@ import (
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
+// healthEnv is the address of the health checks of a provider of the second hub.
+const healthEnv = "DROVER_TEST_HEALTH"
+
 // secondHub is the process of a provider of a second hub. Its standard input must be closed at the end.
 func secondHub(p hubprovider.Provider) *exec.Cmd {
 	child := exec.Command(os.Args[0])
@@ -29,9 +33,14 @@ func secondHub(p hubprovider.Provider) *exec.Cmd {
 }
 
 // startProvider starts a provider of the second hub, which has told how to connect to it.
-func startProvider(t *testing.T, p hubprovider.Provider, connection []byte) {
+func startProvider(t *testing.T, p hubprovider.Provider, connection []byte) (health string) {
 	t.Helper()
+	health, err := testenv.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
 	child := secondHub(p)
+	child.Env = append(child.Env, healthEnv+"="+health)
 	in, err := child.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +57,27 @@ func startProvider(t *testing.T, p hubprovider.Provider, connection []byte) {
 			t.Errorf("the provider %s of the second hub: %v", p, err)
 		}
 	})
+	return health
+}
+
+// checkHealth checks that kubelet would find a provider alive and ready.
+func checkHealth(t *testing.T, health string) {
+	t.Helper()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s is answered with %s", request.URL, response.Status)
+		}
+	}
 }
 
 // runProvider is the process: it reads how to connect from its standard input, and runs until that is closed.
@@ -71,7 +101,7 @@ func runProvider(p hubprovider.Provider) (code int) {
 		}
 	}()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	if err := testenv.RunProviders(ctx, hubprovider.Set{p}, hub.Kubeconfig, hub.ServerURL, logger); err != nil && ctx.Err() == nil {
+	if err := testenv.RunProviders(ctx, hubprovider.Set{p}, hub.Kubeconfig, hub.ServerURL, os.Getenv(healthEnv), logger); err != nil && ctx.Err() == nil {
 		fmt.Fprintf(os.Stderr, "running the provider %s: %v\n", p, err)
 		return 1
 	}

@@ -104,6 +104,9 @@ func TestMove(t *testing.T) {
 	if err := checkLeaders(t.Context(), target); err != nil {
 		t.Error(err)
 	}
+	for _, health := range target.health {
+		checkHealth(t, health)
+	}
 	for secretName, data := range kept {
 		for key, value := range data {
 			if got := readSecret(t, target, secretName).Data[key]; !bytes.Equal(got, value) {
