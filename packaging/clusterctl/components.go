@@ -76,6 +76,12 @@ func roles(p provider.Provider, definitions []*apiextensionsv1.CustomResourceDef
 	if p == provider.Infrastructure {
 		managerRules = append(managerRules, crds.NodeDriverRule())
 	}
+	if p == provider.Bootstrap {
+		// The admission policies know the hub by the ServiceAccount of the control-plane provider, and others by this right.
+		clusterRules = append(clusterRules, rbacv1.PolicyRule{
+			APIGroups: []string{"rke.cattle.io"}, Resources: []string{"rkebootstraps/identity"}, Verbs: []string{"update"},
+		})
+	}
 	name := "drover-" + string(p)
 	global := namespace + "-" + name
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}

@@ -127,6 +127,12 @@ func checkRoles(t *testing.T, p provider.Provider, objects []runtime.Object) {
 			t.Errorf("the ClusterRoleBinding %s is %+v for %+v", name, binding.RoleRef, binding.Subjects)
 		}
 	}
+	identity := slices.ContainsFunc(roles[namespace+"-drover-"+string(p)].Rules, func(rule rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.Resources, "rkebootstraps/identity")
+	})
+	if identity != (p == provider.Bootstrap) {
+		t.Errorf("it may give machines their identity: %v", identity)
+	}
 	aggregated := roles[namespace+"-drover-"+string(p)+"-capi-manager"]
 	if aggregated == nil || aggregated.Labels["cluster.x-k8s.io/aggregate-to-manager"] != "true" {
 		t.Fatalf("nothing is granted to Cluster API's manager: %v", slices.Collect(maps.Keys(roles)))
