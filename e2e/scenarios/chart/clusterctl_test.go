@@ -97,7 +97,9 @@ func (r *repository) makeDownstream(t *testing.T) {
 func (r *repository) checkCluster(t *testing.T) {
 	m := r.management
 	described := r.clusterctl(t, "describe", "cluster", m.downstream.Name, "--namespace", m.downstream.Namespace)
-	for _, want := range []string{"RKECluster " + m.downstream.String(), "RKEControlPlane " + m.downstream.String(), "Machine " + m.downstream.Namespace} {
+	for _, want := range []string{
+		"RKECluster " + m.downstream.String(), "RKEControlPlane " + m.downstream.String(), "Machine " + m.downstream.Namespace,
+	} {
 		if !strings.Contains(described, want) {
 			t.Errorf("clusterctl describe does not show %s:\n%s", want, described)
 		}

@@ -44,7 +44,8 @@ func pushHub(ctx context.Context, l *lab.Lab) error {
 
 // push pushes the hub's image with the tag of a version.
 func push(ctx context.Context, l *lab.Lab, version string) error {
-	cmd := l.Command(ctx, bin(l, "build-images"), "--version", version, "--from", filepath.Join(l.Dir, "programs"), "--only", "hub", "--arch", runtime.GOARCH,
+	cmd := l.Command(ctx, bin(l, "build-images"), "--version", version, "--from", filepath.Join(l.Dir, "programs"),
+		"--only", "hub", "--arch", runtime.GOARCH,
 		"--push", strings.TrimPrefix(l.RegistryURL(), "http://"), "--insecure")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the hub's image: %w: %s", err, out)
