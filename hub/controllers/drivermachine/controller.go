@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +28,8 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/capicontract"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/predicates"
 )
@@ -49,20 +53,25 @@ type Reconciler struct {
 	mgr     ctrl.Manager
 	options controller.Options
 	mutex   sync.Mutex
-	// started are the drivers that have a controller, with the UID of their NodeDriver.
-	started    map[string]types.UID
+	// started are the drivers that have a controller.
+	started    map[string]*machines
 	operations *operations
 }
 
 // SetupWithManager registers the controller of NodeDrivers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.mgr, r.options = mgr.GetClient(), mgr, opts
-	r.started = map[string]types.UID{}
+	r.started = map[string]*machines{}
 	r.operations = &operations{running: map[types.UID]*operation{}, parent: ctx}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("drivermachines").
 		For(&managementv3.NodeDriver{}).
+		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(definitionToNodeDriver), builder.OnlyMetadata).
 		Complete(apierrors.Requeue(r))
+}
+
+func definitionToNodeDriver(_ context.Context, o client.Object) []ctrl.Request {
+	return mapfuncs.Request(client.ObjectKey{Name: o.GetLabels()[schema.DriverLabel]})
 }
 
 // Reconcile starts the controller of a driver once its kinds are installed. It runs as long as they may have objects.
@@ -78,20 +87,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.stop(ctx, req.Name)
 	}
 	name := driver.Status.DriverName
-	if driver.Status.Checksum == "" || schema.ValidateName(name) != "" || r.started[name] != "" {
+	if driver.Status.Checksum == "" || schema.ValidateName(name) != "" || r.started[name] != nil {
 		return ctrl.Result{}, nil
 	}
-	if err := r.start(name, driver.Name); err != nil {
+	// A controller of a kind that is not there would end the hub.
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	key := client.ObjectKey{Name: capicontract.DefinitionName(schema.MachineKind(name).GroupKind())}
+	if found, err := objects.Get(ctx, r.Client, key, crd); err != nil || !found || !crd.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, err
+	}
+	if r.started[name], err = r.start(name, driver.Name); err != nil {
+		delete(r.started, name)
 		return ctrl.Result{}, fmt.Errorf("starting the controller of driver %s: %w", name, err)
 	}
-	r.started[name] = driver.UID
 	return ctrl.Result{}, nil
 }
 
 // stop ends the watch of a kind that is deleted with its NodeDriver.
 func (r *Reconciler) stop(ctx context.Context, nodeDriver string) error {
-	for name := range r.started {
+	for name, m := range r.started {
 		if list := new(managementv3.NodeDriverList); r.Client.List(ctx, list) == nil && !has(list, name) {
+			m.stopped.Store(true)
 			delete(r.started, name)
 			if err := r.mgr.GetCache().RemoveInformer(ctx, object(schema.MachineKind(name))); err != nil {
 				return fmt.Errorf("ending the watch of the machines of NodeDriver %s: %w", nodeDriver, err)
@@ -117,7 +134,7 @@ func object(kind runtimeschema.GroupVersionKind) *unstructured.Unstructured {
 }
 
 // start starts the controller of the machines of one driver.
-func (r *Reconciler) start(driver, nodeDriver string) error {
+func (r *Reconciler) start(driver, nodeDriver string) (*machines, error) {
 	kind := schema.MachineKind(driver)
 	m := &machines{
 		Client: r.Client, clusterCache: r.ClusterCache, programs: r.Programs, runner: r.Runner, operations: r.operations, now: time.Now,
@@ -136,5 +153,5 @@ func (r *Reconciler) start(driver, nodeDriver string) error {
 		WatchesRawSource(r.ClusterCache.GetClusterSource("drivermachine-"+driver, m.clusterToMachines)).
 		WithOptions(options).
 		Build(apierrors.Requeue(m))
-	return err
+	return m, err
 }

@@ -121,6 +121,9 @@ func (m *machines) nodeDriverToMachines(ctx context.Context, o client.Object) []
 }
 
 func (m *machines) list(ctx context.Context, opts ...client.ListOption) []ctrl.Request {
+	if m.stopped.Load() {
+		return nil
+	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(m.kind)
 	return objects.List(ctx, m.Client, list, opts...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,8 @@ type machines struct {
 	controller         controller.Controller
 	events             chan event.GenericEvent
 	byMachine          machineIndex
+	// stopped is true once the kind was deleted with its NodeDriver: reading it would wait for ever.
+	stopped atomic.Bool
 }
 
 // scope is what one reconcile has read and found.
@@ -66,6 +69,9 @@ type scope struct {
 
 // Reconcile writes the machine once at the end.
 func (m *machines) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, reterr error) {
+	if m.stopped.Load() {
+		return ctrl.Result{}, nil
+	}
 	s := &scope{object: object(m.kind)}
 	if err := m.Client.Get(ctx, req.NamespacedName, s.object); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

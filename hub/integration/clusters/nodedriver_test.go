@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -127,6 +128,19 @@ func TestNodeDriver(t *testing.T) {
 	env.Create(t, taken)
 	waitDriver(t, taken, "NameTaken", `belongs to NodeDriver "lab"`)
 	testDriverPools(t)
+
+	if err := errors.Join(env.Client.Delete(t.Context(), taken), env.Client.Delete(t.Context(), driver)); err != nil {
+		t.Fatal(err)
+	}
+	env.Gone(t, driver)
+	testenv.Until(t, "the kinds to be deleted with the driver", func() error {
+		var crds apiextensionsv1.CustomResourceDefinitionList
+		err := env.Client.List(t.Context(), &crds, client.MatchingLabels{"management.cattle.io/node-driver": "lab"})
+		if err != nil || len(crds.Items) > 0 {
+			return fmt.Errorf("%d definitions, %w", len(crds.Items), err)
+		}
+		return nil
+	})
 }
 
 // What keeps a driver from being installed is in its conditions, and none of its kinds is installed.
