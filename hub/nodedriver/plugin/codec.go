@@ -10,7 +10,7 @@ import (
 )
 
 // maxReceived is the number of bytes that the hub reads from a driver over its life: create flags and configurations take some kilobytes.
-const maxReceived = 16 << 20
+const maxReceived = 8 << 20
 
 var errTooMuch = errors.New("the driver has sent too much")
 

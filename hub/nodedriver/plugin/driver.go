@@ -23,6 +23,8 @@ const (
 	// startTimeout is the time in which a driver must serve, callTimeout that of an answer that needs no cloud.
 	startTimeout = 10 * time.Second
 	callTimeout  = 10 * time.Second
+	// endTimeout is the time in which a program that has closed its connection tells why.
+	endTimeout = 3 * time.Second
 	// heartbeat is the interval of the calls without which a driver ends.
 	heartbeat = 4 * time.Second
 	// apiVersion is that of the protocol.
@@ -196,8 +198,12 @@ func isAnswer(err error) bool {
 	return errors.As(err, &answer)
 }
 
-// failed is the error of a driver that broke off, with the last line of its output.
+// failed is the error of a driver that broke off, with the last line of its output. A program that is ending has some time to do so.
 func (d *Driver) failed(method, what string) error {
+	select {
+	case <-d.ended:
+	case <-time.After(endTimeout):
+	}
 	if last := d.log.LastLine(); last != "" {
 		what += "; its last output: " + last
 	}

@@ -101,7 +101,7 @@ func (d *driver) CreateFlags() []any {
 			flags = append(flags, &mcnflag.StringFlag{Name: fmt.Sprintf("lab-f%d", i)})
 		}
 	case "huge":
-		flags = append(flags, &mcnflag.StringFlag{Name: "lab-huge", Value: strings.Repeat("x", 64<<20)})
+		flags = append(flags, &mcnflag.StringFlag{Name: "lab-huge", Value: strings.Repeat("x", 10<<20)})
 	case "slow":
 		time.Sleep(time.Hour)
 	case "look":
