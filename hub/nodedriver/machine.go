@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
@@ -261,75 +260,4 @@ func addressesOf(config json.RawMessage) []Address {
 	add(known.IPAddress, known.PrivateIPAddress == "")
 	add(known.IPv6Address, false)
 	return out
-}
-
-// Remove removes a machine by its state. A machine without a state, or that its cloud does not know, is removed.
-func (r *Runner) Remove(ctx context.Context, m *Machine) (log string, err error) {
-	if m.State.Config() == nil {
-		return "", nil
-	}
-	if err := r.acquire(ctx); err != nil {
-		return "", err
-	}
-	defer func() { <-r.slots }()
-	output := plugin.NewLog(m.secrets()...)
-	config, err := r.withCredential(ctx, m, output)
-	if err == nil {
-		err = r.remove(ctx, m, config, output)
-	}
-	return output.String(), redact(output, err)
-}
-
-func (r *Runner) remove(ctx context.Context, m *Machine, config []byte, log *plugin.Log) (err error) {
-	s, err := r.open(ctx, m, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.end()) }()
-	if err := s.SetConfig(ctx, config); err != nil {
-		return err
-	}
-	err = s.Remove(ctx, RemoveTimeout)
-	var answer *plugin.Error
-	// Drivers have no other way to say it than the text of an error.
-	if errors.As(err, &answer) && strings.Contains(strings.ToLower(answer.Message), "not found") {
-		return nil
-	}
-	return err
-}
-
-// withCredential returns the configuration of a machine with the credential of today: what the driver makes of the credential now takes the
-// place of what it made of it when the machine was created. Where it makes nothing of it, the saved configuration is used.
-func (r *Runner) withCredential(ctx context.Context, m *Machine, log *plugin.Log) (_ []byte, err error) {
-	saved := m.State.Config()
-	if len(m.Credential) == 0 {
-		return saved, nil
-	}
-	fresh := *m
-	fresh.State = nil
-	s, err := r.open(ctx, &fresh, log)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.end()) }()
-	given, err := values(s.fields, m.Spec, m.Credential)
-	if err != nil {
-		return nil, err
-	}
-	var before, now map[string]any
-	if fresh.configure(ctx, s, given) != nil {
-		return saved, nil
-	}
-	raw, err := s.Config(ctx)
-	if err != nil || json.Unmarshal(raw, &now) != nil || json.Unmarshal(saved, &before) != nil {
-		return saved, nil //nolint:nilerr
-	}
-	for field, value := range now {
-		for _, secret := range m.Credential {
-			if value == any(secret) && secret != "" {
-				before[field] = value
-			}
-		}
-	}
-	return json.Marshal(before)
 }
