@@ -30,8 +30,8 @@ import (
 	"github.com/drover-dev/drover/hub/util/cause"
 )
 
-// ForceRemoveAnnotation, on a machine that is being deleted, gives up on having its driver remove it: what is left of it at its cloud is for
-// its owner to delete.
+// ForceRemoveAnnotation, on a machine that is being deleted, gives up on having its driver remove it: what is left of it at its cloud is
+// for its owner to delete.
 const ForceRemoveAnnotation = "provisioning.cattle.io/force-machine-remove"
 
 // machines reconciles the machines of one driver.

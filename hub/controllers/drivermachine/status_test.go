@@ -15,19 +15,24 @@ import (
 )
 
 func TestBackoff(t *testing.T) {
-	for attempt, want := range map[int]time.Duration{1: 30 * time.Second, 2: time.Minute, 5: 8 * time.Minute, 6: 15 * time.Minute, 1000: 15 * time.Minute} {
+	for attempt, want := range map[int]time.Duration{
+		1: 30 * time.Second, 2: time.Minute, 5: 8 * time.Minute, 6: 15 * time.Minute, 1000: 15 * time.Minute,
+	} {
 		if got := backoff(attempt); got != want {
 			t.Errorf("after attempt %d: %s, want %s", attempt, got, want)
 		}
 	}
 }
 
-// A machine is provisioned once its Node was found, has the addresses of driver and Node, and loses nothing while the cluster is unreachable.
+// A machine is provisioned once its Node was found, has the addresses of driver and Node, and loses nothing while the
+// cluster is unreachable.
 func TestSetStatus(t *testing.T) {
 	s := &scope{
 		object: &unstructured.Unstructured{Object: map[string]any{}},
-		stored: &stored{progress: progress{Phase: phaseCreated, Addresses: []nodedriver.Address{{Internal: true, Address: "10.0.0.1"}, {Address: "192.0.2.1"}}}},
-		found:  cause.New("WaitingForNode", "Waiting"),
+		stored: &stored{progress: progress{
+			Phase: phaseCreated, Addresses: []nodedriver.Address{{Internal: true, Address: "10.0.0.1"}, {Address: "192.0.2.1"}},
+		}},
+		found: cause.New("WaitingForNode", "Waiting"),
 	}
 	var status machineStatus
 	check := func(provisioned bool, addresses int, created, found, ready string) {

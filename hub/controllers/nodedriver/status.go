@@ -31,7 +31,8 @@ func ready(s *scope) metav1.Condition {
 		}
 	}
 	if !s.driver.DeletionTimestamp.IsZero() {
-		return metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Deleting", Message: "NodeDriver is being deleted"}
+		return metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Deleting",
+			Message: "NodeDriver is being deleted"}
 	}
 	if !s.driver.Spec.Active {
 		return metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Inactive",

@@ -159,7 +159,8 @@ func refuseUnauthorized(t *testing.T, namespace string) {
 	pooled.Spec.RKEConfig.MachinePools[1].CloudCredentialSecretName = "cattle-global-data:cc-lab"
 	for name, o := range map[string]client.Object{
 		"Cluster": driverCluster(namespace), "pool": pooled,
-		"machine": driverObject("rke-machine.cattle.io", "LabMachine", namespace, "theirs", map[string]any{"spec": map[string]any{"common": common}}),
+		"machine": driverObject("rke-machine.cattle.io", "LabMachine", namespace, "theirs",
+			map[string]any{"spec": map[string]any{"common": common}}),
 		"template": driverObject("rke-machine.cattle.io", "LabMachineTemplate", namespace, "theirs",
 			map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"common": common}}}}),
 	} {
