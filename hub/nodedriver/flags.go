@@ -1,5 +1,5 @@
-// Package nodedriver runs node drivers for the hub: it reads their create flags, and creates and removes machines with them. How a driver is
-// run is in sandbox, how it is spoken to in plugin, where its program comes from in programs, and its kinds in schema.
+// Package nodedriver runs node drivers for the hub: it reads their create flags, and creates and removes machines with them. How a driver
+// is run is in sandbox, how it is spoken to in plugin, where its program comes from in programs, and its kinds in schema.
 package nodedriver
 
 import (

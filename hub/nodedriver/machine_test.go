@@ -100,7 +100,7 @@ func TestOverSSH(t *testing.T) {
 		t.Errorf("removed with the old credential: %v", err)
 	}
 	m.Credential["token"] = "rotated-cloud-token"
-	if log, err = runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
+	if _, err = runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
 		t.Errorf("got %v, left %v", err, cloud.Instances())
 	}
 	// What the cloud does not know is removed.

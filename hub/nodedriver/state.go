@@ -146,7 +146,8 @@ func (s *State) read(box *sandbox.Sandbox) error {
 	left := int64(maxState / 2)
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !info.Mode().IsRegular() || !plain(entry.Name()) || entry.Name() == configFile || entry.Name() == keepFile || info.Size() > left {
+		if err != nil || !info.Mode().IsRegular() || !plain(entry.Name()) || entry.Name() == configFile || entry.Name() == keepFile ||
+			info.Size() > left {
 			continue
 		}
 		content, err := readFile(box, path.Join(dir, entry.Name()), left)

@@ -75,11 +75,12 @@ func convert(field schema.Field, given any) (any, error) {
 
 // prefixes begin the environment variables of drivers that do not begin with the driver's name.
 var prefixes = map[string]string{
-	"amazonec2": "AWS", "openstack": "OS", "rackspace": "OS", "vmwarevcloudair": "VCLOUDAIR", "vmwarefusion": "FUSION", "vmwarevsphere": "VSPHERE",
+	"amazonec2": "AWS", "openstack": "OS", "rackspace": "OS", "vmwarevcloudair": "VCLOUDAIR", "vmwarefusion": "FUSION",
+	"vmwarevsphere": "VSPHERE",
 }
 
-// Credential returns the values of a cloud credential by the field that they are for. Keys of its Secret are <driver>credentialConfig-<field>
-// or the field alone; those of another driver are left out.
+// Credential returns the values of a cloud credential by the field that they are for. Keys of its Secret are
+// <driver>credentialConfig-<field> or the field alone; those of another driver are left out.
 func Credential(driver string, data map[string][]byte) map[string]string {
 	out := map[string]string{}
 	for key, value := range data {

@@ -14,8 +14,8 @@ import (
 	"github.com/drover-dev/drover/hub/server/settings"
 )
 
-// RunProviders runs providers other than control-plane until ctx ends, as a Deployment of their own does, for a hub that Start has started in
-// another process. kubeconfig and serverURL are those of that hub, healthListen is the address of /healthz and /readyz.
+// RunProviders runs providers other than control-plane until ctx ends, as a Deployment of their own does, for a hub that Start has started
+// in another process. kubeconfig and serverURL are those of that hub, healthListen is the address of /healthz and /readyz.
 func RunProviders(
 	ctx context.Context, providers provider.Set, kubeconfig, serverURL, healthListen string, logger *slog.Logger,
 ) error {

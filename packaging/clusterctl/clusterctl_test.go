@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func extract(t *testing.T, from io.Reader, dir string) {
 func (r *repository) try(t *testing.T, variables []string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, append(args, "--config", filepath.Join(r.dir, r.config))...)
-	command.Env = append(variables, "CLUSTERCTL_REPOSITORY_PATH="+r.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off",
+	command.Env = append(slices.Clone(variables), "CLUSTERCTL_REPOSITORY_PATH="+r.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off",
 		"XDG_CONFIG_HOME="+t.TempDir(), "HOME="+t.TempDir(), "KUBECONFIG=/nonexistent", "HTTPS_PROXY=http://127.0.0.1:1")
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs

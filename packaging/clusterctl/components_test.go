@@ -190,8 +190,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestDescribe: clusterctl reads the components without values of variables, too. It finds the version that was unpacked last, also a release
-// candidate, which it would not look for.
+// TestDescribe: clusterctl reads the components without values of variables, too. It finds the version that was unpacked last, also a
+// release candidate, which it would not look for.
 func TestDescribe(t *testing.T) {
 	const version = "v0.1.1-rc.1"
 	r := unpack(t, "v0.0.9", version)

@@ -47,8 +47,8 @@ func (r *Reconciler) templateOfConfig(ctx context.Context, p *poolScope) (*unstr
 		return nil, err
 	}
 	if !found {
-		p.problem = cause.New("MachineConfigNotFound", "%s: %s %q does not exist in namespace %s; create it or correct the name", field, kind.Kind,
-			ref.Name, p.cluster.Namespace)
+		p.problem = cause.New("MachineConfigNotFound", "%s: %s %q does not exist in namespace %s; create it or correct the name", field,
+			kind.Kind, ref.Name, p.cluster.Namespace)
 		return nil, nil
 	}
 	if err := r.ownConfig(ctx, p, config); err != nil {

@@ -106,8 +106,8 @@ func (m *machines) credential(ctx context.Context, object *unstructured.Unstruct
 		key = client.ObjectKey{Namespace: namespace, Name: name}
 	}
 	if key.Namespace != object.GetNamespace() && (key.Namespace != credentialNamespace || !strings.HasPrefix(key.Name, credentialPrefix)) {
-		return nil, cause.New("CredentialRefused", "%s is %q: name a Secret of this namespace, or one of %s whose name begins with %s", field, ref,
-			credentialNamespace, credentialPrefix), nil
+		return nil, cause.New("CredentialRefused", "%s is %q: name a Secret of this namespace, or one of %s whose name begins with %s",
+			field, ref, credentialNamespace, credentialPrefix), nil
 	}
 	secret := &corev1.Secret{}
 	found, err := objects.Get(ctx, m.Client, key, secret)
@@ -129,8 +129,8 @@ func (m *machines) credential(ctx context.Context, object *unstructured.Unstruct
 	return credential, nil, nil
 }
 
-// bootstrapData reads the bootstrap data of a Machine. Its name alone proves nothing: whoever may write Machines must not read other Secrets
-// by it.
+// bootstrapData reads the bootstrap data of a Machine. Its name alone proves nothing: whoever may write Machines must not read other
+// Secrets by it.
 func (m *machines) bootstrapData(ctx context.Context, machine *clusterv1.Machine) ([]byte, *cause.Cause, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: machine.Namespace, Name: *machine.Spec.Bootstrap.DataSecretName}
@@ -142,8 +142,8 @@ func (m *machines) bootstrapData(ctx context.Context, machine *clusterv1.Machine
 		return nil, cause.New("WaitingForBootstrapData", "Waiting for Secret %s with the bootstrap data", key.Name), nil
 	}
 	if secret.Type != rkev1.BootstrapSecretType || secret.Labels[clusterv1.ClusterNameLabel] != machine.Spec.ClusterName {
-		return nil, cause.New("BootstrapDataRefused", "Secret %s has no bootstrap data of Cluster %s; leave spec.bootstrap of the Machine to its "+
-			"RKEBootstrap", key.Name, machine.Spec.ClusterName), nil
+		return nil, cause.New("BootstrapDataRefused", "Secret %s has no bootstrap data of Cluster %s; leave spec.bootstrap of the Machine to "+
+			"its RKEBootstrap", key.Name, machine.Spec.ClusterName), nil
 	}
 	return secret.Data["value"], nil, nil
 }

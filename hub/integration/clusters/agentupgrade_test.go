@@ -105,8 +105,11 @@ func (u *upgradeCluster) awaitRequest(key client.ObjectKey, generation int64, ch
 		if got, err = plans.DecodeUpgrade(u.secret(key).Data[plans.KeyAgentUpgrade]); err != nil {
 			return err
 		}
-		if err := got.Verify(signer.Public(), key.String()); err != nil || got.Generation != generation || got.Checksums["amd64"] != checksum {
-			return fmt.Errorf("requested is %+v: %v", got, err)
+		if err := got.Verify(signer.Public(), key.String()); err != nil {
+			return fmt.Errorf("requested is %+v: %w", got, err)
+		}
+		if got.Generation != generation || got.Checksums["amd64"] != checksum {
+			return fmt.Errorf("requested is %+v, not generation %d of %s", got, generation, checksum)
 		}
 		return nil
 	})

@@ -101,7 +101,8 @@ func runProvider(p hubprovider.Provider) (code int) {
 		}
 	}()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	if err := testenv.RunProviders(ctx, hubprovider.Set{p}, hub.Kubeconfig, hub.ServerURL, os.Getenv(healthEnv), logger); err != nil && ctx.Err() == nil {
+	err := testenv.RunProviders(ctx, hubprovider.Set{p}, hub.Kubeconfig, hub.ServerURL, os.Getenv(healthEnv), logger)
+	if err != nil && ctx.Err() == nil {
 		fmt.Fprintf(os.Stderr, "running the provider %s: %v\n", p, err)
 		return 1
 	}

@@ -114,8 +114,11 @@ func testDriverPools(t *testing.T) {
 	testenv.Until(t, "the templates to have the other credential", func() error {
 		for _, template := range list(t, "LabMachineTemplate", namespace) {
 			got, _, err := unstructured.NestedString(template.Object, "spec", "template", "spec", "common", "cloudCredentialSecretName")
-			if err != nil || got != "own" {
-				return fmt.Errorf("%s has %q, %v", template.GetName(), got, err)
+			if err != nil {
+				return err
+			}
+			if got != "own" {
+				return fmt.Errorf("%s has %q", template.GetName(), got)
 			}
 		}
 		return nil

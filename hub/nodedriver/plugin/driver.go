@@ -1,6 +1,6 @@
-// Package plugin speaks to a node driver: a program that serves the plugin protocol of Docker Machine. The program runs in a sandbox, prints
-// the loopback address that it serves at, and answers calls of net/rpc. Nothing that it says is trusted: answers are limited in size and
-// time, and its output is kept to the last lines, without secrets.
+// Package plugin speaks to a node driver: a program that serves the plugin protocol of Docker Machine. The program runs in a sandbox,
+// prints the loopback address that it serves at, and answers calls of net/rpc. Nothing that it says is trusted: answers are limited in
+// size and time, and its output is kept to the last lines, without secrets.
 package plugin
 
 import (

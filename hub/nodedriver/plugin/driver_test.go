@@ -185,7 +185,9 @@ func TestConfiguration(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "SetConfigFromFlags: lab-size must be at least 1, got 0") {
 		t.Errorf("got %v", err)
 	}
-	err = d.SetFlags(t.Context(), map[string]any{"lab-size": 3, "lab-tags": []string{"a", "b"}, "lab-private-networking": true, "lab-image": "x"})
+	err = d.SetFlags(t.Context(), map[string]any{
+		"lab-size": 3, "lab-tags": []string{"a", "b"}, "lab-private-networking": true, "lab-image": "x",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

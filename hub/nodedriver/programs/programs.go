@@ -63,7 +63,8 @@ func (s *Store) Builtin(driver string) (*Program, error) {
 		}
 		return &Program{path, sum}, checkProgram(path)
 	}
-	return nil, fault("neither docker-machine-driver-%s nor rancher-machine is in the hub's --node-driver-dir %s; put one there", driver, s.Dir)
+	return nil, fault("neither docker-machine-driver-%s nor rancher-machine is in the hub's --node-driver-dir %s; put one there", driver,
+		s.Dir)
 }
 
 // Download returns the program at a URL, which may be an archive. sum is the SHA-256 or SHA-512 of what is downloaded, in hex. What was

@@ -64,7 +64,8 @@ func checkProgram(name string) error {
 		return err
 	}
 	if string(head) != "\x7fELF" {
-		return fault("the driver is no program for Linux: spec.url must lead to such a program, or to a .tar.gz or .zip with a file %s<name>", prefix)
+		return fault("the driver is no program for Linux: spec.url must lead to such a program, or to a .tar.gz or .zip with a file %s<name>",
+			prefix)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package sandbox runs a program of somebody else, such as a node driver, apart from the hub: in a directory tree with nothing but the
-// program and the files that name resolution and TLS need, as a user without rights, in user, process and IPC namespaces of its own, without the
-// hub's environment, and with limits of its resources. It shares the network of the hub, since drivers call the APIs of clouds.
+// program and the files that name resolution and TLS need, as a user without rights, in user, process and IPC namespaces of its own,
+// without the hub's environment, and with limits of its resources. It shares the network of the hub, since drivers call the APIs of clouds.
 //
 // The package knows nothing of drivers.
 package sandbox

@@ -32,7 +32,9 @@ var (
 )
 
 // reserved are names that the kinds have for something else.
-var reserved = map[string]bool{"apiVersion": true, "kind": true, "metadata": true, "spec": true, "status": true, "common": true, "providerID": true}
+var reserved = map[string]bool{
+	"apiVersion": true, "kind": true, "metadata": true, "spec": true, "status": true, "common": true, "providerID": true,
+}
 
 // ValidateName returns what is wrong with the name of a driver, empty if nothing is.
 func ValidateName(driver string) string {

@@ -84,7 +84,8 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for flag, want := range map[string]string{
-		"size": "size", "private-networking": "privateNetworking", "ssh-key-fingerprint": "sshKeyFingerprint", "iam-instance-profile": "iamInstanceProfile",
+		"size": "size", "private-networking": "privateNetworking", "ssh-key-fingerprint": "sshKeyFingerprint",
+		"iam-instance-profile": "iamInstanceProfile",
 	} {
 		if got := camelCase(flag); got != want {
 			t.Errorf("%s became %s, want %s", flag, got, want)

@@ -32,8 +32,8 @@ const (
 )
 
 // RegisterWebhooks tells the API server which requests it has to send to the webhooks, and where they are. The path is added to a URL
-// or a Service. Registering what is registered already changes nothing. With the last of the owners, if there are any, the garbage collector
-// deletes the registration: without a hub, the API server would refuse all writes of Cluster API's kinds.
+// or a Service. Registering what is registered already changes nothing. With the last of the owners, if there are any, the garbage
+// collector deletes the registration: without a hub, the API server would refuse all writes of Cluster API's kinds.
 func RegisterWebhooks(
 	ctx context.Context, c client.Client, to admissionregistrationv1.WebhookClientConfig, owners ...metav1.OwnerReference,
 ) error {

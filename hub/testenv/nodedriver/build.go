@@ -14,7 +14,8 @@ import (
 func Build(dir, mode string) (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	program := filepath.Join(dir, "docker-machine-driver-lab")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, "github.com/drover-dev/drover/hub/testenv/nodedriver/lab")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program,
+		"github.com/drover-dev/drover/hub/testenv/nodedriver/lab")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if filepath.IsAbs(file) {
 		build.Dir = filepath.Dir(file)

@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NewClient is a client.NewClientFunc: a client as client.New makes it, whose Get returns what it has patched itself from the moment on that
-// Patch has returned, if the cache has no newer version. All that share this client see each other's patches.
+// NewClient is a client.NewClientFunc: a client as client.New makes it, whose Get returns what it has patched itself from the moment on
+// that Patch has returned, if the cache has no newer version. All that share this client see each other's patches.
 //
-// The cache that controllers read from is behind for as long as a watch takes, which is some milliseconds on a quiet machine and a second on
-// a busy one. In that time Cluster API's patch helper has conflicts, since it takes the resource version of conditions from such a read, and
-// waits for 100 ms after each; and a controller decides on an object without what it has written itself.
+// The cache that controllers read from is behind for as long as a watch takes, which is some milliseconds on a quiet machine and a second
+// on a busy one. In that time Cluster API's patch helper has conflicts, since it takes the resource version of conditions from such a
+// read, and waits for 100 ms after each; and a controller decides on an object without what it has written itself.
 //
-// That goes for objects of types of the scheme, however they were patched. Lists, and objects that were created or updated, are those of the
-// cache, and an object that the cache does not have is not found. opts.Cache.DisableFor names what is read from the API server anyway.
+// That goes for objects of types of the scheme, however they were patched. Lists, and objects that were created or updated, are those of
+// the cache, and an object that the cache does not have is not found. opts.Cache.DisableFor names what is read from the API server anyway.
 func NewClient(config *rest.Config, opts client.Options) (client.Client, error) {
 	inner, err := client.New(config, opts)
 	if err != nil || opts.Cache == nil || opts.Cache.Reader == nil {

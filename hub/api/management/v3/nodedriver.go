@@ -3,8 +3,9 @@ package v3
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // NodeDriver is a driver of Docker Machine, a program that makes machines at a cloud. While it is active, the kinds <Driver>Config of
-// rke-machine-config.cattle.io and <Driver>Machine and <Driver>MachineTemplate of rke-machine.cattle.io exist, with the driver's create flags
-// as fields, and pools may name a <Driver>Config. The hub runs the program in a sandbox. Who may create NodeDrivers is an administrator.
+// rke-machine-config.cattle.io and <Driver>Machine and <Driver>MachineTemplate of rke-machine.cattle.io exist, with the driver's create
+// flags as fields, and pools may name a <Driver>Config. The hub runs the program in a sandbox. Who may create NodeDrivers is an
+// administrator.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=nodedrivers,scope=Cluster

@@ -69,8 +69,8 @@ func TimelinePartName(clusterName string, part int) string {
 	return SafeConcat(clusterName, "timeline", strconv.Itoa(part))
 }
 
-// LimitName shortens a name to the limit that the annotation HostnameLengthLimitAnnotation has, a number from 10 to 63; without one, or with
-// what is none, the name stays. A shortened name ends in six digits of the SHA-256 of the whole.
+// LimitName shortens a name to the limit that the annotation HostnameLengthLimitAnnotation has, a number from 10 to 63; without one, or
+// with what is none, the name stays. A shortened name ends in six digits of the SHA-256 of the whole.
 func LimitName(name, limit string) string {
 	n, err := strconv.Atoi(limit)
 	if err != nil || n < 10 || n >= len(name) {
