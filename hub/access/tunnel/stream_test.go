@@ -86,9 +86,9 @@ func TestWriteDeadline(t *testing.T) {
 		t.Fatalf("%d bytes came back, %v", len(got), err)
 	}
 
-	stuck := hub.dial(t, "agent", tunneltest.Listen(t, func(c net.Conn) { time.Sleep(2 * time.Second) }))
+	stuck := hub.dial(t, "agent", tunneltest.Listen(t, func(net.Conn) { <-t.Context().Done() }))
 	much := make([]byte, 64<<20)
-	_ = stuck.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+	_ = stuck.SetWriteDeadline(time.Now().Add(time.Second))
 	n, err := stuck.Write(much)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n == 64<<20 {
 		t.Errorf("a write without a reader: %d bytes, %v", n, err)
