@@ -61,6 +61,8 @@ type scope struct {
 	stored  *stored
 	// created, found and removal are what the conditions Created, NodeFound and Deleted wait for.
 	created, found, removal *cause.Cause
+	// running is what the driver was doing when the state was read; nil if nothing.
+	running *operation
 	// nodeUnknown is true where the cluster could not be asked.
 	nodeUnknown bool
 	node        *corev1.Node
@@ -87,6 +89,9 @@ func (m *machines) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl
 	if s.paused {
 		return ctrl.Result{}, nil
 	}
+	// Before the state: an operation is forgotten after it has written its outcome, so that a state that is read later has the outcome of
+	// all that do not run. In the other order, a machine that was created in between would be created again.
+	s.running = m.operations.get(s.object.GetUID())
 	var err error
 	if s.stored, s.created, err = m.readState(ctx, s.object); err != nil || s.created != nil {
 		return ctrl.Result{}, err
@@ -141,10 +146,10 @@ func (m *machines) readOwners(ctx context.Context, s *scope) error {
 // reconcileCreate has the driver create the machine; created says what that waits for.
 func (m *machines) reconcileCreate(ctx context.Context, s *scope) (ctrl.Result, error) {
 	p := s.stored.progress
-	switch running := m.operations.get(s.object.GetUID()); {
+	switch {
 	case p.Phase == phaseCreated:
 		return ctrl.Result{}, nil
-	case running != nil:
+	case s.running != nil:
 		s.created = cause.New("Creating", "The node driver is creating the machine (attempt %d of %d)", max(1, p.Attempt), maxAttempts)
 		return ctrl.Result{}, nil
 	case p.Final || p.Attempt >= maxAttempts && p.Error != "":
@@ -182,9 +187,9 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, 
 		return ctrl.Result{}, nil
 	}
 	p := s.stored.progress
-	if running := m.operations.get(s.object.GetUID()); running != nil {
-		if !running.removal {
-			running.cancel()
+	if s.running != nil {
+		if !s.running.removal {
+			s.running.cancel()
 		}
 		s.removal = cause.New("Deleting", "Waiting for the node driver to end or to remove the machine")
 		return ctrl.Result{}, nil
