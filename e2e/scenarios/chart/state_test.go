@@ -57,7 +57,13 @@ func (m *management) checkReachable(t *testing.T) {
 	kubeconfig := filepath.Join(shared.Dir, "edge.kubeconfig")
 	m.run(t, "hub", "kubeconfig", m.downstream.String(), "--kubeconfig", m.kubeconfig, "--system-namespace", namespace, "--output", kubeconfig)
 	suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 3*time.Minute))
-	out := shared.RunKubectl(t, kubeconfig, "get", "nodes", "--output", "name")
+	// After a start of the hub, kube-proxy needs some seconds to lead the NodePort to its Pods, and the agent to connect again.
+	var out string
+	suite.Must(t, shared.WaitFor(t.Context(), "the cluster answers through the gateway", time.Minute, func(ctx context.Context) (bool, string) {
+		var err error
+		out, err = shared.TryKubectl(ctx, kubeconfig, "get", "nodes", "--output", "name")
+		return err == nil, out
+	}))
 	if out != "node/"+m.machine.Name+"\n" {
 		t.Errorf("kubectl get nodes says %q", out)
 	}
