@@ -17,6 +17,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway/agentsession"
+	"github.com/drover-dev/drover/hub/gateway/downloads"
 	"github.com/drover-dev/drover/hub/gateway/servingcert"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
@@ -73,8 +74,10 @@ var testSettings = settings.Settings{ServerURL: "https://hub.example:8443", CACe
 func newTestServer(t testing.TB, dir string) *Server {
 	t.Helper()
 	api := &fakeAPI{}
+	files, err := downloads.New(dir, testSettings)
+	must(t, err)
 	s, err := New(Options{
-		Settings: testSettings, Identity: &servingcert.Identity{}, AssetsDir: dir, Client: api, APIReader: api,
+		Settings: testSettings, Identity: &servingcert.Identity{}, Files: files, Client: api, APIReader: api,
 		RestConfig: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: logr.Discard(),
 		Cache: struct{ cache.Informers }{}, Issuer: &tokens.Issuer{}, Tunnels: struct{ agentsession.Tunnels }{},
 	})

@@ -43,7 +43,7 @@ const (
 	shutdownGrace = 10 * time.Second
 )
 
-// Options say what a Server serves. SigningKey, AssetsDir, Mounts, Peers, and one of Listen and Listener may be left out.
+// Options say what a Server serves. SigningKey, Mounts, Peers, and one of Listen and Listener may be left out.
 type Options struct {
 	// Settings of the hub.
 	Settings settings.Settings
@@ -55,8 +55,8 @@ type Options struct {
 	Listen string
 	// Listener, if set, is used instead of Listen, and closed by the Server.
 	Listener net.Listener
-	// AssetsDir holds the agents, named system-agent-<arch>.
-	AssetsDir string
+	// Files are the downloads.
+	Files *downloads.Files
 	// Client reads from the manager's caches and writes with the hub's identity.
 	Client client.Client
 	// APIReader reads from the API server.
@@ -106,18 +106,14 @@ func New(opts Options) (*Server, error) {
 	case !strings.HasPrefix(opts.Settings.ServerURL, "https://"):
 		return nil, fmt.Errorf("creating the gateway: the server URL %q must be an https URL", opts.Settings.ServerURL)
 	case opts.Identity == nil, opts.Client == nil, opts.APIReader == nil, opts.Cache == nil, opts.RestConfig == nil, opts.Issuer == nil,
-		opts.Tunnels == nil:
-		return nil, errors.New("creating the gateway: Identity, Client, APIReader, Cache, RestConfig, Issuer and Tunnels are required")
-	}
-	files, err := downloads.New(opts.AssetsDir, opts.Settings)
-	if err != nil {
-		return nil, fmt.Errorf("creating the gateway: %w", err)
+		opts.Tunnels == nil, opts.Files == nil:
+		return nil, errors.New("creating the gateway: Files, Identity, Client, APIReader, Cache, RestConfig, Issuer and Tunnels are required")
 	}
 	clientset, err := kubernetes.NewForConfig(opts.RestConfig)
 	if err != nil {
 		return nil, fmt.Errorf("creating the gateway's client: %w", err)
 	}
-	s := &Server{opts: opts, log: opts.Logger, files: files, drain: newDrainState(), refusals: ratelimit.New(1.0/60, 5)}
+	s := &Server{opts: opts, log: opts.Logger, files: opts.Files, drain: newDrainState(), refusals: ratelimit.New(1.0/60, 5)}
 	s.secrets = secretcache.New(clientset, s.log)
 	s.authenticator = plandelivery.NewAuthenticator(opts.Client, opts.APIReader, s.secrets.Issued)
 	s.plans = &plandelivery.Handler{Options: plandelivery.Options{

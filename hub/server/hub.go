@@ -199,7 +199,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	if err := addControllers(ctx, mgr, opts.Providers, s); err != nil {
 		return nil, err
 	}
-	return hub, addGateway(ctx, mgr, hub.listener, found, opts)
+	return hub, addGateway(ctx, mgr, hub.listener, found, s.agents, opts)
 }
 
 // WaitReady returns true when the hub is the leader and its caches are filled, and false when ctx ends first.
@@ -212,7 +212,9 @@ func (h *Hub) WaitReady(ctx context.Context) bool {
 	}
 }
 
-func addGateway(ctx context.Context, mgr ctrl.Manager, listener *listener, found *prepared, opts Options) error {
+func addGateway(
+	ctx context.Context, mgr ctrl.Manager, listener *listener, found *prepared, files *downloads.Files, opts Options,
+) error {
 	if err := gateway.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -226,7 +228,7 @@ func addGateway(ctx context.Context, mgr ctrl.Manager, listener *listener, found
 		SigningKey: found.signer.Public(),
 		Listen:     opts.GatewayListen,
 		Listener:   opts.GatewayListener,
-		AssetsDir:  opts.AssetsDir,
+		Files:      files,
 		Client:     mgr.GetClient(),
 		APIReader:  mgr.GetAPIReader(),
 		Cache:      mgr.GetCache(),

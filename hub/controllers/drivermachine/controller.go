@@ -66,12 +66,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("drivermachines").
 		For(&managementv3.NodeDriver{}).
-		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(definitionToNodeDriver), builder.OnlyMetadata).
+		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(schema.DriverLabel)),
+			builder.OnlyMetadata).
 		Complete(apierrors.Requeue(r))
-}
-
-func definitionToNodeDriver(_ context.Context, o client.Object) []ctrl.Request {
-	return mapfuncs.Request(client.ObjectKey{Name: o.GetLabels()[schema.DriverLabel]})
 }
 
 // Reconcile starts the controller of a driver once its kinds are installed. It runs as long as they may have objects.
@@ -84,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if !found {
-		return ctrl.Result{}, r.stop(ctx, req.Name)
+		return ctrl.Result{}, r.stop(ctx)
 	}
 	name := driver.Status.DriverName
 	if driver.Status.Checksum == "" || schema.ValidateName(name) != "" || r.started[name] != nil {
@@ -104,15 +101,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// stop ends the watch of a kind that is deleted with its NodeDriver.
-func (r *Reconciler) stop(ctx context.Context, nodeDriver string) error {
+// stop ends the watches of kinds that were deleted with their NodeDriver.
+func (r *Reconciler) stop(ctx context.Context) error {
+	left := &managementv3.NodeDriverList{}
+	if err := r.Client.List(ctx, left); err != nil {
+		return fmt.Errorf("listing NodeDrivers: %w", err)
+	}
 	for name, m := range r.started {
-		if list := new(managementv3.NodeDriverList); r.Client.List(ctx, list) == nil && !has(list, name) {
-			m.stopped.Store(true)
-			delete(r.started, name)
-			if err := r.mgr.GetCache().RemoveInformer(ctx, object(schema.MachineKind(name))); err != nil {
-				return fmt.Errorf("ending the watch of the machines of NodeDriver %s: %w", nodeDriver, err)
-			}
+		if has(left, name) {
+			continue
+		}
+		m.stopped.Store(true)
+		delete(r.started, name)
+		if err := r.mgr.GetCache().RemoveInformer(ctx, object(m.kind)); err != nil {
+			return fmt.Errorf("ending the watch of the machines of driver %s: %w", name, err)
 		}
 	}
 	return nil

@@ -72,12 +72,7 @@ func (m *machines) program(ctx context.Context, removal bool) (*programs.Program
 	if !found || !removal && (!driver.Spec.Active || !driver.DeletionTimestamp.IsZero()) {
 		return nil, cause.New("NodeDriverInactive", "NodeDriver %s is not active; ask an administrator to activate it", m.nodeDriver), nil
 	}
-	var program *programs.Program
-	if driver.Spec.Builtin {
-		program, err = m.programs.Builtin(m.driver)
-	} else {
-		program, err = m.programs.Download(ctx, driver.Spec.URL, driver.Spec.Checksum)
-	}
+	program, err := m.programs.Get(ctx, m.driver, &driver.Spec)
 	var fault *programs.FaultError
 	if errors.As(err, &fault) {
 		return nil, cause.New("NodeDriverNotReady", "NodeDriver %s: %v", m.nodeDriver, err), nil

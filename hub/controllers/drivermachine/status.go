@@ -54,7 +54,8 @@ func (m *machines) write(ctx context.Context, before *unstructured.Unstructured,
 		return fmt.Errorf("encoding the status: %w", err)
 	}
 	after := s.object.DeepCopy()
-	if err := m.patch(ctx, m.Client, before, s.object); err != nil {
+	err = patch(before, s.object, func(p client.Patch) error { return m.Client.Patch(ctx, s.object, p, fieldOwner) })
+	if err != nil {
 		return err
 	}
 	if !before.GetDeletionTimestamp().IsZero() && len(after.GetFinalizers()) == 0 {
@@ -66,34 +67,17 @@ func (m *machines) write(ctx context.Context, before *unstructured.Unstructured,
 		delete(was.Object, "status")
 	}
 	after.Object["status"] = encoded
-	return m.patch(ctx, m.Client.Status(), was, after)
+	return patch(was, after, func(p client.Patch) error { return m.Client.Status().Patch(ctx, after, p, fieldOwner) })
 }
 
-type patcher interface {
-	Patch(ctx context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error
-}
-
-type statusPatcher struct{ client.SubResourceWriter }
-
-func (p statusPatcher) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
-	return p.SubResourceWriter.Patch(ctx, object, patch, fieldOwner)
-}
-
-// patch writes the difference, if there is one.
-func (m *machines) patch(ctx context.Context, writer any, before, after *unstructured.Unstructured) error {
-	patch := client.MergeFrom(before)
-	raw, err := patch.Data(after)
+// patch has the difference written, if there is one.
+func patch(before, after *unstructured.Unstructured, write func(client.Patch) error) error {
+	difference := client.MergeFrom(before)
+	raw, err := difference.Data(after)
 	if err != nil || string(raw) == "{}" {
 		return err
 	}
-	var by patcher
-	switch w := writer.(type) {
-	case client.Client:
-		by = w
-	case client.SubResourceWriter:
-		by = statusPatcher{w}
-	}
-	if err := by.Patch(ctx, after, patch, fieldOwner); client.IgnoreNotFound(err) != nil {
+	if err := write(difference); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing %s %s: %w", after.GetKind(), after.GetName(), err)
 	}
 	return nil

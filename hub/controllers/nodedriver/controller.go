@@ -21,6 +21,7 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/patch"
 )
 
@@ -53,17 +54,10 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodedriver").
 		For(&managementv3.NodeDriver{}).
-		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(definitionToNodeDriver), builder.OnlyMetadata).
+		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(schema.DriverLabel)),
+			builder.OnlyMetadata).
 		WithOptions(opts).
 		Complete(apierrors.Requeue(r))
-}
-
-func definitionToNodeDriver(_ context.Context, o client.Object) []ctrl.Request {
-	name := o.GetLabels()[schema.DriverLabel]
-	if name == "" {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
 // Reconcile writes the NodeDriver once at the end.

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
+	"github.com/drover-dev/drover/hub/util/capicontract"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ssa"
@@ -67,13 +68,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 
 // program gets the program; nil, with the cause set, if it cannot be had.
 func (r *Reconciler) program(ctx context.Context, s *scope) (*programs.Program, error) {
-	var program *programs.Program
-	var err error
-	if s.driver.Spec.Builtin {
-		program, err = r.Programs.Builtin(s.name)
-	} else {
-		program, err = r.Programs.Download(ctx, s.driver.Spec.URL, s.driver.Spec.Checksum)
-	}
+	program, err := r.Programs.Get(ctx, s.name, &s.driver.Spec)
 	if err == nil {
 		return program, nil
 	}
@@ -148,14 +143,10 @@ func (s *scope) kinds() []runtimeschema.GroupVersionKind {
 	return []runtimeschema.GroupVersionKind{schema.MachineKind(s.name), schema.TemplateKind(s.name), schema.ConfigKind(s.name)}
 }
 
-func definitionName(kind runtimeschema.GroupVersionKind) string {
-	return strings.ToLower(kind.Kind) + "s." + kind.Group
-}
-
 // established reports whether the driver's kinds are served. It is asked again after each change of a definition.
 func (r *Reconciler) established(ctx context.Context, s *scope) bool {
 	for _, kind := range s.kinds() {
-		crd, err := r.definition(ctx, definitionName(kind))
+		crd, err := r.definition(ctx, capicontract.DefinitionName(kind.GroupKind()))
 		if err != nil || crd == nil || crd.Labels[schema.DriverLabel] != s.driver.Name {
 			return false
 		}
@@ -176,7 +167,7 @@ const removalInterval = 10 * time.Second
 // reconcileDelete deletes the kinds when no machine is left.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
 	for _, kind := range s.kinds() {
-		crd, err := r.definition(ctx, definitionName(kind))
+		crd, err := r.definition(ctx, capicontract.DefinitionName(kind.GroupKind()))
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -193,7 +184,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 		}
 	}
 	for _, kind := range s.kinds() {
-		crd, err := r.definition(ctx, definitionName(kind))
+		crd, err := r.definition(ctx, capicontract.DefinitionName(kind.GroupKind()))
 		if err != nil {
 			return ctrl.Result{}, err
 		}

@@ -88,10 +88,3 @@ func (d *Driver) SSH(ctx context.Context, timeout time.Duration) (SSH, error) {
 	}
 	return ssh, nil
 }
-
-// IP returns the machine's address, empty where the driver knows none.
-func (d *Driver) IP(ctx context.Context, timeout time.Duration) (string, error) {
-	var ip string
-	err := d.call(ctx, timeout, "GetIP", struct{}{}, &ip)
-	return ip, err
-}

@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 )
 
 const (
@@ -45,6 +47,14 @@ type Program struct {
 	Path string
 	// Checksum is the SHA-256 of the program in lower-case hex.
 	Checksum string
+}
+
+// Get returns the program of a driver from where its NodeDriver says.
+func (s *Store) Get(ctx context.Context, driver string, spec *managementv3.NodeDriverSpec) (*Program, error) {
+	if spec.Builtin {
+		return s.Builtin(driver)
+	}
+	return s.Download(ctx, spec.URL, spec.Checksum)
 }
 
 // Builtin returns the program of a driver from the directory. The error is a *FaultError if there is none.
