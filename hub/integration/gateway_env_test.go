@@ -34,6 +34,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway"
+	"github.com/drover-dev/drover/hub/gateway/downloads"
 	"github.com/drover-dev/drover/hub/gateway/servingcert"
 	"github.com/drover-dev/drover/hub/identity/signing"
 	"github.com/drover-dev/drover/hub/identity/tokens"
@@ -119,8 +120,12 @@ func (e *gatewayEnv) serve() {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files, err := downloads.New("", e.settings)
+	if err != nil {
+		t.Fatal(err)
+	}
 	server, err := gateway.New(gateway.Options{
-		Settings: e.settings, Identity: identity, SigningKey: signer.Public(), Listener: listener, Client: mgr.GetClient(),
+		Settings: e.settings, Files: files, Identity: identity, SigningKey: signer.Public(), Listener: listener, Client: mgr.GetClient(),
 		APIReader:  mgr.GetAPIReader(),
 		RestConfig: e.config, Logger: testr.New(t), Cache: mgr.GetCache(), Issuer: issuer,
 		Tunnels: tunnel.New(tunnel.Options{Logger: logr.Discard()}),
