@@ -59,11 +59,12 @@ func (m *management) checkReachable(t *testing.T) {
 	suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 3*time.Minute))
 	// After a start of the hub, kube-proxy needs some seconds to lead the NodePort to its Pods, and the agent to connect again.
 	var out string
-	suite.Must(t, shared.WaitFor(t.Context(), "the cluster answers through the gateway", time.Minute, func(ctx context.Context) (bool, string) {
+	answers := func(ctx context.Context) (bool, string) {
 		var err error
 		out, err = shared.TryKubectl(ctx, kubeconfig, "get", "nodes", "--output", "name")
 		return err == nil, out
-	}))
+	}
+	suite.Must(t, shared.WaitFor(t.Context(), "the cluster answers through the gateway", time.Minute, answers))
 	if out != "node/"+m.machine.Name+"\n" {
 		t.Errorf("kubectl get nodes says %q", out)
 	}
