@@ -168,18 +168,25 @@ endif
 
 # Cluster API's Dev provider is no part of this repository; it is expected beside it.
 SCALE_PROVIDER := ../shared/peers/cluster-api-dev
-SCALE = bin/scale --provider $(SCALE_PROVIDER)
 
 .PHONY: scale
-scale: hub bin/scale ## Measure the hub with clusters of 25 to 200 machines, or SCALE_FLAGS='--sizes 100,200,400'.
+scale: hub bin/scale ## Measure the hub with many machines, clusters and agents, and write docs/scale (an hour). SCALE=machines measures one.
 	@tools/need.sh xz=xz-utils
-	$(SCALE) $(SCALE_FLAGS)
+ifneq ($(SCALE),)
+	bin/scale $(SCALE) $(SCALE_FLAGS)
+else
+	bin/scale machines --report docs/scale/machines.md
+	bin/scale clusters --report docs/scale/clusters.md
+	bin/scale agents --report docs/scale/agents.md
+	bin/scale agents --replicas 3 --sizes 5000 --report docs/scale/replicas.md
+endif
 
 .PHONY: scale-short
-scale-short: hub bin/scale ## Measure smaller clusters, and fail if a machine costs more the more there are.
+scale-short: hub bin/scale ## Measure less, and fail if a machine costs more the more there are, or an agent more than it may.
 	@tools/need.sh xz=xz-utils
 	@[ -d $(SCALE_PROVIDER) ] || { echo "Cluster API's Dev provider is missing: $(SCALE_PROVIDER)"; [ -z "$${CI:-}" ]; exit; }; \
-	$(SCALE) --sizes 15,30,60 --rest 15s --timeout 4m
+	bin/scale machines --sizes 15,30,60 --rest 15s --timeout 4m
+	bin/scale agents --sizes 1000 --rest 30s --timeout 6m --most 64
 
 bin/scale: FORCE
 	$(GO) build -o $@ ./e2e/scale

@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/e2e/balancer"
 	"github.com/drover-dev/drover/hub/access/replicas"
 	"github.com/drover-dev/drover/hub/gateway/servingcert"
 	"github.com/drover-dev/drover/hub/server"
@@ -37,7 +38,7 @@ type env struct {
 	client     client.Client
 	hubs       []*hub
 	// gateways and webhooks lead to the replicas that are ready.
-	gateways, webhooks *balancer
+	gateways, webhooks *balancer.Balancer
 	agents             []*agent
 	// authorities and token are what users have: whom to trust, and the proof of who they are.
 	authorities []byte
@@ -92,14 +93,19 @@ func start(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	e.kubeconfig = e.makeAccount(t, filepath.Join(dir, "hub.kubeconfig"))
-	var gateways, webhooks []*backend
+	var gateways, webhooks []*balancer.Backend
 	for i := range 3 {
 		h := newHub(t, dir, fmt.Sprintf("hub-%d", i))
 		e.hubs = append(e.hubs, h)
-		gateways = append(gateways, &backend{address: h.gateway, health: "https://" + h.gateway + "/healthz"})
-		webhooks = append(webhooks, &backend{address: h.webhooks, health: "http://" + h.health + "/readyz"})
+		gateways = append(gateways, &balancer.Backend{Address: h.gateway, Health: "https://" + h.gateway + "/healthz"})
+		webhooks = append(webhooks, &balancer.Backend{Address: h.webhooks, Health: "http://" + h.health + "/readyz"})
 	}
-	e.gateways, e.webhooks = newBalancer(ctx, t, gateways...), newBalancer(ctx, t, webhooks...)
+	if e.gateways, err = balancer.Start(ctx, gateways...); err != nil {
+		t.Fatal(err)
+	}
+	if e.webhooks, err = balancer.Start(ctx, webhooks...); err != nil {
+		t.Fatal(err)
+	}
 	for _, h := range e.hubs {
 		h.configure(e.kubeconfig, "https://"+e.gateways.Addr().String(), "https://"+e.webhooks.Addr().String())
 		h.start(t)

@@ -18,15 +18,12 @@ import (
 	"github.com/drover-dev/drover/e2e/scale/figures"
 	"github.com/drover-dev/drover/e2e/scale/machines"
 	"github.com/drover-dev/drover/e2e/scale/programs"
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/testenv/workload"
 )
 
 const (
-	// providerHost is where the provider serves, serverAddress the address of the server.
-	providerHost  = "127.77.0.1"
-	serverAddress = "127.78.0.1"
+	// providerHost is where the provider serves.
+	providerHost = "127.77.0.1"
 
 	// settle is how long the hub is left alone when a phase is over, so that what it still has to do counts for that phase.
 	settle = 15 * time.Second
@@ -34,18 +31,19 @@ const (
 	takes = time.Second
 )
 
-// environment is what is measured with one size: a hub, a provider, the API of a cluster and machines.
+// environment is what is measured with one size: a hub, a provider, and clusters of the same number of workers with their machines.
 type environment struct {
 	*options
-	dir  string
-	size int
+	dir string
+	// workers are those of each cluster.
+	workers  int
+	clusters []*cluster
 
 	hub      *hub
 	provider *programs.Program
 	client   client.WithWatch
-	api      *workload.Cluster
-	fleet    *machines.Fleet
-	cluster  *provisioningv1.Cluster
+	progress *machines.Progress
+	log      *slog.Logger
 
 	// ctx ends with a fault of a machine, and when the environment stops.
 	ctx     context.Context
@@ -56,12 +54,20 @@ type environment struct {
 	started map[string]bool
 }
 
+// newEnvironment has a number of clusters.
+func newEnvironment(o *options, dir string, clusters, workers int) *environment {
+	e := &environment{options: o, dir: dir, workers: workers, progress: machines.NewProgress(), started: map[string]bool{}}
+	for i := range clusters {
+		e.clusters = append(e.clusters, &cluster{environment: e, number: i})
+	}
+	return e
+}
+
 var errStopped = errors.New("the run is over")
 
 // start starts hub and provider.
 func (e *environment) start(ctx context.Context) (err error) {
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
-	e.started = map[string]bool{}
 	if e.hub, err = startHub(e.ctx, e.options.hub, e.dir); err != nil {
 		return err
 	}
@@ -85,12 +91,10 @@ func (e *environment) start(ctx context.Context) (err error) {
 		return err
 	}
 	context.AfterFunc(e.ctx, func() { e.running.Wait(); _ = log.Close() })
-	e.api = workload.Start()
-	e.fleet = &machines.Fleet{
-		Hub: machines.Hub{URL: e.hub.url, CACerts: e.hub.caCerts}, Dir: filepath.Join(e.dir, "machines"), Progress: machines.NewProgress(),
-		Nodes: &machines.Nodes{API: e.api, Version: version}, Takes: takes, Log: slog.New(slog.NewTextHandler(log, nil)),
+	e.log = slog.New(slog.NewTextHandler(log, nil))
+	for _, c := range e.clusters {
+		c.start()
 	}
-	e.running.Go(func() { e.fleet.Nodes.Heartbeats(e.ctx) })
 	return nil
 }
 
@@ -108,44 +112,35 @@ func (e *environment) stop() error {
 	if e.hub != nil && e.hub.Program != nil {
 		errs = append(errs, e.hub.Stop())
 	}
-	if e.api != nil {
-		e.api.Stop()
+	for _, c := range e.clusters {
+		c.stop()
 	}
 	return errors.Join(errs...)
 }
 
-// run plays a machine, once.
-func (e *environment) run(m machines.Machine) {
+// run plays a machine of a cluster, once.
+func (e *environment) run(c *cluster, m machines.Machine) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.started[m.Name] {
 		return
 	}
 	e.started[m.Name] = true
-	if !m.Server {
-		n := len(e.started)
-		m.Address = fmt.Sprintf("127.79.%d.%d", n/200, 1+n%200)
-	}
+	n := len(e.started)
+	m.Address = fmt.Sprintf("127.79.%d.%d", n/200, 1+n%200)
 	e.running.Go(func() {
-		if err := e.fleet.Run(e.ctx, m); err != nil && e.ctx.Err() == nil {
+		if err := c.fleet.Run(e.ctx, m); err != nil && e.ctx.Err() == nil {
 			e.cancel(err)
 		}
 	})
 }
 
-// createCluster creates the Cluster and what it refers to, and starts its server.
-func (e *environment) createCluster() error {
-	ctx := e.ctx
-	kubeconfig, err := e.api.KubeconfigSecret(namespace, clusterName)
-	if err != nil {
-		return err
-	}
-	e.cluster = newCluster(e.size)
+// createClusters creates the Clusters and what they refer to, and starts their servers.
+func (e *environment) createClusters() error {
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, kubeconfig,
-		infrastructure("DevCluster", clusterName, false), infrastructure("DevMachineTemplate", "workers", true), e.cluster,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, infrastructure("DevMachineTemplate", "workers", true),
 	} {
-		if err := e.client.Create(ctx, object); err != nil {
+		if err := e.client.Create(e.ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
 		}
 	}
@@ -153,22 +148,16 @@ func (e *environment) createCluster() error {
 		e.follow(&corev1.SecretList{}, e.bootstrap, client.MatchingFields{"type": rkev1.BootstrapSecretType})
 	})
 	e.running.Go(func() { e.follow(&clusterv1.MachineList{}, e.machine) })
-	management := ""
-	err = poll(ctx, "the management Cluster", func() error {
-		if err := e.client.Get(ctx, client.ObjectKeyFromObject(e.cluster), e.cluster); err != nil {
+	for _, c := range e.clusters {
+		if err := c.create(); err != nil {
 			return err
 		}
-		management = e.cluster.Annotations[rkev1.ManagementClusterNameAnnotation]
-		return e.client.Get(ctx, client.ObjectKey{Name: management}, &corev1.Namespace{})
-	})
-	if err != nil {
-		return err
 	}
-	token, err := createRegistrationToken(ctx, e.client, management)
-	if err != nil {
-		return err
+	for _, c := range e.clusters {
+		if err := c.startServer(); err != nil {
+			return err
+		}
 	}
-	e.run(machines.Machine{Name: serverName, Token: token, Address: serverAddress, Server: true})
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -52,16 +53,17 @@ func (e *environment) bootstrap(object runtime.Object) error {
 		return nil
 	}
 	name := secret.Labels[rkev1.BootstrapNameLabel]
+	of := slices.IndexFunc(e.clusters, func(c *cluster) bool { return c.name() == secret.Labels[rkev1.ClusterNameLabel] })
 	// A custom machine has its bootstrap data when it has registered already. Its provider's format is a plain script.
-	if name == "" || bytes.HasPrefix(secret.Data["value"], []byte("#!")) || e.fleet.Progress.Has(bootstrapped, name) {
+	if name == "" || of < 0 || bytes.HasPrefix(secret.Data["value"], []byte("#!")) || e.progress.Has(bootstrapped, name) {
 		return nil
 	}
 	token, err := machines.BootstrapToken(secret.Data["value"])
 	if err != nil {
 		return fmt.Errorf("reading bootstrap data %s: %w", secret.Name, err)
 	}
-	e.fleet.Progress.Reach(bootstrapped, name)
-	e.run(machines.Machine{Name: name, Token: token})
+	e.progress.Reach(bootstrapped, name)
+	e.run(e.clusters[of], machines.Machine{Name: name, Token: token})
 	return nil
 }
 
@@ -71,9 +73,9 @@ func (e *environment) machine(object runtime.Object) error {
 	if !ok {
 		return nil
 	}
-	e.fleet.Progress.Reach(created, m.Name)
+	e.progress.Reach(created, m.Name)
 	if c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.ReadyCondition); c != nil && c.Status == metav1.ConditionTrue {
-		e.fleet.Progress.Reach(ready, m.Name)
+		e.progress.Reach(ready, m.Name)
 	}
 	return nil
 }

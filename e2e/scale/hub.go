@@ -23,6 +23,11 @@ import (
 // hub is the hub that is measured.
 type hub struct {
 	*programs.Program
+	// program is its file, args are what it is started with, each time under its name and with its log in dir.
+	program, dir, name string
+	args               []string
+	// gateway, webhook and health are where it listens.
+	gateway, webhook, health string
 	// started is how long it took to be ready.
 	started time.Duration
 	// url is that of the gateway, kubeconfig the file of the administrator, pprof the URL of its profiles.
@@ -37,39 +42,63 @@ type hub struct {
 
 // startHub starts a hub with an embedded API server and waits until it is ready.
 func startHub(ctx context.Context, program, dir string) (*hub, error) {
-	var addresses [6]string
+	h, err := newHub(program, dir, "hub")
+	if err != nil {
+		return nil, err
+	}
+	api, err := programs.FreeAddress("127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(api)
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "hub")
+	h.kubeconfig, h.audit = filepath.Join(data, "admin.kubeconfig"), filepath.Join(dir, "audit.log")
+	h.args = append(h.args, "--data-dir", data, "--server-url", h.url, "--assets-dir", dir, "--api-port", port,
+		"--api-audit-log-path", h.audit, "--audit-log-maxsize", "2000")
+	if err := h.start(ctx); err != nil {
+		return nil, err
+	}
+	return h, h.connect()
+}
+
+// newHub is a hub that listens on free ports, with the arguments that any hub has.
+func newHub(program, dir, name string) (*hub, error) {
+	var addresses [5]string
 	for i := range addresses {
 		var err error
 		if addresses[i], err = programs.FreeAddress("127.0.0.1"); err != nil {
 			return nil, err
 		}
 	}
-	api, gateway, webhook, health, pprof := addresses[0], addresses[1], addresses[2], addresses[3], addresses[4]
-	_, port, err := net.SplitHostPort(api)
-	if err != nil {
-		return nil, err
-	}
-	data := filepath.Join(dir, "hub")
-	h := &hub{url: "https://" + gateway, kubeconfig: filepath.Join(data, "admin.kubeconfig"), pprof: "http://" + pprof,
-		audit: filepath.Join(dir, "audit.log")}
+	gateway, webhook, health, pprof := addresses[0], addresses[1], addresses[2], addresses[3]
+	return &hub{
+		program: program, dir: dir, name: name,
+		gateway: gateway, webhook: webhook, health: health, url: "https://" + gateway, pprof: "http://" + pprof,
+		args: []string{"serve", "--listen", gateway, "--webhook-listen", webhook, "--health-listen", health,
+			"--metrics-listen", addresses[4], "--pprof-listen", pprof},
+	}, nil
+}
+
+// start starts the hub, for the first time or again, and waits until it is ready.
+func (h *hub) start(ctx context.Context) (err error) {
 	began := time.Now()
-	h.Program, err = programs.Start(dir, "hub", nil, program, "serve", "--data-dir", data, "--api-port", port, "--listen", gateway,
-		"--server-url", h.url, "--assets-dir", dir, "--webhook-listen", webhook, "--health-listen", health,
-		"--metrics-listen", addresses[5], "--pprof-listen", pprof, "--api-audit-log-path", h.audit, "--audit-log-maxsize", "2000")
-	if err != nil {
-		return nil, err
+	if h.Program, err = programs.Start(h.dir, h.name, nil, h.program, h.args...); err != nil {
+		return err
 	}
 	err = h.Await(ctx, "the hub to be ready", func() error {
-		if _, err := get(ctx, http.DefaultClient, "http://"+health+"/readyz"); err != nil {
+		if _, err := get(ctx, http.DefaultClient, "http://"+h.health+"/readyz"); err != nil {
 			return err
 		}
 		return h.readAuthorities(ctx)
 	})
 	if err != nil {
-		return nil, errors.Join(err, h.Stop())
+		return errors.Join(err, h.Stop())
 	}
 	h.started = time.Since(began)
-	return h, h.connect()
+	return nil
 }
 
 func (h *hub) connect() (err error) {

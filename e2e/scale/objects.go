@@ -25,10 +25,8 @@ const (
 	infrastructureGroup   = "infrastructure.cluster.x-k8s.io"
 	infrastructureVersion = "v1beta2"
 
-	namespace   = "fleet-default"
-	clusterName = "scale"
-	serverName  = "scale-server"
-	version     = "v1.36.3+k3s1"
+	namespace = "fleet-default"
+	version   = "v1.36.3+k3s1"
 )
 
 func newClient(config *rest.Config) (client.WithWatch, error) {
@@ -63,12 +61,12 @@ func reference(kind, name string) *provisioningv1.ObjectReference {
 }
 
 // newCluster is a Cluster with one pool of workers.
-func newCluster(workers int) *provisioningv1.Cluster {
+func newCluster(name string, workers int) *provisioningv1.Cluster {
 	quantity := int32(workers)
 	return &provisioningv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: provisioningv1.ClusterSpec{KubernetesVersion: version, RKEConfig: &provisioningv1.RKEConfig{
-			InfrastructureRef: reference("DevCluster", clusterName),
+			InfrastructureRef: reference("DevCluster", name),
 			MachinePools: []provisioningv1.RKEMachinePool{
 				{Name: "workers", WorkerRole: true, Quantity: &quantity, MachineConfigRef: reference("DevMachineTemplate", "workers")},
 			},

@@ -5,13 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/drover-dev/drover/e2e/scale/figures"
 	"github.com/drover-dev/drover/e2e/scale/machines"
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 )
 
 // label is what the change of the configuration gives all Nodes: no machine restarts for it.
@@ -19,7 +14,7 @@ const label = "scale.test/change=1"
 
 // measure goes through all phases.
 func (e *environment) measure(ctx context.Context) (run figures.Run, err error) {
-	run.Machines = e.size
+	run.Clusters, run.Machines = len(e.clusters), len(e.clusters)*e.workers
 	if err := e.start(ctx); err != nil {
 		return run, err
 	}
@@ -38,7 +33,7 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 		if err != nil {
 			return run, err
 		}
-		stop := e.hub.record(e.ctx, e.profiles, fmt.Sprintf("%d-%s", e.size, phase.name))
+		stop := e.hub.record(e.ctx, e.profiles, fmt.Sprintf("%d-%s", run.Machines, phase.name))
 		reached, err := phase.do()
 		stop()
 		if err != nil {
@@ -55,7 +50,7 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 		run.Milestones = append(run.Milestones, reached...)
 		fmt.Print(phase.into.Describe(phase.name, reached))
 	}
-	return run, e.hub.profile(e.ctx, e.profiles, fmt.Sprintf("%d-heap", e.size), "heap")
+	return run, e.hub.profile(e.ctx, e.profiles, fmt.Sprintf("%d-heap", run.Machines), "heap")
 }
 
 // idle waits.
@@ -70,36 +65,39 @@ func (e *environment) sleep(d time.Duration) error {
 	}
 }
 
-// provision creates the Cluster and waits until it is ready.
+// provision creates the Clusters and waits until they are ready.
 func (e *environment) provision() ([]figures.Milestone, error) {
 	began := time.Now()
-	if err := e.createCluster(); err != nil {
+	if err := e.createClusters(); err != nil {
 		return nil, err
 	}
-	all := e.size + 1
+	workers := len(e.clusters) * e.workers
+	all := workers + len(e.clusters)
 	reached, err := e.await(began, []stage{
-		{"Machines created", created, all}, {"bootstrap data", bootstrapped, e.size}, {"machines registered", machines.Registered, all},
+		{"Machines created", created, all}, {"bootstrap data", bootstrapped, workers}, {"machines registered", machines.Registered, all},
 		{"first plans applied", machines.Applied, all}, {"Machines ready", ready, all},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := e.awaitReady(); err != nil {
-		return nil, err
+	for _, c := range e.clusters {
+		if err := c.awaitReady(); err != nil {
+			return nil, err
+		}
 	}
-	reached = append(reached, figures.Milestone{Name: "Cluster ready", After: time.Since(began)})
+	reached = append(reached, figures.Milestone{Name: "Clusters ready", After: time.Since(began)})
 	return reached, e.sleep(settle)
 }
 
 // change changes the configuration of all machines and waits until they have applied it.
 func (e *environment) change() ([]figures.Milestone, error) {
-	before := e.cluster.DeepCopy()
-	e.cluster.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"node-label": []any{label}}
 	began := time.Now()
-	if err := e.client.Patch(e.ctx, e.cluster, client.MergeFrom(before)); err != nil {
-		return nil, fmt.Errorf("changing the Cluster: %w", err)
+	for _, c := range e.clusters {
+		if err := c.change(); err != nil {
+			return nil, err
+		}
 	}
-	all := e.size + 1
+	all := len(e.clusters) * (e.workers + 1)
 	reached, err := e.await(began, []stage{
 		{"change delivered", machines.Delivered(label), all}, {"change applied", machines.Changed(label), all},
 	})
@@ -119,25 +117,11 @@ type stage struct {
 func (e *environment) await(began time.Time, stages []stage) ([]figures.Milestone, error) {
 	var reached []figures.Milestone
 	for _, s := range stages {
-		after, err := e.fleet.Progress.Await(e.ctx, s.name, s.machines, began)
+		after, err := e.progress.Await(e.ctx, s.name, s.machines, began)
 		if err != nil {
 			return nil, err
 		}
 		reached = append(reached, figures.Milestone{Name: s.milestone, After: after})
 	}
 	return reached, nil
-}
-
-// awaitReady waits until the Cluster is ready.
-func (e *environment) awaitReady() error {
-	return poll(e.ctx, "the Cluster to be ready", func() error {
-		if err := e.client.Get(e.ctx, client.ObjectKeyFromObject(e.cluster), e.cluster); err != nil {
-			return err
-		}
-		c := meta.FindStatusCondition(e.cluster.GetConditions(), provisioningv1.ReadyCondition)
-		if c == nil || c.Status != metav1.ConditionTrue {
-			return fmt.Errorf("it says %+v", c)
-		}
-		return nil
-	})
 }

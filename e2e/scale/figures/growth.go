@@ -26,13 +26,13 @@ type Milestone struct {
 	After time.Duration
 }
 
-// Run is what was measured with one hub and one cluster.
+// Run is what was measured with one hub.
 type Run struct {
-	// Machines is the number of machines of the pool.
-	Machines int
+	// Clusters is the number of clusters, Machines that of the machines of all their pools together.
+	Clusters, Machines int
 	// Started is how long the hub took to be ready.
 	Started time.Duration
-	// Idle is the hub without a cluster. Provision is from the creation of the Cluster to the end of all work for it, Change the same for a
+	// Idle is the hub without a cluster. Provision is from the creation of the Clusters to the end of all work for it, Change the same for a
 	// change of the configuration of all machines. Rest is after that.
 	Idle, Provision, Change, Rest Phase
 	// Milestones are those of Provision and Change, in their order.

@@ -13,6 +13,7 @@ type row struct {
 }
 
 var rows = []row{
+	{"Clusters", func(r Run) string { return fmt.Sprint(r.Clusters) }},
 	{"Hub ready after", func(r Run) string { return seconds(r.Started.Seconds()) }},
 	{"Idle: resident memory", func(r Run) string { return mebibytes(r.Idle.Resident) }},
 	{"Idle: CPU", func(r Run) string { return cores(r.Idle.Cores()) }},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -52,19 +51,7 @@ func (f *Fleet) Run(ctx context.Context, m Machine) error {
 		return fmt.Errorf("registering %s: %w", m.Name, err)
 	}
 	f.Progress.Reach(Registered, m.Name)
-	raw, err := connection.Encode(nil)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(f.Dir, m.Name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	file := filepath.Join(dir, "connection.json")
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		return err
-	}
-	hub, err := remote.New(remote.Options{ConnectionFile: file, Strict: true, Log: f.Log.With("machine", m.Name)})
+	hub, err := connect(filepath.Join(f.Dir, m.Name), connection, f.Log.With("machine", m.Name))
 	if err != nil {
 		return fmt.Errorf("connecting %s: %w", m.Name, err)
 	}

@@ -23,16 +23,17 @@ type Program struct {
 	// Name is for messages, Log the file with its output.
 	Name, Log string
 
-	cmd   *exec.Cmd
-	ended chan struct{}
-	err   error
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	err    error
+	killed bool
 }
 
-// Start starts a program whose output goes to <name>.log in a directory. It is killed with this process. env is added to this process's
-// environment.
+// Start starts a program whose output is added to <name>.log in a directory. It is killed with this process. env is added to this
+// process's environment.
 func Start(dir, name string, env []string, command string, args ...string) (*Program, error) {
 	p := &Program{Name: name, Log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
-	log, err := os.Create(p.Log)
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +58,11 @@ func (p *Program) PID() int { return p.cmd.Process.Pid }
 // Ended is closed when the program has ended.
 func (p *Program) Ended() <-chan struct{} { return p.ended }
 
-// Stop asks the program to end, waits for it, and kills it if it does not.
+// Stop asks the program to end, waits for it, and kills it if it does not. It does nothing after Kill.
 func (p *Program) Stop() error {
+	if p.killed {
+		return nil
+	}
 	select {
 	case <-p.ended:
 		return fmt.Errorf("%s ended early (%w): see %s", p.Name, errors.Join(p.err, errors.New("it should run")), p.Log)
@@ -73,6 +77,13 @@ func (p *Program) Stop() error {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 	return fmt.Errorf("%s did not stop within %s: see %s", p.Name, stopsWithin, p.Log)
+}
+
+// Kill ends the program at once, as a crash would, and waits until it has ended.
+func (p *Program) Kill() {
+	p.killed = true
+	_ = p.cmd.Process.Kill() // fails for one that has ended
+	<-p.ended
 }
 
 // Await asks again until check returns nil. It fails when the program or ctx ends.

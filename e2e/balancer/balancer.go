@@ -1,6 +1,5 @@
-//go:build e2e
-
-package replicas
+// Package balancer passes TCP connections on to the replicas of a hub, as a Service does. It is for tests and measurements.
+package balancer
 
 import (
 	"context"
@@ -11,47 +10,48 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 )
 
-// backend is a replica as a load balancer sees it.
-type backend struct {
-	address string
-	// health is the URL that answers 200 as long as new connections may be sent.
-	health string
-	well   atomic.Bool
+// Backend is a replica as a load balancer sees it.
+type Backend struct {
+	// Address is where its connections go, host:port.
+	Address string
+	// Health is the URL that answers 200 as long as new connections may be sent. Its certificate is not verified.
+	Health string
+
+	well atomic.Bool
 }
 
-// balancer passes connections on to backends that are well, each with the same probability, as a Service does. It leaves the connections
+// Balancer passes connections on to backends that are well, each with the same probability, as a Service does. It leaves the connections
 // alone that it has already made.
-type balancer struct {
+type Balancer struct {
 	net.Listener
-	backends []*backend
+	backends []*Backend
 }
 
-func newBalancer(ctx context.Context, t *testing.T, backends ...*backend) *balancer {
-	t.Helper()
+// Start starts a balancer on a free port of the loopback network. It ends with ctx, and its connections with it.
+func Start(ctx context.Context, backends ...*Backend) (*Balancer, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	b := &balancer{Listener: listener, backends: backends}
+	b := &Balancer{Listener: listener, backends: backends}
 	context.AfterFunc(ctx, func() { _ = listener.Close() })
 	for _, backend := range backends {
 		go backend.check(ctx)
 	}
 	go b.accept(ctx)
-	return b
+	return b, nil
 }
 
-// check looks every 250 ms, so that the test need not wait for what is not its subject.
-func (b *backend) check(ctx context.Context) {
+// check looks every 250 ms, so that nobody need wait for what is not his subject.
+func (b *Backend) check(ctx context.Context) {
 	client := &http.Client{Timeout: 500 * time.Millisecond, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // health only
 	}}
 	for ctx.Err() == nil {
-		response, err := client.Get(b.health)
+		response, err := client.Get(b.Health)
 		b.well.Store(err == nil && response.StatusCode == http.StatusOK)
 		if err == nil {
 			_ = response.Body.Close()
@@ -63,7 +63,7 @@ func (b *backend) check(ctx context.Context) {
 	}
 }
 
-func (b *balancer) accept(ctx context.Context) {
+func (b *Balancer) accept(ctx context.Context) {
 	for {
 		conn, err := b.Accept()
 		if err != nil {
@@ -73,7 +73,7 @@ func (b *balancer) accept(ctx context.Context) {
 	}
 }
 
-func (b *balancer) serve(ctx context.Context, near net.Conn) {
+func (b *Balancer) serve(ctx context.Context, near net.Conn) {
 	defer func() { _ = near.Close() }()
 	far := b.dial()
 	if far == nil {
@@ -91,13 +91,13 @@ func (b *balancer) serve(ctx context.Context, near net.Conn) {
 	both.Wait()
 }
 
-func (b *balancer) dial() net.Conn {
+func (b *Balancer) dial() net.Conn {
 	for _, i := range rand.Perm(len(b.backends)) {
 		backend := b.backends[i]
 		if !backend.well.Load() {
 			continue
 		}
-		if conn, err := net.DialTimeout("tcp", backend.address, time.Second); err == nil {
+		if conn, err := net.DialTimeout("tcp", backend.Address, time.Second); err == nil {
 			return conn
 		}
 	}
