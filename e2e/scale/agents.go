@@ -109,6 +109,7 @@ func (a *agents) measure() (run figures.AgentRun, err error) {
 		return run, err
 	}
 	began = time.Now()
+	stop := a.hubs[0].record(a.ctx, a.profiles, fmt.Sprintf("%d-agents-connect", a.n))
 	if err := a.connect(connections); err != nil {
 		return run, err
 	}
@@ -116,6 +117,7 @@ func (a *agents) measure() (run figures.AgentRun, err error) {
 		return run, err
 	}
 	after, err := a.used()
+	stop()
 	if err != nil {
 		return run, err
 	}

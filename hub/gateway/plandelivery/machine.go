@@ -32,6 +32,9 @@ const (
 	issuedPause   = 250 * time.Millisecond
 	// maxReviews bounds the cached reviews.
 	maxReviews = 20000
+	// concurrentReviews is how many reviews are asked for at once, less than a connection of HTTP/2 has streams: beyond these, the client
+	// opens a connection with a handshake of its own for each request, while ten thousand agents come back after a restart.
+	concurrentReviews = 32
 )
 
 // ErrUnauthorized is returned for every token that is not one of a machine. The reason is not the caller's business.
@@ -80,6 +83,8 @@ type Authenticator struct {
 	issued func(token string) bool
 	// reviews has a review for each token that was shown lately, by hash.
 	reviews *utilcache.LRUExpireCache
+	// reviewing has an element for each review that is asked for now.
+	reviewing chan struct{}
 }
 
 // review is the API's answer about a token: the ServiceAccount that it belongs to, with its UID, if ok.
@@ -93,7 +98,8 @@ type review struct {
 // from memory whether the hub itself has issued a token that was not revoked.
 func NewAuthenticator(c client.Client, live client.Reader, issued func(token string) bool) *Authenticator {
 	return &Authenticator{
-		cached: c, live: live, issued: issued, reviews: utilcache.NewLRUExpireCache(maxReviews),
+		cached: c, live: live, issued: issued,
+		reviews: utilcache.NewLRUExpireCache(maxReviews), reviewing: make(chan struct{}, concurrentReviews),
 		review: func(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 			review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 			if err := c.Create(ctx, review); err != nil {
@@ -167,14 +173,14 @@ func (a *Authenticator) cachedReview(ctx context.Context, token string) (review,
 	if cached, found := a.reviews.Get(key); found {
 		return cached.(review), nil
 	}
-	user, ok, err := a.review(ctx, token)
+	user, ok, err := a.ask(ctx, token)
 	// The API server judges by its own cache, which may not have a token yet that was issued a moment ago.
 	for try := 1; err == nil && !ok && try < issuedReviews && a.issued(token) && ctx.Err() == nil; try++ {
 		select {
 		case <-ctx.Done():
 		case <-time.After(issuedPause):
 		}
-		user, ok, err = a.review(ctx, token)
+		user, ok, err = a.ask(ctx, token)
 	}
 	if err != nil {
 		return review{}, err
@@ -197,4 +203,15 @@ func (a *Authenticator) stillAllowed(ctx context.Context, m *Machine, fresh bool
 		return !errors.Is(err, ErrUnauthorized)
 	}
 	return now.Account == m.Account && now.Bootstrap.UID == m.Bootstrap.UID
+}
+
+// ask asks the API about a token when its turn has come.
+func (a *Authenticator) ask(ctx context.Context, token string) (user authenticationv1.UserInfo, ok bool, err error) {
+	select {
+	case a.reviewing <- struct{}{}:
+		defer func() { <-a.reviewing }()
+		return a.review(ctx, token)
+	case <-ctx.Done():
+		return user, false, fmt.Errorf("waiting for the review of a token: %w", ctx.Err())
+	}
 }

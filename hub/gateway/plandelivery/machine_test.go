@@ -3,6 +3,8 @@ package plandelivery
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,7 +82,8 @@ func TestAuthenticate(t *testing.T) {
 	bootstraps := map[string]*rkev1.RKEBootstrap{"ns/m1": m1, "ns/m2": m2, "ns/m4": other, "ns/m5": fixtureBootstrap("m5")}
 	clock := testclock.NewFakePassiveClock(time.Unix(1000, 0))
 	a := &Authenticator{
-		cached: identityReader{accounts, bootstraps}, live: identityReader{}, issued: func(string) bool { return false },
+		reviewing: make(chan struct{}, 1),
+		cached:    identityReader{accounts, bootstraps}, live: identityReader{}, issued: func(string) bool { return false },
 		reviews: utilcache.NewLRUExpireCacheWithClock(100, clock),
 		review: func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 			reviews++
@@ -166,7 +169,7 @@ func TestAuthenticateIssued(t *testing.T) {
 		reviews := map[string]int{}
 		a := &Authenticator{
 			cached: known, live: identityReader{}, issued: func(token string) bool { return token != "foreign" },
-			reviews: utilcache.NewLRUExpireCache(100),
+			reviews: utilcache.NewLRUExpireCache(100), reviewing: make(chan struct{}, 1),
 			review: func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 				reviews[token]++
 				user := authenticationv1.UserInfo{Username: "system:serviceaccount:ns:m1-machine-plan", UID: "uid1"}
@@ -180,6 +183,55 @@ func TestAuthenticateIssued(t *testing.T) {
 			if _, err := a.Authenticate(t.Context(), token); !errors.Is(err, ErrUnauthorized) || reviews[token] != want {
 				t.Errorf("%s: %v after %d reviews, want %d", token, err, reviews[token], want)
 			}
+		}
+	})
+}
+
+// TestConcurrentReviews: many machines that come back at once are asked about some at a time, and one that has gone again is not asked about.
+func TestConcurrentReviews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most, all int
+		a := NewAuthenticator(nil, identityReader{}, func(string) bool { return false })
+		var mu sync.Mutex
+		a.review = func(context.Context, string) (authenticationv1.UserInfo, bool, error) {
+			mu.Lock()
+			running, all = running+1, all+1
+			most = max(most, running)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return authenticationv1.UserInfo{}, false, nil
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		const machines = 10 * concurrentReviews
+		var machinesGone int
+		var done sync.WaitGroup
+		for i := range machines {
+			ctx := t.Context()
+			if i%10 == 9 {
+				ctx = gone
+			}
+			done.Go(func() {
+				_, err := a.Authenticate(ctx, fmt.Sprint("token ", i))
+				mu.Lock()
+				defer mu.Unlock()
+				if errors.Is(err, context.Canceled) {
+					machinesGone++
+				} else if !errors.Is(err, ErrUnauthorized) {
+					t.Errorf("%d: %v", i, err)
+				}
+			})
+		}
+		synctest.Wait()
+		cancel()
+		done.Wait()
+		if most != concurrentReviews {
+			t.Errorf("%d reviews at once, want %d", most, concurrentReviews)
+		}
+		if machinesGone == 0 || all+machinesGone != machines {
+			t.Errorf("%d reviews of %d machines, of which %d have gone", all, machines, machinesGone)
 		}
 	})
 }

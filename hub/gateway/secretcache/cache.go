@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -173,8 +174,32 @@ func (c *Cache) notifyOn(informer cache.SharedIndexInformer, topic func(*corev1.
 		}
 	}
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: notify, UpdateFunc: func(_, obj any) { notify(obj) }, DeleteFunc: notify,
+		AddFunc: notify, DeleteFunc: notify,
+		UpdateFunc: func(before, after any) {
+			if !onlyUsed(before, after) {
+				notify(after)
+			}
+		},
 	})
+}
+
+// lastUsedLabel is on token Secrets: the API server writes the date there on the first use of a day.
+const lastUsedLabel = "kubernetes.io/legacy-token-last-used"
+
+// onlyUsed reports whether a Secret has changed in nothing but the date of its last use. On the day on which ten thousand agents connect for
+// the first time, each would otherwise be asked about two times more.
+func onlyUsed(before, after any) bool {
+	a, ok := before.(*corev1.Secret)
+	b, same := after.(*corev1.Secret)
+	if !ok || !same || a.UID != b.UID || a.Labels[lastUsedLabel] == b.Labels[lastUsedLabel] {
+		return false
+	}
+	a, b = a.DeepCopy(), b.DeepCopy()
+	for _, secret := range []*corev1.Secret{a, b} {
+		delete(secret.Labels, lastUsedLabel)
+		secret.ResourceVersion, secret.ManagedFields = "", nil
+	}
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 func indexAccount(obj any) ([]string, error) {
