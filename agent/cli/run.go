@@ -102,7 +102,7 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 	servers.Go(func() { service.run(ctx, stopped) })
 	servers.Go(func() { serveMetrics(ctx, cfg, service.list, log) })
 	servers.Go(func() { serveTunnel(ctx, cfg, log) })
-	servers.Go(func() { serveControl(ctx, cfg, path, service.agents, log) })
+	servers.Go(func() { serveControl(ctx, cfg, path, service, log) })
 	log.Info("Agent started", "version", Version, "config", path)
 	servers.Go(func() {
 		if awaitReload(ctx, reload, options.Gate, log) {

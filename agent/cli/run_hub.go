@@ -41,6 +41,7 @@ func newHubEngine(cfg config.Config, path string, options engine.Options, servic
 	options.Source, options.Notify, options.Verify = source, service.notifier(engine.HubName), verifier.Verify
 	hub := engine.New(options)
 	service.add(hub)
+	service.upgrade = upgrades.Status
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		var watching sync.WaitGroup

@@ -37,14 +37,14 @@ func serveMetrics(ctx context.Context, cfg config.Config, engines metrics.Engine
 }
 
 // serveControl answers the commands of operators on the agent's socket.
-func serveControl(ctx context.Context, cfg config.Config, configFile string, engines func() map[string]control.Engine, log *slog.Logger) {
+func serveControl(ctx context.Context, cfg config.Config, configFile string, service *service, log *slog.Logger) {
 	path := cfg.SocketPath()
 	if path == "" {
 		return
 	}
 	listener, err := fs.Listen(path)
 	if err == nil {
-		server := &control.Server{Engines: engines, Log: log, Status: control.Status{
+		server := &control.Server{Engines: service.agents, Upgrade: service.upgrade, Log: log, Status: control.Status{
 			Version: Version, PID: os.Getpid(), Started: time.Now().UTC(), ConfigFile: configFile, StateDirectory: cfg.StateDirectory,
 		}}
 		err = server.Serve(ctx, listener)

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/metrics"
+	"github.com/drover-dev/drover/agent/upgrade"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -35,6 +36,8 @@ type service struct {
 	// watchdogInterval is that of the unit; 0 is none.
 	watchdogInterval time.Duration
 
+	// upgrade returns the status of the last upgrade of the agent; nil without a hub.
+	upgrade func() *upgrade.Status
 	// replaced is set when the agent stops because the process executes another binary: the service goes on.
 	replaced atomic.Bool
 

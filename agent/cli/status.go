@@ -31,7 +31,7 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show the status of the agent",
 		Long: `Show the status of the agent: its plan, the last attempt, where to find the output of a failed instruction, probes, periodic
-instructions, and the connection to the hub. If no agent runs, the status is read from the state directory.
+instructions, the connection to the hub, and an upgrade of the agent. If no agent runs, the status is read from the state directory.
 
 Exit codes: 0 healthy; 3 the machine needs attention: no agent runs, the plan failed or was refused, a probe is unhealthy, or the hub is
 unreachable; 1 the status is not available.`,

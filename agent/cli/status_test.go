@@ -13,6 +13,7 @@ import (
 	"github.com/drover-dev/drover/agent/control"
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/upgrade"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -87,6 +88,14 @@ func TestStatusText(t *testing.T) {
 		Next: now.Add(time.Minute)}, "etcd-name": {Running: true}}
 	unhealthy.SourceError, unhealthy.SourceErrorSince = "dial tcp 192.0.2.1:443: connect: connection refused", ago(26*time.Hour)
 
+	trial := running(idle)
+	trial.status.Upgrade = &upgrade.Status{Phase: upgrade.PhaseTrial, Generation: 2, Version: "v1.3.0",
+		Message: "the new agent must reach the hub within 10m0s, or the previous one is put back"}
+	upgraded := running(idle)
+	upgraded.status.Upgrade = &upgrade.Status{Phase: plans.UpgradeDone, Generation: 2, Version: "v1.2.3"}
+	downloading := running(idle)
+	downloading.status.Upgrade = &upgrade.Status{Phase: plans.UpgradeDownloading, Generation: 2}
+
 	refused := hub
 	refused.PlanState, refused.Phase, refused.Reason = plans.StatePending, engine.PhaseRefusing,
 		"the plan has no signature, and planSignatures is enforce"
@@ -107,6 +116,10 @@ func TestStatusText(t *testing.T) {
 		"idle":     {running(idle), ""},
 		"retrying": {running(retrying), "hub: plan failed: instructions[1] (install): exit code 4"},
 		"applying": {running(applying), ""},
+		// An upgrade of the agent does not need attention: the hub has its condition.
+		"upgrade-trial":       {trial, ""},
+		"upgrade-downloading": {downloading, ""},
+		"idle, upgraded":      {upgraded, ""},
 		"unhealthy": {running(unhealthy),
 			"hub: probe kubelet is unhealthy\nhub: hub unreachable: dial tcp 192.0.2.1:443: connect: connection refused"},
 		"refused": {running(refused, local), "hub: plan refused: the plan has no signature, and planSignatures is enforce\n" +
@@ -124,7 +137,8 @@ func TestStatusText(t *testing.T) {
 			}
 			var text strings.Builder
 			writeStatus(&text, output, now)
-			golden(t, "status-"+name+".txt", text.String())
+			file, _, _ := strings.Cut(name, ",")
+			golden(t, "status-"+file+".txt", text.String())
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/upgrade"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -38,6 +39,9 @@ func writeStatus(out io.Writer, status statusOutput, now time.Time) {
 		w.row("Agent", "NOT RUNNING: %s", status.NotRunning)
 		w.row("", "see systemctl status %s; the following was read from %s", unitName, status.StateDirectory)
 	}
+	if u := status.Upgrade; u != nil && u.Phase != plans.UpgradeDone {
+		w.row("Upgrade", "%s", upgradeText(*u))
+	}
 	for _, state := range status.Sources {
 		w.row("", "")
 		w.source(state)
@@ -50,6 +54,18 @@ func writeStatus(out io.Writer, status statusOutput, now time.Time) {
 	for line := range strings.Lines(text.String()) {
 		fmt.Fprintln(out, strings.TrimRight(line, " \n"))
 	}
+}
+
+// upgradeText is an upgrade of the agent that has not ended, or that did not succeed: "TRIAL of v1.3.0: ...".
+func upgradeText(u upgrade.Status) string {
+	text := strings.ToUpper(string(u.Phase))
+	if u.Version != "" {
+		text += " of " + u.Version
+	}
+	if u.Message != "" {
+		text += ": " + firstLine(u.Message)
+	}
+	return text
 }
 
 func (w statusWriter) source(s engine.State) {

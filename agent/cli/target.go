@@ -17,6 +17,7 @@ import (
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/engine/journal"
 	"github.com/drover-dev/drover/agent/host"
+	"github.com/drover-dev/drover/agent/upgrade"
 )
 
 // localName is the folder of local plans below the state and work directories, and "local/" begins the names of their sources.
@@ -111,7 +112,8 @@ func (t *target) inspectSource(ctx context.Context) (*view, engine.State, error)
 
 // readState reads the state directories of an agent that does not answer.
 func (v *view) readState() error {
-	v.status = control.Status{StateDirectory: v.cfg.StateDirectory, Sources: []engine.State{}}
+	v.status = control.Status{StateDirectory: v.cfg.StateDirectory, Sources: []engine.State{},
+		Upgrade: upgrade.ReadStatus(v.host, v.cfg.StateDirectory)}
 	v.offline = map[string]engine.Offline{}
 	for _, dir := range stateDirectories(v.host, v.cfg.StateDirectory) {
 		offline, err := engine.ReadOffline(v.host, dir.path, dir.source)

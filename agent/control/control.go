@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/engine/journal"
+	"github.com/drover-dev/drover/agent/upgrade"
 )
 
 // Engine is what is used of an *engine.Engine, which documents the methods.
@@ -37,6 +38,8 @@ type Status struct {
 	ConfigFile string `json:"configFile"`
 	// StateDirectory is where the process keeps its journals.
 	StateDirectory string `json:"stateDirectory"`
+	// Upgrade is the last upgrade of the agent by the hub; nil if there was none.
+	Upgrade *upgrade.Status `json:"upgrade,omitempty"`
 	// Sources are the states of the engines: the hub's first, then by name.
 	Sources []engine.State `json:"sources"`
 }

@@ -16,14 +16,17 @@ import (
 
 	"github.com/drover-dev/drover/agent/engine"
 	"github.com/drover-dev/drover/agent/httpserver"
+	"github.com/drover-dev/drover/agent/upgrade"
 )
 
 // Server serves the API.
 type Server struct {
-	// Status is the process's part of the status; Sources are filled in for each request.
+	// Status is the process's part of the status; Sources and Upgrade are filled in for each request.
 	Status Status
 	// Engines returns the engines by the name of their source. It is called for each request, since local plans are added and removed.
 	Engines func() map[string]Engine
+	// Upgrade returns the status of the last upgrade of the agent; nil is none.
+	Upgrade func() *upgrade.Status
 	// Log gets refused requests.
 	Log *slog.Logger
 	// allowed are the user ids that may connect; nil means root and the agent's own.
@@ -66,6 +69,9 @@ func (s *Server) handler() http.Handler {
 func (s *Server) status() Status {
 	status := s.Status
 	status.Sources = []engine.State{}
+	if s.Upgrade != nil {
+		status.Upgrade = s.Upgrade()
+	}
 	for name, e := range s.Engines() {
 		state := e.State()
 		state.Source = cmp.Or(state.Source, name)

@@ -44,6 +44,7 @@ func TestRefused(t *testing.T) {
 					t.Errorf("reported is %+v", got)
 				}
 				w.check(oldBinary, w.reported())
+				w.checkStatus(&Status{Phase: plans.UpgradeRefused, Generation: w.reported().Generation, Message: w.reported().Message}, nil)
 				w.end()
 			})
 		})

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -69,6 +70,8 @@ type Manager struct {
 	files files
 	// self is the checksum of the running binary, once it was computed.
 	self string
+	// status is what Status returns.
+	status atomic.Pointer[Status]
 }
 
 // New returns a Manager; Run starts it.
@@ -79,6 +82,9 @@ func New(o Options) *Manager {
 
 // Run upgrades the agent when the hub asks for it, until ctx is done. Failures are retried.
 func (m *Manager) Run(ctx context.Context) {
+	if s, err := m.files.readState(); err == nil { // step reports the error
+		m.status.Store(s.shown())
+	}
 	failures := 0
 	var again <-chan time.Time
 	for {
@@ -106,6 +112,7 @@ func (m *Manager) step(ctx context.Context) error {
 		return nil
 	}
 	last, err := m.settle(ctx, len(raw) > 0)
+	m.status.Store(last.shown())
 	if err != nil || len(raw) == 0 {
 		return err
 	}
@@ -129,10 +136,13 @@ func (m *Manager) step(ctx context.Context) error {
 				return err
 			}
 		}
+		m.status.Store(next.shown())
 		return m.Source.ReportAgent(ctx, next.status(m.Version))
 	}
+	m.show(next, plans.UpgradeDownloading, "")
 	if err := m.upgrade(ctx, u, next, raw); err != nil {
 		if ctx.Err() == nil {
+			m.show(next, plans.UpgradeDownloading, err.Error())
 			m.warn(m.Source.ReportAgent(ctx, m.report(u, plans.UpgradeDownloading, err.Error())))
 		}
 		return err
@@ -148,7 +158,9 @@ func (m *Manager) upgrade(ctx context.Context, u plans.AgentUpgrade, next state,
 	}
 	next.NewVersion = version
 	if !m.Gate.TryAcquire(1) {
-		m.warn(m.Source.ReportAgent(ctx, m.report(u, plans.UpgradeWaiting, "waiting for the plan that is being applied")))
+		const waiting = "waiting for the plan that is being applied"
+		m.show(next, plans.UpgradeWaiting, waiting)
+		m.warn(m.Source.ReportAgent(ctx, m.report(u, plans.UpgradeWaiting, waiting)))
 		if err := m.Gate.Acquire(ctx, 1); err != nil {
 			return err
 		}
@@ -162,6 +174,8 @@ func (m *Manager) upgrade(ctx context.Context, u plans.AgentUpgrade, next state,
 		m.Gate.Release(1)
 		return err
 	}
+	next.Phase, next.Timeout = phaseTrial, m.Timeout.String()
+	m.status.Store(next.shown())
 	m.Replace()
 	return nil
 }
@@ -177,11 +191,17 @@ func refusedf(format string, args ...any) error {
 
 func (m *Manager) refuse(ctx context.Context, u plans.AgentUpgrade, reason error) error {
 	m.Log.Warn("Not upgrading the agent", "reason", reason)
+	m.status.Store(&Status{Phase: plans.UpgradeRefused, Generation: u.Generation, Message: reason.Error()})
 	return m.Source.ReportAgent(ctx, m.report(u, plans.UpgradeRefused, reason.Error()))
 }
 
 func (m *Manager) report(u plans.AgentUpgrade, phase plans.UpgradePhase, message string) plans.AgentStatus {
 	return plans.AgentStatus{Version: m.Version, Generation: u.Generation, Phase: phase, Message: message}
+}
+
+// show sets the status of an upgrade that has replaced nothing.
+func (m *Manager) show(s state, phase plans.UpgradePhase, message string) {
+	m.status.Store(&Status{Phase: phase, Generation: s.Generation, Version: s.NewVersion, Message: message})
 }
 
 // warn logs that a report without which the upgrade goes on was not written.

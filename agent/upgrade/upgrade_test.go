@@ -139,11 +139,43 @@ func TestWaitsForThePlan(t *testing.T) {
 		waiting := plans.AgentStatus{Version: "of " + oldBinary, Generation: 1, Phase: plans.UpgradeWaiting,
 			Message: "waiting for the plan that is being applied"}
 		w.check(oldBinary, waiting)
+		w.checkStatus(&Status{Phase: plans.UpgradeWaiting, Generation: 1, Version: "of " + newBinary, Message: waiting.Message}, nil)
 		gate.Release(1)
 		time.Sleep(time.Hour)
 		w.check(newBinary, upgraded)
+		done := &Status{Phase: plans.UpgradeDone, Generation: 1, Version: "of " + newBinary}
+		w.checkStatus(done, done)
 		w.end()
 	})
+}
+
+// TestStatusOfTrial has a new agent that does not reach the hub, and then the previous one again, without a hub that asks.
+func TestStatusOfTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.unreachable[newBinary] = true
+		w.request(1, wanted)
+		w.boot()
+		time.Sleep(time.Minute)
+		trial := &Status{Phase: PhaseTrial, Generation: 1, Version: "of " + newBinary,
+			Message: "the new agent must reach the hub within 10m0s, or the previous one is put back"}
+		w.checkStatus(trial, trial)
+		time.Sleep(time.Hour)
+		ended := &Status{Phase: plans.UpgradeRolledBack, Generation: 1, Version: "of " + newBinary, Message: rolledBack.Message}
+		w.checkStatus(ended, ended)
+		w.end()
+	})
+}
+
+// TestUnreadableState has a file that no agent has written.
+func TestUnreadableState(t *testing.T) {
+	w := newWorld(t)
+	if err := w.host.WriteFile(stateDirectory+"/agent-upgrade", []byte("x"), fs.WithMode(0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ReadStatus(w.host, stateDirectory); got == nil || got.Phase != phaseUnknown || !strings.Contains(got.Message, "decoding") {
+		t.Errorf("got %+v", got)
+	}
 }
 
 // TestWithdrawn has a hub that asks for something else while the agent waits for its plan.
@@ -195,6 +227,7 @@ func TestBadDownload(t *testing.T) {
 		if got := w.reported(); got.Phase != plans.UpgradeDownloading || !strings.Contains(got.Message, "checksum") {
 			t.Errorf("reported is %+v", got)
 		}
+		w.checkStatus(&Status{Phase: plans.UpgradeDownloading, Generation: 1, Message: w.reported().Message}, nil)
 		for path, file := range w.host.Files() {
 			if strings.Contains(string(file.Content), "malware") {
 				t.Errorf("%s contains what was not verified", path)

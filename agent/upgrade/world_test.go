@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/drover-dev/drover/agent/host/fs"
@@ -55,6 +56,7 @@ type world struct {
 	fail    error
 	process context.CancelFunc
 	timer   context.CancelFunc
+	manager *Manager
 	exited  chan struct{}
 	// wakes are the channels of UpgradeChanged of processes.
 	wake chan struct{}
@@ -221,12 +223,16 @@ func (w *world) execute(ctx context.Context, binary string) {
 			}
 		}
 	}()
-	New(Options{
+	manager := New(Options{
 		Source: source, Host: w.host, Log: slog.New(slog.DiscardHandler), Gate: w.gate, Version: "of " + binary, Arch: "amd64",
 		Program: program, Unit: w.unit, UnitDirectory: unitDirectory, PackageMarker: marker, StateDirectory: stateDirectory,
 		Timeout: timeout, Replace: cancel,
 		Self: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(binary)), nil },
-	}).Run(ctx)
+	})
+	w.mu.Lock()
+	w.manager = manager
+	w.mu.Unlock()
+	manager.Run(ctx)
 }
 
 // reported is the status that the hub knows.
@@ -237,6 +243,21 @@ func (w *world) reported() plans.AgentStatus {
 		return plans.AgentStatus{}
 	}
 	return *w.status
+}
+
+// checkStatus compares what people on the machine see with what they should: from the running agent, and from its state directory. nil is
+// no upgrade.
+func (w *world) checkStatus(running, offline *Status) {
+	w.t.Helper()
+	w.mu.Lock()
+	got := w.manager.Status()
+	w.mu.Unlock()
+	if diff := cmp.Diff(running, got); diff != "" {
+		w.t.Errorf("status of the running agent (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(offline, ReadStatus(w.host, stateDirectory)); diff != "" {
+		w.t.Errorf("status in the state directory (-want +got):\n%s", diff)
+	}
 }
 
 // check compares the binary at the agent's path and the reported status, and that nothing of the upgrade is left over.
