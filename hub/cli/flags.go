@@ -88,6 +88,9 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 		"Cluster API providers that this hub runs; a hub without control-plane has no gateway and does not run Cluster API's core controllers")
 	flags.StringVar(&o.hub.Settings.SystemNamespace, "system-namespace", settings.DefaultSystemNamespace,
 		"namespace of the hub's own Secrets and Leases")
+	flags.StringVar(&o.hub.Settings.GatewayCASecret, "gateway-ca-secret", "",
+		"name of a Secret (kubernetes.io/tls) in --system-namespace with the certificate authority for the gateway, read when the gateway "+
+			"has none and by a rotation (default: the hub creates one)")
 	flags.StringVar(&o.hub.Settings.SystemDefaultRegistry, "system-default-registry", "", "registry that is prepended to all system images")
 	flags.StringSliceVar(&o.hub.Settings.PullSecrets, "system-default-registry-pull-secrets", nil,
 		"names of Secrets (kubernetes.io/dockerconfigjson) in --system-namespace with credentials for "+

@@ -22,12 +22,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -70,13 +73,45 @@ func renderChart(t *testing.T, loaded *chart.Chart, values string) (string, erro
 	return out.String(), nil
 }
 
+// certificate has the fields of cert-manager's Certificate that are used, with its names and types.
+type certificate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		IsCA       bool            `json:"isCA"`
+		CommonName string          `json:"commonName"`
+		SecretName string          `json:"secretName"`
+		Duration   metav1.Duration `json:"duration"`
+		PrivateKey struct {
+			Algorithm string `json:"algorithm"`
+			Size      int    `json:"size"`
+		} `json:"privateKey"`
+		Usages    []string `json:"usages"`
+		IssuerRef struct {
+			Name  string `json:"name"`
+			Kind  string `json:"kind"`
+			Group string `json:"group"`
+		} `json:"issuerRef"`
+	} `json:"spec"`
+}
+
+func (c *certificate) DeepCopyObject() runtime.Object {
+	out := *c
+	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.Usages = slices.Clone(c.Spec.Usages)
+	return &out
+}
+
 // decode refuses fields that the kinds do not have.
 func decode(t *testing.T, rendered string) (objects []runtime.Object) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme,
+		clusterctlv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
+	// cert-manager's types need newer libraries of Kubernetes than the hub.
+	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}, &certificate{})
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	for document := range strings.SplitSeq(rendered, "\n---\n") {
 		object, _, err := decoder.Decode([]byte(document), nil, nil)
@@ -191,23 +226,30 @@ func checkRules(t *testing.T, role *rbacv1.ClusterRole) {
 // TestRefused lists values that cannot work, with what the message must contain.
 func TestRefused(t *testing.T) {
 	for values, want := range map[string]string{
-		"{}":                                                              "serverURL: must be the URL",
-		"serverURL: http://hub.example.com":                               "/serverURL",
-		serverURL + "replica: 3":                                          "'replica'",
-		serverURL + "replicas: two":                                       "/replicas",
-		serverURL + "replicas: 0":                                         "/replicas",
-		serverURL + "image: {registry: x}":                                "'registry'",
-		serverURL + "image: {digest: abc}":                                "/image/digest",
-		serverURL + "capi: none":                                          "/capi",
-		serverURL + "exposure: {type: route}":                             "/exposure/type",
-		serverURL + "exposure: {type: gateway}":                           "exposure.gateway.parentRefs: must name a Gateway",
-		serverURL + "exposure: {nodePort: 30000}":                         "exposure.nodePort: is for exposure.type nodePort",
-		serverURL + "metrics: {serviceMonitor: {enabled: true}}":          "metrics.serviceMonitor.enabled: needs metrics.enabled=true",
-		serverURL + "networkPolicy: {metricsFrom: [{podSelector: {}}]}":   "networkPolicy.metricsFrom: needs",
-		"serverURL: https://192.0.2.1\nexposure: {type: ingress}":         "serverURL: must have a DNS name",
-		"serverURL: https://[2001:db8::1]:443\nexposure: {type: ingress}": "serverURL: must have a DNS name",
-		serverURL + "extraArgs: [--log-level=debug]":                      "extraArgs: --log-level is set by the chart",
-		serverURL + "extraArgs: [log-level]":                              "/extraArgs/0",
+		"{}":                                                                "serverURL: must be the URL",
+		"serverURL: http://hub.example.com":                                 "/serverURL",
+		serverURL + "replica: 3":                                            "'replica'",
+		serverURL + "replicas: two":                                         "/replicas",
+		serverURL + "replicas: 0":                                           "/replicas",
+		serverURL + "image: {registry: x}":                                  "'registry'",
+		serverURL + "image: {digest: abc}":                                  "/image/digest",
+		serverURL + "capi: none":                                            "/capi",
+		serverURL + "exposure: {type: route}":                               "/exposure/type",
+		serverURL + "exposure: {type: gateway}":                             "exposure.gateway.parentRefs: must name a Gateway",
+		serverURL + "exposure: {nodePort: 30000}":                           "exposure.nodePort: is for exposure.type nodePort",
+		serverURL + "metrics: {serviceMonitor: {enabled: true}}":            "metrics.serviceMonitor.enabled: needs metrics.enabled=true",
+		serverURL + "networkPolicy: {metricsFrom: [{podSelector: {}}]}":     "networkPolicy.metricsFrom: needs",
+		"serverURL: https://192.0.2.1\nexposure: {type: ingress}":           "serverURL: must have a DNS name",
+		"serverURL: https://[2001:db8::1]:443\nexposure: {type: ingress}":   "serverURL: must have a DNS name",
+		serverURL + "tls: {source: secret}":                                 "tls.secretName: must name the Secret",
+		serverURL + "tls: {secretName: ca}":                                 "tls.secretName: is for tls.source secret and certManager",
+		serverURL + "tls: {source: secret, secretName: drover-gateway-tls}": "which the hub writes",
+		serverURL + "tls: {source: certManager}":                            "tls.issuerRef.name: must name the issuer",
+		serverURL + "tls: {issuerRef: {name: ca}}":                          "tls.issuerRef.name: must name the issuer",
+		serverURL + "tls: {source: letsEncrypt}":                            "/tls/source",
+		serverURL + "clusterctl: {inventory: yes please}":                   "/clusterctl/inventory",
+		serverURL + "extraArgs: [--log-level=debug]":                        "extraArgs: --log-level is set by the chart",
+		serverURL + "extraArgs: [log-level]":                                "/extraArgs/0",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n is answered with %v, want %q", values, err, want)

@@ -19,6 +19,11 @@ import (
 	"github.com/drover-dev/drover/packaging/rbac"
 )
 
+// The chart has the kind in which clusterctl keeps what is installed. The other kind of the package is a file format.
+//
+//go:generate go tool controller-gen crd:crdVersions=v1,maxDescLen=0 paths=sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3 output:crd:dir=../chart/drover/crds
+//go:generate rm ../chart/drover/crds/clusterctl.cluster.x-k8s.io_metadata.yaml
+
 // namespace is that of all components, unless clusterctl is told another one. It is the default of --system-namespace.
 const namespace = "cattle-system"
 

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
+	"github.com/drover-dev/drover/hub/identity/pki"
 )
 
 const (
@@ -22,6 +23,8 @@ const (
 	namespace = "drover-system"
 	// nodePort is where the management cluster's nodes have the gateway.
 	nodePort = 30443
+	// authority is the Secret with the certificate authority that the gateway uses.
+	authority = "company-ca"
 )
 
 // management is a cluster in which Helm has installed a hub, which has a cluster of its own.
@@ -56,8 +59,19 @@ func (m *management) make(t *testing.T) {
 		suite.Must(t, m.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 		}}))
+		created := m.createAuthority(t)
 		m.install(t)
 		m.waitReplicas(t)
+		secret := &corev1.Secret{}
+		suite.Must(t, m.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "drover-gateway-tls"}, secret))
+		if got := string(secret.Data["ca.crt"]); got != created {
+			t.Errorf("machines are told to trust\n%s, want\n%s", got, created)
+		}
+		inventory := shared.RunKubectl(t, m.kubeconfig, "--namespace", namespace, "get", "providers.clusterctl.cluster.x-k8s.io",
+			"--output", "jsonpath={.items[*].metadata.name}")
+		if want := "bootstrap-drover cluster-api control-plane-drover infrastructure-drover"; inventory != want {
+			t.Errorf("the inventory of clusterctl is %q, want %q", inventory, want)
+		}
 	})
 	suite.Step(t, "a machine that runs the node command becomes a cluster of that hub", func(t *testing.T) {
 		suite.Must(t, shared.ApplyCluster(t.Context(), m.api, m.downstream))
@@ -68,6 +82,20 @@ func (m *management) make(t *testing.T) {
 	})
 	suite.Step(t, "kubectl reaches it through the gateway", m.checkReachable)
 	m.ready = true
+}
+
+// createAuthority creates the Secret that values names, and returns its certificate.
+func (m *management) createAuthority(t *testing.T) string {
+	t.Helper()
+	pair, err := pki.Issue(pki.Request{CommonName: "company", IsCA: true, Lifetime: pki.CALifetime}, nil, time.Now())
+	suite.Must(t, err)
+	key, err := pair.KeyPEM()
+	suite.Must(t, err)
+	suite.Must(t, m.api.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authority}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: pair.CertPEM(), corev1.TLSPrivateKeyKey: key},
+	}))
+	return string(pair.CertPEM())
 }
 
 // makeCluster makes the management cluster of a host, and adds another host that is to be a machine of the hub there.

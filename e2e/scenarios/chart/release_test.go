@@ -99,7 +99,8 @@ func (m *management) install(t *testing.T) {
 func (m *management) values(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(shared.Dir, "values.yaml") // helm splits names of files at commas
-	content := fmt.Sprintf("serverURL: %s\nreplicas: 2\nexposure: {type: nodePort, nodePort: %d}\n", m.url(), nodePort)
+	content := fmt.Sprintf("serverURL: %s\nreplicas: 2\nexposure: {type: nodePort, nodePort: %d}\n"+
+		"tls: {source: secret, secretName: %s}\nclusterctl: {inventory: true}\n", m.url(), nodePort, authority)
 	suite.Must(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }

@@ -2,6 +2,7 @@ package servingcert
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"time"
 
@@ -16,7 +17,8 @@ const CARotationAnnotation = "rke.cattle.io/ca-rotation"
 
 // The steps of a rotation.
 const (
-	// RotationPrepare creates a second authority, unless somebody has put one there, and publishes it beside the one in use.
+	// RotationPrepare creates a second authority, or takes that of the operator's Secret, unless somebody has put one there, and publishes it
+	// beside the one in use.
 	RotationPrepare = "prepare"
 	// RotationSwitch makes the second authority the one in use. The previous one is still published.
 	RotationSwitch = "switch"
@@ -35,7 +37,7 @@ const (
 )
 
 // rotate does the step that the Secret asks for, unless that is done already.
-func (i *Identity) rotate(secret *corev1.Secret) (changed bool, err error) {
+func (i *Identity) rotate(ctx context.Context, secret *corev1.Secret) (changed bool, err error) {
 	switch step := secret.Annotations[CARotationAnnotation]; step {
 	case "":
 		return false, nil
@@ -44,11 +46,15 @@ func (i *Identity) rotate(secret *corev1.Secret) (changed bool, err error) {
 			_, err := pki.Parse(secret.Data[nextCertKey], secret.Data[nextKeyKey])
 			return false, wrapKey(nextCertKey, err)
 		}
-		next, err := i.newSecret()
-		if err != nil {
+		next := map[string][]byte{}
+		if err := i.newAuthority(ctx, next); err != nil {
 			return false, err
 		}
-		secret.Data[nextCertKey], secret.Data[nextKeyKey] = next.Data[caCertKey], next.Data[caKeyKey]
+		if bytes.Equal(next[caCertKey], secret.Data[caCertKey]) {
+			return false, fmt.Errorf("--gateway-ca-secret: Secret %s/%s has the authority that is in use: put the next one there",
+				i.namespace, i.caSecret)
+		}
+		secret.Data[nextCertKey], secret.Data[nextKeyKey] = next[caCertKey], next[caKeyKey]
 		return true, nil
 	case RotationSwitch:
 		if len(secret.Data[nextCertKey]) == 0 {

@@ -31,14 +31,14 @@ func reaches(t *testing.T, i *Identity, secret *corev1.Secret, roots []byte) err
 
 func TestRotation(t *testing.T) {
 	i := &Identity{namespace: "ns", names: []string{"localhost"}, now: time.Now}
-	secret, err := i.newSecret()
+	secret, err := i.newSecret(t.Context())
 	must(t, err)
 	old := bundle(secret)
 	must(t, reaches(t, i, secret, old))
 	step := func(name string, wantChange bool) []byte {
 		t.Helper()
 		secret.Annotations = map[string]string{CARotationAnnotation: name}
-		changed, err := i.rotate(secret)
+		changed, err := i.rotate(t.Context(), secret)
 		must(t, err)
 		if changed != wantChange {
 			t.Errorf("%s: changed %v", name, changed)
@@ -94,14 +94,14 @@ func TestRotationRefuses(t *testing.T) {
 		"no authority": {step: RotationSwitch, data: map[string][]byte{nextCertKey: leaf.CertPEM(), nextKeyKey: leafKey},
 			want: "is not one of an authority"},
 	} {
-		secret, err := i.newSecret()
+		secret, err := i.newSecret(t.Context())
 		must(t, err)
 		before := string(secret.Data[caCertKey])
 		for key, value := range test.data {
 			secret.Data[key] = value
 		}
 		secret.Annotations = map[string]string{CARotationAnnotation: test.step}
-		if _, err := i.rotate(secret); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := i.rotate(t.Context(), secret); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if string(secret.Data[caCertKey]) != before {

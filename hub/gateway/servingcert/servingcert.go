@@ -46,6 +46,8 @@ type Identity struct {
 	namespace string
 	names     []string
 	now       func() time.Time
+	// caSecret names the Secret with the authority that is used where a new one is needed; empty for one of the hub's own.
+	caSecret string
 
 	ca      []byte
 	serving atomic.Pointer[tls.Certificate]
@@ -65,7 +67,7 @@ func Ensure(ctx context.Context, c client.Client, s settings.Settings, listen st
 		return nil, err
 	}
 	namespace := cmp.Or(s.SystemNamespace, settings.DefaultSystemNamespace)
-	i := &Identity{client: c, namespace: namespace, names: names, now: time.Now}
+	i := &Identity{client: c, namespace: namespace, names: names, now: time.Now, caSecret: s.GatewayCASecret}
 	err = c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("creating namespace %s: %w", namespace, err)
@@ -129,14 +131,14 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 		return err
 	}
 	if missing {
-		if secret, err = i.newSecret(); err != nil {
+		if secret, err = i.newSecret(ctx); err != nil {
 			return err
 		}
 	}
 	rotated := false
 	if i.ca == nil {
 		// Only at the start: everything else that holds the authorities' certificates gets them then.
-		if rotated, err = i.rotate(secret); err != nil {
+		if rotated, err = i.rotate(ctx, secret); err != nil {
 			return err
 		}
 	}
@@ -177,11 +179,10 @@ func (i *Identity) refreshOnce(ctx context.Context) error {
 	return nil
 }
 
-// newSecret returns the Secret with a new authority.
-func (i *Identity) newSecret() (*corev1.Secret, error) {
+// newSecret returns the Secret with an authority.
+func (i *Identity) newSecret(ctx context.Context) (*corev1.Secret, error) {
 	data := map[string][]byte{}
-	authority := pki.Request{CommonName: fmt.Sprintf("drover-gateway-ca@%d", i.now().Unix()), IsCA: true, Lifetime: pki.CALifetime}
-	if _, _, err := pki.Ensure(data, caCertKey, caKeyKey, authority, nil, i.now()); err != nil {
+	if err := i.newAuthority(ctx, data); err != nil {
 		return nil, err
 	}
 	return &corev1.Secret{

@@ -34,6 +34,9 @@ type Settings struct {
 	RKE2Prime bool `json:"rke2Prime,omitempty"`
 	// SystemNamespace is where the hub keeps its own Secrets.
 	SystemNamespace string `json:"systemNamespace,omitempty"`
+	// GatewayCASecret names a Secret of type kubernetes.io/tls in SystemNamespace with the certificate authority that the gateway uses instead
+	// of one of the hub's own. Only the gateway and what starts it need it.
+	GatewayCASecret string `json:"-"`
 }
 
 // The ConfigMap in SystemNamespace in which a hub tells its Settings to commands that have to know them. There is no secret among them.

@@ -35,6 +35,11 @@ labels: {{- include "drover.labels" . | nindent 2 }}
 {{- (urlParse .Values.serverURL).host | regexFind ":[0-9]+$" | trimPrefix ":" | default "443" -}}
 {{- end }}
 
+{{- /* The Secret with the authority of the gateway; empty for one of the hub's own. */ -}}
+{{- define "drover.caSecret" -}}
+{{- if ne .Values.tls.source "self" }}{{ .Values.tls.secretName | default "drover-gateway-ca" }}{{ end -}}
+{{- end }}
+
 {{- /* The flags of hub serve, one a line. A test of hub/cli compares them with those that there are. */ -}}
 {{- define "drover.args" -}}
 - --server-url={{ .Values.serverURL }}
@@ -54,6 +59,9 @@ labels: {{- include "drover.labels" . | nindent 2 }}
 - --drain-time={{ .Values.drainTimeSeconds }}s
 - --installer-image={{ .Values.installerImage }}
 - --rke2-prime={{ .Values.rke2Prime }}
+{{- if include "drover.caSecret" . }}
+- --gateway-ca-secret={{ include "drover.caSecret" . }}
+{{- end }}
 {{- with .Values.systemDefaultRegistry }}
 - --system-default-registry={{ . }}
 {{- end }}
@@ -88,6 +96,18 @@ labels: {{- include "drover.labels" . | nindent 2 }}
 {{- end -}}
 {{- if and (has .exposure.type (list "ingress" "gateway")) (regexMatch "^[0-9.]+$|:" (include "drover.host" $)) -}}
 {{- fail (printf "serverURL: must have a DNS name for exposure.type %s, got %s" .exposure.type .serverURL) -}}
+{{- end -}}
+{{- if and (eq .tls.source "secret") (not .tls.secretName) -}}
+{{- fail "tls.secretName: must name the Secret with the certificate authority for tls.source secret" -}}
+{{- end -}}
+{{- if and (eq .tls.source "self") .tls.secretName -}}
+{{- fail "tls.secretName: is for tls.source secret and certManager, not self" -}}
+{{- end -}}
+{{- if eq .tls.secretName "drover-gateway-tls" -}}
+{{- fail "tls.secretName: must not be drover-gateway-tls, which the hub writes" -}}
+{{- end -}}
+{{- if ne (eq .tls.source "certManager") (ne .tls.issuerRef.name "") -}}
+{{- fail "tls.issuerRef.name: must name the issuer for tls.source certManager, and is for that only" -}}
 {{- end -}}
 {{- if and .metrics.serviceMonitor.enabled (not .metrics.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled: needs metrics.enabled=true" -}}
