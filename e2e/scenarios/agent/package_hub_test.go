@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/drover-dev/drover/e2e/readme"
 )
 
 const hubService = "drover-hub"
@@ -25,6 +27,13 @@ func TestHubPackage(t *testing.T) {
 	show := func(property string) string {
 		return n.do("systemctl", "show", "--property="+property, "--value", hubService)
 	}
+	script, err := readme.Script("../../..", readme.OneMachine, "drover-hub_0.1.0-1_amd64.deb", "/root/1.deb", "hub.example.com",
+		n.IP().String())
+	must(t, err)
+	install, start, found := strings.Cut(script, "\n")
+	if install != "dpkg -i /root/1.deb" || !found {
+		t.Fatalf("the README installs the hub with %q", install)
+	}
 	n.dpkg("-i", "/root/1.deb")
 	if show("UnitFileState") != "disabled" || show("ActiveState") != "inactive" {
 		t.Errorf("after the installation the unit is %s and %s", show("UnitFileState"), show("ActiveState"))
@@ -32,8 +41,7 @@ func TestHubPackage(t *testing.T) {
 	if got := n.do("systemd-analyze", "verify", "--man=no", hubService+".service"); got != "" {
 		t.Errorf("systemd finds fault with the unit: %s", got)
 	}
-	n.write("/etc/default/drover-hub", "HUB_FLAGS=--server-url https://"+n.IP().String()+":8443\n", 0o644)
-	n.do("systemctl", "enable", "--now", hubService)
+	kubeconfig := n.do("bash", "-euc", start+"echo $KUBECONFIG")
 	// The webhooks are ready before the gateway is, which needs filled caches.
 	ready := func() bool {
 		for _, url := range []string{"http://127.0.0.1:9440/readyz", "https://127.0.0.1:8443/healthz"} {
@@ -47,7 +55,7 @@ func TestHubPackage(t *testing.T) {
 	if got := n.do("sh", "-c", "ps -o user= -p $(systemctl show --property=MainPID --value "+hubService+")"); got != "drover" {
 		t.Errorf("the hub runs as %s", got)
 	}
-	if got := n.do("stat", "-c", "%U %a", "/var/lib/drover/hub/admin.kubeconfig"); got != "drover 600" {
+	if got := n.do("stat", "-c", "%U %a", kubeconfig); got != "drover 600" {
 		t.Errorf("the administrator's kubeconfig belongs to %s", got)
 	}
 	if got := n.do("sh", "-c", "curl -skf https://127.0.0.1:8443/assets/system-agent-arm64 | sha256sum | cut -d ' ' -f 1"); !strings.HasPrefix(

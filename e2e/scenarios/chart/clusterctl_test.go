@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/lab"
+	"github.com/drover-dev/drover/e2e/readme"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 )
 
@@ -32,7 +33,11 @@ func TestClusterctl(t *testing.T) {
 	m.makeCluster(t, "manager2", "edge2")
 	r := newRepository(t, m)
 	suite.Step(t, "clusterctl init installs the providers", func(t *testing.T) {
-		r.clusterctl(t, append([]string{"init", "--wait-providers"}, providers...)...)
+		script, err := readme.Script(shared.Repo, readme.Clusterctl, "v0.1.0", firstVersion, "https://hub.example.com", m.url())
+		suite.Must(t, err)
+		configure := fmt.Sprintf("tar() { command tar \"$@\"; printf %%b %q >>drover-clusterctl/clusterctl-embedded.yaml; }\n",
+			externalCertManager)
+		m.script(t, configure+script, r.env()...)
 		r.waitProviders(t, firstVersion)
 	})
 	suite.Step(t, "a machine becomes the cluster that clusterctl generates", func(t *testing.T) {
@@ -78,8 +83,7 @@ func (r *repository) makeDownstream(t *testing.T) {
 	m := r.management
 	generated := r.clusterctl(t, "generate", "cluster", m.downstream.Name, "--infrastructure", "drover", "--target-namespace",
 		m.downstream.Namespace, "--kubernetes-version", lab.Version)
-	mirror := "  rkeConfig:\n    registries: {mirrors: {docker.io: {endpoint: [\"" + shared.RegistryURL() + "\"]}}}\n"
-	manifest := strings.Replace(generated, "  rkeConfig: {}\n", mirror, 1)
+	manifest := strings.Replace(generated, "rkeConfig: {}", mirrored(), 1)
 	if manifest == generated {
 		t.Fatalf("clusterctl generates\n%s", generated)
 	}

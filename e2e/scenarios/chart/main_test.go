@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { os.Exit(suite.Main(m, &shared, "chart", checkProgr
 
 // checkPrograms makes sure of what these scenarios need beside what every lab does.
 func checkPrograms(_ context.Context, l *lab.Lab) error {
-	for _, name := range []string{"helm", "build-images"} {
+	for _, name := range []string{"helm", "build-images", "kubectl-1.36"} {
 		if _, err := os.Stat(bin(l, name)); err != nil {
 			return fmt.Errorf("bin/%[1]s is not there: run make bin/%[1]s first", name)
 		}

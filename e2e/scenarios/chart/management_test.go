@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/lab"
+	"github.com/drover-dev/drover/e2e/readme"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	"github.com/drover-dev/drover/hub/identity/pki"
 )
@@ -74,8 +75,10 @@ func (m *management) make(t *testing.T) {
 		}
 	})
 	suite.Step(t, "a machine that runs the node command becomes a cluster of that hub", func(t *testing.T) {
-		suite.Must(t, shared.ApplyCluster(t.Context(), m.api, m.downstream))
-		command := m.run(t, "hub", append([]string{"node-command", m.downstream.String(), "--kubeconfig", m.kubeconfig}, lab.AllRoles...)...)
+		script, err := readme.Script(shared.Repo, readme.CreateCluster, "fleet-default", m.downstream.Namespace, "first", m.downstream.Name,
+			"v1.36.3+k3s1", lab.Version, "rkeConfig: {}", mirrored(), "hub node-command", "hub node-command --kubeconfig "+m.kubeconfig)
+		suite.Must(t, err)
+		command := m.script(t, "kubectl() { command kubectl \"$@\" >&2; }\n"+script)
 		suite.Must(t, shared.Register(t.Context(), m.machine, command))
 		suite.Must(t, shared.WaitClusterReady(t.Context(), m.api, m.downstream, 5*time.Minute))
 		suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 3*time.Minute))
@@ -96,6 +99,11 @@ func (m *management) createAuthority(t *testing.T) string {
 		Data: map[string][]byte{corev1.TLSCertKey: pair.CertPEM(), corev1.TLSPrivateKeyKey: key},
 	}))
 	return string(pair.CertPEM())
+}
+
+// mirrored is the configuration of a cluster that pulls from the lab's registry.
+func mirrored() string {
+	return "rkeConfig: {registries: {mirrors: {docker.io: {endpoint: [\"" + shared.RegistryURL() + "\"]}}}}"
 }
 
 // makeCluster makes the management cluster of a host, and adds another host that is to be a machine of the hub there.

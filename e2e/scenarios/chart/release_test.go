@@ -5,6 +5,7 @@ package chart
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/drover-dev/drover/e2e/lab"
+	"github.com/drover-dev/drover/e2e/readme"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 )
 
@@ -84,23 +86,50 @@ func (m *management) helm(t *testing.T, args ...string) string {
 	return m.run(t, "helm", append(args, "--namespace", namespace)...)
 }
 
-// install installs the chart as the documentation says, and waits until the hub is ready.
+// script runs commands of the README as the administrator of the management cluster, and returns what they print. What only this lab needs
+// is before them, such as functions that add a flag.
+func (m *management) script(t *testing.T, script string, env ...string) string {
+	t.Helper()
+	tools := filepath.Join(shared.Dir, "tools")
+	suite.Must(t, os.MkdirAll(tools, 0o755))
+	for name, program := range map[string]string{"kubectl": "kubectl-1.36", "helm": "helm", "hub": "hub", "clusterctl": "clusterctl"} {
+		if err := os.Symlink(bin(shared.Lab, program), filepath.Join(tools, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	cmd := shared.Command(ctx, "bash", "-euo", "pipefail", "-c", script)
+	cmd.Dir = shared.Dir
+	cmd.Env = append(append(cmd.Env, "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+m.kubeconfig, "HOME="+shared.Dir, "TERM=dumb"), env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s\n%v: %s", script, err, errs.String())
+	}
+	return out.String()
+}
+
+// install installs the chart as the README says, and waits until the hub is ready.
 func (m *management) install(t *testing.T) {
 	t.Helper()
 	if m.chart == "" {
 		m.chart = makeFile(t, "chart", version, "chart/drover-"+strings.TrimPrefix(version, "v")+".tgz")
 	}
+	script, err := readme.Script(shared.Repo, readme.Helm, "drover-0.1.0.tgz", m.chart, "cattle-system", namespace,
+		"https://hub.example.com", m.url())
+	suite.Must(t, err)
 	began := time.Now()
-	m.helm(t, "install", release, m.chart, "--values", m.values(t), "--wait", "--timeout", "5m")
+	m.script(t, "helm() { command helm \"$@\" --values "+m.values(t)+" --wait --timeout 5m; }\n"+script)
 	t.Logf("helm install took %.1f s", time.Since(began).Seconds())
 }
 
-// values writes the values of the release to a file.
+// values writes the values that this cluster needs beside those of the README to a file.
 func (m *management) values(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(shared.Dir, "values.yaml") // helm splits names of files at commas
-	content := fmt.Sprintf("serverURL: %s\nreplicas: 2\nexposure: {type: nodePort, nodePort: %d}\n"+
-		"tls: {source: secret, secretName: %s}\nclusterctl: {inventory: true}\n", m.url(), nodePort, authority)
+	content := fmt.Sprintf("replicas: 2\nexposure: {type: nodePort, nodePort: %d}\n"+
+		"tls: {source: secret, secretName: %s}\nclusterctl: {inventory: true}\n", nodePort, authority)
 	suite.Must(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }

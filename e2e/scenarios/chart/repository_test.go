@@ -40,6 +40,9 @@ spec:
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
+// externalCertManager is the part of clusterctl's configuration that keeps it from downloading cert-manager.
+const externalCertManager = "\ncert-manager: {externallyProvisioned: true, timeout: 1m}\n"
+
 // repository is the bundle of clusterctl, for a management cluster.
 type repository struct {
 	management *management
@@ -75,18 +78,27 @@ func newRepository(t *testing.T, m *management) *repository {
 // unpack adds a version to the repository, as a user does who unpacks its archive over the last one.
 func (r *repository) unpack(t *testing.T, version string) {
 	t.Helper()
-	file := makeFile(t, "clusterctl-bundle", version, "clusterctl-bundle/drover-clusterctl-"+version+".tar.gz")
+	name := "drover-clusterctl-" + version + ".tar.gz"
+	file := makeFile(t, "clusterctl-bundle", version, "clusterctl-bundle/"+name)
+	suite.Must(t, os.Symlink(file, filepath.Join(shared.Dir, name))) // where the README expects it
 	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", file, "-C", shared.Dir).CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v: %s", err, out)
 	}
-	config := "\ncert-manager: {externallyProvisioned: true, timeout: 1m}\n"
 	for _, name := range []string{"clusterctl.yaml", "clusterctl-embedded.yaml"} {
 		f, err := os.OpenFile(filepath.Join(r.dir, name), os.O_APPEND|os.O_WRONLY, 0)
 		suite.Must(t, err)
-		_, err = f.WriteString(config)
+		_, err = f.WriteString(externalCertManager)
 		suite.Must(t, err)
 		suite.Must(t, f.Close())
 	}
+}
+
+// env are the variables that clusterctl needs here and that the README does not set.
+func (r *repository) env() []string {
+	port := fmt.Sprint(nodePort)
+	return []string{"XDG_CONFIG_HOME=" + filepath.Join(shared.Dir, "xdg"), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off",
+		"DROVER_GATEWAY_SERVICE_TYPE=NodePort", "DROVER_GATEWAY_PORT=" + port, "DROVER_GATEWAY_NODE_PORT=" + port,
+		"DROVER_CLUSTER_AGENT_IMAGE=" + r.clusterAgent}
 }
 
 // clusterctl runs clusterctl as the administrator of the management cluster, and returns what it prints.
@@ -95,11 +107,8 @@ func (r *repository) clusterctl(t *testing.T, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	cmd := shared.Command(ctx, append([]string{bin(shared.Lab, "clusterctl"), "--config", r.config}, args...)...)
-	port := fmt.Sprint(nodePort)
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+r.management.kubeconfig, "HOME="+shared.Dir, "XDG_CONFIG_HOME="+filepath.Join(shared.Dir, "xdg"),
-		"CLUSTERCTL_REPOSITORY_PATH="+r.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off",
-		"DROVER_SERVER_URL="+r.management.url(), "DROVER_GATEWAY_SERVICE_TYPE=NodePort", "DROVER_GATEWAY_PORT="+port,
-		"DROVER_GATEWAY_NODE_PORT="+port, "DROVER_CLUSTER_AGENT_IMAGE="+r.clusterAgent)
+	cmd.Env = append(append(cmd.Env, "KUBECONFIG="+r.management.kubeconfig, "HOME="+shared.Dir, "CLUSTERCTL_REPOSITORY_PATH="+r.dir,
+		"DROVER_SERVER_URL="+r.management.url()), r.env()...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	began := time.Now()
