@@ -75,7 +75,8 @@ packages() {
 }
 
 images() {
-    build images IMAGES_FLAGS="--bundle dist/drover-images-$version.tar --sbom dist"
+    build images IMAGES_FLAGS="--bundle dist/drover-images-$version.tar --sbom dist \
+        --digests dist/drover-images-$version.digests.txt"
     "bin/linux-$host/hub" images list >"dist/drover-images-$version.txt"
 }
 

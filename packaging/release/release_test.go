@@ -247,7 +247,8 @@ func TestRelease(t *testing.T) {
 
 func checkFiles(t *testing.T, dist map[string]string) {
 	t.Helper()
-	want := []string{"drover-1.2.3.tgz", "drover-clusterctl-v1.2.3.tar.gz", "drover-images-v1.2.3.tar", "drover-images-v1.2.3.txt",
+	want := []string{"drover-1.2.3.tgz", "drover-clusterctl-v1.2.3.tar.gz", "drover-images-v1.2.3.digests.txt",
+		"drover-images-v1.2.3.tar", "drover-images-v1.2.3.txt",
 		"hub-v1.2.3-linux-amd64.spdx.json",
 		"release-notes-v1.2.3.md", "sha256sums.txt", "sha256sums.txt.sig", "system-agent-install.sh", "system-agent-uninstall.sh"}
 	for _, arch := range []string{"amd64", "arm64"} {

@@ -26,6 +26,7 @@ type flags struct {
 	certificates      string
 
 	ociLayout, bundle, tarballs, documents, push string
+	digests                                      string
 	insecure                                     bool
 	signKey                                      string
 }
@@ -77,6 +78,7 @@ Prints the name and digest of each image.`,
 		"PEM file of certificate authorities to include (default those of Debian's package ca-certificates)")
 	set.StringVar(&f.ociLayout, "oci-layout", "", "write an OCI layout of each image below this directory")
 	set.StringVar(&f.bundle, "bundle", "", "write all images into one archive, a tarball of an OCI layout")
+	set.StringVar(&f.digests, "digests", "", "write the name of each image with its tag and digest into this file, one a line")
 	set.StringVar(&f.tarballs, "tarballs", "",
 		"write a tarball in the format of docker save of each image and architecture into this directory")
 	set.StringVar(&f.documents, "sbom", "", "write an SPDX document of each image and architecture into this directory")
@@ -118,6 +120,11 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 			return err
 		}
 	}
+	if f.digests != "" {
+		if err := writeDigests(f.digests, built); err != nil {
+			return fmt.Errorf("--digests: %w", err)
+		}
+	}
 	if f.bundle == "" {
 		return nil
 	}
@@ -145,6 +152,19 @@ func (f *flags) readCertificates(stderr io.Writer) (images.Certificates, error) 
 		_, _ = fmt.Fprintf(stderr, "Note: a certificate authority of this machine is not included: %s\n", subject)
 	}
 	return certificates, nil
+}
+
+// writeDigests writes the names of images as "drover/hub:v1.2.3@sha256:...".
+func writeDigests(file string, built []images.Image) error {
+	var lines strings.Builder
+	for _, img := range built {
+		digest, err := img.Index.Digest()
+		if err != nil {
+			return fmt.Errorf("combining the architectures of %s: %w", img.Name, err)
+		}
+		fmt.Fprintf(&lines, "%s:%s@%s\n", img.Repository, img.Tag, digest)
+	}
+	return os.WriteFile(file, []byte(lines.String()), 0o644)
 }
 
 // write writes an image to all outputs, and prints a line for each file and name.

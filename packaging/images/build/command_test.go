@@ -96,6 +96,7 @@ func TestAllOutputs(t *testing.T) {
 	args := []string{"--version=v1.2.3+dirty", "--from=" + programs(t), "--arch=" + runtime.GOARCH, "--only=system-agent",
 		"--ca-certificates=" + bundle(t), "--oci-layout=" + dir + "/layouts", "--bundle=" + dir + "/images.tar",
 		"--tarballs=" + dir + "/tarballs", "--sbom=" + dir + "/sbom",
+		"--digests=" + dir + "/digests.txt",
 		"--push=" + address + "/mirror", "--sign-key=" + keyFile(t)}
 	out, _, err := run(t, args...)
 	if err != nil && strings.Contains(err.Error(), "needs a dynamic linker") {
@@ -111,6 +112,12 @@ func TestAllOutputs(t *testing.T) {
 		regexp.QuoteMeta(address) + `/mirror/drover/system-agent:v1\.2\.3-dirty` + digest + regexp.QuoteMeta(dir) + `/images\.tar\n$`)
 	if !want.MatchString(out) {
 		t.Errorf("output is\n%s\nwant %s", out, want)
+	}
+	// A line of the output is "<registry>/mirror/<name>@<digest>".
+	_, pushed, _ := strings.Cut(out, address+"/mirror/")
+	pushed, _, _ = strings.Cut(pushed, "\n")
+	if got, err := os.ReadFile(dir + "/digests.txt"); err != nil || string(got) != pushed+"\n" {
+		t.Errorf("the file of digests has %q (%v), want %q", got, err, pushed)
 	}
 	if again, _, err := run(t, args...); err != nil || again != out {
 		t.Errorf("again: %v\n%s", err, again)
@@ -134,7 +141,7 @@ func TestFlagErrors(t *testing.T) {
 		{args: []string{"--k3s=v1.36.3+k3s1"}, want: `--k3s: must be VERSION=DIRECTORY, got "v1.36.3+k3s1"`},
 		{args: []string{"--rke2=v1.36.3+k3s1=" + dir}, want: "--rke2: "},
 		{args: []string{"--k3s=v1.36.3+k3s1=/none"}, want: "--k3s: directory /none does not exist"},
-		{args: []string{"--oci-layout="}, want: "specify at least one of --oci-layout, --bundle, --tarballs, --sbom and --push"},
+		{args: []string{"--oci-layout="}, want: "specify at least one of --oci-layout, --bundle, --tarballs, --sbom, --digests and --push"},
 		{args: []string{"--insecure"}, want: "--insecure needs --push"},
 		{args: []string{"--sign-key=cosign.key"}, want: "--sign-key needs --push"},
 		{args: []string{"--push=https://registry.example.com"}, want: "--push: must be a registry, or registry and path, without scheme"},

@@ -66,8 +66,9 @@ func (f *flags) options(epoch string) (images.Options, error) {
 }
 
 func (f *flags) checkOutputs() error {
-	if f.ociLayout == "" && f.bundle == "" && f.tarballs == "" && f.documents == "" && f.push == "" {
-		return errors.New("specify at least one of --oci-layout, --bundle, --tarballs, --sbom and --push")
+	if f.ociLayout == "" && f.bundle == "" && f.tarballs == "" && f.documents == "" && f.push == "" &&
+		f.digests == "" {
+		return errors.New("specify at least one of --oci-layout, --bundle, --tarballs, --sbom, --digests and --push")
 	}
 	if f.insecure && f.push == "" {
 		return errors.New("--insecure needs --push")
