@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"maps"
 	"os"
@@ -17,12 +16,10 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
-	"helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -71,35 +68,6 @@ func renderChart(t *testing.T, loaded *chart.Chart, values string) (string, erro
 		}
 	}
 	return out.String(), nil
-}
-
-// certificate has the fields of cert-manager's Certificate that are used, with its names and types.
-type certificate struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		IsCA       bool            `json:"isCA"`
-		CommonName string          `json:"commonName"`
-		SecretName string          `json:"secretName"`
-		Duration   metav1.Duration `json:"duration"`
-		PrivateKey struct {
-			Algorithm string `json:"algorithm"`
-			Size      int    `json:"size"`
-		} `json:"privateKey"`
-		Usages    []string `json:"usages"`
-		IssuerRef struct {
-			Name  string `json:"name"`
-			Kind  string `json:"kind"`
-			Group string `json:"group"`
-		} `json:"issuerRef"`
-	} `json:"spec"`
-}
-
-func (c *certificate) DeepCopyObject() runtime.Object {
-	out := *c
-	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.Spec.Usages = slices.Clone(c.Spec.Usages)
-	return &out
 }
 
 // decode refuses fields that the kinds do not have.
@@ -292,47 +260,4 @@ func TestSchemaKnowsAllValues(t *testing.T) {
 		}
 	}
 	compare("", schema, loaded.Values)
-}
-
-// TestReproducible writes the archive twice, the second time from copies of the files with other times.
-func TestReproducible(t *testing.T) {
-	archive := func(dir string) []byte {
-		loaded, err := load(dir, "v1.2.3", time.Unix(1700000000, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		path, err := util.Save(loaded, t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return content
-	}
-	other := filepath.Join(t.TempDir(), "drover")
-	err := filepath.WalkDir("drover", func(path string, entry os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(other, strings.TrimPrefix(path, "drover"))
-		if entry.IsDir() {
-			return os.MkdirAll(target, 0o755)
-		}
-		content, err := os.ReadFile(path) // of a link: what it leads to
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(target, content, 0o600); err != nil {
-			return err
-		}
-		return os.Chtimes(target, time.Unix(1, 0), time.Unix(1, 0))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(archive("drover"), archive(other)) {
-		t.Error("the same chart gives other bytes")
-	}
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
@@ -90,4 +93,33 @@ func TestAuthority(t *testing.T) {
 			t.Errorf("%s: the Certificate is not for Secret %s", values, want)
 		}
 	}
+}
+
+// certificate has the fields of cert-manager's Certificate that are used, with its names and types.
+type certificate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		IsCA       bool            `json:"isCA"`
+		CommonName string          `json:"commonName"`
+		SecretName string          `json:"secretName"`
+		Duration   metav1.Duration `json:"duration"`
+		PrivateKey struct {
+			Algorithm string `json:"algorithm"`
+			Size      int    `json:"size"`
+		} `json:"privateKey"`
+		Usages    []string `json:"usages"`
+		IssuerRef struct {
+			Name  string `json:"name"`
+			Kind  string `json:"kind"`
+			Group string `json:"group"`
+		} `json:"issuerRef"`
+	} `json:"spec"`
+}
+
+func (c *certificate) DeepCopyObject() runtime.Object {
+	out := *c
+	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.Usages = slices.Clone(c.Spec.Usages)
+	return &out
 }
