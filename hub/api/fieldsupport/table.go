@@ -21,7 +21,7 @@ const (
 	actedOn
 	// refused fields are reported as a fault wherever they are set.
 	refused
-	// warned fields are taken and have no effect, which a condition says.
+	// warned fields are taken and have no effect, which a condition says, or a warning of the API server.
 	warned
 	// setByHub fields are written by the hub, for others or for itself to read.
 	setByHub
@@ -96,12 +96,17 @@ var tables = map[reflect.Type]lines{
 		"defaultPodSecurityAdmissionConfigurationTemplateName": {setByHub, fromCluster},
 	},
 	reflect.TypeFor[managementv3.ClusterRegistrationTokenSpec](): acted("clusterName ttl gracePeriod purpose roles maxUses made.id made.hash"),
-	reflect.TypeFor[managementv3.NodeDriverSpec]():               acted("displayName active builtin url checksum"),
+	reflect.TypeFor[managementv3.NodeDriverSpec](): all(acted("displayName active builtin url checksum"), lines{
+		"description": {warned, forRancherUI}, "uiUrl": {warned, forRancherUI}, "externalId": {warned, forRancherUI},
+		"whitelistDomains": {warned, forRancherUI}, "addCloudCredential": {warned, forRancherUI},
+	}),
 	reflect.TypeFor[managementv3.TokenSpec](): all(acted("clusterName user.username user.groups expiresAt hash description"),
 		lines{"user.uid": {setByHub, "it records for whom the token was made"}}),
 	reflect.TypeFor[managementv3.TunnelAgentSpec](): all(acted("clusterName"),
 		lines{"registrationTokenName": {setByHub, "it records what the agent was let in with"}}),
 }
+
+const forRancherUI = "only Rancher's user interface uses it"
 
 const fromCluster = "a management Cluster is made by the hub for a Cluster, whose fields have lines of their own"
 

@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/testenv"
@@ -168,12 +171,86 @@ func TestNodeDriverFaults(t *testing.T) {
 	for name, spec := range map[string]managementv3.NodeDriverSpec{
 		"spec.url must be an https URL":  {URL: "http://example.com/d", Checksum: strings.Repeat("0", 64)},
 		"spec.checksum must be":          {URL: "https://example.com/d", Checksum: "abc"},
-		"exclude each other":             {URL: "https://example.com/d", Builtin: true},
+		"SHA-512 of the file at spec.ur": {URL: "https://example.com/d", Builtin: true},
 		"or set spec.builtin for a driv": {},
 	} {
+		spec.Active = true
 		err := env.Client.Create(t.Context(), &managementv3.NodeDriver{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: spec})
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v", spec, err)
 		}
 	}
 }
+
+// exported is a NodeDriver as Rancher has it, with what its server and its user interface have added.
+const exported = `
+apiVersion: management.cattle.io/v3
+kind: NodeDriver
+metadata:
+  name: nd-exported
+  annotations: {privateCredentialFields: token, publicCredentialFields: region, lifecycle.cattle.io/create.node-driver-controller: "true"}
+  labels: {cattle.io/creator: norman}
+  finalizers: [controller.cattle.io/node-driver-controller]
+spec:
+  active: false
+  addCloudCredential: true
+  builtin: false
+  checksum: d41d8cd98f00b204e9800998ecf8427e
+  description: Machines of a cloud
+  displayName: exported
+  externalId: ""
+  uiUrl: https://example.com/component.js
+  url: https://example.com/docker-machine-driver-exported.tar.gz
+  whitelistDomains: [example.com]
+status:
+  appliedChecksum: d41d8cd98f00b204e9800998ecf8427e
+  conditions:
+  - {lastUpdateTime: "2026-01-01T00:00:00Z", status: "True", type: Downloaded}
+`
+
+// A NodeDriver that was exported from Rancher is taken; whoever applies it is told which fields have no effect.
+func TestExportedNodeDriver(t *testing.T) {
+	t.Parallel()
+	driver := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(exported), &driver.Object); err != nil {
+		t.Fatal(err)
+	}
+	driver.SetFinalizers(nil)
+	warnings := &warningLog{}
+	config := rest.CopyConfig(env.Config)
+	config.WarningHandler = warnings
+	writer, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Create(t.Context(), driver); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Client.Delete(context.Background(), driver); err != nil {
+			t.Error(err)
+		}
+	})
+	got := strings.Join(warnings.texts, "\n")
+	for _, field := range []string{"spec.description", "spec.uiUrl", "spec.whitelistDomains", "spec.addCloudCredential"} {
+		if !strings.Contains(got, field) {
+			t.Errorf("no warning of %s: %q", field, got)
+		}
+	}
+	for _, field := range []string{"externalId", "spec.url"} {
+		if strings.Contains(got, field) {
+			t.Errorf("a warning of %s: %q", field, got)
+		}
+	}
+	typed := &managementv3.NodeDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.GetName()}}
+	waitDriver(t, typed, "Inactive", "set spec.active")
+	typed.Spec.Active = true
+	if err := env.Client.Update(t.Context(), typed); err == nil || !strings.Contains(err.Error(), "spec.checksum must be the SHA-256") {
+		t.Errorf("activated with the checksum of another kind: %v", err)
+	}
+}
+
+// warningLog keeps the warnings of the API server.
+type warningLog struct{ texts []string }
+
+func (w *warningLog) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }

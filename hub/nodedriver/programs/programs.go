@@ -49,9 +49,14 @@ type Program struct {
 	Checksum string
 }
 
+// IsDownload reports whether the program of a driver is downloaded, and not one that is built in.
+func IsDownload(spec *managementv3.NodeDriverSpec) bool {
+	return strings.HasPrefix(spec.URL, "https://")
+}
+
 // Get returns the program of a driver from where its NodeDriver says.
 func (s *Store) Get(ctx context.Context, driver string, spec *managementv3.NodeDriverSpec) (*Program, error) {
-	if spec.Builtin {
+	if spec.Builtin && !IsDownload(spec) {
 		return s.Builtin(driver)
 	}
 	return s.Download(ctx, spec.URL, spec.Checksum)

@@ -26,11 +26,10 @@ type NodeDriver struct {
 	Status NodeDriverStatus `json:"status,omitempty"`
 }
 
-// NodeDriverSpec says where the driver comes from.
+// NodeDriverSpec says where the driver comes from. An inactive driver may have any of it: manifests in the field do.
 //
-// +kubebuilder:validation:XValidation:rule="self.?builtin.orValue(false) || has(self.url) && self.url.startsWith('https://')",message="spec.url must be an https URL; or set spec.builtin for a driver in the hub's --node-driver-dir"
-// +kubebuilder:validation:XValidation:rule="!self.?builtin.orValue(false) || !has(self.url) || !self.url.startsWith('https://')",message="spec.builtin and an https spec.url exclude each other; remove one"
-// +kubebuilder:validation:XValidation:rule="self.?builtin.orValue(false) || has(self.checksum) && self.checksum.size() > 0",message="spec.checksum must be the SHA-256 or SHA-512 of the file at spec.url, in hex"
+// +kubebuilder:validation:XValidation:rule="!self.?active.orValue(false) || self.?builtin.orValue(false) || has(self.url) && self.url.startsWith('https://')",message="spec.url must be an https URL; or set spec.builtin for a driver in the hub's --node-driver-dir"
+// +kubebuilder:validation:XValidation:rule="!self.?active.orValue(false) || self.?builtin.orValue(false) && !(has(self.url) && self.url.startsWith('https://')) || has(self.checksum) && self.checksum.matches('^([0-9a-fA-F]{64}|[0-9a-fA-F]{128})$')",message="spec.checksum must be the SHA-256 or SHA-512 of the file at spec.url, in hex"
 // +kubebuilder:validation:XValidation:rule="has(self.displayName) == has(oldSelf.displayName) && (!has(self.displayName) || self.displayName == oldSelf.displayName)",message="spec.displayName cannot be changed: the driver's kinds are named for it"
 type NodeDriverSpec struct {
 	// DisplayName is the name of the driver, such as digitalocean; case does not matter. Unset means metadata.name.
@@ -41,7 +40,7 @@ type NodeDriverSpec struct {
 	// +optional
 	Active bool `json:"active,omitempty"`
 	// Builtin drivers are in the directory that the hub's flag --node-driver-dir names: docker-machine-driver-<name>, or rancher-machine for
-	// the drivers that are part of it.
+	// the drivers that are part of it. With an https URL it has no effect.
 	// +optional
 	Builtin bool `json:"builtin,omitempty"`
 	// URL is that of the program, or of an archive (.tar.gz, .zip) that holds it. For builtin drivers it may be local://, which says nothing.
@@ -51,8 +50,28 @@ type NodeDriverSpec struct {
 	// Checksum is the SHA-256 or SHA-512, in hex, of the file at URL.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9a-fA-F]{64}|[0-9a-fA-F]{128})?$')",message="spec.checksum must be the SHA-256 or SHA-512 of the file at spec.url, in hex"
 	Checksum string `json:"checksum,omitempty"`
+	// Description has no effect. Like the fields after it, it is part of manifests that were exported from Rancher, whose user interface
+	// uses it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Description string `json:"description,omitempty"`
+	// UIURL has no effect.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	UIURL string `json:"uiUrl,omitempty"`
+	// ExternalID has no effect.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	ExternalID string `json:"externalId,omitempty"`
+	// WhitelistDomains have no effect.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	WhitelistDomains []string `json:"whitelistDomains,omitempty"`
+	// AddCloudCredential has no effect: every driver takes cloud credentials.
+	// +optional
+	AddCloudCredential bool `json:"addCloudCredential,omitempty"`
 }
 
 // NodeDriverStatus is what the hub found.
