@@ -20,7 +20,7 @@ var notInChart = map[string]string{
 	"assets-dir":            "the image has the agents beside the hub",
 	"encryption-key-dir":    "of the embedded API server",
 	"kubeconfig":            "the hub uses the cluster that it runs in",
-	"node-driver-dir":       "node drivers need user namespaces, which a container may not create",
+	"node-driver-dir":       "the hub's image has no node drivers; who makes one that has sets it with extraArgs",
 	"pprof-listen":          "for developers, who can use extraArgs",
 	"providers":             "the chart installs all of them in one Deployment",
 	"webhook-url":           "the Service drover-webhook is the default",

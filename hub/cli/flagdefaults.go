@@ -43,6 +43,9 @@ func (o *serveOptions) complete() error {
 			o.hub.WebhookListen = "127.0.0.1:9443"
 		}
 	}
+	if o.hub.NodeDriverImage == "" && len(o.hub.NodeDriverPullSecrets) > 0 {
+		return errors.New("--node-driver-image-pull-secrets needs --node-driver-image")
+	}
 	if err := o.completeAudit(); err != nil {
 		return err
 	}
@@ -139,6 +142,9 @@ func (o *serveOptions) completeAPIServer() error {
 			}
 		}
 		return nil
+	}
+	if o.hub.NodeDriverImage != "" {
+		return errors.New("--node-driver-image is for a hub in a cluster: the embedded API server has no Pods; leave it out")
 	}
 	if o.hub.NodeDriverDir == "" {
 		o.hub.NodeDriverDir = filepath.Join(o.api.DataDir, "node-drivers")

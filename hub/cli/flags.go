@@ -55,8 +55,13 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.hub.AssetsDir, "assets-dir", "",
 		"directory with the system-agent binaries that machines download (default: the directory of this program)")
 	flags.StringVar(&o.hub.NodeDriverDir, "node-driver-dir", "",
-		"directory of programs of node drivers: builtin ones (docker-machine-driver-<name>, rancher-machine) and downloaded ones "+
+		"directory of programs of node drivers: builtin ones (docker-machine-driver-<name>, rancher-machine) and downloaded ones; with "+
+			"--node-driver-image, the directory of the builtin ones in that image "+
 			"(default <data-dir>/node-drivers with the embedded API server, otherwise none)")
+	flags.StringVar(&o.hub.NodeDriverImage, "node-driver-image", "",
+		"image of the hub, for Jobs that run node drivers in --system-namespace; without it they run in processes of the hub")
+	flags.StringSliceVar(&o.hub.NodeDriverPullSecrets, "node-driver-image-pull-secrets", nil,
+		"names of Secrets (kubernetes.io/dockerconfigjson) in --system-namespace with credentials for the registry of --node-driver-image")
 	flags.StringVar(&o.hub.WebhookListen, "webhook-listen", "",
 		"address of the webhooks (default 127.0.0.1:9443 with the embedded API server, otherwise :9443)")
 	flags.StringVar(&o.hub.WebhookURL, "webhook-url", "",

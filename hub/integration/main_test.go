@@ -6,19 +6,26 @@ import (
 	"os"
 	"testing"
 
+	"github.com/drover-dev/drover/hub/cli"
 	"github.com/drover-dev/drover/hub/testenv"
 )
 
 // env is the hub that all tests share.
 var env *testenv.Env
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+// TestMain runs the tests, or is the hub's program where a Job of a node driver has it.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "node-driver" {
+		os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	if dataDir := os.Getenv(childEnv); dataDir != "" {
 		return runChild(dataDir)
 	}
-	return testenv.Main(m, testenv.Options{}, &env)
+	return testenv.Main(m, testenv.Options{NodeDriverImage: "hub"}, &env, runJobs)
 }
 
 func newNamespace(t *testing.T) string {

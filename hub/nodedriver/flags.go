@@ -14,9 +14,10 @@ import (
 	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
 )
 
-// Runner runs drivers.
+// Runner runs drivers in processes of its own.
 type Runner struct {
-	// Dir holds the sandboxes. It must be on a file system from which programs can be run.
+	// Dir holds the sandboxes. It must be on a file system from which programs can be run. Empty if the container of this process is the
+	// sandbox.
 	Dir string
 	// slots bounds how many drivers make machines at a time.
 	slots chan struct{}
@@ -29,7 +30,7 @@ const maxRunning = 10
 func NewRunner(dir string) (*Runner, error) {
 	r := &Runner{Dir: filepath.Join(dir, "run"), slots: make(chan struct{}, maxRunning)}
 	if dir == "" {
-		return r, nil
+		return r, nil // there is no program either
 	}
 	if err := os.RemoveAll(r.Dir); err != nil {
 		return nil, fmt.Errorf("removing old sandboxes of node drivers: %w", err)
@@ -37,9 +38,20 @@ func NewRunner(dir string) (*Runner, error) {
 	return r, nil
 }
 
+// NewContained returns a Runner in a container that was made for one operation of a driver.
+func NewContained() *Runner { return &Runner{slots: make(chan struct{}, 1)} }
+
+// sandbox makes the sandbox of a program.
+func (r *Runner) sandbox(program *programs.Program) (*sandbox.Sandbox, error) {
+	if r.Dir == "" {
+		return sandbox.InContainer(program.Path)
+	}
+	return sandbox.New(r.Dir, program.Path)
+}
+
 // Flags returns the create flags of a driver.
 func (r *Runner) Flags(ctx context.Context, driver string, program *programs.Program) (_ []plugin.Flag, err error) {
-	box, err := sandbox.New(r.Dir, program.Path)
+	box, err := r.sandbox(program)
 	if err != nil {
 		return nil, err
 	}

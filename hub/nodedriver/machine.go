@@ -8,6 +8,10 @@ import (
 	"maps"
 	"time"
 
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
@@ -28,7 +32,11 @@ const (
 
 // Machine is a machine to be created or removed.
 type Machine struct {
-	Driver  string
+	// ID is whose machine it is. Drivers do not see it.
+	ID     ID
+	Driver string
+	// Source is where the program of the driver comes from, Program is the program; Local sets it.
+	Source  managementv3.NodeDriverSpec
 	Program *programs.Program
 	// Name of the machine at its cloud, Hostname in its operating system: DNS labels.
 	Name, Hostname string
@@ -42,6 +50,15 @@ type Machine struct {
 	State *State
 	// Save is called whenever the state changes: before the driver is asked to create anything, from time to time, and at the end.
 	Save func(context.Context, *State) error
+}
+
+// ID is the infrastructure machine of a machine.
+type ID struct {
+	Kind            runtimeschema.GroupVersionKind
+	Namespace, Name string
+	UID             types.UID
+	// Machine is the name of the Machine of Cluster API; empty if there is none any more.
+	Machine string
 }
 
 // Address is an address of a machine: one that only its neighbours reach, or not.
@@ -60,7 +77,7 @@ type session struct {
 
 // open starts the driver of a machine with the files of its state.
 func (r *Runner) open(ctx context.Context, m *Machine, log *plugin.Log) (*session, error) {
-	box, err := sandbox.New(r.Dir, m.Program.Path)
+	box, err := r.sandbox(m.Program)
 	if err != nil {
 		return nil, err
 	}

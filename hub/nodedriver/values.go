@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/drover-dev/drover/hub/nodedriver/plugin"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
 )
 
@@ -160,3 +161,6 @@ func (m *Machine) secrets() []string {
 
 // token matches the token in the bootstrap data.
 var token = regexp.MustCompile(`CATTLE_TOKEN=['"]?([^'"\s]+)`)
+
+// Redact returns a text without the secrets of the machine.
+func (m *Machine) Redact(text string) string { return plugin.NewLog(m.secrets()...).Redact(text) }

@@ -33,7 +33,6 @@ import (
 	"github.com/drover-dev/drover/hub/identity/signing"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/nodedriver"
-	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/plan/release"
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
@@ -59,8 +58,8 @@ type shared struct {
 	operations   *operations.Metrics
 	// agents are those that the gateway hands out.
 	agents *downloads.Files
-	// nodeDriverDir is where programs of node drivers are.
-	nodeDriverDir string
+	// drivers runs node drivers.
+	drivers nodedriver.Drivers
 }
 
 // addControllers adds Drover's own controllers, those of each provider in the order in which a cluster comes to be.
@@ -89,17 +88,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, providers provider.Se
 }
 
 func infrastructureControllers(s shared) ([]reconciler, error) {
-	runner, err := nodedriver.NewRunner(s.nodeDriverDir)
-	if err != nil {
-		return nil, err
-	}
-	drivers := &programs.Store{Dir: s.nodeDriverDir}
 	return []reconciler{
 		&rkecluster.Reconciler{},
 		&machinerequest.Reconciler{},
 		&custommachine.Reconciler{ClusterCache: s.clusterCache},
-		&nodedrivercontroller.Reconciler{Programs: drivers, Runner: runner},
-		&drivermachine.Reconciler{ClusterCache: s.clusterCache, Programs: drivers, Runner: runner},
+		&nodedrivercontroller.Reconciler{Drivers: s.drivers},
+		&drivermachine.Reconciler{ClusterCache: s.clusterCache, Drivers: s.drivers},
 	}, nil
 }
 

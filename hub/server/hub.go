@@ -43,8 +43,13 @@ type Options struct {
 	// AssetsDir holds the agents that machines download.
 	AssetsDir string
 
-	// NodeDriverDir holds programs of node drivers, those that are built in and those that were downloaded. Without it there are none.
+	// NodeDriverDir holds programs of node drivers, those that are built in and those that were downloaded. Without it there are none. With
+	// NodeDriverImage it is a directory of that image, and holds those that are built in.
 	NodeDriverDir string
+	// NodeDriverImage is an image with the hub's program. With it, node drivers run in Jobs in the namespace of the hub's Secrets, otherwise
+	// in processes of the hub. NodeDriverPullSecrets are names of Secrets there with credentials for its registry.
+	NodeDriverImage       string
+	NodeDriverPullSecrets []string
 
 	// WebhookListen is the address (host:port) of the webhooks.
 	WebhookListen string
@@ -173,8 +178,10 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 			return nil, err
 		}
 	}
-	s := shared{settings: opts.Settings, signer: found.signer, issuer: found.issuer, clusterCache: clusterCache,
-		nodeDriverDir: opts.NodeDriverDir}
+	s := shared{settings: opts.Settings, signer: found.signer, issuer: found.issuer, clusterCache: clusterCache}
+	if s.drivers, err = newDrivers(config, opts); err != nil {
+		return nil, err
+	}
 	hub := &Hub{Manager: mgr, CACerts: opts.Settings.CACerts, persistent: persistent}
 	if !opts.Providers.Has(provider.ControlPlane) {
 		if err := addCacheCheck(mgr); err != nil {

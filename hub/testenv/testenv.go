@@ -49,6 +49,8 @@ type Options struct {
 	ReleaseData string
 	// Providers are those that the hub runs; empty for all. RunProviders runs the others, in processes of their own.
 	Providers provider.Set
+	// NodeDriverImage lets node drivers run in Jobs, which a FakeKubelet runs.
+	NodeDriverImage string
 }
 
 // Env is a running hub.
@@ -105,7 +107,7 @@ func Start(opts Options) (env *Env, err error) {
 		return nil, fmt.Errorf("writing the audit policy: %w", err)
 	}
 	env.Server, err = embedded.Start(context.Background(), embedded.Options{
-		DataDir: filepath.Join(dir, "data"), Logger: logger, UnsafeNoFsync: true,
+		DataDir: filepath.Join(dir, "data"), Logger: logger, UnsafeNoFsync: true, Jobs: opts.NodeDriverImage != "",
 		Audit: embedded.AuditOptions{Path: filepath.Join(dir, apiAudit), PolicyFile: policy},
 	})
 	if err != nil {
@@ -153,6 +155,7 @@ func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) e
 		GatewayListen:   gateway.Addr().String(),
 		AssetsDir:       assets,
 		NodeDriverDir:   filepath.Join(e.Dir, NodeDrivers),
+		NodeDriverImage: opts.NodeDriverImage,
 		WebhookListen:   webhooks,
 		WebhookURL:      "https://" + webhooks,
 		HealthListen:    "0",

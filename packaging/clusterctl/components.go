@@ -52,6 +52,7 @@ func Components(p provider.Provider, tag string) ([]byte, error) {
 	err = manager.Execute(&out, map[string]any{
 		"Provider": p, "Label": p.Value(), "Namespace": namespace, "Image": hubImage + ":" + tag,
 		"ClusterAgentImage": "drover/cluster-agent:" + tag, "NeedsURL": p != provider.Infrastructure, "Gateway": p == provider.ControlPlane,
+		"Infrastructure": p == provider.Infrastructure,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing the Deployment of %s: %w", p, err)

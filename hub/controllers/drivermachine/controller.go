@@ -25,7 +25,6 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/nodedriver"
-	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/capicontract"
@@ -45,10 +44,9 @@ const (
 type Reconciler struct {
 	// Client reads from the cache and writes; SetupWithManager sets it.
 	Client client.Client
-	// ClusterCache holds the connections to the clusters. ClusterCache, Programs and Runner are required.
+	// ClusterCache holds the connections to the clusters. ClusterCache and Drivers are required.
 	ClusterCache clustercache.ClusterCache
-	Programs     *programs.Store
-	Runner       *nodedriver.Runner
+	Drivers      nodedriver.Drivers
 
 	mgr     ctrl.Manager
 	options controller.Options
@@ -139,7 +137,7 @@ func object(kind runtimeschema.GroupVersionKind) *unstructured.Unstructured {
 func (r *Reconciler) start(driver, nodeDriver string) (*machines, error) {
 	kind := schema.MachineKind(driver)
 	m := &machines{
-		Client: r.Client, clusterCache: r.ClusterCache, programs: r.Programs, runner: r.Runner, operations: r.operations, now: time.Now,
+		Client: r.Client, clusterCache: r.ClusterCache, drivers: r.Drivers, operations: r.operations, now: time.Now,
 		driver: driver, nodeDriver: nodeDriver, kind: kind, events: make(chan event.GenericEvent, 1024),
 	}
 	options := r.options

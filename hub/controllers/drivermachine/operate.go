@@ -3,7 +3,6 @@ package drivermachine
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,12 +13,19 @@ import (
 	"github.com/drover-dev/drover/hub/util/message"
 )
 
-// startCreate removes what an earlier attempt has left, and creates the machine.
+// startCreate removes what an earlier attempt has left, and creates the machine. An attempt that has outlived the process of the hub that
+// began it is continued, and not counted again.
 func (m *machines) startCreate(object *unstructured.Unstructured, work *nodedriver.Machine) {
 	m.start(object, false, func(ctx context.Context) error {
+		outlived, err := m.drivers.Outlived(ctx, work.ID)
+		if err != nil {
+			return err
+		}
 		attempt := 0
-		err := m.writeState(ctx, object, "", func(s *stored) error {
-			s.progress.Attempt++
+		err = m.writeState(ctx, object, "", func(s *stored) error {
+			if !outlived {
+				s.progress.Attempt++
+			}
 			attempt = s.progress.Attempt
 			s.progress.Phase, s.progress.Error = phaseCreating, ""
 			return nil
@@ -27,15 +33,9 @@ func (m *machines) startCreate(object *unstructured.Unstructured, work *nodedriv
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, nodedriver.CreateTimeout)
-		defer cancel()
-		log, err := m.runner.Remove(ctx, work)
-		var addresses []nodedriver.Address
-		if err == nil {
-			work.State = nil
-			addresses, log, err = m.runner.Create(ctx, work)
-		} else {
-			err = fmt.Errorf("removing what an earlier attempt has left: %w", err)
+		addresses, log, err := m.drivers.Create(ctx, work)
+		if errors.Is(err, nodedriver.ErrInterrupted) {
+			return nil
 		}
 		var final *nodedriver.InvalidError
 		return m.writeState(context.WithoutCancel(ctx), object, log, func(s *stored) error {
@@ -56,9 +56,10 @@ const maxError = 1024
 // startRemove removes the machine.
 func (m *machines) startRemove(object *unstructured.Unstructured, work *nodedriver.Machine) {
 	m.start(object, true, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, nodedriver.RemoveTimeout)
-		defer cancel()
-		log, err := m.runner.Remove(ctx, work)
+		log, err := m.drivers.Remove(ctx, work)
+		if errors.Is(err, nodedriver.ErrInterrupted) {
+			return nil
+		}
 		return m.writeState(context.WithoutCancel(ctx), object, log, func(s *stored) error {
 			if err == nil {
 				s.progress.Phase, s.progress.Error, s.state = phaseRemoved, "", nil

@@ -29,7 +29,7 @@ const (
 
 // prepare reads what the driver needs; a Cause says what is missing. A removal needs less: the state has a copy of the credential.
 func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedriver.Machine, *cause.Cause, error) {
-	program, fault, err := m.program(ctx, removal)
+	source, fault, err := m.source(ctx, removal)
 	if err != nil || fault != nil {
 		return nil, fault, err
 	}
@@ -40,7 +40,7 @@ func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedr
 	maps.DeleteFunc(spec, func(field string, _ any) bool { return field == "common" || field == "providerID" })
 	name := instanceName(s.object.GetName())
 	work := &nodedriver.Machine{
-		Driver: m.driver, Program: program, Name: name, Hostname: hostname(s.machine, name), Spec: spec, State: s.stored.state,
+		ID: m.id(s), Driver: m.driver, Source: *source, Name: name, Hostname: hostname(s.machine, name), Spec: spec, State: s.stored.state,
 	}
 	credential, fault, err := m.credential(ctx, s.object)
 	if err != nil || fault != nil && !removal {
@@ -62,8 +62,17 @@ func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedr
 	return work, nil, nil
 }
 
-// program returns the program of the driver. One that is not active only removes machines.
-func (m *machines) program(ctx context.Context, removal bool) (*programs.Program, *cause.Cause, error) {
+// id is whose machine the driver makes.
+func (m *machines) id(s *scope) nodedriver.ID {
+	id := nodedriver.ID{Kind: m.kind, Namespace: s.object.GetNamespace(), Name: s.object.GetName(), UID: s.object.GetUID()}
+	if s.machine != nil {
+		id.Machine = s.machine.Name
+	}
+	return id
+}
+
+// source returns where the program of the driver comes from. One that is not active only removes machines.
+func (m *machines) source(ctx context.Context, removal bool) (*managementv3.NodeDriverSpec, *cause.Cause, error) {
 	driver := &managementv3.NodeDriver{}
 	found, err := objects.Get(ctx, m.Client, client.ObjectKey{Name: m.nodeDriver}, driver)
 	if err != nil {
@@ -72,12 +81,12 @@ func (m *machines) program(ctx context.Context, removal bool) (*programs.Program
 	if !found || !removal && (!driver.Spec.Active || !driver.DeletionTimestamp.IsZero()) {
 		return nil, cause.New("NodeDriverInactive", "NodeDriver %s is not active; ask an administrator to activate it", m.nodeDriver), nil
 	}
-	program, err := m.programs.Get(ctx, m.driver, &driver.Spec)
+	_, err = m.drivers.Identify(ctx, m.driver, &driver.Spec)
 	var fault *programs.FaultError
 	if errors.As(err, &fault) {
 		return nil, cause.New("NodeDriverNotReady", "NodeDriver %s: %v", m.nodeDriver, err), nil
 	}
-	return program, nil, err
+	return &driver.Spec, nil, err
 }
 
 // hostname limits the name to what the pool asks for.

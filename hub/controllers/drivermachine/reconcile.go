@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/finalizers"
 
 	"github.com/drover-dev/drover/hub/nodedriver"
-	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/util/cause"
 )
 
@@ -38,8 +37,7 @@ const ForceRemoveAnnotation = "provisioning.cattle.io/force-machine-remove"
 type machines struct {
 	Client       client.Client
 	clusterCache clustercache.ClusterCache
-	programs     *programs.Store
-	runner       *nodedriver.Runner
+	drivers      nodedriver.Drivers
 	operations   *operations
 	now          func() time.Time
 
@@ -194,8 +192,11 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, 
 		s.removal = cause.New("Deleting", "Waiting for the node driver to end or to remove the machine")
 		return ctrl.Result{}, nil
 	}
-	forced := s.object.GetAnnotations()[ForceRemoveAnnotation] == "true"
-	if s.stored.state.Config() == nil || p.Phase == phaseRemoved || forced {
+	gone, err := m.isGone(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if gone {
 		if err := m.removeState(ctx, s.stored); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -216,4 +217,21 @@ func (m *machines) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, 
 	s.removal = cause.New("Deleting", "The node driver is removing the machine")
 	m.startRemove(s.object.DeepCopy(), work)
 	return ctrl.Result{}, nil
+}
+
+// isGone reports whether the driver has nothing left to remove, or shall not.
+func (m *machines) isGone(ctx context.Context, s *scope) (bool, error) {
+	id := m.id(s)
+	if s.object.GetAnnotations()[ForceRemoveAnnotation] == "true" {
+		return true, m.drivers.Forget(ctx, id)
+	}
+	if s.stored.progress.Phase == phaseRemoved {
+		return true, nil
+	}
+	if s.stored.state.Config() != nil {
+		return false, nil
+	}
+	// Nothing was saved, unless by a Job whose state the hub has not read yet.
+	outlived, err := m.drivers.Outlived(ctx, id)
+	return !outlived, err
 }

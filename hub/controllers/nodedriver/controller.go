@@ -18,7 +18,6 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/nodedriver"
-	"github.com/drover-dev/drover/hub/nodedriver/programs"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
@@ -38,11 +37,10 @@ type Reconciler struct {
 	// Client reads from the cache and writes, Live reads past the cache; SetupWithManager sets both.
 	Client client.Client
 	Live   client.Reader
-	// Programs and Runner are required.
-	Programs *programs.Store
-	Runner   *nodedriver.Runner
+	// Drivers is required.
+	Drivers nodedriver.Drivers
 
-	// read has the checksum of the program by the UID of the NodeDriver whose flags this process has read: another version of the hub may
+	// read has what identifies the program by the UID of the NodeDriver whose flags this process has read: another version of the hub may
 	// make other definitions of the same flags.
 	read sync.Map
 }

@@ -54,36 +54,36 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	if !s.driver.Spec.Active {
 		return nil
 	}
-	program, err := r.program(ctx, s)
-	if program == nil {
-		return err
+	identity, err := r.Drivers.Identify(ctx, s.name, &s.driver.Spec)
+	if err != nil {
+		return s.noProgram(err)
 	}
-	s.downloaded = true
-	if known, _ := r.read.Load(s.driver.UID); known == program.Checksum && r.established(ctx, s) {
-		s.installed = true
+	if known, _ := r.read.Load(s.driver.UID); known == identity && r.established(ctx, s) {
+		s.downloaded, s.installed = true, true
 		return nil
 	}
-	return r.install(ctx, s, program)
+	return r.install(ctx, s, identity)
 }
 
-// program gets the program; nil, with the cause set, if it cannot be had.
-func (r *Reconciler) program(ctx context.Context, s *scope) (*programs.Program, error) {
-	program, err := r.Programs.Get(ctx, s.name, &s.driver.Spec)
-	if err == nil {
-		return program, nil
-	}
+// noProgram says why the program cannot be had.
+func (s *scope) noProgram(err error) error {
 	var final *programs.FaultError
 	if errors.As(err, &final) {
 		s.download = cause.New("DownloadRefused", "%v", err)
-		return nil, nil
+		return nil
 	}
 	s.download = cause.New("DownloadFailed", "%v; retrying", err)
-	return nil, err
+	return err
 }
 
 // install reads the flags and applies the definitions.
-func (r *Reconciler) install(ctx context.Context, s *scope, program *programs.Program) error {
-	flags, err := r.Runner.Flags(ctx, s.name, program)
+func (r *Reconciler) install(ctx context.Context, s *scope, identity string) error {
+	flags, checksum, err := r.Drivers.Flags(ctx, s.name, &s.driver.Spec)
+	var refused *programs.FaultError
+	if errors.As(err, &refused) { // where the program is got when the driver is run
+		return s.noProgram(err)
+	}
+	s.downloaded = true
 	var broken *plugin.Error
 	if errors.As(err, &broken) {
 		s.install = cause.New("DriverFailed", "Reading the create flags: %v; retrying", err)
@@ -107,8 +107,8 @@ func (r *Reconciler) install(ctx context.Context, s *scope, program *programs.Pr
 			return fmt.Errorf("installing %s: %w", crd.Name, err)
 		}
 	}
-	s.driver.Status.Checksum = program.Checksum
-	r.read.Store(s.driver.UID, program.Checksum)
+	s.driver.Status.Checksum = checksum
+	r.read.Store(s.driver.UID, identity)
 	if s.installed = r.established(ctx, s); !s.installed {
 		s.install = cause.New("WaitingForDefinitions", "Waiting for the API server to serve the kinds of the driver")
 	}

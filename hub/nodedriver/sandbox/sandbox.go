@@ -39,6 +39,18 @@ var shared = []string{
 type Sandbox struct {
 	dir  string
 	root *os.Root
+	// contained is the path of the program where a container is the sandbox.
+	contained string
+}
+
+// InContainer returns the container of this process as the sandbox of a program of it: one that was made for nothing else, with Home and
+// /tmp of its own, whose user has no rights. Close empties Home.
+func InContainer(binary string) (*Sandbox, error) {
+	root, err := os.OpenRoot("/")
+	if err != nil {
+		return nil, fmt.Errorf("opening the files of the container: %w", err)
+	}
+	return &Sandbox{root: root, contained: binary}, nil
 }
 
 // New creates a sandbox below parent with a copy of the program in it. The caller closes it.
@@ -141,6 +153,11 @@ func (s *Sandbox) WriteFile(path string, content []byte) error {
 func (s *Sandbox) Command(env []string, args ...string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: program, Args: append([]string{program}, args...), Dir: Home}
 	cmd.Env = append([]string{"HOME=" + Home, "TMPDIR=/tmp", "PATH=/"}, env...)
+	if s.contained != "" {
+		cmd.Path, cmd.Args[0] = s.contained, s.contained
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+		return cmd
+	}
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
 		uid, gid = user, user
@@ -184,9 +201,26 @@ func Start(cmd *exec.Cmd) error {
 
 // Close removes the tree. The program must have ended.
 func (s *Sandbox) Close() error {
+	if s.contained != "" {
+		return errors.Join(s.emptyHome(), s.root.Close())
+	}
 	var err error
 	if s.root != nil {
 		err = s.root.Close()
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// emptyHome removes what is in Home, which is a volume of the container.
+func (s *Sandbox) emptyHome() error {
+	home, err := s.root.Open(Home[1:])
+	if err != nil {
+		return fmt.Errorf("emptying %s: %w", Home, err)
+	}
+	defer home.Close()
+	names, err := home.Readdirnames(-1)
+	for _, name := range names {
+		err = errors.Join(err, s.root.RemoveAll(filepath.Join(Home, name)[1:]))
+	}
+	return err
 }

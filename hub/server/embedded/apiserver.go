@@ -66,7 +66,7 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	if err != nil {
 		return nil, fmt.Errorf("configuring API server: %w", err)
 	}
-	chain, err := generic.CreateServerChain(completedConfig)
+	chain, err := serverChain(completedConfig, opts.Jobs)
 	if err != nil {
 		return nil, fmt.Errorf("assembling API server: %w", err)
 	}

@@ -26,6 +26,8 @@ const DefaultPort = 6443
 
 // Options say where the server keeps its data and where it listens. Only DataDir is needed.
 type Options struct {
+	// Jobs serves the kinds of batch/v1, too. Nothing runs them; tests do.
+	Jobs bool
 	// DataDir is created with mode 0700 where it does not exist.
 	DataDir string
 	// Port is the port on 127.0.0.1 that the API server listens on. 0 takes any free port.

@@ -62,6 +62,10 @@ labels: {{- include "drover.labels" . | nindent 2 }}
 {{- if include "drover.caSecret" . }}
 - --gateway-ca-secret={{ include "drover.caSecret" . }}
 {{- end }}
+- --node-driver-image={{ .Values.nodeDriverImage | default (include "drover.image" .) }}
+{{- with .Values.imagePullSecrets }}
+- --node-driver-image-pull-secrets={{ range $i, $secret := . }}{{ if $i }},{{ end }}{{ $secret.name }}{{ end }}
+{{- end }}
 {{- with .Values.systemDefaultRegistry }}
 - --system-default-registry={{ . }}
 {{- end }}

@@ -1,0 +1,287 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/nodedriver"
+	"github.com/drover-dev/drover/hub/nodedriver/jobs"
+	"github.com/drover-dev/drover/hub/nodedriver/schema"
+	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/testenv"
+	fake "github.com/drover-dev/drover/hub/testenv/nodedriver"
+)
+
+// kubelet runs the Jobs of the tests.
+var kubelet *testenv.FakeKubelet
+
+func runJobs(ctx context.Context) (err error) {
+	kubelet, err = env.StartKubelet(ctx)
+	return err
+}
+
+const cloudToken = "planted-cloud-token"
+
+// newCloud starts a cloud, and builds the driver for it.
+func newCloud(t *testing.T) *fake.Cloud {
+	t.Helper()
+	cloud, err := fake.NewCloud(cloudToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cloud.Close() })
+	dir := filepath.Join(env.Dir, testenv.NodeDrivers)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fake.Build(dir, ""); err != nil {
+		t.Fatal(err)
+	}
+	return cloud
+}
+
+// A hub that has an image for Jobs reads flags, creates machines and removes them in Jobs, which have no secrets outside of the order and
+// leave nothing behind.
+func TestNodeDriverJobs(t *testing.T) {
+	t.Parallel()
+	cloud := newCloud(t)
+	driver := &managementv3.NodeDriver{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}
+	driver.Spec = managementv3.NodeDriverSpec{Active: true, Builtin: true}
+	env.Create(t, driver)
+	testenv.Until(t, "the driver to be installed", func() error {
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(driver.Status.Conditions, "Ready") || driver.Status.Checksum == "" {
+			return fmt.Errorf("%+v", driver.Status)
+		}
+		return nil
+	})
+
+	cluster := jobCluster(t, cloud.URL)
+	testenv.Until(t, "an instance to be bootstrapped", func() error {
+		all := cloud.Instances()
+		for _, i := range all {
+			if len(i.Scripts) == 2 && strings.Contains(i.Scripts[0], "CATTLE_TOKEN=") {
+				return nil
+			}
+		}
+		return fmt.Errorf("instances %+v, machines %v", all, labMachines(t, cluster.Namespace))
+	})
+	testenv.Until(t, "the machine to be created", func() error {
+		if text := fmt.Sprint(labMachines(t, cluster.Namespace)); !strings.Contains(text, "WaitingForControlPlane") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	nothingLeft(t)
+
+	// The cloud answers no more while the second machine starts; the Cluster is deleted meanwhile.
+	blocked, release := make(chan struct{}, 10), make(chan struct{})
+	cloud.SetFault(func(_, path string) error {
+		if strings.HasSuffix(path, "/start") {
+			blocked <- struct{}{}
+			<-release
+			return errors.New("quota exceeded for " + cloudToken)
+		}
+		return nil
+	})
+	testenv.Change(t, env, cluster, func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachinePools[0].Quantity = ptr.To[int32](2) })
+	<-blocked
+	noLeaks(t, cluster.Namespace)
+	env.Delete(t, cluster)
+	close(release)
+	env.Gone(t, cluster)
+	if left := cloud.Instances(); len(left) > 0 || cloud.Made() != 2 {
+		t.Errorf("%d instances were made, left %+v", cloud.Made(), left)
+	}
+	env.Delete(t, driver)
+	env.Gone(t, driver)
+	nothingLeft(t)
+}
+
+func jobCluster(t *testing.T, cloud string) *provisioningv1.Cluster {
+	t.Helper()
+	namespace := env.Namespace(t)
+	config := &unstructured.Unstructured{Object: map[string]any{"url": cloud, "size": "3"}}
+	config.SetAPIVersion("rke-machine-config.cattle.io/v1")
+	config.SetKind("LabConfig")
+	config.SetNamespace(namespace)
+	config.SetName("all")
+	cluster := newCluster(namespace, "driven")
+	cluster.Spec.CloudCredentialSecretName = "cloud"
+	cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{{
+		Name: "all", EtcdRole: true, ControlPlaneRole: true, WorkerRole: true, Quantity: ptr.To[int32](1),
+		MachineConfigRef: &provisioningv1.ObjectReference{Kind: "LabConfig", Name: "all"},
+	}}
+	env.Create(t, config, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud"},
+		Data: map[string][]byte{"labcredentialConfig-token": []byte(cloudToken)}}, cluster)
+	return cluster
+}
+
+func labMachines(t *testing.T, namespace string) []unstructured.Unstructured {
+	t.Helper()
+	all := &unstructured.UnstructuredList{}
+	all.SetAPIVersion("rke-machine.cattle.io/v1")
+	all.SetKind("LabMachineList")
+	if err := env.Client.List(t.Context(), all, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	return all.Items
+}
+
+// nothingLeft waits until no object of a Job is left in the namespace of the hub.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	testenv.Until(t, "the objects of Jobs to be deleted", func() error {
+		for _, list := range []client.ObjectList{
+			&batchv1.JobList{}, &corev1.SecretList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
+		} {
+			err := jobClient(t).List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/component": "node-driver"})
+			if err != nil {
+				return err
+			}
+			if n := meta.LenList(list); n > 0 {
+				return fmt.Errorf("%d objects are left in %T", n, list)
+			}
+		}
+		return nil
+	})
+}
+
+// jobClient knows the kinds of Jobs, which the hub's scheme does not have.
+func jobClient(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(env.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// noLeaks looks for the token where users and operators read.
+func noLeaks(t *testing.T, namespace string) {
+	t.Helper()
+	log, err := os.ReadFile(env.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs, err := json.Marshal(kubelet.Jobs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{"the hub's log": string(log), "the output of Pods": kubelet.Output(), "Jobs": string(specs),
+		"machines": fmt.Sprint(labMachines(t, namespace))}
+	var secrets corev1.SecretList
+	if err := env.Client.List(t.Context(), &secrets, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range secrets.Items {
+		texts["Secret "+s.Name] = string(s.Data["log"]) + string(s.Data["progress"])
+	}
+	for where, text := range texts {
+		if strings.Contains(text, cloudToken) {
+			t.Errorf("%s: the cloud token is in it", where)
+		}
+	}
+}
+
+// A Job outlives the hub that has created it: the next one waits for it, and creates no second machine. What its driver says of an error
+// is told, without secrets, and a Job that does not come to an end is ended by the removal.
+func TestJobOutlivesHub(t *testing.T) {
+	t.Parallel()
+	cloud := newCloud(t)
+	options := jobs.Options{Namespace: settings.DefaultSystemNamespace, Image: "hub", ProgramDir: filepath.Join(env.Dir, testenv.NodeDrivers)}
+	newHub := func() *jobs.Runner {
+		runner, err := jobs.New(env.Config, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runner
+	}
+	m := &nodedriver.Machine{
+		ID:     nodedriver.ID{Kind: schema.MachineKind("lab"), Namespace: "ns", Name: "pool-1", UID: types.UID("outlives-" + env.Namespace(t))},
+		Driver: "lab", Source: managementv3.NodeDriverSpec{Active: true, Builtin: true}, Name: "pool-1", Hostname: "pool-1",
+		Spec: map[string]any{"url": cloud.URL, "size": int64(1234567)}, Credential: map[string]string{"token": cloudToken},
+		Script: []byte("#!/bin/sh\n"), Save: func(context.Context, *nodedriver.State) error { return nil },
+	}
+	started, goOn := make(chan struct{}, 10), make(chan struct{})
+	cloud.SetFault(func(_, path string) error {
+		if strings.HasSuffix(path, "/start") {
+			started <- struct{}{}
+			<-goOn
+		}
+		return nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { <-started; stop() }()
+	if _, _, err := newHub().Create(ctx, m); !errors.Is(err, nodedriver.ErrInterrupted) {
+		t.Fatalf("got %v", err)
+	}
+	next := newHub()
+	if outlived, err := next.Outlived(t.Context(), m.ID); err != nil || !outlived {
+		t.Fatalf("%t, %v", outlived, err)
+	}
+	close(goOn)
+	addresses, log, err := next.Create(t.Context(), m)
+	if err != nil || len(addresses) != 1 || cloud.Made() != 1 || cloud.Instances()["pool-1"].Size != 1234567 {
+		t.Fatalf("%v, %v, made %d: %s", addresses, err, cloud.Made(), log)
+	}
+	if !strings.Contains(log, "[redacted]") || strings.Contains(log, cloudToken) || m.State.Config() == nil {
+		t.Errorf("log %q, state %v", log, m.State)
+	}
+
+	// A creation that hangs, seen by a hub that knows nothing of what it has made.
+	started, goOn = make(chan struct{}, 10), make(chan struct{})
+	defer close(goOn)
+	ctx, stop = context.WithCancel(t.Context())
+	go func() { <-started; stop() }()
+	if _, _, err := next.Create(ctx, m); !errors.Is(err, nodedriver.ErrInterrupted) {
+		t.Fatalf("got %v", err)
+	}
+	m.State = nil
+	if _, err := newHub().Remove(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if left := cloud.Instances(); len(left) > 0 || cloud.Made() != 2 {
+		t.Errorf("made %d, left %+v", cloud.Made(), left)
+	}
+
+	cloud.SetFault(func(_, path string) error {
+		if path == "/" {
+			return errors.New("quota exceeded")
+		}
+		return nil
+	})
+	m.State = nil
+	_, log, err = next.Create(t.Context(), m)
+	if err == nil || !strings.Contains(err.Error(), "quota exceeded") || strings.Contains(err.Error()+log, cloudToken) {
+		t.Errorf("got %v: %s", err, log)
+	}
+	m.Spec["size"] = "three"
+	var invalid *nodedriver.InvalidError
+	if _, _, err = next.Create(t.Context(), m); !errors.As(err, &invalid) {
+		t.Errorf("got %T %v", err, err)
+	}
+	if outlived, err := next.Outlived(t.Context(), m.ID); err != nil || outlived {
+		t.Errorf("%t, %v", outlived, err)
+	}
+}

@@ -1,0 +1,88 @@
+package nodedriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/nodedriver/plugin"
+	"github.com/drover-dev/drover/hub/nodedriver/programs"
+)
+
+// ErrInterrupted is the error of an operation that goes on after its context has ended, in a Job: its outcome is not known yet.
+var ErrInterrupted = errors.New("the operation goes on, and its outcome is not known yet")
+
+// Drivers runs node drivers: Local in processes of the hub, the package jobs in Jobs.
+type Drivers interface {
+	// Identify returns what changes when the program of a driver does. The error is a *programs.FaultError if a retry does not help.
+	Identify(ctx context.Context, driver string, source *managementv3.NodeDriverSpec) (string, error)
+	// Flags returns the create flags of a driver, and the SHA-256 of its program in hex.
+	Flags(ctx context.Context, driver string, source *managementv3.NodeDriverSpec) ([]plugin.Flag, string, error)
+	// Create removes what the state of a machine has, creates the machine, and runs its bootstrap data. log is the end of what the driver has
+	// written, without secrets, as is the text of the error. Whatever the outcome, the state was saved, unless the error is ErrInterrupted.
+	Create(ctx context.Context, m *Machine) (addresses []Address, log string, err error)
+	// Remove removes a machine by its state. A machine without a state, or that its cloud does not know, is removed. It ends a creation that
+	// has outlived the process of the hub that began it.
+	Remove(ctx context.Context, m *Machine) (log string, err error)
+	// Outlived reports whether there is an operation of the machine that an earlier process of the hub has begun. Create and Remove continue
+	// it.
+	Outlived(ctx context.Context, id ID) (bool, error)
+	// Forget ends all operations of a machine that is given up.
+	Forget(ctx context.Context, id ID) error
+}
+
+// Local runs drivers in processes of the hub, which end with it.
+type Local struct {
+	Programs *programs.Store
+	Runner   *Runner
+}
+
+// Identify gets the program and returns its SHA-256 in hex.
+func (l *Local) Identify(ctx context.Context, driver string, source *managementv3.NodeDriverSpec) (string, error) {
+	program, err := l.Programs.Get(ctx, driver, source)
+	if err != nil {
+		return "", err
+	}
+	return program.Checksum, nil
+}
+
+// Flags runs the driver and returns its create flags and the SHA-256 of its program.
+func (l *Local) Flags(ctx context.Context, driver string, source *managementv3.NodeDriverSpec) ([]plugin.Flag, string, error) {
+	program, err := l.Programs.Get(ctx, driver, source)
+	if err != nil {
+		return nil, "", err
+	}
+	flags, err := l.Runner.Flags(ctx, driver, program)
+	return flags, program.Checksum, err
+}
+
+// Create removes what there is of a machine, and creates it, within CreateTimeout.
+func (l *Local) Create(ctx context.Context, m *Machine) (addresses []Address, log string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, CreateTimeout)
+	defer cancel()
+	if m.Program, err = l.Programs.Get(ctx, m.Driver, &m.Source); err != nil {
+		return nil, "", err
+	}
+	if log, err = l.Runner.Remove(ctx, m); err != nil {
+		return nil, log, fmt.Errorf("removing what an earlier attempt has left: %w", err)
+	}
+	m.State = nil
+	return l.Runner.Create(ctx, m)
+}
+
+// Remove removes a machine within RemoveTimeout.
+func (l *Local) Remove(ctx context.Context, m *Machine) (log string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, RemoveTimeout)
+	defer cancel()
+	if m.Program, err = l.Programs.Get(ctx, m.Driver, &m.Source); err != nil {
+		return "", err
+	}
+	return l.Runner.Remove(ctx, m)
+}
+
+// Outlived is false: processes end with the hub.
+func (l *Local) Outlived(context.Context, ID) (bool, error) { return false, nil }
+
+// Forget has nothing to do.
+func (l *Local) Forget(context.Context, ID) error { return nil }

@@ -1,0 +1,129 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// wait waits for the end of a Job; nil if it was deleted. Meanwhile it saves what the Job writes of the state.
+func (r *Runner) wait(ctx context.Context, j job, save func([]byte) error) (*batchv1.Job, error) {
+	if save != nil {
+		watching, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		defer func() { cancel(); <-done }()
+		go func() {
+			defer close(done)
+			r.watchState(watching, j, save)
+		}()
+	}
+	return r.waitJob(ctx, j, func(job *batchv1.Job) bool {
+		for _, c := range job.Status.Conditions {
+			if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (r *Runner) waitGone(ctx context.Context, j job) error {
+	_, err := r.waitJob(ctx, j, func(*batchv1.Job) bool { return false })
+	return err
+}
+
+// waitJob waits until is is true of a Job, or the Job is gone: then it returns nil.
+func (r *Runner) waitJob(ctx context.Context, j job, is func(*batchv1.Job) bool) (*batchv1.Job, error) {
+	event, err := watchtools.UntilWithSync(ctx, r.only(j.name, &batchv1.JobList{}), &batchv1.Job{},
+		func(store cache.Store) (bool, error) { return len(store.List()) == 0, nil },
+		func(event watch.Event) (bool, error) {
+			job, ok := event.Object.(*batchv1.Job)
+			return event.Type == watch.Deleted || ok && is(job), nil
+		})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for Job %s: %w", j.name, err)
+	}
+	if event == nil || event.Type == watch.Deleted {
+		return nil, nil //nolint:nilnil
+	}
+	return event.Object.(*batchv1.Job), nil
+}
+
+// watchState saves the state whenever the Job writes it, until ctx ends. What cannot be saved now is saved at the end of the Job.
+func (r *Runner) watchState(ctx context.Context, j job, save func([]byte) error) {
+	_, _ = watchtools.UntilWithSync(ctx, r.only(j.name, &corev1.SecretList{}), &corev1.Secret{}, nil,
+		func(event watch.Event) (bool, error) {
+			if secret, ok := event.Object.(*corev1.Secret); ok && len(secret.Data[stateKey]) > 0 {
+				if err := save(secret.Data[stateKey]); err != nil {
+					ctrl.LoggerFrom(ctx).Error(err, "Saving the state of the machine failed", "Job", j.name)
+				}
+			}
+			return false, nil
+		})
+}
+
+// only lists and watches the object of a name.
+func (r *Runner) only(name string, list client.ObjectList) cache.ListerWatcher {
+	options := func(raw metav1.ListOptions) *client.ListOptions {
+		return &client.ListOptions{Namespace: r.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name), Raw: &raw}
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			out := list.DeepCopyObject().(client.ObjectList)
+			return out, r.client.List(ctx, out, options(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return r.client.Watch(ctx, list.DeepCopyObject().(client.ObjectList), options(o))
+		},
+	}
+}
+
+// explain says why a Job has written no result: what its container has ended with, what its Pod waits for, or its condition.
+func (r *Runner) explain(ctx context.Context, j job, ended *batchv1.Job) string {
+	pods := &corev1.PodList{}
+	selector := client.MatchingLabels{batchv1.JobNameLabel: j.name}
+	if err := r.client.List(ctx, pods, client.InNamespace(r.Namespace), selector); err == nil {
+		for i := range pods.Items {
+			if why := explainPod(&pods.Items[i]); why != "" {
+				return fmt.Sprintf("Job %s has written no result: %s", j.name, why)
+			}
+		}
+	}
+	if ended == nil {
+		return fmt.Sprintf("Job %s was deleted before it ended", j.name)
+	}
+	for _, c := range ended.Status.Conditions {
+		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
+			return fmt.Sprintf("Job %s has written no result: %s: %s", j.name, c.Reason, c.Message)
+		}
+	}
+	return fmt.Sprintf("Job %s has written no result", j.name)
+}
+
+func explainPod(pod *corev1.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		switch {
+		case c.State.Terminated != nil:
+			t := c.State.Terminated
+			return fmt.Sprintf("container %s has ended with exit code %d (%s): %s", c.Name, t.ExitCode, t.Reason, t.Message)
+		case c.State.Waiting != nil:
+			return fmt.Sprintf("container %s waits: %s: %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Status == corev1.ConditionFalse && c.Message != "" {
+			return c.Message
+		}
+	}
+	return pod.Status.Message
+}
