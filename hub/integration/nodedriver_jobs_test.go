@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,6 +24,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/cli"
 	"github.com/drover-dev/drover/hub/nodedriver"
 	"github.com/drover-dev/drover/hub/nodedriver/jobs"
 	"github.com/drover-dev/drover/hub/nodedriver/schema"
@@ -93,6 +96,7 @@ func TestNodeDriverJobs(t *testing.T) {
 		return nil
 	})
 	nothingLeft(t)
+	machineCommands(t, cluster.Namespace)
 
 	// The cloud answers no more while the second machine starts; the Cluster is deleted meanwhile.
 	blocked, release := make(chan struct{}, 10), make(chan struct{})
@@ -116,6 +120,41 @@ func TestNodeDriverJobs(t *testing.T) {
 	env.Delete(t, driver)
 	env.Gone(t, driver)
 	nothingLeft(t)
+}
+
+// machineCommands shows what the driver has written, and the key of the machine, to who may read its Secret.
+func machineCommands(t *testing.T, namespace string) {
+	t.Helper()
+	name := namespace + "/" + labMachines(t, namespace)[0].GetName()
+	run := func(args ...string) (int, string, string) {
+		var out, errs bytes.Buffer
+		code := cli.Main(append(append([]string{"machine"}, args...), "--kubeconfig", env.Server.Kubeconfig()), &out, &errs)
+		return code, out.String(), errs.String()
+	}
+	code, out, errs := run("logs", name)
+	if code != 0 || !strings.Contains(out, "creating driven-all-") || !strings.Contains(out, "with the token [redacted]") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+	file := filepath.Join(t.TempDir(), "key")
+	if code, out, errs = run("ssh-key", name, "--file", file); code != 0 || out != "" {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+	key, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ssh.ParsePrivateKey(key); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if code, out, _ = run("ssh-key", name); code != 0 || out != string(key) {
+		t.Errorf("%d: another key", code)
+	}
+	if code, _, errs = run("logs", namespace+"/none"); code != 1 || !strings.Contains(errs, "none") {
+		t.Errorf("%d: %s", code, errs)
+	}
 }
 
 func jobCluster(t *testing.T, cloud string) *provisioningv1.Cluster {

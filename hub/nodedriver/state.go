@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/nodedriver/sandbox"
 )
 
@@ -24,6 +26,19 @@ const (
 	maxState = 4 << 20
 	maxFiles = 100
 )
+
+// The keys of a machine state Secret that others read, too.
+const (
+	// StateKey holds the encoded state; today's rancher-machine has it too.
+	StateKey = "extractedConfig"
+	// LogKey holds the end of what the driver has written, without secrets.
+	LogKey = "log"
+)
+
+// InstanceName is the name at its cloud of an infrastructure machine.
+func InstanceName(infraMachine string) string {
+	return rkev1.SafeConcat(strings.ReplaceAll(infraMachine, ".", "-"))
+}
 
 // State is what a driver keeps of a machine: its files, by name, among them config.json with the driver's configuration, and keys for SSH.
 type State struct {
@@ -172,4 +187,18 @@ func readFile(box *sandbox.Sandbox, name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s in the sandbox: %w", name, err)
 	}
 	return content, nil
+}
+
+// SSHKey returns the private key with which the machine is reached, as PEM; nil if the driver has saved none.
+func (s *State) SSHKey() []byte {
+	var known struct{ SSHKeyPath string }
+	name := "id_rsa"
+	if json.Unmarshal(s.Config(), &known) == nil && known.SSHKeyPath != "" {
+		name = path.Base(known.SSHKeyPath)
+	}
+	block, _ := pem.Decode(s.Files[name])
+	if block == nil {
+		return nil
+	}
+	return pem.EncodeToMemory(block)
 }

@@ -38,7 +38,7 @@ func (m *machines) prepare(ctx context.Context, s *scope, removal bool) (*nodedr
 		return nil, cause.New("InvalidSpec", "spec is not readable: %v", err), nil
 	}
 	maps.DeleteFunc(spec, func(field string, _ any) bool { return field == "common" || field == "providerID" })
-	name := instanceName(s.object.GetName())
+	name := nodedriver.InstanceName(s.object.GetName())
 	work := &nodedriver.Machine{
 		ID: m.id(s), Driver: m.driver, Source: *source, Name: name, Hostname: hostname(s.machine, name), Spec: spec, State: s.stored.state,
 	}

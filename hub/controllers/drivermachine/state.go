@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,12 +22,10 @@ import (
 
 // The keys of a machine state Secret.
 const (
-	// stateKey holds the files of the driver; today's rancher-machine has it too.
-	stateKey = "extractedConfig"
+	stateKey = nodedriver.StateKey
 	// progressKey says how far the hub has come, as JSON.
 	progressKey = "progress"
-	// logKey is the end of what the driver has written, without secrets.
-	logKey = "log"
+	logKey      = nodedriver.LogKey
 )
 
 // The phases of a machine.
@@ -59,17 +56,10 @@ type stored struct {
 	state    *nodedriver.State
 }
 
-func stateSecretName(machine string) string { return rkev1.SafeConcat(machine, "machine", "state") }
-
-// instanceName is the name of a machine at its cloud.
-func instanceName(machine string) string {
-	return rkev1.SafeConcat(strings.ReplaceAll(machine, ".", "-"))
-}
-
 // readState reads the state of a machine. It is empty where there is none; a Cause tells of a Secret that is another's.
 func (m *machines) readState(ctx context.Context, machine client.Object) (*stored, *cause.Cause, error) {
 	s := &stored{secret: &corev1.Secret{}}
-	key := client.ObjectKey{Namespace: machine.GetNamespace(), Name: stateSecretName(machine.GetName())}
+	key := client.ObjectKey{Namespace: machine.GetNamespace(), Name: rkev1.MachineStateSecretName(machine.GetName())}
 	found, err := objects.Get(ctx, m.Client, key, s.secret)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +77,7 @@ func (m *machines) readState(ctx context.Context, machine client.Object) (*store
 		}
 	}
 	if raw := s.secret.Data[stateKey]; len(raw) > 0 {
-		if s.state, err = nodedriver.Decode(instanceName(machine.GetName()), raw); err != nil {
+		if s.state, err = nodedriver.Decode(nodedriver.InstanceName(machine.GetName()), raw); err != nil {
 			return nil, cause.New("StateUnreadable", "Secret %s: key %s is not readable: %v", key.Name, stateKey, err), nil
 		}
 	}
@@ -142,7 +132,7 @@ func (m *machines) writeState(ctx context.Context, machine client.Object, log st
 func (m *machines) newStateSecret(machine client.Object) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: machine.GetNamespace(), Name: stateSecretName(machine.GetName()), Finalizers: []string{Finalizer},
+			Namespace: machine.GetNamespace(), Name: rkev1.MachineStateSecretName(machine.GetName()), Finalizers: []string{Finalizer},
 			Labels: map[string]string{
 				rkev1.ClusterNameLabel:     machine.GetLabels()[clusterv1.ClusterNameLabel],
 				clusterv1.ClusterNameLabel: machine.GetLabels()[clusterv1.ClusterNameLabel],

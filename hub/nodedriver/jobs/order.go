@@ -25,9 +25,8 @@ const (
 	orderKey = "order.json"
 	// startedKey holds the name of the Pod that has begun, so that no second one does.
 	startedKey = "started"
-	// stateKey is as in a machine state Secret.
-	stateKey  = "extractedConfig"
-	resultKey = "result"
+	stateKey   = nodedriver.StateKey
+	resultKey  = "result"
 )
 
 // order is what a Job has to do.
