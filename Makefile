@@ -168,6 +168,7 @@ endif
 
 # Cluster API's Dev provider is no part of this repository; it is expected beside it.
 SCALE_PROVIDER := ../shared/peers/cluster-api-dev
+SCALE_REPORTS := docs/scale
 
 .PHONY: scale
 scale: hub bin/scale ## Measure the hub with many machines, clusters and agents, and write docs/scale (an hour). SCALE=machines measures one.
@@ -175,10 +176,10 @@ scale: hub bin/scale ## Measure the hub with many machines, clusters and agents,
 ifneq ($(SCALE),)
 	bin/scale $(SCALE) $(SCALE_FLAGS)
 else
-	bin/scale machines --report docs/scale/machines.md
-	bin/scale clusters --report docs/scale/clusters.md
-	bin/scale agents --report docs/scale/agents.md
-	bin/scale agents --replicas 3 --sizes 5000 --report docs/scale/replicas.md
+	bin/scale machines --report $(SCALE_REPORTS)/machines.md
+	bin/scale clusters --report $(SCALE_REPORTS)/clusters.md
+	bin/scale agents --report $(SCALE_REPORTS)/agents.md
+	bin/scale agents --replicas 3 --sizes 5000 --report $(SCALE_REPORTS)/replicas.md
 endif
 
 .PHONY: scale-short

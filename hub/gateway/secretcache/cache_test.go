@@ -53,7 +53,7 @@ func TestOnlyUsed(t *testing.T) {
 		"not used":     {func(secret *corev1.Secret) { secret.ResourceVersion = "2" }, false},
 		"made invalid": {also(func(s *corev1.Secret) { s.Labels["kubernetes.io/legacy-token-invalid-since"] = "2026-11-24" }), false},
 		"deleted":      {also(func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }), false},
-		"made anew":    {also(func(s *corev1.Secret) { s.UID = "two" }), false},
+		"recreated":    {also(func(s *corev1.Secret) { s.UID = "two" }), false},
 		"replaced":     {also(func(s *corev1.Secret) { s.Data[corev1.ServiceAccountTokenKey] = []byte("other") }), false},
 		"annotated":    {also(func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "other" }), false},
 	} {
