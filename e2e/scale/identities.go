@@ -85,10 +85,8 @@ func (i identities) createOne(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	token := &corev1.Secret{
-		ObjectMeta: owned(rkev1.PlanTokenSecretName(name), *metav1.NewControllerRef(account, corev1.SchemeGroupVersion.WithKind("ServiceAccount"))),
-		Type:       corev1.SecretTypeServiceAccountToken,
-	}
+	byAccount := *metav1.NewControllerRef(account, corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
+	token := &corev1.Secret{ObjectMeta: owned(rkev1.PlanTokenSecretName(name), byAccount), Type: corev1.SecretTypeServiceAccountToken}
 	token.Annotations = map[string]string{corev1.ServiceAccountNameKey: account.Name}
 	return i.client.Create(ctx, token)
 }

@@ -187,7 +187,8 @@ func TestAuthenticateIssued(t *testing.T) {
 	})
 }
 
-// TestConcurrentReviews: many machines that come back at once are asked about some at a time, and one that has gone again is not asked about.
+// TestConcurrentReviews: many machines that come back at once are asked about some at a time, and one that has gone again is not asked
+// about.
 func TestConcurrentReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, all int

@@ -186,8 +186,8 @@ func (c *Cache) notifyOn(informer cache.SharedIndexInformer, topic func(*corev1.
 // lastUsedLabel is on token Secrets: the API server writes the date there on the first use of a day.
 const lastUsedLabel = "kubernetes.io/legacy-token-last-used"
 
-// onlyUsed reports whether a Secret has changed in nothing but the date of its last use. On the day on which ten thousand agents connect for
-// the first time, each would otherwise be asked about two times more.
+// onlyUsed reports whether a Secret has changed in nothing but the date of its last use. On the day on which ten thousand agents connect
+// for the first time, each would otherwise be asked about two times more.
 func onlyUsed(before, after any) bool {
 	a, ok := before.(*corev1.Secret)
 	b, same := after.(*corev1.Secret)

@@ -16,8 +16,8 @@ import (
 	batchrest "k8s.io/kubernetes/pkg/registry/batch/rest"
 )
 
-// serverChain assembles the servers: definitions, the kinds of a control plane without Pods and nodes, aggregated APIs. With jobs, the kinds
-// of batch/v1 are served, too.
+// serverChain assembles the servers: definitions, the kinds of a control plane without Pods and nodes, aggregated APIs. With jobs, the
+// kinds of batch/v1 are served, too.
 func serverChain(config generic.CompletedConfig, jobs bool) (*apiserver.APIAggregator, error) {
 	if !jobs {
 		return generic.CreateServerChain(config)

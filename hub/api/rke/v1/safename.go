@@ -36,7 +36,9 @@ func PlanSecretName(bootstrapName string) string {
 }
 
 // MachineStateSecretName names the Secret in which the hub keeps what a node driver saves of an infrastructure machine.
-func MachineStateSecretName(infraMachine string) string { return SafeConcat(infraMachine, "machine", "state") }
+func MachineStateSecretName(infraMachine string) string {
+	return SafeConcat(infraMachine, "machine", "state")
+}
 
 // PlanTokenSecretName names the Secret that holds the token of the plan ServiceAccount.
 func PlanTokenSecretName(bootstrapName string) string {
