@@ -45,7 +45,10 @@ type Cloud struct {
 }
 
 // NewCloud starts a cloud that takes a token. Close ends it.
-func NewCloud(token string) (*Cloud, error) {
+func NewCloud(token string) (*Cloud, error) { return NewCloudAt("127.0.0.1", token) }
+
+// NewCloudAt is NewCloud at an address of this machine, which machines elsewhere reach.
+func NewCloudAt(ip, token string) (*Cloud, error) {
 	c := &Cloud{token: token, instances: map[string]*Instance{}}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -57,11 +60,18 @@ func NewCloud(token string) (*Cloud, error) {
 	}
 	c.config = &ssh.ServerConfig{PublicKeyCallback: c.authenticate}
 	c.config.AddHostKey(signer)
-	if c.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if c.listener, err = net.Listen("tcp", net.JoinHostPort(ip, "0")); err != nil {
 		return nil, err
 	}
+	api, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		return nil, errors.Join(err, c.listener.Close())
+	}
 	go c.serveSSH()
-	c.api = httptest.NewServer(http.HandlerFunc(c.serve))
+	c.api = httptest.NewUnstartedServer(http.HandlerFunc(c.serve))
+	_ = c.api.Listener.Close()
+	c.api.Listener = api
+	c.api.Start()
 	c.URL = c.api.URL
 	return c, nil
 }
