@@ -110,6 +110,9 @@ func (s *Sandbox) copy(from, to string, mode os.FileMode) error {
 	if err := s.root.MkdirAll(filepath.Dir(to)[1:], 0o755); err != nil && filepath.Dir(to) != "/" {
 		return err
 	}
+	// A process that is forked now would have the file open for writing until it executes its own program, and nobody could execute the copy.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	target, err := s.root.OpenFile(to[1:], os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
 		return err

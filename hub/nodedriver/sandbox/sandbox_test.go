@@ -3,8 +3,47 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 )
+
+// endsEnv makes the test's program one that ends at once.
+const endsEnv = "DROVER_TEST_ENDS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(endsEnv) != "" {
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// Programs start while others are copied: a process that has just been forked must not hold the copy open for writing.
+func TestManyAtOnce(t *testing.T) {
+	parent := t.TempDir()
+	var running sync.WaitGroup
+	for range 8 {
+		running.Go(func() {
+			for range 8 {
+				s, err := New(parent, os.Args[0])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				cmd := s.Command([]string{endsEnv + "=1"})
+				if err = Start(cmd); err == nil {
+					err = cmd.Wait()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+}
 
 // A link that the program has made leads the hub to no file of its own.
 func TestLinks(t *testing.T) {
