@@ -82,8 +82,10 @@ func New(parent, binary string) (_ *Sandbox, err error) {
 }
 
 func (s *Sandbox) fill(binary string) error {
-	if err := s.copy(binary, program, 0o755); err != nil {
-		return err
+	if !s.link(binary) {
+		if err := s.copy(binary, program, 0o755); err != nil {
+			return err
+		}
 	}
 	for _, path := range shared {
 		if err := s.copy(path, path, 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -99,6 +101,17 @@ func (s *Sandbox) fill(binary string) error {
 		}
 	}
 	return nil
+}
+
+// link makes the program another name of the binary, where that is of the same file system and the program's user could not change it: it
+// is root's. A program has some ten or a hundred megabytes, which need not be written for each machine.
+func (s *Sandbox) link(binary string) bool {
+	info, err := os.Lstat(binary)
+	if err != nil || os.Geteuid() != 0 || !info.Mode().IsRegular() || info.Mode().Perm()&0o027 != 0o005 {
+		return false
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && owner.Uid == 0 && os.Link(binary, filepath.Join(s.dir, program)) == nil
 }
 
 func (s *Sandbox) copy(from, to string, mode os.FileMode) error {

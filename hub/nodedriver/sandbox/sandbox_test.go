@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,12 +20,20 @@ func TestMain(m *testing.M) {
 
 // Programs start while others are copied: a process that has just been forked must not hold the copy open for writing.
 func TestManyAtOnce(t *testing.T) {
-	parent := t.TempDir()
+	parent, program := t.TempDir(), filepath.Join(t.TempDir(), "program")
+	content, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Others may write to the file, so that it is copied.
+	if err := errors.Join(os.WriteFile(program, content, 0o600), os.Chmod(program, 0o777)); err != nil { //nolint:gosec
+		t.Fatal(err)
+	}
 	var running sync.WaitGroup
 	for range 8 {
 		running.Go(func() {
 			for range 8 {
-				s, err := New(parent, os.Args[0])
+				s, err := New(parent, program)
 				if err != nil {
 					t.Error(err)
 					return
@@ -76,5 +85,44 @@ func TestLinks(t *testing.T) {
 	}
 	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A program is linked only where the sandbox could not change it.
+func TestLinkedProgram(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs programs as another user, and links them")
+	}
+	for name, tt := range map[string]struct {
+		mode   os.FileMode
+		owner  int
+		linked bool
+	}{
+		"root's":                {0o755, 0, true},
+		"another user's":        {0o755, user, false},
+		"writable for a group":  {0o775, 0, false},
+		"writable for everyone": {0o757, 0, false},
+		"not for everyone":      {0o700, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			binary := filepath.Join(dir, "program")
+			if err := errors.Join(os.WriteFile(binary, []byte("x"), 0o600), os.Chmod(binary, tt.mode), os.Chown(binary, tt.owner, 0)); err != nil {
+				t.Fatal(err)
+			}
+			s, err := New(filepath.Join(dir, "sandboxes"), binary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+			source, err := os.Stat(binary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			target, err := os.Stat(filepath.Join(s.dir, program))
+			if err != nil || os.SameFile(source, target) != tt.linked || target.Mode().Perm()&0o005 != 0o005 {
+				t.Errorf("linked %v, mode %v, %v", os.SameFile(source, target), target.Mode(), err)
+			}
+		})
 	}
 }

@@ -50,7 +50,11 @@ func lockDataDir(dir string) (*dirLock, error) {
 	return &dirLock{file: file}, nil
 }
 
-func (l *dirLock) release() { _ = l.file.Close() }
+// release gives the lock back at once: a process that is being forked has the file open, too, until it executes its program.
+func (l *dirLock) release() {
+	_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN)
+	_ = l.file.Close()
+}
 
 func holder(file *os.File) string {
 	raw, err := io.ReadAll(io.LimitReader(file, 32))
