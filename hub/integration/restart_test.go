@@ -75,6 +75,8 @@ func clientFrom(t *testing.T, kubeconfig string) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
+// startServer starts an API server, which is stopped at the end of the test. Tests that start some run alone, before those that share a
+// hub: beside eight of those, on two processors, a start took two minutes.
 func startServer(t *testing.T, dataDir string) *embedded.Server {
 	t.Helper()
 	server, err := embedded.Start(t.Context(), embedded.Options{DataDir: dataDir})
@@ -87,7 +89,6 @@ func startServer(t *testing.T, dataDir string) *embedded.Server {
 
 // TestRestartAfterKill: after a kill, the data is there, and nothing that the killed process left behind delays the next start.
 func TestRestartAfterKill(t *testing.T) {
-	t.Parallel()
 	dataDir := filepath.Join(t.TempDir(), "data")
 	child := startChild(t, dataDir)
 	before := clientFrom(t, filepath.Join(dataDir, embedded.AdminKubeconfig))
@@ -112,7 +113,6 @@ func TestRestartAfterKill(t *testing.T) {
 
 // TestRestartKeepsIdentities: tokens stay valid over a restart, and everything else does even if a certificate was lost.
 func TestRestartKeepsIdentities(t *testing.T) {
-	t.Parallel()
 	dataDir := filepath.Join(t.TempDir(), "data")
 	server := startServer(t, dataDir)
 	for path, want := range map[string]os.FileMode{
@@ -166,7 +166,6 @@ func TestRestartKeepsIdentities(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
-	t.Parallel()
 	_, err := embedded.Start(t.Context(), embedded.Options{DataDir: env.Server.DataDir()})
 	want := fmt.Sprintf("data directory %s is in use by another hub (process %d)", env.Server.DataDir(), os.Getpid())
 	if err == nil || err.Error() != want {
@@ -202,7 +201,6 @@ func TestStartErrors(t *testing.T) {
 // TestStartCanceled: a hub that is stopped while its API server starts returns without an error of the Kubernetes libraries, which would
 // exit the process, and the next start finds a valid data directory.
 func TestStartCanceled(t *testing.T) {
-	t.Parallel()
 	dataDir := filepath.Join(t.TempDir(), "data")
 	for after := 400 * time.Millisecond; ; after *= 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -221,7 +219,6 @@ func TestStartCanceled(t *testing.T) {
 }
 
 func TestStartAndStopDuration(t *testing.T) {
-	t.Parallel()
 	// A long path makes the socket of etcd go elsewhere.
 	dataDir := filepath.Join(t.TempDir(), strings.Repeat("long/", 20), "data")
 	begin := time.Now()
