@@ -8,6 +8,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -42,7 +44,7 @@ const (
 // TestNodeDriverJobs makes a machine with a node driver whose image was made from the hub's, by Jobs in a namespace for restricted pods.
 func TestNodeDriverJobs(t *testing.T) {
 	cluster.use(t)
-	cloud, err := nodedriver.NewCloudAt(shared.HubIP().String(), cloudToken)
+	cloud, err := nodedriver.NewCloudOn(func() (net.Listener, error) { return shared.Lab.Listen(0) }, cloudToken)
 	suite.Must(t, err)
 	t.Cleanup(func() { _ = cloud.Close() })
 	suite.Step(t, "the chart takes an image with drivers", func(t *testing.T) {
@@ -119,13 +121,14 @@ func pushDrivers(t *testing.T) {
 	registry := strings.TrimPrefix(shared.RegistryURL(), "http://")
 	hub, err := name.ParseReference(registry+"/drover/hub:"+version, name.Insecure)
 	suite.Must(t, err)
-	image, err := remote.Image(hub, remote.WithContext(t.Context()))
+	reach := remote.WithTransport(&http.Transport{DialContext: shared.Dial})
+	image, err := remote.Image(hub, remote.WithContext(t.Context()), reach)
 	suite.Must(t, err)
 	image, err = mutate.AppendLayers(image, drivers)
 	suite.Must(t, err)
 	target, err := name.ParseReference(registry+"/"+driversImage, name.Insecure)
 	suite.Must(t, err)
-	suite.Must(t, remote.Write(target, image, remote.WithContext(t.Context())))
+	suite.Must(t, remote.Write(target, image, remote.WithContext(t.Context()), reach))
 }
 
 // createPool creates a Cluster with a pool of one machine of the driver lab.

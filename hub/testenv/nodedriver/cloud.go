@@ -45,10 +45,12 @@ type Cloud struct {
 }
 
 // NewCloud starts a cloud that takes a token. Close ends it.
-func NewCloud(token string) (*Cloud, error) { return NewCloudAt("127.0.0.1", token) }
+func NewCloud(token string) (*Cloud, error) {
+	return NewCloudOn(func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }, token)
+}
 
-// NewCloudAt is NewCloud at an address of this machine, which machines elsewhere reach.
-func NewCloudAt(ip, token string) (*Cloud, error) {
+// NewCloudOn is NewCloud with listeners of its own, which machines elsewhere reach.
+func NewCloudOn(listen func() (net.Listener, error), token string) (*Cloud, error) {
 	c := &Cloud{token: token, instances: map[string]*Instance{}}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -60,10 +62,10 @@ func NewCloudAt(ip, token string) (*Cloud, error) {
 	}
 	c.config = &ssh.ServerConfig{PublicKeyCallback: c.authenticate}
 	c.config.AddHostKey(signer)
-	if c.listener, err = net.Listen("tcp", net.JoinHostPort(ip, "0")); err != nil {
+	if c.listener, err = listen(); err != nil {
 		return nil, err
 	}
-	api, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	api, err := listen()
 	if err != nil {
 		return nil, errors.Join(err, c.listener.Close())
 	}
