@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -28,6 +29,8 @@ const (
 	writers = 32
 	// planSize is about the size of a plan of a worker.
 	planSize = 4 << 10
+	// planPath is the path of the file in a plan, before the version of the plan.
+	planPath = "/var/lib/scale/"
 )
 
 // identities are what agents connect with: a plan Secret with its RKEBootstrap, its ServiceAccount and token. They have no Machine, so
@@ -134,7 +137,7 @@ func agentName(k int) string { return fmt.Sprintf("agent-%d", k) }
 // agentPlan is a plan of a version.
 func agentPlan(version string) []byte {
 	content := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("x"), planSize/4*3))
-	raw, _ := json.Marshal(plans.Plan{Files: []plans.File{{Path: "/var/lib/scale/" + version, Content: content}}}) // strings only
+	raw, _ := json.Marshal(plans.Plan{Files: []plans.File{{Path: planPath + version, Content: content}}}) // strings only
 	return raw
 }
 
@@ -144,7 +147,7 @@ func planVersion(raw []byte) string {
 	if err != nil || len(plan.Files) != 1 {
 		return ""
 	}
-	return plan.Files[0].Path[len("/var/lib/scale/"):]
+	return strings.TrimPrefix(plan.Files[0].Path, planPath)
 }
 
 // each calls do with the numbers below n, some at a time.
