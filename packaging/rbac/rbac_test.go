@@ -22,6 +22,7 @@ var unseen = map[string]string{
 		"(controllers/clusterregistrationtoken)",
 	"get *.infrastructure.cluster.x-k8s.io":           "a provider has changed a machine that Cluster API's MachineSet is still writing",
 	"get *.rke-machine.cattle.io":                     "the same, of machines of node drivers",
+	"list pods":                                       "an embedded API server has no Pods; the Pod of a Job that failed says why (nodedriver/jobs)",
 	"get deployments.apps":                            "an embedded API server has no Deployments; e2e/scenarios/chart",
 	"delete rkebootstraptemplates.rke.cattle.io":      "a pool has got another template (controllers/cluster)",
 	"get clusterroles.rbac.authorization.k8s.io":      "only an installation has a ClusterRole; e2e/scenarios/chart",
