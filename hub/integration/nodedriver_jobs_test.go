@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,12 +94,14 @@ func TestNodeDriverJobs(t *testing.T) {
 	nothingLeft(t)
 	machineCommands(t, cluster.Namespace)
 
-	// The cloud answers no more while the second machine starts; the Cluster is deleted meanwhile.
-	blocked, release := make(chan struct{}, 10), make(chan struct{})
+	// The cloud answers no more while the second machine starts; its Job is killed, then the Cluster is deleted.
+	blocked, answer := make(chan struct{}, 10), make(chan struct{})
+	release := sync.OnceFunc(func() { close(answer) })
+	defer release()
 	cloud.SetFault(func(_, path string) error {
 		if strings.HasSuffix(path, "/start") {
 			blocked <- struct{}{}
-			<-release
+			<-answer
 			return errors.New("quota exceeded for " + cloudToken)
 		}
 		return nil
@@ -105,8 +109,9 @@ func TestNodeDriverJobs(t *testing.T) {
 	testenv.Change(t, env, cluster, func(c *provisioningv1.Cluster) { c.Spec.RKEConfig.MachinePools[0].Quantity = ptr.To[int32](2) })
 	<-blocked
 	noLeaks(t, cluster.Namespace)
+	killJob(t, cluster.Namespace)
 	env.Delete(t, cluster)
-	close(release)
+	release()
 	env.Gone(t, cluster)
 	if left := cloud.Instances(); len(left) > 0 || cloud.Made() != 2 {
 		t.Errorf("%d instances were made, left %+v", cloud.Made(), left)
@@ -114,6 +119,39 @@ func TestNodeDriverJobs(t *testing.T) {
 	env.Delete(t, driver)
 	env.Gone(t, driver)
 	nothingLeft(t)
+}
+
+// killJob kills the only Job that runs for machines of a namespace, when it has saved which instance it has made, and waits until its
+// machine tells so.
+func killJob(t *testing.T, namespace string) {
+	t.Helper()
+	var running batchv1.JobList
+	if err := jobClient(t).List(t.Context(), &running, client.MatchingLabels{"rke.cattle.io/infra-machine-namespace": namespace}); err != nil {
+		t.Fatal(err)
+	}
+	if len(running.Items) != 1 {
+		t.Fatalf("%d Jobs run", len(running.Items))
+	}
+	job := &running.Items[0]
+	testenv.Until(t, "the Job to save the instance's ID", func() error {
+		var written corev1.Secret
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(job), &written); err != nil {
+			return err
+		}
+		state, err := nodedriver.Decode(job.Labels["rke.cattle.io/infra-machine-name"], written.Data[nodedriver.StateKey])
+		if err != nil || !strings.Contains(string(state.Config()), `"ID":"i-`) {
+			return fmt.Errorf("%s, %w", state.Config(), err)
+		}
+		return nil
+	})
+	kubelet.Kill(job.UID)
+	testenv.Until(t, "the machine to tell why its Job has failed", func() error {
+		text := fmt.Sprint(labMachines(t, namespace))
+		if !strings.Contains(text, "Job "+job.Name+" has written no result: BackoffLimitExceeded: signal: killed") {
+			return errors.New(text)
+		}
+		return nil
+	})
 }
 
 func jobCluster(t *testing.T, cloud string) *provisioningv1.Cluster {

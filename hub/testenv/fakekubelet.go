@@ -31,6 +31,8 @@ import (
 // podFinalizer keeps a Job that is being deleted until its process has ended, as its Pod would.
 const podFinalizer = "drover.test/pod"
 
+var errKilled = errors.New("killed")
+
 // FakeKubelet runs the containers of Jobs on an API server without nodes: each in a directory tree of its own, without rights, with the
 // volumes, the arguments and the token of its ServiceAccount. The program of its image is the test's own.
 type FakeKubelet struct {
@@ -40,7 +42,7 @@ type FakeKubelet struct {
 	authority []byte
 
 	mutex   sync.Mutex
-	running map[types.UID]context.CancelFunc
+	running map[types.UID]context.CancelCauseFunc
 	output  bytes.Buffer
 	jobs    []batchv1.Job
 }
@@ -55,7 +57,7 @@ func (e *Env) StartKubelet(ctx context.Context) (*FakeKubelet, error) {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, fmt.Errorf("reading the authority of the API server: %w", err)
 	}
-	k := &FakeKubelet{env: e, client: client, authority: config.CAData, running: map[types.UID]context.CancelFunc{}}
+	k := &FakeKubelet{env: e, client: client, authority: config.CAData, running: map[types.UID]context.CancelCauseFunc{}}
 	jobs := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return client.BatchV1().Jobs("").List(ctx, o)
@@ -89,18 +91,27 @@ func (k *FakeKubelet) Jobs() []batchv1.Job {
 	return append([]batchv1.Job{}, k.jobs...)
 }
 
+// Kill ends the container of a Job as the kernel does where memory is short: it can write nothing more.
+func (k *FakeKubelet) Kill(job types.UID) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if kill := k.running[job]; kill != nil {
+		kill(errKilled)
+	}
+}
+
 func (k *FakeKubelet) handle(ctx context.Context, job *batchv1.Job) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	cancel, known := k.running[job.UID]
 	switch {
 	case job.DeletionTimestamp != nil && known:
-		cancel()
+		cancel(nil)
 	case job.DeletionTimestamp == nil && !known:
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithCancelCause(ctx)
 		k.running[job.UID], k.jobs = cancel, append(k.jobs, *job)
 		go func() {
-			defer cancel()
+			defer cancel(nil)
 			k.play(ctx, job)
 		}()
 	}
@@ -193,7 +204,13 @@ func (k *FakeKubelet) run(ctx context.Context, job *batchv1.Job) (err error) {
 	if err := sandbox.Start(cmd); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })() // it may have ended
+	defer context.AfterFunc(ctx, func() {
+		signal := syscall.SIGTERM
+		if errors.Is(context.Cause(ctx), errKilled) {
+			signal = syscall.SIGKILL
+		}
+		_ = cmd.Process.Signal(signal) // it may have ended
+	})()
 	err = cmd.Wait()
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
