@@ -20,9 +20,10 @@ var unseen = map[string]string{
 	"patch tokens.management.cattle.io": "a user has left a group (hub/identity/usertokens)",
 	"delete clusterregistrationtokens.management.cattle.io": "a token of \"hub node-command\" has ended " +
 		"(controllers/clusterregistrationtoken)",
+	"list pods": "the Pod of a Job that has failed is asked why (hub/nodedriver/jobs), but an embedded API server has no Pods; " +
+		"e2e/scenarios/chart",
 	"get *.infrastructure.cluster.x-k8s.io":           "a provider has changed a machine that Cluster API's MachineSet is still writing",
 	"get *.rke-machine.cattle.io":                     "the same, of machines of node drivers",
-	"list pods":                                       "an embedded API server has no Pods; the Pod of a Job that failed says why (nodedriver/jobs)",
 	"get deployments.apps":                            "an embedded API server has no Deployments; e2e/scenarios/chart",
 	"delete rkebootstraptemplates.rke.cattle.io":      "a pool has got another template (controllers/cluster)",
 	"get clusterroles.rbac.authorization.k8s.io":      "only an installation has a ClusterRole; e2e/scenarios/chart",
