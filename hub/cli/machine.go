@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,10 +18,11 @@ import (
 )
 
 func newMachine() *cobra.Command {
-	return group(&cobra.Command{Use: "machine", Short: "Inspect machines of node drivers", Long: `Inspect machines of node drivers.
+	return group(&cobra.Command{Use: "machine", Short: "Inspect machines of node drivers, and log in to them",
+		Long: `Inspect machines of node drivers, and log in to them.
 
-Both commands read the machine state Secret (<machine>-machine-state) with your own rights: you need the right to get it.`},
-		newMachineLogs(), newMachineSSHKey())
+All of these commands need the right to get the machine state Secret (<infrastructure machine>-machine-state).`},
+		newMachineLogs(), newMachineSSH(), newMachineSSHKey(), newMachineSSHProxy())
 }
 
 func newMachineLogs() *cobra.Command {
@@ -49,49 +49,6 @@ func newMachineLogs() *cobra.Command {
 	}
 	where.addFlags(cmd.Flags())
 	return cmd
-}
-
-func newMachineSSHKey() *cobra.Command {
-	var where scoped
-	var file string
-	cmd := &cobra.Command{
-		Use:     "ssh-key <namespace>/<machine>",
-		Short:   "Print the private SSH key of a machine",
-		Example: "  hub machine ssh-key fleet-default/demo-workers-abcde-fghij --file key && ssh -i key root@192.0.2.10",
-		Args:    oneMachine,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			secret, infra, err := machineState(cmd.Context(), &where, args[0])
-			if err != nil {
-				return explain(err)
-			}
-			state, err := nodedriver.Decode(nodedriver.InstanceName(infra), secret.Data[nodedriver.StateKey])
-			if err != nil {
-				return fmt.Errorf("reading Secret %s: %w", secret.Name, err)
-			}
-			key := state.SSHKey()
-			if key == nil {
-				return fmt.Errorf("the node driver has saved no SSH key of machine %s", args[0])
-			}
-			if file == "" {
-				_, err = cmd.OutOrStdout().Write(key)
-				return err
-			}
-			return writeNew(file, key)
-		},
-	}
-	where.addFlags(cmd.Flags())
-	cmd.Flags().StringVar(&file, "file", "", "new file that the key is written to, with mode 0600 (default: standard output)")
-	return cmd
-}
-
-// writeNew writes a file that does not exist.
-func writeNew(name string, content []byte) error {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("--file: %w", err)
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Close())
 }
 
 func oneMachine(cmd *cobra.Command, args []string) error {

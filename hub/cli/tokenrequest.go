@@ -64,16 +64,21 @@ func (c credential) load() (*rest.Config, string, error) {
 	return config, hex.EncodeToString(sum[:]), nil
 }
 
-// requestToken asks the hub for a token and proves by config who asks. Of config nothing but the credential is used. The library waits and
-// asks again where the hub says so.
-func requestToken(ctx context.Context, config *rest.Config, server string, authorities []byte, request tokenRequest) (*issuedToken, error) {
+// gatewayConfig reaches the gateway of the hub. Of config nothing but the credential is used.
+func gatewayConfig(config *rest.Config, server string, authorities []byte) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Host, config.APIPath, config.Proxy = server, "", nil
 	config.CAFile, config.CAData, config.ServerName, config.Insecure = "", authorities, "", false
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	config.Timeout = requestTimeout
 	redirect.Restrict(config)
+	return config
+}
+
+// requestToken asks the hub for a token and proves by config who asks. The library waits and asks again where the hub says so.
+func requestToken(ctx context.Context, config *rest.Config, server string, authorities []byte, request tokenRequest) (*issuedToken, error) {
+	config = gatewayConfig(config, server, authorities)
+	config.Timeout = requestTimeout
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reaching the hub at %s: %w", server, err)

@@ -13,9 +13,9 @@ import (
 // env is the hub that all tests share.
 var env *testenv.Env
 
-// TestMain runs the tests, or is the hub's program where a Job of a node driver has it.
+// TestMain runs the tests, or is the hub's program where a Job of a node driver or ssh has it.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "node-driver" {
+	if len(os.Args) > 1 && (os.Args[1] == "node-driver" || os.Args[1] == "machine") {
 		os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(run(m))

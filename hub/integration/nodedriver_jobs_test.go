@@ -93,6 +93,7 @@ func TestNodeDriverJobs(t *testing.T) {
 	})
 	nothingLeft(t)
 	machineCommands(t, cluster.Namespace)
+	machineSSH(t, cloud, cluster.Namespace)
 
 	// The cloud answers no more while the second machine starts; its Job is killed, then the Cluster is deleted.
 	blocked, answer := make(chan struct{}, 10), make(chan struct{})

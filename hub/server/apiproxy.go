@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/client-go/kubernetes"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/drover-dev/drover/hub/access/apiproxy"
+	"github.com/drover-dev/drover/hub/access/machinessh"
 	"github.com/drover-dev/drover/hub/access/replicas"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	"github.com/drover-dev/drover/hub/gateway/agentsession"
 	"github.com/drover-dev/drover/hub/identity/userauth"
 	"github.com/drover-dev/drover/hub/util/ssa"
 )
@@ -31,8 +34,8 @@ const (
 	refusalTTL = 2 * time.Second
 )
 
-// addProxy sets up the API proxy for users and its audit log.
-func (l *listener) addProxy(mgr ctrl.Manager, clientset kubernetes.Interface, users authenticator.Request, opts Options) error {
+// reviewUsers asks the management cluster what users may do.
+func reviewUsers(clientset kubernetes.Interface) (authorizer.Authorizer, error) {
 	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: clientset.AuthorizationV1(),
 		AllowCacheTTL:             reviewTTL,
@@ -40,8 +43,13 @@ func (l *listener) addProxy(mgr ctrl.Manager, clientset kubernetes.Interface, us
 		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 3},
 	}.New()
 	if err != nil {
-		return fmt.Errorf("making the authorization of users: %w", err)
+		return nil, fmt.Errorf("making the authorization of users: %w", err)
 	}
+	return reviews, nil
+}
+
+// addProxy sets up the API proxy for users and its audit log.
+func (l *listener) addProxy(mgr ctrl.Manager, users authenticator.Request, reviews authorizer.Authorizer, opts Options) (err error) {
 	if l.audit, err = apiproxy.NewAuditLog(opts.Audit); err != nil {
 		return err
 	}
@@ -57,6 +65,23 @@ func (l *listener) addProxy(mgr ctrl.Manager, clientset kubernetes.Interface, us
 		Logger:        logr.FromSlogHandler(opts.Logger.Handler()).WithName("apiproxy"),
 	})
 	return err
+}
+
+// addMachineSSH sets up the way to the SSH servers of machines for users.
+func (l *listener) addMachineSSH(mgr ctrl.Manager, users authenticator.Request, reviews authorizer.Authorizer, opts Options) {
+	l.ssh = machinessh.New(machinessh.Options{
+		Authenticator: users,
+		Authorizer:    reviews,
+		Client:        mgr.GetClient(),
+		Live:          mgr.GetAPIReader(),
+		TunnelKey: func(ctx context.Context, machine *clusterv1.Machine) (string, error) {
+			return agentsession.TunnelKey(ctx, mgr.GetClient(), machine)
+		},
+		Tunnels:  l.tunnels,
+		Remote:   l.directory,
+		FromPeer: replicas.FromPeer,
+		Logger:   logr.FromSlogHandler(opts.Logger.Handler()).WithName("machinessh"),
+	})
 }
 
 // proxyRole is the name of the ClusterRole, and of its binding, by which the hub's own controllers reach every cluster through the proxy.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/drover-dev/drover/hub/access/apiproxy"
+	"github.com/drover-dev/drover/hub/access/machinessh"
 	"github.com/drover-dev/drover/hub/access/replicas"
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	"github.com/drover-dev/drover/hub/gateway"
@@ -35,6 +36,7 @@ type listener struct {
 	// audit is nil where no audit log is written.
 	audit *apiproxy.AuditLog
 	proxy *apiproxy.Handler
+	ssh   *machinessh.Handler
 	log   logr.Logger
 
 	// drainDelay is how long load balancers need to see that a replica is not ready; over drainTime connections are closed.
@@ -126,6 +128,7 @@ func (l *listener) serve(ctx context.Context) error {
 	audited := make(chan error, 1)
 	go func() { audited <- l.audit.Start(auditContext) }()
 	err := l.gateway.Start(ctx)
+	l.ssh.Close()
 	l.proxy.Close()
 	stop()
 	return errors.Join(err, <-audited)

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/drover-dev/drover/hub/access/apiproxy"
+	"github.com/drover-dev/drover/hub/access/machinessh"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/identity/userauth"
 	"github.com/drover-dev/drover/hub/identity/usertokens"
@@ -32,14 +33,20 @@ func addUsers(mgr ctrl.Manager, issuer *tokens.Issuer, listener *listener, opts 
 	if err := mgr.Add(users); err != nil {
 		return nil, fmt.Errorf("adding the authentication of users: %w", err)
 	}
-	if err := listener.addProxy(mgr, clientset, users, opts); err != nil {
+	reviews, err := reviewUsers(clientset)
+	if err != nil {
 		return nil, err
 	}
+	if err := listener.addProxy(mgr, users, reviews, opts); err != nil {
+		return nil, err
+	}
+	listener.addMachineSSH(mgr, users, reviews, opts)
 	mounts := map[string]http.Handler{
 		usertokens.Path: usertokens.NewHandler(usertokens.Handler{
 			Authenticator: users, Allowed: usertokens.Review(mgr.GetClient()), Issue: issueUserTokens(issuer), Client: mgr.GetClient(),
 			Logger: log.WithName("usertokens"),
 		}),
+		machinessh.Pattern: listener.ssh,
 	}
 	for _, prefix := range apiproxy.Prefixes {
 		mounts[prefix] = listener.proxy

@@ -31,7 +31,8 @@ import (
 type FakeAgent struct {
 	env        *Env
 	credential string
-	api        string
+	// targets are what the agent connects to, by the network and address that the hub names.
+	targets    map[string]string
 	disconnect func()
 }
 
@@ -70,10 +71,22 @@ func (e *Env) RegisterAgent(t *testing.T, token, id string) (credential string) 
 // nil. The agent is disconnected after the test.
 func (e *Env) ConnectAgent(t *testing.T, credential string, api *rest.Config) *FakeAgent {
 	t.Helper()
-	a := &FakeAgent{env: e, credential: credential}
+	targets := map[string]string{}
 	if api != nil {
-		a.api = forwarder(t, api)
+		targets["drover kube-api"] = forwarder(t, api)
 	}
+	return e.connectAgent(t, credential, targets)
+}
+
+// ConnectMachine connects a machine that has the token of its plan ServiceAccount. It allows one TCP address.
+func (e *Env) ConnectMachine(t *testing.T, token, allow string) *FakeAgent {
+	t.Helper()
+	return e.connectAgent(t, token, map[string]string{"tcp " + allow: allow})
+}
+
+func (e *Env) connectAgent(t *testing.T, credential string, targets map[string]string) *FakeAgent {
+	t.Helper()
+	a := &FakeAgent{env: e, credential: credential, targets: targets}
 	a.Connect(t)
 	t.Cleanup(func() { a.Disconnect() })
 	return a
@@ -89,10 +102,11 @@ func (a *FakeAgent) Connect(t *testing.T) {
 		header := http.Header{"Authorization": {"Bearer " + a.credential}, "X-Drover-Agent": {"cluster/test"}}
 		dialer := &websocket.Dialer{TLSClientConfig: a.env.Trust(), HandshakeTimeout: time.Minute}
 		local := func(ctx context.Context, network, address string) (net.Conn, error) {
-			if network != "drover" || address != "kube-api" || a.api == "" {
+			target := a.targets[network+" "+address]
+			if target == "" {
 				return nil, fmt.Errorf("nothing is at %s %s", network, address)
 			}
-			return (&net.Dialer{}).DialContext(ctx, "tcp", a.api)
+			return (&net.Dialer{}).DialContext(ctx, "tcp", target)
 		}
 		_ = remotedialer.ConnectToProxyWithDialer(ctx, strings.Replace(a.env.ServerURL, "https://", "wss://", 1)+"/v3/connect", header,
 			func(string, string) bool { return true }, dialer, local, func(context.Context, *remotedialer.Session) error {

@@ -109,12 +109,12 @@ func (a *Agents) machineCaller(ctx context.Context, token string) (*Caller, erro
 	if err != nil {
 		return nil, err
 	}
-	management, err := a.managementCluster(ctx, types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
+	key, err := TunnelKey(ctx, a.Client, machine)
 	if err != nil {
 		return nil, err
 	}
 	return &Caller{
-		agent: tunnel.Agent{Key: management + ":" + machine.Name, Identity: accountIdentity(m.Account)},
+		agent: tunnel.Agent{Key: key, Identity: accountIdentity(m.Account)},
 		valid: func(ctx context.Context) error {
 			_, err := a.Machines.Authenticate(ctx, token)
 			return err
@@ -160,10 +160,17 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
+// TunnelKey is the key of the sessions of a machine's agent. The error asks to retry while the machine has no management Cluster.
+func TunnelKey(ctx context.Context, from client.Reader, machine *clusterv1.Machine) (string, error) {
+	cluster := types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
+	management, err := managementCluster(ctx, from, cluster)
+	return management + ":" + machine.Name, err
+}
+
 // managementCluster names the management Cluster of a Cluster.
-func (a *Agents) managementCluster(ctx context.Context, cluster types.NamespacedName) (string, error) {
+func managementCluster(ctx context.Context, from client.Reader, cluster types.NamespacedName) (string, error) {
 	var list managementv3.ClusterList
-	if err := a.Client.List(ctx, &list, client.MatchingFields{byOwner: cluster.String()}); err != nil {
+	if err := from.List(ctx, &list, client.MatchingFields{byOwner: cluster.String()}); err != nil {
 		return "", fmt.Errorf("looking up the management Cluster of %s: %w", cluster, err)
 	}
 	for i := range list.Items {
@@ -171,7 +178,7 @@ func (a *Agents) managementCluster(ctx context.Context, cluster types.Namespaced
 			continue
 		}
 		// A leftover of an earlier Cluster has the same labels.
-		owned, err := ownership.ClusterOf(ctx, a.Client, &list.Items[i])
+		owned, err := ownership.ClusterOf(ctx, from, &list.Items[i])
 		if err != nil {
 			return "", err
 		}
