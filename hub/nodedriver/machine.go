@@ -88,7 +88,9 @@ func (r *Runner) open(ctx context.Context, m *Machine, log *plugin.Log) (*sessio
 	if err := errors.Join(box.WriteFile(Dir(m.Name)+"/"+keepFile, nil), m.State.write(box)); err != nil {
 		return nil, errors.Join(err, s.end())
 	}
-	s.Driver, err = plugin.Start(ctx, box, plugin.Options{Name: m.Driver, Env: environment(m.Driver, m.Credential), Log: log})
+	s.Driver, err = plugin.Start(ctx, box, plugin.Options{
+		Name: m.Driver, Env: append(proxyEnvironment(), environment(m.Driver, m.Credential)...), Log: log,
+	})
 	if err != nil {
 		return nil, errors.Join(err, s.end())
 	}

@@ -66,6 +66,28 @@ func noSecrets(t *testing.T, texts ...any) {
 	}
 }
 
+// A driver reaches its cloud through the proxy of the hub. The password of the proxy is no text for users.
+func TestProxy(t *testing.T) {
+	cloud, runner, m := setup(t, "")
+	const password = "planted-proxy-password"
+	proxy := strings.Replace(cloud.URL, "http://", "http://user:"+password+"@", 1)
+	t.Setenv("http_proxy", proxy)
+	t.Setenv("HTTP_PROXY", "")
+	m.Spec["url"] = "http://cloud.example.com"
+	if _, log, err := runner.Create(t.Context(), m); err != nil || cloud.Made() != 1 {
+		t.Fatal(err, log)
+	}
+	cloud.SetFault(func(string, string) error { return errors.New("refused by " + proxy) })
+	_, err := runner.Remove(t.Context(), m)
+	if err == nil || strings.Contains(err.Error(), password) {
+		t.Errorf("got %v", err)
+	}
+	cloud.SetFault(nil)
+	if _, err := runner.Remove(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOverSSH(t *testing.T) {
 	t.Parallel()
 	cloud, runner, m := setup(t, "")

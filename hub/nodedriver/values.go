@@ -147,7 +147,7 @@ var secretField = regexp.MustCompile(`(?i)(password|passwd|secret|token|accesske
 
 // secrets are the values that must not appear in messages and logs.
 func (m *Machine) secrets() []string {
-	out := slices.Collect(maps.Values(m.Credential))
+	out := slices.AppendSeq(proxySecrets(), maps.Values(m.Credential))
 	for name, value := range m.Spec {
 		if text, ok := value.(string); ok && secretField.MatchString(name) {
 			out = append(out, text)

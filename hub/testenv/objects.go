@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,12 +85,13 @@ func (e *Env) Delete(t *testing.T, object client.Object) {
 	}
 }
 
-// OnConflict does what reads an object and writes it again, once more whenever somebody else has written it in between.
+// OnConflict does what reads an object and writes it again, once more whenever somebody else has written it in between, or etcd had no time
+// for it.
 func OnConflict(t *testing.T, what string, do func() error) {
 	t.Helper()
 	Until(t, what, func() error {
 		err := do()
-		if err != nil && !apierrors.IsConflict(err) {
+		if err != nil && !apierrors.IsConflict(err) && !strings.Contains(err.Error(), "etcdserver: request timed out") {
 			t.Fatalf("%s: %v", what, err)
 		}
 		return err

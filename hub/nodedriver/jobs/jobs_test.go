@@ -44,6 +44,7 @@ func TestObjects(t *testing.T) {
 	options := Options{Namespace: "cattle-system", Image: "docker.io/drover/hub:v1.2.3"}
 	withAll := options
 	withAll.PullSecrets, withAll.ProgramDir = []string{"registry"}, "/node-drivers"
+	withAll.Proxy = map[string]string{"HTTPS_PROXY": "http://proxy.example.com:3128"}
 	m := lab(t)
 	for name, tt := range map[string]struct {
 		job     func() (job, error)

@@ -46,6 +46,8 @@ type Options struct {
 	PullSecrets []string
 	// ProgramDir is the directory of the image that has the programs of builtin drivers. Empty if it has none.
 	ProgramDir string
+	// Proxy are the proxy settings for the Jobs, by the name of the variable.
+	Proxy map[string]string
 }
 
 // job is an operation with the names and labels of its objects.
@@ -100,7 +102,9 @@ func (j job) meta(o Options, name string) metav1.ObjectMeta {
 
 // objects are those of an operation in the order in which they are created; the Job is the last one.
 func (j job) objects(o Options) ([]client.Object, error) {
-	raw, err := json.Marshal(j.order)
+	with := *j.order
+	with.Proxy = o.Proxy
+	raw, err := json.Marshal(with)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the order of Job %s: %w", j.name, err)
 	}

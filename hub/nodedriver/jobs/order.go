@@ -41,6 +41,8 @@ type order struct {
 	Script     []byte                      `json:"script,omitempty"`
 	// State is the encoded state of the machine.
 	State []byte `json:"state,omitempty"`
+	// Proxy are the proxy settings of the hub, by the name of the variable. They may have a password.
+	Proxy map[string]string `json:"proxy,omitempty"`
 }
 
 func orderOf(operation string, m *nodedriver.Machine) (*order, error) {

@@ -41,6 +41,11 @@ func Run(ctx context.Context, opts RunOptions) error {
 	if err != nil {
 		return err
 	}
+	for name, value := range o.Proxy { // before the first request
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("setting %s: %w", name, err)
+		}
+	}
 	w := &writer{opts}
 	if err := w.begin(ctx); err != nil {
 		return err
