@@ -104,14 +104,14 @@ func machineSSH(t *testing.T, cloud *fake.Cloud, namespace string) {
 	if err := env.Client.List(t.Context(), &events, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]bool{}
+	reasons := map[string]bool{}
 	for i := range events.Items {
 		if e := &events.Items[i]; e.InvolvedObject.Kind == "Machine" && e.InvolvedObject.Name == name {
-			told[e.Reason] = true
+			reasons[e.Reason] = true
 		}
 	}
-	if !told["SSHKeyRead"] || !told["SSHConnection"] {
-		t.Errorf("the Machine has Events %v", told)
+	if !reasons["SSHKeyRead"] || !reasons["SSHConnection"] {
+		t.Errorf("the Machine has Events %v", reasons)
 	}
 }
 
