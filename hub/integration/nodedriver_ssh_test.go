@@ -145,7 +145,9 @@ func asMember(t *testing.T, namespace, machine, url string) {
 		t.Errorf("%d: %s", code, answer)
 	}
 	state := rkev1.MachineStateSecretName(labMachines(t, namespace)[0].GetName())
-	mayRead := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{state}, Verbs: []string{"get"}}
+	mayRead := rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{state}, Verbs: []string{"get"},
+	}
 	env.Create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "member"}, Rules: []rbacv1.PolicyRule{mayRead}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "member"},
