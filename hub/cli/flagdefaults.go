@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/drover-dev/drover/hub/api/provider"
+	"github.com/drover-dev/drover/hub/nodedriver/jobs"
 	"github.com/drover-dev/drover/hub/server/feed"
 	"github.com/drover-dev/drover/hub/server/settings"
 )
@@ -45,6 +46,13 @@ func (o *serveOptions) complete() error {
 	}
 	if o.hub.NodeDriverImage == "" && len(o.hub.NodeDriverPullSecrets) > 0 {
 		return errors.New("--node-driver-image-pull-secrets needs --node-driver-image")
+	}
+	if o.hub.NodeDriverImage == "" && o.nodeDriverScheduling != "" {
+		return errors.New("--node-driver-scheduling needs --node-driver-image")
+	}
+	var err error
+	if o.hub.NodeDriverScheduling, err = jobs.ParseScheduling(o.nodeDriverScheduling); err != nil {
+		return fmt.Errorf("--node-driver-scheduling: %w", err)
 	}
 	if err := o.completeAudit(); err != nil {
 		return err

@@ -36,6 +36,8 @@ type serveOptions struct {
 	// hub and api are what the flags set of the options of the hub and of its embedded API server.
 	hub server.Options
 	api embedded.Options
+	// nodeDriverScheduling is a jobs.Scheduling as JSON.
+	nodeDriverScheduling string
 }
 
 func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
@@ -62,6 +64,8 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 		"image of the hub, for Jobs that run node drivers in --system-namespace; without it they run in processes of the hub")
 	flags.StringSliceVar(&o.hub.NodeDriverPullSecrets, "node-driver-image-pull-secrets", nil,
 		"names of Secrets (kubernetes.io/dockerconfigjson) in --system-namespace with credentials for the registry of --node-driver-image")
+	flags.StringVar(&o.nodeDriverScheduling, "node-driver-scheduling", "",
+		"where the Pods of these Jobs run: JSON with the fields nodeSelector, tolerations and priorityClassName of a Pod")
 	flags.StringVar(&o.hub.WebhookListen, "webhook-listen", "",
 		"address of the webhooks (default 127.0.0.1:9443 with the embedded API server, otherwise :9443)")
 	flags.StringVar(&o.hub.WebhookURL, "webhook-url", "",

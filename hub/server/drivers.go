@@ -13,7 +13,7 @@ func newDrivers(config *rest.Config, opts Options) (nodedriver.Drivers, error) {
 	if opts.NodeDriverImage != "" {
 		return jobs.New(config, jobs.Options{
 			Namespace: opts.Settings.SystemNamespace, Image: opts.NodeDriverImage, PullSecrets: opts.NodeDriverPullSecrets,
-			ProgramDir: opts.NodeDriverDir, Proxy: nodedriver.Proxy(),
+			ProgramDir: opts.NodeDriverDir, Scheduling: opts.NodeDriverScheduling, Proxy: nodedriver.Proxy(),
 		})
 	}
 	runner, err := nodedriver.NewRunner(opts.NodeDriverDir)

@@ -22,6 +22,7 @@ import (
 	"github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/gateway/downloads"
+	"github.com/drover-dev/drover/hub/nodedriver/jobs"
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/operations"
@@ -50,6 +51,8 @@ type Options struct {
 	// in processes of the hub. NodeDriverPullSecrets are names of Secrets there with credentials for its registry.
 	NodeDriverImage       string
 	NodeDriverPullSecrets []string
+	// NodeDriverScheduling says where the Pods of these Jobs run.
+	NodeDriverScheduling jobs.Scheduling
 
 	// WebhookListen is the address (host:port) of the webhooks.
 	WebhookListen string

@@ -44,6 +44,12 @@ func TestObjects(t *testing.T) {
 	options := Options{Namespace: "cattle-system", Image: "docker.io/drover/hub:v1.2.3"}
 	withAll := options
 	withAll.PullSecrets, withAll.ProgramDir = []string{"registry"}, "/node-drivers"
+	var err error
+	withAll.Scheduling, err = ParseScheduling(`{"nodeSelector": {"pool": "infra"}, "tolerations": [{"key": "infra", "operator": "Exists"}],
+		"priorityClassName": "high"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
 	withAll.Proxy = map[string]string{"HTTPS_PROXY": "http://proxy.example.com:3128"}
 	m := lab(t)
 	for name, tt := range map[string]struct {

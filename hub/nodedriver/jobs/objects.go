@@ -46,6 +46,7 @@ type Options struct {
 	PullSecrets []string
 	// ProgramDir is the directory of the image that has the programs of builtin drivers. Empty if it has none.
 	ProgramDir string
+	Scheduling Scheduling
 	// Proxy are the proxy settings for the Jobs, by the name of the variable.
 	Proxy map[string]string
 }
@@ -149,7 +150,8 @@ func (j job) pod(o Options) corev1.PodSpec {
 	}
 	return corev1.PodSpec{
 		ServiceAccountName: j.name, AutomountServiceAccountToken: new(true), EnableServiceLinks: new(false),
-		RestartPolicy: corev1.RestartPolicyNever,
+		RestartPolicy: corev1.RestartPolicyNever, NodeSelector: o.Scheduling.NodeSelector, Tolerations: o.Scheduling.Tolerations,
+		PriorityClassName: o.Scheduling.PriorityClassName,
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: new(int64(user)), RunAsGroup: new(int64(user)), FSGroup: new(int64(user)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},

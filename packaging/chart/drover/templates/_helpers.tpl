@@ -66,6 +66,15 @@ labels: {{- include "drover.labels" . | nindent 2 }}
 {{- with .Values.imagePullSecrets }}
 - --node-driver-image-pull-secrets={{ range $i, $secret := . }}{{ if $i }},{{ end }}{{ $secret.name }}{{ end }}
 {{- end }}
+{{- $scheduling := dict }}
+{{- range $key := list "nodeSelector" "tolerations" }}
+{{- with get $.Values $key }}
+{{- $_ := set $scheduling $key . }}
+{{- end }}
+{{- end }}
+{{- with $scheduling }}
+- --node-driver-scheduling={{ toJson . }}
+{{- end }}
 {{- with .Values.systemDefaultRegistry }}
 - --system-default-registry={{ . }}
 {{- end }}
