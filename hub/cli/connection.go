@@ -30,11 +30,18 @@ func (c *connection) addFlags(flags *pflag.FlagSet) {
 		"kubeconfig of the cluster that the hub uses (default: <data-dir>/"+embedded.AdminKubeconfig+")")
 }
 
+// path is the file with the kubeconfig.
+func (c *connection) path() string {
+	if c.kubeconfig != "" {
+		return c.kubeconfig
+	}
+	return filepath.Join(c.dataDir, embedded.AdminKubeconfig)
+}
+
 // client reads and writes past all caches.
 func (c *connection) client() (client.WithWatch, error) {
-	path := c.kubeconfig
-	if path == "" {
-		path = filepath.Join(c.dataDir, embedded.AdminKubeconfig)
+	path := c.path()
+	if c.kubeconfig == "" {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("there is no hub's kubeconfig at %s; name another --data-dir or a --kubeconfig", path)
 		}

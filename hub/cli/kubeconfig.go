@@ -21,7 +21,6 @@ import (
 	clientauthentication "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 
 	"github.com/drover-dev/drover/hub/identity/usertokens"
-	"github.com/drover-dev/drover/hub/server/embedded"
 	"github.com/drover-dev/drover/hub/server/settings"
 )
 
@@ -120,11 +119,7 @@ func (o *kubeconfigOptions) run(ctx context.Context, key client.ObjectKey, stdou
 
 // user is how kubectl gets a token, or the token.
 func (o *kubeconfigOptions) user(ctx context.Context, hub settings.Settings, management string) (*clientcmdapi.AuthInfo, error) {
-	path := o.kubeconfig
-	if path == "" {
-		path = filepath.Join(o.dataDir, embedded.AdminKubeconfig)
-	}
-	path, err := filepath.Abs(path)
+	path, err := filepath.Abs(o.path())
 	if err != nil {
 		return nil, fmt.Errorf("finding %s: %w", path, err)
 	}

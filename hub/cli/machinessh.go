@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/access/machinessh"
-	"github.com/drover-dev/drover/hub/server/embedded"
 	"github.com/drover-dev/drover/hub/server/settings"
 )
 
@@ -46,11 +45,7 @@ func (o *machineAccess) gateway(ctx context.Context) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := o.kubeconfig
-	if path == "" {
-		path = filepath.Join(o.dataDir, embedded.AdminKubeconfig)
-	}
-	config, _, err := credential{kubeconfig: path}.load()
+	config, _, err := credential{kubeconfig: o.path()}.load()
 	if err != nil {
 		return nil, err
 	}

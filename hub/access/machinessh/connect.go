@@ -115,7 +115,6 @@ func join(user net.Conn, input io.Reader, machine net.Conn) {
 
 // forward passes the request on to the replica that has the session.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, owner http.RoundTripper) {
-	response.SetTimeout(w, 24*time.Hour)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.stopped, cancel)()

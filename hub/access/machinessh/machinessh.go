@@ -7,16 +7,12 @@ package machinessh
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,13 +125,17 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return response.Errorf(http.StatusBadRequest, "the header Upgrade must be %s, got %.50q", Protocol, upgrade)
 	}
 	if h.FromPeer(r) {
-		s, err := h.state(ctx, key)
+		machine, err := h.machine(ctx, key)
+		if err != nil {
+			return err
+		}
+		s, err := h.state(ctx, machine)
 		if err != nil {
 			return err
 		}
 		return h.connect(ctx, w, r, s)
 	}
-	who, err := h.authenticate(r)
+	who, err := userauth.Direct(h.Authenticator, r, h.Logger, "show a client certificate or a token of the hub's own Kubernetes")
 	if err != nil {
 		return err
 	}
@@ -145,10 +145,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return response.TooMany(time.Second, "too many concurrent requests and connections to machines")
 	}
 	defer release()
-	if err := h.authorize(ctx, who, key); err != nil {
+	// Read once: another Secret than the one that the user may get must not be read.
+	machine, err := h.machine(ctx, key)
+	if err != nil {
 		return err
 	}
-	s, err := h.state(ctx, key)
+	if err := h.authorize(ctx, who, key, machine); err != nil {
+		return err
+	}
+	s, err := h.state(ctx, machine)
 	if err != nil {
 		return err
 	}
@@ -171,36 +176,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// authenticate returns who asks. A token of the hub's own is for one cluster, and no proof for anything else.
-func (h *Handler) authenticate(r *http.Request) (user.Info, error) {
-	found, ok, err := h.Authenticator.AuthenticateRequest(r)
-	switch {
-	case errors.Is(err, userauth.ErrTooMany):
-		return nil, response.TooMany(response.DefaultRetry, err.Error())
-	case errors.Is(err, userauth.ErrUnavailable):
-		return nil, response.Retry(time.Second, "%v", userauth.ErrUnavailable)
-	case err != nil:
-		h.Logger.V(1).Info("Refused a user", "reason", err.Error())
-	}
-	if err != nil || !ok || len(found.Audiences) > 0 {
-		return nil, response.Errorf(http.StatusUnauthorized, "show a client certificate or a token of the hub's own Kubernetes")
-	}
-	return found.User, nil
-}
-
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var refused *response.Error
-	if !errors.As(err, &refused) {
+	response.WriteStatus(w, err, func(err error) {
 		if r.Context().Err() == nil {
 			h.Logger.Error(err, "Serving SSH failed")
 		}
-		refused = response.Errorf(http.StatusInternalServerError, "internal error of the hub; see its log")
-	}
-	if refused.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(refused.RetryAfterSeconds()))
-	}
-	response.WriteJSON(w, refused.Code, metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(refused.Code), Message: refused.Message,
 	})
 }

@@ -41,19 +41,17 @@ type state struct {
 	tunnel string
 }
 
-// authorize lets through who may get the machine state Secret. Whoever may not learns nothing of which machines there are.
-func (h *Handler) authorize(ctx context.Context, who user.Info, key client.ObjectKey) error {
+// authorize lets through who may get the machine state Secret of a machine, which may be nil. Whoever may not learns nothing of which
+// machines there are.
+func (h *Handler) authorize(ctx context.Context, who user.Info, key client.ObjectKey, machine *clusterv1.Machine) error {
 	denied := response.Errorf(http.StatusForbidden, "there is no machine %s of a node driver that user %q may log in to; "+
 		"this requires the verb get on its Secret <infrastructure machine>-machine-state", key, who.GetName())
-	_, secret, err := h.secretOf(ctx, key)
-	if err != nil {
-		return err
-	}
-	if secret == "" {
+	if machine == nil {
 		return denied
 	}
 	decision, _, err := h.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: who, Verb: "get", Namespace: key.Namespace, Name: secret, APIVersion: "v1", Resource: "secrets", ResourceRequest: true,
+		User: who, Verb: "get", Namespace: machine.Namespace, Name: secretOf(machine), APIVersion: "v1", Resource: "secrets",
+		ResourceRequest: true,
 	})
 	switch {
 	case err != nil:
@@ -64,25 +62,27 @@ func (h *Handler) authorize(ctx context.Context, who user.Info, key client.Objec
 	return nil
 }
 
-// secretOf returns a Machine and the name of its machine state Secret, which is empty where there is no Machine of a node driver.
-func (h *Handler) secretOf(ctx context.Context, key client.ObjectKey) (*clusterv1.Machine, string, error) {
+// machine returns a Machine of a node driver; nil if there is none.
+func (h *Handler) machine(ctx context.Context, key client.ObjectKey) (*clusterv1.Machine, error) {
 	machine := &clusterv1.Machine{}
 	found, err := objects.Get(ctx, h.Client, key, machine)
 	if err != nil || !found || machine.Spec.InfrastructureRef.APIGroup != schema.MachineGroup {
-		return nil, "", err
+		return nil, err
 	}
-	return machine, rkev1.MachineStateSecretName(machine.Spec.InfrastructureRef.Name), nil
+	return machine, nil
+}
+
+// secretOf names the machine state Secret of a Machine.
+func secretOf(machine *clusterv1.Machine) string {
+	return rkev1.MachineStateSecretName(machine.Spec.InfrastructureRef.Name)
 }
 
 // state reads what there is of a machine.
-func (h *Handler) state(ctx context.Context, key client.ObjectKey) (*state, error) {
-	machine, name, err := h.secretOf(ctx, key)
-	if err != nil {
-		return nil, err
-	}
+func (h *Handler) state(ctx context.Context, machine *clusterv1.Machine) (*state, error) {
 	if machine == nil {
-		return nil, response.Errorf(http.StatusNotFound, "Machine %s is gone", key)
+		return nil, response.Errorf(http.StatusNotFound, "the Machine is gone")
 	}
+	key, name := client.ObjectKeyFromObject(machine), secretOf(machine)
 	secret := &corev1.Secret{}
 	found, err := objects.Get(ctx, h.Live, client.ObjectKey{Namespace: key.Namespace, Name: name}, secret)
 	if err != nil {

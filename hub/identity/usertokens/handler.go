@@ -2,16 +2,13 @@ package usertokens
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -105,7 +102,8 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 		return nil, err
 	}
 	end := credentialEnd(r)
-	who, err := h.authenticate(r)
+	who, err := userauth.Direct(h.Authenticator, r, h.Logger,
+		"show a client certificate or a token of the hub's own Kubernetes; tokens that the hub has issued cannot be used to get others")
 	if err != nil {
 		return nil, err
 	}
@@ -145,23 +143,6 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (*Answer, error
 			"revoke unused ones with \"hub tokens revoke\"", len(held))
 	}
 	return h.issue(r.Context(), withoutCredential(who), cluster, request)
-}
-
-func (h *Handler) authenticate(r *http.Request) (user.Info, error) {
-	found, ok, err := h.Authenticator.AuthenticateRequest(r)
-	switch {
-	case errors.Is(err, userauth.ErrTooMany):
-		return nil, response.TooMany(response.DefaultRetry, err.Error())
-	case errors.Is(err, userauth.ErrUnavailable):
-		return nil, response.Retry(time.Second, "%v", userauth.ErrUnavailable)
-	case err != nil:
-		h.Logger.V(1).Info("Token request of an unknown user refused", "reason", err.Error())
-	}
-	if err != nil || !ok || len(found.Audiences) > 0 {
-		return nil, response.Errorf(http.StatusUnauthorized,
-			"show a client certificate or a token of the hub's own Kubernetes; tokens that the hub has issued cannot be used to get others")
-	}
-	return found.User, nil
 }
 
 func (h *Handler) issue(ctx context.Context, u user.Info, cluster *managementv3.Cluster, request *Request) (*Answer, error) {
@@ -232,18 +213,9 @@ func withoutCredential(u user.Info) user.Info {
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var refused *response.Error
-	if !errors.As(err, &refused) {
+	response.WriteStatus(w, err, func(err error) {
 		if r.Context().Err() == nil {
 			h.Logger.Error(err, "Issuing a token failed")
 		}
-		refused = response.Errorf(http.StatusInternalServerError, "internal error of the hub; see its log")
-	}
-	if refused.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(refused.RetryAfterSeconds()))
-	}
-	response.WriteJSON(w, refused.Code, metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1",
-			Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(refused.Code), Message: refused.Message,
 	})
 }

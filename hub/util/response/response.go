@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // DefaultRetry is after how long a client is asked to retry where nothing better is known.
@@ -61,6 +64,23 @@ func WriteJSON(w http.ResponseWriter, code int, body any) {
 		return
 	}
 	Write(w, code, "application/json", append(encoded, '\n'))
+}
+
+// WriteStatus answers with an error as Kubernetes does. One that is no Error is a fault of the hub: the caller does not see it, and fault
+// is called with it.
+func WriteStatus(w http.ResponseWriter, err error, fault func(error)) {
+	var refused *Error
+	if !errors.As(err, &refused) {
+		fault(err)
+		refused = Errorf(http.StatusInternalServerError, "internal error of the hub; see its log")
+	}
+	if refused.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(refused.RetryAfterSeconds()))
+	}
+	WriteJSON(w, refused.Code, metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: int32(refused.Code), Message: refused.Message,
+	})
 }
 
 // Write answers with a body that no cache may keep.

@@ -1,0 +1,31 @@
+package userauth
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/drover-dev/drover/hub/util/response"
+)
+
+// Direct authenticates a user by a credential of the hub's Kubernetes. Tokens of the hub's own, which are for one cluster, are no proof
+// here. Errors are a *response.Error; refusal is the text for unknown users.
+func Direct(users authenticator.Request, r *http.Request, log logr.Logger, refusal string) (user.Info, error) {
+	found, ok, err := users.AuthenticateRequest(r)
+	switch {
+	case errors.Is(err, ErrTooMany):
+		return nil, response.TooMany(response.DefaultRetry, err.Error())
+	case errors.Is(err, ErrUnavailable):
+		return nil, response.Retry(time.Second, "%v", ErrUnavailable)
+	case err != nil:
+		log.V(1).Info("Request of an unknown user refused", "reason", err.Error())
+	}
+	if err != nil || !ok || len(found.Audiences) > 0 {
+		return nil, response.Errorf(http.StatusUnauthorized, "%s", refusal)
+	}
+	return found.User, nil
+}
