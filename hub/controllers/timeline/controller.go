@@ -86,8 +86,12 @@ type clusterState struct {
 	// record is the timeline as it was last written; nil until it was read. written has the digest of each part of it.
 	record  *timelines.Record
 	written map[int]timelines.Digest
-	// seen are the conditions of which Events were created; nil before the first reconcile.
+	// seen are the conditions of which Events were created.
 	seen map[conditionKey]conditionState
+	// recovered is true once every change that happened before the start of the hub has its Events.
+	recovered bool
+	// attempted is the change whose Events could not all be written. Some of them may exist.
+	attempted *change
 	// logged is the last message of the provisioning log; nil until it was read.
 	logged *string
 	// next is the earliest time of the next reconcile; size is that of the timeline in bytes.

@@ -45,12 +45,14 @@ func (r *Reconciler) createEvents(ctx context.Context, s *scope, m *clusterState
 			events = append(events, newEvent(t, cluster, about, now))
 		}
 		for _, event := range events {
-			if err := r.writeEvent(ctx, event, t.afterRestart); err != nil {
+			if err := r.writeEvent(ctx, event, t.repeatable); err != nil {
+				m.attempted = &t.change
 				return i, err
 			}
 		}
-		m.seen[t.key] = t.state
+		m.seen[t.key], m.attempted = t.state, nil
 	}
+	m.recovered = true
 	return len(transitions), nil
 }
 
@@ -88,10 +90,11 @@ func newEvent(t transition, object conditioned, text string, now time.Time) *cor
 	return event
 }
 
-// writeEvent creates an Event. If it exists, its count grows, unless it may be the same one, created before a restart.
-func (r *Reconciler) writeEvent(ctx context.Context, event *corev1.Event, afterRestart bool) error {
+// writeEvent creates an Event. If it exists, its count grows where that is the Event of an earlier transition. Otherwise it is the same one,
+// created before a restart, or by a request that seemed to fail.
+func (r *Reconciler) writeEvent(ctx context.Context, event *corev1.Event, repeatable bool) error {
 	err := r.Client.Create(ctx, event, fieldOwner)
-	if apierrors.IsAlreadyExists(err) && !afterRestart {
+	if apierrors.IsAlreadyExists(err) && repeatable {
 		err = r.repeatEvent(ctx, event)
 	}
 	if apierrors.IsAlreadyExists(err) || hubapierrors.IsEnding(err) || hubapierrors.IsGone(err) {

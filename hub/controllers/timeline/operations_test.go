@@ -153,7 +153,7 @@ func TestEndedOperationsAreBounded(t *testing.T) {
 // TestCanceledOperation: what a user has ended is no warning.
 func TestCanceledOperation(t *testing.T) {
 	op := anOperation(operationv1.PhaseCanceled, "", "Canceled", metav1.ConditionFalse)
-	m := &clusterState{seen: map[conditionKey]conditionState{}}
+	m := &clusterState{recovered: true}
 	got := m.transitions([]conditioned{op}, noon, noon)
 	if len(got) != 1 || got[0].reason != "OperationCanceled" || newEvent(got[0], op, "", noon).Type != corev1.EventTypeNormal {
 		t.Errorf("got %v", reasonsOf(got))

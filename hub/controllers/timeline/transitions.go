@@ -20,10 +20,15 @@ type conditionState struct {
 	reason string
 }
 
+// change is a condition with the state that it has changed to.
+type change struct {
+	key   conditionKey
+	state conditionState
+}
+
 // transition is a condition that has changed.
 type transition struct {
-	key    conditionKey
-	state  conditionState
+	change
 	object conditioned
 	// condition is the present one; reason and rule are for its Event.
 	condition metav1.Condition
@@ -33,18 +38,21 @@ type transition struct {
 	at time.Time
 	// afterRestart is true where the Event may have been created before the hub was restarted.
 	afterRestart bool
+	// repeatable is true where an Event of the same name is that of an earlier transition: the status of the condition has not changed, so
+	// that the time of its last transition is the same. Any other Event that exists is the one of this very transition.
+	repeatable bool
 }
 
 // transitions compares conditions with those of which Events were created, and returns the changes, oldest first. Conditions without an
 // Event are recorded as seen. After a restart nothing is known: all changes since observed are returned.
 func (m *clusterState) transitions(objects []conditioned, observed, now time.Time) []transition {
-	restarted := m.seen == nil
+	restarted := !m.recovered
 	seen := map[conditionKey]conditionState{}
 	var changed []transition
 	for _, object := range objects {
 		for _, c := range object.GetConditions() {
 			t := transition{
-				key: conditionKey{object.GetUID(), c.Type}, state: observedState(object, c),
+				change: change{conditionKey{object.GetUID(), c.Type}, observedState(object, c)},
 				object: object, condition: c, rule: ruleFor(object, c.Type), at: c.LastTransitionTime.Time, afterRestart: restarted,
 			}
 			previous, known := m.seen[t.key]
@@ -60,7 +68,7 @@ func (m *clusterState) transitions(objects []conditioned, observed, now time.Tim
 				seen[t.key] = previous
 			}
 			if known && previous.status == c.Status {
-				t.at = now
+				t.at, t.repeatable = now, m.attempted == nil || *m.attempted != t.change
 			}
 			changed = append(changed, t)
 		}

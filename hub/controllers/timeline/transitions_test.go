@@ -109,7 +109,7 @@ func TestTransitions(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := &clusterState{}
+			m := &clusterState{recovered: test.before != nil}
 			if test.before != nil {
 				m.seen = map[conditionKey]conditionState{}
 				for _, c := range test.before {
@@ -126,7 +126,7 @@ func TestTransitions(t *testing.T) {
 
 // TestEventIsRetried: a transition whose Event could not be created comes again in the next reconcile, and one that has its Event does not.
 func TestEventIsRetried(t *testing.T) {
-	m := &clusterState{seen: map[conditionKey]conditionState{}}
+	m := &clusterState{recovered: true}
 	objects := []conditioned{newMachine("m", condition("Reconciled", metav1.ConditionUnknown, "ApplyingPlan", noon))}
 	first := m.transitions(objects, noon, noon)
 	if got := m.transitions(objects, noon, noon); len(first) != 1 || len(got) != 1 {
@@ -158,7 +158,7 @@ func TestPropagation(t *testing.T) {
 func TestNewEvent(t *testing.T) {
 	changed := func(c metav1.Condition) transition {
 		return transition{
-			key: conditionKey{"uid-m", c.Type}, state: conditionState{c.Status, c.Reason}, condition: c, at: noon,
+			change: change{conditionKey{"uid-m", c.Type}, conditionState{c.Status, c.Reason}}, condition: c, at: noon,
 			reason: c.Reason, rule: ruleFor(newMachine("m"), c.Type), object: newMachine("m"),
 		}
 	}
