@@ -212,6 +212,20 @@ func TestInvalidFields(t *testing.T) {
 	}
 }
 
+// A cloud that refuses a machine is not all that is said where the credential has a key of which the driver makes nothing.
+func TestMisspelledCredential(t *testing.T) {
+	t.Parallel()
+	cloud, runner, m := setup(t, "")
+	m.Credential = nodedriver.Credential("lab", map[string][]byte{"labcredentialConfig-tokn": []byte(token),
+		"labcredentialConfig-sshUser": []byte("admin")})
+	_, log, err := runner.Create(t.Context(), m)
+	want := `unauthorized; driver lab has no field for what the cloud credential calls "tokn"`
+	if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "\n", ""), want) || cloud.Made() != 0 {
+		t.Errorf("got %v", err)
+	}
+	noSecrets(t, log, err)
+}
+
 // A driver that names a file of the hub as the machine's key gets nothing of it.
 func TestKeyPath(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package nodedriver
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -113,6 +114,35 @@ func lookup(field schema.Field, credential map[string]string) (any, bool) {
 		}
 	}
 	return nil, false
+}
+
+// unused are the fields of a credential for which the driver has no flag, in order. A driver may know them as environment variables, so that
+// they are no error by themselves.
+func unused(fields []schema.Field, credential map[string]string) []string {
+	left := maps.Clone(credential)
+	for _, field := range fields {
+		delete(left, field.Name)
+		maps.DeleteFunc(left, func(name, _ string) bool {
+			driver, _, _ := strings.Cut(field.Flag.Name, "-")
+			return variable(driver, name) == field.Flag.EnvVar
+		})
+	}
+	return slices.Sorted(maps.Keys(left))
+}
+
+// withCredential adds to the error of a driver what its credential has for nothing, such as a misspelled field.
+func (m *Machine) withCredential(fields []schema.Field, err error) error {
+	const most = 5
+	var wrong *InvalidError
+	names := unused(fields, m.Credential)
+	if err == nil || errors.As(err, &wrong) || len(names) == 0 {
+		return err
+	}
+	for i, name := range names[:min(len(names), most)] {
+		names[i] = fmt.Sprintf("%.60q", name)
+	}
+	return fmt.Errorf("%w; driver %s has no field for what the cloud credential calls %s", err, m.Driver,
+		strings.Join(names[:min(len(names), most)], ", "))
 }
 
 // variable is the environment variable of a credential's field: accessKey of amazonec2 is AWS_ACCESS_KEY.
