@@ -109,6 +109,9 @@ func (m *machines) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl
 	if err != nil || s.created != nil {
 		return result, err
 	}
+	if err := m.reportAddresses(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	return result, m.reconcileNode(ctx, s)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/drover-dev/drover/hub/api/crds"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
 	"github.com/drover-dev/drover/hub/util/cause"
@@ -66,7 +67,7 @@ func dataSecret(s *scope, vars []install.Var) (*corev1.Secret, error) {
 }
 
 // scriptGroups are the API groups of infrastructure providers whose machines run a shell script.
-var scriptGroups = []string{rkev1.GroupVersion.Group, "rke-machine.cattle.io", "elemental.cattle.io"}
+var scriptGroups = []string{rkev1.GroupVersion.Group, crds.NodeDriverGroup, "elemental.cattle.io"}
 
 // formatOf is the format of a machine's bootstrap data: that of the spec, or the default of its provider.
 func formatOf(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) bootstrapdata.Format {

@@ -40,7 +40,7 @@ func TestAddressesAndJoinURL(t *testing.T) {
 	m.inputs.InternalAddresses, m.inputs.Addresses = []string{"10.0.0.2"}, []string{"203.0.113.1"}
 	m.machine.Status.Addresses = []clusterv1.MachineAddress{{Type: "Hostname", Address: "a"}, {Type: "ExternalIP", Address: "203.0.113.1"},
 		{Type: "InternalIP", Address: "10.0.0.1"}}
-	m.reported = machinestate.ReportedAddresses(m.machine, "")
+	m.reported = machinestate.ReportedAddresses(m.machine, m.bootstrap, "")
 	if diff := cmp.Diff([]string{"10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.9"}, m.addresses()); diff != "" {
 		t.Error(diff)
 	}

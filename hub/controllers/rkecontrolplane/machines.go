@@ -100,9 +100,11 @@ func (m *machine) readInputs(s *scope) {
 		decodeAnnotation(annotations, rkev1.LabelsAnnotation, &m.inputs.NodeLabels),
 		decodeAnnotation(annotations, rkev1.TaintsAnnotation, &m.inputs.NodeTaints),
 	)
-	m.reported, m.selected = machinestate.ReportedAddresses(m.machine, s.endpoint().Host), machinestate.Addresses{}
+	m.reported, m.selected = machinestate.ReportedAddresses(m.machine, m.bootstrap, s.endpoint().Host), machinestate.Addresses{}
 	if machinestate.HasProvider(m.machine) {
-		m.inputs.ProviderID = m.machine.Spec.ProviderID
+		if !machinestate.HasNodeDriver(m.machine) {
+			m.inputs.ProviderID = m.machine.Spec.ProviderID
+		}
 		var stored machinestate.Addresses
 		if m.secret == nil || decodeAnnotation(m.secret.Annotations, rkev1.InfrastructureAddressesAnnotation, &stored) != nil {
 			stored = machinestate.Addresses{}

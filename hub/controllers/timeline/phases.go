@@ -11,7 +11,9 @@ import (
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
@@ -58,7 +60,7 @@ func ignoreBenign(p timelines.Phase) timelines.Phase {
 //	being deleted                        Deleting, or the reason of Deleting
 //	paused                               Paused
 //	no bootstrap data                    WaitingForBootstrapData
-//	no infrastructure, of a provider     WaitingForInfrastructure
+//	no infrastructure yet                WaitingForInfrastructure
 //	plan not applied                     WaitingForPlan, or the reason of Reconciled
 //	no Node                              WaitingForNode
 //	failed MachineHealthCheck            its reason
@@ -67,7 +69,6 @@ func ignoreBenign(p timelines.Phase) timelines.Phase {
 func machinePhase(m *clusterv1.Machine) timelines.Phase {
 	get := func(conditionType string) *metav1.Condition { return conditions.Get(m, conditionType) }
 	isTrue := func(conditionType string) bool { return conditions.IsTrue(m, conditionType) }
-	custom := m.Spec.InfrastructureRef.APIGroup == rkev1.GroupVersion.Group
 	switch {
 	case !m.DeletionTimestamp.IsZero() && isTrue(clusterv1.DeletingCondition):
 		return running(get(clusterv1.DeletingCondition), "")
@@ -77,8 +78,7 @@ func machinePhase(m *clusterv1.Machine) timelines.Phase {
 		return running(get(clusterv1.PausedCondition), phasePaused)
 	case !isTrue(clusterv1.BootstrapConfigReadyCondition):
 		return running(get(clusterv1.BootstrapConfigReadyCondition), phaseBootstrapData)
-	// The infrastructure of a custom machine is ready only when its Node exists.
-	case !custom && !isTrue(clusterv1.InfrastructureReadyCondition):
+	case waitsForInfrastructure(m):
 		return running(get(clusterv1.InfrastructureReadyCondition), phaseInfrastructure)
 	case !conditions.Has(m, rkev1.ReconciledCondition):
 		return running(nil, phasePlan)
@@ -92,6 +92,19 @@ func machinePhase(m *clusterv1.Machine) timelines.Phase {
 		return running(get(clusterv1.MachineNodeReadyCondition), "")
 	}
 	return timelines.Phase{Name: phaseReady, Outcome: timelines.OutcomeReady}
+}
+
+// waitsForInfrastructure reports whether the machine does not exist yet. The infrastructure of a custom machine, and that of a node driver, is
+// ready only when its Node exists: the plan of the latter says whether it has been created.
+func waitsForInfrastructure(m *clusterv1.Machine) bool {
+	switch {
+	case !machinestate.HasProvider(m) || conditions.IsTrue(m, clusterv1.InfrastructureReadyCondition):
+		return false
+	case machinestate.HasNodeDriver(m):
+		reconciled := conditions.Get(m, rkev1.ReconciledCondition)
+		return reconciled == nil || reconciled.Reason == rollout.ReasonWaitingForInfrastructure
+	}
+	return true
 }
 
 // clusterPhase is the phase of the cluster as a whole.

@@ -55,6 +55,18 @@ func TestMachinePhase(t *testing.T) {
 			change: func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.APIGroup = "rke.cattle.io" }, want: "WaitingForNode running",
 		},
 		{
+			name: "a node driver makes it", conditions: []metav1.Condition{data, is("InfrastructureReady", no, "NotReady"),
+				is("Reconciled", unknown, "WaitingForInfrastructure")},
+			change: func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.APIGroup = "rke-machine.cattle.io" },
+			want:   "WaitingForInfrastructure running",
+		},
+		{
+			name: "a node driver has made it", conditions: []metav1.Condition{data, is("InfrastructureReady", no, "NotReady"),
+				is("Reconciled", unknown, "ApplyingPlan")},
+			change: func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.APIGroup = "rke-machine.cattle.io" },
+			want:   "ApplyingPlan running",
+		},
+		{
 			name: "works", conditions: []metav1.Condition{data, infra, reconciled, is("NodeReady", yes, "NodeReady")},
 			change: func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }, want: "Ready ready",
 		},

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 // Addresses are the IP addresses of a machine. As JSON they are the value of rke.cattle.io/infrastructure-addresses.
@@ -31,11 +33,25 @@ func (a Addresses) Encode() string {
 }
 
 // ReportedAddresses are those that the infrastructure provider reports in the status of a Machine, if others can reach the machine
-// by them. endpoint is the host of the control plane's endpoint, which may move from server to server and belongs to none.
-func ReportedAddresses(machine *clusterv1.Machine, endpoint string) (reported Addresses) {
+// by them. endpoint is the host of the control plane's endpoint, which may move from server to server and belongs to none. Those of a
+// machine of a node driver are the driver's: the Machine has them only after it has a Node, and those of the Node beside them.
+func ReportedAddresses(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, endpoint string) (reported Addresses) {
+	usable := func(address string) bool {
+		ip, err := netip.ParseAddr(address)
+		return err == nil && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsUnspecified() && address != endpoint
+	}
+	if HasNodeDriver(machine) {
+		given := bootstrap.Annotations[rkev1.InfrastructureAddressesAnnotation]
+		if json.Unmarshal([]byte(given), &reported) != nil {
+			return Addresses{} // it is written again
+		}
+		unusable := func(address string) bool { return !usable(address) }
+		reported.Internal = slices.DeleteFunc(reported.Internal, unusable)
+		reported.External = slices.DeleteFunc(reported.External, unusable)
+		return reported
+	}
 	for _, a := range machine.Status.Addresses {
-		ip, err := netip.ParseAddr(a.Address)
-		if err != nil || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified() || a.Address == endpoint {
+		if !usable(a.Address) {
 			continue
 		}
 		switch a.Type {

@@ -4,7 +4,36 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
+
+// The addresses of a machine of a node driver are those of its driver; what the Machine shows later, those of the Node among them, changes
+// nothing.
+func TestReportedAddresses(t *testing.T) {
+	machine, bootstrap := &clusterv1.Machine{}, &rkev1.RKEBootstrap{}
+	machine.Status.Addresses = []clusterv1.MachineAddress{
+		{Type: clusterv1.MachineInternalIP, Address: "10.0.0.1"}, {Type: clusterv1.MachineInternalIP, Address: "169.254.0.1"},
+		{Type: clusterv1.MachineExternalIP, Address: "203.0.113.1"}, {Type: clusterv1.MachineExternalIP, Address: "203.0.113.9"},
+		{Type: clusterv1.MachineHostName, Address: "a"},
+	}
+	bootstrap.Annotations = map[string]string{rkev1.InfrastructureAddressesAnnotation: `{"internal":["10.0.0.2","::1"],"external":["a"]}`}
+	for group, want := range map[string]Addresses{
+		"infrastructure.cluster.x-k8s.io": {Internal: []string{"10.0.0.1"}, External: []string{"203.0.113.1"}},
+		"rke-machine.cattle.io":           {Internal: []string{"10.0.0.2"}, External: []string{}},
+	} {
+		machine.Spec.InfrastructureRef.APIGroup = group
+		if diff := cmp.Diff(want, ReportedAddresses(machine, bootstrap, "203.0.113.9")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", group, diff)
+		}
+	}
+	bootstrap.Annotations[rkev1.InfrastructureAddressesAnnotation] = `{"internal":["10.0.0.2"],`
+	if got := ReportedAddresses(machine, bootstrap, ""); !got.Empty() {
+		t.Errorf("got %+v", got)
+	}
+}
 
 func TestSelectAddresses(t *testing.T) {
 	for _, tc := range []struct {

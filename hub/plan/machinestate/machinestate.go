@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	"github.com/drover-dev/drover/hub/api/crds"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
@@ -41,7 +42,7 @@ func OfReport(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret 
 		Worker:       hasRole(machine, bootstrap, rkev1.WorkerRoleLabel),
 		Deleting:     !machine.DeletionTimestamp.IsZero() || !bootstrap.DeletionTimestamp.IsZero(),
 		PlanSecret:   rkev1.PlanSecretName(bootstrap.Name), HasPlanSecret: secret != nil,
-		Unusable: unusable(machine), Removal: removal(machine),
+		Unusable: unusable(machine, bootstrap), Removal: removal(machine),
 		FailureDomain: cmp.Or(machine.Status.FailureDomain, machine.Spec.FailureDomain),
 	}
 	if machine.Status.NodeInfo != nil {
@@ -144,14 +145,26 @@ func HasProvider(machine *clusterv1.Machine) bool {
 	return machine.Spec.InfrastructureRef.APIGroup != rkev1.GroupVersion.Group
 }
 
+// HasNodeDriver reports whether a node driver makes the machine. The provider ID of such a machine is that of its Node, so that by the
+// contract of Cluster API its infrastructure is provisioned only once it has a Node.
+func HasNodeDriver(machine *clusterv1.Machine) bool {
+	return machine.Spec.InfrastructureRef.APIGroup == crds.NodeDriverGroup
+}
+
 // unusable says why the machine can neither start nor join a cluster yet; empty if it can. Provider ID and addresses of a machine are known
-// once its infrastructure is provisioned, and a Node's provider ID cannot be changed later. A custom machine waits for nothing: Cluster API
-// learns of its Node only after it was given a plan.
-func unusable(machine *clusterv1.Machine) string {
+// once its infrastructure is provisioned, and a Node's provider ID cannot be changed later. The addresses of a machine of a node driver are
+// known once it has been created. A custom machine waits for nothing: Cluster API learns of its Node only after it was given a plan.
+func unusable(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap) string {
 	if !HasProvider(machine) || ptr.Deref(machine.Status.Initialization.InfrastructureProvisioned, false) {
 		return ""
 	}
 	ref := machine.Spec.InfrastructureRef
+	if HasNodeDriver(machine) {
+		if bootstrap.Annotations[rkev1.InfrastructureAddressesAnnotation] != "" {
+			return ""
+		}
+		return "has not been created yet: see " + ref.Kind + " " + ref.Name
+	}
 	return "has no infrastructure yet: " + ref.Kind + " " + ref.Name + " is not provisioned"
 }
 

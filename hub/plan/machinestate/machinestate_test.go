@@ -16,13 +16,14 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// A machine of somebody's infrastructure provider waits for it, one that its user has brought does not.
+// A machine of somebody's infrastructure provider waits for it, one that its user has brought does not. One of a node driver has its
+// infrastructure only after its Node, and waits for no more than to be created.
 func TestUnusable(t *testing.T) {
-	machine := &clusterv1.Machine{}
+	machine, bootstrap := &clusterv1.Machine{}, &rkev1.RKEBootstrap{}
 	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io",
 		Kind: "LabMachine", Name: "a"}
 	read := func() string {
-		m, _, err := Of(machine, &rkev1.RKEBootstrap{}, nil)
+		m, _, err := Of(machine, bootstrap, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,6 +38,14 @@ func TestUnusable(t *testing.T) {
 	}
 	machine.Status.Initialization.InfrastructureProvisioned = nil
 	machine.Spec.InfrastructureRef.APIGroup = rkev1.GroupVersion.Group
+	if got := read(); got != "" {
+		t.Errorf("got %q", got)
+	}
+	machine.Spec.InfrastructureRef.APIGroup = "rke-machine.cattle.io"
+	if got, want := read(), "has not been created yet: see LabMachine a"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	bootstrap.Annotations = map[string]string{rkev1.InfrastructureAddressesAnnotation: "{}"}
 	if got := read(); got != "" {
 		t.Errorf("got %q", got)
 	}

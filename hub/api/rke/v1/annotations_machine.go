@@ -9,7 +9,8 @@ const (
 	// DetectedAddressAnnotation is the source address of the machine's route to the hub, as the machine saw it.
 	DetectedAddressAnnotation = "rke.cattle.io/detected-address"
 	// InfrastructureAddressesAnnotation, on a plan Secret, is a JSON object of the addresses that the infrastructure reported and that the
-	// machine's plan contains.
+	// machine's plan contains. On the RKEBootstrap of a machine of a node driver, it is that of the addresses that the driver has given, and
+	// is set once the machine has been created.
 	InfrastructureAddressesAnnotation = "rke.cattle.io/infrastructure-addresses"
 	// LabelsAnnotation is a JSON object of the labels with which the Node registers.
 	LabelsAnnotation = "rke.cattle.io/labels"
