@@ -88,6 +88,7 @@ e2e: build bin/kubectl-1.36 bin/objectstore bin/helm bin/build-images ## Run the
 .PHONY: e2e-full
 e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/clusterctl bin/build-images ## Run all scenarios, also those that are too long for every change.
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
+	$(MAKE) published-drivers
 	@echo "make e2e-full: all scenarios passed"
 
 .PHONY: e2e-long
@@ -99,6 +100,10 @@ e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/c
 .PHONY: conformance
 conformance: $(if $(AGENT),go,agent) bin/conformance.test ## Judge an agent by the rules of the wire format (root): AGENT=path, RULES=pattern, STRICT=1.
 	cd e2e/conformance && AGENT="$(abspath $(AGENT))" ../../bin/conformance.test -test.timeout $(E2E_TIMEOUT) -test.parallel 32 -test.run '$(RULES)'
+
+.PHONY: published-drivers
+published-drivers: go bin/rancher-machine ## Read the flags of the drivers of rancher-machine, and make a machine with one of them at a played EC2 (root).
+	$(GO) test -tags published -count=1 -v -run '^TestPublished' ./hub/nodedriver
 
 # Rancher's agent is no part of this repository; it is expected beside it.
 RANCHER_AGENT := ../shared/peers/rancher-system-agent/rancher-system-agent-$(GOARCH_HOST).xz
@@ -242,6 +247,10 @@ bin/build-images: FORCE
 # Helm's command line, for scenarios.
 bin/helm: FORCE
 	$(GO) -C packaging/chart build -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+
+# Rancher's program with its node drivers, for published-drivers.
+bin/rancher-machine: FORCE
+	$(GO) -C tools/rancher-machine build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/rancher/machine/cmd/rancher-machine
 
 # Upstream's clusterctl, for scenarios.
 bin/clusterctl: FORCE

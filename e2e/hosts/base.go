@@ -18,7 +18,7 @@ import (
 // cryptography asks for, so it is named.
 var basePackages = []string{
 	"ca-certificates", "cloud-init", "conntrack", "curl", "dbus", "ethtool", "iproute2", "iptables", "iputils-ping", "kmod", "less",
-	"libseccomp2", "nftables", "procps", "python3-cffi-backend", "socat", "sudo", "systemd", "systemd-sysv",
+	"libseccomp2", "nftables", "openssh-server", "procps", "python3-cffi-backend", "socat", "sudo", "systemd", "systemd-sysv",
 }
 
 const baseSuite = "bookworm"
@@ -134,6 +134,9 @@ func finishBase(root string, files fs.FS) error {
 		if err := replaceLink("/dev/null", filepath.Join(units, unit)); err != nil {
 			return err
 		}
+	}
+	if err := disableSSH(root); err != nil {
+		return err
 	}
 	wants := filepath.Join(units, "sysinit.target.wants")
 	if err := os.MkdirAll(wants, 0o755); err != nil {

@@ -42,6 +42,8 @@ type HostOptions struct {
 	Disks []string
 	// UserData is what cloud-init does at the first boot; without it the host starts without cloud-init.
 	UserData []byte
+	// AuthorizedKey logs in as root at the host's SSH server, which it has only with such a key: a line of authorized_keys.
+	AuthorizedKey string
 }
 
 // IP is the host's address in the lab.
@@ -160,6 +162,11 @@ func (h *Host) make(ctx context.Context, base string, o HostOptions) error {
 	if o.UserData != nil {
 		if err := h.seed(o.UserData); err != nil {
 			return fmt.Errorf("handing cloud-init its user data: %w", err)
+		}
+	}
+	if o.AuthorizedKey != "" {
+		if err := h.enableSSH(o.AuthorizedKey); err != nil {
+			return fmt.Errorf("enabling the SSH server: %w", err)
 		}
 	}
 	if err := h.lab.claimNetns(h.netns(), h.Name); err != nil {

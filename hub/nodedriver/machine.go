@@ -1,6 +1,7 @@
 package nodedriver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,9 +26,11 @@ const (
 	RemoveTimeout = 15 * time.Minute
 	checkTimeout  = 5 * time.Minute
 	stateTimeout  = time.Minute
-	// stateInterval is the pause between looks at whether a machine runs, saveInterval between looks at the state during its creation.
+	// stateInterval is the pause between looks at whether a machine runs.
 	stateInterval = 3 * time.Second
-	saveInterval  = 10 * time.Second
+	// saveInterval is the pause between looks at the state during a creation. A hub that is killed in between may leave an instance of which
+	// nothing is known.
+	saveInterval = time.Second
 )
 
 // Machine is a machine to be created or removed.
@@ -241,6 +244,9 @@ func (m *Machine) save(ctx context.Context, s *session) error {
 	next := &State{Name: m.Name, Files: maps.Clone(m.State.Files)}
 	if err := errors.Join(next.read(s.box), next.setConfig(m.Driver, config)); err != nil {
 		return err
+	}
+	if maps.EqualFunc(next.Files, m.State.Files, bytes.Equal) {
+		return nil
 	}
 	if err := m.Save(ctx, next); err != nil {
 		return fmt.Errorf("saving the state of the machine: %w", err)

@@ -1,13 +1,16 @@
 package nodedriver_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -168,6 +171,35 @@ func TestInterrupted(t *testing.T) {
 	cloud.SetFault(nil)
 	if _, err := runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
 		t.Errorf("got %v, left %v", err, cloud.Instances())
+	}
+}
+
+// TestSavedDuringCreation: what the driver knows of a machine is saved while it is still creating it.
+func TestSavedDuringCreation(t *testing.T) {
+	t.Parallel()
+	cloud, runner, m := setup(t, "")
+	known := make(chan struct{})
+	var once sync.Once
+	save := m.Save
+	m.Save = func(ctx context.Context, s *nodedriver.State) error {
+		if bytes.Contains(s.Config(), []byte(`"ID":"i-1"`)) {
+			once.Do(func() { close(known) })
+		}
+		return save(ctx, s)
+	}
+	cloud.SetFault(func(_, path string) error {
+		if !strings.HasSuffix(path, "/start") {
+			return nil
+		}
+		select {
+		case <-known:
+			return nil
+		case <-time.After(8 * time.Second):
+			return errors.New("nothing was saved")
+		}
+	})
+	if _, log, err := runner.Create(t.Context(), m); err != nil {
+		t.Fatal(err, log)
 	}
 }
 

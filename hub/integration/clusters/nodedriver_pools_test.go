@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/hub/testenv/nodedriver"
 )
@@ -100,6 +106,21 @@ func testDriverPools(t *testing.T) {
 			if !strings.Contains(text, "WaitingForControlPlane") || !strings.Contains(text, "address:127.0.0.1") {
 				return fmt.Errorf("%s: %s", m.GetName(), text)
 			}
+		}
+		return nil
+	})
+	// The server gets its plan without a Node, which it could not have before.
+	testenv.Until(t, "the server to be given its plan", func() error {
+		var machines clusterv1.MachineList
+		if err := env.Client.List(t.Context(), &machines, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		var reasons []string
+		for i := range machines.Items {
+			reasons = append(reasons, conditions.GetReason(&machines.Items[i], rkev1.ReconciledCondition))
+		}
+		if !slices.Contains(reasons, rollout.ReasonWaitingForAgent) {
+			return fmt.Errorf("the machines are %v", reasons)
 		}
 		return nil
 	})

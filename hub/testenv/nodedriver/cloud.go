@@ -32,16 +32,26 @@ type Instance struct {
 type Cloud struct {
 	// URL is that of the API.
 	URL string
+	// Hosts makes the machines of instances; it is set before the first one is made. Without it, all instances are one SSH server, which
+	// keeps what it is asked to run.
+	Hosts Hosts
 
 	mutex     sync.Mutex
 	token     string
 	fault     func(method, path string) error
 	instances map[string]*Instance
 	made      int
-	removed   []string
 	api       *httptest.Server
 	listener  net.Listener
 	config    *ssh.ServerConfig
+}
+
+// Hosts makes and removes the machines of instances.
+type Hosts interface {
+	// Make returns the address of the SSH server of a new machine. The machine may still be booting.
+	Make(i Instance) (net.TCPAddr, error)
+	// Remove removes the machine of an instance.
+	Remove(i Instance) error
 }
 
 // NewCloud starts a cloud that takes a token. Close ends it.
@@ -150,7 +160,11 @@ func (c *Cloud) answer(r *http.Request) (any, error) {
 	case r.Method == http.MethodPost && rest == "start":
 		c.instances[id].Started = true
 	case r.Method == http.MethodDelete:
-		c.removed = append(c.removed, id)
+		if c.Hosts != nil {
+			if err := c.Hosts.Remove(*c.instances[id]); err != nil {
+				return nil, err
+			}
+		}
 		delete(c.instances, id)
 	}
 	return "ok", nil
@@ -165,10 +179,15 @@ func (c *Cloud) make(body io.Reader) (any, error) {
 	if i.allowed, _, _, _, err = ssh.ParseAuthorizedKey([]byte(i.PublicKey)); err != nil {
 		return nil, err
 	}
+	address := *c.listener.Addr().(*net.TCPAddr)
+	if c.Hosts != nil {
+		if address, err = c.Hosts.Make(*i); err != nil {
+			return nil, err
+		}
+	}
 	c.made++
 	i.ID = fmt.Sprintf("i-%d", c.made)
 	c.instances[i.ID] = i
-	address := c.listener.Addr().(*net.TCPAddr)
 	return map[string]any{"ID": i.ID, "IP": address.IP.String(), "Port": address.Port}, nil
 }
 
