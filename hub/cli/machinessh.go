@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -130,7 +131,7 @@ gives it the key that the node driver has saved, without writing it to a file. T
 
 If the agent of the machine has a tunnel to the hub, the connection goes through it, for machines that accept no connections. Its
 configuration must allow that: tunnel.enabled, and 127.0.0.1:22 in tunnel.allow. Otherwise, and with --direct, ssh connects to the address
-of the machine.
+of the machine, for which it waits 20 seconds.
 
 The host key is accepted when it is first seen, and kept per machine in a file of your own.
 
@@ -176,6 +177,13 @@ func (o *machineAccess) proxyCommand(argument string) string {
 	return strings.ReplaceAll(strings.Join(args, " "), "%", "%%")
 }
 
+const (
+	// sshConnectTimeout is how long ssh waits for a machine, instead of the two minutes of TCP.
+	sshConnectTimeout = 20 * time.Second
+	// sshFailed is the exit code of ssh for its own errors.
+	sshFailed = 255
+)
+
 // runSSH runs ssh until it ends.
 func runSSH(cmd *cobra.Command, access *machinessh.Access, proxy string, command []string) error {
 	program, err := exec.LookPath("ssh")
@@ -192,7 +200,7 @@ func runSSH(cmd *cobra.Command, access *machinessh.Access, proxy string, command
 	defer agent.close()
 	options := []string{
 		"IdentityAgent=" + quoted(agent.socket), "IdentityFile=none", "StrictHostKeyChecking=accept-new", "CheckHostIP=no",
-		"HostKeyAlias=" + access.UID,
+		"HostKeyAlias=" + access.UID, fmt.Sprintf("ConnectTimeout=%d", int(sshConnectTimeout.Seconds())),
 	}
 	if dir, err := os.UserCacheDir(); err == nil && os.MkdirAll(filepath.Join(dir, "drover"), 0o700) == nil {
 		options = append(options, "UserKnownHostsFile="+quoted(filepath.Join(dir, "drover", "known_hosts")))
@@ -216,6 +224,11 @@ func runSSH(cmd *cobra.Command, access *machinessh.Access, proxy string, command
 	defer context.AfterFunc(cmd.Context(), func() { _ = ssh.Process.Signal(os.Interrupt) })() // it may have ended
 	err = ssh.Wait()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		if failed.ExitCode() == sshFailed && !access.Tunnel {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "ssh ended with %d, as it does when it cannot connect. The agent of the machine has no tunnel to "+
+				"the hub:\nto connect through the hub, set tunnel.enabled: true and tunnel.allow: [\"127.0.0.1:%d\"] in the configuration of the "+
+				"agent\n", sshFailed, access.Port) // the exit code says that it failed
+		}
 		return exitCode(max(failed.ExitCode(), 1))
 	}
 	return err

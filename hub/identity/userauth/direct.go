@@ -3,6 +3,7 @@ package userauth
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,8 +14,15 @@ import (
 )
 
 // Direct authenticates a user by a credential of the hub's Kubernetes. Tokens of the hub's own, which are for one cluster, are no proof
-// here. Errors are a *response.Error; refusal is the text for unknown users.
+// here. Errors are a *response.Error; refusal is the text for unknown users. Headers that ask for the rights of another user are refused
+// rather than passed over: whoever sends them counts on having no more than those.
 func Direct(users authenticator.Request, r *http.Request, log logr.Logger, refusal string) (user.Info, error) {
+	for header := range r.Header {
+		if strings.HasPrefix(header, "Impersonate-") {
+			return nil, response.Errorf(http.StatusBadRequest, "the hub impersonates nobody here: leave out the header %.100s "+
+				"(--as, --as-group, and as in a kubeconfig)", header)
+		}
+	}
 	found, ok, err := users.AuthenticateRequest(r)
 	switch {
 	case errors.Is(err, ErrTooMany):
