@@ -116,8 +116,8 @@ func lookup(field schema.Field, credential map[string]string) (any, bool) {
 	return nil, false
 }
 
-// unused are the fields of a credential for which the driver has no flag, in order. They are no error by themselves: the driver may know
-// them as environment variables.
+// unused are the fields of a credential for which the driver has no flag, in order. They alone are no error: the driver may know them as
+// environment variables.
 func unused(fields []schema.Field, credential map[string]string) []string {
 	left := maps.Clone(credential)
 	for _, field := range fields {

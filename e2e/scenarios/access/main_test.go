@@ -12,11 +12,11 @@ import (
 )
 
 // shownArguments are what programs were called with.
-var shownArguments arguments
+var shownArguments *suite.Arguments
 
 // shared is the lab of all scenarios, complete before the first one runs.
 var shared = suite.Suite{Prepare: func(ctx context.Context, l *lab.Lab) error {
-	shownArguments.collect()
+	shownArguments = suite.CollectArguments()
 	return l.OpenLine(ctx)
 }}
 

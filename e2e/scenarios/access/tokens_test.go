@@ -73,11 +73,11 @@ func TestNoTokenLeaks(t *testing.T) {
 				t.Errorf("%s is in %s: ...%s***", what, place, text[max(0, at-200):at])
 			}
 		}
-		for _, command := range shownArguments.with(secret) {
+		for _, command := range shownArguments.With(secret) {
 			t.Errorf("%s is in the arguments of a program: %s", what, command)
 		}
 	}
-	t.Logf("looked for %d secrets in %d places and the arguments of %d programs", len(planted.known), len(places), len(shownArguments.seen))
+	t.Logf("looked for %d secrets in %d places and the arguments of %d programs", len(planted.known), len(places), shownArguments.Len())
 }
 
 // plantAll finds the secrets that nobody has shown to the scenarios.

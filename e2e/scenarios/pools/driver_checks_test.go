@@ -44,6 +44,9 @@ func logIn(t *testing.T, key client.ObjectKey) {
 	machines, err := machinesOf(t.Context(), key, inPool("workers"))
 	suite.Must(t, err)
 	machine := machines[0]
+	if log := shared.RunHub(t, "machine", "logs", key.Namespace+"/"+machine.Name); !strings.Contains(log, "with the token [redacted]") {
+		t.Errorf("hub machine logs prints %q", log)
+	}
 	host, err := shared.Host(machine.Spec.InfrastructureRef.Name)
 	suite.Must(t, err)
 	home := t.TempDir()
@@ -90,7 +93,7 @@ systemctl restart rancher-system-agent`, nil)
 }
 
 // checkCredential looks for the credential of the cloud where people read.
-func checkCredential(t *testing.T) {
+func checkCredential(t *testing.T, arguments *suite.Arguments) {
 	t.Helper()
 	log, err := os.ReadFile(shared.LogFile("hub"))
 	suite.Must(t, err)
@@ -98,6 +101,9 @@ func checkCredential(t *testing.T) {
 	for _, kind := range []string{"events", "clusters.provisioning.cattle.io", "machines.cluster.x-k8s.io",
 		"labmachines.rke-machine.cattle.io", "labmachinetemplates.rke-machine.cattle.io", "labconfigs.rke-machine-config.cattle.io", "configmaps"} {
 		places[kind] = shared.RunKubectl(t, shared.HubKubeconfig(), "get", kind, "--all-namespaces", "--output", "yaml")
+	}
+	for _, command := range arguments.With(cloudToken) {
+		t.Errorf("it is in the arguments of a program: %s", command)
 	}
 	for place, text := range places {
 		if text == "" || strings.Contains(text, cloudToken) {

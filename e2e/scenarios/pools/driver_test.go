@@ -59,6 +59,7 @@ func (c labCloud) Remove(i nodedriver.Instance) error {
 func TestDriverPools(t *testing.T) {
 	ctx := t.Context()
 	key := client.ObjectKey{Namespace: namespace, Name: "driven"}
+	arguments := suite.CollectArguments()
 	cloud, err := nodedriver.NewCloudOn(func() (net.Listener, error) { return shared.Lab.Listen(0) }, cloudToken)
 	suite.Must(t, err)
 	cloud.Hosts = labCloud{ctx}
@@ -99,6 +100,20 @@ func TestDriverPools(t *testing.T) {
 		time.Sleep(3 * time.Second) // less than a creation takes, and more than until what is known of the machines is saved
 		shared.RestartHub(t)
 		waitNodes(t, key, 1, 6, 15*time.Minute)
+		checkInstances(t, cloud, 6)
+	})
+	suite.Step(t, "a machine that loses power is replaced by its health check, and removed at the cloud", func(t *testing.T) {
+		machines, err := machinesOf(ctx, key, inPool("workers"))
+		suite.Must(t, err)
+		lost := machines[0].Name
+		host, err := shared.Host(machines[0].Spec.InfrastructureRef.Name)
+		suite.Must(t, err)
+		suite.Must(t, host.Kill())
+		waitFor(t, "the Machine is deleted", 5*time.Minute, func(ctx context.Context) (bool, string) {
+			machines, err := machinesOf(ctx, key, inPool("workers"))
+			return err == nil && !names(machines)[lost], "Machine " + lost + " is still there"
+		})
+		waitNodes(t, key, 1, 6, 10*time.Minute)
 		checkInstances(t, cloud, 6)
 	})
 	suite.Step(t, "users log in to a machine, and through its tunnel where nothing else leads to it", func(t *testing.T) { logIn(t, key) })
@@ -151,7 +166,7 @@ func TestDriverPools(t *testing.T) {
 		waitNodes(t, key, 1, 1, 5*time.Minute)
 		checkInstances(t, cloud, 1)
 	})
-	suite.Step(t, "the credential is in no log, no Event and no condition", func(t *testing.T) { checkCredential(t) })
+	suite.Step(t, "the credential is in no log, no Event, no condition and no argument", func(t *testing.T) { checkCredential(t, arguments) })
 	suite.Step(t, "a deleted Cluster takes everything with it", func(t *testing.T) {
 		checkData(t, key)
 		deleteCluster(t, poolsOf(t, key), before)

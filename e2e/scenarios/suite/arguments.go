@@ -1,6 +1,4 @@
-//go:build e2e
-
-package access
+package suite
 
 import (
 	"os"
@@ -10,23 +8,25 @@ import (
 	"time"
 )
 
-// arguments collects the argument lists of all processes of the machine, those inside hosts included, for as long as the scenarios run.
-type arguments struct {
+// Arguments are the argument lists of all processes of the machine, those inside hosts included, that were seen since CollectArguments.
+type Arguments struct {
 	mu   sync.Mutex
 	seen map[string]struct{}
 }
 
-func (a *arguments) collect() {
-	a.seen = map[string]struct{}{}
+// CollectArguments looks at all processes ten times a second, until the program ends.
+func CollectArguments() *Arguments {
+	a := &Arguments{seen: map[string]struct{}{}}
 	go func() {
 		for {
 			a.look()
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
+	return a
 }
 
-func (a *arguments) look() {
+func (a *Arguments) look() {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
@@ -39,8 +39,8 @@ func (a *arguments) look() {
 	}
 }
 
-// with are the programs whose arguments had this text, each by what it was called with before it.
-func (a *arguments) with(text string) []string {
+// With are the programs whose arguments had this text, each by what it was called with before it.
+func (a *Arguments) With(text string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []string
@@ -50,4 +50,11 @@ func (a *arguments) with(text string) []string {
 		}
 	}
 	return out
+}
+
+// Len is how many argument lists were seen.
+func (a *Arguments) Len() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.seen)
 }
