@@ -191,7 +191,7 @@ endif
 scale-short: hub bin/scale ## Measure less, and fail if a machine costs more the more there are, or an agent more than it may.
 	@tools/need.sh xz=xz-utils
 	@[ -d $(SCALE_PROVIDER) ] || { echo "Cluster API's Dev provider is missing: $(SCALE_PROVIDER)"; [ -z "$${CI:-}" ]; exit; }; \
-	bin/scale machines --sizes 15,30,60 --rest 15s --timeout 4m
+	bin/scale machines --sizes 15,30,60 --rest 15s --timeout 4m --upgrade=false
 	bin/scale agents --sizes 1000 --rest 30s --timeout 6m --most 64
 
 bin/scale: FORCE

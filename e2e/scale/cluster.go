@@ -32,7 +32,7 @@ func (c *cluster) start() {
 	c.api = workload.Start()
 	c.fleet = &machines.Fleet{
 		Hub: machines.Hub{URL: c.hub.url, CACerts: c.hub.caCerts}, Dir: filepath.Join(c.dir, "machines"), Progress: c.progress,
-		Nodes: &machines.Nodes{API: c.api, Version: version}, Takes: takes, Log: c.log,
+		Nodes: &machines.Nodes{API: c.api}, Takes: takes, Log: c.log,
 	}
 	c.running.Go(func() { c.fleet.Nodes.Heartbeats(c.ctx) })
 }
@@ -79,13 +79,24 @@ func (c *cluster) startServer() error {
 	return nil
 }
 
-// change gives all Nodes a label.
-func (c *cluster) change() error {
+// label gives all Nodes a label.
+func (c *cluster) label() error {
+	return c.change(func(spec *provisioningv1.ClusterSpec) {
+		spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"node-label": []any{label}}
+	})
+}
+
+// upgrade gives all machines another version.
+func (c *cluster) upgrade() error {
+	return c.change(func(spec *provisioningv1.ClusterSpec) { spec.KubernetesVersion = nextVersion })
+}
+
+func (c *cluster) change(edit func(*provisioningv1.ClusterSpec)) error {
 	if err := c.client.Get(c.ctx, client.ObjectKeyFromObject(c.object), c.object); err != nil {
 		return err
 	}
 	before := c.object.DeepCopy()
-	c.object.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"node-label": []any{label}}
+	edit(&c.object.Spec)
 	if err := c.client.Patch(c.ctx, c.object, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("changing Cluster %s: %w", c.name(), err)
 	}

@@ -21,7 +21,7 @@ type options struct {
 	replicas, workers, most         int
 	rest, limit                     time.Duration
 	growth                          float64
-	keep                            bool
+	keep, upgrades                  bool
 }
 
 func newCommand() *cobra.Command {
@@ -61,6 +61,7 @@ func newClustersCommand() *cobra.Command {
 func (o *options) addProviderFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.provider, "provider", "../shared/peers/cluster-api-dev", "directory of Cluster API's Dev provider")
+	f.BoolVar(&o.upgrades, "upgrade", true, "upgrade all machines, "+upgradeConcurrency+" of the workers at a time")
 	f.Float64Var(&o.growth, "growth", 1.5, "how much more a machine may cost in the upper half of the sizes than in the lower half")
 }
 

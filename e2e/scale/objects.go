@@ -27,6 +27,9 @@ const (
 
 	namespace = "fleet-default"
 	version   = "v1.36.3+k3s1"
+	// nextVersion is what machines are upgraded to, upgradeConcurrency how many of the workers at a time.
+	nextVersion        = "v1.36.3+k3s2"
+	upgradeConcurrency = "10%"
 )
 
 func newClient(config *rest.Config) (client.WithWatch, error) {
@@ -66,6 +69,9 @@ func newCluster(name string, workers int) *provisioningv1.Cluster {
 	return &provisioningv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: provisioningv1.ClusterSpec{KubernetesVersion: version, RKEConfig: &provisioningv1.RKEConfig{
+			ClusterConfiguration: rkev1.ClusterConfiguration{
+				UpgradeStrategy: rkev1.ClusterUpgradeStrategy{WorkerConcurrency: upgradeConcurrency},
+			},
 			InfrastructureRef: reference("DevCluster", name),
 			MachinePools: []provisioningv1.RKEMachinePool{
 				{Name: "workers", WorkerRole: true, Quantity: &quantity, MachineConfigRef: reference("DevMachineTemplate", "workers")},

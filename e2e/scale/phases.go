@@ -27,8 +27,12 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 		{"idle", &run.Idle, e.idle},
 		{"provision", &run.Provision, e.provision},
 		{"change", &run.Change, e.change},
+		{"upgrade", &run.Upgrade, e.upgrade},
 		{"rest", &run.Rest, e.idle},
 	} {
+		if phase.name == "upgrade" && !e.upgrades {
+			continue
+		}
 		before, err := e.sample()
 		if err != nil {
 			return run, err
@@ -93,7 +97,7 @@ func (e *environment) provision() ([]figures.Milestone, error) {
 func (e *environment) change() ([]figures.Milestone, error) {
 	began := time.Now()
 	for _, c := range e.clusters {
-		if err := c.change(); err != nil {
+		if err := c.label(); err != nil {
 			return nil, err
 		}
 	}
@@ -101,6 +105,21 @@ func (e *environment) change() ([]figures.Milestone, error) {
 	reached, err := e.await(began, []stage{
 		{"change delivered", machines.Delivered(label), all}, {"change applied", machines.Changed(label), all},
 	})
+	if err != nil {
+		return nil, err
+	}
+	return reached, e.sleep(settle)
+}
+
+// upgrade upgrades all machines, and waits until the Clusters are ready again.
+func (e *environment) upgrade() ([]figures.Milestone, error) {
+	began := time.Now()
+	for _, c := range e.clusters {
+		if err := c.upgrade(); err != nil {
+			return nil, err
+		}
+	}
+	reached, err := e.await(began, []stage{{"all upgraded", machines.Runs(nextVersion), len(e.clusters) * (e.workers + 1)}})
 	if err != nil {
 		return nil, err
 	}

@@ -203,6 +203,20 @@ func TestSavedDuringCreation(t *testing.T) {
 	}
 }
 
+// TestDriverDies: a driver that ends while it creates a machine leaves nothing that is not removed later.
+func TestDriverDies(t *testing.T) {
+	t.Parallel()
+	cloud, runner, m := setup(t, "die")
+	_, log, err := runner.Create(t.Context(), m)
+	if err == nil || !strings.Contains(err.Error(), "ended") || cloud.Made() != 1 {
+		t.Fatalf("%d instances, %v: %s", cloud.Made(), err, log)
+	}
+	noSecrets(t, err, log)
+	if _, err := runner.Remove(t.Context(), m); err != nil || len(cloud.Instances()) > 0 {
+		t.Errorf("got %v, left %v", err, cloud.Instances())
+	}
+}
+
 func TestCanceledCreate(t *testing.T) {
 	t.Parallel()
 	cloud, runner, m := setup(t, "")

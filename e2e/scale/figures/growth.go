@@ -33,9 +33,9 @@ type Run struct {
 	// Started is how long the hub took to be ready.
 	Started time.Duration
 	// Idle is the hub without a cluster. Provision is from the creation of the Clusters to the end of all work for it, Change the same for a
-	// change of the configuration of all machines. Rest is after that.
-	Idle, Provision, Change, Rest Phase
-	// Milestones are those of Provision and Change, in their order.
+	// change of the configuration of all machines. Upgrade is that of all machines to another version; it may be left out. Rest is after that.
+	Idle, Provision, Change, Upgrade, Rest Phase
+	// Milestones are those of Provision, Change and Upgrade, in their order.
 	Milestones []Milestone
 }
 
@@ -66,6 +66,8 @@ var Figures = []Figure{
 	{"Writes to provision", "", "provision-writes", func(r Run) float64 { return float64(r.Provision.Writes) }, 1},
 	{"CPU for a change", "s", "change-cpu", func(r Run) float64 { return r.Change.CPU.Seconds() }, 0.02},
 	{"Writes for a change", "", "change-writes", func(r Run) float64 { return float64(r.Change.Writes) }, 1},
+	{"CPU for an upgrade", "s", "upgrade-cpu", func(r Run) float64 { return r.Upgrade.CPU.Seconds() }, 0.02},
+	{"Writes for an upgrade", "", "upgrade-writes", func(r Run) float64 { return float64(r.Upgrade.Writes) }, 1},
 	{"CPU at rest", "cores", "rest-cpu", func(r Run) float64 { return r.Rest.Cores() }, 0.0005},
 	{"Writes at rest", "per minute", "rest-writes", func(r Run) float64 { return r.Rest.WritesPerMinute() }, 0.1},
 	{"Resident memory at rest", "MiB", "rest-memory", func(r Run) float64 { return float64(r.Rest.Resident) / (1 << 20) }, -1},

@@ -46,6 +46,7 @@ provider and for the simulator. Writes are revisions of etcd, whoever caused the
 
 - Provision: from the creation of the Cluster until all machines are ready, and 15 s longer.
 - Change: a label for all Nodes, which restarts nothing; until all machines have applied it, and 15 s longer.
+- Upgrade: of all machines to another version, a tenth of the workers at a time, without drain; until all run it, and 15 s longer.
 - Rest: after that. Kubelets update the status of their Nodes every 5 minutes; agents report nothing.
 
 Agents take a second to apply a plan. They run no program, hold no tunnel, and report no certificates and no output of instructions.
@@ -76,15 +77,15 @@ const maxLines = 20
 
 // mostFrequent is a table of counts of the last run for each machine.
 func mostFrequent(runs []Run, name string, counts func(Phase) map[string]float64) [][]string {
-	out := [][]string{{name, "provision", "change"}}
+	out := [][]string{{name, "provision", "change", "upgrade"}}
 	if len(runs) == 0 {
 		return out
 	}
 	last := runs[len(runs)-1]
-	provision, change := counts(last.Provision), counts(last.Change)
+	provision, change, upgrade := counts(last.Provision), counts(last.Change), counts(last.Upgrade)
 	each := func(count float64) string { return fmt.Sprintf("%.1f", count/float64(last.Machines)) }
 	for _, key := range Top(provision, maxLines) {
-		out = append(out, []string{key, each(provision[key]), each(change[key])})
+		out = append(out, []string{key, each(provision[key]), each(change[key]), each(upgrade[key])})
 	}
 	return out
 }

@@ -27,6 +27,8 @@ var rows = []row{
 	{"Change: CPU for each machine", func(r Run) string { return seconds(r.Change.CPU.Seconds() / float64(r.Machines)) }},
 	{"Change: writes", func(r Run) string { return fmt.Sprint(r.Change.Writes) }},
 	{"Change: writes for each machine", func(r Run) string { return fmt.Sprintf("%.1f", float64(r.Change.Writes)/float64(r.Machines)) }},
+	{"Upgrade: CPU for each machine", func(r Run) string { return seconds(r.Upgrade.CPU.Seconds() / float64(r.Machines)) }},
+	{"Upgrade: writes for each machine", func(r Run) string { return fmt.Sprintf("%.1f", float64(r.Upgrade.Writes)/float64(r.Machines)) }},
 	{"Rest: resident memory", func(r Run) string { return mebibytes(r.Rest.Resident) }},
 	{"Rest: live heap", func(r Run) string { return mebibytes(r.Rest.Heap) }},
 	{"Rest: CPU", func(r Run) string { return cores(r.Rest.Cores()) }},

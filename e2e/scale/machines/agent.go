@@ -28,6 +28,9 @@ func Delivered(label string) string { return "given the label " + label }
 // Changed is the stage of a plan with a label of the Node that was applied.
 func Changed(label string) string { return "changed by the label " + label }
 
+// Runs is the stage of a machine whose Node has a version.
+func Runs(version string) string { return "runs " + version }
+
 // Fleet is what all machines have in common.
 type Fleet struct {
 	// Hub is the hub they belong to.
@@ -116,6 +119,7 @@ func (a *agent) apply(ctx context.Context, s source.Snapshot) error {
 		return err
 	}
 	a.Nodes.Set(a.Machine, node)
+	a.Progress.Reach(Runs(node.Version), a.Name)
 	if !a.probed {
 		if err := retry.Sleep(ctx, a.Takes); err != nil {
 			return err

@@ -47,14 +47,21 @@ func TestBootstrapToken(t *testing.T) {
 func TestReadPlan(t *testing.T) {
 	const config = `{"node-label": ["a=b", "rke.cattle.io/machine=uid"], "kubelet-arg": ["max-pods=1", "provider-id=dev://one"], "server": "x"}`
 	encode := func(path, content string) []byte {
-		raw, err := json.Marshal(plans.Plan{Files: []plans.File{{Path: path, Content: base64.StdEncoding.EncodeToString([]byte(content))}}})
+		plan := plans.Plan{Files: []plans.File{{Path: path, Content: base64.StdEncoding.EncodeToString([]byte(content))}}}
+		for _, image := range []string{"", "registry.example.com/rancher/system-agent-installer-rke2:v1.36.3-rke2r2@sha256:00"} {
+			instruction := plans.Instruction{}
+			instruction.Image = image
+			plan.Instructions = append(plan.Instructions, instruction)
+		}
+		raw, err := json.Marshal(plan)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return raw
 	}
 	got, _, err := readPlan(encode("/etc/rancher/k3s/config.yaml.d/50-rancher.yaml", config))
-	want := nodeConfig{Labels: map[string]string{"a": "b", "rke.cattle.io/machine": "uid"}, ProviderID: "dev://one"}
+	want := nodeConfig{Labels: map[string]string{"a": "b", "rke.cattle.io/machine": "uid"}, ProviderID: "dev://one",
+		Version: "v1.36.3+rke2r2"}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
@@ -97,16 +104,17 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// TestNodes: a Node is made once, as its kubelet registers it.
+// TestNodes: a Node is made once, as its kubelet registers it, and has the version of the last plan.
 func TestNodes(t *testing.T) {
 	api := workload.Start()
 	defer api.Stop()
-	n := &Nodes{API: api, Version: "v1.36.3+k3s1"}
+	n := &Nodes{API: api}
 	n.Set(Machine{Name: "worker", Address: "127.0.0.3"}, nodeConfig{Labels: map[string]string{"a": "b"}, ProviderID: "dev://one"})
 	n.Set(Machine{Name: "server", Address: "127.0.0.2", Server: true}, nodeConfig{Labels: map[string]string{}})
-	n.Set(Machine{Name: "worker"}, nodeConfig{ProviderID: "another"})
+	n.Set(Machine{Name: "worker"}, nodeConfig{ProviderID: "another", Version: "v1.36.3+k3s2"})
 	worker, server := api.Node("worker"), api.Node("server")
-	if worker.Spec.ProviderID != "dev://one" || worker.Labels["a"] != "b" || worker.Status.Conditions[0].Type != corev1.NodeReady {
+	if worker.Spec.ProviderID != "dev://one" || worker.Labels["a"] != "b" || worker.Status.Conditions[0].Type != corev1.NodeReady ||
+		worker.Status.NodeInfo.KubeletVersion != "v1.36.3+k3s2" {
 		t.Errorf("the worker is %+v", worker)
 	}
 	if _, etcd := server.Labels["node-role.kubernetes.io/etcd"]; !etcd || server.Spec.ProviderID != "k3s://server" {

@@ -18,10 +18,7 @@ const statusInterval = 5 * time.Minute
 // Nodes are the Nodes of a cluster, which machines get when they have applied a plan.
 type Nodes struct {
 	// API is the API of the cluster.
-	API *workload.Cluster
-	// Version is that of all kubelets.
-	Version string
-
+	API   *workload.Cluster
 	mu    sync.Mutex
 	names []string
 }
@@ -30,8 +27,11 @@ type Nodes struct {
 func (n *Nodes) Set(m Machine, config nodeConfig) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.API.Node(m.Name) != nil {
+	if node := n.API.Node(m.Name); node != nil {
 		// A kubelet gives its Node labels when it registers. The hub brings those that change later.
+		if node.Status.NodeInfo.KubeletVersion != config.Version {
+			n.API.ChangeNode(m.Name, func(node *corev1.Node) { node.Status.NodeInfo.KubeletVersion = config.Version })
+		}
 		return
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Labels: maps.Clone(config.Labels), CreationTimestamp: metav1.Now()}}
@@ -48,7 +48,7 @@ func (n *Nodes) Set(m Machine, config nodeConfig) {
 		conditions = append(conditions, condition("EtcdIsVoter", corev1.ConditionTrue))
 	}
 	node.Status.Conditions = conditions
-	node.Status.NodeInfo.KubeletVersion = n.Version
+	node.Status.NodeInfo.KubeletVersion = config.Version
 	node.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: m.Address}, {Type: corev1.NodeHostName, Address: m.Name},
 	}

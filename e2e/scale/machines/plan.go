@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/drover-dev/drover/plans"
@@ -17,6 +18,8 @@ const configFile = "50-rancher.yaml"
 type nodeConfig struct {
 	Labels     map[string]string
 	ProviderID string
+	// Version is that of the distribution that the plan installs.
+	Version string
 }
 
 // readPlan returns what a plan says about the Node of its machine.
@@ -34,9 +37,23 @@ func readPlan(raw []byte) (nodeConfig, plans.Plan, error) {
 			return nodeConfig{}, plan, fmt.Errorf("decoding %s: %w", file.Path, err)
 		}
 		config, err := readConfig(content)
+		config.Version = installed(plan)
 		return config, plan, err
 	}
 	return nodeConfig{}, plan, fmt.Errorf("the plan has no file %s", configFile)
+}
+
+// installerImage matches the installer image of a distribution. A tag cannot have the plus of a version.
+var installerImage = regexp.MustCompile(`/system-agent-installer-(k3s|rke2):(v[0-9.]+)-((?:k3s|rke2r)[0-9]+)(?:@|$)`)
+
+// installed is the version of the distribution that a plan installs; empty if it installs none.
+func installed(plan plans.Plan) string {
+	for _, instruction := range plan.Instructions {
+		if parts := installerImage.FindStringSubmatch(instruction.Image); parts != nil {
+			return parts[2] + "+" + parts[3]
+		}
+	}
+	return ""
 }
 
 // readConfig reads the configuration of the distribution, which is written as JSON.

@@ -161,10 +161,12 @@ func TestDriverPools(t *testing.T) {
 		}
 		suite.Must(t, shared.WaitClusterReady(ctx, shared.Hub, key, 5*time.Minute))
 	})
-	suite.Step(t, "the pool is emptied", func(t *testing.T) {
-		changePool(t, key, "workers", func(p *provisioningv1.RKEMachinePool) { p.Quantity = ptr.To[int32](0) })
-		waitNodes(t, key, 1, 1, 5*time.Minute)
-		checkInstances(t, cloud, 1)
+	suite.Step(t, "the pool is emptied, and comes back", func(t *testing.T) {
+		for _, quantity := range []int32{0, 1} {
+			changePool(t, key, "workers", func(p *provisioningv1.RKEMachinePool) { p.Quantity = ptr.To(quantity) })
+			waitNodes(t, key, 1, 1+int(quantity), 5*time.Minute)
+			checkInstances(t, cloud, 1+int(quantity))
+		}
 	})
 	suite.Step(t, "the credential is in no log, no Event, no condition and no argument", func(t *testing.T) { checkCredential(t, arguments) })
 	suite.Step(t, "a deleted Cluster takes everything with it", func(t *testing.T) {

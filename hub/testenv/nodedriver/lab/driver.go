@@ -209,6 +209,11 @@ func (d *driver) Create() error {
 		return err
 	}
 	d.ID, d.IPAddress, d.SSHPort = created.ID, created.IP, created.Port
+	if d.mode == "die" {
+		time.Sleep(3 * time.Second) // the hub saves what it knows meanwhile
+		fmt.Fprintln(os.Stderr, "panic: died with the token "+d.Token)
+		os.Exit(2)
+	}
 	_, err = d.call(http.MethodPost, "/instances/"+d.ID+"/start", nil)
 	return err
 }
