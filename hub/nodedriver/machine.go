@@ -224,7 +224,12 @@ func (m *Machine) createSaving(ctx context.Context, s *session) error {
 			// The state is saved even if the time of the creation is over.
 			saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout)
 			defer cancel()
-			return errors.Join(err, m.save(saving, s))
+			unsaved := m.save(saving, s)
+			var gone *plugin.Error
+			if err != nil && errors.As(unsaved, &gone) {
+				return err // a driver that has ended cannot be asked any more, and what it knew was saved
+			}
+			return errors.Join(err, unsaved)
 		case <-ticker.C:
 			// A driver that is busy may not answer; it is asked again.
 			_ = m.save(ctx, s)

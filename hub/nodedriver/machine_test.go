@@ -208,7 +208,8 @@ func TestDriverDies(t *testing.T) {
 	t.Parallel()
 	cloud, runner, m := setup(t, "die")
 	_, log, err := runner.Create(t.Context(), m)
-	if err == nil || !strings.Contains(err.Error(), "ended") || cloud.Made() != 1 {
+	if err == nil || !strings.Contains(err.Error(), "Create: the connection broke") ||
+		strings.Contains(err.Error(), "GetConfigRaw") || cloud.Made() != 1 {
 		t.Fatalf("%d instances, %v: %s", cloud.Made(), err, log)
 	}
 	noSecrets(t, err, log)
