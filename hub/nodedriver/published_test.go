@@ -41,8 +41,8 @@ func published(t *testing.T) (*programs.Program, *nodedriver.Runner) {
 	return &programs.Program{Path: program}, runner
 }
 
-// TestPublishedFlags reads the flags of the drivers of rancher-machine. The names of their fields are those of manifests in the field; a few
-// of each driver are here, as Rancher's documentation has them.
+// TestPublishedFlags reads the flags of the drivers of rancher-machine. The names of their fields are those of manifests in the field; a
+// few of each driver are here, as Rancher's documentation has them.
 func TestPublishedFlags(t *testing.T) {
 	program, runner := published(t)
 	for driver, names := range map[string][]string{
@@ -93,8 +93,8 @@ func TestPublishedDriver(t *testing.T) {
 	t.Cleanup(server.Close)
 	m := &nodedriver.Machine{
 		Driver: "amazonec2", Program: program, Name: "pool-1", Hostname: "pool-1-host",
-		Spec: map[string]any{"endpoint": server.URL, "sslDisable": true, "region": "eu-central-1", "zone": "a", "vpcId": "vpc-1", "subnetId": "subnet-1",
-			"ami": "ami-1", "instanceType": "t3.large", "rootSize": "32", "tags": "owner,me", "securityGroup": []any{"rancher-nodes"},
+		Spec: map[string]any{"endpoint": server.URL, "sslDisable": true, "region": "eu-central-1", "zone": "a", "vpcId": "vpc-1",
+			"subnetId": "subnet-1", "ami": "ami-1", "instanceType": "t3.large", "rootSize": "32", "tags": "owner,me", "securityGroup": []any{"rancher-nodes"},
 			"userdata": "#cloud-config\npackages: [jq]\n"},
 		Credential: nodedriver.Credential("amazonec2", map[string][]byte{"amazonec2credentialConfig-accessKey": []byte("planted-access-key-1"),
 			"amazonec2credentialConfig-secretKey": []byte("planted-secret-key"), "amazonec2credentialConfig-defaultRegion": []byte("us-east-1")}),

@@ -99,7 +99,8 @@ func checkCredential(t *testing.T, arguments *suite.Arguments) {
 	suite.Must(t, err)
 	places := map[string]string{"the hub's log": string(log)}
 	for _, kind := range []string{"events", "clusters.provisioning.cattle.io", "machines.cluster.x-k8s.io",
-		"labmachines.rke-machine.cattle.io", "labmachinetemplates.rke-machine.cattle.io", "labconfigs.rke-machine-config.cattle.io", "configmaps"} {
+		"labmachines.rke-machine.cattle.io", "labmachinetemplates.rke-machine.cattle.io",
+		"labconfigs.rke-machine-config.cattle.io", "configmaps"} {
 		places[kind] = shared.RunKubectl(t, shared.HubKubeconfig(), "get", kind, "--all-namespaces", "--output", "yaml")
 	}
 	for _, command := range arguments.With(cloudToken) {

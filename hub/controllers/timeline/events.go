@@ -90,8 +90,8 @@ func newEvent(t transition, object conditioned, text string, now time.Time) *cor
 	return event
 }
 
-// writeEvent creates an Event. If it exists, its count grows where that is the Event of an earlier transition. Otherwise it is the same one,
-// created before a restart, or by a request that seemed to fail.
+// writeEvent creates an Event. If it exists, its count grows where that is the Event of an earlier transition. Otherwise it is the same
+// one, created before a restart, or by a request that seemed to fail.
 func (r *Reconciler) writeEvent(ctx context.Context, event *corev1.Event, repeatable bool) error {
 	err := r.Client.Create(ctx, event, fieldOwner)
 	if apierrors.IsAlreadyExists(err) && repeatable {

@@ -94,8 +94,8 @@ func machinePhase(m *clusterv1.Machine) timelines.Phase {
 	return timelines.Phase{Name: phaseReady, Outcome: timelines.OutcomeReady}
 }
 
-// waitsForInfrastructure reports whether the machine does not exist yet. The infrastructure of a custom machine, and that of a node driver, is
-// ready only when its Node exists: the plan of the latter says whether it has been created.
+// waitsForInfrastructure reports whether the machine does not exist yet. The infrastructure of a custom machine, and that of a node
+// driver, is ready only when its Node exists: the plan of the latter says whether it has been created.
 func waitsForInfrastructure(m *clusterv1.Machine) bool {
 	switch {
 	case !machinestate.HasProvider(m) || conditions.IsTrue(m, clusterv1.InfrastructureReadyCondition):
