@@ -94,8 +94,8 @@ func TestPublishedDriver(t *testing.T) {
 	m := &nodedriver.Machine{
 		Driver: "amazonec2", Program: program, Name: "pool-1", Hostname: "pool-1-host",
 		Spec: map[string]any{"endpoint": server.URL, "sslDisable": true, "region": "eu-central-1", "zone": "a", "vpcId": "vpc-1",
-			"subnetId": "subnet-1", "ami": "ami-1", "instanceType": "t3.large", "rootSize": "32", "tags": "owner,me", "securityGroup": []any{"rancher-nodes"},
-			"userdata": "#cloud-config\npackages: [jq]\n"},
+			"subnetId": "subnet-1", "ami": "ami-1", "instanceType": "t3.large", "rootSize": "32", "tags": "owner,me",
+			"securityGroup": []any{"rancher-nodes"}, "userdata": "#cloud-config\npackages: [jq]\n"},
 		Credential: nodedriver.Credential("amazonec2", map[string][]byte{"amazonec2credentialConfig-accessKey": []byte("planted-access-key-1"),
 			"amazonec2credentialConfig-secretKey": []byte("planted-secret-key"), "amazonec2credentialConfig-defaultRegion": []byte("us-east-1")}),
 		Script: []byte("#!/bin/sh\nexport CATTLE_TOKEN='planted-join-token'\n"),
