@@ -29,6 +29,7 @@ func TestReportedAddresses(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", group, diff)
 		}
 	}
+	machine.Spec.InfrastructureRef.APIGroup = "rke-machine.cattle.io"
 	bootstrap.Annotations[rkev1.InfrastructureAddressesAnnotation] = `{"internal":["10.0.0.2"],`
 	if got := ReportedAddresses(machine, bootstrap, ""); !got.Empty() {
 		t.Errorf("got %+v", got)
