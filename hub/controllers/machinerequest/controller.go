@@ -59,7 +59,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 	if err != nil {
 		return fmt.Errorf("creating the cache of machine requests: %w", err)
 	}
-	if err := mgr.Add(requests); err != nil {
+	if err := mgr.Add(onEveryReplica{requests}); err != nil {
 		return fmt.Errorf("adding the cache of machine requests: %w", err)
 	}
 	r.requests = requests
@@ -70,6 +70,13 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		WithOptions(opts).
 		Complete(apierrors.Requeue(r))
 }
+
+// onEveryReplica is a cache that is filled on every replica. A cache with options for a kind, other than one without, would run on the
+// leader only, while the controllers of all replicas wait for it, and end the hub if that takes too long.
+type onEveryReplica struct{ cache.Cache }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 // clusterToRequests maps a Cluster to the requests that may be waiting for it to be created.
 func (r *Reconciler) clusterToRequests(ctx context.Context, o client.Object) []ctrl.Request {
