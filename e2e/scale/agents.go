@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/agent/config"
+	"github.com/drover-dev/drover/agent/retry"
 	"github.com/drover-dev/drover/e2e/scale/figures"
 	"github.com/drover-dev/drover/e2e/scale/machines"
 	"github.com/drover-dev/drover/e2e/scale/programs"
@@ -123,6 +124,9 @@ func (a *agents) measure() (run figures.AgentRun, err error) {
 	}
 	run.ConnectCPU = after.CPU - before.CPU
 	fmt.Printf("%8.1f s  all agents connected, CPU %.1f s\n", run.ConnectedAfter.Seconds(), run.ConnectCPU.Seconds())
+	if err := a.settle(); err != nil {
+		return run, err
+	}
 	if run.RestCores, run.Resident, err = a.idle(); err != nil {
 		return run, err
 	}
@@ -238,6 +242,25 @@ func (a *agents) used() (programs.Used, error) {
 		all.CPU, all.Resident = all.CPU+used.CPU, all.Resident+used.Resident
 	}
 	return all, nil
+}
+
+// settle waits until the hubs use little of a processor for a while: after the agents have connected, the API server writes for each token
+// that it was used.
+func (a *agents) settle() error {
+	const interval, most = 10 * time.Second, 0.2
+	for {
+		from, err := a.used()
+		if err != nil {
+			return err
+		}
+		if err := retry.Sleep(a.ctx, interval); err != nil {
+			return fmt.Errorf("waiting for the hub to be at rest: %w", err)
+		}
+		to, err := a.used()
+		if err != nil || (to.CPU-from.CPU).Seconds() < most*interval.Seconds() {
+			return err
+		}
+	}
 }
 
 // idle leaves everything alone for a while, and returns the processors in use meanwhile and the resident memory at the end.
