@@ -4,6 +4,7 @@ package balancer
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -66,8 +67,12 @@ func (b *Backend) check(ctx context.Context) {
 func (b *Balancer) accept(ctx context.Context) {
 	for {
 		conn, err := b.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil {
+			time.Sleep(50 * time.Millisecond) // such as too many open files: some are closed soon
+			continue
 		}
 		go b.serve(ctx, conn)
 	}

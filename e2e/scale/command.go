@@ -149,6 +149,9 @@ func (o *options) runAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := allowFiles(sizes[len(sizes)-1], o.replicas); err != nil {
+		return err
+	}
 	var runs []figures.AgentRun
 	for _, size := range sizes {
 		run, err := o.measureAgents(ctx, size)

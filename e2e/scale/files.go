@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// allowFiles raises the limit of open files of this process, and of those that it starts, to what a number of agents needs: a connection
+// each, two more in the load balancer of replicas, and as many again while connections are replaced.
+func allowFiles(agents, replicas int) error {
+	each := 2
+	if replicas > 1 {
+		each = 6
+	}
+	need := uint64(agents*each + 4096)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("reading the limit of open files: %w", err)
+	}
+	if limit.Max >= need {
+		return nil // Go has raised the limit to the maximum
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: need, Max: need}); err != nil {
+		return fmt.Errorf("--sizes: %d agents need %d open files, and the limit is %d; raise it with ulimit -n %d, or measure fewer agents",
+			agents, need, limit.Max, need)
+	}
+	return nil
+}
