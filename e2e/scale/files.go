@@ -7,11 +7,11 @@ import (
 )
 
 // allowFiles raises the limit of open files of this process, and of those that it starts, to what a number of agents needs: a connection
-// each, two more in the load balancer of replicas, and as many again while connections are replaced.
+// each, and two more in the load balancer of replicas.
 func allowFiles(agents, replicas int) error {
-	each := 2
+	each := 1
 	if replicas > 1 {
-		each = 6
+		each = 3
 	}
 	need := uint64(agents*each + 4096)
 	var limit unix.Rlimit
