@@ -153,11 +153,8 @@ func (h *Host) make(ctx context.Context, base string, o HostOptions) error {
 	if err := h.makeDisks(ctx); err != nil {
 		return err
 	}
-	for path, text := range o.Files {
-		file := h.Path(path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
-			return err
-		}
+	if err := h.writeFiles(o.Files); err != nil {
+		return err
 	}
 	if o.UserData != nil {
 		if err := h.seed(o.UserData); err != nil {
@@ -182,6 +179,17 @@ func (h *Host) make(ctx context.Context, base string, o HostOptions) error {
 		rec.Made = true
 		s.Hosts[h.Name] = rec
 	})
+}
+
+// writeFiles puts files onto a host that is off: paths from the root, and contents.
+func (h *Host) writeFiles(files map[string]string) error {
+	for path, text := range files {
+		file := h.Path(path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (h *Host) makeRoot(base string) error {

@@ -30,14 +30,12 @@ func disableSSH(root string) error {
 
 // enableSSH has the host start an SSH server with keys of its own, at which a key logs in as root.
 func (h *Host) enableSSH(authorizedKey string) error {
-	for path, text := range map[string]string{
+	err := h.writeFiles(map[string]string{
 		"/root/.ssh/authorized_keys":                 authorizedKey,
 		"/etc/systemd/system/ssh.service.d/lab.conf": "[Service]\nExecStartPre=\nExecStartPre=/usr/bin/ssh-keygen -A\n",
-	} {
-		file := h.Path(path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
 	}
 	link := h.Path(sshWants)
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {

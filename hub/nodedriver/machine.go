@@ -139,7 +139,7 @@ func (r *Runner) Create(ctx context.Context, m *Machine) (addresses []Address, l
 		}
 		defer func() { err = errors.Join(err, s.end()) }()
 		addresses, err = m.create(ctx, s)
-		return m.withCredential(s.fields, err)
+		return m.explain(s.fields, err)
 	}()
 	return addresses, output.String(), redact(output, err)
 }

@@ -43,20 +43,25 @@ func setup(t *testing.T, mode string) (*fake.Cloud, *nodedriver.Runner, *nodedri
 		Credential: nodedriver.Credential("lab", map[string][]byte{"labcredentialConfig-token": []byte(token), "othercredentialConfig-x": nil}),
 		Script:     []byte("#!/bin/sh\nexport CATTLE_TOKEN='planted-join-token'\necho $CATTLE_TOKEN\n"),
 	}
-	m.Save = func(_ context.Context, s *nodedriver.State) error {
-		raw, err := s.Encode()
-		if err != nil {
-			return err
-		}
-		m.State, err = nodedriver.Decode("pool-1", raw)
-		return err
-	}
+	keepState(m)
 	t.Cleanup(func() {
 		if left, err := os.ReadDir(runner.Dir); err != nil && !os.IsNotExist(err) || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
 	})
 	return cloud, runner, m
+}
+
+// keepState has a machine saved as the hub does, encoded.
+func keepState(m *nodedriver.Machine) {
+	m.Save = func(_ context.Context, s *nodedriver.State) error {
+		raw, err := s.Encode()
+		if err != nil {
+			return err
+		}
+		m.State, err = nodedriver.Decode(m.Name, raw)
+		return err
+	}
 }
 
 func noSecrets(t *testing.T, texts ...any) {

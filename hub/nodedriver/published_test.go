@@ -3,7 +3,6 @@
 package nodedriver_test
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/xml"
 	"errors"
@@ -100,14 +99,7 @@ func TestPublishedDriver(t *testing.T) {
 			"amazonec2credentialConfig-secretKey": []byte("planted-secret-key"), "amazonec2credentialConfig-defaultRegion": []byte("us-east-1")}),
 		Script: []byte("#!/bin/sh\nexport CATTLE_TOKEN='planted-join-token'\n"),
 	}
-	m.Save = func(_ context.Context, s *nodedriver.State) error {
-		raw, err := s.Encode()
-		if err != nil {
-			return err
-		}
-		m.State, err = nodedriver.Decode("pool-1", raw)
-		return err
-	}
+	keepState(m)
 	noKeys := func(texts ...any) {
 		t.Helper()
 		text := fmt.Sprintln(texts...)

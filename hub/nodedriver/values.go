@@ -130,19 +130,22 @@ func unused(fields []schema.Field, credential map[string]string) []string {
 	return slices.Sorted(maps.Keys(left))
 }
 
-// withCredential adds to the error of a driver what its credential has for nothing, such as a misspelled field.
-func (m *Machine) withCredential(fields []schema.Field, err error) error {
+// explain adds to the error of a driver what its credential has for nothing, such as a misspelled field.
+func (m *Machine) explain(fields []schema.Field, err error) error {
 	const most = 5
 	var wrong *InvalidError
-	names := unused(fields, m.Credential)
-	if err == nil || errors.As(err, &wrong) || len(names) == 0 {
+	if err == nil || errors.As(err, &wrong) {
 		return err
 	}
-	for i, name := range names[:min(len(names), most)] {
-		names[i] = fmt.Sprintf("%.60q", name)
+	var quoted []string
+	for _, name := range unused(fields, m.Credential) {
+		quoted = append(quoted, fmt.Sprintf("%.60q", name))
+	}
+	if len(quoted) == 0 {
+		return err
 	}
 	return fmt.Errorf("%w; driver %s has no field for what the cloud credential calls %s", err, m.Driver,
-		strings.Join(names[:min(len(names), most)], ", "))
+		strings.Join(quoted[:min(len(quoted), most)], ", "))
 }
 
 // variable is the environment variable of a credential's field: accessKey of amazonec2 is AWS_ACCESS_KEY.
