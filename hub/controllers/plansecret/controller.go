@@ -36,6 +36,8 @@ type Reconciler struct {
 	Cache client.Reader
 	// Now is the clock.
 	Now func() time.Time
+
+	progress plansecrets.Progress
 }
 
 // SetupWithManager registers the controller, with the clients of the manager.
@@ -60,6 +62,7 @@ func bootstrapToPlanSecret(_ context.Context, bootstrap client.Object) []ctrl.Re
 // Reconcile reconciles one plan Secret.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &scope{secret: &corev1.Secret{}}
+	defer func() { r.progress.Set(req.NamespacedName, s.hidden) }()
 	if err := r.Cache.Get(ctx, req.NamespacedName, s.secret); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

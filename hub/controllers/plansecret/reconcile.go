@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -34,6 +35,8 @@ type scope struct {
 	// retry is the record of failed attempts.
 	retry retry
 
+	// hidden is true while the conditions do not show how far the agent is with a plan.
+	hidden       bool
 	requeueAfter time.Duration
 }
 
@@ -50,21 +53,21 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	if wait := s.untilProgressShown(r.Now()); wait > 0 {
-		s.requeueAfter = wait
+	if wait := s.untilProgressShown(r.progress.Count(client.ObjectKeyFromObject(s.secret)), r.Now()); wait > 0 {
+		s.hidden, s.requeueAfter = true, wait
 		return nil
 	}
 	return r.updateConditions(ctx, s)
 }
 
 // untilProgressShown is how long the conditions do not yet say how far the agent is with a plan; zero if it is done, or has had its time. A
-// plan that is retried is shown at once.
-func (s *scope) untilProgressShown(now time.Time) time.Duration {
+// plan that is retried is shown at once. others is how many more plans are in progress.
+func (s *scope) untilProgressShown(others int, now time.Time) time.Duration {
 	inProgress := s.report.Progress == rollout.ProgressPending || s.report.Progress == rollout.ProgressApplying
 	if !inProgress || s.reportErr != nil || s.paused || s.retry.Attempts > 0 {
 		return 0
 	}
-	return plansecrets.UntilProgressShown(s.secret, now)
+	return plansecrets.UntilProgressShown(s.secret, plansecrets.ProgressShownAfter(others), now)
 }
 
 // updateSecret writes what follows from the report in one update, if anything does. The update fails on a conflict with the agent, whose

@@ -96,21 +96,21 @@ func TestUntilProgressShown(t *testing.T) {
 		delivered string
 		want      time.Duration
 	}{
-		"delivered now":          {scope{report: pending}, "2026-01-02T03:04:05Z", plansecrets.ProgressShownAfter},
-		"delivered a moment ago": {scope{report: pending}, "2026-01-02T03:04:04Z", plansecrets.ProgressShownAfter - time.Second},
+		"delivered now":          {scope{report: pending}, "2026-01-02T03:04:05Z", plansecrets.ProgressShownAfter(0)},
+		"delivered a moment ago": {scope{report: pending}, "2026-01-02T03:04:04Z", plansecrets.ProgressShownAfter(0) - time.Second},
 		"had its time":           {scope{report: pending}, "2026-01-02T03:04:02Z", 0},
 		"of another clock":       {scope{report: pending}, "2026-01-02T03:04:06Z", 0},
 		"nobody says when":       {scope{report: pending}, "", 0},
 		"retried":                {scope{report: pending, retry: retry{Attempts: 1}}, "2026-01-02T03:04:05Z", 0},
 		"being applied": {scope{report: rollout.Report{Progress: rollout.ProgressApplying}}, "2026-01-02T03:04:05Z",
-			plansecrets.ProgressShownAfter},
+			plansecrets.ProgressShownAfter(0)},
 		"applied": {scope{report: rollout.Report{Progress: rollout.ProgressApplied}}, "2026-01-02T03:04:05Z", 0},
 		"failed":  {scope{report: rollout.Report{Progress: rollout.ProgressFailed}}, "2026-01-02T03:04:05Z", 0},
 		"paused":  {scope{report: pending, paused: true}, "2026-01-02T03:04:05Z", 0},
 	} {
 		tc.scope.secret = &corev1.Secret{}
 		tc.scope.secret.Annotations = map[string]string{rkev1.PlanLastUpdatedAnnotation: tc.delivered}
-		if got := tc.scope.untilProgressShown(now); got != tc.want {
+		if got := tc.scope.untilProgressShown(0, now); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}

@@ -33,6 +33,7 @@ const maxNames = 5
 // MachineSets, whose UpToDate is Cluster API's own.
 func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 	var errs []error
+	shownAfter := plansecrets.ProgressShownAfter(len(namesOf(s.machines, (*machine).inProgress)))
 	for _, m := range s.machines {
 		errs = append(errs, r.setVersion(ctx, s, m))
 		reconciled := metav1.Condition{Type: rkev1.ReconciledCondition, Status: reasons.Get(m.decision.Reason).Status, Reason: m.decision.Reason,
@@ -41,7 +42,7 @@ func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 			reconciled.Status = metav1.ConditionTrue
 		}
 		var owned []metav1.Condition
-		if wait := m.untilProgressShown(r.Now()); wait > 0 {
+		if wait := m.untilProgressShown(shownAfter, r.Now()); wait > 0 {
 			s.requeue(wait)
 		} else {
 			owned = append(owned, reconciled)
@@ -62,15 +63,21 @@ func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 // quickReasons are those of a machine from the delivery of a plan until its agent has applied it.
 var quickReasons = []string{rollout.ReasonDelivering, rollout.ReasonWaitingForAgent, rollout.ReasonApplyingPlan}
 
-// untilProgressShown is how long the condition Reconciled does not yet say that a plan is delivered or applied; zero for anything else.
-func (m *machine) untilProgressShown(now time.Time) time.Duration {
+// inProgress reports whether a plan is delivered, or the agent has not applied it yet.
+func (m *machine) inProgress() bool {
+	return m.secret != nil && !m.decision.Done && slices.Contains(quickReasons, m.decision.Reason)
+}
+
+// untilProgressShown is how long the condition Reconciled does not yet say that a plan is delivered or applied, which it does some time
+// after the delivery; zero for anything else.
+func (m *machine) untilProgressShown(shownAfter time.Duration, now time.Time) time.Duration {
 	switch {
-	case m.secret == nil || m.decision.Done || !slices.Contains(quickReasons, m.decision.Reason):
+	case !m.inProgress():
 		return 0
 	case m.decision.Deliver:
-		return plansecrets.ProgressShownAfter
+		return shownAfter
 	}
-	return plansecrets.UntilProgressShown(m.secret, now)
+	return plansecrets.UntilProgressShown(m.secret, shownAfter, now)
 }
 
 // setVersion writes the desired version into a Machine of a MachineSet. Cluster API compares it with the kubelet's; without it, such a

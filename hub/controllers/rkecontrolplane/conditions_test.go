@@ -232,14 +232,14 @@ func TestFieldsWithoutEffect(t *testing.T) {
 // TestUntilProgressShown: what an agent does with a plan at once is not written as a condition.
 func TestUntilProgressShown(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	left := plansecrets.ProgressShownAfter - time.Second
+	left := plansecrets.ProgressShownAfter(0) - time.Second
 	for name, tc := range map[string]struct {
 		decision  rollout.Decision
 		delivered time.Duration
 		want      time.Duration
 	}{
 		"delivered now, after an older plan": {rollout.Decision{Deliver: true, Reason: rollout.ReasonDelivering}, time.Hour,
-			plansecrets.ProgressShownAfter},
+			plansecrets.ProgressShownAfter(0)},
 		"not started":            {rollout.Decision{Reason: rollout.ReasonWaitingForAgent}, time.Second, left},
 		"being applied":          {rollout.Decision{Reason: rollout.ReasonApplyingPlan}, time.Second, left},
 		"being applied for long": {rollout.Decision{Reason: rollout.ReasonApplyingPlan}, time.Minute, 0},
@@ -249,7 +249,7 @@ func TestUntilProgressShown(t *testing.T) {
 		m := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")
 		m.decision = tc.decision
 		m.secret.Annotations = map[string]string{rkev1.PlanLastUpdatedAnnotation: now.Add(-tc.delivered).Format(time.RFC3339)}
-		if got := m.untilProgressShown(now); got != tc.want {
+		if got := m.untilProgressShown(plansecrets.ProgressShownAfter(0), now); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}

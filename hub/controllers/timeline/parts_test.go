@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
@@ -47,13 +51,15 @@ func fullRecord(machines int) (*timelines.Record, *provisioningv1.Cluster) {
 	return record, cluster
 }
 
-// world is an API server that counts the bytes that are written.
+// world is an API server that counts the bytes that are written to each part.
 func world(t *testing.T, objects ...client.Object) (c client.Client, written map[string]int) {
 	t.Helper()
 	scheme := fakeclient.Scheme(t, corev1.AddToScheme)
 	written = map[string]int{}
 	count := func(obj client.Object) {
-		written[obj.GetName()] += len(obj.(*corev1.ConfigMap).Data[timelines.DataKey])
+		if part, is := obj.(*corev1.ConfigMap); is {
+			written[part.Name] += len(part.Data[timelines.DataKey])
+		}
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -116,6 +122,61 @@ func TestChangeWritesOnePart(t *testing.T) {
 	var left corev1.ConfigMapList
 	if err := c.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
 		t.Errorf("%d parts are left (%v)", len(left.Items), err)
+	}
+}
+
+// TestSavedTogether: of a machine that changes each second, the timeline is saved each five seconds, at last with all that has happened. A
+// request that fails loses nothing.
+func TestSavedTogether(t *testing.T) {
+	_, cluster := fullRecord(0)
+	c, written := world(t)
+	var failing bool
+	r := &Reconciler{Live: c, Client: interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			if failing {
+				return apierrors.NewTimeoutError("request timed out", 1)
+			}
+			return c.Update(ctx, obj, opts...)
+		},
+	})}
+	s, m := &scope{provisioning: cluster}, &clusterState{record: &timelines.Record{}, recovered: true}
+	var saved []int
+	reconcile := func(second int, reason string) (ctrl.Result, error) {
+		clear(written)
+		at := noon.Add(time.Duration(second) * time.Second)
+		s.machines = []clusterv1.Machine{*newMachine("m", condition("BootstrapConfigReady", metav1.ConditionTrue, "Ready", noon),
+			condition("InfrastructureReady", metav1.ConditionTrue, "Ready", noon), condition("Reconciled", metav1.ConditionUnknown, reason, at))}
+		result, err := r.reconcile(t.Context(), ctrl.Request{NamespacedName: clusterKey}, s, m, at)
+		if len(written) > 0 {
+			saved = append(saved, second)
+		}
+		return result, err
+	}
+	for second := range 12 {
+		result, err := reconcile(second, fmt.Sprintf("Step%d", second))
+		if err != nil || second == 11 && result.RequeueAfter != 4*time.Second {
+			t.Fatalf("second %d: got %v, %v", second, result.RequeueAfter, err)
+		}
+	}
+	failing = true
+	if _, err := reconcile(15, "Step11"); err == nil {
+		t.Fatal("a request that fails is no error")
+	}
+	failing = false
+	for _, second := range []int{16, 17, 30} {
+		if _, err := reconcile(second, "Step11"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int{0, 5, 10, 16}; !slices.Equal(saved, want) {
+		t.Errorf("it was saved in the seconds %v, want %v", saved, want)
+	}
+	stored, _, err := r.read(t.Context(), clusterKey, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(stored.Subjects[1]); len(got) != 12 || !strings.HasPrefix(got[11], "Step11 12:00:11") {
+		t.Errorf("got phases\n%s", strings.Join(got, "\n"))
 	}
 }
 

@@ -13,12 +13,16 @@ import (
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
-// A cluster is reconciled at most once per writeInterval, and less often the larger its timeline is: one more writeInterval for each
-// writeStep bytes, since reading a large cluster costs time too.
+// A cluster is reconciled at most once per reconcileInterval, and less often the larger its timeline is: one more reconcileInterval for each
+// reconcileStep bytes, since reading a large cluster costs time too.
 const (
-	writeInterval = time.Second
-	writeStep     = 128 << 10
+	reconcileInterval = time.Second
+	reconcileStep     = 128 << 10
 )
+
+// saveInterval is the least time between two writes of a timeline. In an upgrade machines change phases each second; a hub that is killed
+// loses the phases that began and ended since the last write, and no Event.
+const saveInterval = 5 * time.Second
 
 // Reconcile records what has changed since the last reconcile. Changes within the interval are recorded together.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -35,8 +39,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	ended := r.takeEnded(req.NamespacedName)
-	s.addEnded(ended)
-	m.next = now.Add(writeInterval * time.Duration(1+m.size/writeStep))
+	if s.addEnded(ended); len(ended) > 0 {
+		m.saved = time.Time{} // they exist nowhere else
+	}
+	m.next = now.Add(reconcileInterval * time.Duration(1+m.size/reconcileStep))
 	if m.record == nil {
 		if m.record, m.written, err = r.read(ctx, req.NamespacedName, now); err != nil {
 			r.keepEnded(req.NamespacedName, ended...)
@@ -45,8 +51,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.reconcile(ctx, req, s, m, now)
 	if err != nil {
-		// The record in memory may be ahead of the stored one.
-		m.record = nil
 		r.keepEnded(req.NamespacedName, ended...)
 	}
 	return result, err
@@ -60,16 +64,24 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, 
 		return result, err
 	}
 	if created < len(transitions) {
-		result.RequeueAfter = writeInterval
+		result.RequeueAfter = reconcileInterval
 	}
 	changed := s.update(m.record, now)
 	if changed || created > 0 {
+		m.unsaved = true
 		if created == len(transitions) {
 			m.record.Observed = metav1.NewTime(now.Truncate(time.Second))
 		}
+	}
+	if wait := m.saved.Add(saveInterval).Sub(now); m.unsaved && wait > 0 {
+		if result.RequeueAfter == 0 {
+			result.RequeueAfter = wait
+		}
+	} else if m.unsaved {
 		if err := r.write(ctx, req.NamespacedName, s, m); err != nil {
 			return result, err
 		}
+		m.unsaved, m.saved = false, now
 	}
 	return result, r.writeLog(ctx, s, m, now)
 }

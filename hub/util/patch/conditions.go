@@ -18,11 +18,12 @@ import (
 )
 
 // Conditions sets conditions of an object of which this controller writes nothing else. If they are set already, it neither sends a request
-// nor copies the object. The object, which may be the cache's own, stays as it is.
+// nor copies the object. The object, which may be the cache's own, stays as it is. The conditions have no observedGeneration: what they say
+// does not come from the spec of the object, and would have to be written again whenever another controller changes that.
 func Conditions(ctx context.Context, c client.Client, object Object, owner client.FieldOwner, wanted ...metav1.Condition) error {
 	have := object.GetConditions()
 	if !slices.ContainsFunc(wanted, func(w metav1.Condition) bool {
-		w.Message, w.ObservedGeneration = message.Bound(w.Message, message.MaxCondition), object.GetGeneration()
+		w.Message, w.ObservedGeneration = message.Bound(w.Message, message.MaxCondition), 0
 		return !same(meta.FindStatusCondition(have, w.Type), &w)
 	}) {
 		return nil
@@ -35,7 +36,9 @@ func Conditions(ctx context.Context, c client.Client, object Object, owner clien
 	for _, w := range wanted {
 		conditions.Set(changed, w)
 	}
-	boundMessages(changed, types)
+	adjust(changed, types, func(c *metav1.Condition) {
+		c.Message, c.ObservedGeneration = message.Bound(c.Message, message.MaxCondition), 0
+	})
 	if raw := jsonPatch(object, changed.GetConditions(), types); raw != nil {
 		err := c.Status().Patch(ctx, empty(object), client.RawPatch(apitypes.JSONPatchType, raw), owner)
 		if err == nil || apierrors.IsNotFound(err) {
@@ -103,10 +106,15 @@ func same(a, b *metav1.Condition) bool {
 
 // boundMessages cuts the messages of owned conditions to the limit of the API.
 func boundMessages(object Object, owned []string) {
+	adjust(object, owned, func(c *metav1.Condition) { c.Message = message.Bound(c.Message, message.MaxCondition) })
+}
+
+// adjust changes the owned conditions of an object.
+func adjust(object Object, owned []string, change func(*metav1.Condition)) {
 	all := slices.Clone(object.GetConditions())
 	for i := range all {
 		if slices.Contains(owned, all[i].Type) {
-			all[i].Message = message.Bound(all[i].Message, message.MaxCondition)
+			change(&all[i])
 		}
 	}
 	object.SetConditions(all)

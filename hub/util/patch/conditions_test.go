@@ -79,3 +79,19 @@ func TestConditionsOfAnother(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestConditionsOfAnyGeneration: a change of the spec, which is another controller's, is no reason to write a condition again.
+func TestConditionsOfAnyGeneration(t *testing.T) {
+	a := newAPI(t)
+	object := a.read()
+	for generation := range int64(3) {
+		object.Generation = generation
+		if err := Conditions(t.Context(), a, object, "test", ready("now")); err != nil {
+			t.Fatal(err)
+		}
+		object = a.read()
+	}
+	if len(a.writes) != 1 || conditions.Get(object, "Ready").ObservedGeneration != 0 {
+		t.Errorf("%d writes: %q; the condition is %+v", len(a.writes), a.writes, conditions.Get(object, "Ready"))
+	}
+}

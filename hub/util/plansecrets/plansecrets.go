@@ -5,7 +5,6 @@ package plansecrets
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -91,17 +90,4 @@ func Owners(ctx context.Context, plans client.Reader, clusters client.Client, se
 		return bootstrap, machine, nil, nil
 	}
 	return bootstrap, machine, cluster, nil
-}
-
-// ProgressShownAfter is how long after the delivery of a plan the conditions of its machine begin to say that the agent has not started
-// with it, or is applying it. Many plans are applied before, and cost four writes per machine less.
-const ProgressShownAfter = 3 * time.Second
-
-// UntilProgressShown is how much of that time is left; zero if it is over, or nothing says when the plan was delivered.
-func UntilProgressShown(secret *corev1.Secret, now time.Time) time.Duration {
-	delivered, err := time.Parse(time.RFC3339, secret.Annotations[rkev1.PlanLastUpdatedAnnotation])
-	if err != nil || delivered.After(now) {
-		return 0
-	}
-	return max(0, delivered.Add(ProgressShownAfter).Sub(now))
 }
