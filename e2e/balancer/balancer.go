@@ -21,8 +21,12 @@ type Backend struct {
 	// Health is the URL that answers 200 as long as new connections may be sent. Its certificate is not verified.
 	Health string
 
-	well atomic.Bool
+	well        atomic.Bool
+	connections atomic.Int64
 }
+
+// Connections is the number of connections that are open to the replica.
+func (b *Backend) Connections() int64 { return b.connections.Load() }
 
 // Balancer passes connections on to backends that are well, each with the same probability, as a Service does. It leaves the connections
 // alone that it has already made.
@@ -80,11 +84,14 @@ func (b *Balancer) accept(ctx context.Context) {
 
 func (b *Balancer) serve(ctx context.Context, near net.Conn) {
 	defer func() { _ = near.Close() }()
-	far := b.dial()
+	backend, far := b.dial()
 	if far == nil {
 		return
 	}
-	defer func() { _ = far.Close() }()
+	defer func() {
+		_ = far.Close()
+		backend.connections.Add(-1)
+	}()
 	defer context.AfterFunc(ctx, func() { _ = near.Close(); _ = far.Close() })()
 	var both sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
@@ -96,15 +103,17 @@ func (b *Balancer) serve(ctx context.Context, near net.Conn) {
 	both.Wait()
 }
 
-func (b *Balancer) dial() net.Conn {
+// dial connects to a backend, whose connection it counts.
+func (b *Balancer) dial() (*Backend, net.Conn) {
 	for _, i := range rand.Perm(len(b.backends)) {
 		backend := b.backends[i]
 		if !backend.well.Load() {
 			continue
 		}
 		if conn, err := net.DialTimeout("tcp", backend.Address, time.Second); err == nil {
-			return conn
+			backend.connections.Add(1)
+			return backend, conn
 		}
 	}
-	return nil
+	return nil, nil
 }

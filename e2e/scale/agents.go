@@ -35,6 +35,7 @@ type agents struct {
 	n   int
 
 	hubs       []*hub
+	balancer   *loadBalancer // nil before one hub
 	client     client.Client
 	identities identities
 	watchers   []*machines.Watcher
@@ -118,9 +119,8 @@ func (a *agents) measure() (run figures.AgentRun, err error) {
 		return run, err
 	}
 	after, err := a.used()
-	stop()
-	if err != nil {
-		return run, err
+	if _, recording := stop(); err != nil || recording != nil {
+		return run, errors.Join(err, recording)
 	}
 	run.ConnectCPU = after.CPU - before.CPU
 	fmt.Printf("%8.1f s  all agents connected, CPU %.1f s\n", run.ConnectedAfter.Seconds(), run.ConnectCPU.Seconds())
@@ -130,7 +130,7 @@ func (a *agents) measure() (run figures.AgentRun, err error) {
 	if run.RestCores, run.Resident, err = a.idle(); err != nil {
 		return run, err
 	}
-	if err := a.hubs[0].profile(a.ctx, a.profiles, fmt.Sprintf("%d-agents-heap", a.n), "heap"); err != nil {
+	if _, err := a.hubs[0].profile(a.ctx, a.profiles, fmt.Sprintf("%d-agents-heap", a.n), "heap"); err != nil {
 		return run, err
 	}
 	fmt.Printf("          %d MiB resident, %.1f KiB for each agent, %.3f cores\n", run.Resident>>20, run.ForEach()/1024, run.RestCores)
@@ -140,14 +140,16 @@ func (a *agents) measure() (run figures.AgentRun, err error) {
 	}
 	fmt.Printf("%8.1f s  %d plans changed and received\n", run.ChangedAfter.Seconds(), run.Changed)
 	refused := a.refusals.Count()
-	if run.BackAfter, err = a.interrupt(); err != nil {
+	if a.balancer == nil {
+		err = a.restart(&run)
+	} else {
+		err = a.kill(&run)
+	}
+	if err != nil {
 		return run, err
 	}
-	if _, run.ChangedBackAfter, err = a.change("third"); err != nil {
-		return run, fmt.Errorf("after the interruption: %w", err)
-	}
 	run.Refused = a.refusals.Count() - refused
-	fmt.Printf("%8.1f s  all agents back, refused %d times (429); %d plans changed and received after %.1f s more\n",
+	fmt.Printf("%8.1f s  all agents back, refused %d times (429); %d plans changed then were received within %.1f s\n",
 		run.BackAfter.Seconds(), run.Refused, run.Changed, run.ChangedBackAfter.Seconds())
 	return run, nil
 }
@@ -185,23 +187,21 @@ func (a *agents) change(version string) (count int, after time.Duration, err err
 	return count, after, err
 }
 
-// interrupt restarts the only hub, or kills one of the replicas, and returns how long it took until all agents were connected again.
-func (a *agents) interrupt() (time.Duration, error) {
+// restart restarts the only hub, waits until all agents are connected again, and changes plans.
+func (a *agents) restart(run *figures.AgentRun) (err error) {
 	failures := make([]int64, len(a.watchers))
 	for i, w := range a.watchers {
 		failures[i] = w.Failures()
 	}
-	began, least := time.Now(), a.n
-	if len(a.hubs) > 1 {
-		least = 1 // the others have other replicas
-		a.hubs[0].Kill()
-		a.hubs = a.hubs[1:]
-	} else if err := a.restart(); err != nil {
-		return 0, err
+	began := time.Now()
+	if err := a.hubs[0].Stop(); err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(a.ctx, back)
-	defer cancel()
-	err := poll(ctx, "all agents to be connected again", func() error {
+	if err := a.hubs[0].start(a.ctx); err != nil {
+		return err
+	}
+	fmt.Printf("%8.1f s  hub ready again\n", a.hubs[0].started.Seconds())
+	run.BackAfter, err = a.awaitBack(began, func() error {
 		var interrupted, away int
 		for i, w := range a.watchers {
 			if w.Failures() > failures[i] {
@@ -211,24 +211,56 @@ func (a *agents) interrupt() (time.Duration, error) {
 				away++
 			}
 		}
-		if interrupted < least || away > 0 {
-			return fmt.Errorf("%d of at least %d were interrupted, %d are not connected", interrupted, least, away)
+		if interrupted < a.n || away > 0 {
+			return fmt.Errorf("%d of %d were interrupted, %d are not connected", interrupted, a.n, away)
 		}
 		return nil
 	})
-	return time.Since(began), err
+	if err != nil {
+		return err
+	}
+	_, run.ChangedBackAfter, err = a.change("third")
+	return err
 }
 
-// restart restarts the only hub.
-func (a *agents) restart() error {
-	if err := a.hubs[0].Stop(); err != nil {
+// kill kills one of the replicas, changes plans at the same moment, and waits until all agents have connections to the others.
+func (a *agents) kill(run *figures.AgentRun) error {
+	if err := a.balancer.read(a.ctx); err != nil {
 		return err
 	}
-	if err := a.hubs[0].start(a.ctx); err != nil {
-		return err
-	}
-	fmt.Printf("%8.1f s  hub ready again\n", a.hubs[0].started.Seconds())
-	return nil
+	fmt.Printf("          connections to each replica: %d\n", a.balancer.Connections)
+	began := time.Now()
+	a.hubs[0].Kill()
+	a.hubs = a.hubs[1:]
+	changed := make(chan error, 1)
+	go func() {
+		var err error
+		_, run.ChangedBackAfter, err = a.change("third")
+		changed <- err
+	}()
+	back, err := a.awaitBack(began, func() error {
+		if err := a.balancer.read(a.ctx); err != nil {
+			return err
+		}
+		var all int64
+		for _, n := range a.balancer.Connections {
+			all += n
+		}
+		if dead := a.balancer.Connections[0]; dead > 0 || all < int64(a.n) {
+			return fmt.Errorf("%d connections to the replica that was killed, %d of %d to the others", dead, all-dead, a.n)
+		}
+		return nil
+	})
+	run.BackAfter = back
+	return errors.Join(err, <-changed)
+}
+
+// awaitBack waits until all agents are connected again, and returns how long that took.
+func (a *agents) awaitBack(began time.Time, connected func() error) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(a.ctx, back)
+	defer cancel()
+	err := poll(ctx, "all agents to be connected again", connected)
+	return time.Since(began), err
 }
 
 // used is what all hubs use together.

@@ -7,11 +7,11 @@ import (
 )
 
 // allowFiles raises the limit of open files of this process, and of those that it starts, to what a number of agents needs: a connection
-// each, and in the load balancer of replicas two more, which for a while are twice as many when connections are replaced.
+// each, or two in the load balancer of replicas, and more while connections are replaced.
 func allowFiles(agents, replicas int) error {
 	each := 1
 	if replicas > 1 {
-		each = 5
+		each = 3
 	}
 	need := uint64(agents*each + 4096)
 	var limit unix.Rlimit

@@ -20,6 +20,9 @@ import (
 	"github.com/drover-dev/drover/e2e/scale/programs"
 )
 
+// profiled is the time that a profile of the processor covers.
+const profiled = 10 * time.Second
+
 // hub is the hub that is measured.
 type hub struct {
 	*programs.Program
@@ -150,35 +153,40 @@ func (h *hub) writers(from, to time.Time) (map[string]float64, error) {
 	return figures.ReadAudit(log, from, to)
 }
 
-// profile writes a profile of the hub into a directory, unless that is empty.
-func (h *hub) profile(ctx context.Context, dir, name, kind string) error {
-	if dir == "" {
-		return nil
-	}
+// profile writes a profile of the hub into a directory, unless that is empty, and returns it.
+func (h *hub) profile(ctx context.Context, dir, name, kind string) ([]byte, error) {
 	raw, err := get(ctx, http.DefaultClient, h.pprof+"/debug/pprof/"+kind)
-	if err != nil {
-		return err
+	if err != nil || dir == "" {
+		return raw, err
 	}
-	return os.WriteFile(filepath.Join(dir, name+".pprof"), raw, 0o600)
+	return raw, os.WriteFile(filepath.Join(dir, name+".pprof"), raw, 0o600)
 }
 
-// record records profiles of the processor, of 15 s each, until it is stopped. The one that is not complete then is left out.
-func (h *hub) record(ctx context.Context, dir, name string) (stop func()) {
-	if dir == "" {
-		return func() {}
-	}
+// record records profiles of the processor, of profiled each, until it is stopped, which returns the times of their samples by who has used
+// the processor. The profile that is not complete then is left out.
+func (h *hub) record(ctx context.Context, dir, name string) (stop func() (map[string]time.Duration, error)) {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
+	samples, ended := map[string]time.Duration{}, make(chan error, 1)
 	go func() {
-		defer close(ended)
-		for i := 1; ctx.Err() == nil; i++ {
-			if err := h.profile(ctx, dir, name+"-"+strconv.Itoa(i), "profile?seconds=15"); err != nil && ctx.Err() == nil {
-				fmt.Fprintln(os.Stderr, "Recording a profile failed:", err)
+		for i := 1; ; i++ {
+			raw, err := h.profile(ctx, dir, fmt.Sprintf("%s-%d", name, i), fmt.Sprintf("profile?seconds=%.0f", profiled.Seconds()))
+			if ctx.Err() != nil {
+				ended <- nil
+				return
+			}
+			if err == nil {
+				err = figures.ReadProfile(raw, samples)
+			}
+			if err != nil {
+				ended <- fmt.Errorf("recording a profile: %w", err)
 				return
 			}
 		}
 	}()
-	return func() { cancel(); <-ended }
+	return func() (map[string]time.Duration, error) {
+		cancel()
+		return samples, <-ended
+	}
 }
 
 // revision returns the revision of etcd.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,8 +40,8 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 		}
 		stop := e.hub.record(e.ctx, e.profiles, fmt.Sprintf("%d-%s", run.Machines, phase.name))
 		reached, err := phase.do()
-		stop()
-		if err != nil {
+		samples, recording := stop()
+		if err = errors.Join(err, recording); err != nil {
 			return run, fmt.Errorf("%s: %w", phase.name, err)
 		}
 		after, err := e.sample()
@@ -48,13 +49,15 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 			return run, err
 		}
 		*phase.into = figures.NewPhase(before, after)
+		phase.into.Samples = samples
 		if phase.into.Writers, err = e.hub.writers(before.Time, after.Time); err != nil {
 			return run, err
 		}
 		run.Milestones = append(run.Milestones, reached...)
 		fmt.Print(phase.into.Describe(phase.name, reached))
 	}
-	return run, e.hub.profile(e.ctx, e.profiles, fmt.Sprintf("%d-heap", run.Machines), "heap")
+	_, err = e.hub.profile(e.ctx, e.profiles, fmt.Sprintf("%d-heap", run.Machines), "heap")
+	return run, err
 }
 
 // idle waits.

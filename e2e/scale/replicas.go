@@ -37,25 +37,24 @@ func (a *agents) startReplicas(ctx context.Context) (stop func() error, err erro
 	}
 	started = append(started, api.Stop)
 	var hubs []*hub
-	var gateways, webhooks []*balancer.Backend
+	var webhooks []*balancer.Backend
 	for i := range a.replicas {
 		h, err := newHub(a.hub, a.dir, fmt.Sprintf("hub-%d", i))
 		if err != nil {
 			return nil, err
 		}
 		hubs = append(hubs, h)
-		gateways = append(gateways, &balancer.Backend{Address: h.gateway, Health: h.url + "/healthz"})
 		webhooks = append(webhooks, &balancer.Backend{Address: h.webhook, Health: "http://" + h.health + "/readyz"})
 	}
-	gateway, err := balancer.Start(ctx, gateways...)
-	if err != nil {
+	if a.balancer, err = startBalancer(ctx, a.dir, hubs); err != nil {
 		return nil, err
 	}
+	started = append(started, a.balancer.Stop)
 	webhook, err := balancer.Start(ctx, webhooks...)
 	if err != nil {
 		return nil, err
 	}
-	url := "https://" + gateway.Addr().String()
+	url := "https://" + a.balancer.Address
 	for _, h := range hubs {
 		h.args = append(h.args, "--kubeconfig", api.Kubeconfig(), "--data-dir", a.dir, "--server-url", url,
 			"--webhook-url", "https://"+webhook.Addr().String())

@@ -24,7 +24,8 @@ type AgentRun struct {
 	Changed      int
 	ChangedAfter time.Duration
 	// BackAfter is how long all agents took to connect again after the hub was asked to restart, or a replica was killed. Refused is how many
-	// of their requests were refused with 429 from then on, ChangedBackAfter is ChangedAfter after that.
+	// of their requests were refused with 429 from then on. ChangedBackAfter is ChangedAfter after the restart, or of changes that began when
+	// the replica was killed.
 	BackAfter, ChangedBackAfter time.Duration
 	Refused                     int64
 }
@@ -37,7 +38,7 @@ func agentCells(runs []AgentRun) [][]string {
 		{"agents"}, {"Replicas"}, {"Resident memory without agents"}, {"Resident memory with agents"}, {"Memory for each agent"},
 		{"Time until all have their plan"}, {"CPU until then"}, {"CPU at rest"},
 		{"Plans changed at once"}, {"Time until the last is received"},
-		{"Time until all agents are back"}, {"Requests refused (429)"}, {"Time until changes are received after that"},
+		{"Time until all agents are back"}, {"Requests refused (429)"}, {"Time until changes are received then"},
 	}
 	for _, r := range runs {
 		for i, value := range []string{
@@ -63,6 +64,8 @@ at the same time.
 
 - Memory for each agent: the difference of the resident memory with and without agents, at rest.
 - All agents are back: after the restart of a hub with an embedded API server, counted from the signal on, or after one replica was killed.
+- Changes are received then: of plans that are changed when all agents are back after a restart, or when a replica is killed.
+- Replicas have an API server in another process, and a load balancer before them that chooses a replica for each connection by chance.
 `
 
 // WriteAgents writes the report of runs with agents as Markdown to a file. when and machine say when and on what was measured.

@@ -55,3 +55,20 @@ func (e auditEvent) String() string {
 	resource := strings.TrimSuffix(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/")
 	return fmt.Sprintf("%s: %s %s, %d", owner, e.Verb, resource, e.ResponseStatus.Code)
 }
+
+// ByHub is the number of requests with which the hub's controllers have written. What agents report through the gateway is not among them,
+// nor what Cluster API writes.
+func (p Phase) ByHub() float64 {
+	var sum float64
+	for writer, count := range p.Writers {
+		if strings.HasPrefix(writer, "drover-") && !strings.HasPrefix(writer, "drover-gateway:") && isSuccess(writer) {
+			sum += count
+		}
+	}
+	return sum
+}
+
+// isSuccess is about a key of what ReadAudit returns.
+func isSuccess(writer string) bool {
+	return strings.HasSuffix(writer, ", 200") || strings.HasSuffix(writer, ", 201")
+}

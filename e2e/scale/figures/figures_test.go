@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/pprof/profile"
 )
 
 // TestReadMetrics: reads are not counted, and a core resource has no group.
@@ -58,6 +60,54 @@ func TestReadAudit(t *testing.T) {
 	}
 	if _, err := ReadAudit(strings.NewReader("no JSON\n"), from, from); err == nil {
 		t.Error("a log of something else was read")
+	}
+}
+
+// TestReadProfile: the outermost function of a known package decides, and the garbage collector does not count.
+func TestReadProfile(t *testing.T) {
+	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}}
+	sample := func(seconds int64, fromRoot ...string) {
+		s := &profile.Sample{Value: []int64{1, seconds * int64(time.Second)}}
+		for _, name := range fromRoot {
+			f := &profile.Function{ID: uint64(len(p.Function) + 1), Name: name}
+			l := &profile.Location{ID: f.ID, Line: []profile.Line{{Function: f}}}
+			p.Function, p.Location = append(p.Function, f), append(p.Location, l)
+			s.Location = append([]*profile.Location{l}, s.Location...)
+		}
+		p.Sample = append(p.Sample, s)
+	}
+	const drover = "github.com/drover-dev/drover/hub/"
+	sample(1, "sigs.k8s.io/controller-runtime/pkg/internal/controller.(*Controller).Start", drover+"controllers/x.(*Reconciler).Reconcile",
+		"k8s.io/apiserver/pkg/util.Helper")
+	sample(2, drover+"server/embedded.Start", "k8s.io/kubernetes/pkg/x.Run", drover+"gateway.helper")
+	sample(4, drover+"server.run", "sigs.k8s.io/cluster-api/core.Run")
+	sample(8, "net/http.(*conn).serve", "runtime.mallocgc")
+	sample(16, "runtime.gcBgMarkWorker", "runtime.gcDrain")
+	sample(32, "net/http.(*conn).serve", drover+"gateway.(*server).ServeHTTP")
+	var raw bytes.Buffer
+	if err := p.Write(&raw); err != nil {
+		t.Fatal(err)
+	}
+	phase := Phase{Usage: Usage{CPU: 94 * time.Second}, Samples: map[string]time.Duration{}}
+	if err := ReadProfile(raw.Bytes(), phase.Samples); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]time.Duration{ShareHub: 66 * time.Second, ShareAPI: 4 * time.Second, ShareClusterAPI: 8 * time.Second,
+		ShareRest: 16 * time.Second}
+	if diff := cmp.Diff(want, phase.ByShare()); diff != "" {
+		t.Error(diff)
+	}
+	if err := ReadProfile([]byte("no profile"), phase.Samples); err == nil {
+		t.Error("something else was read")
+	}
+}
+
+// TestByHub: what agents report, what others write, and what was refused are not the hub's writes.
+func TestByHub(t *testing.T) {
+	p := Phase{Writers: map[string]float64{"drover-timeline: create events, 201": 1, "drover-bootstrap: patch secrets, 200": 2,
+		"drover-bootstrap: patch secrets, 409": 4, "drover-gateway: patch secrets, 200": 8, "hub: patch machines, 200": 16}}
+	if got := p.ByHub(); got != 3 {
+		t.Errorf("got %v", got)
 	}
 }
 

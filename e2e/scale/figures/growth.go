@@ -13,6 +13,8 @@ type Phase struct {
 	Resident, Heap int64
 	// Writers are the requests that write, by who sent them, see ReadAudit.
 	Writers map[string]float64
+	// Samples is the processor time of samples, by who has used it, see Shares. They cover the phase but for its last seconds.
+	Samples map[string]time.Duration
 }
 
 // NewPhase is the phase between two samples.

@@ -61,6 +61,9 @@ func (r Report) Markdown(dir string) string {
 		out.WriteString("\n## Growth\n\nWhat one more machine costs, in the lower and in the upper half of the sizes. Fixed costs are in neither.\n\n")
 		out.WriteString(markdownTable(growthCells(r.Growth, r.Limit)))
 	}
+	out.WriteString("\n## Who uses the processor\n\nCPU for each machine of the largest cluster, from profiles; what the garbage collector uses is " +
+		"distributed over all in proportion. The API server works for the hub, for Cluster API, for the provider and for the simulator.\n\n")
+	out.WriteString(markdownTable(shareCells(r.Runs)))
 	out.WriteString("\n## What is written\n\nThe most frequent for each machine of the largest cluster. Writes to etcd by resource, those that failed too:\n\n")
 	out.WriteString(markdownTable(mostFrequent(r.Runs, "resource", func(p Phase) map[string]float64 { return p.ByResource })))
 	out.WriteString("\nRequests that write, by field owner or program; 409 is a conflict:\n\n")
@@ -86,6 +89,23 @@ func mostFrequent(runs []Run, name string, counts func(Phase) map[string]float64
 	each := func(count float64) string { return fmt.Sprintf("%.1f", count/float64(last.Machines)) }
 	for _, key := range Top(provision, maxLines) {
 		out = append(out, []string{key, each(provision[key]), each(change[key]), each(upgrade[key])})
+	}
+	return out
+}
+
+// shareCells are the table of who has used the processor in the last run, for each machine.
+func shareCells(runs []Run) [][]string {
+	out := [][]string{{"", "provision", "change", "upgrade"}}
+	if len(runs) == 0 {
+		return out
+	}
+	last := runs[len(runs)-1]
+	for _, share := range Shares {
+		line := []string{share}
+		for _, p := range []Phase{last.Provision, last.Change, last.Upgrade} {
+			line = append(line, fmt.Sprintf("%.0f ms", 1000*p.ByShare()[share].Seconds()/float64(last.Machines)))
+		}
+		out = append(out, line)
 	}
 	return out
 }

@@ -29,6 +29,12 @@ var rows = []row{
 	{"Change: writes for each machine", func(r Run) string { return fmt.Sprintf("%.1f", float64(r.Change.Writes)/float64(r.Machines)) }},
 	{"Upgrade: CPU for each machine", func(r Run) string { return seconds(r.Upgrade.CPU.Seconds() / float64(r.Machines)) }},
 	{"Upgrade: writes for each machine", func(r Run) string { return fmt.Sprintf("%.1f", float64(r.Upgrade.Writes)/float64(r.Machines)) }},
+	{"Upgrade: CPU of the hub's controllers and gateway for each machine", func(r Run) string {
+		return fmt.Sprintf("%.0f ms", 1000*r.Upgrade.ByShare()[ShareHub].Seconds()/float64(r.Machines))
+	}},
+	{"Upgrade: writes by the hub's controllers for each machine", func(r Run) string {
+		return fmt.Sprintf("%.1f", r.Upgrade.ByHub()/float64(r.Machines))
+	}},
 	{"Rest: resident memory", func(r Run) string { return mebibytes(r.Rest.Resident) }},
 	{"Rest: live heap", func(r Run) string { return mebibytes(r.Rest.Heap) }},
 	{"Rest: CPU", func(r Run) string { return cores(r.Rest.Cores()) }},

@@ -6,10 +6,12 @@ package signing
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
@@ -29,11 +31,17 @@ type Signer struct {
 	// started is when this hub began; see Stale.
 	started time.Time
 	now     func() time.Time
+	// verified has the sequences of the last maxVerified signatures that were valid, by their digests: each reconcile of a cluster asks
+	// for those of all its machines, and to verify one takes a hundred times as long as to look it up.
+	verified *lru.Cache
 }
+
+// maxVerified is for as many machines. An entry has about 150 bytes.
+const maxVerified = 20_000
 
 // New returns a Signer with a key and a clock.
 func New(key ed25519.PrivateKey, now func() time.Time) *Signer {
-	return &Signer{key: key, started: now(), now: now}
+	return &Signer{key: key, started: now(), now: now, verified: lru.New(maxVerified)}
 }
 
 // Ensure returns the Signer of a hub: it reads the key in the system namespace, and creates it if there is none. It may run in several
@@ -125,6 +133,15 @@ func (s *Signer) Signed(data plans.SecretData, machine string) bool {
 // signed is the sequence of a plan that this key has signed. A sequence that somebody else has written does not count: it could use up
 // all sequences.
 func (s *Signer) signed(data plans.SecretData, machine string) (int64, bool) {
-	signature, err := plans.Verify(s.Public(), data[plans.KeyPlanSignature], plans.Checksum(data[plans.KeyPlan]), machine)
-	return signature.Sequence, err == nil
+	checksum, raw := plans.Checksum(data[plans.KeyPlan]), data[plans.KeyPlanSignature]
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s", machine, checksum, raw))
+	if sequence, found := s.verified.Get(digest); found {
+		return sequence.(int64), true
+	}
+	signature, err := plans.Verify(s.Public(), raw, checksum, machine)
+	if err != nil {
+		return 0, false
+	}
+	s.verified.Add(digest, signature.Sequence)
+	return signature.Sequence, true
 }

@@ -130,3 +130,27 @@ func TestUpgradeSequenceGrows(t *testing.T) {
 		t.Error("a hub without a key signs")
 	}
 }
+
+// TestVerifiedOnce: what was found valid stays so for the same plan, machine and signature only.
+func TestVerifiedOnce(t *testing.T) {
+	now := time.UnixMilli(1000)
+	s := newSigner(t, &now)
+	data := plans.SecretData{plans.KeyPlan: []byte("{}")}
+	if err := s.Sign(data, nil, machine); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if !s.Signed(data, machine) {
+			t.Fatal("its own signature does not count")
+		}
+	}
+	other := plans.SecretData{plans.KeyPlan: []byte("{ }"), plans.KeyPlanSignature: data[plans.KeyPlanSignature]}
+	if s.Signed(data, "fleet/m2") || s.Signed(other, machine) {
+		t.Error("the signature counts for another machine, or for another plan")
+	}
+	changed := plans.SecretData{plans.KeyPlan: data[plans.KeyPlan],
+		plans.KeyPlanSignature: []byte(strings.Replace(string(data[plans.KeyPlanSignature]), "1000", "9999", 1))}
+	if string(changed[plans.KeyPlanSignature]) == string(data[plans.KeyPlanSignature]) || s.Signed(changed, machine) {
+		t.Errorf("another sequence counts: %s", changed[plans.KeyPlanSignature])
+	}
+}
