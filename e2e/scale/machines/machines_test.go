@@ -4,13 +4,20 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
 	"github.com/drover-dev/drover/hub/testenv/workload"
@@ -149,5 +156,51 @@ func TestHeaders(t *testing.T) {
 	one, two := Machine{Name: "one"}.identity(), Machine{Name: "two"}.identity()
 	if one == two || one != (Machine{Name: "one", Token: "new"}).identity() || len(one.Secret) < 16 {
 		t.Errorf("identities: %+v, %+v", one, two)
+	}
+}
+
+// TestApart: each machine has connections of its own.
+func TestApart(t *testing.T) {
+	var connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	authorities := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: server.URL, CertificateAuthorityData: authorities}},
+		Contexts:       map[string]*clientcmdapi.Context{"hub": {Cluster: "hub"}},
+		CurrentContext: "hub",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, machine := range []string{"m1", "m2", "m1"} {
+		own, err := apart(string(kubeconfig), machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(own))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		defer client.CloseIdleConnections() // client-go forgets a client that nobody has any more
+	}
+	if got := connections.Load(); got != 2 {
+		t.Errorf("two machines have %d connections", got)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/source/remote"
 )
@@ -57,6 +59,10 @@ func (w *Watcher) Connected() bool {
 
 // connect writes the connection info of a machine into its folder, and makes the client.
 func connect(dir string, connection config.Connection, log *slog.Logger) (*remote.Source, error) {
+	var err error
+	if connection.KubeConfig, err = apart(connection.KubeConfig, dir); err != nil {
+		return nil, err
+	}
 	raw, err := connection.Encode(nil)
 	if err != nil {
 		return nil, err
@@ -69,4 +75,18 @@ func connect(dir string, connection config.Connection, log *slog.Logger) (*remot
 		return nil, err
 	}
 	return remote.New(remote.Options{ConnectionFile: file, Strict: true, Log: log})
+}
+
+// apart gives a machine connections of its own, as if it were the only one in this process: client-go shares connections between clients
+// that trust the same file of authorities, in which text between the certificates means nothing.
+func apart(kubeconfig, machine string) (string, error) {
+	c, err := clientcmd.Load([]byte(kubeconfig))
+	if err != nil {
+		return "", fmt.Errorf("decoding the kubeconfig of a machine: %w", err)
+	}
+	for _, cluster := range c.Clusters {
+		cluster.CertificateAuthorityData = fmt.Appendf(cluster.CertificateAuthorityData, "\n%s\n", machine)
+	}
+	raw, err := clientcmd.Write(*c)
+	return string(raw), err
 }
