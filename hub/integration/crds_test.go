@@ -3,12 +3,16 @@ package integration
 import (
 	"errors"
 	"maps"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/api/crds"
@@ -61,8 +65,25 @@ func TestInstallDefinitionsTwice(t *testing.T) {
 		}
 		return nil
 	})
-	if err := crds.Install(t.Context(), env.Config, crds.Options{Conversion: conversion}); err != nil {
-		t.Fatal(err)
+	var applied atomic.Int64
+	config := rest.CopyConfig(env.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method != http.MethodGet {
+				applied.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	install := func() int64 {
+		applied.Store(0)
+		if err := crds.Install(t.Context(), config, crds.Options{Conversion: conversion}); err != nil {
+			t.Fatal(err)
+		}
+		return applied.Load()
+	}
+	if n := install(); n > 0 {
+		t.Errorf("%d definitions were applied again", n)
 	}
 	after := written()
 	if len(before) == 0 || len(after) != len(before) {
@@ -72,6 +93,20 @@ func TestInstallDefinitionsTwice(t *testing.T) {
 		if last := before[name]; !at.Equal(&last) {
 			t.Errorf("%s was written again", name)
 		}
+	}
+
+	// What somebody has taken away comes back.
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	definition.Name = "custommachinetemplates.rke.cattle.io"
+	without := client.RawPatch(apitypes.JSONPatchType, []byte(`[{"op":"remove","path":"/spec/names/categories"}]`))
+	if err := env.Client.Patch(t.Context(), definition, without); err != nil {
+		t.Fatal(err)
+	}
+	if n := install(); n != 1 {
+		t.Errorf("%d definitions were applied", n)
+	}
+	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(definition), definition); err != nil || len(definition.Spec.Names.Categories) == 0 {
+		t.Errorf("the definition has the categories %q (%v)", definition.Spec.Names.Categories, err)
 	}
 }
 
