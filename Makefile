@@ -88,7 +88,7 @@ e2e: build bin/kubectl-1.36 bin/objectstore bin/helm bin/build-images ## Run the
 .PHONY: e2e-full
 e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/clusterctl bin/build-images ## Run all scenarios, also those that are too long for every change.
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
-	$(MAKE) published-drivers
+	$(MAKE) published-drivers published-cosign
 	@echo "make e2e-full: all scenarios passed"
 
 .PHONY: e2e-long
@@ -100,6 +100,10 @@ e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/c
 .PHONY: conformance
 conformance: $(if $(AGENT),go,agent) bin/conformance.test ## Judge an agent by the rules of the wire format (root): AGENT=path, RULES=pattern, STRICT=1.
 	cd e2e/conformance && AGENT="$(abspath $(AGENT))" ../../bin/conformance.test -test.timeout $(E2E_TIMEOUT) -test.parallel 32 -test.run '$(RULES)'
+
+.PHONY: published-cosign
+published-cosign: go bin/cosign ## Verify images and files that are signed as in a release with cosign.
+	$(GO) test -tags published -count=1 -v -run '^TestPublishedCosign$$' ./packaging/images/build
 
 .PHONY: published-drivers
 published-drivers: go bin/rancher-machine ## Read the flags of the drivers of rancher-machine, and make a machine with one of them at a played EC2 (root).
@@ -192,7 +196,7 @@ scale-short: hub bin/scale ## Measure less, and fail if a machine costs more the
 	@tools/need.sh xz=xz-utils
 	@[ -d $(SCALE_PROVIDER) ] || { echo "Cluster API's Dev provider is missing: $(SCALE_PROVIDER)"; [ -z "$${CI:-}" ]; exit; }; \
 	bin/scale machines --sizes 15,30,60 --rest 15s --timeout 4m --upgrade=false
-	bin/scale agents --sizes 1000 --rest 30s --timeout 6m --most 64
+	bin/scale agents --sizes 1000 --rest 30s --timeout 6m --most 128
 
 bin/scale: FORCE
 	$(GO) build -o $@ ./e2e/scale
@@ -251,6 +255,10 @@ bin/helm: FORCE
 # Rancher's program with its node drivers, for published-drivers.
 bin/rancher-machine: FORCE
 	$(GO) -C tools/rancher-machine build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/rancher/machine/cmd/rancher-machine
+
+# Sigstore's cosign, for published-cosign.
+bin/cosign: FORCE
+	$(GO) -C tools/cosign build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/sigstore/cosign/v3/cmd/cosign
 
 # Upstream's clusterctl, for scenarios.
 bin/clusterctl: FORCE

@@ -24,6 +24,8 @@ import (
 const (
 	// changed is the most agents that are given another plan at once.
 	changed = 500
+	// connecting is how many agents connect at the same time.
+	connecting = 500
 	// back is how long agents have to come back.
 	back = 3 * time.Minute
 )
@@ -157,7 +159,8 @@ func (a *agents) measure() (run figures.AgentRun, err error) {
 // given is the stage of a plan of a version.
 func given(version string) string { return "given the " + version + " plan" }
 
-// connect starts all agents at once.
+// connect starts all agents, as fast as they get their plans: more at once than connecting would only wait for the processor until their TLS
+// handshakes take too long, and begin again.
 func (a *agents) connect(connections map[string]config.Connection) error {
 	log := slog.New(a.refusals)
 	for _, name := range slices.Sorted(maps.Keys(connections)) {
@@ -167,9 +170,19 @@ func (a *agents) connect(connections map[string]config.Connection) error {
 		}
 		a.watchers = append(a.watchers, w)
 	}
+	free := make(chan struct{}, connecting)
 	for _, w := range a.watchers {
+		select {
+		case <-a.ctx.Done():
+			return context.Cause(a.ctx)
+		case free <- struct{}{}:
+		}
+		done := sync.OnceFunc(func() { <-free })
 		a.running.Go(func() {
-			w.Run(a.ctx, func(plan []byte) { a.progress.Reach(given(planVersion(plan)), w.Name) })
+			w.Run(a.ctx, func(plan []byte) {
+				a.progress.Reach(given(planVersion(plan)), w.Name)
+				done()
+			})
 		})
 	}
 	return nil

@@ -64,7 +64,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newServe(), newNodeCommand(), newImportCommand(), newPlan(), newTimeline(), newStatus(), newSnapshot(),
-		newRotate(), newOperation(), newKubeconfig(), newToken(), newTokens(), newBackup(), newImages(), newMachine(), newNodeDriver(),
+		newRotate(), newOperation(), newKubeconfig(), newToken(), newTokens(), newBackup(), newCopyIdentity(), newImages(), newMachine(), newNodeDriver(),
 		newVersion())
 	return root
 }

@@ -51,6 +51,8 @@ type Options struct {
 	Providers provider.Set
 	// NodeDriverImage lets node drivers run in Jobs, which a FakeKubelet runs.
 	NodeDriverImage string
+	// BeforeHub is called when the API server is ready and the hub has not started, with the administrator's kubeconfig; nil for nothing.
+	BeforeHub func(kubeconfig string) error
 }
 
 // Env is a running hub.
@@ -114,6 +116,11 @@ func Start(opts Options) (env *Env, err error) {
 		return nil, err
 	}
 	env.Config = env.Server.RestConfig()
+	if opts.BeforeHub != nil {
+		if err := opts.BeforeHub(env.Server.Kubeconfig()); err != nil {
+			return nil, err
+		}
+	}
 	return env, env.startHub(ctx, opts, logger)
 }
 

@@ -15,8 +15,7 @@ type AgentRun struct {
 	// Known is the resident memory of all replicas together, in bytes, when they know all machines and no agent is connected; Resident that
 	// with all agents.
 	Known, Resident int64
-	// ConnectedAfter is how long it took until all agents had their plan, who began at the same time; ConnectCPU the processor time of all
-	// replicas in it.
+	// ConnectedAfter is how long it took until all agents had their plan, ConnectCPU the processor time of all replicas in it.
 	ConnectedAfter, ConnectCPU time.Duration
 	// RestCores are the processors in use with all agents connected and nothing to do.
 	RestCores float64
@@ -59,8 +58,8 @@ func AgentTable(runs []AgentRun) string { return align(agentCells(runs)) }
 const agentIntroduction = `# Agents
 
 What a hub needs for agents that watch their plans, as ` + "`bin/scale agents`" + ` has measured it. Agents use the agent's own client and run in one
-other process. They have a plan Secret, a ServiceAccount and a token each, as a registered machine has, and no Machine. All of them connect
-at the same time.
+other process, each with connections of its own. They have a plan Secret, a ServiceAccount and a token each, as a registered machine has, and
+no Machine. They connect as fast as they get their plans, 500 at the same time.
 
 - Memory for each agent: the difference of the resident memory with and without agents, at rest.
 - All agents are back: after the restart of a hub with an embedded API server, counted from the signal on, or after one replica was killed.

@@ -2,8 +2,10 @@ package clusters
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubprovider "github.com/drover-dev/drover/hub/api/provider"
+	"github.com/drover-dev/drover/hub/cli"
 	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/testenv"
 )
@@ -21,8 +24,16 @@ import (
 // prints how to connect to it, which the others read.
 const secondHubEnv = "DROVER_TEST_SECOND_HUB"
 
+// moveFromEnv is the kubeconfig of the hub whose identity the second one gets.
+const moveFromEnv = "DROVER_TEST_MOVE_FROM"
+
 func runSecondHub() (code int) {
-	hub, err := testenv.Start(testenv.Options{Providers: hubprovider.Set{hubprovider.ControlPlane}})
+	hub, err := testenv.Start(testenv.Options{
+		Providers: hubprovider.Set{hubprovider.ControlPlane},
+		BeforeHub: func(kubeconfig string) error {
+			return copyIdentity(os.Getenv(moveFromEnv), kubeconfig, os.Stderr)
+		},
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the second hub:", err)
 		return 1
@@ -35,6 +46,15 @@ func runSecondHub() (code int) {
 		return 1
 	}
 	return 0
+}
+
+// copyIdentity copies the identity of a hub to another management cluster.
+func copyIdentity(from, to string, out io.Writer) error {
+	var errs bytes.Buffer
+	if code := cli.Main([]string{"copy-identity", "--kubeconfig", from, "--to-kubeconfig", to}, out, &errs); code != 0 {
+		return fmt.Errorf("hub copy-identity ended with %d: %s", code, errs.String())
+	}
+	return nil
 }
 
 // buildClusterctl builds clusterctl from the version of Cluster API that the hub uses.
@@ -60,10 +80,11 @@ type target struct {
 	health []string
 }
 
-// startTarget starts a second hub, with a process for each provider.
-func startTarget(t *testing.T) *target {
+// startTarget starts a second hub, with a process for each provider and the identity of the hub with this kubeconfig.
+func startTarget(t *testing.T, from string) *target {
 	t.Helper()
 	child := secondHub(hubprovider.ControlPlane)
+	child.Env = append(child.Env, moveFromEnv+"="+from)
 	in, err := child.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

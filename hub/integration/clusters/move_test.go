@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -32,7 +33,10 @@ import (
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/signing"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/plan/render"
+	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/plans"
 )
@@ -76,7 +80,8 @@ func TestMove(t *testing.T) {
 	}
 	before := readSecret(t, env.Client, rkev1.PlanSecretName(machine))
 
-	target := startTarget(t)
+	target := startTarget(t, from)
+	checkIdentity(t, target, from)
 	t.Log(clusterctl.run(t, "move", "-n", movedNamespace, "--kubeconfig", from, "--to-kubeconfig", target.Kubeconfig))
 
 	testenv.Until(t, "the hub that it came to to work on it", func() error {
@@ -141,6 +146,31 @@ func TestMove(t *testing.T) {
 	})
 	testenv.Until(t, "the machine to reconnect with its ID and secret", func() error { return target.reconnect(t, machine) })
 	testenv.Until(t, "credentials to be deleted", func() error { return checkNoCredentials(t.Context(), cluster) })
+}
+
+// checkIdentity: to machines the hub that the cluster comes to is the one that they know. To copy the identity again changes nothing.
+func checkIdentity(t *testing.T, target *target, from string) {
+	t.Helper()
+	if !bytes.Equal(target.CACerts, env.CACerts) {
+		t.Error("machines would not trust the gateway of the other hub")
+	}
+	var out bytes.Buffer
+	if err := copyIdentity(from, target.Kubeconfig, &out); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(out.String(), "is there already"); got != 3 {
+		t.Errorf("the command says\n%s", out.String())
+	}
+	system := client.ObjectKey{Namespace: settings.DefaultSystemNamespace}
+	for _, system.Name = range []string{signing.SecretName, tokens.SecretName} {
+		var ours, theirs corev1.Secret
+		if err := errors.Join(env.Client.Get(t.Context(), system, &ours), target.Get(t.Context(), system, &theirs)); err != nil {
+			t.Fatal(err)
+		}
+		if len(ours.Data) == 0 || !maps.EqualFunc(ours.Data, theirs.Data, bytes.Equal) {
+			t.Errorf("the other hub has another %s", system.Name)
+		}
+	}
 }
 
 // newMoved creates a Cluster without pools, and waits until machines can register.
