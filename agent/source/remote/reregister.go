@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// After a failed request the next registration is tried after baseRegistrationDelay up to maxRegistrationDelay, after a refusal after
+	// After a failed request the next registration is tried after baseRegistrationDelay up to maxRegistrationDelay, after a refusal up to
 	// refusedDelay.
 	baseRegistrationDelay = 5 * time.Second
 	maxRegistrationDelay  = 5 * time.Minute
@@ -57,17 +57,26 @@ func (s *Source) register(ctx context.Context, c *client) error {
 	}
 	s.count(&s.connections.RegistrationsFailed)
 	state.failures++
-	delay := retry.Exponential(state.failures, baseRegistrationDelay, maxRegistrationDelay)
-	var refusal *registration.StatusError
-	if errors.As(err, &refusal) {
-		delay = max(delay, refusal.RetryAfter)
-	}
-	if refusal != nil && refusal.Permanent() || errors.Is(err, registration.ErrNoIdentity) {
-		delay = refusedDelay
-	}
+	delay := registrationDelay(err, state.failures)
 	// The jitter only adds: what the hub asked for and the hour are lower bounds.
 	state.notBefore, state.reason = time.Now().Add(delay+retry.Jitter(delay/4)), err
 	return err
+}
+
+// registrationDelay is how long after failures in a row, of which err is the last, the hub is asked again.
+func registrationDelay(err error, failures int) time.Duration {
+	var refusal *registration.StatusError
+	limit := maxRegistrationDelay
+	switch is := errors.As(err, &refusal); {
+	case errors.Is(err, registration.ErrNoIdentity), is && refusal.Permanent() && refusal.NoStoredIdentity:
+		return refusedDelay // until somebody does something on the machine, or replaces the hub
+	case !is:
+		return retry.Exponential(failures, baseRegistrationDelay, limit)
+	case refusal.Permanent():
+		// Between two hubs, or in the middle of a restore, nobody knows the machine for a while.
+		limit = refusedDelay
+	}
+	return max(retry.Exponential(failures, baseRegistrationDelay, limit), refusal.RetryAfter)
 }
 
 // requestConnection registers with the machine's identity and writes the connection info.

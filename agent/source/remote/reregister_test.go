@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-dev/drover/agent/registration"
 	"github.com/drover-dev/drover/agent/testenv/trusttest"
 )
 
@@ -145,6 +148,31 @@ func TestRegistrationIsRefused(t *testing.T) {
 				t.Errorf("the connection info was changed, %v", err)
 			}
 		})
+	}
+}
+
+// TestRegistrationDelay: a refusal may be over in a moment, when the machine's cluster is moved to another hub; it is asked about ever more
+// rarely.
+func TestRegistrationDelay(t *testing.T) {
+	refused := &registration.StatusError{Code: http.StatusUnauthorized, Message: "no machine with this id"}
+	for name, test := range map[string]struct {
+		err      error
+		failures int
+		want     time.Duration
+	}{
+		"cannot be reached":         {errors.New("refused"), 1, 5 * time.Second},
+		"still cannot be reached":   {errors.New("refused"), 20, 5 * time.Minute},
+		"refused":                   {refused, 1, 5 * time.Second},
+		"refused again":             {fmt.Errorf("registering: %w", refused), 4, 40 * time.Second},
+		"refused for long":          {refused, 20, time.Hour},
+		"busy":                      {&registration.StatusError{Code: http.StatusServiceUnavailable, RetryAfter: time.Minute}, 1, time.Minute},
+		"busy for long":             {&registration.StatusError{Code: http.StatusServiceUnavailable}, 20, 5 * time.Minute},
+		"without a stored identity": {registration.ErrNoIdentity, 1, time.Hour},
+		"an old hub":                {&registration.StatusError{Code: http.StatusUnauthorized, NoStoredIdentity: true}, 1, time.Hour},
+	} {
+		if got := registrationDelay(test.err, test.failures); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
 	}
 }
 
