@@ -65,6 +65,7 @@ test: go ## Run all unit and integration tests.
 	$(GO) -C e2e/distro test $(TEST_FLAGS) $$($(GO) -C e2e/distro list -f '$(TESTED)' ./...)
 	$(GO) -C packaging/packages test $(TEST_FLAGS) ./...
 	$(GO) -C packaging/chart test $(TEST_FLAGS) ./...
+	$(GO) -C tools/helm-unittest tool helm-unittest --file 'tests/*_test.yaml' $(CURDIR)/packaging/chart/drover
 	@echo "make test: all tests passed"
 
 # What runs many goroutines. The library that tests of tunnels use has races of its own, and a comparison of times says nothing here.

@@ -159,8 +159,8 @@ func (a *agents) measure() (run figures.AgentRun, err error) {
 // given is the stage of a plan of a version.
 func given(version string) string { return "given the " + version + " plan" }
 
-// connect starts all agents, as fast as they get their plans: more at once than connecting would only wait for the processor until their TLS
-// handshakes take too long, and begin again.
+// connect starts all agents, as fast as they get their plans: more at once than connecting would only wait for the processor until their
+// TLS handshakes take too long, and begin again.
 func (a *agents) connect(connections map[string]config.Connection) error {
 	log := slog.New(a.refusals)
 	for _, name := range slices.Sorted(maps.Keys(connections)) {

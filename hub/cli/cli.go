@@ -64,8 +64,8 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newServe(), newNodeCommand(), newImportCommand(), newPlan(), newTimeline(), newStatus(), newSnapshot(),
-		newRotate(), newOperation(), newKubeconfig(), newToken(), newTokens(), newBackup(), newCopyIdentity(), newImages(), newMachine(), newNodeDriver(),
-		newVersion())
+		newRotate(), newOperation(), newKubeconfig(), newToken(), newTokens(), newBackup(), newCopyIdentity(), newImages(),
+		newMachine(), newNodeDriver(), newVersion())
 	return root
 }
 

@@ -97,8 +97,8 @@ func (o *copyIdentity) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// missing returns what has to be created in the target, by name. It fails if one of the Secrets does not exist in the source, or if the target
-// has another one.
+// missing returns what has to be created in the target, by name. It fails if one of the Secrets does not exist in the source, or if the
+// target has another one.
 func (o *copyIdentity) missing(ctx context.Context, from, to client.Reader) (map[string]*corev1.Secret, error) {
 	secrets := map[string]*corev1.Secret{}
 	var others []string

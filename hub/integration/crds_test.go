@@ -105,7 +105,8 @@ func TestInstallDefinitionsTwice(t *testing.T) {
 	if n := install(); n != 1 {
 		t.Errorf("%d definitions were applied", n)
 	}
-	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(definition), definition); err != nil || len(definition.Spec.Names.Categories) == 0 {
+	err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(definition), definition)
+	if err != nil || len(definition.Spec.Names.Categories) == 0 {
 		t.Errorf("the definition has the categories %q (%v)", definition.Spec.Names.Categories, err)
 	}
 }

@@ -58,8 +58,8 @@ func AgentTable(runs []AgentRun) string { return align(agentCells(runs)) }
 const agentIntroduction = `# Agents
 
 What a hub needs for agents that watch their plans, as ` + "`bin/scale agents`" + ` has measured it. Agents use the agent's own client and run in one
-other process, each with connections of its own. They have a plan Secret, a ServiceAccount and a token each, as a registered machine has, and
-no Machine. They connect as fast as they get their plans, 500 at the same time.
+other process, each with connections of its own. They have a plan Secret, a ServiceAccount and a token each, as a registered machine has,
+and no Machine. They connect as fast as they get their plans, 500 at the same time.
 
 - Memory for each agent: the difference of the resident memory with and without agents, at rest.
 - All agents are back: after the restart of a hub with an embedded API server, counted from the signal on, or after one replica was killed.

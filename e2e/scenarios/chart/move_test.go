@@ -48,9 +48,9 @@ func TestMoveIntoCluster(t *testing.T) {
 		t.Log(m.script(t, fmt.Sprintf("clusterctl move --namespace %s --kubeconfig '%s' --to-kubeconfig '%s' 2>&1", m.downstream.Namespace,
 			shared.HubKubeconfig(), m.kubeconfig), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off"))
 	})
+	suite.Must(t, shared.StopHub())
+	m.takeAddress(t)
 	suite.Step(t, "the agents follow when the address leads to the management cluster", func(t *testing.T) {
-		suite.Must(t, shared.StopHub())
-		m.takeAddress(t)
 		began := time.Now()
 		suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 5*time.Minute))
 		t.Logf("the cluster-agent was connected after %.1f s", time.Since(began).Seconds())
@@ -59,7 +59,8 @@ func TestMoveIntoCluster(t *testing.T) {
 	})
 	suite.Step(t, "the cluster is used and changed through the hub in the management cluster", func(t *testing.T) {
 		kubeconfig := filepath.Join(shared.Dir, "moved.kubeconfig")
-		m.run(t, "hub", "kubeconfig", m.downstream.String(), "--kubeconfig", m.kubeconfig, "--system-namespace", namespace, "--output", kubeconfig)
+		m.run(t, "hub", "kubeconfig", m.downstream.String(), "--kubeconfig", m.kubeconfig, "--system-namespace", namespace, "--output",
+			kubeconfig)
 		if out := shared.RunKubectl(t, kubeconfig, "get", "nodes", "--output", "name"); out != "node/"+m.machine.Name+"\n" {
 			t.Errorf("kubectl get nodes says %q", out)
 		}
@@ -83,8 +84,8 @@ func (m *management) installMoved(t *testing.T) {
 	m.helm(t, "install", release, chart, "--values", values, "--wait", "--timeout", "5m")
 }
 
-// takeAddress lets the address of the hub that was stopped lead to the gateway in the management cluster, and starts that hub again in the
-// end.
+// takeAddress lets the address of the hub that was stopped lead to the gateway in the management cluster, and starts that hub again when
+// the test ends.
 func (m *management) takeAddress(t *testing.T) {
 	t.Helper()
 	server, err := url.Parse(shared.ServerURL())

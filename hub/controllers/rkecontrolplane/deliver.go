@@ -80,7 +80,7 @@ func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine)
 	return nil
 }
 
-// shallowCopy copies a Secret as far as it may be changed: labels and annotations, and which data it has, but not their bytes. A deep copy
+// shallowCopy copies what may be changed of a Secret: labels, annotations, and which data it has, but not their bytes. A deep copy
 // of each machine's plan would take most of the time of a reconcile that changes none.
 func shallowCopy(secret *corev1.Secret) *corev1.Secret {
 	out := *secret

@@ -13,8 +13,8 @@ import (
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
-// A cluster is reconciled at most once per reconcileInterval, and less often the larger its timeline is: one more reconcileInterval for each
-// reconcileStep bytes, since reading a large cluster costs time too.
+// A cluster is reconciled at most once per reconcileInterval, and less often the larger its timeline is: one more reconcileInterval for
+// each reconcileStep bytes, since reading a large cluster costs time too.
 const (
 	reconcileInterval = time.Second
 	reconcileStep     = 128 << 10

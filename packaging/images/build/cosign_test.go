@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// TestPublishedCosign: cosign makes a key, and verifies the images and files that were signed with it as docs/images.md and docs/versions.md
-// say; nothing that is signed with another key, or not at all.
+// TestPublishedCosign: cosign makes a key, and verifies the images and files that were signed with it as docs/images.md and
+// docs/versions.md say; nothing that is signed with another key, or not at all.
 func TestPublishedCosign(t *testing.T) {
 	t.Setenv("COSIGN_PASSWORD", "the password of the key")
 	key, public := cosignKey(t)
@@ -40,7 +40,9 @@ func TestPublishedCosign(t *testing.T) {
 	if err := verify(public, signed); err != nil {
 		t.Errorf("cosign refuses the image: %v", err)
 	}
-	for name, err := range map[string]error{"an image signed with another key": verify(other, signed), "an unsigned image": verify(public, unsigned)} {
+	for name, err := range map[string]error{
+		"an image signed with another key": verify(other, signed), "an unsigned image": verify(public, unsigned),
+	} {
 		if err == nil {
 			t.Errorf("cosign accepts %s", name)
 		}
