@@ -197,7 +197,7 @@ scale-short: hub bin/scale ## Measure less, and fail if a machine costs more the
 	@tools/need.sh xz=xz-utils
 	@[ -d $(SCALE_PROVIDER) ] || { echo "Cluster API's Dev provider is missing: $(SCALE_PROVIDER)"; [ -z "$${CI:-}" ]; exit; }; \
 	bin/scale machines --sizes 15,30,60 --rest 15s --timeout 4m --upgrade=false
-	bin/scale agents --sizes 1000 --rest 30s --timeout 6m --most 128
+	bin/scale agents --sizes 1000 --rest 30s --timeout 6m --most 160
 
 bin/scale: FORCE
 	$(GO) build -o $@ ./e2e/scale

@@ -16,9 +16,9 @@ import (
 )
 
 // startReplicas starts replicas of a hub behind a load balancer. Their API server is in this process, so that it is not measured.
-func (a *agents) startReplicas(ctx context.Context) (stop func() error, err error) {
+func (a *agents) startReplicas(ctx context.Context) (_ func() error, err error) {
 	var started []func() error
-	stop = func() error {
+	stop := func() error {
 		var errs []error
 		for len(started) > 0 {
 			last := len(started) - 1

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -103,13 +104,20 @@ func (p *Program) Await(ctx context.Context, what string, check func() error) er
 	}
 }
 
-// FreeAddress finds an address of a loopback host for a listener that is opened later. Its port is none of those that the kernel gives to
-// outgoing connections, and none of those that Cluster API's Dev provider takes.
+// given are the addresses that FreeAddress has returned: a program may open one much later.
+var given sync.Map
+
+// FreeAddress finds an address of a loopback host for a listener that is opened later, and returns none twice. Its port is none of those
+// that the kernel gives to outgoing connections, and none of those that Cluster API's Dev provider takes.
 func FreeAddress(host string) (string, error) {
 	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, 25000+rand.IntN(5000)))
+		address := fmt.Sprintf("%s:%d", host, 25000+rand.IntN(5000))
+		if _, before := given.LoadOrStore(address, true); before {
+			continue
+		}
+		l, err := net.Listen("tcp", address)
 		if err == nil {
-			return l.Addr().String(), l.Close()
+			return address, l.Close()
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return "", fmt.Errorf("looking for a free port: %w", err)

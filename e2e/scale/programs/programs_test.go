@@ -74,3 +74,18 @@ func TestFreeAddress(t *testing.T) {
 		t.Error("an address of another machine is free")
 	}
 }
+
+// TestAddressesDiffer: no address is for two programs, of which neither listens yet.
+func TestAddressesDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for range 500 {
+		address, err := FreeAddress("127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[address] {
+			t.Fatalf("%s is given twice", address)
+		}
+		seen[address] = true
+	}
+}
