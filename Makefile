@@ -86,15 +86,19 @@ e2e: build bin/kubectl-1.36 bin/objectstore bin/helm bin/build-images ## Run the
 	$(GO) test -tags e2e -p 1 -count=1 -v -timeout $(E2E_TIMEOUT) ./e2e/...
 	@echo "make e2e: all scenarios passed"
 
+# What the scenarios need beside what make build makes; some need one thing more that takes minutes to build.
+E2E_PROGRAMS := bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/clusterctl bin/build-images bin/cert-manager.yaml
+E2E_PROGRAMS_OF := TestPreviousVersion=bin/previous TestCertManager=bin/cert-manager
+
 .PHONY: e2e-full
-e2e-full: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/clusterctl bin/build-images ## Run all scenarios, also those that are too long for every change.
+e2e-full: build $(E2E_PROGRAMS) bin/previous bin/cert-manager ## Run all scenarios, also those that are too long for every change.
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
 	$(MAKE) published-drivers published-cosign
 	@echo "make e2e-full: all scenarios passed"
 
 .PHONY: e2e-long
 e2e-long: LONG ?= TestUpgrade
-e2e-long: build bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/clusterctl bin/build-images ## Run one scenario of those, LONG=TestUpgrade.
+e2e-long: build $(E2E_PROGRAMS) $(patsubst $(LONG)=%,%,$(filter $(LONG)=%,$(E2E_PROGRAMS_OF))) ## Run one scenario of those, LONG=TestUpgrade.
 	$(GO) test -tags e2e,full -count=1 -v -timeout $(E2E_FULL_TIMEOUT) -run '^$(LONG)$$' ./$$(dirname "$$(git grep -l 'func $(LONG)(' -- e2e/scenarios)")
 	@echo "make e2e-long: $(LONG) passed"
 
@@ -260,6 +264,23 @@ bin/rancher-machine: FORCE
 # Sigstore's cosign, for published-cosign.
 bin/cosign: FORCE
 	$(GO) -C tools/cosign build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/sigstore/cosign/v3/cmd/cosign
+
+# What TestPreviousVersion upgrades from and goes back to: the last release, or PREVIOUS=ref. Before the first release it is a commit whose
+# chart has all values that the scenario sets.
+FIRST_PREVIOUS := 75ff5372c2267be451aa863e60ad61c043f86d18
+PREVIOUS ?= $(shell git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null || echo $(FIRST_PREVIOUS))
+bin/previous: FORCE
+	tools/previous.sh '$(PREVIOUS)' v0.0.0-previous
+
+# Cert-manager's controllers and definitions, for scenarios.
+bin/cert-manager: FORCE
+	$(GO) -C tools/cert-manager build -ldflags '-s -w' -o $(CURDIR)/$@ .
+
+bin/cert-manager.yaml: FORCE
+	@mkdir -p bin
+	for file in "$$($(GO) -C tools/cert-manager list -m -f '{{.Dir}}' github.com/cert-manager/cert-manager)"/deploy/crds/cert-manager.io_*.yaml; do \
+		echo ---; cat "$$file"; \
+	done >$@
 
 # Upstream's clusterctl, for scenarios.
 bin/clusterctl: FORCE

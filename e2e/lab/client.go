@@ -44,10 +44,13 @@ func Scheme() (*runtime.Scheme, error) {
 func (l *Lab) HubKubeconfig() string { return filepath.Join(l.dataDir(), "admin.kubeconfig") }
 
 // HubConfig opens the hub's API with the administrator's rights.
-func (l *Lab) HubConfig() (*rest.Config, error) {
-	raw, err := os.ReadFile(l.HubKubeconfig())
+func (l *Lab) HubConfig() (*rest.Config, error) { return l.Config(l.HubKubeconfig()) }
+
+// Config opens what a kubeconfig file leads to, from within the lab's network.
+func (l *Lab) Config(kubeconfig string) (*rest.Config, error) {
+	raw, err := os.ReadFile(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("reading the hub's kubeconfig: %w", err)
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return l.restConfig(raw)
 }

@@ -44,6 +44,8 @@ type Lab struct {
 	// Repo is the root of the repository whose bin folder is run.
 	Repo string
 
+	// programs is the folder of the hub, its assets and the installer of the cluster-agent, see UsePrograms.
+	programs string
 	cache    string
 	progress *atomic.Pointer[func(string)]
 	line     *relay.Relay // see OpenLine
@@ -67,7 +69,7 @@ func Open(o Options) (*Lab, error) {
 			return nil, err
 		}
 	}
-	l := &Lab{Repo: o.Repo, cache: cache, progress: &atomic.Pointer[func(string)]{}}
+	l := &Lab{Repo: o.Repo, programs: filepath.Join(o.Repo, "bin"), cache: cache, progress: &atomic.Pointer[func(string)]{}}
 	l.Lab, err = hosts.Open(hosts.Options{Name: o.Name, Cache: cache, Subnet: o.Subnet, Progress: l.report})
 	return l, err
 }
@@ -106,6 +108,12 @@ func findRepo() (string, error) {
 
 // bin is a binary of the repository.
 func (l *Lab) bin(name string) string { return filepath.Join(l.Repo, "bin", name) }
+
+// UsePrograms has the hub and the image of the cluster-agent come from another folder than bin, from their next start or build on.
+func (l *Lab) UsePrograms(dir string) { l.programs = dir }
+
+// program is a binary of the hub.
+func (l *Lab) program(name string) string { return filepath.Join(l.programs, name) }
 
 // binaries are what a lab runs, relative to the repository.
 func binaries() []string {

@@ -74,13 +74,13 @@ func (l *Lab) Release(ctx context.Context, version string) error {
 
 // ReleaseClusterAgent builds the image of the cluster-agent that the hub puts into manifests, and pushes it to the registry.
 func (l *Lab) ReleaseClusterAgent(ctx context.Context) error {
-	out, err := l.Command(ctx, l.bin("hub"), "version").Output()
+	out, err := l.Command(ctx, l.program("hub"), "version").Output()
 	words := strings.Fields(string(out))
 	if err != nil || len(words) < 2 {
 		return fmt.Errorf("asking the hub for its version: %q, %w", out, err)
 	}
-	argv := []string{l.bin("installer"), "build", "cluster-agent", "--version", words[1], "--arch", runtime.GOARCH, "--from",
-		filepath.Join(l.Repo, "bin/assets"),
+	argv := []string{l.program("installer"), "build", "cluster-agent", "--version", words[1], "--arch", runtime.GOARCH,
+		"--from", l.program("assets"),
 		"--push", fmt.Sprintf("%s:%d/%s", l.HubIP(), registryPort, agentRepo), "--insecure"}
 	if err := l.runInLab(ctx, argv...); err != nil {
 		return fmt.Errorf("building the image of the cluster-agent: %w", err)
@@ -94,8 +94,8 @@ func (l *Lab) StartHub(ctx context.Context) error {
 		if err := l.PortFree(hubPort); err != nil {
 			return err
 		}
-		err := l.Start(hubProcess, nil, l.bin("hub"), "serve", "--data-dir", l.dataDir(), "--listen", fmt.Sprintf(":%d", hubPort),
-			"--server-url", l.ServerURL(), "--assets-dir", filepath.Join(l.Repo, "bin/assets"))
+		err := l.Start(hubProcess, nil, l.program("hub"), "serve", "--data-dir", l.dataDir(), "--listen", fmt.Sprintf(":%d", hubPort),
+			"--server-url", l.ServerURL(), "--assets-dir", l.program("assets"))
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func TestClusterctl(t *testing.T) {
 	var started string
 	suite.Step(t, "clusterctl upgrade replaces the providers, and no plan is applied", func(t *testing.T) {
 		attempts, started = m.waitQuiet(t), m.serverStarted(t)
-		suite.Must(t, push(t.Context(), shared.Lab, nextVersion))
+		suite.Must(t, push(t.Context(), shared.Lab, bin(shared.Lab, ""), nextVersion))
 		r.unpack(t, nextVersion)
 		plan := r.clusterctl(t, "upgrade", "plan")
 		for _, name := range []string{"bootstrap-drover", "control-plane-drover", "infrastructure-drover"} {

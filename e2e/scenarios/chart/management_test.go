@@ -24,6 +24,8 @@ const (
 	namespace = "drover-system"
 	// nodePort is where the management cluster's nodes have the gateway.
 	nodePort = 30443
+	// agentUnit is the service of the agent on machines.
+	agentUnit = "rancher-system-agent"
 	// authority is the Secret with the certificate authority that the gateway uses.
 	authority = "company-ca"
 )
@@ -36,6 +38,8 @@ type management struct {
 	api        client.Client // of the management cluster, with the rights of its administrator
 	kubeconfig string
 	chart      string
+	// tls is the value of that name.
+	tls string
 	// downstream is the Cluster of the installed hub, machine its only machine.
 	downstream client.ObjectKey
 	machine    *hosts.Host
@@ -57,15 +61,8 @@ func (m *management) use(t *testing.T) {
 func (m *management) make(t *testing.T) {
 	m.makeCluster(t, "manager1", "edge1")
 	suite.Step(t, "helm installs the hub into a namespace for restricted pods", func(t *testing.T) {
-		suite.Must(t, m.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-		}}))
-		created := m.createAuthority(t)
-		m.install(t)
-		m.waitReplicas(t)
-		secret := &corev1.Secret{}
-		suite.Must(t, m.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "drover-gateway-tls"}, secret))
-		if got := string(secret.Data["ca.crt"]); got != created {
+		created := m.installRestricted(t)
+		if got := m.trusted(t); got != created {
 			t.Errorf("machines are told to trust\n%s, want\n%s", got, created)
 		}
 		inventory := shared.RunKubectl(t, m.kubeconfig, "--namespace", namespace, "get", "providers.clusterctl.cluster.x-k8s.io",
@@ -74,17 +71,48 @@ func (m *management) make(t *testing.T) {
 			t.Errorf("the inventory of clusterctl is %q, want %q", inventory, want)
 		}
 	})
-	suite.Step(t, "a machine that runs the node command becomes a cluster of that hub", func(t *testing.T) {
-		script, err := readme.Script(shared.Repo, readme.CreateCluster, "fleet-default", m.downstream.Namespace, "first", m.downstream.Name,
-			"v1.36.3+k3s1", lab.Version, "rkeConfig: {}", mirrored(), "hub node-command", "hub node-command --kubeconfig "+m.kubeconfig)
-		suite.Must(t, err)
-		command := m.script(t, "kubectl() { command kubectl \"$@\" >&2; }\n"+script)
-		suite.Must(t, shared.Register(t.Context(), m.machine, command))
-		suite.Must(t, shared.WaitClusterReady(t.Context(), m.api, m.downstream, 5*time.Minute))
-		suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 3*time.Minute))
-	})
+	suite.Step(t, "a machine that runs the node command becomes a cluster of that hub", m.makeDownstream)
 	suite.Step(t, "kubectl reaches it through the gateway", m.checkReachable)
 	m.ready = true
+}
+
+// installRestricted installs the chart into a namespace for restricted pods, with the authority of a Secret, whose certificate it returns.
+func (m *management) installRestricted(t *testing.T) (certificate string) {
+	t.Helper()
+	m.createNamespace(t)
+	certificate = m.createAuthority(t)
+	m.tls = "{source: secret, secretName: " + authority + "}"
+	m.install(t)
+	m.waitReplicas(t)
+	return certificate
+}
+
+// createNamespace creates the namespace of the hub, which is for restricted pods.
+func (m *management) createNamespace(t *testing.T) {
+	t.Helper()
+	suite.Must(t, m.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}))
+}
+
+// trusted is the authority that machines trust.
+func (m *management) trusted(t *testing.T) string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	suite.Must(t, m.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "drover-gateway-tls"}, secret))
+	return string(secret.Data["ca.crt"])
+}
+
+// makeDownstream makes the machine a cluster of the installed hub, as the README says.
+func (m *management) makeDownstream(t *testing.T) {
+	t.Helper()
+	script, err := readme.Script(shared.Repo, readme.CreateCluster, "fleet-default", m.downstream.Namespace, "first", m.downstream.Name,
+		"v1.36.3+k3s1", lab.Version, "rkeConfig: {}", mirrored(), "hub node-command", "hub node-command --kubeconfig "+m.kubeconfig)
+	suite.Must(t, err)
+	command := m.script(t, "kubectl() { command kubectl \"$@\" >&2; }\n"+script)
+	suite.Must(t, shared.Register(t.Context(), m.machine, command))
+	suite.Must(t, shared.WaitClusterReady(t.Context(), m.api, m.downstream, 5*time.Minute))
+	suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 3*time.Minute))
 }
 
 // createAuthority creates the Secret that values names, and returns its certificate.

@@ -37,7 +37,7 @@ func TestMoveIntoCluster(t *testing.T) {
 		suite.Must(t, shared.WaitConnected(t.Context(), shared.Hub, m.downstream, 3*time.Minute))
 		m.waitQuiet(t)
 	})
-	server, agent := m.serverStarted(t), m.agentStarted(t)
+	server, agent := m.serverStarted(t), startOf(t, m.machine, agentUnit)
 	suite.Step(t, "hub copy-identity and helm make the same hub in the management cluster", func(t *testing.T) {
 		t.Log(m.run(t, "hub", "copy-identity", "--kubeconfig", shared.HubKubeconfig(), "--to-kubeconfig", m.kubeconfig,
 			"--to-system-namespace", namespace))
@@ -58,17 +58,14 @@ func TestMoveIntoCluster(t *testing.T) {
 		t.Logf("the Cluster was ready after %.1f s", time.Since(began).Seconds())
 	})
 	suite.Step(t, "the cluster is used and changed through the hub in the management cluster", func(t *testing.T) {
-		kubeconfig := filepath.Join(shared.Dir, "moved.kubeconfig")
-		m.run(t, "hub", "kubeconfig", m.downstream.String(), "--kubeconfig", m.kubeconfig, "--system-namespace", namespace, "--output",
-			kubeconfig)
-		if out := shared.RunKubectl(t, kubeconfig, "get", "nodes", "--output", "name"); out != "node/"+m.machine.Name+"\n" {
+		if out := shared.RunKubectl(t, m.userKubeconfig(t), "get", "nodes", "--output", "name"); out != "node/"+m.machine.Name+"\n" {
 			t.Errorf("kubectl get nodes says %q", out)
 		}
-		m.addManifest(t)
+		m.addManifest(t, "moved")
 		if now := m.serverStarted(t); now != server {
 			t.Errorf("the server of the machine was restarted: %s, was %s", now, server)
 		}
-		if now := m.agentStarted(t); now != agent {
+		if now := startOf(t, m.machine, agentUnit); now != agent {
 			t.Errorf("the agent of the machine was restarted: %s, was %s", now, agent)
 		}
 	})
@@ -102,12 +99,4 @@ func (m *management) takeAddress(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// agentStarted is when the agent of the machine was started; it changes with each restart.
-func (m *management) agentStarted(t *testing.T) string {
-	t.Helper()
-	res, err := m.machine.Exec(t.Context(), "systemctl", "show", "--property=ActiveEnterTimestampMonotonic,MainPID", "rancher-system-agent")
-	suite.Must(t, err)
-	return res.Stdout
 }

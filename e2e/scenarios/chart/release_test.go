@@ -26,8 +26,11 @@ const version = "v0.0.0-e2e"
 func bin(l *lab.Lab, name string) string { return filepath.Join(l.Repo, "bin", name) }
 
 // pushHub builds the hub's image of the programs in bin, and pushes it to the lab's registry.
-func pushHub(ctx context.Context, l *lab.Lab) error {
-	programs := filepath.Join(l.Dir, "programs")
+func pushHub(ctx context.Context, l *lab.Lab) error { return push(ctx, l, bin(l, ""), version) }
+
+// push builds the hub's image of the programs in a folder, and pushes it with the tag of a version.
+func push(ctx context.Context, l *lab.Lab, dir, version string) error {
+	programs := filepath.Join(l.Dir, "programs-"+version)
 	links := map[string]string{"linux-" + runtime.GOARCH + "/hub": "hub"}
 	for _, arch := range []string{"amd64", "arm64"} { // the image has the agents for both
 		links["linux-"+arch+"/system-agent"] = "assets/system-agent-" + arch
@@ -37,17 +40,11 @@ func pushHub(ctx context.Context, l *lab.Lab) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.Symlink(bin(l, program), path); err != nil {
+		if err := os.Symlink(filepath.Join(dir, program), path); err != nil {
 			return err
 		}
 	}
-	return push(ctx, l, version)
-}
-
-// push pushes the hub's image with the tag of a version.
-func push(ctx context.Context, l *lab.Lab, version string) error {
-	cmd := l.Command(ctx, bin(l, "build-images"), "--version", version, "--from", filepath.Join(l.Dir, "programs"),
-		"--only", "hub", "--arch", runtime.GOARCH,
+	cmd := l.Command(ctx, bin(l, "build-images"), "--version", version, "--from", programs, "--only", "hub", "--arch", runtime.GOARCH,
 		"--push", strings.TrimPrefix(l.RegistryURL(), "http://"), "--insecure")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the hub's image: %w: %s", err, out)
@@ -129,7 +126,7 @@ func (m *management) values(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(shared.Dir, "values.yaml") // helm splits names of files at commas
 	content := fmt.Sprintf("replicas: 2\nexposure: {type: nodePort, nodePort: %d}\n"+
-		"tls: {source: secret, secretName: %s}\nclusterctl: {inventory: true}\n", nodePort, authority)
+		"tls: %s\nclusterctl: {inventory: true}\n", nodePort, m.tls)
 	suite.Must(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }

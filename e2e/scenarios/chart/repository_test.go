@@ -25,21 +25,6 @@ const (
 	nextVersion  = "v0.0.2"
 )
 
-// certManager defines as much of cert-manager as clusterctl asks for before it installs anything. Nothing of Drover uses it.
-const certManager = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: KINDs.cert-manager.io}
-spec:
-  group: cert-manager.io
-  scope: Namespaced
-  names: {kind: TITLE, plural: KINDs, singular: KIND, listKind: TITLEList}
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
-
 // externalCertManager is the part of clusterctl's configuration that keeps it from downloading cert-manager.
 const externalCertManager = "\ncert-manager: {externallyProvisioned: true, timeout: 1m}\n"
 
@@ -56,7 +41,7 @@ type repository struct {
 func newRepository(t *testing.T, m *management) *repository {
 	t.Helper()
 	r := &repository{management: m, dir: filepath.Join(shared.Dir, "drover-clusterctl")}
-	suite.Must(t, push(t.Context(), shared.Lab, firstVersion))
+	suite.Must(t, push(t.Context(), shared.Lab, bin(shared.Lab, ""), firstVersion))
 	r.unpack(t, firstVersion)
 	words := strings.Fields(m.run(t, "hub", "version"))
 	if len(words) < 2 {
@@ -64,14 +49,8 @@ func newRepository(t *testing.T, m *management) *repository {
 	}
 	r.clusterAgent = "drover/cluster-agent:" + words[1]
 	r.config = filepath.Join(r.dir, "clusterctl-embedded.yaml")
-	definitions := ""
-	for kind, title := range map[string]string{"issuer": "Issuer", "certificate": "Certificate"} {
-		definition := bytes.ReplaceAll(bytes.ReplaceAll([]byte(certManager), []byte("KIND"), []byte(kind)), []byte("TITLE"), []byte(title))
-		definitions += "---\n" + string(definition)
-	}
-	file := filepath.Join(shared.Dir, "cert-manager.yaml")
-	suite.Must(t, os.WriteFile(file, []byte(definitions), 0o600))
-	shared.RunKubectl(t, m.kubeconfig, "apply", "--filename", file)
+	// clusterctl asks for cert-manager before it installs anything. Nothing of Drover uses it.
+	shared.RunKubectl(t, m.kubeconfig, "apply", "--server-side", "--filename", bin(shared.Lab, "cert-manager.yaml"))
 	return r
 }
 

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 )
 
@@ -54,8 +55,7 @@ func (m *management) leader(ctx context.Context) (string, error) {
 // checkReachable opens the downstream cluster with a kubeconfig of the hub's command line, through the gateway.
 func (m *management) checkReachable(t *testing.T) {
 	t.Helper()
-	kubeconfig := filepath.Join(shared.Dir, "edge.kubeconfig")
-	m.run(t, "hub", "kubeconfig", m.downstream.String(), "--kubeconfig", m.kubeconfig, "--system-namespace", namespace, "--output", kubeconfig)
+	kubeconfig := m.userKubeconfig(t)
 	suite.Must(t, shared.WaitConnected(t.Context(), m.api, m.downstream, 3*time.Minute))
 	// After a start of the hub, kube-proxy needs some seconds to lead the NodePort to its Pods, and the agent to connect again.
 	var out string
@@ -74,11 +74,20 @@ func (m *management) checkReachable(t *testing.T) {
 	}
 }
 
+// userKubeconfig writes a kubeconfig that leads to the downstream cluster through the gateway, and returns its file.
+func (m *management) userKubeconfig(t *testing.T, flags ...string) string {
+	t.Helper()
+	file := filepath.Join(shared.Dir, m.host.Name+"-"+m.downstream.Name+strings.Join(flags, "")+".kubeconfig")
+	m.run(t, "hub", append([]string{"kubeconfig", m.downstream.String(), "--kubeconfig", m.kubeconfig, "--system-namespace", namespace,
+		"--output", file}, flags...)...)
+	return file
+}
+
 // attempts are how often the agent of the machine has begun to apply a plan.
 func (m *management) attempts(t *testing.T) int {
 	t.Helper()
 	var journal bytes.Buffer
-	suite.Must(t, m.machine.Logs(t.Context(), &journal, "rancher-system-agent"))
+	suite.Must(t, m.machine.Logs(t.Context(), &journal, agentUnit))
 	n := strings.Count(journal.String(), "Applying plan")
 	if n == 0 {
 		t.Fatal("the journal of the agent tells of no plan")
@@ -110,9 +119,12 @@ func (m *management) checkAttempts(t *testing.T, before int) {
 }
 
 // serverStarted is when the server of the machine was started; it changes with each restart.
-func (m *management) serverStarted(t *testing.T) string {
+func (m *management) serverStarted(t *testing.T) string { return startOf(t, m.machine, "k3s") }
+
+// startOf is when a unit of a host was started; it changes with each restart.
+func startOf(t *testing.T, host *hosts.Host, unit string) string {
 	t.Helper()
-	res, err := m.machine.Exec(t.Context(), "systemctl", "show", "--property=ActiveEnterTimestampMonotonic,MainPID", "k3s")
+	res, err := host.Exec(t.Context(), "systemctl", "show", "--property=ActiveEnterTimestampMonotonic,MainPID", unit)
 	suite.Must(t, err)
 	return res.Stdout
 }

@@ -1,0 +1,186 @@
+//go:build e2e && full
+
+package chart
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+)
+
+// previousVersion is what the programs that make bin/previous has built say that they are.
+const previousVersion = "v0.0.0-previous"
+
+// TestPreviousVersion begins with hubs and an agent of an earlier version. The hub on one VM is upgraded. The hub in a cluster is upgraded
+// and rolled back while the machine has the earlier agent, and again while it has the agent to which the hub has upgraded it. All work with
+// each other, and neither the distribution nor an agent is restarted by it.
+func TestPreviousVersion(t *testing.T) {
+	previous := bin(shared.Lab, "previous")
+	m := &management{downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"}}
+	suite.Step(t, "the hub on this machine is of the previous version", func(t *testing.T) { useHub(t, previous) })
+	m.makeCluster(t, "manager4", "edge4")
+	managed := client.ObjectKey{Namespace: "fleet-default", Name: m.host.Name}
+	suite.Step(t, "it is upgraded, and its cluster goes on", func(t *testing.T) {
+		suite.Must(t, shared.WaitConnected(t.Context(), shared.Hub, managed, 3*time.Minute))
+		checkAgent(t, m.host, previousVersion)
+		goesOn(t, m.host, func() {
+			useHub(t, bin(shared.Lab, ""))
+			waitClusterAgent(t, shared.Hub, managed, currentVersion(t))
+			suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, managed, 3*time.Minute))
+		})
+	})
+	suite.Step(t, "helm installs a hub of the previous version, and a machine becomes a cluster of it", func(t *testing.T) {
+		suite.Must(t, push(t.Context(), shared.Lab, previous, previousVersion))
+		m.chart = filepath.Join(previous, "chart", "drover-"+previousVersion[1:]+".tgz")
+		m.installRestricted(t)
+		m.makeDownstream(t)
+		checkAgent(t, m.machine, previousVersion)
+	})
+	current := makeFile(t, "chart", version, "chart/drover-"+version[1:]+".tgz")
+	upgrade := []string{"upgrade", release, current, "--reset-then-reuse-values"}
+	suite.Step(t, "helm upgrade replaces the hub, and the earlier agent works with it", func(t *testing.T) {
+		m.replaceHub(t, currentVersion(t), upgrade...)
+		m.checkWorks(t, 1)
+	})
+	suite.Step(t, "helm rollback puts the earlier hub back", func(t *testing.T) {
+		m.replaceHub(t, previousVersion, "rollback", release)
+		m.checkWorks(t, 2)
+	})
+	suite.Step(t, "upgraded again, the hub upgrades the agent", func(t *testing.T) {
+		m.replaceHub(t, currentVersion(t), upgrade...)
+		server := m.serverStarted(t)
+		m.upgradeAgents(t)
+		checkAgent(t, m.machine, currentVersion(t))
+		if now := m.serverStarted(t); now != server {
+			t.Errorf("the server of the machine was restarted: %s, was %s", now, server)
+		}
+		m.checkWorks(t, 3)
+	})
+	suite.Step(t, "after helm rollback, the newer agent works with the earlier hub", func(t *testing.T) {
+		m.replaceHub(t, previousVersion, "rollback", release)
+		m.checkWorks(t, 4)
+		checkAgent(t, m.machine, currentVersion(t))
+	})
+}
+
+// useHub starts the lab's hub from a folder of programs, with its image of the cluster-agent in the registry.
+func useHub(t *testing.T, programs string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(programs, "hub")); err != nil {
+		t.Fatalf("%v: run make bin/previous first", err)
+	}
+	suite.Must(t, shared.StopHub())
+	shared.UsePrograms(programs)
+	suite.Must(t, shared.ReleaseClusterAgent(t.Context()))
+	suite.Must(t, shared.StartHub(t.Context()))
+}
+
+// currentVersion is that of the hub in bin, and of its agents.
+func currentVersion(t *testing.T) string {
+	t.Helper()
+	out, err := shared.Command(t.Context(), bin(shared.Lab, "hub"), "version").Output()
+	words := strings.Fields(string(out))
+	if err != nil || len(words) < 2 {
+		t.Fatalf("hub version says %q: %v", out, err)
+	}
+	return words[1]
+}
+
+// checkAgent checks the version of the agent that a host runs.
+func checkAgent(t *testing.T, host *hosts.Host, version string) {
+	t.Helper()
+	res, err := host.Exec(t.Context(), "sh", "-c", "/proc/$(systemctl show --value -p MainPID "+agentUnit+")/exe --version")
+	suite.Must(t, err)
+	if got := strings.TrimSpace(res.Stdout); got != "system-agent version "+version {
+		t.Errorf("%s runs %q (%s), want version %s", host.Name, got, res.Stderr, version)
+	}
+}
+
+// goesOn fails the test if the distribution or the agent of a host is restarted by a change.
+func goesOn(t *testing.T, host *hosts.Host, change func()) {
+	t.Helper()
+	server, agent := startOf(t, host, "k3s"), startOf(t, host, agentUnit)
+	change()
+	if now := startOf(t, host, "k3s"); now != server {
+		t.Errorf("the server of %s was restarted: %s, was %s", host.Name, now, server)
+	}
+	if now := startOf(t, host, agentUnit); now != agent {
+		t.Errorf("the agent of %s was restarted: %s, was %s", host.Name, now, agent)
+	}
+}
+
+// waitClusterAgent waits until a cluster has the cluster-agent of a version, and it is connected.
+func waitClusterAgent(t *testing.T, hub client.Client, key client.ObjectKey, version string) {
+	t.Helper()
+	what := "the cluster-agent of " + key.String() + " is " + version
+	suite.Must(t, shared.WaitFor(t.Context(), what, 3*time.Minute, func(ctx context.Context) (bool, string) {
+		api, _, err := shared.ClusterClient(ctx, hub, key)
+		if err != nil {
+			return false, err.Error()
+		}
+		d := &appsv1.Deployment{}
+		if err := api.Get(ctx, client.ObjectKey{Namespace: "cattle-system", Name: "cattle-cluster-agent"}, d); err != nil {
+			return false, err.Error()
+		}
+		image := d.Spec.Template.Spec.Containers[0].Image
+		done := d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == d.Status.Replicas && d.Status.ReadyReplicas > 0
+		return done && strings.HasSuffix(image, ":"+version), fmt.Sprintf("%s, %+v", image, d.Status)
+	}))
+	suite.Must(t, shared.WaitConnected(t.Context(), hub, key, 3*time.Minute))
+}
+
+// replaceHub replaces the hub with helm by one of a version. Gateway and tunnel answer meanwhile, the machine applies no more than the
+// manifest of the other cluster-agent, and nothing there is restarted.
+func (m *management) replaceHub(t *testing.T, version string, args ...string) {
+	t.Helper()
+	attempts := m.waitQuiet(t)
+	goesOn(t, m.machine, func() {
+		report := m.watchAccess(t)
+		m.helm(t, append(args, "--wait", "--timeout", "5m")...)
+		m.waitReplicas(t)
+		waitClusterAgent(t, m.api, m.downstream, version)
+		report()
+		suite.Must(t, shared.WaitClusterReady(t.Context(), m.api, m.downstream, 3*time.Minute))
+		if applied := m.waitQuiet(t) - attempts; applied > 1 {
+			t.Errorf("%d plans were applied, want only the one with the manifest of the cluster-agent", applied)
+		}
+	})
+}
+
+// checkWorks has the hub and the agent apply a change and save a snapshot, and uses the cluster. n is greater each time.
+func (m *management) checkWorks(t *testing.T, n int) {
+	t.Helper()
+	m.addManifest(t, fmt.Sprintf("added-%d", n))
+	m.saveSnapshot(t, n)
+	suite.Must(t, shared.WaitClusterReady(t.Context(), m.api, m.downstream, 3*time.Minute))
+	m.checkReachable(t)
+}
+
+// upgradeAgents has the hub upgrade the agents of the Cluster, and waits until it says that it has.
+func (m *management) upgradeAgents(t *testing.T) {
+	t.Helper()
+	m.change(t, func(c *provisioningv1.Cluster) { c.Spec.RedeploySystemAgentGeneration++ })
+	suite.Must(t, shared.WaitFor(t.Context(), "the agents are upgraded", 3*time.Minute, func(ctx context.Context) (bool, string) {
+		c := &provisioningv1.Cluster{}
+		if err := m.api.Get(ctx, m.downstream, c); err != nil {
+			return false, err.Error()
+		}
+		upgraded := conditions.Get(c, provisioningv1.SystemAgentsUpgradedCondition)
+		if upgraded == nil {
+			return false, "it says nothing"
+		}
+		return upgraded.Reason == "Upgraded", upgraded.Reason + ": " + upgraded.Message
+	}))
+}
