@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,8 +12,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
+	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	"github.com/drover-dev/drover/hub/gateway/plandelivery"
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/identity/tokens"
@@ -102,6 +111,39 @@ func TestBeforeCachesAreFilled(t *testing.T) {
 	if s.handler.ServeHTTP(w, r); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("registration: %d %s", w.Code, w.Body)
 	}
+}
+
+// TestListensWhenCachesAreFilled has a Kubernetes API that does not answer: nothing listens, so that machines are refused at no cost.
+func TestListensWhenCachesAreFilled(t *testing.T) {
+	asked := make(chan struct{}, 16)
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer api.Close()
+	s := newTestServer(t, "")
+	s.secrets = secretcache.New(kubernetes.NewForConfigOrDie(&rest.Config{Host: api.URL}), logr.Discard())
+	scheme := runtime.NewScheme()
+	must(t, errors.Join(corev1.AddToScheme(scheme), managementv3.AddToScheme(scheme)))
+	s.opts.Cache = &informertest.FakeInformers{Scheme: scheme}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	s.opts.Listen = free.Addr().String()
+	must(t, free.Close())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	<-asked
+	if conn, err := net.Dial("tcp", s.opts.Listen); err == nil {
+		_ = conn.Close()
+		t.Error("the gateway listens before its caches are filled")
+	}
+	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "does not listen") {
+		t.Errorf("before it listens: %v", err)
+	}
+	cancel()
+	must(t, <-ended)
 }
 
 func TestReady(t *testing.T) {

@@ -140,8 +140,16 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Start serves until ctx ends, then lets running requests finish.
+// Start serves until ctx ends, then lets running requests finish. It listens when its caches are filled: until then thousands of machines
+// that try again would take the processor from what they wait for, with TLS handshakes that end in a refusal.
 func (s *Server) Start(ctx context.Context) error {
+	if err := s.sessions.WatchRevocations(ctx, s.opts.Cache); err != nil {
+		return fmt.Errorf("starting the gateway: %w", err)
+	}
+	s.secrets.Start(ctx)
+	if !s.secrets.Wait(ctx) {
+		return nil
+	}
 	listener := s.opts.Listener
 	if listener == nil {
 		var err error
@@ -149,10 +157,6 @@ func (s *Server) Start(ctx context.Context) error {
 			return fmt.Errorf("starting the gateway: %w", err)
 		}
 	}
-	if err := s.sessions.WatchRevocations(ctx, s.opts.Cache); err != nil {
-		return fmt.Errorf("starting the gateway: %w", err)
-	}
-	s.secrets.Start(ctx)
 	go s.opts.Identity.Run(ctx, s.log)
 
 	server := s.httpServer()

@@ -3,10 +3,12 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -172,6 +174,26 @@ func TestRegistrationDelay(t *testing.T) {
 	} {
 		if got := registrationDelay(test.err, test.failures); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// TestDelay: where nothing listens, the agent asks more often than where a hub has to answer.
+func TestDelay(t *testing.T) {
+	refused := fmt.Errorf("listing: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
+	for name, test := range map[string]struct {
+		err      error
+		failures int
+		want     time.Duration
+	}{
+		"refused":          {refused, 1, time.Second},
+		"refused for long": {refused, 20, 15 * time.Second},
+		"busy":             {errors.New("503"), 3, 4 * time.Second},
+		"busy for long":    {errors.New("503"), 20, time.Minute},
+	} {
+		got := (&Source{}).delay(&client{transport: &transport{}}, test.failures, test.err)
+		if got < test.want*3/4 || got > test.want*5/4 {
+			t.Errorf("%s: %s, want about %s", name, got, test.want)
 		}
 	}
 }

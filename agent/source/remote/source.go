@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,8 @@ import (
 const (
 	baseDelay = time.Second
 	maxDelay  = time.Minute
+	// maxRefusedDelay is the longest delay while nothing listens at the hub's address, as while a hub restarts: that costs the hub nothing.
+	maxRefusedDelay = 15 * time.Second
 	// maxReconnects is after how many failures in a row a replaced connection is no longer tried at once.
 	maxReconnects = 5
 )
@@ -141,7 +144,7 @@ func (s *Source) Run(ctx context.Context) {
 				case <-ctx.Done():
 					return
 				case <-s.replaced:
-				case <-time.After(s.delay(client, failures)):
+				case <-time.After(s.delay(client, failures, err)):
 				}
 			}
 		}
@@ -149,10 +152,14 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// delay returns how long to wait after a number of failures: at least as long as the hub asks for, and not until the same moment on all
-// machines.
-func (s *Source) delay(c *client, failures int) time.Duration {
-	delay := retry.Delay(failures, baseDelay, maxDelay)
+// delay returns how long to wait after a number of failures, of which err is the last: at least as long as the hub asks for, and not until
+// the same moment on all machines.
+func (s *Source) delay(c *client, failures int, err error) time.Duration {
+	limit := maxDelay
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		limit = maxRefusedDelay
+	}
+	delay := retry.Delay(failures, baseDelay, limit)
 	if wait := c.transport.notBefore.Wait(); wait > 0 {
 		return max(delay, wait+rand.N(wait/4+time.Millisecond))
 	}

@@ -92,6 +92,9 @@ func (c *Cache) Start(ctx context.Context) {
 	}
 }
 
+// Wait waits until all kinds have been listed. It returns false if ctx ends first.
+func (c *Cache) Wait(ctx context.Context) bool { return cache.WaitForCacheSync(ctx.Done(), c.Synced) }
+
 // Synced reports whether all kinds have been listed.
 func (c *Cache) Synced() bool {
 	return c.Plans.Synced() && c.accountTokens.HasSynced() && c.requests.HasSynced() && c.registrations.HasSynced()
