@@ -15,7 +15,7 @@ import (
 const hubService = "drover-hub"
 
 // TestHubPackage installs the package of the hub and runs the hub in its hardened unit, as a user of its own: it becomes ready, hands out
-// agents, is restarted by an upgrade, and keeps its data when the package goes.
+// agents, runs node drivers, is restarted by an upgrade, and keeps its data when the package goes.
 func TestHubPackage(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "hubpackage")
@@ -62,6 +62,7 @@ func TestHubPackage(t *testing.T) {
 		n.read("/usr/lib/drover/assets/system-agent-arm64.sha256"), got) {
 		t.Errorf("the agent for arm64 has the checksum %s", got)
 	}
+	n.runsDrivers(kubeconfig)
 	pid := show("MainPID")
 	n.dpkg("-i", "/root/2.deb")
 	until(t, "a hub that is ready after the upgrade", ready)

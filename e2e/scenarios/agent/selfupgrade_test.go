@@ -68,9 +68,19 @@ type upgrader struct {
 	generation int64
 }
 
-func newUpgrader(t *testing.T, name string, installed agentBuild, disks ...string) *upgrader {
+// newUpgrader installs a build with the install script.
+func newUpgrader(t *testing.T, name string, installed agentBuild) *upgrader {
 	t.Helper()
-	n := newNode(t, name, disks...)
+	u := connectUpgrader(newNode(t, name))
+	t.Setenv("DROVER_E2E_AGENT", installed.path)
+	u.install()
+	return u
+}
+
+// connectUpgrader writes connection info for a hub that signs its plans.
+func connectUpgrader(n *node) *upgrader {
+	t := n.t
+	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	must(t, err)
 	u := &upgrader{node: n, key: key}
@@ -89,8 +99,6 @@ func newUpgrader(t *testing.T, name string, installed agentBuild, disks ...strin
 	raw, err := json.Marshal(connection)
 	must(t, err)
 	n.write(connectionFile, string(raw), 0o600)
-	t.Setenv("DROVER_E2E_AGENT", installed.path)
-	n.install()
 	return u
 }
 
@@ -203,6 +211,23 @@ func TestSelfUpgrade(t *testing.T) {
 	u.runs(third)
 	if got := u.read("/root/slow"); got != "started\n" {
 		t.Errorf("the instruction ran: %q", got)
+	}
+}
+
+// TestSelfUpgradeOfPackage asks an agent of a package to upgrade itself, which it refuses: the package manager owns its binary.
+func TestSelfUpgradeOfPackage(t *testing.T) {
+	n := newNode(t, "selfpackage")
+	n.debs("drover-agent", repositoryBin(t))
+	u := connectUpgrader(n)
+	n.dpkg("-i", "/root/1.deb")
+	n.install()
+	pid, before := n.running(0), n.do("rancher-system-agent", "--version")
+	u.request(buildAgent(t, "v9.9.9"))
+	if got := u.reported(plans.UpgradeRefused); !strings.Contains(got.Message, "upgrade the package drover-agent with the package manager") {
+		t.Errorf("reported is %+v", got)
+	}
+	if now := n.do("rancher-system-agent", "--version"); now != before || n.pid() != pid {
+		t.Errorf("the agent is %q, was %q", now, before)
 	}
 }
 
