@@ -35,7 +35,7 @@ tagged=$(git rev-parse --quiet --verify "refs/tags/$version^{commit}" || true)
 notes=$(awk -v heading="## [${version#v}]" '
     index($0, "## ") == 1 { inside = index($0, heading) == 1; next }
     inside && !/^\[[^]]*\]: / && (some = some || NF > 0)' CHANGELOG.md)
-[ -n "$notes" ] || refuse "CHANGELOG.md has no section \"## [${version#v}]\" with text: rename the section Unreleased"
+[ -n "$notes" ] || refuse "CHANGELOG.md has no section \"## [${version#v}]\" with text: name the section of what has changed so"
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
