@@ -44,7 +44,7 @@ spec: {ca: {secretName: company}}
 // TestCertManager installs the hub with an authority that cert-manager issues below that of a company. When cert-manager renews it, machines
 // go on trusting the former one, until it is replaced as docs/gateway.md says.
 func TestCertManager(t *testing.T) {
-	m := &management{downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"},
+	m := &management{replicas: 2, downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"},
 		tls: "{source: certManager, issuerRef: {name: company, kind: ClusterIssuer}}"}
 	m.makeCluster(t, "manager5", "edge5")
 	suite.Step(t, "cert-manager runs, with an issuer", func(t *testing.T) {

@@ -38,14 +38,15 @@ type management struct {
 	api        client.Client // of the management cluster, with the rights of its administrator
 	kubeconfig string
 	chart      string
-	// tls is the value of that name.
-	tls string
+	// tls and replicas are the values of these names.
+	tls      string
+	replicas int32
 	// downstream is the Cluster of the installed hub, machine its only machine.
 	downstream client.ObjectKey
 	machine    *hosts.Host
 }
 
-var cluster = &management{downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"}}
+var cluster = &management{replicas: 2, downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"}}
 
 func (m *management) url() string { return fmt.Sprintf("https://%s:%d", m.host.IP(), nodePort) }
 

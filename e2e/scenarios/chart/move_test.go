@@ -25,7 +25,7 @@ import (
 // TestMoveIntoCluster moves a hub with its embedded API server into a management cluster, with a cluster of it, as docs/clusterctl.md says.
 // Nothing is done on the machine: its agent follows when the address of the hub leads there, and its server is not restarted.
 func TestMoveIntoCluster(t *testing.T) {
-	m := &management{downstream: client.ObjectKey{Namespace: "fleet-edge", Name: "edge"}}
+	m := &management{replicas: 2, downstream: client.ObjectKey{Namespace: "fleet-edge", Name: "edge"}}
 	m.makeCluster(t, "manager3", "edge3")
 	suite.Step(t, "a machine becomes a cluster of the hub that is to move", func(t *testing.T) {
 		suite.Must(t, shared.Hub.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.downstream.Namespace}}))

@@ -125,8 +125,8 @@ func (m *management) install(t *testing.T) {
 func (m *management) values(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(shared.Dir, "values.yaml") // helm splits names of files at commas
-	content := fmt.Sprintf("replicas: 2\nexposure: {type: nodePort, nodePort: %d}\n"+
-		"tls: %s\nclusterctl: {inventory: true}\n", nodePort, m.tls)
+	content := fmt.Sprintf("replicas: %d\nexposure: {type: nodePort, nodePort: %d}\n"+
+		"tls: %s\nclusterctl: {inventory: true}\n", m.replicas, nodePort, m.tls)
 	suite.Must(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }

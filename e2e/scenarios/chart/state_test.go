@@ -23,10 +23,10 @@ import (
 // hubName is the name of the Deployment and of the leader's Lease.
 const hubName = "drover-hub"
 
-// waitReplicas waits until both replicas are ready and those of an earlier version are gone.
+// waitReplicas waits until all replicas are ready and those of an earlier version are gone.
 func (m *management) waitReplicas(t *testing.T) {
 	t.Helper()
-	suite.Must(t, shared.WaitFor(t.Context(), "both replicas are ready", 3*time.Minute, func(ctx context.Context) (bool, string) {
+	suite.Must(t, shared.WaitFor(t.Context(), "all replicas are ready", 3*time.Minute, func(ctx context.Context) (bool, string) {
 		d, pods := &appsv1.Deployment{}, &corev1.PodList{}
 		if err := m.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: hubName}, d); err != nil {
 			return false, err.Error()
@@ -34,8 +34,9 @@ func (m *management) waitReplicas(t *testing.T) {
 		if err := m.api.List(ctx, pods, client.InNamespace(namespace)); err != nil {
 			return false, err.Error()
 		}
-		current := d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == 2
-		return current && d.Status.ReadyReplicas == 2 && len(pods.Items) == 2, fmt.Sprintf("%d Pods, %+v", len(pods.Items), d.Status)
+		current := d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == m.replicas
+		ready := current && d.Status.ReadyReplicas == m.replicas && len(pods.Items) == int(m.replicas)
+		return ready, fmt.Sprintf("%d Pods, %+v", len(pods.Items), d.Status)
 	}))
 }
 

@@ -28,7 +28,7 @@ const previousVersion = "v0.0.0-previous"
 // each other, and neither the distribution nor an agent is restarted by it.
 func TestPreviousVersion(t *testing.T) {
 	previous := bin(shared.Lab, "previous")
-	m := &management{downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"}}
+	m := &management{replicas: 2, downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"}}
 	suite.Step(t, "the hub on this machine is of the previous version", func(t *testing.T) { useHub(t, previous) })
 	m.makeCluster(t, "manager4", "edge4")
 	managed := client.ObjectKey{Namespace: "fleet-default", Name: m.host.Name}

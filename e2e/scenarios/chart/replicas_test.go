@@ -1,0 +1,143 @@
+//go:build e2e && full
+
+package chart
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/e2e/hosts"
+	"github.com/drover-dev/drover/e2e/lab"
+	"github.com/drover-dev/drover/e2e/scenarios/suite"
+	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
+)
+
+// bundledVersion is that of an image that is in no registry.
+const bundledVersion = "v0.0.0-bundle"
+
+// TestReplicas installs three replicas on the three nodes of a management cluster, and takes the power away from the node of the leader
+// while a cluster is upgraded: the others finish the upgrade, and the third is back when the node is.
+func TestReplicas(t *testing.T) {
+	m := &management{replicas: 3, downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"}}
+	m.makeCluster(t, "manager6", "edge6")
+	nodes := map[string]*hosts.Host{m.host.Name: m.host}
+	suite.Step(t, "two workers join the management cluster", func(t *testing.T) {
+		command, err := shared.NodeCommand(t.Context(), client.ObjectKey{Namespace: "fleet-default", Name: m.host.Name}, "--worker")
+		suite.Must(t, err)
+		for _, name := range []string{"manager7", "manager8"} {
+			nodes[name], err = shared.AddHost(t.Context(), name)
+			suite.Must(t, err)
+			suite.Must(t, shared.Register(t.Context(), nodes[name], command))
+		}
+		shared.RunKubectl(t, m.kubeconfig, "wait", "--for=create", "--timeout=5m", "node/manager7", "node/manager8")
+		shared.RunKubectl(t, m.kubeconfig, "wait", "--for=condition=Ready", "--timeout=5m", "node", "--all")
+	})
+	suite.Step(t, "the nodes import the hub's image from a bundle, as no registry has it", func(t *testing.T) {
+		bundle := makeBundle(t)
+		for _, node := range nodes {
+			raw, err := os.ReadFile(bundle)
+			suite.Must(t, err)
+			suite.Must(t, os.WriteFile(node.Path("/root/images.tar"), raw, 0o600))
+			res, err := node.Exec(t.Context(), "ctr", "--namespace", "k8s.io", "images", "import", "/root/images.tar")
+			suite.Must(t, err)
+			if res.ExitCode != 0 {
+				t.Fatalf("ctr on %s ends with %d: %s%s", node.Name, res.ExitCode, res.Stdout, res.Stderr)
+			}
+		}
+	})
+	suite.Step(t, "helm installs three replicas, each on a node of its own", func(t *testing.T) {
+		m.chart = makeFile(t, "chart", bundledVersion, "chart/drover-"+bundledVersion[1:]+".tgz")
+		m.installRestricted(t)
+		used := map[string]string{}
+		for _, pod := range m.pods(t) {
+			used[pod.Spec.NodeName] = pod.Name
+		}
+		if len(used) != len(nodes) {
+			t.Errorf("the replicas are on the nodes %v", used)
+		}
+	})
+	suite.Step(t, "a machine becomes a cluster of that hub", m.makeDownstream)
+	suite.Must(t, shared.Release(t.Context(), lab.NextVersion))
+	var leader string
+	suite.Step(t, "the node of the leader loses power while the cluster is upgraded, and another replica goes on", func(t *testing.T) {
+		lost := nodes[m.leadOnWorker(t)]
+		var err error
+		leader, err = m.leader(t.Context())
+		suite.Must(t, err)
+		m.change(t, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
+		began := time.Now()
+		suite.Must(t, lost.Kill())
+		suite.Must(t, shared.WaitFor(t.Context(), "another replica leads", time.Minute, func(ctx context.Context) (bool, string) {
+			now, err := m.leader(ctx)
+			return err == nil && now != "" && now != leader, "the leader is " + now
+		}))
+		t.Logf("another replica led after %.1f s", time.Since(began).Seconds())
+		suite.Must(t, shared.WaitFor(t.Context(), "the Node has the new version", 5*time.Minute, func(ctx context.Context) (bool, string) {
+			got, err := shared.TryKubectl(ctx, m.userKubeconfig(t), "get", "nodes", "--output",
+				"jsonpath={.items[*].status.nodeInfo.kubeletVersion}")
+			return err == nil && got == lab.NextVersion, fmt.Sprintf("it has %s: %v", got, err)
+		}))
+		suite.Must(t, shared.WaitClusterReady(t.Context(), m.api, m.downstream, 5*time.Minute))
+		t.Logf("the cluster was upgraded after %.1f s", time.Since(began).Seconds())
+		m.checkReachable(t)
+		suite.Must(t, lost.Boot(t.Context()))
+	})
+	suite.Step(t, "the third replica is back when its node is", func(t *testing.T) {
+		m.waitReplicas(t)
+		m.addManifest(t, "back")
+		m.checkReachable(t)
+	})
+}
+
+// makeBundle writes the hub's image into an archive as a release has it, and returns its path.
+func makeBundle(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(shared.Dir, "images.tar")
+	cmd := shared.Command(t.Context(), bin(shared.Lab, "build-images"), "--version", bundledVersion, "--only", "hub", "--arch", runtime.GOARCH,
+		"--from", filepath.Join(shared.Dir, "programs-"+version), "--bundle", file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the bundle: %v: %s", err, out)
+	}
+	return file
+}
+
+// pods are the replicas of the hub.
+func (m *management) pods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	list := &corev1.PodList{}
+	suite.Must(t, m.api.List(t.Context(), list, client.InNamespace(namespace)))
+	return list.Items
+}
+
+// leadOnWorker makes sure that the leader is not on the node whose address is that of the gateway, and returns its node.
+func (m *management) leadOnWorker(t *testing.T) (node string) {
+	t.Helper()
+	suite.Must(t, shared.WaitFor(t.Context(), "the leader is on a worker", 5*time.Minute, func(ctx context.Context) (bool, string) {
+		leader, err := m.leader(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, pod := range m.pods(t) {
+			if pod.Name != leader {
+				continue
+			}
+			if node = pod.Spec.NodeName; node != m.host.Name {
+				return true, ""
+			}
+			err := m.api.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
+			return false, fmt.Sprintf("it is on %s, and is deleted (%v)", node, err)
+		}
+		return false, "it has no Pod"
+	}))
+	m.waitReplicas(t)
+	return node
+}
