@@ -93,7 +93,7 @@ E2E_PROGRAMS_OF := TestPreviousVersion=bin/previous TestCertManager=bin/cert-man
 .PHONY: e2e-full
 e2e-full: build $(E2E_PROGRAMS) bin/previous bin/cert-manager ## Run all scenarios, also those that are too long for every change.
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
-	$(MAKE) published-drivers published-cosign
+	$(MAKE) published-drivers published-templates published-cosign
 	@echo "make e2e-full: all scenarios passed"
 
 .PHONY: e2e-long
@@ -109,6 +109,10 @@ conformance: $(if $(AGENT),go,agent) bin/conformance.test ## Judge an agent by t
 .PHONY: published-cosign
 published-cosign: go bin/cosign ## Verify images and files that are signed as in a release with cosign.
 	$(GO) test -tags published -count=1 -v -run '^TestPublishedCosign$$' ./packaging/images/build
+
+.PHONY: published-templates
+published-templates: go ## Validate the cluster templates with the definitions of their infrastructure providers.
+	$(GO) test -tags published -count=1 -v -run '^TestPublishedTemplates$$' ./packaging/clusterctl
 
 .PHONY: published-drivers
 published-drivers: go bin/rancher-machine ## Read the flags of the drivers of rancher-machine, and make a machine with one of them at a played EC2 (root).
@@ -278,6 +282,7 @@ bin/cert-manager: FORCE
 
 bin/cert-manager.yaml: FORCE
 	@mkdir -p bin
+	@$(GO) -C tools/cert-manager mod download github.com/cert-manager/cert-manager
 	for file in "$$($(GO) -C tools/cert-manager list -m -f '{{.Dir}}' github.com/cert-manager/cert-manager)"/deploy/crds/cert-manager.io_*.yaml; do \
 		echo ---; cat "$$file"; \
 	done >$@
