@@ -38,7 +38,11 @@ func TestReplicas(t *testing.T) {
 			suite.Must(t, err)
 			suite.Must(t, shared.Register(t.Context(), nodes[name], command))
 		}
-		shared.RunKubectl(t, m.kubeconfig, "wait", "--for=create", "--timeout=5m", "node/manager7", "node/manager8")
+		suite.Must(t, shared.WaitFor(t.Context(), "there are three nodes", 5*time.Minute, func(ctx context.Context) (bool, string) {
+			list := &corev1.NodeList{}
+			err := m.api.List(ctx, list)
+			return len(list.Items) == len(nodes), fmt.Sprintf("there are %d: %v", len(list.Items), err)
+		}))
 		shared.RunKubectl(t, m.kubeconfig, "wait", "--for=condition=Ready", "--timeout=5m", "node", "--all")
 	})
 	suite.Step(t, "the nodes import the hub's image from a bundle, as no registry has it", func(t *testing.T) {
