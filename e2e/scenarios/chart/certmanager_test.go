@@ -42,7 +42,7 @@ spec: {ca: {secretName: company}}
 `
 
 // TestCertManager installs the hub with an authority that cert-manager issues below that of a company. When cert-manager renews it, machines
-// go on trusting the former one, until it is replaced as docs/gateway.md says.
+// go on trusting the previous one, until it is replaced as docs/gateway.md says.
 func TestCertManager(t *testing.T) {
 	m := &management{replicas: 2, downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"},
 		tls: "{source: certManager, issuerRef: {name: company, kind: ClusterIssuer}}"}
@@ -73,11 +73,11 @@ func TestCertManager(t *testing.T) {
 	})
 	suite.Step(t, "a machine becomes a cluster of that hub", m.makeDownstream)
 	var second string
-	suite.Step(t, "when cert-manager has renewed it, machines trust the former one", func(t *testing.T) {
+	suite.Step(t, "when cert-manager has renewed it, machines trust the previous one", func(t *testing.T) {
 		second = m.renew(t, first)
 		m.restartHub(t)
 		if got := m.trusted(t); got != first {
-			t.Errorf("machines are told to trust\n%s, want the former\n%s", got, first)
+			t.Errorf("machines are told to trust\n%s, want the previous\n%s", got, first)
 		}
 		m.checkReachable(t)
 	})
@@ -128,14 +128,14 @@ func (m *management) checkSigned(t *testing.T, certificate string) {
 }
 
 // renew has cert-manager issue the authority again, as "cmctl renew" does, and returns the new certificate.
-func (m *management) renew(t *testing.T, former string) (renewed string) {
+func (m *management) renew(t *testing.T, previous string) (renewed string) {
 	t.Helper()
 	shared.RunKubectl(t, m.kubeconfig, "--namespace", namespace, "patch", "certificate", "drover-gateway-ca", "--subresource=status",
 		"--type=json", "--patch", `[{"op": "add", "path": "/status/conditions/-", "value": {"type": "Issuing", "status": "True", `+
 			`"reason": "ManuallyTriggered", "message": "renewed by a test", "lastTransitionTime": "`+time.Now().UTC().Format(time.RFC3339)+`"}}]`)
 	suite.Must(t, shared.WaitFor(t.Context(), "cert-manager has renewed the authority", time.Minute, func(context.Context) (bool, string) {
 		renewed = m.issued(t)
-		return renewed != former, "it is the former one"
+		return renewed != previous, "it is the previous one"
 	}))
 	return renewed
 }
