@@ -50,11 +50,6 @@ func TestCertManager(t *testing.T) {
 	suite.Step(t, "cert-manager runs, with an issuer", func(t *testing.T) {
 		shared.RunKubectl(t, m.kubeconfig, "apply", "--server-side", "--filename", bin(shared.Lab, "cert-manager.yaml"))
 		suite.Must(t, shared.Start("cert-manager", nil, bin(shared.Lab, "cert-manager"), "--kubeconfig", m.kubeconfig))
-		t.Cleanup(func() {
-			if t.Failed() {
-				suite.Must(t, shared.Stop("cert-manager", time.Minute))
-			}
-		})
 		file := filepath.Join(shared.Dir, "issuers.yaml")
 		suite.Must(t, os.WriteFile(file, []byte(issuers), 0o600))
 		shared.RunKubectl(t, m.kubeconfig, "apply", "--filename", file)

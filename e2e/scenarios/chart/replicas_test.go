@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
@@ -71,18 +71,15 @@ func TestReplicas(t *testing.T) {
 	})
 	suite.Step(t, "a machine becomes a cluster of that hub", m.makeDownstream)
 	suite.Must(t, shared.Release(t.Context(), lab.NextVersion))
-	var leader string
 	suite.Step(t, "the node of the leader loses power while the cluster is upgraded, and another replica goes on", func(t *testing.T) {
-		lost := nodes[m.leadOnWorker(t)]
-		var err error
-		leader, err = m.leader(t.Context())
-		suite.Must(t, err)
+		leader := m.leaderOnWorker(t)
+		lost := nodes[leader.Spec.NodeName]
 		m.change(t, func(c *provisioningv1.Cluster) { c.Spec.KubernetesVersion = lab.NextVersion })
 		began := time.Now()
 		suite.Must(t, lost.Kill())
 		suite.Must(t, shared.WaitFor(t.Context(), "another replica leads", time.Minute, func(ctx context.Context) (bool, string) {
 			now, err := m.leader(ctx)
-			return err == nil && now != "" && now != leader, "the leader is " + now
+			return err == nil && now != "" && now != leader.Name, "the leader is " + now
 		}))
 		t.Logf("another replica led after %.1f s", time.Since(began).Seconds())
 		suite.Must(t, shared.WaitFor(t.Context(), "the Node has the new version", 5*time.Minute, func(ctx context.Context) (bool, string) {
@@ -122,26 +119,24 @@ func (m *management) pods(t *testing.T) []corev1.Pod {
 	return list.Items
 }
 
-// leadOnWorker makes sure that the leader is not on the node whose address is that of the gateway, and returns its node.
-func (m *management) leadOnWorker(t *testing.T) (node string) {
+// leaderOnWorker makes sure that the leader is not on the node whose address is that of the gateway, and returns it.
+func (m *management) leaderOnWorker(t *testing.T) (leader corev1.Pod) {
 	t.Helper()
 	suite.Must(t, shared.WaitFor(t.Context(), "the leader is on a worker", 5*time.Minute, func(ctx context.Context) (bool, string) {
-		leader, err := m.leader(ctx)
+		name, err := m.leader(ctx)
 		if err != nil {
 			return false, err.Error()
 		}
-		for _, pod := range m.pods(t) {
-			if pod.Name != leader {
-				continue
-			}
-			if node = pod.Spec.NodeName; node != m.host.Name {
-				return true, ""
-			}
-			err := m.api.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
-			return false, fmt.Sprintf("it is on %s, and is deleted (%v)", node, err)
+		pods := m.pods(t)
+		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == name })
+		if i < 0 {
+			return false, "it has no Pod"
 		}
-		return false, "it has no Pod"
+		if leader = pods[i]; leader.Spec.NodeName != m.host.Name {
+			return true, ""
+		}
+		return false, fmt.Sprintf("it is on %s, and is deleted (%v)", m.host.Name, m.api.Delete(ctx, &leader))
 	}))
 	m.waitReplicas(t)
-	return node
+	return leader
 }
