@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
 
@@ -65,8 +66,8 @@ func ensureCertificates(dir string, now time.Time) (*certificates, error) {
 		Lifetime:   pki.LeafLifetime,
 	}, c.serverCA)
 	c.admin = pair("admin", pki.Request{
-		CommonName:   "drover-hub-admin",
-		Organization: []string{"system:masters"},
+		CommonName:   adminName,
+		Organization: []string{user.SystemPrivilegedGroup},
 		Usage:        x509.ExtKeyUsageClientAuth,
 		Lifetime:     pki.LeafLifetime,
 	}, c.clientCA)
