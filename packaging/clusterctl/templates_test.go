@@ -43,8 +43,8 @@ func TestClusterTemplates(t *testing.T) {
 	checkTemplates(t, nil)
 }
 
-// checkTemplates has clusterctl generate a cluster of each flavor, and validates the objects with the definitions of Drover, Cluster API and
-// the given ones of providers; without any, those of providers are left out. References must lead to objects of the same file.
+// checkTemplates has clusterctl generate a cluster of each flavor, and validates the objects with the definitions of Drover, Cluster API
+// and the given ones of providers; without any, those of providers are left out. References must lead to objects of the same file.
 func checkTemplates(t *testing.T, providers []*apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	r := unpack(t, version)
@@ -83,7 +83,8 @@ func checkTemplates(t *testing.T, providers []*apiextensionsv1.CustomResourceDef
 	}
 }
 
-// validate checks an object with its definition, and that the definition knows all of its fields. It returns false if there is no definition.
+// validate checks an object with its definition, and that the definition knows all of its fields. It returns false if there is no
+// definition.
 func validate(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinition, object *unstructured.Unstructured) bool {
 	t.Helper()
 	kind := object.GroupVersionKind()

@@ -34,8 +34,9 @@ func (n *node) runsDrivers(kubeconfig string) {
 	client, err := rest.HTTPClientFor(config)
 	must(n.t, err)
 	const path = "/apis/management.cattle.io/v3/nodedrivers"
-	response, err := client.Post(config.Host+path, "application/json", strings.NewReader(
-		`{"apiVersion": "management.cattle.io/v3", "kind": "NodeDriver", "metadata": {"name": "lab"}, "spec": {"active": true, "builtin": true}}`))
+	const driver = `{"apiVersion": "management.cattle.io/v3", "kind": "NodeDriver", "metadata": {"name": "lab"},
+		"spec": {"active": true, "builtin": true}}`
+	response, err := client.Post(config.Host+path, "application/json", strings.NewReader(driver))
 	must(n.t, err)
 	must(n.t, response.Body.Close())
 	if response.StatusCode != http.StatusCreated {
@@ -54,16 +55,16 @@ func (n *node) runsDrivers(kubeconfig string) {
 			return false
 		}
 		defer response.Body.Close()
-		var driver struct {
+		var found struct {
 			Status struct {
 				Conditions []metav1.Condition `json:"conditions"`
 			} `json:"status"`
 		}
-		if err := json.NewDecoder(response.Body).Decode(&driver); err != nil {
+		if err := json.NewDecoder(response.Body).Decode(&found); err != nil {
 			last = err.Error()
 			return false
 		}
-		for _, c := range driver.Status.Conditions {
+		for _, c := range found.Status.Conditions {
 			if c.Type == "Ready" {
 				last = c.Reason + ": " + c.Message
 				return c.Status == metav1.ConditionTrue

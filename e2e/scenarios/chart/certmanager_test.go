@@ -41,8 +41,8 @@ metadata: {name: company}
 spec: {ca: {secretName: company}}
 `
 
-// TestCertManager installs the hub with an authority that cert-manager issues below that of a company. When cert-manager renews it, machines
-// go on trusting the previous one, until it is replaced as docs/gateway.md says.
+// TestCertManager installs the hub with an authority that cert-manager issues below that of a company. When cert-manager renews it,
+// machines go on trusting the previous one, until it is replaced as docs/gateway.md says.
 func TestCertManager(t *testing.T) {
 	m := &management{replicas: 2, downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"},
 		tls: "{source: certManager, issuerRef: {name: company, kind: ClusterIssuer}}"}

@@ -47,8 +47,8 @@ func freshConnections(config *tls.Config) http.RoundTripper {
 	return &http.Transport{DialContext: shared.Dial, DisableKeepAlives: true, TLSClientConfig: config}
 }
 
-// watchAnswers sends a GET again and again. The returned function ends that, prints the longest time between two answers, and fails the test
-// if it is longer than most.
+// watchAnswers sends a GET again and again. The returned function ends that, prints the longest time between two answers, and fails the
+// test if it is longer than most.
 func watchAnswers(t *testing.T, what string, most time.Duration, transport http.RoundTripper, url string) (report func()) {
 	t.Helper()
 	client := &http.Client{Timeout: 2 * time.Second, Transport: transport}

@@ -14,8 +14,8 @@ import (
 // adminName is the user of admin.kubeconfig and of the hub itself.
 const adminName = "drover-hub-admin"
 
-// withToken returns a configuration for the hub's own requests: a token that only this process knows, in place of the client certificate, whose
-// chain the API server would verify with each request.
+// withToken returns a configuration for the hub's own requests: a token that only this process knows, in place of the client certificate,
+// whose chain the API server would verify with each request.
 func withToken(admin *rest.Config) *rest.Config {
 	config := rest.CopyConfig(admin)
 	config.CertFile, config.KeyFile = "", ""
