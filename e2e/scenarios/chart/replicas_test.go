@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -103,11 +102,7 @@ func TestReplicas(t *testing.T) {
 func makeBundle(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(shared.Dir, "images.tar")
-	cmd := shared.Command(t.Context(), bin(shared.Lab, "build-images"), "--version", bundledVersion, "--only", "hub", "--arch", runtime.GOARCH,
-		"--from", filepath.Join(shared.Dir, "programs-"+version), "--bundle", file)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the bundle: %v: %s", err, out)
-	}
+	buildImages(t, "--version", bundledVersion, "--only", "hub", "--bundle", file)
 	return file
 }
 

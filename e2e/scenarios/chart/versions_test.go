@@ -41,6 +41,15 @@ func TestPreviousVersion(t *testing.T) {
 			suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, managed, 3*time.Minute))
 		})
 	})
+	suite.Step(t, "a Job as of the system-upgrade-controller upgrades its agent", func(t *testing.T) {
+		server := startOf(t, m.host, "k3s")
+		m.upgradeByJob(t)
+		checkAgent(t, m.host, currentVersion(t))
+		if now := startOf(t, m.host, "k3s"); now != server {
+			t.Errorf("the server of %s was restarted: %s, was %s", m.host.Name, now, server)
+		}
+		suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, managed, 3*time.Minute))
+	})
 	suite.Step(t, "helm installs a hub of the previous version, and a machine becomes a cluster of it", func(t *testing.T) {
 		suite.Must(t, push(t.Context(), shared.Lab, previous, previousVersion))
 		m.chart = filepath.Join(previous, "chart", "drover-"+previousVersion[1:]+".tgz")
@@ -98,14 +107,16 @@ func currentVersion(t *testing.T) string {
 	return words[1]
 }
 
-// checkAgent checks the version of the agent that a host runs.
+// checkAgent waits until a host runs the agent of a version, which it may have just replaced.
 func checkAgent(t *testing.T, host *hosts.Host, version string) {
 	t.Helper()
-	res, err := host.Exec(t.Context(), "sh", "-c", "/proc/$(systemctl show --value -p MainPID "+agentUnit+")/exe --version")
-	suite.Must(t, err)
-	if got := strings.TrimSpace(res.Stdout); got != "system-agent version "+version {
-		t.Errorf("%s runs %q (%s), want version %s", host.Name, got, res.Stderr, version)
-	}
+	suite.Must(t, shared.WaitFor(t.Context(), host.Name+" runs "+version, time.Minute, func(ctx context.Context) (bool, string) {
+		res, err := host.Exec(ctx, "sh", "-c", "/proc/$(systemctl show --value -p MainPID "+agentUnit+")/exe --version")
+		if err != nil {
+			return false, err.Error()
+		}
+		return strings.TrimSpace(res.Stdout) == "system-agent version "+version, res.Stdout + res.Stderr
+	}))
 }
 
 // goesOn fails the test if the distribution or the agent of a host is restarted by a change.
