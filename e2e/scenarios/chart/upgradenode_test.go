@@ -27,7 +27,7 @@ spec:
       hostNetwork: true
       dnsPolicy: ClusterFirstWithHostNet
       restartPolicy: Never
-      nodeSelector: {kubernetes.io/hostname: NODE}
+      nodeSelector: {kubernetes.io/hostname: HOST}
       tolerations: [{operator: Exists}]
       volumes:
         - {name: host-root, hostPath: {path: /, type: Directory}}
@@ -52,7 +52,7 @@ func (m *management) upgradeByJob(t *testing.T) {
 	t.Helper()
 	buildImages(t, "--version", version, "--only", "system-agent", "--push", strings.TrimPrefix(shared.RegistryURL(), "http://"), "--insecure")
 	file := filepath.Join(shared.Dir, "upgrade-job.yaml")
-	job := strings.NewReplacer("NODE", m.host.Name, "VERSION", version).Replace(upgradeJob)
+	job := strings.NewReplacer("HOST", m.host.Name, "VERSION", version).Replace(upgradeJob)
 	suite.Must(t, os.WriteFile(file, []byte(job), 0o600))
 	shared.RunKubectl(t, m.kubeconfig, "apply", "--filename", file)
 	out, err := shared.TryKubectl(t.Context(), m.kubeconfig, "--namespace", "kube-system", "wait", "--for=condition=Complete", "--timeout=2m",
