@@ -36,7 +36,7 @@ type apiServer struct {
 }
 
 func startAPIServer(ctx context.Context, opts Options, listener net.Listener, certs *certificates, keys *encryption,
-	etcdEndpoint, token string) (*apiServer, error) {
+	etcdEndpoint string) (*apiServer, error) {
 	if err := setFeatures(); err != nil {
 		return nil, fmt.Errorf("setting API server features: %w", err)
 	}
@@ -58,7 +58,6 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	// The sample counts on three servers, and then lets five seconds pass before it calls a new kind established.
 	config.APIExtensions.ExtraConfig.MasterCount = 1
 	withoutWatchCaches(config)
-	acceptToken(config, token)
 	createRoles, err := replaceRolesHook(config)
 	if err != nil {
 		return nil, fmt.Errorf("configuring API server: %w", err)

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
 
@@ -66,8 +65,8 @@ func ensureCertificates(dir string, now time.Time) (*certificates, error) {
 		Lifetime:   pki.LeafLifetime,
 	}, c.serverCA)
 	c.admin = pair("admin", pki.Request{
-		CommonName:   adminName,
-		Organization: []string{user.SystemPrivilegedGroup},
+		CommonName:   "drover-hub-admin",
+		Organization: []string{"system:masters"},
 		Usage:        x509.ExtKeyUsageClientAuth,
 		Lifetime:     pki.LeafLifetime,
 	}, c.clientCA)

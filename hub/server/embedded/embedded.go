@@ -125,21 +125,20 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	undo.add(cancel)
-	hubConfig := withToken(adminConfig)
-	api, err := startAPIServer(runCtx, opts, listener, certs, encryption, etcd.endpoint, hubConfig.BearerToken)
+	api, err := startAPIServer(runCtx, opts, listener, certs, encryption, etcd.endpoint)
 	if err != nil {
 		return nil, err
 	}
 	undo.add(api.wait)
 	undo.add(cancel)
-	if err := api.waitReady(context.WithoutCancel(ctx), hubConfig); err != nil {
+	if err := api.waitReady(context.WithoutCancel(ctx), adminConfig); err != nil {
 		opts.Logger.Error("The embedded API server does not start", "error", err)
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("starting the API server: %w", err)
 	}
-	if err := encryption.rewriteSecrets(ctx, hubConfig, opts.Logger); err != nil {
+	if err := encryption.rewriteSecrets(ctx, adminConfig, opts.Logger); err != nil {
 		return nil, err
 	}
 
@@ -147,14 +146,14 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 	controllersCtx, stopControllers := context.WithCancel(runCtx)
 	undo.add(stopControllers)
-	controllersDone, err := startControllers(controllersCtx, hubConfig, certs)
+	controllersDone, err := startControllers(controllersCtx, adminConfig, certs)
 	if err != nil {
 		return nil, err
 	}
 	go certs.keepFresh(runCtx, opts.Logger)
 
 	undo.forget()
-	s := &Server{dataDir: opts.DataDir, config: hubConfig, ended: make(chan struct{})}
+	s := &Server{dataDir: opts.DataDir, config: adminConfig, ended: make(chan struct{})}
 	stopRequested := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(stopRequested) })
 	stopping := sync.OnceValue(unsettle)
