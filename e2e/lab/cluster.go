@@ -112,6 +112,19 @@ func (l *Lab) WaitConnected(ctx context.Context, hub client.Client, key client.O
 	})
 }
 
+// WaitAgentsUpgraded waits until a Cluster says that the agents of its machines are upgraded.
+func (l *Lab) WaitAgentsUpgraded(ctx context.Context, hub client.Client, key client.ObjectKey, limit time.Duration) error {
+	return l.WaitFor(ctx, "the agents of cluster "+key.String()+" are upgraded", limit, func(ctx context.Context) (bool, string) {
+		c := &provisioningv1.Cluster{}
+		if err := hub.Get(ctx, key, c); err != nil {
+			return false, err.Error()
+		}
+		const kind = provisioningv1.SystemAgentsUpgradedCondition
+		upgraded := meta.FindStatusCondition(c.Status.Conditions, kind)
+		return upgraded != nil && upgraded.Reason == "Upgraded", ConditionMessage(c.Status.Conditions, kind)
+	})
+}
+
 // WaitNodeReady waits until the provisioned cluster, opened with its kubeconfig Secret, has a Ready node. Until the cluster
 // answers, what its Cluster says is reported.
 func (l *Lab) WaitNodeReady(ctx context.Context, hub client.Client, cluster client.ObjectKey, limit time.Duration) error {

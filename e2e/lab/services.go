@@ -72,14 +72,26 @@ func (l *Lab) Release(ctx context.Context, version string) error {
 	return nil
 }
 
+// HubVersion is the version of the hub's program, which its agents have too.
+func (l *Lab) HubVersion(ctx context.Context) (string, error) {
+	out, err := l.Command(ctx, l.program("hub"), "version").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking the hub for its version: %w", err)
+	}
+	words := strings.Fields(string(out))
+	if len(words) < 2 {
+		return "", fmt.Errorf("asking the hub for its version: it says %q", out)
+	}
+	return words[1], nil
+}
+
 // ReleaseClusterAgent builds the image of the cluster-agent that the hub puts into manifests, and pushes it to the registry.
 func (l *Lab) ReleaseClusterAgent(ctx context.Context) error {
-	out, err := l.Command(ctx, l.program("hub"), "version").Output()
-	words := strings.Fields(string(out))
-	if err != nil || len(words) < 2 {
-		return fmt.Errorf("asking the hub for its version: %q, %w", out, err)
+	version, err := l.HubVersion(ctx)
+	if err != nil {
+		return err
 	}
-	argv := []string{l.program("installer"), "build", "cluster-agent", "--version", words[1], "--arch", runtime.GOARCH,
+	argv := []string{l.program("installer"), "build", "cluster-agent", "--version", version, "--arch", runtime.GOARCH,
 		"--from", l.program("assets"),
 		"--push", fmt.Sprintf("%s:%d/%s", l.HubIP(), registryPort, agentRepo), "--insecure"}
 	if err := l.runInLab(ctx, argv...); err != nil {

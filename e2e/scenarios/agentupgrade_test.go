@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
@@ -52,18 +51,7 @@ func TestAgentUpgrade(t *testing.T) {
 				c.Spec.RedeploySystemAgentGeneration = 1
 				return shared.Hub.Update(ctx, c)
 			}))
-			suite.Must(t, shared.WaitFor(ctx, "the Cluster says that its agents are upgraded", 3*time.Minute,
-				func(ctx context.Context) (bool, string) {
-					c := &provisioningv1.Cluster{}
-					if err := shared.Hub.Get(ctx, key, c); err != nil {
-						return false, err.Error()
-					}
-					upgraded := conditions.Get(c, provisioningv1.SystemAgentsUpgradedCondition)
-					if upgraded == nil {
-						return false, "it says nothing"
-					}
-					return upgraded.Reason == "Upgraded", upgraded.Reason + ": " + upgraded.Message
-				}))
+			suite.Must(t, shared.WaitAgentsUpgraded(ctx, shared.Hub, key, 3*time.Minute))
 		})
 		host.runs(t, current)
 		if left := host.ask(t, "find /etc/systemd/system -name '*rollback*'"); left != "" {

@@ -147,6 +147,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("starting the gateway: %w", err)
 	}
 	s.secrets.Start(ctx)
+	s.log.Info("Filling the gateway's caches; it listens when they are filled")
 	if !s.secrets.Wait(ctx) {
 		return nil
 	}
@@ -199,7 +200,7 @@ func (s *Server) httpServer() *http.Server {
 // Ready returns an error while the gateway does not listen, while its caches are not filled, and when the replica is about to stop.
 func (s *Server) Ready() error {
 	if !s.listening.Load() {
-		return errors.New("the gateway does not listen yet")
+		return errors.New("the gateway does not listen yet: it does when its caches are filled")
 	}
 	return s.health()
 }

@@ -45,10 +45,9 @@ func TestReplicas(t *testing.T) {
 		shared.RunKubectl(t, m.kubeconfig, "wait", "--for=condition=Ready", "--timeout=5m", "node", "--all")
 	})
 	suite.Step(t, "the nodes import the hub's image from a bundle, as no registry has it", func(t *testing.T) {
-		bundle := makeBundle(t)
+		raw, err := os.ReadFile(makeBundle(t))
+		suite.Must(t, err)
 		for _, node := range nodes {
-			raw, err := os.ReadFile(bundle)
-			suite.Must(t, err)
 			suite.Must(t, os.WriteFile(node.Path("/root/images.tar"), raw, 0o600))
 			res, err := node.Exec(t.Context(), "ctr", "--namespace", "k8s.io", "images", "import", "/root/images.tar")
 			suite.Must(t, err)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,11 +42,9 @@ func newRepository(t *testing.T, m *management) *repository {
 	r := &repository{management: m, dir: filepath.Join(shared.Dir, "drover-clusterctl")}
 	suite.Must(t, push(t.Context(), shared.Lab, bin(shared.Lab, ""), firstVersion))
 	r.unpack(t, firstVersion)
-	words := strings.Fields(m.run(t, "hub", "version"))
-	if len(words) < 2 {
-		t.Fatalf("hub version says %q", words)
-	}
-	r.clusterAgent = "drover/cluster-agent:" + words[1]
+	hubVersion, err := shared.HubVersion(t.Context())
+	suite.Must(t, err)
+	r.clusterAgent = "drover/cluster-agent:" + hubVersion
 	r.config = filepath.Join(r.dir, "clusterctl-embedded.yaml")
 	// clusterctl asks for cert-manager before it installs anything. Nothing of Drover uses it.
 	shared.RunKubectl(t, m.kubeconfig, "apply", "--server-side", "--filename", bin(shared.Lab, "cert-manager.yaml"))

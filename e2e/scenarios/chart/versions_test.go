@@ -12,7 +12,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/hosts"
@@ -32,22 +31,24 @@ func TestPreviousVersion(t *testing.T) {
 	suite.Step(t, "the hub on this machine is of the previous version", func(t *testing.T) { useHub(t, previous) })
 	m.makeCluster(t, "manager4", "edge4")
 	managed := client.ObjectKey{Namespace: "fleet-default", Name: m.host.Name}
+	var newer string // than previousVersion
 	suite.Step(t, "it is upgraded, and its cluster goes on", func(t *testing.T) {
 		suite.Must(t, shared.WaitConnected(t.Context(), shared.Hub, managed, 3*time.Minute))
 		checkAgent(t, m.host, previousVersion)
-		goesOn(t, m.host, func() {
+		goesOn(t, m.host, []string{"k3s", agentUnit}, func() {
 			useHub(t, bin(shared.Lab, ""))
-			waitClusterAgent(t, shared.Hub, managed, currentVersion(t))
+			var err error
+			newer, err = shared.HubVersion(t.Context())
+			suite.Must(t, err)
+			waitClusterAgent(t, shared.Hub, managed, newer)
 			suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, managed, 3*time.Minute))
 		})
 	})
 	suite.Step(t, "a Job as of the system-upgrade-controller upgrades its agent", func(t *testing.T) {
-		server := startOf(t, m.host, "k3s")
-		m.upgradeByJob(t)
-		checkAgent(t, m.host, currentVersion(t))
-		if now := startOf(t, m.host, "k3s"); now != server {
-			t.Errorf("the server of %s was restarted: %s, was %s", m.host.Name, now, server)
-		}
+		goesOn(t, m.host, []string{"k3s"}, func() {
+			m.upgradeByJob(t)
+			checkAgent(t, m.host, newer)
+		})
 		suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, managed, 3*time.Minute))
 	})
 	suite.Step(t, "helm installs a hub of the previous version, and a machine becomes a cluster of it", func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestPreviousVersion(t *testing.T) {
 	current := makeFile(t, "chart", version, "chart/drover-"+version[1:]+".tgz")
 	upgrade := []string{"upgrade", release, current, "--reset-then-reuse-values"}
 	suite.Step(t, "helm upgrade replaces the hub, and the earlier agent works with it", func(t *testing.T) {
-		m.replaceHub(t, currentVersion(t), upgrade...)
+		m.replaceHub(t, newer, upgrade...)
 		m.checkWorks(t, 1)
 	})
 	suite.Step(t, "helm rollback puts the earlier hub back", func(t *testing.T) {
@@ -68,19 +69,18 @@ func TestPreviousVersion(t *testing.T) {
 		m.checkWorks(t, 2)
 	})
 	suite.Step(t, "upgraded again, the hub upgrades the agent", func(t *testing.T) {
-		m.replaceHub(t, currentVersion(t), upgrade...)
-		server := m.serverStarted(t)
-		m.upgradeAgents(t)
-		checkAgent(t, m.machine, currentVersion(t))
-		if now := m.serverStarted(t); now != server {
-			t.Errorf("the server of the machine was restarted: %s, was %s", now, server)
-		}
+		m.replaceHub(t, newer, upgrade...)
+		goesOn(t, m.machine, []string{"k3s"}, func() {
+			m.change(t, func(c *provisioningv1.Cluster) { c.Spec.RedeploySystemAgentGeneration++ })
+			suite.Must(t, shared.WaitAgentsUpgraded(t.Context(), m.api, m.downstream, 3*time.Minute))
+			checkAgent(t, m.machine, newer)
+		})
 		m.checkWorks(t, 3)
 	})
 	suite.Step(t, "after helm rollback, the newer agent works with the earlier hub", func(t *testing.T) {
 		m.replaceHub(t, previousVersion, "rollback", release)
 		m.checkWorks(t, 4)
-		checkAgent(t, m.machine, currentVersion(t))
+		checkAgent(t, m.machine, newer)
 	})
 }
 
@@ -96,17 +96,6 @@ func useHub(t *testing.T, programs string) {
 	suite.Must(t, shared.StartHub(t.Context()))
 }
 
-// currentVersion is that of the hub in bin, and of its agents.
-func currentVersion(t *testing.T) string {
-	t.Helper()
-	out, err := shared.Command(t.Context(), bin(shared.Lab, "hub"), "version").Output()
-	words := strings.Fields(string(out))
-	if err != nil || len(words) < 2 {
-		t.Fatalf("hub version says %q: %v", out, err)
-	}
-	return words[1]
-}
-
 // checkAgent waits until a host runs the agent of a version, which it may have just replaced.
 func checkAgent(t *testing.T, host *hosts.Host, version string) {
 	t.Helper()
@@ -119,16 +108,18 @@ func checkAgent(t *testing.T, host *hosts.Host, version string) {
 	}))
 }
 
-// goesOn fails the test if the distribution or the agent of a host is restarted by a change.
-func goesOn(t *testing.T, host *hosts.Host, change func()) {
+// goesOn fails the test if one of the units of a host is restarted by a change.
+func goesOn(t *testing.T, host *hosts.Host, units []string, change func()) {
 	t.Helper()
-	server, agent := startOf(t, host, "k3s"), startOf(t, host, agentUnit)
-	change()
-	if now := startOf(t, host, "k3s"); now != server {
-		t.Errorf("the server of %s was restarted: %s, was %s", host.Name, now, server)
+	started := map[string]string{}
+	for _, unit := range units {
+		started[unit] = startOf(t, host, unit)
 	}
-	if now := startOf(t, host, agentUnit); now != agent {
-		t.Errorf("the agent of %s was restarted: %s, was %s", host.Name, now, agent)
+	change()
+	for _, unit := range units {
+		if now := startOf(t, host, unit); now != started[unit] {
+			t.Errorf("%s of %s was restarted: %s, was %s", unit, host.Name, now, started[unit])
+		}
 	}
 }
 
@@ -157,7 +148,7 @@ func waitClusterAgent(t *testing.T, hub client.Client, key client.ObjectKey, ver
 func (m *management) replaceHub(t *testing.T, version string, args ...string) {
 	t.Helper()
 	attempts := m.waitQuiet(t)
-	goesOn(t, m.machine, func() {
+	goesOn(t, m.machine, []string{"k3s", agentUnit}, func() {
 		report := m.watchAccess(t)
 		m.helm(t, append(args, "--wait", "--timeout", "5m")...)
 		m.waitReplicas(t)
@@ -177,21 +168,4 @@ func (m *management) checkWorks(t *testing.T, n int) {
 	m.saveSnapshot(t, n)
 	suite.Must(t, shared.WaitClusterReady(t.Context(), m.api, m.downstream, 3*time.Minute))
 	m.checkReachable(t)
-}
-
-// upgradeAgents has the hub upgrade the agents of the Cluster, and waits until it says that it has.
-func (m *management) upgradeAgents(t *testing.T) {
-	t.Helper()
-	m.change(t, func(c *provisioningv1.Cluster) { c.Spec.RedeploySystemAgentGeneration++ })
-	suite.Must(t, shared.WaitFor(t.Context(), "the agents are upgraded", 3*time.Minute, func(ctx context.Context) (bool, string) {
-		c := &provisioningv1.Cluster{}
-		if err := m.api.Get(ctx, m.downstream, c); err != nil {
-			return false, err.Error()
-		}
-		upgraded := conditions.Get(c, provisioningv1.SystemAgentsUpgradedCondition)
-		if upgraded == nil {
-			return false, "it says nothing"
-		}
-		return upgraded.Reason == "Upgraded", upgraded.Reason + ": " + upgraded.Message
-	}))
 }
