@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -38,6 +39,11 @@ func (d direct) GetRESTOptions(resource schema.GroupResource, example runtime.Ob
 func storageWithBookmarks(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
+	if _, custom := newFunc().(*unstructured.Unstructured); custom {
+		copied := *config
+		copied.Codec = newDecodeOnce(config.Codec)
+		config = &copied
+	}
 	raw, destroy, err := generic.NewRawStorage(config, newFunc, newListFunc, prefix)
 	return bookmarks{raw}, destroy, err
 }
