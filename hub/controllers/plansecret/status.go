@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/release"
@@ -17,17 +18,26 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
+// reasonWaitingForPlan is that of a machine whose first plan was not delivered. Earlier hubs set it on each new machine.
+const reasonWaitingForPlan = "WaitingForPlan"
+
 // updateConditions writes the condition PlanApplied of RKEBootstrap and Machine.
 func (r *Reconciler) updateConditions(ctx context.Context, s *scope) error {
 	c := condition(s)
 	var errs []error
-	if s.bootstrap != nil {
+	if s.bootstrap != nil && worthSaying(c, s.bootstrap) {
 		errs = append(errs, patch.Conditions(ctx, r.Client, s.bootstrap, fieldOwner, c))
 	}
-	if s.machine != nil {
+	if s.machine != nil && worthSaying(c, s.machine) {
 		errs = append(errs, patch.Conditions(ctx, r.Client, s.machine, fieldOwner, c))
 	}
 	return kerrors.NewAggregate(errs)
+}
+
+// worthSaying reports whether an object without the condition gets it. Until a plan was delivered it does not: Reconciled says what a new
+// machine waits for, and Cluster API writes its own first conditions at that time, with which other writers cause conflicts.
+func worthSaying(c metav1.Condition, object conditions.Getter) bool {
+	return c.Reason != reasonWaitingForPlan || conditions.Has(object, c.Type)
 }
 
 // condition is PlanApplied. Its reasons are API.
@@ -55,7 +65,7 @@ func condition(s *scope) metav1.Condition {
 	case rollout.ProgressCanceled:
 		return c(metav1.ConditionFalse, "Canceled", "The plan was canceled on the machine")
 	}
-	return c(metav1.ConditionUnknown, "WaitingForPlan", "Waiting for the first plan to be delivered")
+	return c(metav1.ConditionUnknown, reasonWaitingForPlan, "Waiting for the first plan to be delivered")
 }
 
 // attempt is the end of a message about any attempt but the first.

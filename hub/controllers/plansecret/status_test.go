@@ -87,6 +87,23 @@ func TestCondition(t *testing.T) {
 	}
 }
 
+// TestWorthSaying: a new machine has no condition until a plan was delivered.
+func TestWorthSaying(t *testing.T) {
+	waiting := condition(&scope{})
+	applied := condition(&scope{report: rollout.Report{Progress: rollout.ProgressApplied}})
+	fresh, known := &rkev1.RKEBootstrap{}, &rkev1.RKEBootstrap{}
+	known.Status.Conditions = []metav1.Condition{applied}
+	if worthSaying(waiting, fresh) {
+		t.Error("a new machine says that it waits for a plan")
+	}
+	if !worthSaying(waiting, known) {
+		t.Error("a machine whose plan has gone still says that it was applied")
+	}
+	if !worthSaying(applied, fresh) {
+		t.Error("a plan that was applied is not shown")
+	}
+}
+
 // TestUntilProgressShown: an agent has a moment to apply a plan before the conditions say that it has not.
 func TestUntilProgressShown(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -26,7 +26,8 @@ func (r *Reconciler) controlPlaneToBootstraps(ctx context.Context, o client.Obje
 		}
 		var requests []ctrl.Request
 		for i := range list.Items {
-			if !conditions.Has(&list.Items[i], rkev1.PlanAppliedCondition) {
+			switch conditions.GetReason(&list.Items[i], rkev1.PlanAppliedCondition) {
+			case "", "WaitingForPlan": // of an earlier hub
 				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 			}
 		}

@@ -158,7 +158,7 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 	reflect.TypeFor[*rkev1.RKEBootstrap](): {
 		rkev1.IdentityReadyCondition:       {whenTrue: "IdentityReady", otherwise: suppressed},
 		rkev1.DataSecretReadyCondition:     {whenTrue: "DataSecretReady", skipInitial: true},
-		rkev1.PlanAppliedCondition:         {whenTrue: "PlanApplied", prefix: "Plan", warning: true, skipInitial: true},
+		rkev1.PlanAppliedCondition:         {whenTrue: "PlanApplied", prefix: "Plan", warning: true},
 		rkev1.NodeSyncedCondition:          {whenTrue: suppressed, warning: true, propagated: ifFalse},
 		rkev1.ReconciledCondition:          noEvents,
 		rkev1.SystemAgentUpgradedCondition: noEvents,

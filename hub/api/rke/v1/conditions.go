@@ -22,7 +22,8 @@ const (
 	// CertificatesValidCondition, on an RKEControlPlane, is false while a certificate of the cluster ends soon. It does not exist until an
 	// agent has reported the end of one.
 	CertificatesValidCondition = "CertificatesValid"
-	// PlanAppliedCondition, on Machine and RKEBootstrap, tells what became of the machine's last plan.
+	// PlanAppliedCondition, on Machine and RKEBootstrap, tells what became of the machine's last plan. It does not exist until a plan
+	// was delivered.
 	PlanAppliedCondition = "PlanApplied"
 	// SystemAgentUpgradedCondition is true on RKEBootstrap and Machine while the system-agent of the machine is the one that
 	// redeploySystemAgentGeneration has asked for; it is there only once that was set.
