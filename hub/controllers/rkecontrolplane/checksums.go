@@ -15,10 +15,7 @@ import (
 // recordChecksums keeps the checksums of the snapshots that a machine has saved in its plan Secret, since the report ends with the next
 // plan, and the cluster may list the files before or after. The controller etcdsnapshot writes them into the ETCDSnapshots.
 func (m *machine) recordChecksums(wanted *corev1.Secret) error {
-	if !m.state.Etcd || m.report.Progress != rollout.ProgressApplied {
-		return nil
-	}
-	saved := render.SavedSnapshots(m.report.Status.AppliedOutput)
+	saved := m.savedSnapshots()
 	if len(saved) == 0 {
 		return nil
 	}
@@ -34,4 +31,12 @@ func (m *machine) recordChecksums(wanted *corev1.Secret) error {
 	}
 	setOrDelete(&wanted.Annotations, rkev1.SnapshotChecksumsAnnotation, string(raw))
 	return nil
+}
+
+// savedSnapshots are the checksums that the report of the last plan has.
+func (m *machine) savedSnapshots() map[string]string {
+	if !m.state.Etcd || m.report.Progress != rollout.ProgressApplied {
+		return nil
+	}
+	return render.SavedSnapshots(m.report.Status.AppliedOutput)
 }

@@ -36,12 +36,11 @@ func (r *Reconciler) deliver(ctx context.Context, s *scope) error {
 
 // updatePlanSecret updates a plan Secret, if it changes. The update fails on a conflict with any other writer since it was read.
 func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine) error {
-	wanted := shallowCopy(m.secret)
-	init := ""
-	if m.state.Init {
-		init = "true"
+	if r.upToDate(m) {
+		return nil
 	}
-	setOrDelete(&wanted.Labels, rkev1.InitNodeLabel, init)
+	wanted := shallowCopy(m.secret)
+	setOrDelete(&wanted.Labels, rkev1.InitNodeLabel, m.initLabel())
 	setOrDelete(&wanted.Annotations, rkev1.JoinURLAnnotation, m.state.JoinURL)
 	if m.decision.Deliver {
 		if wanted.Data == nil {
@@ -80,6 +79,22 @@ func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine)
 	return nil
 }
 
+// upToDate reports whether a plan Secret needs no change, as those of almost all machines in a reconcile. It looks at what
+// updatePlanSecret would change, without a copy.
+func (r *Reconciler) upToDate(m *machine) bool {
+	d := m.decision
+	return !d.Deliver && d.Drain == "" && !d.Uncordon && m.secret.Labels[rkev1.InitNodeLabel] == m.initLabel() &&
+		m.secret.Annotations[rkev1.JoinURLAnnotation] == m.state.JoinURL && len(m.savedSnapshots()) == 0 && !r.needsSignature(m, m.secret.Data)
+}
+
+// initLabel is the value of the label that the plan Secret of the init node has; empty for any other.
+func (m *machine) initLabel() string {
+	if m.state.Init {
+		return "true"
+	}
+	return ""
+}
+
 // shallowCopy copies what may be changed of a Secret: labels, annotations, and which data it has, but not their bytes. A deep copy
 // of each machine's plan would take most of the time of a reconcile that changes none.
 func shallowCopy(secret *corev1.Secret) *corev1.Secret {
@@ -112,13 +127,31 @@ func (s *scope) nodeLabels(m *machine) (string, error) {
 // sign signs a plan that is delivered, also where the same one was before, and a delivered one whose signature is missing or outdated. A
 // plan that this reconcile has not rendered is not signed: somebody else wrote it into the Secret.
 func (r *Reconciler) sign(m *machine, wanted *corev1.Secret) error {
-	name := wanted.Namespace + "/" + wanted.Name
-	if len(m.encoded) == 0 || !bytes.Equal(wanted.Data[plans.KeyPlan], m.encoded) || !m.decision.Deliver &&
-		!r.Signer.Stale(wanted.Data, name) {
+	if !r.needsSignature(m, wanted.Data) {
 		return nil
 	}
-	return r.Signer.Sign(wanted.Data, m.secret.Data, name)
+	return r.Signer.Sign(wanted.Data, m.secret.Data, secretName(m.secret))
 }
+
+// needsSignature reports whether the plan in data is to be signed. That the delivered one is signed is remembered for as long as the Secret
+// has the same resourceVersion.
+func (r *Reconciler) needsSignature(m *machine, data map[string][]byte) bool {
+	switch {
+	case len(m.encoded) == 0 || !bytes.Equal(data[plans.KeyPlan], m.encoded):
+		return false
+	case m.decision.Deliver:
+		return true
+	case m.known != nil && m.known.signed:
+		return false
+	}
+	stale := r.Signer.Stale(data, secretName(m.secret))
+	if m.known != nil {
+		m.known.signed = !stale
+	}
+	return stale
+}
+
+func secretName(secret *corev1.Secret) string { return secret.Namespace + "/" + secret.Name }
 
 // setOrDelete sets a key, or removes it for an empty value.
 func setOrDelete(in *map[string]string, key, value string) {

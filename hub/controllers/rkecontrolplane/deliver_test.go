@@ -2,13 +2,17 @@ package rkecontrolplane
 
 import (
 	"crypto/ed25519"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/signing"
+	"github.com/drover-dev/drover/hub/plan/operation"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/plans"
 )
@@ -81,5 +85,44 @@ func TestSign(t *testing.T) {
 	r.Signer = signing.New(other, func() time.Time { return now })
 	if got := reconcile("{}", false); got != 4000 {
 		t.Errorf("with another key: %d", got)
+	}
+}
+
+// TestUpToDate: a plan Secret is left alone only if a reconcile would change nothing of it.
+func TestUpToDate(t *testing.T) {
+	r, _, next := bigCluster(t, 1)
+	savedSnapshot := map[string][]byte{
+		string(operation.TaskSaveSnapshot): fmt.Appendf(nil, "sha256 %s /snapshots/one\n", strings.Repeat("a", 64)),
+	}
+	for name, tc := range map[string]struct {
+		change func(*machine)
+		want   bool
+	}{
+		"nothing changes":           {change: func(*machine) {}, want: true},
+		"a plan is delivered":       {change: func(m *machine) { m.decision.Deliver = true }},
+		"the Node is drained":       {change: func(m *machine) { m.decision.Drain = "{}" }},
+		"the drain ends":            {change: func(m *machine) { m.decision.Uncordon = true }},
+		"it is not the init node":   {change: func(m *machine) { m.state.Init = !m.state.Init }},
+		"its join URL changes":      {change: func(m *machine) { m.state.JoinURL += "/other" }},
+		"it has saved a snapshot":   {change: func(m *machine) { m.report.Status.AppliedOutput = savedSnapshot }},
+		"its plan is not signed":    {change: func(m *machine) { m.secret.Data[plans.KeyPlanSignature], m.known.signed = nil, false }},
+		"somebody writes its plan":  {change: func(m *machine) { m.secret.Data[plans.KeyPlan] = []byte("{}") }, want: true},
+		"it is known to be signed":  {change: func(m *machine) { m.known.signed = true }, want: true},
+		"nothing could be rendered": {change: func(m *machine) { m.encoded = nil }, want: true},
+	} {
+		s := next()
+		if err := r.reconcileInMemory(s); err != nil {
+			t.Fatal(err)
+		}
+		m := s.machines[0]
+		m.secret = m.secret.DeepCopy()
+		if m.state.Init != (m.secret.Labels[rkev1.InitNodeLabel] == "true") { // the first reconcile has not written it
+			m.secret.Labels = map[string]string{rkev1.InitNodeLabel: m.initLabel()}
+		}
+		m.secret.Annotations[rkev1.JoinURLAnnotation] = m.state.JoinURL
+		tc.change(m)
+		if got := r.upToDate(m); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

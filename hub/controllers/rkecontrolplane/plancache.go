@@ -42,6 +42,8 @@ type machinePlan struct {
 	resourceVersion string
 	report          rollout.Report
 	reportErr       error
+	// signed is set once the delivered plan is known to need no signature.
+	signed bool
 
 	// inputs and joinURL are what the plan was rendered with, beside the inputs of the cluster; nil where none is rendered.
 	inputs   *render.Machine
