@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,7 +70,7 @@ func TestAgentUpgradeProtocol(t *testing.T) {
 	})
 	await(3, plans.UpgradeRefused, "invalid signature")
 	// The agent restarts, and finds the first request again: it has been done.
-	a.end(os.Interrupt)
+	a.end(syscall.SIGTERM)
 	a.change(func(secret *corev1.Secret) { secret.Data[plans.KeyAgentUpgrade] = before })
 	a.start()
 	await(1, plans.UpgradeDone, "")

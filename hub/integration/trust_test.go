@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -239,7 +239,7 @@ func TestAgentAuthorityRotation(t *testing.T) {
 	for _, a := range []*agentProcess{awake, asleep} {
 		eventually(t, "the agent", a.logHas("Agent started"))
 	}
-	asleep.end(os.Interrupt)
+	asleep.end(syscall.SIGTERM)
 	old := string(e.settings.CACerts)
 	apply := func(a *agentProcess, text string) {
 		t.Helper()
@@ -310,7 +310,7 @@ func TestAgentVerifiesSignatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := startAgent(t, e, "enforce-1")
-	a.end(os.Interrupt)
+	a.end(syscall.SIGTERM)
 	a.write("config.yaml", a.read("config.yaml")+"planSignatures: enforce\n")
 	a.start()
 	deliver := func(name string, sign bool) (signature []byte, checksum string) {

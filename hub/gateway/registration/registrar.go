@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -59,10 +58,7 @@ type Registrar struct {
 
 // New returns a Registrar.
 func New(opts Options) *Registrar {
-	return &Registrar{
-		Options: opts, refusals: ratelimit.New(1.0/60, 5),
-		Tokens: &Tokens{secrets: opts.Secrets.Registrations, live: opts.Live, client: opts.Client, now: time.Now, log: opts.Logger},
-	}
+	return &Registrar{Options: opts, refusals: ratelimit.New(1.0/60, 5), Tokens: newTokens(opts)}
 }
 
 // Request is what a machine sends.

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -29,6 +30,21 @@ type Tokens struct {
 	client client.Client
 	now    func() time.Time
 	log    logr.Logger
+	// unknown has an element for each unknown token that the caches have time to learn of.
+	unknown chan struct{}
+}
+
+const (
+	// unknownFor is how long a token may be ahead of the caches: its user may have it a moment before, and on a busy hub for seconds.
+	unknownFor, unknownAgain = 5 * time.Second, 100 * time.Millisecond
+	// maxUnknown is how many tokens may have that time at once. Anybody can show one that never was issued; others are refused at once.
+	maxUnknown = 32
+)
+
+// newTokens returns Tokens that read from the caches of opts.
+func newTokens(opts Options) *Tokens {
+	return &Tokens{secrets: opts.Secrets.Registrations, live: opts.Live, client: opts.Client, now: time.Now, log: opts.Logger,
+		unknown: make(chan struct{}, maxUnknown)}
 }
 
 // ErrUnknownToken is returned for every token that is not one of this hub.
@@ -36,8 +52,34 @@ var ErrUnknownToken = response.Errorf(http.StatusUnauthorized,
 	"the registration token is unknown: it was mistyped, replaced, or its cluster was deleted")
 
 // Find returns the ClusterRegistrationToken of a token: ErrUnknownToken if there is none, another 401 if it has expired, and 403 if it is
-// for another purpose. An expired token has an error of its own since its holder is not guessing.
+// for another purpose. An expired token has an error of its own since its holder is not guessing. A token that looks like one of a hub of
+// Drover is looked up for some seconds until it is unknown.
 func (t *Tokens) Find(
+	ctx context.Context, token string, purpose managementv3.RegistrationPurpose,
+) (*managementv3.ClusterRegistrationToken, error) {
+	found, err := t.find(ctx, token, purpose)
+	if !errors.Is(err, ErrUnknownToken) || !tokens.IsRegistrationToken(token) {
+		return found, err
+	}
+	select {
+	case t.unknown <- struct{}{}:
+		defer func() { <-t.unknown }()
+	default:
+		return nil, err
+	}
+	for end := time.Now().Add(unknownFor); errors.Is(err, ErrUnknownToken) && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(unknownAgain):
+		}
+		found, err = t.find(ctx, token, purpose)
+	}
+	return found, err
+}
+
+// find looks a token up once.
+func (t *Tokens) find(
 	ctx context.Context, token string, purpose managementv3.RegistrationPurpose,
 ) (*managementv3.ClusterRegistrationToken, error) {
 	match := t.secrets.Match(token)

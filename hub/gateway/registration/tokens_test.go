@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -66,7 +67,7 @@ func tokenFixture(t *testing.T, now time.Time, secrets map[string]map[string]str
 		reader.tokens[client.ObjectKeyFromObject(crt)] = crt
 	}
 	return &Tokens{secrets: secretcache.RegistrationTokens{Indexer: indexer}, client: reader, now: func() time.Time { return now },
-		log: logr.Discard()}
+		log: logr.Discard(), unknown: make(chan struct{}, maxUnknown)}
 }
 
 func TestFindRegistrationToken(t *testing.T) {
@@ -140,4 +141,44 @@ func TestFindRegistrationToken(t *testing.T) {
 // fixtureToken is the data of the Secret of a token.
 func fixtureToken(token string) map[string]string {
 	return map[string]string{"tokenID": tokens.RegistrationID(token), "tokenHash": tokens.Hash(token)}
+}
+
+// TestFindNewToken: a token that was issued a moment ago is found as soon as the caches have it. One that never was issued is unknown after
+// some seconds, or at once while many wait.
+func TestFindNewToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fixture := tokenFixture(t, time.Now(), map[string]map[string]string{"crt-token-other": {}})
+		fixture.unknown = make(chan struct{}, 1)
+		token, err := tokens.NewRegistrationToken()
+		must(t, err)
+		find := func() (string, time.Duration) {
+			start := time.Now()
+			found, err := fixture.Find(t.Context(), token, managementv3.MachinesPurpose)
+			if err != nil {
+				return err.Error(), time.Since(start)
+			}
+			return found.Name, time.Since(start)
+		}
+
+		go func() {
+			time.Sleep(time.Millisecond)
+			if got, took := find(); got != ErrUnknownToken.Error() || took != 0 {
+				t.Errorf("beside another one: %s after %s", got, took)
+			}
+		}()
+		if got, took := find(); got != ErrUnknownToken.Error() || took != unknownFor {
+			t.Errorf("never issued: %s after %s", got, took)
+		}
+		go func() {
+			time.Sleep(2 * time.Second)
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c-m-1", Name: "crt-token-other"}, Data: map[string][]byte{}}
+			for key, value := range fixtureToken(token) {
+				secret.Data[key] = []byte(value)
+			}
+			must(t, fixture.secrets.Update(secret))
+		}()
+		if got, took := find(); got != "other" || took > 3*time.Second {
+			t.Errorf("issued a moment ago: %s after %s", got, took)
+		}
+	})
 }

@@ -66,6 +66,13 @@ func RegistrationID(token string) string {
 	return id
 }
 
+// IsRegistrationToken reports whether a string has the form of a token, whether it was issued or not.
+func IsRegistrationToken(token string) bool {
+	_, secret, _ := strings.Cut(token, ".")
+	decoded, err := secretEncoding.DecodeString(secret)
+	return err == nil && len(decoded) == sha256.Size && RegistrationID(token) != ""
+}
+
 // Hash is what the hub stores of a token: the lower-case hex SHA-256 of the whole. Tokens hold enough random bits to make that safe.
 func Hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
