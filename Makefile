@@ -111,8 +111,8 @@ published-cosign: go bin/cosign ## Verify images and files that are signed as in
 	$(GO) test -tags published -count=1 -v -run '^TestPublishedCosign$$' ./packaging/images/build
 
 .PHONY: published-templates
-published-templates: go ## Validate the cluster templates with the definitions of their infrastructure providers.
-	$(GO) test -tags published -count=1 -v -run '^TestPublishedTemplates$$' ./packaging/clusterctl
+published-templates: go ## Validate cluster templates and the chart's objects with the definitions of the projects that they are for.
+	$(GO) test -tags published -count=1 -v -run '^TestPublished' ./packaging/clusterctl
 
 .PHONY: published-drivers
 published-drivers: go bin/rancher-machine ## Read the flags of the drivers of rancher-machine, and make a machine with one of them at a played EC2 (root).

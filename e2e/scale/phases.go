@@ -20,6 +20,9 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 		return run, err
 	}
 	run.Started = e.hub.started
+	if err := e.sleep(settle); err != nil { // what a start leaves to do is no rest
+		return run, err
+	}
 	for _, phase := range []struct {
 		name string
 		into *figures.Phase
