@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +26,7 @@ import (
 const bundledVersion = "v0.0.0-bundle"
 
 // TestReplicas installs three replicas on the three nodes of a management cluster, and takes the power away from the node of the leader
-// while a cluster is upgraded: the others finish the upgrade, and the third is back when the node is.
+// while a cluster is upgraded: the others finish the upgrade, and the third is back when the node is. Then two nodes are drained at once.
 func TestReplicas(t *testing.T) {
 	m := &management{replicas: 3, downstream: client.ObjectKey{Namespace: "fleet-default", Name: "edge"}}
 	m.makeCluster(t, "manager6", "edge6")
@@ -95,6 +97,49 @@ func TestReplicas(t *testing.T) {
 		m.addManifest(t, "back")
 		m.checkReachable(t)
 	})
+	suite.Step(t, "both workers are drained at once, and the replicas go one after the other", func(t *testing.T) {
+		report, least := m.watchAccess(t), m.watchReady(t)
+		var drains errgroup.Group
+		for _, node := range []string{"manager7", "manager8"} {
+			drains.Go(func() error {
+				_, err := shared.TryKubectl(t.Context(), m.kubeconfig, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5m")
+				return err
+			})
+		}
+		suite.Must(t, drains.Wait())
+		m.waitReplicas(t)
+		report()
+		if n := least(); n < m.replicas-1 {
+			t.Errorf("%d replicas were ready, which is less than the budget allows", n)
+		}
+		for _, pod := range m.pods(t) {
+			if pod.Spec.NodeName != m.host.Name {
+				t.Errorf("%s is on %s, which was drained", pod.Name, pod.Spec.NodeName)
+			}
+		}
+		m.addManifest(t, "drained")
+	})
+}
+
+// watchReady counts the replicas that are ready. The returned function ends that, and returns how many there were at the least.
+func (m *management) watchReady(t *testing.T) (least func() int32) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	fewest := make(chan int32, 1)
+	go func() {
+		n := m.replicas
+		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+			d := &appsv1.Deployment{}
+			if m.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: hubName}, d) == nil {
+				n = min(n, d.Status.ReadyReplicas)
+			}
+		}
+		fewest <- n
+	}()
+	return func() int32 {
+		cancel()
+		return <-fewest
+	}
 }
 
 // makeBundle writes the hub's image into an archive as a release has it, and returns its path.
