@@ -3,8 +3,11 @@ package agentupgrade
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +29,9 @@ import (
 
 // maxReport bounds what a condition quotes of an agent.
 const maxReport = 512
+
+// answerTime is how long workers wait for the version of the agent of a server, which may be none that answers.
+const answerTime = 30 * time.Second
 
 // machine is a machine with a plan Secret of its own.
 type machine struct {
@@ -64,7 +70,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	status, reason, text := agentupgrade.Summary(in, decisions)
 	errs = append(errs, patch.Conditions(ctx, r.Client, cluster, fieldOwner, metav1.Condition{
 		Type: provisioningv1.SystemAgentsUpgradedCondition, Status: status, Reason: reason, Message: text}))
-	return ctrl.Result{}, kerrors.NewAggregate(errs)
+	result := ctrl.Result{}
+	if slices.ContainsFunc(decisions, func(d agentupgrade.Decision) bool { return d.Awaited }) {
+		result.RequeueAfter = answerTime
+	}
+	return result, kerrors.NewAggregate(errs)
 }
 
 // machines are those of the cluster that have a plan Secret and are not being deleted.
@@ -98,6 +108,7 @@ func (r *Reconciler) inputs(cluster *provisioningv1.Cluster, machines []machine)
 		ControlPlaneConcurrency: string(strategy.ControlPlaneConcurrency), WorkerConcurrency: string(strategy.WorkerConcurrency)}
 	for _, m := range machines {
 		next := agentupgrade.Machine{Name: m.Name, Server: isServer(m.secret), Asked: len(m.secret.Data[plans.KeyAgentUpgrade]) > 0}
+		next.Awaited = next.Asked && awaited(m.Bootstrap)
 		// What this hub has not signed, it has not requested.
 		next.Requested, _ = r.Signer.Upgrade(m.secret.Data[plans.KeyAgentUpgrade], nameOf(m.secret))
 		// A report that cannot be decoded is none.
@@ -109,6 +120,12 @@ func (r *Reconciler) inputs(cluster *provisioningv1.Cluster, machines []machine)
 		in.Machines = append(in.Machines, next)
 	}
 	return in, nil
+}
+
+// awaited reports whether an agent that has not answered may do so soon: its condition has said so since it was asked.
+func awaited(bootstrap *rkev1.RKEBootstrap) bool {
+	c := meta.FindStatusCondition(bootstrap.Status.Conditions, rkev1.SystemAgentUpgradedCondition)
+	return c == nil || c.Reason != string(agentupgrade.NotReported) || time.Since(c.LastTransitionTime.Time) < answerTime
 }
 
 // nameOf is the name that signatures for a machine are for.

@@ -36,6 +36,8 @@ type Machine struct {
 	Server bool
 	// Asked is true if the agent was asked for its version or for an upgrade.
 	Asked bool
+	// Awaited is true if the agent was asked a moment ago and may answer any time now. Workers wait for the answers of servers.
+	Awaited bool
 	// Requested is the upgrade that this hub has signed for the machine; the zero value for none.
 	Requested plans.AgentUpgrade
 	// Reported is what the agent has reported; nil for nothing.
@@ -91,6 +93,8 @@ type Decision struct {
 	State State
 	// Message says more, for people.
 	Message string
+	// Awaited is true for an agent that was asked for its version a moment ago, or is asked now.
+	Awaited bool
 }
 
 const waitingForAgent = "Waiting for the agent"
@@ -105,32 +109,38 @@ func Decide(in Inputs) []Decision {
 	serversDone := true
 	for _, server := range []bool{true, false} {
 		members := group(in, server)
-		free := limit(in, server, len(members))
-		for _, i := range members {
-			if occupies(decisions[i].State) {
-				free--
-			}
-		}
-		for _, i := range members {
-			d := &decisions[i]
-			switch {
-			case d.State != Waiting:
-			case len(in.Checksums) == 0:
-				d.Message = "Waiting for agents in the assets directory of the hub (--assets-dir)"
-			case !server && !serversDone:
-				d.Message = "Waiting for the agents of etcd and control plane nodes"
-			case free <= 0:
-				d.Message = "Waiting for other agents: upgradeStrategy limits how many are upgraded at a time"
-			default:
-				free--
-				*d = Decision{Action: Request, State: Upgrading, Message: waitingForAgent}
-			}
-		}
+		admit(in, decisions, members, limit(in, server, len(members)), serversDone)
 		serversDone = !slices.ContainsFunc(members, func(i int) bool {
-			return decisions[i].State == Waiting || occupies(decisions[i].State)
+			return decisions[i].State == Waiting || decisions[i].Awaited || occupies(decisions[i].State)
 		})
 	}
 	return decisions
+}
+
+// admit decides which of the members of a group that wait are upgraded now. An agent that is busy with an earlier request has its place.
+func admit(in Inputs, decisions []Decision, members []int, free int, serversDone bool) {
+	for _, i := range members {
+		if occupies(decisions[i].State) || in.Machines[i].busy() && decisions[i].State == Waiting {
+			free--
+		}
+	}
+	for _, i := range members {
+		d, busy := &decisions[i], in.Machines[i].busy()
+		switch {
+		case d.State != Waiting:
+		case len(in.Checksums) == 0:
+			d.Message = "Waiting for agents in the assets directory of the hub (--assets-dir)"
+		case !in.Machines[i].Server && !serversDone:
+			d.Message = "Waiting for the agents of etcd and control plane nodes"
+		case free <= 0 && !busy:
+			d.Message = "Waiting for other agents: upgradeStrategy limits how many are upgraded at a time"
+		default:
+			if !busy {
+				free--
+			}
+			*d = Decision{Action: Request, State: Upgrading, Message: waitingForAgent}
+		}
+	}
 }
 
 // group returns the indices of the servers or of the workers, by the names of the machines.
@@ -152,14 +162,29 @@ func limit(in Inputs, server bool, machines int) int {
 	return rollout.MaxUnavailable(in.WorkerConcurrency, machines)
 }
 
+// busy reports whether the agent was asked for an upgrade and has not answered how it ended.
+func (m Machine) busy() bool {
+	if len(m.Requested.Checksums) == 0 {
+		return false
+	}
+	if m.Reported == nil || m.Reported.Generation != m.Requested.Generation {
+		return true
+	}
+	switch m.Reported.Phase {
+	case plans.UpgradeDone, plans.UpgradeRolledBack, plans.UpgradeRefused:
+		return false
+	}
+	return true
+}
+
 // occupies reports whether a machine counts against the limit.
 func occupies(s State) bool { return s == Upgrading || s == RolledBack }
 
 // stateOf is the decision about a machine without regard to others: Waiting if it may be upgraded.
 func stateOf(in Inputs, m Machine) Decision {
 	if m.Reported == nil {
-		d := Decision{State: NotReported, Message: "Agent has reported no version: it is offline, or older than upgrades by the hub, " +
-			"or of another project; upgrade it with the install script"}
+		d := Decision{State: NotReported, Awaited: m.Awaited || !m.Asked, Message: "Agent has reported no version: it is offline, " +
+			"or older than upgrades by the hub, or of another project; upgrade it with the install script"}
 		if !m.Asked {
 			d.Action = Ask
 		}
@@ -222,7 +247,8 @@ func Summary(in Inputs, decisions []Decision) (status metav1.ConditionStatus, re
 		}
 		parts = append(parts, "versions: "+message.JoinNames(versions, maxNames))
 	}
-	reason = summaryReason(in, byState)
+	awaited := slices.ContainsFunc(decisions, func(d Decision) bool { return d.Awaited })
+	reason = summaryReason(in, byState, awaited)
 	if reason == "Paused" {
 		parts = append(parts, "paused because of failures; correct them and increase spec.redeploySystemAgentGeneration")
 	}
@@ -243,11 +269,11 @@ const (
 	maxVersion = 64
 )
 
-func summaryReason(in Inputs, byState map[State][]string) string {
+func summaryReason(in Inputs, byState map[State][]string, awaited bool) string {
 	switch {
 	case len(byState[Waiting]) > 0 && len(in.Checksums) == 0:
 		return "NoAgents"
-	case len(byState[Upgrading]) > 0:
+	case len(byState[Upgrading]) > 0 || awaited:
 		return string(Upgrading)
 	case len(byState[Waiting]) > 0:
 		return "Paused"

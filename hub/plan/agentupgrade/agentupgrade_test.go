@@ -16,13 +16,15 @@ import (
 
 var agents = map[string]string{"amd64": "new"}
 
-// machine is a machine with a state: "?" has reported nothing, "asked" neither, "-" was asked for nothing, and the others are phases of
-// generation 2.
+// machine is a machine with a state: "?" has reported nothing, "awaited" and "asked" neither, "-" was asked for nothing, and the others are
+// phases of generation 2.
 func machine(name string, server bool, state string) Machine {
 	m := Machine{Name: name, Server: server}
 	requested := plans.AgentUpgrade{Generation: 2, Checksums: agents}
 	switch state {
 	case "?":
+	case "awaited":
+		m.Asked, m.Awaited = true, true
 	case "asked":
 		m.Asked = true
 	case "-":
@@ -57,7 +59,10 @@ func TestDecide(t *testing.T) {
 		want, reason string
 		agents       map[string]string
 	}{
-		"nobody has reported":          {"s:? w:asked", "", "Ask NotReported", "PartlyUpgraded", nil},
+		"nobody has reported":          {"s:? w:asked", "", "Ask NotReported", "Upgrading", nil},
+		"nobody reports":               {"s:asked w:asked", "", "NotReported NotReported", "PartlyUpgraded", nil},
+		"a server may answer yet":      {"s:awaited s:upgraded w:-", "", "NotReported Upgraded Waiting", "Upgrading", nil},
+		"a worker may answer yet":      {"s:upgraded w:awaited w:-", "", "Upgraded NotReported Request", "Upgrading", nil},
 		"first server":                 {"s:- s:- w:-", "", "Request Waiting Waiting", "Upgrading", nil},
 		"one at a time":                {"s:requested s:- w:-", "", "Upgrading Waiting Waiting", "Upgrading", nil},
 		"next server":                  {"s:upgraded s:- w:-", "", "Upgraded Request Waiting", "Upgrading", nil},
@@ -119,6 +124,11 @@ func TestNextGeneration(t *testing.T) {
 	if got := Decide(in); got[0].Action != Request || got[1].State != Waiting || got[2].State != Waiting {
 		t.Errorf("got %+v", got)
 	}
+	in = Inputs{Generation: 3, Checksums: agents, WorkerConcurrency: "2", Machines: cluster("w:- w:requested w:downloading w:upgraded")}
+	if got := Decide(in); got[0].State != Waiting || got[1].Action != Request || got[2].Action != Request || got[3].State != Waiting {
+		t.Errorf("agents that are busy lose their place: %+v", got)
+	}
+	in.Machines = cluster("s:rolled-back w:upgraded")
 	in.Generation = 1 // it was decreased
 	if got := Decide(in); got[0].State != RolledBack || got[1].State != Upgraded {
 		t.Errorf("got %+v", got)
@@ -135,8 +145,9 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestBudget runs upgrades with agents that succeed, fail and refuse at random, and a hub that forgets everything but the objects: never
-// are more agents at work than the strategy allows, and it ends when all have been upgraded, or as many have failed.
+// TestBudget runs upgrades with agents that succeed, fail and refuse at random, with a generation that is increased meanwhile, and a hub that
+// forgets everything but the objects: never are more agents at work than the strategy allows, and it ends when all have been upgraded, or as
+// many have failed.
 func TestBudget(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -149,6 +160,9 @@ func TestBudget(t *testing.T) {
 			if step > 1000 {
 				t.Fatalf("seed %d: it does not end: %s", seed, reason)
 			}
+			if random.IntN(20) == 0 && in.Generation < 4 {
+				in.Generation++
+			}
 			decisions := Decide(in)
 			for i, d := range decisions {
 				m := &in.Machines[i]
@@ -156,7 +170,7 @@ func TestBudget(t *testing.T) {
 				case Ask:
 					m.Asked = true
 				case Request:
-					m.Asked, m.Requested = true, plans.AgentUpgrade{Generation: 2, Checksums: maps.Clone(agents)}
+					m.Asked, m.Requested = true, plans.AgentUpgrade{Generation: in.Generation, Checksums: maps.Clone(agents)}
 				}
 			}
 			checkLimit(t, seed, in)
@@ -194,7 +208,8 @@ func checkLimit(t *testing.T, seed uint64, in Inputs) {
 	t.Helper()
 	busy := map[bool]int{}
 	for _, m := range in.Machines {
-		if m.Requested.Generation == 2 && (m.Reported.Generation < 2 || m.Reported.Phase == plans.UpgradeRolledBack) {
+		failed := m.Requested.Generation == in.Generation && m.Reported != nil && m.Reported.Phase == plans.UpgradeRolledBack
+		if m.Requested.Generation > 0 && (m.Reported.Generation < m.Requested.Generation || failed) {
 			busy[m.Server]++
 		}
 	}
