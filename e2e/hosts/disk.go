@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +46,8 @@ func (h *Host) makeDisks(ctx context.Context) error {
 		if err := errors.Join(file.Truncate(diskBytes), file.Close(), os.MkdirAll(d.point, 0o755)); err != nil {
 			return err
 		}
-		if _, err := run(ctx, "mkfs.ext4", "-q", "-F", d.image); err != nil {
+		// It begins with what the base image has there.
+		if _, err := run(ctx, "mkfs.ext4", "-q", "-F", "-d", d.point, d.image); err != nil {
 			return fmt.Errorf("making the file system of a disk: %w", err)
 		}
 		if err := h.lab.add(Thing{Kind: KindMount, Name: d.point, Host: h.Name}); err != nil {
@@ -68,21 +67,25 @@ func (d disk) mount(ctx context.Context) error {
 	return nil
 }
 
-// loseUnsynced leaves on the disks of a host that is off what had reached them.
-func (h *Host) loseUnsynced() error {
-	// All at the same moment first, since what follows takes its time.
-	all := h.disks()
-	for _, d := range all {
+// cutDisks has nothing reach the disks of a host from now on.
+func (h *Host) cutDisks() error {
+	for _, d := range h.disks() {
 		if err := d.shutDown(); err != nil {
 			return fmt.Errorf("cutting the power of the disk at %s: %w", d.point, err)
 		}
 	}
-	for _, d := range all {
-		if err := d.unmount(); err != nil {
-			return err
-		}
-		if err := d.mount(context.Background()); err != nil {
-			return err
+	return nil
+}
+
+// loseUnsynced leaves on the disks of a host that is off what had reached them.
+func (h *Host) loseUnsynced() error {
+	// All at the same moment first, since what follows takes its time.
+	if err := h.cutDisks(); err != nil {
+		return err
+	}
+	for _, d := range h.disks() {
+		if err := d.renew(context.Background()); err != nil {
+			return fmt.Errorf("mounting the disk at %s again: %w", d.point, err)
 		}
 	}
 	return nil
@@ -97,32 +100,20 @@ func (d disk) shutDown() error {
 	return unix.IoctlSetPointerInt(int(dir.Fd()), fsShutdown, withoutTheLog)
 }
 
-// unmount waits until the file system is gone, and with it what it has in memory. Another host that boots at this moment may hold it a
-// little longer, with the copy of all mounts that it begins with.
-func (d disk) unmount() error {
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		err := d.release()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("unmounting the disk at %s: %w", d.point, err)
-		}
+// renew mounts a copy of a disk that was shut down, of which nothing is in memory. The disk itself may stay in use for long: by any process
+// of the machine that began with a copy of all mounts.
+func (d disk) renew(ctx context.Context) error {
+	next := d.image + ".new"
+	if _, err := run(ctx, "cp", "--sparse=always", d.image, next); err != nil {
+		return err
 	}
-}
-
-// release unmounts the disk, unless that is done, and reports whether something still holds it.
-func (d disk) release() error {
-	if isMounted(d.point) {
-		if err := unix.Unmount(d.point, 0); err != nil {
-			return err
-		}
+	if err := unix.Unmount(d.point, unix.MNT_DETACH); err != nil {
+		return err
 	}
-	loop, err := run(context.Background(), "losetup", "--associated", d.image)
-	if err == nil && strings.TrimSpace(loop) != "" {
-		return fmt.Errorf("still in use: %s", strings.TrimSpace(loop))
+	if err := os.Rename(next, d.image); err != nil {
+		return err
 	}
-	return err
+	return d.mount(ctx)
 }
 
 // disksMounted reports whether all disks of a host are.

@@ -65,6 +65,19 @@ func (h *Host) Kill() error {
 	return h.loseUnsynced()
 }
 
+// PowerSwitch returns what cuts the power as Kill does, but of the disks at once: what Kill does first takes a tenth of a second. Programs of
+// the host that have not ended by then get errors from the disks.
+func (h *Host) PowerSwitch() func() error {
+	leader := h.leader()
+	return func() error {
+		err := h.cutDisks()
+		if leader != 0 {
+			_ = syscall.Kill(leader, syscall.SIGKILL) // Kill reports what is wrong
+		}
+		return errors.Join(err, h.Kill())
+	}
+}
+
 // Poweroff shuts the host down as its button does, and waits until it is off.
 func (h *Host) Poweroff(ctx context.Context) error {
 	if leader := h.leader(); leader != 0 {

@@ -38,7 +38,7 @@ type HostOptions struct {
 	Owner string
 	// Files are put onto the host before its first boot: paths from the root, and contents.
 	Files map[string]string
-	// Disks are folders that lie on a file system of their own, of which a power cut leaves what was synced.
+	// Disks are folders that lie on a file system of their own, with what the base image has there. A power cut leaves what was synced.
 	Disks []string
 	// UserData is what cloud-init does at the first boot; without it the host starts without cloud-init.
 	UserData []byte

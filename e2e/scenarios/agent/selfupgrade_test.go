@@ -68,10 +68,10 @@ type upgrader struct {
 	generation int64
 }
 
-// newUpgrader installs a build with the install script.
-func newUpgrader(t *testing.T, name string, installed agentBuild) *upgrader {
+// newUpgrader installs a build with the install script, on a host with disks as newNode makes them.
+func newUpgrader(t *testing.T, name string, installed agentBuild, disks ...string) *upgrader {
 	t.Helper()
-	u := connectUpgrader(newNode(t, name))
+	u := connectUpgrader(newNode(t, name, disks...))
 	t.Setenv("DROVER_E2E_AGENT", installed.path)
 	u.install()
 	return u
@@ -84,14 +84,7 @@ func connectUpgrader(n *node) *upgrader {
 	_, key, err := ed25519.GenerateKey(nil)
 	must(t, err)
 	u := &upgrader{node: n, key: key}
-	u.hub.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
-		path, _ := u.offered.Load().(string)
-		if !strings.HasPrefix(r.URL.Path, "/assets/") || path == "" {
-			return false
-		}
-		http.ServeFile(w, r, path)
-		return true
-	})
+	u.hub.SetFault(u.serveAgent)
 	n.connect()
 	var connection map[string]string
 	must(t, json.Unmarshal([]byte(n.read(connectionFile)), &connection))
@@ -100,6 +93,16 @@ func connectUpgrader(n *node) *upgrader {
 	must(t, err)
 	n.write(connectionFile, string(raw), 0o600)
 	return u
+}
+
+// serveAgent serves the agent that the hub hands out.
+func (u *upgrader) serveAgent(w http.ResponseWriter, r *http.Request) bool {
+	path, _ := u.offered.Load().(string)
+	if !strings.HasPrefix(r.URL.Path, "/assets/") || path == "" {
+		return false
+	}
+	http.ServeFile(w, r, path)
+	return true
 }
 
 // rollBackAfter sets the timeout of upgrades. The agent reads it when it starts.
@@ -231,10 +234,10 @@ func TestSelfUpgradeOfPackage(t *testing.T) {
 	}
 }
 
-// TestSelfUpgradePowerCut takes the power away while a new agent that does not reach the hub runs: the rollback starts with the machine.
-func TestSelfUpgradePowerCut(t *testing.T) {
+// TestSelfUpgradeTrialCut takes the power away while a new agent that does not reach the hub runs: the rollback starts with the machine.
+func TestSelfUpgradeTrialCut(t *testing.T) {
 	first := buildAgent(t, "v1.0.0")
-	u := newUpgrader(t, "selfcut", first)
+	u := newUpgrader(t, "trialcut", first)
 	u.rollBackAfter("20s")
 	u.request(brokenBuild(t, "v1.2.0", "touch /root/tried; exec sleep 3600"))
 	until(t, "the new agent", func() bool { return u.read("/root/tried") != "" || u.exists("/root/tried") })
