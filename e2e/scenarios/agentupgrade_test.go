@@ -12,10 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/drover-dev/drover/e2e/hosts"
 	"github.com/drover-dev/drover/e2e/lab"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
@@ -37,20 +35,13 @@ func TestAgentUpgrade(t *testing.T) {
 	})
 	current := host.ask(t, "system-agent --version")
 	suite.Step(t, "its machine has an agent of another version", func(t *testing.T) {
-		installAgent(t, host.Host, "v0.0.1")
+		putAgent(t, buildAgent(t, "v0.0.1"), host.Path(installedAgent))
 		host.ask(t, "systemctl reload rancher-system-agent")
 		host.runs(t, "system-agent version v0.0.1")
 	})
 	suite.Step(t, "the hub upgrades the agent when that is requested, and the distribution goes on", func(t *testing.T) {
 		host.keepsRunning(t, func() {
-			suite.Must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-				c := &provisioningv1.Cluster{}
-				if err := shared.Hub.Get(ctx, key, c); err != nil {
-					return err
-				}
-				c.Spec.RedeploySystemAgentGeneration = 1
-				return shared.Hub.Update(ctx, c)
-			}))
+			changeCluster(t, key, func(c *provisioningv1.Cluster) { c.Spec.RedeploySystemAgentGeneration = 1 })
 			suite.Must(t, shared.WaitAgentsUpgraded(ctx, shared.Hub, key, 3*time.Minute))
 		})
 		host.runs(t, current)
@@ -59,14 +50,9 @@ func TestAgentUpgrade(t *testing.T) {
 		}
 	})
 	suite.Step(t, "the new agent applies a change", func(t *testing.T) {
-		suite.Must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			c := &provisioningv1.Cluster{}
-			if err := shared.Hub.Get(ctx, key, c); err != nil {
-				return err
-			}
+		changeCluster(t, key, func(c *provisioningv1.Cluster) {
 			c.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"kubelet-arg": []any{"max-pods=93"}}
-			return shared.Hub.Update(ctx, c)
-		}))
+		})
 		suite.Must(t, shared.WaitFor(ctx, "the configuration is on the host", 5*time.Minute, func(context.Context) (bool, string) {
 			got := host.ask(t, "cat /etc/rancher/k3s/config.yaml.d/50-rancher.yaml")
 			return strings.Contains(got, "max-pods=93"), got
@@ -75,25 +61,33 @@ func TestAgentUpgrade(t *testing.T) {
 	})
 }
 
-// installAgent puts an agent of this checkout with another version onto a host, by a rename.
-func installAgent(t *testing.T, host *hosts.Host, version string) {
+// installedAgent is where the install script puts the agent.
+const installedAgent = "/usr/local/bin/system-agent"
+
+// buildAgent builds the agent of this checkout with another version, and returns its path.
+func buildAgent(t *testing.T, version string, flags ...string) string {
 	t.Helper()
 	built := filepath.Join(t.TempDir(), "system-agent")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags",
-		"-s -w -X github.com/drover-dev/drover/agent/cli.Version="+version, "-o", built, ".")
+	args := append([]string{"build", "-trimpath", "-ldflags", "-s -w -X github.com/drover-dev/drover/agent/cli.Version=" + version}, flags...)
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "-o", built, ".")...)
 	cmd.Dir = "../../agent"
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the agent: %v\n%s", err, out)
 	}
+	return built
+}
+
+// putAgent copies an agent to a path, which it replaces by a rename.
+func putAgent(t *testing.T, built, path string) {
+	t.Helper()
 	in, err := os.Open(built)
 	suite.Must(t, err)
 	defer in.Close()
-	const path = "/usr/local/bin/system-agent"
-	out, err := os.OpenFile(host.Path(path+".new"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	out, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
 	suite.Must(t, err)
 	_, err = io.Copy(out, in)
 	suite.Must(t, err)
 	suite.Must(t, out.Close())
-	suite.Must(t, os.Rename(host.Path(path+".new"), host.Path(path)))
+	suite.Must(t, os.Rename(path+".new", path))
 }

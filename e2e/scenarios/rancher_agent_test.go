@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -194,14 +193,9 @@ func (h *rancherHost) keepsRunning(t *testing.T, change func()) {
 // changePods changes the configuration of all Nodes, and waits until they have it.
 func changePods(t *testing.T, key client.ObjectKey, pods int64) {
 	t.Helper()
-	suite.Must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		c := &provisioningv1.Cluster{}
-		if err := shared.Hub.Get(t.Context(), key, c); err != nil {
-			return err
-		}
+	changeCluster(t, key, func(c *provisioningv1.Cluster) {
 		c.Spec.RKEConfig.MachineGlobalConfig.Data = map[string]any{"kubelet-arg": []any{fmt.Sprintf("max-pods=%d", pods)}}
-		return shared.Hub.Update(t.Context(), c)
-	}))
+	})
 	waitPods(t, key, pods)
 	suite.Must(t, shared.WaitClusterReady(t.Context(), shared.Hub, key, 5*time.Minute))
 }
