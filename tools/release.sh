@@ -71,13 +71,15 @@ programs() {
 packages() {
     rm -rf bin/packages # those of other versions
     build packages
-    cp bin/packages/*.deb bin/packages/*.rpm dist
+    cp bin/packages/*.deb bin/packages/*.rpm bin/packages/*.spdx.json dist
 }
 
 images() {
     build images IMAGES_FLAGS="--bundle dist/drover-images-$version.tar --sbom dist \
         --digests dist/drover-images-$version.digests.txt"
     "bin/linux-$host/hub" images list >"dist/drover-images-$version.txt"
+    # What has built the images lists the archives of programs as well.
+    bin/build-images sbom --version "$version" dist/*"-$version-linux-"*.tar.gz
 }
 
 chart() {

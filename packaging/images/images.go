@@ -144,17 +144,26 @@ func (i *Image) finish(builder oci.Builder, opts Options) error {
 }
 
 func (i *Image) document(builder oci.Builder, img oci.Image, opts Options) (Document, error) {
-	created := opts.Created
-	if created.IsZero() {
-		created = time.Unix(0, 0)
-	}
-	raw, err := sbom.Generate(sbom.Subject{
-		Image: img, Arch: img.Arch, Repository: i.Repository, Version: i.version, License: license, Module: module,
-		Certificates: opts.Certificates.Version, Created: created, Tool: "drover-images-" + opts.Version,
-	})
+	about := subject(img.Arch, opts.Version, opts.Created)
+	about.Version, about.Certificates = i.version, opts.Certificates.Version
+	raw, err := sbom.Generate(sbom.Image{Image: img, Repository: i.Repository, Subject: about})
 	if err != nil {
 		return Document{}, err
 	}
 	artifact, err := builder.Artifact(img, sbom.MediaType, raw)
 	return Document{SPDX: raw, Artifact: artifact}, err
+}
+
+// ArchiveDocument returns the software bill of materials, as Document.SPDX, of an archive of programs of a release, as tar and gzip make
+// it.
+func ArchiveDocument(file, name, version, arch string, created time.Time) ([]byte, error) {
+	return sbom.GenerateArchive(sbom.Archive{Name: name, File: file, Subject: subject(arch, version, created)})
+}
+
+// subject is what all documents of a release say.
+func subject(arch, version string, created time.Time) sbom.Subject {
+	if created.IsZero() {
+		created = time.Unix(0, 0)
+	}
+	return sbom.Subject{Arch: arch, Version: version, License: license, Module: module, Created: created, Tool: "drover-images-" + version}
 }

@@ -252,9 +252,11 @@ func checkFiles(t *testing.T, dist map[string]string) {
 		"hub-v1.2.3-linux-amd64.spdx.json",
 		"release-notes-v1.2.3.md", "sha256sums.txt", "sha256sums.txt.sig", "system-agent-install.sh", "system-agent-uninstall.sh"}
 	for _, arch := range []string{"amd64", "arm64"} {
-		want = append(want, "drover-hub_1.2.3-1_"+arch+".deb", "drover-hub-1.2.3-1."+arch+".rpm")
+		want = append(want, "drover-hub_1.2.3-1_"+arch+".deb", "drover-hub_1.2.3-1_"+arch+".deb.spdx.json",
+			"drover-hub-1.2.3-1."+arch+".rpm")
 		for _, program := range []string{"hub", "installer", "system-agent"} {
-			want = append(want, program+"-v1.2.3-linux-"+arch+".tar.gz")
+			archive := program + "-v1.2.3-linux-" + arch + ".tar.gz"
+			want = append(want, archive, archive+".spdx.json")
 		}
 	}
 	var got []string

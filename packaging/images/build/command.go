@@ -87,7 +87,7 @@ Prints the name and digest of each image.`,
 	set.StringVar(&f.signKey, "sign-key", "",
 		"with --push: sign with this private key, of cosign generate-key-pair or in PEM; COSIGN_PASSWORD is its password")
 	_ = cmd.MarkFlagRequired("version")
-	cmd.AddCommand(newSignBlob())
+	cmd.AddCommand(newSignBlob(), newSBOM())
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	return cmd
 }

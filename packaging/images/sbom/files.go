@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// file is a regular file of an image.
+// file is a regular file of an image, a package or an archive.
 type file struct {
 	// path without a leading slash.
 	path   string
@@ -28,10 +28,15 @@ type file struct {
 	info *debug.BuildInfo
 }
 
-// readFiles calls visit for every file of the image, in the order of their paths.
-func readFiles(image v1.Image, visit func(file)) error {
+// readImage calls visit for every file of an image, in the order of their paths.
+func readImage(image v1.Image, visit func(file)) error {
 	in := mutate.Extract(image)
 	defer func() { _ = in.Close() }()
+	return readTar(in, visit)
+}
+
+// readTar calls visit for every file of an archive, in the order of their paths.
+func readTar(in io.Reader, visit func(file)) error {
 	var files []file
 	for archive := tar.NewReader(in); ; {
 		header, err := archive.Next()
@@ -39,7 +44,7 @@ func readFiles(image v1.Image, visit func(file)) error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("reading the image: %w", err)
+			return fmt.Errorf("reading the archive: %w", err)
 		}
 		if header.Typeflag != tar.TypeReg {
 			continue

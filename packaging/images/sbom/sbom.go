@@ -1,5 +1,6 @@
-// Package sbom lists what is in a container image of static Go programs, as an SPDX 2.3 document. It reads the image itself, and the build
-// information that Go puts into each program: what it lists is what the image has. The same image gives the same document.
+// Package sbom lists what is in a container image, a package or an archive of static Go programs, as an SPDX 2.3 document. It reads the
+// files themselves, and the build information that Go puts into each program: what it lists is what is there. The same files give the same
+// document.
 package sbom
 
 import (
@@ -20,17 +21,21 @@ import (
 // MediaType of the documents, also as type of an OCI artifact.
 const MediaType = "application/spdx+json"
 
-// Subject is what a document is about.
-type Subject struct {
-	// Image that is listed.
-	Image v1.Image
-	// Arch is its architecture as Go names it.
-	Arch string
+// Image is an image that is listed.
+type Image struct {
+	v1.Image
 	// Repository is its name without a registry.
 	Repository string
-	// Version is that of the image, and of the programs of Module in it.
+	Subject
+}
+
+// Subject is what all documents have in common.
+type Subject struct {
+	// Arch is its architecture as Go names it.
+	Arch string
+	// Version is that of the release, and of the programs of Module in it.
 	Version string
-	// License is the SPDX expression of the image's own programs.
+	// License is the SPDX expression of the programs of Module.
 	License string
 	// Module is the Go module whose version is Version. Go does not know that version itself when it builds from a checkout.
 	Module string
@@ -53,27 +58,31 @@ type builder struct {
 }
 
 // Generate returns the document of an image.
-func Generate(subject Subject) ([]byte, error) {
-	digest, err := subject.Image.Digest()
+func Generate(i Image) ([]byte, error) {
+	digest, err := i.Digest()
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", subject.Repository, err)
+		return nil, fmt.Errorf("listing %s: %w", i.Repository, err)
 	}
-	b := &builder{subject: subject, listed: map[string]bool{}, document: document{
+	root := newPackage(purposeContainer, i.Repository, i.Version, "pkg:oci/"+path.Base(i.Repository)+"@"+
+		escape(digest.String())+"?arch="+i.Arch+"&tag="+escape(strings.ReplaceAll(i.Version, "+", "-")))
+	root.Checksums = []checksum{{"SHA256", digest.Hex}}
+	return i.generate(root, func(visit func(file)) error { return readImage(i, visit) })
+}
+
+// generate returns the document of what root says, with the files that read visits.
+func (s Subject) generate(root pkg, read func(visit func(file)) error) ([]byte, error) {
+	root.LicenseDeclared = s.License
+	b := &builder{subject: s, listed: map[string]bool{}, document: document{
 		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: documentID,
-		Name: subject.Repository + " " + subject.Version + " linux/" + subject.Arch,
+		Name: root.Name + " " + root.Version + " linux/" + s.Arch,
 		// A namespace is an identifier and need not be an address; the digest makes it unique.
-		Namespace: "https://github.com/drover-dev/drover/sbom/" + path.Base(subject.Repository) + "-" + digest.Hex,
-		Creation:  creation{Created: subject.Created.UTC().Format(time.RFC3339), Creators: []string{"Tool: " + subject.Tool}},
+		Namespace: "https://github.com/drover-dev/drover/sbom/" + path.Base(root.Name) + "-" + root.Checksums[0].Value,
+		Creation:  creation{Created: s.Created.UTC().Format(time.RFC3339), Creators: []string{"Tool: " + s.Tool}},
 	}}
-	image := newPackage(purposeContainer, subject.Repository, subject.Version, "pkg:oci/"+path.Base(subject.Repository)+"@"+
-		escape(digest.String())+"?arch="+subject.Arch+"&tag="+escape(strings.ReplaceAll(subject.Version, "+", "-")))
-	image.LicenseDeclared = subject.License
-	image.Checksums = []checksum{{"SHA256", digest.Hex}}
-	root := b.add(image)
-	b.relate(documentID, describes, root)
-	err = readFiles(subject.Image, func(f file) { b.addFile(root, f) })
-	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", subject.Repository, err)
+	id := b.add(root)
+	b.relate(documentID, describes, id)
+	if err := read(func(f file) { b.addFile(id, f) }); err != nil {
+		return nil, fmt.Errorf("listing %s: %w", root.Name, err)
 	}
 	raw, err := json.MarshalIndent(b.document, "", "  ")
 	return append(raw, '\n'), err
@@ -100,7 +109,7 @@ func (b *builder) relate(from, kind, to string) {
 	}
 }
 
-// addFile lists a file of the image, and what it was built from.
+// addFile lists a file of the image or package, and what it was built from.
 func (b *builder) addFile(root string, f file) {
 	var p pkg
 	switch {

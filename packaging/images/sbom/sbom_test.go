@@ -35,18 +35,26 @@ func generate(t *testing.T, program string) (document, v1.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := Generate(Subject{
-		Image: img.Image, Arch: "amd64", Repository: "drover/hub", Version: "v1.2.3+rc1", License: "Apache-2.0", Module: "example.com/program",
-		Certificates: "20230311+deb12u1", Created: time.Unix(1700000000, 0), Tool: "test",
-	})
-	if err != nil {
-		t.Fatal(err)
+	return decode(t)(Generate(Image{Image: img.Image, Repository: "drover/hub", Subject: subject})), img.Image
+}
+
+// subject is what documents of tests are about.
+var subject = Subject{Arch: "amd64", Version: "v1.2.3+rc1", License: "Apache-2.0", Module: "example.com/program",
+	Certificates: "20230311+deb12u1", Created: time.Unix(1700000000, 0), Tool: "test"}
+
+// decode returns a function that decodes a document.
+func decode(t *testing.T) func(raw []byte, err error) document {
+	return func(raw []byte, err error) document {
+		t.Helper()
+		var got document
+		if err == nil {
+			err = json.Unmarshal(raw, &got)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
 	}
-	var got document
-	if err := json.Unmarshal(raw, &got); err != nil {
-		t.Fatal(err)
-	}
-	return got, img.Image
 }
 
 // compile builds a program that uses a module of its own beside Go's library.

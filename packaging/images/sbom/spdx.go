@@ -58,7 +58,9 @@ const (
 	contains    = "CONTAINS"
 	dependsOn   = "DEPENDS_ON"
 
+	purposeArchive     = "ARCHIVE"
 	purposeContainer   = "CONTAINER"
+	purposeInstall     = "INSTALL"
 	purposeApplication = "APPLICATION"
 	purposeLibrary     = "LIBRARY"
 	purposeFile        = "FILE"

@@ -47,7 +47,7 @@ type Options struct {
 	Out string
 }
 
-// Packages writes all packages and returns their paths.
+// Packages writes all packages and returns their paths. Beside each is its software bill of materials, see DocumentSuffix.
 func Packages(o Options) ([]string, error) {
 	version, err := o.validate()
 	if err != nil {
@@ -144,5 +144,8 @@ func (s *stage) write(name string) (string, error) {
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return "", err
 	}
-	return path, os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return "", err
+	}
+	return path, s.writeDocument(info, path)
 }

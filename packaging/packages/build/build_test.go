@@ -104,16 +104,18 @@ func TestReproducible(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	time.Sleep(1100 * time.Millisecond) // times of files are in seconds
 	for i, path := range packages(t, other) {
-		a, err := os.ReadFile(first[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if filepath.Base(first[i]) != filepath.Base(path) || !bytes.Equal(a, b) {
-			t.Errorf("%s and %s differ", first[i], path)
+		for _, suffix := range []string{"", DocumentSuffix} {
+			a, err := os.ReadFile(first[i] + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile(path + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if filepath.Base(first[i]) != filepath.Base(path) || !bytes.Equal(a, b) {
+				t.Errorf("%s and %s differ", first[i]+suffix, path+suffix)
+			}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 const (
 	homepage   = "https://github.com/drover-dev/drover"
+	module     = "github.com/drover-dev/drover"
 	maintainer = "Drover maintainers <drover-dev@users.noreply.github.com>"
 	// changelogTime is the format of dates in a Debian changelog.
 	changelogTime = "Mon, 02 Jan 2006 15:04:05 -0700"
