@@ -17,6 +17,17 @@ import (
 	"github.com/drover-dev/drover/hub/testenv/nodedriver"
 )
 
+// hubClient opens the API of the hub on the host, whose URL it returns too.
+func (n *node) hubClient(kubeconfig string) (client *http.Client, host string) {
+	n.t.Helper()
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(n.read(kubeconfig)))
+	must(n.t, err)
+	config.Dial, config.Proxy = n.Dial, func(*http.Request) (*url.URL, error) { return nil, nil }
+	client, err = rest.HTTPClientFor(config)
+	must(n.t, err)
+	return client, config.Host
+}
+
 // runsDrivers has a hub that was installed with its package read the flags of a node driver, which it runs in a sandbox for that.
 func (n *node) runsDrivers(kubeconfig string) {
 	n.t.Helper()
@@ -28,15 +39,11 @@ func (n *node) runsDrivers(kubeconfig string) {
 	n.do("install", "-d", "-o", "drover", programs)
 	n.write(filepath.Join(programs, filepath.Base(program)), string(raw), 0o755)
 
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(n.read(kubeconfig)))
-	must(n.t, err)
-	config.Dial, config.Proxy = n.Dial, func(*http.Request) (*url.URL, error) { return nil, nil }
-	client, err := rest.HTTPClientFor(config)
-	must(n.t, err)
+	client, host := n.hubClient(kubeconfig)
 	const path = "/apis/management.cattle.io/v3/nodedrivers"
 	const driver = `{"apiVersion": "management.cattle.io/v3", "kind": "NodeDriver", "metadata": {"name": "lab"},
 		"spec": {"active": true, "builtin": true}}`
-	response, err := client.Post(config.Host+path, "application/json", strings.NewReader(driver))
+	response, err := client.Post(host+path, "application/json", strings.NewReader(driver))
 	must(n.t, err)
 	must(n.t, response.Body.Close())
 	if response.StatusCode != http.StatusCreated {
@@ -49,7 +56,7 @@ func (n *node) runsDrivers(kubeconfig string) {
 		}
 	})
 	until(n.t, "a NodeDriver that is ready", func() bool {
-		response, err := client.Get(config.Host + path + "/lab")
+		response, err := client.Get(host + path + "/lab")
 		if err != nil {
 			last = err.Error()
 			return false

@@ -14,16 +14,32 @@ import (
 
 const hubService = "drover-hub"
 
+// hubBin is a directory with the binaries for the package of the hub, of this architecture alone.
+func hubBin(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	must(t, os.Symlink(filepath.Join(repositoryBin(t), "assets"), filepath.Join(bin, "assets")))
+	must(t, os.Mkdir(filepath.Join(bin, "linux-"+runtime.GOARCH), 0o755))
+	must(t, os.Symlink(filepath.Join(repositoryBin(t), "hub"), filepath.Join(bin, "linux-"+runtime.GOARCH, "hub")))
+	return bin
+}
+
+// hubReady reports whether the hub on the host is ready. The webhooks are before the gateway is, which needs filled caches.
+func (n *node) hubReady() bool {
+	for _, url := range []string{"http://127.0.0.1:9440/readyz", "https://127.0.0.1:8443/healthz"} {
+		if res, err := n.Exec(n.t.Context(), "curl", "-skf", url); err != nil || res.ExitCode != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // TestHubPackage installs the package of the hub and runs the hub in its hardened unit, as a user of its own: it becomes ready, hands out
 // agents, runs node drivers, is restarted by an upgrade, and keeps its data when the package goes.
 func TestHubPackage(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "hubpackage")
-	bin := t.TempDir()
-	must(t, os.Symlink(filepath.Join(repositoryBin(t), "assets"), filepath.Join(bin, "assets")))
-	must(t, os.Mkdir(filepath.Join(bin, "linux-"+runtime.GOARCH), 0o755))
-	must(t, os.Symlink(filepath.Join(repositoryBin(t), "hub"), filepath.Join(bin, "linux-"+runtime.GOARCH, "hub")))
-	n.debs("drover-hub", bin)
+	n.debs("drover-hub", hubBin(t))
 	show := func(property string) string {
 		return n.do("systemctl", "show", "--property="+property, "--value", hubService)
 	}
@@ -42,16 +58,7 @@ func TestHubPackage(t *testing.T) {
 		t.Errorf("systemd finds fault with the unit: %s", got)
 	}
 	kubeconfig := n.do("bash", "-euc", start+"echo $KUBECONFIG")
-	// The webhooks are ready before the gateway is, which needs filled caches.
-	ready := func() bool {
-		for _, url := range []string{"http://127.0.0.1:9440/readyz", "https://127.0.0.1:8443/healthz"} {
-			if res, err := n.Exec(t.Context(), "curl", "-skf", url); err != nil || res.ExitCode != 0 {
-				return false
-			}
-		}
-		return true
-	}
-	until(t, "a hub that is ready", ready)
+	until(t, "a hub that is ready", n.hubReady)
 	if got := n.do("sh", "-c", "ps -o user= -p $(systemctl show --property=MainPID --value "+hubService+")"); got != "drover" {
 		t.Errorf("the hub runs as %s", got)
 	}
@@ -65,7 +72,7 @@ func TestHubPackage(t *testing.T) {
 	n.runsDrivers(kubeconfig)
 	pid := show("MainPID")
 	n.dpkg("-i", "/root/2.deb")
-	until(t, "a hub that is ready after the upgrade", ready)
+	until(t, "a hub that is ready after the upgrade", n.hubReady)
 	if show("MainPID") == pid || !strings.Contains(n.read("/etc/default/drover-hub"), "--server-url") {
 		t.Error("the upgrade does not restart the hub, or replaces its flags")
 	}

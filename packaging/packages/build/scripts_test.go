@@ -23,6 +23,7 @@ var fakes = map[string]string{
 	"systemctl": `echo "systemctl $*" >>"$ROOT/calls"
 case "$*" in
 *is-active*) [ -e "$ROOT/active" ] ;;
+*is-enabled*) [ -e "$ROOT/enabled" ] ;;
 "reload "*) [ ! -e "$ROOT/no-reload" ] ;;
 esac`,
 	// deb-systemd-invoke follows the policy of the system, as that of Debian does.
@@ -132,7 +133,11 @@ func TestAgentScripts(t *testing.T) {
 	}{
 		{name: "deb: install", scripts: debInstall, unregistered: true, want: enabledAgent + reloadUnits},
 		{name: "deb: install on a registered machine", scripts: debInstall,
-			want: enabledAgent + reloadUnits + "deb-systemd-invoke start AGENT\n"},
+			want: enabledAgent + reloadUnits + isActive + "deb-systemd-invoke start AGENT\n"},
+		{name: "deb: install while the agent of a replaced package runs", scripts: debInstall, present: []string{"active"},
+			want: enabledAgent + reloadUnits + isActive + "deb-systemd-invoke restart AGENT\n"},
+		{name: "deb: the same while that applies a plan", scripts: debInstall, present: []string{"active", "srv/interlock/applyinator-active"},
+			want: enabledAgent + reloadUnits + isActive},
 		{name: "deb: install in a chroot", scripts: debInstall, chroot: true, want: enabledAgent},
 		{name: "deb: upgrade", scripts: debUpgrade, present: []string{"active"},
 			want: enabledAgent + reloadUnits + isActive + "deb-systemd-invoke reload AGENT\n"},
@@ -153,14 +158,14 @@ func TestAgentScripts(t *testing.T) {
 		{name: "deb: remove", scripts: debRemove, present: []string{"active"}, want: "deb-systemd-invoke stop AGENT\n" + reloadUnits},
 		{name: "deb: remove in a chroot", scripts: debRemove, chroot: true, want: ""},
 		{name: "deb: failed remove", scripts: []string{"deb.prerm remove", "deb.postinst abort-remove"},
-			want: "deb-systemd-invoke stop AGENT\n" + enabledAgent + reloadUnits + "deb-systemd-invoke start AGENT\n"},
-		{name: "deb: reinstall", scripts: debAgain, want: enabledAgent + reloadUnits + "deb-systemd-invoke start AGENT\n"},
+			want: "deb-systemd-invoke stop AGENT\n" + enabledAgent + reloadUnits + isActive + "deb-systemd-invoke start AGENT\n"},
+		{name: "deb: reinstall", scripts: debAgain, want: enabledAgent + reloadUnits + isActive + "deb-systemd-invoke start AGENT\n"},
 		{name: "deb: purge", scripts: []string{"deb.postrm purge"},
 			want: "deb-systemd-helper purge AGENT\ndeb-systemd-helper unmask AGENT\n" + reloadUnits},
 		{name: "deb: trigger", scripts: []string{"deb.postinst triggered x"}, want: ""},
 		{name: "rpm: install", scripts: rpmInstall, unregistered: true, want: "systemctl preset AGENT\n" + reloadUnits},
 		{name: "rpm: install on a registered machine", scripts: rpmInstall,
-			want: "systemctl preset AGENT\n" + reloadUnits + "systemctl start AGENT\n"},
+			want: "systemctl preset AGENT\n" + reloadUnits + isActive + "systemctl start AGENT\n"},
 		{name: "rpm: install in a chroot", scripts: rpmInstall, chroot: true, want: "systemctl preset AGENT\n"},
 		{name: "rpm: install in a transactional-update", scripts: rpmInstall, env: "TRANSACTIONAL_UPDATE=true", want: "systemctl preset AGENT\n"},
 		{name: "rpm: upgrade", scripts: rpmUpgrade, present: []string{"active"}, want: reloadUnits + isActive + "systemctl reload AGENT\n"},
@@ -255,9 +260,19 @@ func TestHubScripts(t *testing.T) {
 		chroot  bool
 		want    string
 	}{
-		{name: "deb: install", scripts: []string{"deb.postinst configure "}, want: "systemd-sysusers drover-hub.conf\n" +
-			"deb-systemd-helper debian-installed HUB\ndeb-systemd-helper update-state HUB\n" + reloadUnits + active},
-		{name: "deb: install in a chroot", scripts: []string{"deb.postinst configure "}, chroot: true,
+		{name: "deb: install", scripts: []string{"deb.preinst install", "deb.postinst configure "},
+			want: "systemd-sysusers drover-hub.conf\ndeb-systemd-helper debian-installed HUB\ndeb-systemd-helper update-state HUB\n" +
+				reloadUnits + active + "systemctl --quiet is-enabled HUB\n"},
+		{name: "deb: install after a removal", scripts: []string{"deb.preinst install 1-1", "deb.postinst configure 1-1"},
+			present: []string{"enabled", "debian-installed"},
+			want: "systemd-sysusers drover-hub.conf\ndeb-systemd-helper debian-installed HUB\ndeb-systemd-helper unmask HUB\n" +
+				"deb-systemd-helper --quiet was-enabled HUB\ndeb-systemd-helper enable HUB\n" + reloadUnits + active +
+				"systemctl --quiet is-enabled HUB\ndeb-systemd-invoke start HUB\n"},
+		{name: "deb: upgrade of a hub that is stopped", scripts: []string{"deb.prerm upgrade 2-1", "deb.preinst upgrade 1-1",
+			"deb.postinst configure 1-1"}, present: []string{"enabled", "debian-installed"},
+			want: "systemd-sysusers drover-hub.conf\ndeb-systemd-helper debian-installed HUB\ndeb-systemd-helper unmask HUB\n" +
+				"deb-systemd-helper --quiet was-enabled HUB\ndeb-systemd-helper enable HUB\n" + reloadUnits + active},
+		{name: "deb: install in a chroot", scripts: []string{"deb.preinst install", "deb.postinst configure "}, chroot: true,
 			want: "systemd-sysusers drover-hub.conf\n" +
 				"deb-systemd-helper debian-installed HUB\ndeb-systemd-helper update-state HUB\n"},
 		{name: "deb: upgrade", scripts: []string{"deb.prerm upgrade 2-1", "deb.postinst configure 1-1"},
