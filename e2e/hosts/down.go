@@ -65,8 +65,8 @@ func (h *Host) Kill() error {
 	return h.loseUnsynced()
 }
 
-// PowerSwitch returns what cuts the power as Kill does, but of the disks at once: what Kill does first takes a tenth of a second. Programs of
-// the host that have not ended by then get errors from the disks.
+// PowerSwitch returns what cuts the power as Kill does, but of the disks at once: what Kill does first takes a tenth of a second. Programs
+// of the host that have not ended by then get errors from the disks.
 func (h *Host) PowerSwitch() func() error {
 	leader := h.leader()
 	return func() error {

@@ -145,9 +145,9 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestBudget runs upgrades with agents that succeed, fail and refuse at random, with a generation that is increased meanwhile, and a hub that
-// forgets everything but the objects: never are more agents at work than the strategy allows, and it ends when all have been upgraded, or as
-// many have failed.
+// TestBudget runs upgrades with agents that succeed, fail and refuse at random, with a generation that is increased meanwhile, and a hub
+// that forgets everything but the objects: never are more agents at work than the strategy allows, and it ends when all have been upgraded,
+// or as many have failed.
 func TestBudget(t *testing.T) {
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1))
