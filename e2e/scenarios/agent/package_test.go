@@ -3,6 +3,8 @@
 package agent
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,30 +12,45 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/drover-dev/drover/plans"
 )
 
-// debs makes a deb package in two versions from the binaries in bin and puts them onto the host, as /root/1.deb and /root/2.deb.
+// madeDebs are functions that make the packages of a name in two versions, each once for all tests, and return their paths.
+var madeDebs sync.Map
+
+// debs puts a deb package in two versions, from the binaries in bin, onto the host, as /root/1.deb and /root/2.deb.
 func (n *node) debs(name, bin string) {
 	n.t.Helper()
-	for i, version := range []string{"v1.0.0", "v1.1.0"} {
-		out := n.t.TempDir()
-		cmd := exec.CommandContext(n.t.Context(), "go", "run", ".", "-package", name, "-arch", runtime.GOARCH, "-version", version,
+	once, _ := madeDebs.LoadOrStore(name, sync.OnceValues(func() ([]string, error) { return makeDebs(n.t.Context(), name, bin) }))
+	paths, err := once.(func() ([]string, error))()
+	must(n.t, err)
+	for i, path := range paths {
+		n.copy(path, "/root/"+strconv.Itoa(i+1)+".deb")
+	}
+}
+
+// makeDebs makes a package in the directory of the lab, which goes with it.
+func makeDebs(ctx context.Context, name, bin string) ([]string, error) {
+	var paths []string
+	for _, version := range []string{"v1.0.0", "v1.1.0"} {
+		out := filepath.Join(lab.Dir, "packages", name, version)
+		cmd := exec.CommandContext(ctx, "go", "run", ".", "-package", name, "-arch", runtime.GOARCH, "-version", version,
 			"-source", "../..", "-bin", bin, "-out", out, "-source-date-epoch", "1767225600")
 		cmd.Dir = "../../../packaging/packages"
 		if output, err := cmd.CombinedOutput(); err != nil {
-			n.t.Fatalf("making the package: %v\n%s", err, output)
+			return nil, fmt.Errorf("making the package %s: %w\n%s", name, err, output)
 		}
 		found, err := filepath.Glob(out + "/*.deb")
-		must(n.t, err)
-		if len(found) != 1 {
-			n.t.Fatalf("got the packages %v", found)
+		if err != nil || len(found) != 1 {
+			return nil, fmt.Errorf("got the packages %v, error %v", found, err)
 		}
-		n.copy(found[0], "/root/"+strconv.Itoa(i+1)+".deb")
+		paths = append(paths, found[0])
 	}
+	return paths, nil
 }
 
 // repositoryBin is where the Makefile puts binaries.
