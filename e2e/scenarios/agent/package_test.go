@@ -45,8 +45,11 @@ func makeDebs(ctx context.Context, name, bin string) ([]string, error) {
 			return nil, fmt.Errorf("making the package %s: %w\n%s", name, err, output)
 		}
 		found, err := filepath.Glob(out + "/*.deb")
-		if err != nil || len(found) != 1 {
-			return nil, fmt.Errorf("got the packages %v, error %v", found, err)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) != 1 {
+			return nil, fmt.Errorf("got the packages %v", found)
 		}
 		paths = append(paths, found[0])
 	}
