@@ -71,6 +71,11 @@ func CoreComponents() ([]byte, error) {
 	return appendObjects([]byte("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: "+namespace+"\n"), objects(definitions))
 }
 
+// identityRights are what the admission policies ask of the providers that write what machines are known by, or answer their requests.
+var identityRights = map[provider.Provider]string{
+	provider.Bootstrap: "rkebootstraps/identity", provider.Infrastructure: "custommachines/requests",
+}
+
 // roles returns what the Deployment of a provider may do, and what Cluster API may do with its kinds. clusterctl deletes only cluster-wide
 // roles whose names begin with the namespace.
 func roles(p provider.Provider, definitions []*apiextensionsv1.CustomResourceDefinition) ([]runtime.Object, error) {
@@ -82,10 +87,10 @@ func roles(p provider.Provider, definitions []*apiextensionsv1.CustomResourceDef
 	if p == provider.Infrastructure {
 		managerRules = append(managerRules, crds.NodeDriverRule())
 	}
-	if p == provider.Bootstrap {
-		// The admission policies know the hub by the ServiceAccount of the control-plane provider, and others by this right.
+	// The admission policies know the hub by the ServiceAccount of the control-plane provider, and others by these rights.
+	if resource := identityRights[p]; resource != "" {
 		clusterRules = append(clusterRules, rbacv1.PolicyRule{
-			APIGroups: []string{"rke.cattle.io"}, Resources: []string{"rkebootstraps/identity"}, Verbs: []string{"update"},
+			APIGroups: []string{"rke.cattle.io"}, Resources: []string{resource}, Verbs: []string{"update"},
 		})
 	}
 	name := "drover-" + string(p)

@@ -127,11 +127,15 @@ func checkRoles(t *testing.T, p provider.Provider, objects []runtime.Object) {
 			t.Errorf("the ClusterRoleBinding %s is %+v for %+v", name, binding.RoleRef, binding.Subjects)
 		}
 	}
-	identity := slices.ContainsFunc(roles[namespace+"-drover-"+string(p)].Rules, func(rule rbacv1.PolicyRule) bool {
-		return slices.Contains(rule.Resources, "rkebootstraps/identity")
-	})
-	if identity != (p == provider.Bootstrap) {
-		t.Errorf("it may give machines their identity: %v", identity)
+	for resource, only := range map[string]provider.Provider{
+		"rkebootstraps/identity": provider.Bootstrap, "custommachines/requests": provider.Infrastructure,
+	} {
+		may := slices.ContainsFunc(roles[namespace+"-drover-"+string(p)].Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.Resources, resource)
+		})
+		if may != (p == only) {
+			t.Errorf("it may update %s: %v", resource, may)
+		}
 	}
 	aggregated := roles[namespace+"-drover-"+string(p)+"-capi-manager"]
 	if aggregated == nil || aggregated.Labels["cluster.x-k8s.io/aggregate-to-manager"] != "true" {

@@ -16,11 +16,14 @@ import (
 )
 
 // mayRead lets a user read objects that are called mine in the namespace ns, and all Secrets of the namespace open; one user may do
-// everything.
+// everything, and one has the right of the infrastructure provider.
 type mayRead struct{}
 
 func (m mayRead) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.GetUser().GetName() == "may-do-everything" && a.GetNamespace() == "" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	if a.GetUser().GetName() == "may-answer-requests" && a.GetResource()+"/"+a.GetSubresource() == "custommachines/requests" {
 		return authorizer.DecisionAllow, "", nil
 	}
 	if a.GetVerb() != "get" || a.GetResource() != "secrets" && a.GetResource() != "configmaps" {
@@ -215,6 +218,7 @@ func TestMachines(t *testing.T) {
 	collector := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:generic-garbage-collector"}
 	masters := &user.DefaultInfo{Name: "root", Groups: []string{"system:masters"}}
 	administrator := &user.DefaultInfo{Name: "may-do-everything"}
+	infrastructure := &user.DefaultInfo{Name: "may-answer-requests"}
 	const (
 		plan    = "{metadata: {namespace: ns, name: p}, type: rke.cattle.io/machine-plan}"
 		marked  = "{metadata: {namespace: ns, name: p, annotations: {a: b}}, type: rke.cattle.io/machine-plan}"
@@ -241,6 +245,13 @@ func TestMachines(t *testing.T) {
 		{name: "somebody makes a machine request", resource: "secrets", who: somebody, after: request, denied: "a machine request"},
 		{name: "somebody answers a machine request", resource: "secrets", who: somebody, before: request, after: request,
 			denied: "a machine request"},
+		{name: "the infrastructure provider answers a machine request", resource: "secrets", who: infrastructure, before: request,
+			after: request},
+		{name: "the infrastructure provider makes a machine request", resource: "secrets", who: infrastructure, after: request,
+			denied: "a machine request"},
+		{name: "the infrastructure provider makes a plan Secret", resource: "secrets", who: infrastructure, after: plan, denied: "a plan Secret"},
+		{name: "the infrastructure provider gives an account to a machine", resource: "serviceaccounts", who: infrastructure, before: bare,
+			after: owned, denied: "an owner reference"},
 		{name: "somebody makes a Secret", resource: "secrets", who: somebody, after: opaque},
 		{name: "somebody makes a Secret without a type", resource: "secrets", who: somebody, after: bare},
 		{name: "somebody changes a Secret", resource: "secrets", who: somebody, before: opaque, after: opaque},
