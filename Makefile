@@ -88,10 +88,11 @@ e2e: build bin/kubectl-1.36 bin/objectstore bin/helm bin/build-images ## Run the
 
 # What the scenarios need beside what make build makes; some need one thing more that takes minutes to build.
 E2E_PROGRAMS := bin/kubectl-1.36 bin/kubectl-1.35 bin/objectstore bin/helm bin/clusterctl bin/build-images bin/cert-manager.yaml
-E2E_PROGRAMS_OF := TestPreviousVersion=bin/previous TestCertManager=bin/cert-manager
+E2E_PROGRAMS_OF := TestPreviousVersion=bin/previous TestCertManager=bin/cert-manager TestRelease=bin/cosign \
+	TestClusterctlExternalCore=bin/cert-manager TestClusterctlExternalCore=bin/cluster-api
 
 .PHONY: e2e-full
-e2e-full: build $(E2E_PROGRAMS) bin/previous bin/cert-manager ## Run all scenarios, also those that are too long for every change.
+e2e-full: build $(E2E_PROGRAMS) bin/previous bin/cert-manager bin/cosign bin/cluster-api ## Run all scenarios, also those that are too long for every change.
 	$(GO) test -tags e2e,full -p 1 -count=1 -v -timeout $(E2E_FULL_TIMEOUT) ./e2e/...
 	$(MAKE) published-drivers published-templates published-cosign
 	@echo "make e2e-full: all scenarios passed"
@@ -294,6 +295,17 @@ bin/cert-manager.yaml: FORCE
 # Upstream's clusterctl, for scenarios.
 bin/clusterctl: FORCE
 	$(GO) -C tools/clusterctl build -ldflags '-s -w' -o $(CURDIR)/$@ sigs.k8s.io/cluster-api/cmd/clusterctl
+
+# Upstream's Cluster API and its Dev provider, with the components of each as a release of them has these, for scenarios.
+bin/cluster-api: bin/kubectl-1.36 FORCE
+	@mkdir -p $@
+	$(GO) -C tools/clusterctl build -ldflags '-s -w' -o $(CURDIR)/$@/cluster-api-controller sigs.k8s.io/cluster-api/core
+	$(GO) -C tools/clusterctl build -ldflags '-s -w' -o $(CURDIR)/$@/capd-manager sigs.k8s.io/cluster-api/test/infrastructure/docker
+	core=$$($(GO) -C tools/clusterctl list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api); \
+	dev=$$($(GO) -C tools/clusterctl list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api/test)/infrastructure/docker; \
+	bin/kubectl-1.36 kustomize "$$core/core/config/default" >$@/core-components.yaml; \
+	bin/kubectl-1.36 kustomize "$$dev/config/default" >$@/infrastructure-components.yaml; \
+	install -m 0644 "$$core/metadata.yaml" $@/metadata.yaml
 
 .PHONY: lab
 lab: go ## bin/lab, which runs the demo and the hosts of the scenarios, and what runs in their clusters

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-func TestToolboxImageHoldsItsLinks(t *testing.T) {
-	image, err := toolboxImage([]byte("program"))
+func TestProgramImageHoldsItsLinks(t *testing.T) {
+	image, err := programImage(toolbox(""), []byte("program"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestToolboxImageHoldsItsLinks(t *testing.T) {
 		}
 	}
 	config, err := image.ConfigFile()
-	if err != nil || config.Config.User != "65534:65534" || config.OS != "linux" {
+	if err != nil || config.Config.User != "65534:65534" || config.Config.Entrypoint[0] != "/bin/serve" || config.OS != "linux" {
 		t.Errorf("%+v, %v", config, err)
 	}
 }
