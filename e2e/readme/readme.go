@@ -1,4 +1,4 @@
-// Package readme reads the commands of the README, for scenarios that run them as they stand there.
+// Package readme reads the commands of the README and of other pages, for scenarios that run them as they stand there.
 package readme
 
 import (
@@ -19,17 +19,22 @@ const (
 // Script returns the content of the first code block below a heading of README.md in the repository, with each word of replace changed to
 // the one after it. A word that is not there is an error: the scenario and the README have come apart.
 func Script(repo, heading string, replace ...string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(repo, "README.md"))
+	return PageScript(repo, "README.md", heading, replace...)
+}
+
+// PageScript is Script for another page of the repository.
+func PageScript(repo, page, heading string, replace ...string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(repo, page))
 	if err != nil {
 		return "", err
 	}
 	script := blocks(string(content))[heading]
 	if len(script) == 0 {
-		return "", fmt.Errorf("README.md has no code block below the heading %q", heading)
+		return "", fmt.Errorf("%s has no code block below the heading %q", page, heading)
 	}
 	for i := 0; i+1 < len(replace); i += 2 {
 		if !strings.Contains(script[0], replace[i]) {
-			return "", fmt.Errorf("README.md does not have %q in the commands below %q", replace[i], heading)
+			return "", fmt.Errorf("%s does not have %q in the commands below %q", page, replace[i], heading)
 		}
 		script[0] = strings.ReplaceAll(script[0], replace[i], replace[i+1])
 	}

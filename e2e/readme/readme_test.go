@@ -12,7 +12,7 @@ import (
 var runners = map[string][2]string{
 	OneMachine:    {"scenarios/agent/package_hub_test.go", "readme.OneMachine"},
 	Helm:          {"scenarios/chart/release_test.go", "readme.Helm"},
-	Clusterctl:    {"scenarios/chart/clusterctl_test.go", "readme.Clusterctl"},
+	Clusterctl:    {"scenarios/chart/repository_test.go", "readme.Clusterctl"},
 	CreateCluster: {"scenarios/chart/management_test.go", "readme.CreateCluster"},
 }
 

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/e2e/lab"
-	"github.com/drover-dev/drover/e2e/readme"
 	"github.com/drover-dev/drover/e2e/scenarios/suite"
 )
 
@@ -33,12 +32,7 @@ func TestClusterctl(t *testing.T) {
 	m.makeCluster(t, "manager2", "edge2")
 	r := newRepository(t, m)
 	suite.Step(t, "clusterctl init installs the providers", func(t *testing.T) {
-		script, err := readme.Script(shared.Repo, readme.Clusterctl, "v0.1.0", firstVersion, "https://hub.example.com", m.url())
-		suite.Must(t, err)
-		configure := fmt.Sprintf("tar() { command tar \"$@\"; printf %%b %q >>drover-clusterctl/clusterctl-embedded.yaml; }\n",
-			externalCertManager)
-		m.script(t, configure+script, r.env()...)
-		r.waitProviders(t, firstVersion)
+		r.init(t, firstVersion)
 	})
 	suite.Step(t, "a machine becomes the cluster that clusterctl generates", func(t *testing.T) {
 		r.makeDownstream(t)
@@ -115,6 +109,7 @@ func (r *repository) checkCluster(t *testing.T) {
 		out, err := shared.TryKubectl(ctx, kubeconfig, "get", "nodes", "--output", "name")
 		return err == nil && out == "node/"+m.machine.Name+"\n", fmt.Sprintf("%s (%v)", out, err)
 	}))
+	r.checkRights(t)
 }
 
 // checkMoved checks that what clusterctl has written contains the cluster and no credentials of agents.

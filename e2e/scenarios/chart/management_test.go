@@ -38,6 +38,8 @@ type management struct {
 	api        client.Client // of the management cluster, with the rights of its administrator
 	kubeconfig string
 	chart      string
+	// hub is the hub's command line that is used instead of that in bin.
+	hub string
 	// tls and replicas are the values of these names.
 	tls      string
 	replicas int32
@@ -150,9 +152,16 @@ func (m *management) makeCluster(t *testing.T, host, machine string) {
 		suite.Must(t, err)
 		suite.Must(t, shared.Register(t.Context(), m.host, command))
 		suite.Must(t, shared.WaitNodeReady(t.Context(), shared.Hub, key, 5*time.Minute))
-		m.kubeconfig, err = shared.WriteClusterKubeconfig(t.Context(), shared.Hub, key)
-		suite.Must(t, err)
-		m.api, _, err = shared.ClusterClient(t.Context(), shared.Hub, key)
-		suite.Must(t, err)
+		m.open(t, shared.Hub, key)
 	})
+}
+
+// open takes a cluster of a hub as the management cluster.
+func (m *management) open(t *testing.T, hub client.Client, key client.ObjectKey) {
+	t.Helper()
+	var err error
+	m.kubeconfig, err = shared.WriteClusterKubeconfig(t.Context(), hub, key)
+	suite.Must(t, err)
+	m.api, _, err = shared.ClusterClient(t.Context(), hub, key)
+	suite.Must(t, err)
 }

@@ -62,12 +62,20 @@ func makeFile(t *testing.T, target, version, file string) string {
 	return bin(shared.Lab, file)
 }
 
+// program is the path of a program of bin, or of the hub's command line that is used instead.
+func (m *management) program(name string) string {
+	if name == "hub" && m.hub != "" {
+		return m.hub
+	}
+	return bin(shared.Lab, name)
+}
+
 // run runs a program of bin as the administrator of the management cluster, and returns what it prints.
 func (m *management) run(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
-	cmd := shared.Command(ctx, append([]string{bin(shared.Lab, program)}, args...)...)
+	cmd := shared.Command(ctx, append([]string{m.program(program)}, args...)...)
 	cmd.Env = append(cmd.Env, "KUBECONFIG="+m.kubeconfig, "HOME="+shared.Dir, "TERM=dumb")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -98,7 +106,8 @@ func (m *management) script(t *testing.T, script string, env ...string) string {
 	defer cancel()
 	cmd := shared.Command(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = shared.Dir
-	cmd.Env = append(append(cmd.Env, "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+m.kubeconfig, "HOME="+shared.Dir, "TERM=dumb"), env...)
+	path := strings.Join([]string{filepath.Dir(m.program("hub")), tools, os.Getenv("PATH")}, ":")
+	cmd.Env = append(append(cmd.Env, "PATH="+path, "KUBECONFIG="+m.kubeconfig, "HOME="+shared.Dir, "TERM=dumb"), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
