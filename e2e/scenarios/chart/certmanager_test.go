@@ -48,8 +48,7 @@ func TestCertManager(t *testing.T) {
 		tls: "{source: certManager, issuerRef: {name: company, kind: ClusterIssuer}}"}
 	m.makeCluster(t, "manager5", "edge5")
 	suite.Step(t, "cert-manager runs, with an issuer", func(t *testing.T) {
-		shared.RunKubectl(t, m.kubeconfig, "apply", "--server-side", "--filename", bin(shared.Lab, "cert-manager.yaml"))
-		suite.Must(t, shared.Start("cert-manager", nil, bin(shared.Lab, "cert-manager"), "--kubeconfig", m.kubeconfig))
+		m.startCertManager(t)
 		file := filepath.Join(shared.Dir, "issuers.yaml")
 		suite.Must(t, os.WriteFile(file, []byte(issuers), 0o600))
 		shared.RunKubectl(t, m.kubeconfig, "apply", "--filename", file)
@@ -91,6 +90,13 @@ func TestCertManager(t *testing.T) {
 		}
 		m.addManifest(t, "trusted")
 	})
+}
+
+// startCertManager runs cert-manager for the management cluster.
+func (m *management) startCertManager(t *testing.T) {
+	t.Helper()
+	shared.RunKubectl(t, m.kubeconfig, "apply", "--server-side", "--filename", bin(shared.Lab, "cert-manager.yaml"))
+	suite.Must(t, shared.Start("cert-manager-"+m.host.Name, nil, bin(shared.Lab, "cert-manager"), "--kubeconfig", m.kubeconfig))
 }
 
 // issued is the certificate in the Secret of cert-manager.
