@@ -34,8 +34,8 @@ func setStatus(s *scope) {
 }
 
 // waitsShownAfter is the age from which the status of an RKEBootstrap says that it waits for its Machine, which Cluster API creates after
-// it, or for tokens. Each is there within a second as a rule, and the status is written once instead of three times then. When many machines
-// are made at once it takes longer, and to write it each time would make it longer still.
+// it, or for tokens. Each is there within a second as a rule, and the status is written once instead of three times then. When many
+// machines are made at once it takes longer, and to write it each time would make it longer still.
 const waitsShownAfter = 10 * time.Second
 
 // briefWaits are the reasons of such waits.

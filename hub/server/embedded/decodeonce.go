@@ -82,7 +82,9 @@ func (c *decodeOnce) held(encoded []byte) *writtenObject {
 	return c.previous[string(encoded)]
 }
 
-func (c *decodeOnce) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c *decodeOnce) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	target, custom := into.(*unstructured.Unstructured)
 	written := c.held(data)
 	if written == nil || into != nil && !custom {

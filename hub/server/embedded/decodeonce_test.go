@@ -19,7 +19,9 @@ type countingCodec struct {
 	decoded atomic.Int32
 }
 
-func (c *countingCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c *countingCodec) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	c.decoded.Add(1)
 	return c.Codec.Decode(data, defaults, into)
 }
