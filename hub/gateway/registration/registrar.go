@@ -117,11 +117,16 @@ func (g *Registrar) resolve(ctx context.Context, req Request) (found credential,
 	if req.Token == "" {
 		found.proven = true
 		found.bootstrap, err = g.stored(ctx, req.Headers)
-	} else if secret := g.Secrets.BootstrapToken(req.Token); secret != nil {
-		found.bootstrap, err = g.bootstrapOf(ctx, secret)
-	} else {
-		found.token, err = g.Tokens.Find(ctx, req.Token, managementv3.MachinesPurpose)
+		return found, err
 	}
+	err = g.Tokens.whileUnknown(ctx, req.Token, func() error {
+		if secret := g.Secrets.BootstrapToken(req.Token); secret != nil {
+			found.bootstrap, err = g.bootstrapOf(ctx, secret)
+		} else {
+			found.token, err = g.Tokens.find(ctx, req.Token, managementv3.MachinesPurpose)
+		}
+		return err
+	})
 	return found, err
 }
 

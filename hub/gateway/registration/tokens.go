@@ -52,30 +52,37 @@ var ErrUnknownToken = response.Errorf(http.StatusUnauthorized,
 	"the registration token is unknown: it was mistyped, replaced, or its cluster was deleted")
 
 // Find returns the ClusterRegistrationToken of a token: ErrUnknownToken if there is none, another 401 if it has expired, and 403 if it is
-// for another purpose. An expired token has an error of its own since its holder is not guessing. A token that looks like one of a hub of
-// Drover is looked up for some seconds until it is unknown.
+// for another purpose. An expired token has an error of its own since its holder is not guessing.
 func (t *Tokens) Find(
 	ctx context.Context, token string, purpose managementv3.RegistrationPurpose,
-) (*managementv3.ClusterRegistrationToken, error) {
-	found, err := t.find(ctx, token, purpose)
-	if !errors.Is(err, ErrUnknownToken) || !tokens.IsRegistrationToken(token) {
-		return found, err
+) (found *managementv3.ClusterRegistrationToken, err error) {
+	err = t.whileUnknown(ctx, token, func() error {
+		found, err = t.find(ctx, token, purpose)
+		return err
+	})
+	return found, err
+}
+
+// whileUnknown looks a token up until it is not unknown, for some seconds if it has the form of one that a hub of Drover issues.
+func (t *Tokens) whileUnknown(ctx context.Context, token string, lookUp func() error) error {
+	err := lookUp()
+	if !errors.Is(err, ErrUnknownToken) || !tokens.IsRegistrationToken(token) && !secretcache.IsBootstrapToken(token) {
+		return err
 	}
 	select {
 	case t.unknown <- struct{}{}:
 		defer func() { <-t.unknown }()
 	default:
-		return nil, err
+		return err
 	}
-	for end := time.Now().Add(unknownFor); errors.Is(err, ErrUnknownToken) && time.Now().Before(end); {
+	for end := time.Now().Add(unknownFor); errors.Is(err, ErrUnknownToken) && time.Now().Before(end); err = lookUp() {
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return err
 		case <-time.After(unknownAgain):
 		}
-		found, err = t.find(ctx, token, purpose)
 	}
-	return found, err
+	return err
 }
 
 // find looks a token up once.

@@ -2,6 +2,8 @@ package registration
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"strings"
@@ -179,6 +181,30 @@ func TestFindNewToken(t *testing.T) {
 		}()
 		if got, took := find(); got != "other" || took > 3*time.Second {
 			t.Errorf("issued a moment ago: %s after %s", got, took)
+		}
+	})
+}
+
+// TestUnknownBootstrapToken: the token in bootstrap data has the same time, since a machine may run before the gateway's cache has it. What
+// has no form of a token is refused at once.
+func TestUnknownBootstrapToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fixture := tokenFixture(t, time.Now(), nil)
+		sum := sha256.Sum256([]byte("token of a ServiceAccount"))
+		for token, want := range map[string]time.Duration{
+			base64.URLEncoding.EncodeToString(sum[:]): 2 * time.Second, base64.RawURLEncoding.EncodeToString(sum[:]): 2 * time.Second,
+			base64.URLEncoding.EncodeToString(sum[1:]): 0, "wrong": 0,
+		} {
+			start := time.Now()
+			err := fixture.whileUnknown(t.Context(), token, func() error {
+				if time.Since(start) < 2*time.Second {
+					return ErrUnknownToken
+				}
+				return nil
+			})
+			if got := time.Since(start); got != want || (err == nil) != (want > 0) {
+				t.Errorf("%s: %v after %s, want %s", token, err, got, want)
+			}
 		}
 	})
 }

@@ -233,6 +233,12 @@ func bootstrapToken(accountToken []byte) string {
 	return base64.URLEncoding.EncodeToString(sum[:])
 }
 
+// IsBootstrapToken reports whether a string has the form of a bootstrap token, whether it was issued or not.
+func IsBootstrapToken(token string) bool {
+	sum, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(token, "="))
+	return err == nil && len(sum) == sha256.Size
+}
+
 // bootstrapTokenIndex is the index value of a bootstrap token, with or without padding. It is a hash, so that the time of a look-up reveals
 // nothing about existing tokens.
 func bootstrapTokenIndex(token string) string { return tokens.Hash(strings.TrimRight(token, "=")) }
