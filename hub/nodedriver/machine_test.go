@@ -213,7 +213,7 @@ func TestDriverDies(t *testing.T) {
 	t.Parallel()
 	cloud, runner, m := setup(t, "die")
 	_, log, err := runner.Create(t.Context(), m)
-	if err == nil || !strings.Contains(err.Error(), "Create: the connection broke") ||
+	if err == nil || !strings.Contains(err.Error(), "Create: the program ended") ||
 		strings.Contains(err.Error(), "GetConfigRaw") || cloud.Made() != 1 {
 		t.Fatalf("%d instances, %v: %s", cloud.Made(), err, log)
 	}
