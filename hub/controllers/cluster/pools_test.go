@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -17,6 +19,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/controllers/cluster/pool"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 	"github.com/drover-dev/drover/hub/util/capicontract"
 	"github.com/drover-dev/drover/hub/util/cause"
 )
@@ -37,6 +40,47 @@ func TestQuantityPatch(t *testing.T) {
 	want := `[{"op":"replace","path":"/metadata/resourceVersion","value":"7"},{"op":"add","path":"/spec/rkeConfig/machinePools/1/quantity","value":5}]`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestScaleBehindCache: a MachineDeployment is scaled after the hub has written another quantity, and the cache has seen neither.
+func TestScaleBehindCache(t *testing.T) {
+	deployment := func(applied string, replicas int32) *clusterv1.MachineDeployment {
+		md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pool",
+			Annotations: map[string]string{rkev1.AppliedQuantityAnnotation: applied}}}
+		md.Spec.Replicas = &replicas
+		return md
+	}
+	for name, tc := range map[string]struct {
+		live *clusterv1.MachineDeployment
+		want int32
+	}{
+		"scaled":          {live: deployment("1", 3), want: 3},
+		"not scaled":      {live: deployment("1", 1), want: 1},
+		"not yet written": {live: deployment("2", 2), want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := testCluster()
+			spec := poolSpec("a")
+			spec.Quantity = new(int32(1))
+			cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{*spec}
+			scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, clusterv1.AddToScheme)
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, tc.live).Build()
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+				t.Fatal(err)
+			}
+			r := &Reconciler{Client: c, Live: c}
+			err := r.writeBackScale(t.Context(), &poolScope{cluster: cluster, spec: spec, deployment: deployment("2", 2)})
+			if waits := errors.Is(err, errPoolWaits); err != nil && !waits || waits != (tc.want > 1) {
+				t.Errorf("got %v", err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+				t.Fatal(err)
+			}
+			if got := *cluster.Spec.RKEConfig.MachinePools[0].Quantity; got != tc.want {
+				t.Errorf("the pool has the quantity %d, want %d", got, tc.want)
+			}
+		})
 	}
 }
 

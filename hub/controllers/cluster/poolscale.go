@@ -23,10 +23,11 @@ func (r *Reconciler) writeBackScale(ctx context.Context, p *poolScope) error {
 	if p.deployment == nil {
 		return nil
 	}
-	if _, scaled := pool.Scaled(p.spec, p.deployment); !scaled {
+	if _, scaled := pool.Scaled(p.spec, p.deployment); !scaled && pool.Applied(p.spec, p.deployment) {
 		return nil
 	}
-	// The cache may not have seen the hub's own last write yet, and a user's change of the pool since then would be lost.
+	// The cache may not have seen the hub's own last write yet. A user's change of the pool since then would be lost, and so would one of the
+	// replicas: the quantity that looks new is applied already.
 	live := &clusterv1.MachineDeployment{}
 	found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(p.deployment), live)
 	if err != nil || !found {

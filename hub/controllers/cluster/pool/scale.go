@@ -15,10 +15,15 @@ import (
 // replicas. An annotation, written together with the replicas, has the quantity of the hub's last write. If the pool has changed too, the
 // pool wins.
 func Scaled(p *provisioningv1.RKEMachinePool, md *clusterv1.MachineDeployment) (int32, bool) {
-	applied, err := strconv.ParseInt(md.Annotations[rkev1.AppliedQuantityAnnotation], 10, 32)
-	if err != nil || int32(applied) != Quantity(p) {
+	if !Applied(p, md) {
 		return 0, false
 	}
-	replicas := ptr.Deref(md.Spec.Replicas, int32(applied))
-	return replicas, replicas != int32(applied)
+	replicas := ptr.Deref(md.Spec.Replicas, Quantity(p))
+	return replicas, replicas != Quantity(p)
+}
+
+// Applied returns whether the hub has written the quantity of a pool to its MachineDeployment, whoever has scaled that since.
+func Applied(p *provisioningv1.RKEMachinePool, md *clusterv1.MachineDeployment) bool {
+	applied, err := strconv.ParseInt(md.Annotations[rkev1.AppliedQuantityAnnotation], 10, 32)
+	return err == nil && int32(applied) == Quantity(p)
 }
