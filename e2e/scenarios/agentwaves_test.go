@@ -33,6 +33,9 @@ const (
 	wavesPaused  = "paused because of failures; correct them and increase spec.redeploySystemAgentGeneration"
 )
 
+// handedOut is the agent for this machine among those that a hub hands out.
+const handedOut = "system-agent-" + runtime.GOARCH
+
 // TestAgentUpgradeWaves has the hub upgrade the agents of a server and four workers, two workers at a time. First it hands out an agent
 // that fails on the server, then on two of the workers: the upgrade pauses both times, the machines that failed run their previous agent,
 // and those after them are not touched. Then it hands out one that works everywhere. The distribution is not restarted, and no plan is
@@ -105,8 +108,7 @@ func handOut(t *testing.T) string {
 	}
 	assets := filepath.Join(dir, "assets")
 	suite.Must(t, os.Mkdir(assets, 0o755))
-	agent := "system-agent-" + runtime.GOARCH
-	putAgent(t, filepath.Join(programs, "assets", agent), filepath.Join(assets, agent))
+	putAgent(t, filepath.Join(programs, "assets", handedOut), filepath.Join(assets, handedOut))
 	restart := func(programs string) error {
 		if err := shared.StopHub(); err != nil {
 			return err
@@ -189,7 +191,7 @@ func (w *waves) names(machines ...int) string {
 // request has the hub hand out an agent, and requests the upgrade.
 func (w *waves) request(t *testing.T, built string) {
 	t.Helper()
-	putAgent(t, built, filepath.Join(w.assets, "system-agent-"+runtime.GOARCH))
+	putAgent(t, built, filepath.Join(w.assets, handedOut))
 	w.generation++
 	changeCluster(t, w.key, func(c *provisioningv1.Cluster) { c.Spec.RedeploySystemAgentGeneration = w.generation })
 }

@@ -18,9 +18,6 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// reasonWaitingForPlan is that of a machine whose first plan was not delivered. Earlier hubs set it on each new machine.
-const reasonWaitingForPlan = "WaitingForPlan"
-
 // updateConditions writes the condition PlanApplied of RKEBootstrap and Machine.
 func (r *Reconciler) updateConditions(ctx context.Context, s *scope) error {
 	c := condition(s)
@@ -37,7 +34,7 @@ func (r *Reconciler) updateConditions(ctx context.Context, s *scope) error {
 // worthSaying reports whether an object without the condition gets it. Until a plan was delivered it does not: Reconciled says what a new
 // machine waits for, and Cluster API writes its own first conditions at that time, with which other writers cause conflicts.
 func worthSaying(c metav1.Condition, object conditions.Getter) bool {
-	return c.Reason != reasonWaitingForPlan || conditions.Has(object, c.Type)
+	return c.Reason != rkev1.WaitingForPlanReason || conditions.Has(object, c.Type)
 }
 
 // condition is PlanApplied. Its reasons are API.
@@ -65,7 +62,7 @@ func condition(s *scope) metav1.Condition {
 	case rollout.ProgressCanceled:
 		return c(metav1.ConditionFalse, "Canceled", "The plan was canceled on the machine")
 	}
-	return c(metav1.ConditionUnknown, reasonWaitingForPlan, "Waiting for the first plan to be delivered")
+	return c(metav1.ConditionUnknown, rkev1.WaitingForPlanReason, "Waiting for the first plan to be delivered")
 }
 
 // attempt is the end of a message about any attempt but the first.

@@ -27,7 +27,7 @@ func (r *Reconciler) controlPlaneToBootstraps(ctx context.Context, o client.Obje
 		var requests []ctrl.Request
 		for i := range list.Items {
 			switch conditions.GetReason(&list.Items[i], rkev1.PlanAppliedCondition) {
-			case "", "WaitingForPlan": // of an earlier hub
+			case "", rkev1.WaitingForPlanReason:
 				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 			}
 		}

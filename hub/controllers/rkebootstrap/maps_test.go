@@ -19,7 +19,9 @@ import (
 func TestControlPlaneToBootstraps(t *testing.T) {
 	const namespace, cluster = "fleet", "one"
 	var objects []client.Object
-	for name, reason := range map[string]string{"new": "", "of-an-earlier-hub": "WaitingForPlan", "applied": "Applied", "failed": "Failed"} {
+	for name, reason := range map[string]string{
+		"new": "", "of-an-earlier-hub": rkev1.WaitingForPlanReason, "applied": "Applied", "failed": "Failed",
+	} {
 		b := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
 		}}

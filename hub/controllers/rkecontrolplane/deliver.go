@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/render"
@@ -130,7 +131,7 @@ func (r *Reconciler) sign(m *machine, wanted *corev1.Secret) error {
 	if !r.needsSignature(m, wanted.Data) {
 		return nil
 	}
-	return r.Signer.Sign(wanted.Data, m.secret.Data, secretName(m.secret))
+	return r.Signer.Sign(wanted.Data, m.secret.Data, client.ObjectKeyFromObject(m.secret).String())
 }
 
 // needsSignature reports whether the plan in data is to be signed. That the delivered one is signed is remembered for as long as the Secret
@@ -144,14 +145,12 @@ func (r *Reconciler) needsSignature(m *machine, data map[string][]byte) bool {
 	case m.known != nil && m.known.signed:
 		return false
 	}
-	stale := r.Signer.Stale(data, secretName(m.secret))
+	stale := r.Signer.Stale(data, client.ObjectKeyFromObject(m.secret).String())
 	if m.known != nil {
 		m.known.signed = !stale
 	}
 	return stale
 }
-
-func secretName(secret *corev1.Secret) string { return secret.Namespace + "/" + secret.Name }
 
 // setOrDelete sets a key, or removes it for an empty value.
 func setOrDelete(in *map[string]string, key, value string) {

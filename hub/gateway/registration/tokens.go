@@ -63,7 +63,8 @@ func (t *Tokens) Find(
 	return found, err
 }
 
-// whileUnknown looks a token up until it is not unknown, for some seconds if it has the form of one that a hub of Drover issues.
+// whileUnknown looks a token up until it is not unknown, for some seconds if it has the form of one that a hub of Drover issues. It asks
+// again and again, in memory: what it waits for is in several caches.
 func (t *Tokens) whileUnknown(ctx context.Context, token string, lookUp func() error) error {
 	err := lookUp()
 	if !errors.Is(err, ErrUnknownToken) || !tokens.IsRegistrationToken(token) && !secretcache.IsBootstrapToken(token) {

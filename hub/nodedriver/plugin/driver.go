@@ -103,8 +103,7 @@ func (d *Driver) connect(ctx context.Context, line <-chan string) error {
 			return &Error{Message: "its first line is not the loopback address that it serves at: is this a node driver?"}
 		}
 	case <-d.ended:
-		const ended = "the program ended before it served: is this a node driver, for this machine's architecture?"
-		return d.failed("", ended, ended)
+		return d.failed("", "the program ended before it served: is this a node driver, for this machine's architecture?")
 	case <-ctx.Done():
 		return &Error{Message: fmt.Sprintf("the program did not serve within %s", startTimeout)}
 	}
@@ -182,11 +181,11 @@ func (d *Driver) call(ctx context.Context, timeout time.Duration, method string,
 			return nil
 		}
 		if errors.Is(call.Error, rpc.ErrShutdown) || !isAnswer(call.Error) {
-			return d.failed(method, "the program ended", "the connection broke: "+call.Error.Error())
+			return d.broke(method, call.Error)
 		}
 		return &Error{Method: method, Message: d.log.Redact(call.Error.Error())}
 	case <-d.ended:
-		return d.failed(method, "the program ended", "")
+		return d.failed(method, "the program ended")
 	case <-timer.C:
 		return &Error{Method: method, Message: fmt.Sprintf("no answer within %s", timeout)}
 	case <-ctx.Done():
@@ -199,15 +198,18 @@ func isAnswer(err error) bool {
 	return errors.As(err, &answer)
 }
 
-// failed is the error of a driver that broke off: ended if the program has ended, which it has some time for, and otherwise running. It has
-// the last line of the output.
-func (d *Driver) failed(method, ended, running string) error {
-	what := ended
+// broke is the error of a driver whose connection broke, mostly since the program is ending, which it has some time for.
+func (d *Driver) broke(method string, err error) error {
 	select {
 	case <-d.ended:
+		return d.failed(method, "the program ended")
 	case <-time.After(endTimeout):
-		what = running
+		return d.failed(method, "the connection broke: "+err.Error())
 	}
+}
+
+// failed is the error of a driver that broke off, with the last line of its output.
+func (d *Driver) failed(method, what string) error {
 	if last := d.log.LastLine(); last != "" {
 		what += "; its last output: " + last
 	}

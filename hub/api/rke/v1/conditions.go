@@ -25,6 +25,8 @@ const (
 	// PlanAppliedCondition, on Machine and RKEBootstrap, tells what became of the machine's last plan. It does not exist until a plan
 	// was delivered.
 	PlanAppliedCondition = "PlanApplied"
+	// WaitingForPlanReason is that of PlanAppliedCondition where no plan is delivered. Earlier hubs set it on each new machine.
+	WaitingForPlanReason = "WaitingForPlan"
 	// SystemAgentUpgradedCondition is true on RKEBootstrap and Machine while the system-agent of the machine is the one that
 	// redeploySystemAgentGeneration has asked for; it is there only once that was set.
 	SystemAgentUpgradedCondition = "SystemAgentUpgraded"
