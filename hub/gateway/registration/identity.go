@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/subtle"
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -165,14 +167,42 @@ func (g *Registrar) recordSecretHash(ctx context.Context, bootstrap *rkev1.RKEBo
 	if hash == "" {
 		return nil
 	}
-	changed := bootstrap.DeepCopy()
-	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, rkev1.MachineSecretHashAnnotation, hash)
-	patch := client.MergeFromWithOptions(bootstrap, client.MergeFromWithOptimisticLock{})
-	if err := g.Client.Patch(ctx, changed, patch, fieldOwner); err != nil {
-		if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) {
-			return response.Retry(response.DefaultRetry, "the RKEBootstrap of this machine was changed at the same time")
+	return g.swapAnnotation(ctx, bootstrap, rkev1.MachineSecretHashAnnotation, hash)
+}
+
+// swapAnnotation sets an annotation of an object that was read, or removes it if value is empty. If the annotation has been changed since,
+// or the object deleted, it answers that the machine has to retry; other changes to the object do not matter.
+func (g *Registrar) swapAnnotation(ctx context.Context, object client.Object, key, value string) error {
+	read, kind, name := object, reflect.TypeOf(object).Elem(), client.ObjectKeyFromObject(object)
+	changedMeanwhile := response.Retry(response.DefaultRetry, "%s %s was changed at the same time", kind.Name(), name)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		changed := object.DeepCopyObject().(client.Object)
+		annotations := map[string]string{}
+		maps.Copy(annotations, object.GetAnnotations())
+		if delete(annotations, key); value != "" {
+			annotations[key] = value
 		}
-		return fmt.Errorf("writing the hash of a machine's secret: %w", err)
+		changed.SetAnnotations(annotations)
+		patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
+		err := g.Client.Patch(ctx, changed, patch, fieldOwner)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		object = reflect.New(kind).Interface().(client.Object)
+		if err := g.get(ctx, name, object, changedMeanwhile); err != nil {
+			return err
+		}
+		if object.GetUID() != read.GetUID() || !object.GetDeletionTimestamp().Equal(read.GetDeletionTimestamp()) ||
+			object.GetAnnotations()[key] != read.GetAnnotations()[key] {
+			return changedMeanwhile
+		}
+		return err
+	})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return changedMeanwhile
+	case err != nil:
+		return fmt.Errorf("writing the annotation %s of %s %s: %w", key, kind.Name(), name, err)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"regexp"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,14 +95,8 @@ func sameAddress(a, b string) bool {
 func (g *Registrar) consumeApproval(
 	ctx context.Context, machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, r *registration, address string,
 ) error {
-	changed := machine.DeepCopy()
-	delete(changed.Annotations, rkev1.RegisterFromAnnotation)
-	patch := client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})
-	if err := g.Client.Patch(ctx, changed, patch, fieldOwner); err != nil {
-		if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) {
-			return response.Retry(response.DefaultRetry, "Machine %s was changed at the same time", client.ObjectKeyFromObject(machine))
-		}
-		return fmt.Errorf("removing the annotation %s of Machine %s: %w", rkev1.RegisterFromAnnotation, client.ObjectKeyFromObject(machine), err)
+	if err := g.swapAnnotation(ctx, machine, rkev1.RegisterFromAnnotation, ""); err != nil {
+		return err
 	}
 	g.Logger.Info("Machine registers again with an administrator's approval",
 		"Machine", client.ObjectKeyFromObject(machine), "client", address)
