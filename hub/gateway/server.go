@@ -26,6 +26,7 @@ import (
 	"github.com/drover-dev/drover/hub/gateway/registration"
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/gateway/servingcert"
+	"github.com/drover-dev/drover/hub/identity/accounttokens"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/connlimit"
@@ -115,7 +116,10 @@ func New(opts Options) (*Server, error) {
 	}
 	s := &Server{opts: opts, log: opts.Logger, files: opts.Files, drain: newDrainState(), refusals: ratelimit.New(1.0/60, 5)}
 	s.secrets = secretcache.New(clientset, s.log)
-	s.authenticator = plandelivery.NewAuthenticator(opts.Client, opts.APIReader, s.secrets.Issued)
+	verifier := accounttokens.New(func(ctx context.Context) ([]byte, error) {
+		return clientset.Discovery().RESTClient().Get().AbsPath(accounttokens.KeysPath).DoRaw(ctx)
+	}, s.log)
+	s.authenticator = plandelivery.NewAuthenticator(opts.Client, opts.APIReader, s.secrets.Issued, verifier)
 	s.plans = &plandelivery.Handler{Options: plandelivery.Options{
 		ServerURL: opts.Settings.ServerURL, Secrets: s.secrets, Machines: s.authenticator, Client: opts.Client, Live: opts.APIReader,
 		Version: clientset.Discovery().ServerVersion, Logger: s.log, Drain: s.drain,

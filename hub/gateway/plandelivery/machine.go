@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/gateway/secretcache"
+	"github.com/drover-dev/drover/hub/identity/accounttokens"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/util/response"
 )
@@ -30,6 +32,10 @@ const (
 	// A token that the hub itself has issued is reviewed issuedReviews times before it is refused, with a pause between them.
 	issuedReviews = 4
 	issuedPause   = 250 * time.Millisecond
+	// recordedUse is how long the hub judges a token itself after it was created, or after the API server has recorded its use, by the day.
+	recordedUse = 7 * 24 * time.Hour
+	// invalidSinceLabel is on the Secrets of tokens that the API server refuses since nobody used them for long.
+	invalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
 	// maxReviews bounds the cached reviews.
 	maxReviews = 20000
 	// concurrentReviews is how many reviews are asked for at once, less than a connection of HTTP/2 has streams: beyond these, the client
@@ -79,8 +85,11 @@ type Authenticator struct {
 	review func(ctx context.Context, token string) (user authenticationv1.UserInfo, ok bool, err error)
 	// cached reads ServiceAccounts and RKEBootstraps from a cache, live from the API.
 	cached, live client.Reader
-	// issued reports whether the hub itself has issued a token that was not revoked.
-	issued func(token string) bool
+	// issued returns the Secrets that hold a token: those of tokens that were issued and not revoked.
+	issued func(token string) []*corev1.Secret
+	// verify verifies signature and claims of a token that is kept in a Secret.
+	verify func(ctx context.Context, token string) (accounttokens.Claims, error)
+	now    func() time.Time
 	// reviews has a review for each token that was shown lately, by hash.
 	reviews *utilcache.LRUExpireCache
 	// reviewing has an element for each review that is asked for now.
@@ -94,11 +103,13 @@ type review struct {
 	ok      bool
 }
 
-// NewAuthenticator returns an Authenticator. c creates TokenReviews and reads from a cache, live reads from the API, and issued reports
-// from memory whether the hub itself has issued a token that was not revoked.
-func NewAuthenticator(c client.Client, live client.Reader, issued func(token string) bool) *Authenticator {
+// NewAuthenticator returns an Authenticator. c creates TokenReviews and reads from a cache, live reads from the API, issued returns from
+// memory the Secrets that hold a token, and verifier verifies a token that one holds.
+func NewAuthenticator(
+	c client.Client, live client.Reader, issued func(token string) []*corev1.Secret, verifier *accounttokens.Verifier,
+) *Authenticator {
 	return &Authenticator{
-		cached: c, live: live, issued: issued,
+		cached: c, live: live, issued: issued, verify: verifier.Verify, now: time.Now,
 		reviews: utilcache.NewLRUExpireCache(maxReviews), reviewing: make(chan struct{}, concurrentReviews),
 		review: func(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 			review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
@@ -116,12 +127,12 @@ func (a *Authenticator) Recognizes(token string) bool {
 		return false
 	}
 	cached, found := a.reviews.Get(sha256.Sum256([]byte(token)))
-	return found && cached.(review).ok || a.issued(token)
+	return found && cached.(review).ok || len(a.issued(token)) > 0
 }
 
 // Authenticate returns the machine that a token belongs to, or ErrUnauthorized.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (*Machine, error) {
-	reviewed, err := a.cachedReview(ctx, token)
+	reviewed, err := a.reviewed(ctx, token)
 	if err != nil {
 		return nil, err
 	}
@@ -164,18 +175,56 @@ func (a *Authenticator) read(ctx context.Context, key types.NamespacedName, uid 
 	return nil
 }
 
-// cachedReview returns the API's review of a token, which may be some seconds old.
-func (a *Authenticator) cachedReview(ctx context.Context, token string) (review, error) {
+// reviewed returns whose a token is. The API is asked only about tokens that the hub cannot judge itself.
+func (a *Authenticator) reviewed(ctx context.Context, token string) (review, error) {
 	if token == "" || len(token) > tokens.MaxLength {
 		return review{}, nil
 	}
+	if own := a.ownReview(ctx, token); own.ok {
+		return own, nil
+	}
+	return a.cachedReview(ctx, token)
+}
+
+// ownReview judges a token by what the hub has in memory, as the API server would (docs/adr/0035-tokens-of-machines.md). It says nothing
+// against a token: the hub may not know of it yet.
+func (a *Authenticator) ownReview(ctx context.Context, token string) review {
+	secrets := a.issued(token)
+	if len(secrets) == 0 {
+		return review{}
+	}
+	claims, err := a.verify(ctx, token)
+	if err != nil {
+		return review{}
+	}
+	for _, secret := range secrets {
+		if client.ObjectKeyFromObject(secret) == claims.Secret && secret.DeletionTimestamp.IsZero() &&
+			secret.Labels[invalidSinceLabel] == "" && recorded(secret, a.now()) {
+			return review{account: claims.Account, uid: claims.UID, ok: true}
+		}
+	}
+	return review{}
+}
+
+// recorded reports whether the API server has recorded the use of the token in a Secret within recordedUse, or the token is newer than
+// that. An API server deletes tokens that it takes for unused, after a year by default.
+func recorded(secret *corev1.Secret, now time.Time) bool {
+	used, err := time.Parse(time.DateOnly, secret.Labels[secretcache.LastUsedLabel])
+	if err != nil {
+		used = secret.CreationTimestamp.Time
+	}
+	return now.Sub(used) < recordedUse
+}
+
+// cachedReview returns the API's review of a token, which may be some seconds old.
+func (a *Authenticator) cachedReview(ctx context.Context, token string) (review, error) {
 	key := sha256.Sum256([]byte(token))
 	if cached, found := a.reviews.Get(key); found {
 		return cached.(review), nil
 	}
 	user, ok, err := a.ask(ctx, token)
 	// The API server judges by its own cache, which may not have a token yet that was issued a moment ago.
-	for try := 1; err == nil && !ok && try < issuedReviews && a.issued(token) && ctx.Err() == nil; try++ {
+	for try := 1; err == nil && !ok && try < issuedReviews && len(a.issued(token)) > 0 && ctx.Err() == nil; try++ {
 		select {
 		case <-ctx.Done():
 		case <-time.After(issuedPause):

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/gateway/secretcache"
+	"github.com/drover-dev/drover/hub/identity/accounttokens"
 )
 
 // identityReader knows ServiceAccounts and RKEBootstraps by namespace and name.
@@ -64,6 +66,12 @@ func planAccount(name, uid string, owner *rkev1.RKEBootstrap) *corev1.ServiceAcc
 	return account
 }
 
+func unknownToken(string) []*corev1.Secret { return nil }
+
+func unverified(context.Context, string) (accounttokens.Claims, error) {
+	return accounttokens.Claims{}, accounttokens.ErrUnverified
+}
+
 func TestAuthenticate(t *testing.T) {
 	reviews := 0
 	m1, m2 := fixtureBootstrap("m1"), fixtureBootstrap("m2")
@@ -83,7 +91,7 @@ func TestAuthenticate(t *testing.T) {
 	clock := testclock.NewFakePassiveClock(time.Unix(1000, 0))
 	a := &Authenticator{
 		reviewing: make(chan struct{}, 1),
-		cached:    identityReader{accounts, bootstraps}, live: identityReader{}, issued: func(string) bool { return false },
+		cached:    identityReader{accounts, bootstraps}, live: identityReader{}, issued: unknownToken,
 		reviews: utilcache.NewLRUExpireCacheWithClock(100, clock),
 		review: func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 			reviews++
@@ -168,7 +176,13 @@ func TestAuthenticateIssued(t *testing.T) {
 			map[string]*rkev1.RKEBootstrap{"ns/m1": m1}}
 		reviews := map[string]int{}
 		a := &Authenticator{
-			cached: known, live: identityReader{}, issued: func(token string) bool { return token != "foreign" },
+			cached: known, live: identityReader{}, verify: unverified,
+			issued: func(token string) []*corev1.Secret {
+				if token == "foreign" {
+					return nil
+				}
+				return []*corev1.Secret{{}}
+			},
 			reviews: utilcache.NewLRUExpireCache(100), reviewing: make(chan struct{}, 1),
 			review: func(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 				reviews[token]++
@@ -187,12 +201,58 @@ func TestAuthenticateIssued(t *testing.T) {
 	})
 }
 
+// TestOwnReview: the API is asked about a token only if the hub cannot judge it by its Secret and its signature.
+func TestOwnReview(t *testing.T) {
+	now := time.Date(2026, 1, 20, 12, 0, 0, 0, time.UTC)
+	plan := types.NamespacedName{Namespace: "ns", Name: "m1-machine-plan"}
+	claims := accounttokens.Claims{Secret: types.NamespacedName{Namespace: "ns", Name: "m1-token"}, Account: plan, UID: "uid1"}
+	for name, test := range map[string]struct {
+		change   func(*corev1.Secret)
+		unsigned bool
+		want     int
+	}{
+		"a token in its Secret":                       {want: 0},
+		"used a week ago":                             {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "2026-01-13" }, false, 1},
+		"used some days ago":                          {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "2026-01-14" }, false, 0},
+		"new, and not used yet":                       {func(s *corev1.Secret) { s.Labels, s.CreationTimestamp = nil, metav1.NewTime(now.Add(-time.Minute)) }, false, 0},
+		"old, and never used":                         {func(s *corev1.Secret) { s.Labels = nil }, false, 1},
+		"a date that is none":                         {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "yesterday" }, false, 1},
+		"marked as invalid":                           {func(s *corev1.Secret) { s.Labels[invalidSinceLabel] = "2026-01-19" }, false, 1},
+		"being deleted":                               {func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} }, false, 1},
+		"copied into another Secret":                  {func(s *corev1.Secret) { s.Name = "copy" }, false, 1},
+		"copied into another namespace":               {func(s *corev1.Secret) { s.Namespace = "elsewhere" }, false, 1},
+		"whoever writes Secrets, without a signature": {nil, true, 1},
+	} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m1-token",
+			Labels: map[string]string{secretcache.LastUsedLabel: "2026-01-20"}}}
+		if test.change != nil {
+			test.change(secret)
+		}
+		m1, reviews := fixtureBootstrap("m1"), 0
+		a := NewAuthenticator(nil, nil, func(string) []*corev1.Secret { return []*corev1.Secret{secret} }, nil)
+		a.cached = identityReader{map[string]*corev1.ServiceAccount{plan.String(): planAccount(plan.Name, "uid1", m1)},
+			map[string]*rkev1.RKEBootstrap{"ns/m1": m1}}
+		a.now = func() time.Time { return now }
+		a.verify = func(context.Context, string) (accounttokens.Claims, error) { return claims, nil }
+		if test.unsigned {
+			a.verify = unverified
+		}
+		a.review = func(context.Context, string) (authenticationv1.UserInfo, bool, error) {
+			reviews++
+			return authenticationv1.UserInfo{Username: "system:serviceaccount:ns:m1-machine-plan", UID: "uid1"}, true, nil
+		}
+		if m, err := a.Authenticate(t.Context(), "token"); err != nil || m.Account != plan || reviews != test.want {
+			t.Errorf("%s: %+v, %v, %d reviews, want %d", name, m, err, reviews, test.want)
+		}
+	}
+}
+
 // TestConcurrentReviews: many machines that come back at once are asked about some at a time, and one that has gone again is not asked
 // about.
 func TestConcurrentReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, all int
-		a := NewAuthenticator(nil, identityReader{}, func(string) bool { return false })
+		a := NewAuthenticator(nil, identityReader{}, unknownToken, nil)
 		var mu sync.Mutex
 		a.review = func(context.Context, string) (authenticationv1.UserInfo, bool, error) {
 			mu.Lock()

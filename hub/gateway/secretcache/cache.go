@@ -100,10 +100,9 @@ func (c *Cache) Synced() bool {
 	return c.Plans.Synced() && c.accountTokens.HasSynced() && c.requests.HasSynced() && c.registrations.HasSynced()
 }
 
-// Issued reports whether a token is one of those that the hub's Kubernetes keeps in a Secret, as those of machines are.
-func (c *Cache) Issued(token string) bool {
-	keys, err := c.accountTokens.GetIndexer().IndexKeys(byTokenHash, bootstrapTokenIndex(bootstrapToken([]byte(token))))
-	return err == nil && len(keys) > 0
+// Issued returns the Secrets that hold a token of a ServiceAccount, as those of machines do: one, unless somebody has copied it.
+func (c *Cache) Issued(token string) []*corev1.Secret {
+	return c.accountTokensBy(byTokenHash, bootstrapTokenIndex(bootstrapToken([]byte(token))))
 }
 
 // BootstrapToken returns the Secret of a token that is in bootstrap data, or nil for any other token.
@@ -186,20 +185,20 @@ func (c *Cache) notifyOn(informer cache.SharedIndexInformer, topic func(*corev1.
 	})
 }
 
-// lastUsedLabel is on token Secrets: the API server writes the date there on the first use of a day.
-const lastUsedLabel = "kubernetes.io/legacy-token-last-used"
+// LastUsedLabel is on token Secrets: the API server writes the date there on the first use of a day.
+const LastUsedLabel = "kubernetes.io/legacy-token-last-used"
 
 // onlyUsed reports whether a Secret has changed in nothing but the date of its last use. On the day on which ten thousand agents connect
 // for the first time, each would otherwise be asked about two times more.
 func onlyUsed(before, after any) bool {
 	a, ok := before.(*corev1.Secret)
 	b, same := after.(*corev1.Secret)
-	if !ok || !same || a.UID != b.UID || a.Labels[lastUsedLabel] == b.Labels[lastUsedLabel] {
+	if !ok || !same || a.UID != b.UID || a.Labels[LastUsedLabel] == b.Labels[LastUsedLabel] {
 		return false
 	}
 	a, b = a.DeepCopy(), b.DeepCopy()
 	for _, secret := range []*corev1.Secret{a, b} {
-		delete(secret.Labels, lastUsedLabel)
+		delete(secret.Labels, LastUsedLabel)
 		secret.ResourceVersion, secret.ManagedFields = "", nil
 	}
 	return equality.Semantic.DeepEqual(a, b)

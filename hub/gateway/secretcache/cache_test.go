@@ -40,7 +40,7 @@ func TestOnlyUsed(t *testing.T) {
 		return secret
 	}
 	used := func(secret *corev1.Secret) {
-		secret.ResourceVersion, secret.Labels = "2", map[string]string{lastUsedLabel: "2026-11-24"}
+		secret.ResourceVersion, secret.Labels = "2", map[string]string{LastUsedLabel: "2026-11-24"}
 	}
 	also := func(change func(*corev1.Secret)) func(*corev1.Secret) {
 		return func(secret *corev1.Secret) { used(secret); change(secret) }
