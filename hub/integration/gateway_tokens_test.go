@@ -29,7 +29,8 @@ func TestGatewayReturningMachine(t *testing.T) {
 	e.runControllers()
 	_, machine, plan := e.registered("m1")
 	read := func() (int, string) {
-		return e.get("/api/v1/namespaces/"+plan.Namespace+"/secrets/"+plan.Name, map[string]string{"Authorization": "Bearer " + machine.BearerToken})
+		return e.get("/api/v1/namespaces/"+plan.Namespace+"/secrets/"+plan.Name,
+			map[string]string{"Authorization": "Bearer " + machine.BearerToken})
 	}
 	token := &corev1.Secret{}
 	var all corev1.SecretList

@@ -211,10 +211,12 @@ func TestOwnReview(t *testing.T) {
 		unsigned bool
 		want     int
 	}{
-		"a token in its Secret":                       {want: 0},
-		"used a week ago":                             {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "2026-01-13" }, false, 1},
-		"used some days ago":                          {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "2026-01-14" }, false, 0},
-		"new, and not used yet":                       {func(s *corev1.Secret) { s.Labels, s.CreationTimestamp = nil, metav1.NewTime(now.Add(-time.Minute)) }, false, 0},
+		"a token in its Secret": {want: 0},
+		"used a week ago":       {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "2026-01-13" }, false, 1},
+		"used some days ago":    {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "2026-01-14" }, false, 0},
+		"new, and not used yet": {func(s *corev1.Secret) {
+			s.Labels, s.CreationTimestamp = nil, metav1.NewTime(now.Add(-time.Minute))
+		}, false, 0},
 		"old, and never used":                         {func(s *corev1.Secret) { s.Labels = nil }, false, 1},
 		"a date that is none":                         {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "yesterday" }, false, 1},
 		"marked as invalid":                           {func(s *corev1.Secret) { s.Labels[invalidSinceLabel] = "2026-01-19" }, false, 1},
