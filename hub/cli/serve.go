@@ -45,9 +45,9 @@ administrator's kubeconfig to <data-dir>/` + embedded.AdminKubeconfig + `.`,
 	return cmd
 }
 
-// collectAt is how far the heap of a hub at rest may grow, in percent, until it is collected. Most of the hub's memory lives as long as the
-// hub, so that collecting often costs nothing at rest; while many machines come up it would take a third of the CPU time.
-const collectAt = 50
+// collected is when garbage is collected. Most of the hub's memory lives as long as the hub, so that collecting often costs nothing at rest;
+// while it starts, or many machines come up, it would take a third of the CPU time.
+var collected = gctuner.Options{Percent: 50, Headroom: 200 << 20, Busy: 16 << 20}
 
 // serve runs until ctx ends or something breaks. The order on the way down is that on the way up, reversed: the API server outlives all
 // that uses it.
@@ -55,7 +55,7 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 	started := time.Now()
 	mode := opts.mode()
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
+		gctuner.Start(collected)
 	}
 	logger.Info("Starting hub", "version", Version, "mode", string(mode), "providers", opts.hub.Providers.Names(),
 		"serverURL", opts.hub.Settings.ServerURL)
@@ -63,6 +63,8 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 		return err
 	}
 
+	ready := make(chan struct{})
+	opts.api.CollectAfter = ready
 	config, apiServer, err := connect(ctx, opts, logger)
 	if err != nil {
 		return err
@@ -82,7 +84,10 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	go announce(ctx, hub, opts, started, logger)
+	go func() {
+		defer close(ready)
+		announce(ctx, hub, opts, started, logger)
+	}()
 	if err := hub.Start(ctx); err != nil {
 		return interrupted(ctx, err)
 	}
@@ -155,9 +160,6 @@ func interrupted(ctx context.Context, err error) error {
 func announce(ctx context.Context, hub *server.Hub, opts *serveOptions, started time.Time, logger *slog.Logger) {
 	if hub.WaitReady(ctx) {
 		debug.FreeOSMemory() // a start leaves much behind that is never needed again
-		if os.Getenv("GOGC") == "" {
-			gctuner.Start(gctuner.Options{Percent: collectAt, Headroom: 200 << 20, Busy: 16 << 20})
-		}
 		logger.Info("Hub is ready", "took", elapsed(started), "serverURL", opts.hub.Settings.ServerURL)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -49,7 +48,7 @@ func (f *fakeAPI) Create(_ context.Context, object client.Object, _ ...client.Cr
 
 func (f *fakeAPI) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	switch object := object.(type) {
-	case *corev1.ServiceAccount:
+	case *metav1.PartialObjectMetadata:
 		object.Namespace, object.Name, object.UID = key.Namespace, key.Name, types.UID(key.Name)
 		owner := fixtureBootstrap(key.Name[:len(key.Name)-len("-machine-plan")])
 		object.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, rkev1.GroupVersion.WithKind("RKEBootstrap"))}

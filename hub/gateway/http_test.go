@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -124,7 +123,7 @@ func TestListensWhenCachesAreFilled(t *testing.T) {
 	s := newTestServer(t, "")
 	s.secrets = secretcache.New(kubernetes.NewForConfigOrDie(&rest.Config{Host: api.URL}), logr.Discard())
 	scheme := runtime.NewScheme()
-	must(t, errors.Join(corev1.AddToScheme(scheme), managementv3.AddToScheme(scheme)))
+	must(t, errors.Join(metav1.AddMetaToScheme(scheme), managementv3.AddToScheme(scheme)))
 	s.opts.Cache = &informertest.FakeInformers{Scheme: scheme}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -134,7 +133,11 @@ func TestListensWhenCachesAreFilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
-	<-asked
+	select {
+	case <-asked:
+	case err := <-ended:
+		t.Fatalf("the gateway ended: %v", err)
+	}
 	if conn, err := net.Dial("tcp", s.opts.Listen); err == nil {
 		_ = conn.Close()
 		t.Error("the gateway listens before its caches are filled")

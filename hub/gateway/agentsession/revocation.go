@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/access/tunnel"
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
+	"github.com/drover-dev/drover/hub/gateway/plandelivery"
 	"github.com/drover-dev/drover/hub/util/response"
 )
 
@@ -48,7 +48,7 @@ func (a *Agents) WatchRevocations(ctx context.Context, informers cache.Informers
 		{&managementv3.TunnelAgent{}, endAgent},
 		{&managementv3.ClusterRegistrationToken{}, endLegacy},
 		{&managementv3.Cluster{}, endCluster},
-		{&corev1.ServiceAccount{}, a.endMachine},
+		{plandelivery.NewAccount(), a.endMachine},
 	} {
 		informer, err := informers.GetInformer(ctx, watched.object, cache.BlockUntilSynced(false))
 		if err != nil {

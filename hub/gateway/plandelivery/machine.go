@@ -103,6 +103,13 @@ type review struct {
 	ok      bool
 }
 
+// NewAccount returns an empty ServiceAccount to read into, or to watch: metadata only, of which one cache serves the controllers too.
+func NewAccount() *metav1.PartialObjectMetadata {
+	account := &metav1.PartialObjectMetadata{}
+	account.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
+	return account
+}
+
 // NewAuthenticator returns an Authenticator. c creates TokenReviews and reads from a cache, live reads from the API, issued returns from
 // memory the Secrets that hold a token, and verifier verifies a token that one holds.
 func NewAuthenticator(
@@ -139,7 +146,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (*Machin
 	if !reviewed.ok {
 		return nil, ErrUnauthorized
 	}
-	account := &corev1.ServiceAccount{}
+	account := NewAccount()
 	if err := a.read(ctx, reviewed.account, reviewed.uid, account); err != nil {
 		return nil, err
 	}
@@ -170,7 +177,7 @@ func (a *Authenticator) read(ctx context.Context, key types.NamespacedName, uid 
 	case apierrors.IsNotFound(err) || err == nil && (into.GetUID() != uid || uid == ""):
 		return ErrUnauthorized
 	case err != nil:
-		return fmt.Errorf("reading %T %s: %w", into, key, err)
+		return fmt.Errorf("reading the objects of %s: %w", key, err)
 	}
 	return nil
 }

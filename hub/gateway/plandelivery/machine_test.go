@@ -31,9 +31,9 @@ type identityReader struct {
 
 func (r identityReader) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	switch obj := obj.(type) {
-	case *corev1.ServiceAccount:
+	case *metav1.PartialObjectMetadata:
 		if found := r.accounts[key.String()]; found != nil {
-			found.DeepCopyInto(obj)
+			found.ObjectMeta.DeepCopyInto(&obj.ObjectMeta)
 			return nil
 		}
 	case *rkev1.RKEBootstrap:

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,7 +21,6 @@ import (
 	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
 	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
-	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -37,10 +34,6 @@ const (
 // topologies, runtime extensions) have definitions and webhooks, but no controller yet.
 func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.ClusterCache) error {
 	c, reader := mgr.GetClient(), mgr.GetAPIReader()
-	secretMetadata, err := secretMetadataCache(mgr)
-	if err != nil {
-		return err
-	}
 	steps := []struct {
 		name  string
 		setup func() error
@@ -76,7 +69,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"ClusterResourceSet", func() error {
-			return (&clusterresourceset.Reconciler{Client: c, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(10), secretMetadata)
+			return (&clusterresourceset.Reconciler{Client: c, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(10), mgr.GetCache())
 		}},
 		{"ClusterResourceSetBinding", func() error {
 			return (&clusterresourcesetbinding.Reconciler{Client: c}).SetupWithManager(ctx, mgr, concurrency(10))
@@ -109,27 +102,4 @@ func migrated() map[client.Object]crdmigrator.ByObjectConfig {
 		kinds[&clusterv1.MachinePool{}] = withStatus
 	}
 	return kinds
-}
-
-// secretMetadataCache makes the cache in which ClusterResourceSets watch Secrets of all kinds: metadata only.
-func secretMetadataCache(mgr ctrl.Manager) (ctrlcache.Cache, error) {
-	cache, err := ctrlcache.New(mgr.GetConfig(), ctrlcache.Options{
-		Scheme:     mgr.GetScheme(),
-		Mapper:     mgr.GetRESTMapper(),
-		HTTPClient: mgr.GetHTTPClient(),
-		DefaultTransform: func(in any) (any, error) {
-			object, ok := in.(*metav1.PartialObjectMetadata)
-			if !ok || object.GroupVersionKind() != corev1.SchemeGroupVersion.WithKind("Secret") {
-				return nil, fmt.Errorf("this cache holds metadata of Secrets only, not %T", in)
-			}
-			return ctrlcache.TransformStripManagedFields()(object)
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making cache of Secret metadata: %w", err)
-	}
-	if err := mgr.Add(cache); err != nil {
-		return nil, fmt.Errorf("adding cache of Secret metadata: %w", err)
-	}
-	return cache, nil
 }

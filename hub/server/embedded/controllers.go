@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -27,11 +29,16 @@ import (
 )
 
 const (
-	resync = 10 * time.Minute
+	// resync is upstream's.
+	resync = 12 * time.Hour
 	// gcDiscoveryPeriod is how soon the garbage collector notices a new kind. Upstream's 30 s would make the first minute after the CRDs
 	// are installed a time in which nothing is collected.
 	gcDiscoveryPeriod = 5 * time.Second
-	workers           = 4
+	// gcSyncTimeout is how long the garbage collector waits until it knows all objects. Without that it asks for the owner of each.
+	gcSyncTimeout = time.Minute
+	workers       = 4
+	// collectLatest is when the garbage collector starts, however long that which it waits for takes.
+	collectLatest = time.Minute
 )
 
 // controllerLoop is a controller that runs until its context ends.
@@ -43,16 +50,26 @@ type controllerInputs struct {
 	client kubernetes.Interface
 	certs  *certificates
 	shared informers.SharedInformerFactory
+	// tokens is for Secrets with tokens of ServiceAccounts alone.
+	tokens informers.SharedInformerFactory
+	// collectAfter is nil, or closed when the garbage collector is to start.
+	collectAfter <-chan struct{}
 }
 
-// startControllers runs the part of kube-controller-manager that an API server without nodes needs. The channel is closed when all have
-// ended.
-func startControllers(ctx context.Context, config *rest.Config, certs *certificates) (<-chan struct{}, error) {
+// startControllers runs the part of kube-controller-manager that an API server without nodes needs. The garbage collector, which reads the
+// metadata of all objects, waits for collectAfter. The returned channel is closed when all have ended.
+func startControllers(
+	ctx context.Context, config *rest.Config, certs *certificates, collectAfter <-chan struct{},
+) (<-chan struct{}, error) {
 	client, err := clientFor(config, "controllers")
 	if err != nil {
 		return nil, err
 	}
 	shared := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(dropManagedFields))
+	tokens := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(dropManagedFields),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
+		}))
 
 	var loops []controllerLoop
 	for _, c := range []struct {
@@ -65,7 +82,7 @@ func startControllers(ctx context.Context, config *rest.Config, certs *certifica
 		{"clusterrole-aggregation-controller", roleAggregationController},
 		{"generic-garbage-collector", garbageCollector},
 	} {
-		in := controllerInputs{config: named(config, c.name), certs: certs, shared: shared}
+		in := controllerInputs{config: named(config, c.name), certs: certs, shared: shared, tokens: tokens, collectAfter: collectAfter}
 		if in.client, err = clientFor(config, c.name); err != nil {
 			return nil, err
 		}
@@ -76,6 +93,7 @@ func startControllers(ctx context.Context, config *rest.Config, certs *certifica
 		loops = append(loops, built...)
 	}
 	shared.Start(ctx.Done())
+	tokens.Start(ctx.Done())
 
 	var running sync.WaitGroup
 	for _, loop := range loops {
@@ -85,6 +103,7 @@ func startControllers(ctx context.Context, config *rest.Config, certs *certifica
 	go func() {
 		running.Wait()
 		shared.Shutdown()
+		tokens.Shutdown()
 		close(done)
 	}()
 	return done, nil
@@ -120,7 +139,7 @@ func tokenController(ctx context.Context, in controllerInputs) ([]controllerLoop
 		return nil, fmt.Errorf("reading server CA: %w", err)
 	}
 	c, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), in.shared.Core().V1().ServiceAccounts(),
-		in.shared.Core().V1().Secrets(), in.client, serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: rootCA})
+		in.tokens.Core().V1().Secrets(), in.client, serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: rootCA})
 	if err != nil {
 		return nil, fmt.Errorf("making token controller: %w", err)
 	}
@@ -154,9 +173,25 @@ func garbageCollector(ctx context.Context, in controllerInputs) ([]controllerLoo
 		return nil, fmt.Errorf("making garbage collector: %w", err)
 	}
 	return []controllerLoop{
-		func(ctx context.Context) { gc.Run(ctx, workers, gcDiscoveryPeriod) },
-		func(ctx context.Context) { gc.Sync(ctx, in.client.Discovery(), gcDiscoveryPeriod) },
+		in.collecting(func(ctx context.Context) { gc.Run(ctx, workers, gcSyncTimeout) }),
+		in.collecting(func(ctx context.Context) { gc.Sync(ctx, in.client.Discovery(), gcDiscoveryPeriod) }),
 	}, nil
+}
+
+// collecting runs a loop of the garbage collector when its time has come.
+func (in controllerInputs) collecting(loop controllerLoop) controllerLoop {
+	if in.collectAfter == nil {
+		return loop
+	}
+	return func(ctx context.Context) {
+		select {
+		case <-in.collectAfter:
+		case <-time.After(collectLatest):
+		case <-ctx.Done():
+			return
+		}
+		loop(ctx)
+	}
 }
 
 // metadataOnly gives the garbage collector informers that keep no more of an object than its metadata, also for kinds that have typed

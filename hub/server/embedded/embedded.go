@@ -28,6 +28,9 @@ const DefaultPort = 6443
 type Options struct {
 	// Jobs serves the kinds of batch/v1, too. Nothing runs them; tests do.
 	Jobs bool
+	// CollectAfter delays the garbage collector until it is closed, by a minute at most: with many objects it takes the processor from those
+	// who wait for the server's first clients. nil does not delay it.
+	CollectAfter <-chan struct{}
 	// DataDir is created with mode 0700 where it does not exist.
 	DataDir string
 	// Port is the port on 127.0.0.1 that the API server listens on. 0 takes any free port.
@@ -146,7 +149,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 	controllersCtx, stopControllers := context.WithCancel(runCtx)
 	undo.add(stopControllers)
-	controllersDone, err := startControllers(controllersCtx, adminConfig, certs)
+	controllersDone, err := startControllers(controllersCtx, adminConfig, certs, opts.CollectAfter)
 	if err != nil {
 		return nil, err
 	}
