@@ -230,3 +230,27 @@ func TestReplacedWhileConnected(t *testing.T) {
 	m.write(t, other.info("token", ca.PEM()))
 	next(t, s, "2")
 }
+
+// TestFailures: a hub that has not listened for long, and does not answer at once when all agents come back, is soon asked again.
+func TestFailures(t *testing.T) {
+	var f failures
+	busy := errors.New("TLS handshake timeout")
+	for i, step := range []struct {
+		err  error
+		want int
+	}{
+		{busy, 1}, {busy, 2}, {busy, 3}, {busy, 4}, {busy, 5}, {syscall.ECONNREFUSED, 6}, {syscall.ECONNREFUSED, 7}, {busy, 3}, {busy, 4},
+		{syscall.ECONNREFUSED, 5}, {fmt.Errorf("reading: %w", syscall.ECONNREFUSED), 6}, {busy, 3},
+	} {
+		if f.add(step.err); f.count != step.want {
+			t.Errorf("failure %d, %v: counted as %d, want %d", i, step.err, f.count, step.want)
+		}
+	}
+	f.reset()
+	if f.add(syscall.ECONNREFUSED); f.count != 1 {
+		t.Errorf("the first failure counts as %d", f.count)
+	}
+	if f.add(busy); f.count != 2 {
+		t.Errorf("the second failure counts as %d", f.count)
+	}
+}

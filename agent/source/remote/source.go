@@ -28,6 +28,8 @@ const (
 	maxDelay  = time.Minute
 	// maxRefusedDelay is the longest delay while nothing listens at the hub's address, as while a hub restarts: that costs the hub nothing.
 	maxRefusedDelay = 15 * time.Second
+	// listensAgain is what the first failure after those counts for at most.
+	listensAgain = 3
 	// maxReconnects is after how many failures in a row a replaced connection is no longer tried at once.
 	maxReconnects = 5
 )
@@ -124,7 +126,7 @@ func (s *Source) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watchConnectionFile(ctx) })
 	defer watching.Wait()
-	for failures := 0; ctx.Err() == nil; {
+	for failures := (failures{}); ctx.Err() == nil; {
 		client := s.current()
 		started := time.Now()
 		err := s.listAndWatch(ctx, client)
@@ -132,24 +134,42 @@ func (s *Source) Run(ctx context.Context) {
 			return
 		}
 		if err == nil || time.Since(started) > maxDelay {
-			failures = 0
+			failures.reset()
 		}
 		if err == nil {
 			continue
 		}
-		failures++
-		if !errors.Is(err, errReplaced) || failures > maxReconnects {
-			if !s.recovered(ctx, client, err, failures) {
+		failures.add(err)
+		if !errors.Is(err, errReplaced) || failures.count > maxReconnects {
+			if !s.recovered(ctx, client, err, failures.count) {
 				select {
 				case <-ctx.Done():
 					return
 				case <-s.replaced:
-				case <-time.After(s.delay(client, failures, err)):
+				case <-time.After(s.delay(client, failures.count, err)):
 				}
 			}
 		}
 		s.reconnect()
 	}
+}
+
+// failures counts failures in a row.
+type failures struct {
+	count   int
+	refused bool
+}
+
+func (f *failures) reset() { *f = failures{} }
+
+// add counts a failure. While nothing listened at the hub's address, nobody was kept waiting: one that listens again, and that all agents
+// come back to at the same time, is asked again soon, and then less and less often.
+func (f *failures) add(err error) {
+	refused := errors.Is(err, syscall.ECONNREFUSED)
+	if f.count++; f.refused && !refused {
+		f.count = min(f.count, listensAgain)
+	}
+	f.refused = refused
 }
 
 // delay returns how long to wait after a number of failures, of which err is the last: at least as long as the hub asks for, and not until
