@@ -45,8 +45,8 @@ administrator's kubeconfig to <data-dir>/` + embedded.AdminKubeconfig + `.`,
 	return cmd
 }
 
-// collected is when garbage is collected. Most of the hub's memory lives as long as the hub, so that collecting often costs nothing at rest;
-// while it starts, or many machines come up, it would take a third of the CPU time.
+// collected is when garbage is collected. Most of the hub's memory lives as long as the hub, so that to collect it often costs nothing at
+// rest; while the hub starts, or many machines come up, it would take a third of the CPU time.
 var collected = gctuner.Options{Percent: 50, Headroom: 200 << 20, Busy: 16 << 20}
 
 // serve runs until ctx ends or something breaks. The order on the way down is that on the way up, reversed: the API server outlives all
