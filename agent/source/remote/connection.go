@@ -21,11 +21,14 @@ const connectionFileInterval = 15 * time.Second
 // errReplaced is returned when the connection info has been replaced and must be read before anything else.
 var errReplaced = errors.New("the connection info has been replaced")
 
-// connect makes a client of the connection info as it is on disk now.
+// connect returns a client of the connection info as it is on disk now: the present one if it is of that.
 func (s *Source) connect() (*client, error) {
 	connection, raw, err := config.ReadConnection(s.ConnectionFile)
 	if err != nil {
 		return nil, err
+	}
+	if present := s.current(); present != nil && bytes.Equal(present.file, raw) {
+		return present, nil
 	}
 	return newClient(connection, raw, s.Strict)
 }

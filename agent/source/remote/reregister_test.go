@@ -3,6 +3,7 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -252,5 +253,24 @@ func TestFailures(t *testing.T) {
 	}
 	if f.add(busy); f.count != 2 {
 		t.Errorf("the second failure counts as %d", f.count)
+	}
+}
+
+// TestClientIsKept: while the connection info is as it was, another attempt costs no new client.
+func TestClientIsKept(t *testing.T) {
+	ca := trusttest.NewCA(t, "ca")
+	f := newTLSHub(t, ca)
+	m := newMachine(t, f.info("one", ca.PEM()))
+	s, err := New(Options{ConnectionFile: m.file, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.current()
+	if s.reconnect(); s.current() != first {
+		t.Error("the same connection info makes another client")
+	}
+	m.write(t, f.info("two", ca.PEM()))
+	if s.reconnect(); s.current() == first {
+		t.Error("other connection info makes no other client")
 	}
 }
