@@ -11,10 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // TestGatewayReturningMachine: a gateway that restarts knows the tokens of the machines that come back, without a review by the API server
 // for each; a token whose Secret was deleted is refused.
 func TestGatewayReturningMachine(t *testing.T) {

@@ -2,22 +2,26 @@ package machinerequest
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/predicates"
 )
 
@@ -37,26 +41,43 @@ type Reconciler struct {
 	// Clock is the time; SetupWithManager sets it.
 	Clock clock.PassiveClock
 
-	// requests is the manager's cache, which has the content of machine requests; Client reads Secrets past it.
+	// requests is a cache of its own with machine requests alone: the infrastructure provider may run without the controllers that need the
+	// content of other Secrets.
 	requests client.Reader
 }
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.Live, r.Clock = mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}
-	r.requests = mgr.GetCache()
+	requests, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(),
+		Scheme:     mgr.GetScheme(),
+		Mapper:     mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Field: fields.OneTermEqualSelector("type", rkev1.MachineRequestSecretType)},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("creating the cache of machine requests: %w", err)
+	}
+	if err := mgr.Add(onEveryReplica{requests}); err != nil {
+		return fmt.Errorf("adding the cache of machine requests: %w", err)
+	}
+	r.requests = requests
 	return ctrl.NewControllerManagedBy(mgr).
-		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(isRequest))).
 		Named("machinerequest").
+		WatchesRawSource(source.Kind(requests, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToRequests), builder.WithPredicates(predicates.ClusterChanged)).
 		WithOptions(opts).
 		Complete(apierrors.Requeue(r))
 }
 
-func isRequest(o client.Object) bool {
-	secret, ok := o.(*corev1.Secret)
-	return ok && secret.Type == rkev1.MachineRequestSecretType
-}
+// onEveryReplica is a cache that is filled on every replica. A cache with options for a kind, other than one without, would run on the
+// leader only, while the controllers of all replicas wait for it, and end the hub if that takes too long.
+type onEveryReplica struct{ cache.Cache }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 // clusterToRequests maps a Cluster to the requests that may be waiting for it to be created.
 func (r *Reconciler) clusterToRequests(ctx context.Context, o client.Object) []ctrl.Request {
@@ -68,15 +89,5 @@ func (r *Reconciler) clusterToRequests(ctx context.Context, o client.Object) []c
 	if namespace == "" {
 		return nil
 	}
-	var secrets corev1.SecretList
-	if err := r.requests.List(ctx, &secrets, client.InNamespace(namespace)); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Failed to list machine requests", "namespace", namespace)
-	}
-	var requests []ctrl.Request
-	for i := range secrets.Items {
-		if isRequest(&secrets.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&secrets.Items[i])})
-		}
-	}
-	return requests
+	return objects.List(ctx, r.requests, &corev1.SecretList{}, client.InNamespace(namespace))
 }

@@ -41,7 +41,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.requests.Get(ctx, req.NamespacedName, request); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !isRequest(request) || !request.DeletionTimestamp.IsZero() {
+	if !request.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	left := requestLifetime - r.Clock.Since(request.CreationTimestamp.Time)

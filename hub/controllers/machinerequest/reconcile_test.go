@@ -58,27 +58,6 @@ func TestRequestLifetime(t *testing.T) {
 	}
 }
 
-// TestOtherSecrets: the manager's cache has Secrets of all types, which live as long as somebody wants them.
-func TestOtherSecrets(t *testing.T) {
-	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c-m-abcdefgh", Name: "crt-token-default"}}
-	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod",
-		Annotations: map[string]string{rkev1.ManagementClusterNameAnnotation: token.Namespace}}}
-	request := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: token.Namespace, Name: "request"}, Type: rkev1.MachineRequestSecretType}
-	scheme := fakeclient.Scheme(t, corev1.AddToScheme, provisioningv1.AddToScheme)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(token, cluster, request).Build()
-	r := &Reconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(time.Now()), requests: c}
-	if result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(token)}); err != nil ||
-		result != (ctrl.Result{}) {
-		t.Errorf("got %v, %v", result, err)
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(token), token); err != nil {
-		t.Errorf("an old Secret of another type: %v", err)
-	}
-	if got := r.clusterToRequests(t.Context(), cluster); len(got) != 1 || got[0].Name != request.Name {
-		t.Errorf("a Cluster wakes %v", got)
-	}
-}
-
 // TestClusterThatTheCacheHasNotSeen: a refusal is final for the machine. The gateway, perhaps of another replica, has seen the cluster, and
 // that it is not paused any more.
 func TestClusterThatTheCacheHasNotSeen(t *testing.T) {
