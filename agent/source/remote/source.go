@@ -126,7 +126,7 @@ func (s *Source) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watchConnectionFile(ctx) })
 	defer watching.Wait()
-	for failures := (failures{}); ctx.Err() == nil; {
+	for failed := (failures{}); ctx.Err() == nil; {
 		client := s.current()
 		started := time.Now()
 		err := s.listAndWatch(ctx, client)
@@ -134,19 +134,19 @@ func (s *Source) Run(ctx context.Context) {
 			return
 		}
 		if err == nil || time.Since(started) > maxDelay {
-			failures.reset()
+			failed.reset()
 		}
 		if err == nil {
 			continue
 		}
-		failures.add(err)
-		if !errors.Is(err, errReplaced) || failures.count > maxReconnects {
-			if !s.recovered(ctx, client, err, failures.count) {
+		failed.add(err)
+		if !errors.Is(err, errReplaced) || failed.count > maxReconnects {
+			if !s.recovered(ctx, client, err, failed.count) {
 				select {
 				case <-ctx.Done():
 					return
 				case <-s.replaced:
-				case <-time.After(s.delay(client, failures.count, err)):
+				case <-time.After(s.delay(client, failed.count, err)):
 				}
 			}
 		}
