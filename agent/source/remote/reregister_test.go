@@ -247,7 +247,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("failure %d, %v: counted as %d, want %d", i, step.err, f.count, step.want)
 		}
 	}
-	f.reset()
+	f = failures{}
 	if f.add(syscall.ECONNREFUSED); f.count != 1 {
 		t.Errorf("the first failure counts as %d", f.count)
 	}

@@ -134,7 +134,7 @@ func (s *Source) Run(ctx context.Context) {
 			return
 		}
 		if err == nil || time.Since(started) > maxDelay {
-			failed.reset()
+			failed = failures{}
 		}
 		if err == nil {
 			continue
@@ -154,13 +154,12 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// failures counts failures in a row.
+// failures counts failures in a row. The zero value is none.
 type failures struct {
-	count   int
+	count int
+	// refused is whether nothing listened at the hub's address at the last.
 	refused bool
 }
-
-func (f *failures) reset() { *f = failures{} }
 
 // add counts a failure. While nothing listened at the hub's address, nobody was kept waiting: one that listens again, and that all agents
 // come back to at the same time, is asked again soon, and then less and less often.

@@ -34,8 +34,6 @@ const (
 	issuedPause   = 250 * time.Millisecond
 	// recordedUse is how long the hub judges a token itself after it was created, or after the API server has recorded its use, by the day.
 	recordedUse = 7 * 24 * time.Hour
-	// invalidSinceLabel is on the Secrets of tokens that the API server refuses since nobody used them for long.
-	invalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
 	// maxReviews bounds the cached reviews.
 	maxReviews = 20000
 	// concurrentReviews is how many reviews are asked for at once, less than a connection of HTTP/2 has streams: beyond these, the client
@@ -96,7 +94,7 @@ type Authenticator struct {
 	reviewing chan struct{}
 }
 
-// review is the API's answer about a token: the ServiceAccount that it belongs to, with its UID, if ok.
+// review says whose a token is: the ServiceAccount that it belongs to, with its UID, if ok.
 type review struct {
 	account types.NamespacedName
 	uid     types.UID
@@ -177,7 +175,7 @@ func (a *Authenticator) read(ctx context.Context, key types.NamespacedName, uid 
 	case apierrors.IsNotFound(err) || err == nil && (into.GetUID() != uid || uid == ""):
 		return ErrUnauthorized
 	case err != nil:
-		return fmt.Errorf("reading the objects of %s: %w", key, err)
+		return fmt.Errorf("reading the ServiceAccount or RKEBootstrap %s: %w", key, err)
 	}
 	return nil
 }
@@ -206,7 +204,7 @@ func (a *Authenticator) ownReview(ctx context.Context, token string) review {
 	}
 	for _, secret := range secrets {
 		if client.ObjectKeyFromObject(secret) == claims.Secret && secret.DeletionTimestamp.IsZero() &&
-			secret.Labels[invalidSinceLabel] == "" && recorded(secret, a.now()) {
+			secret.Labels[secretcache.InvalidSinceLabel] == "" && recorded(secret, a.now()) {
 			return review{account: claims.Account, uid: claims.UID, ok: true}
 		}
 	}
@@ -249,7 +247,8 @@ func (a *Authenticator) cachedReview(ctx context.Context, token string) (review,
 	return reviewed, nil
 }
 
-// stillAllowed reports whether a machine may still see its plan, which the API is asked about. While that cannot be found out, it may.
+// stillAllowed reports whether a machine may still see its plan; a review by the API is no longer used if fresh. While it cannot be found
+// out, the machine may.
 func (a *Authenticator) stillAllowed(ctx context.Context, m *Machine, fresh bool) bool {
 	if fresh {
 		a.reviews.Remove(sha256.Sum256([]byte(m.token)))

@@ -217,9 +217,11 @@ func TestOwnReview(t *testing.T) {
 		"new, and not used yet": {func(s *corev1.Secret) {
 			s.Labels, s.CreationTimestamp = nil, metav1.NewTime(now.Add(-time.Minute))
 		}, false, 0},
-		"old, and never used":                         {func(s *corev1.Secret) { s.Labels = nil }, false, 1},
-		"a date that is none":                         {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "yesterday" }, false, 1},
-		"marked as invalid":                           {func(s *corev1.Secret) { s.Labels[invalidSinceLabel] = "2026-01-19" }, false, 1},
+		"old, and never used": {func(s *corev1.Secret) { s.Labels = nil }, false, 1},
+		"a date that is none": {func(s *corev1.Secret) { s.Labels[secretcache.LastUsedLabel] = "yesterday" }, false, 1},
+		"marked as invalid": {func(s *corev1.Secret) {
+			s.Labels[secretcache.InvalidSinceLabel] = "2026-01-19"
+		}, false, 1},
 		"being deleted":                               {func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} }, false, 1},
 		"copied into another Secret":                  {func(s *corev1.Secret) { s.Name = "copy" }, false, 1},
 		"copied into another namespace":               {func(s *corev1.Secret) { s.Namespace = "elsewhere" }, false, 1},

@@ -185,8 +185,13 @@ func (c *Cache) notifyOn(informer cache.SharedIndexInformer, topic func(*corev1.
 	})
 }
 
-// LastUsedLabel is on token Secrets: the API server writes the date there on the first use of a day.
-const LastUsedLabel = "kubernetes.io/legacy-token-last-used"
+// Labels of token Secrets (legacy.go of k8s.io/kubernetes/pkg/serviceaccount).
+const (
+	// LastUsedLabel has the date of the last use. The API server writes it on the first use of a day that it sees.
+	LastUsedLabel = "kubernetes.io/legacy-token-last-used"
+	// InvalidSinceLabel is on a token that the API server refuses, since nobody has used it for long.
+	InvalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
+)
 
 // onlyUsed reports whether a Secret has changed in nothing but the date of its last use. On the day on which ten thousand agents connect
 // for the first time, each would otherwise be asked about two times more.
