@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 //go:embed system-agent-install.sh
@@ -52,7 +53,10 @@ var (
 func Script(vars ...Var) ([]byte, error) { return withVars(compose(), vars) }
 
 // CompactScript is Script without comments, for user data, which some clouds limit to 16 KiB.
-func CompactScript(vars ...Var) ([]byte, error) { return withVars(compact(compose()), vars) }
+func CompactScript(vars ...Var) ([]byte, error) { return withVars(compactScript(), vars) }
+
+// compactScript is the script without variables, which is the same for all machines.
+var compactScript = sync.OnceValue(func() string { return compact(compose()) })
 
 func withVars(script string, vars []Var) ([]byte, error) {
 	shebang, body, _ := strings.Cut(script, "\n")

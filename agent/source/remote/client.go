@@ -50,8 +50,8 @@ var codecs, parameters = func() (serializer.CodecFactory, runtime.ParameterCodec
 }()
 
 // newClient makes a client of connection info. It trusts the authorities of the kubeconfig only; if there are none, those of the machine,
-// unless strict refuses that.
-func newClient(connection config.Connection, file []byte, strict bool) (*client, error) {
+// unless opts refuse that.
+func newClient(connection config.Connection, file []byte, opts Options) (*client, error) {
 	cfg, err := clientcmd.RESTConfigFromKubeConfig([]byte(connection.KubeConfig))
 	if err != nil {
 		return nil, fmt.Errorf("decoding kubeconfig: %w", err)
@@ -59,12 +59,13 @@ func newClient(connection config.Connection, file []byte, strict bool) (*client,
 	if cfg.ExecProvider != nil || cfg.AuthProvider != nil {
 		return nil, errors.New("the kubeconfig gets credentials from a program (exec or auth-provider), which is not supported")
 	}
-	if strict && len(cfg.CAData) == 0 && cfg.CAFile == "" {
+	if opts.Strict && len(cfg.CAData) == 0 && cfg.CAFile == "" {
 		return nil, errors.New("CATTLE_AGENT_STRICT_VERIFY is set and the kubeconfig has no CA certificate")
 	}
 	if cfg.Insecure {
 		return nil, errors.New("the kubeconfig disables verification of the server's certificate (insecure-skip-tls-verify)")
 	}
+	cfg.Dial = opts.Dial
 	cfg.APIPath = "/api"
 	cfg.GroupVersion = &corev1.SchemeGroupVersion
 	cfg.NegotiatedSerializer = codecs.WithoutConversion()
@@ -159,7 +160,7 @@ func (c *client) unverified() *http.Client {
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
 	}
-	return &http.Client{Transport: &http.Transport{Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second,
+	return &http.Client{Transport: &http.Transport{Proxy: proxy, DialContext: c.config.Dial, TLSHandshakeTimeout: 10 * time.Second,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, ServerName: c.config.ServerName}}}
 }
 

@@ -30,7 +30,7 @@ func (s *Source) connect() (*client, error) {
 	if present := s.current(); present != nil && bytes.Equal(present.file, raw) {
 		return present, nil
 	}
-	return newClient(connection, raw, s.Strict)
+	return newClient(connection, raw, s.Options)
 }
 
 // reconnect reads the connection info again. If it is invalid, the client stays as it is.
@@ -99,7 +99,7 @@ func (s *Source) replaceConnection(c *client, next config.Connection, onWritten 
 	if err != nil {
 		return err
 	}
-	if _, err := newClient(next, encoded, s.Strict); err != nil {
+	if _, err := newClient(next, encoded, s.Options); err != nil {
 		return fmt.Errorf("the new connection info is invalid: %w", err)
 	}
 	if s.otherConnection(c.file) == nil {

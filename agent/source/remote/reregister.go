@@ -99,7 +99,7 @@ func (s *Source) requestConnection(ctx context.Context, c *client) error {
 		}
 		connection.PlanSigningKey = pinned
 	}
-	next, err := newClient(connection, nil, s.Strict)
+	next, err := newClient(connection, nil, s.Options)
 	if err != nil {
 		return fmt.Errorf("the hub's response to the registration is invalid: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"syscall"
 	"time"
@@ -47,6 +48,8 @@ type Options struct {
 	// IdentityDirectory holds the machine's identity, with which it registers again when the hub refuses its token; empty, or without
 	// Host, it never does.
 	IdentityDirectory string
+	// Dial connects to the hub, as net.Dialer.DialContext does, which is the default.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Source is a source.Source. Run must run while it is used.

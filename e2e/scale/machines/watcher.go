@@ -2,12 +2,13 @@ package machines
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
-
-	"k8s.io/client-go/tools/clientcmd"
+	"time"
 
 	"github.com/drover-dev/drover/agent/config"
 	"github.com/drover-dev/drover/agent/source/remote"
@@ -57,12 +58,9 @@ func (w *Watcher) Connected() bool {
 	return reason == ""
 }
 
-// connect writes the connection info of a machine into its folder, and makes the client.
+// connect writes the connection info of a machine into its folder, and makes the client. Because it dials in a way of its own, client-go does
+// not share its connections with other machines.
 func connect(dir string, connection config.Connection, log *slog.Logger) (*remote.Source, error) {
-	var err error
-	if connection.KubeConfig, err = apart(connection.KubeConfig, dir); err != nil {
-		return nil, err
-	}
 	raw, err := connection.Encode(nil)
 	if err != nil {
 		return nil, err
@@ -74,19 +72,13 @@ func connect(dir string, connection config.Connection, log *slog.Logger) (*remot
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		return nil, err
 	}
-	return remote.New(remote.Options{ConnectionFile: file, Strict: true, Log: log})
+	return remote.New(remote.Options{ConnectionFile: file, Strict: true, Log: log, Dial: ownAddress(dir)})
 }
 
-// apart gives a machine connections of its own, as if it were the only one in this process: client-go shares connections between clients
-// that trust the same file of authorities, in which text between the certificates means nothing.
-func apart(kubeconfig, machine string) (string, error) {
-	c, err := clientcmd.Load([]byte(kubeconfig))
-	if err != nil {
-		return "", fmt.Errorf("decoding the kubeconfig of a machine: %w", err)
-	}
-	for _, cluster := range c.Clusters {
-		cluster.CertificateAuthorityData = fmt.Appendf(cluster.CertificateAuthorityData, "\n%s\n", machine)
-	}
-	raw, err := clientcmd.Write(*c)
-	return string(raw), err
+// ownAddress dials from an address of the loopback network that only this machine has: the hub limits connections from one address.
+func ownAddress(machine string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	sum := sha256.Sum256([]byte(machine))
+	// Neither a network address nor a broadcast address, and not where other programs listen.
+	own := net.IPv4(127, 1+sum[0]%254, sum[1], 1+sum[2]%254)
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: own}, Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 }

@@ -115,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	s := &scope{secret: secret, state: readState(secret)}
-	_, machine, cluster, err := plansecrets.Owners(ctx, r.Client, r.Client, secret)
+	_, machine, cluster, err := plansecrets.Owners(ctx, r.Client, secret)
 	if err != nil || cluster != nil && annotations.IsPaused(cluster, machine) {
 		return ctrl.Result{}, err
 	}

@@ -30,7 +30,8 @@ const (
 
 // Reconciler reconciles plan Secrets.
 type Reconciler struct {
-	// Client reads Clusters and writes.
+	// Client reads everything else and writes. It knows what was written last, so that a condition is set where another controller has just
+	// set one.
 	Client client.Client
 	// Cache reads plan Secrets with their content.
 	Cache client.Reader

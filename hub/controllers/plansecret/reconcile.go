@@ -43,7 +43,7 @@ type scope struct {
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 	var cluster *clusterv1.Cluster
 	var err error
-	if s.bootstrap, s.machine, cluster, err = plansecrets.Owners(ctx, r.Cache, r.Client, s.secret); err != nil {
+	if s.bootstrap, s.machine, cluster, err = plansecrets.Owners(ctx, r.Client, s.secret); err != nil {
 		return err
 	}
 	s.paused = cluster != nil && annotations.IsPaused(cluster, s.bootstrap)

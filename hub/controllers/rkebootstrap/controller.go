@@ -64,8 +64,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		// Secrets by their label: tokens have another owner.
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(rkev1.BootstrapNameLabel)), builder.OnlyMetadata, owned).
 		Owns(&corev1.ServiceAccount{}, builder.OnlyMetadata, owned).
-		Owns(&rbacv1.Role{}, builder.OnlyMetadata, owned).
-		Owns(&rbacv1.RoleBinding{}, builder.OnlyMetadata, owned).
+		Owns(&rbacv1.Role{}, builder.OnlyMetadata).
+		Owns(&rbacv1.RoleBinding{}, builder.OnlyMetadata).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.MachineToBootstrap), builder.WithPredicates(machineChanged)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToBootstraps), builder.WithPredicates(predicates.ClusterChanged)).
 		Watches(&rkev1.RKEControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToBootstraps),

@@ -17,8 +17,10 @@ import (
 	"github.com/drover-dev/drover/hub/util/predicates"
 )
 
-// metadataChanged drops updates of the content of owned objects: agents write their plan Secrets all the time.
+// metadataChanged drops updates of the content of owned objects: agents write their plan Secrets all the time. It drops what was created,
+// too, except for tokens that are complete: the reconcile that creates an object goes on with it.
 var metadataChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetAnnotations()[corev1.ServiceAccountUIDKey] != "" },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
 		return !maps.Equal(before.GetLabels(), after.GetLabels()) ||

@@ -6,17 +6,26 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"sync"
 )
+
+// writers are kept, since each needs more than half a megabyte.
+var writers = sync.Pool{New: func() any {
+	w, err := gzip.NewWriterLevel(nil, gzip.BestCompression)
+	if err != nil {
+		panic(err) // the level is invalid
+	}
+	return w
+}}
 
 // gzipped compresses without a time or a name, so that the same content gives the same bytes.
 func gzipped(content []byte) ([]byte, error) {
 	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err == nil {
-		_, writeErr := w.Write(content)
-		err = errors.Join(writeErr, w.Close())
-	}
-	if err != nil {
+	w := writers.Get().(*gzip.Writer)
+	defer writers.Put(w)
+	w.Reset(&b)
+	_, err := w.Write(content)
+	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, fmt.Errorf("compressing bootstrap data: %w", err)
 	}
 	return b.Bytes(), nil

@@ -14,8 +14,11 @@ import (
 type Options struct {
 	// Percent is the target at rest, and the least target at any time, in the unit of GOGC: percent of the live heap.
 	Percent int
-	// Headroom is how many bytes may be allocated between two collections while the program is busy, even if Percent is less.
-	Headroom uint64
+	// BusyPercent is the greatest target while the program is busy.
+	BusyPercent int
+	// BusyHeap is the size in bytes up to which the heap of a busy program may grow, within BusyPercent. A live heap of which Percent is
+	// more than that has the target at rest.
+	BusyHeap uint64
 	// Busy is how many bytes a second a busy program allocates at least.
 	Busy uint64
 }
@@ -59,7 +62,7 @@ type tuner struct {
 	rest *time.Timer
 }
 
-// restAfter is how long after its last collection a program counts as busy.
+// restAfter is how long after its last collection a program counts as busy, whatever it allocates.
 const restAfter = 10 * time.Second
 
 // tune sets the target for the next collection by what was allocated since the last.
@@ -68,9 +71,8 @@ func (t *tuner) tune() {
 	defer t.mu.Unlock()
 	now := t.usage()
 	percent := t.Percent
-	elapsed := now.at.Sub(t.last.at).Seconds()
-	if float64(now.allocated-t.last.allocated) >= elapsed*float64(t.Busy) && now.live > 0 {
-		percent = max(percent, int(min(t.Headroom*100/now.live, maxPercent)))
+	if t.busyUntil(now) && now.live > 0 {
+		percent = max(percent, min(t.BusyPercent, int(t.BusyHeap*100/now.live)-100))
 	}
 	t.last = now
 	t.use(percent)
@@ -82,10 +84,19 @@ func (t *tuner) tune() {
 	}
 }
 
-// restSince begins a rest if the last collection was at this time.
+// busyUntil returns whether the program has allocated as much as a busy one since the last collection.
+func (t *tuner) busyUntil(now usage) bool {
+	return float64(now.allocated-t.last.allocated) >= now.at.Sub(t.last.at).Seconds()*float64(t.Busy)
+}
+
+// restSince begins a rest if the last collection was at this time, unless the program is still busy: then it looks again later.
 func (t *tuner) restSince(collected time.Time) {
 	t.mu.Lock()
 	resting := t.last.at.Equal(collected)
+	if resting && t.busyUntil(t.usage()) {
+		resting = false
+		t.rest = time.AfterFunc(restAfter, func() { t.restSince(collected) })
+	}
 	if resting {
 		t.use(t.Percent)
 	}
@@ -101,9 +112,6 @@ func (t *tuner) use(percent int) {
 		t.percent = percent
 	}
 }
-
-// maxPercent bounds the target of a program that holds next to nothing.
-const maxPercent = 1000
 
 func readUsage() usage {
 	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}

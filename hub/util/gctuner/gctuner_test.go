@@ -13,7 +13,7 @@ func TestTargetFollowsAllocation(t *testing.T) {
 	current := usage{at: begin, live: 100 << 20}
 	var set []int
 	tuner := &tuner{
-		Options: Options{Percent: 50, Headroom: 200 << 20, Busy: 8 << 20},
+		Options: Options{Percent: 50, BusyPercent: 200, BusyHeap: 400 << 20, Busy: 8 << 20},
 		usage:   func() usage { return current }, set: func(percent int) { set = append(set, percent) },
 		last: current, percent: 50,
 	}
@@ -26,9 +26,9 @@ func TestTargetFollowsAllocation(t *testing.T) {
 	}{
 		{"at rest", 2 * time.Minute, 20 << 20, 100 << 20, 50},
 		{"busy", 5 * time.Second, 50 << 20, 100 << 20, 200},
-		{"busy, with more in use", 5 * time.Second, 200 << 20, 250 << 20, 80},
-		{"busy, with more in use than the headroom is for", 5 * time.Second, 200 << 20, 800 << 20, 50},
-		{"busy, with little in use", 5 * time.Second, 200 << 20, 1 << 20, 1000},
+		{"busy, with more in use", 5 * time.Second, 200 << 20, 250 << 20, 60},
+		{"busy, with more in use than the busy heap", 5 * time.Second, 200 << 20, 800 << 20, 50},
+		{"busy, with little in use", 5 * time.Second, 200 << 20, 1 << 20, 200},
 		{"busy before the first collection", 5 * time.Second, 200 << 20, 0, 50},
 		{"busy again", 5 * time.Second, 200 << 20, 100 << 20, 200},
 		{"at rest again", 2 * time.Minute, 200 << 20, 100 << 20, 50},
@@ -39,7 +39,7 @@ func TestTargetFollowsAllocation(t *testing.T) {
 			t.Errorf("%s: the target is %d %%, want %d", step.name, tuner.percent, step.want)
 		}
 	}
-	if want := []int{200, 80, 50, 1000, 50, 200, 50}; !slices.Equal(set, want) {
+	if want := []int{200, 60, 50, 200, 50, 200, 50}; !slices.Equal(set, want) {
 		t.Errorf("the targets set are %v, want %v: one that stays is not set again", set, want)
 	}
 }
@@ -49,7 +49,7 @@ func TestRestsWhenNoCollectionComes(t *testing.T) {
 		var percent, released int
 		current := usage{at: time.Now(), live: 100 << 20}
 		tuner := &tuner{
-			Options: Options{Percent: 50, Headroom: 200 << 20, Busy: 8 << 20},
+			Options: Options{Percent: 50, BusyPercent: 200, BusyHeap: 400 << 20, Busy: 8 << 20},
 			usage:   func() usage { current.at = time.Now(); return current }, set: func(p int) { percent = p },
 			release: func() { released++ }, last: current, percent: 50,
 		}
@@ -62,7 +62,13 @@ func TestRestsWhenNoCollectionComes(t *testing.T) {
 				t.Fatalf("the target of a busy program is %d %%, want 200, and memory was released %d times", percent, released)
 			}
 		}
+		current.allocated += 200 << 20
 		time.Sleep(restAfter)
+		synctest.Wait()
+		if percent != 200 || released != 0 {
+			t.Fatalf("busy without a collection, the target is %d %%, want 200, and memory was released %d times", percent, released)
+		}
+		time.Sleep(2 * restAfter)
 		synctest.Wait()
 		if percent != 50 || released != 1 {
 			t.Errorf("%s after the last collection the target is %d %%, want 50, and memory was released %d times", restAfter, percent, released)

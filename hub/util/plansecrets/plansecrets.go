@@ -73,16 +73,15 @@ func ClusterToPlanSecrets(from client.Reader, match func(client.Object) bool) ha
 	}
 }
 
-// Owners returns the RKEBootstrap, Machine and Cluster of a plan Secret, each nil where there is none. plans reads the first two,
-// clusters the Cluster.
-func Owners(ctx context.Context, plans client.Reader, clusters client.Client, secret *corev1.Secret) (
+// Owners returns the RKEBootstrap, Machine and Cluster of a plan Secret, each nil where there is none.
+func Owners(ctx context.Context, c client.Client, secret *corev1.Secret) (
 	*rkev1.RKEBootstrap, *clusterv1.Machine, *clusterv1.Cluster, error,
 ) {
-	bootstrap, machine, err := ownership.PlanOwners(ctx, plans, secret)
+	bootstrap, machine, err := ownership.PlanOwners(ctx, c, secret)
 	if err != nil || machine == nil {
 		return bootstrap, nil, nil, err
 	}
-	cluster, err := util.GetClusterByName(ctx, clusters, machine.Namespace, machine.Spec.ClusterName)
+	cluster, err := util.GetClusterByName(ctx, c, machine.Namespace, machine.Spec.ClusterName)
 	if client.IgnoreNotFound(err) != nil {
 		return bootstrap, machine, nil, fmt.Errorf("reading the Cluster of Machine %s: %w", machine.Name, err)
 	}
