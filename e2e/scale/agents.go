@@ -103,6 +103,9 @@ func (a *agents) measure() (run figures.AgentRun, err error) {
 		return run, err
 	}
 	fmt.Printf("%8.1f s  identities created\n", time.Since(began).Seconds())
+	if err := a.settle(); err != nil {
+		return run, err
+	}
 	if _, run.Known, err = a.idle(); err != nil {
 		return run, err
 	}

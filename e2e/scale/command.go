@@ -26,7 +26,7 @@ type options struct {
 
 func newCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "scale", Short: "Measure what a hub needs for many machines", SilenceUsage: true, SilenceErrors: true}
-	cmd.AddCommand(newMachinesCommand(), newClustersCommand(), newAgentsCommand(), newBalanceCommand())
+	cmd.AddCommand(newMachinesCommand(), newClustersCommand(), newAgentsCommand(), newBalanceCommand(), newAPICommand())
 	return cmd
 }
 
