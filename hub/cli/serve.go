@@ -47,7 +47,7 @@ administrator's kubeconfig to <data-dir>/` + embedded.AdminKubeconfig + `.`,
 
 // collected is when garbage is collected. Most of the hub's memory lives as long as the hub, so that to collect it often costs nothing at
 // rest; while the hub starts, or many machines come up, it would take a third of the CPU time.
-var collected = gctuner.Options{Percent: 50, BusyPercent: 200, BusyHeap: 560 << 20, Busy: 16 << 20}
+var collected = gctuner.Options{Percent: 50, BusyLeast: 100, BusyMost: 200, BusyHeap: 560 << 20, Busy: 16 << 20}
 
 // serve runs until ctx ends or something breaks. The order on the way down is that on the way up, reversed: the API server outlives all
 // that uses it.

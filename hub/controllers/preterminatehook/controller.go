@@ -34,6 +34,8 @@ import (
 const (
 	controllerName = "preterminatehook"
 	fieldOwner     = client.FieldOwner("drover-" + controllerName)
+	// coalesceTime is how long a reconcile waits for changes of more machines, since it reads all of a cluster.
+	coalesceTime = 500 * time.Millisecond
 )
 
 // Reconciler reconciles the etcd members of Clusters of Cluster API.
@@ -59,7 +61,7 @@ type Reconciler struct {
 // being removed.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
-	toCluster := handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(clusterv1.ClusterNameLabel))
+	toCluster := mapfuncs.Coalesced(coalesceTime, mapfuncs.ByLabel(clusterv1.ClusterNameLabel))
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).

@@ -110,9 +110,9 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&rkev1.RKECluster{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.MachineDeployment{}, ofCluster, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1.Machine{}, coalesced(r.labelToControlPlane)).
-		Watches(&rkev1.RKEBootstrap{}, coalesced(r.labelToControlPlane)).
-		Watches(&corev1.Secret{}, coalesced(r.secretToControlPlanes)).
+		Watches(&clusterv1.Machine{}, mapfuncs.Coalesced(coalesceTime, r.labelToControlPlane)).
+		Watches(&rkev1.RKEBootstrap{}, mapfuncs.Coalesced(coalesceTime, r.labelToControlPlane)).
+		Watches(&corev1.Secret{}, mapfuncs.Coalesced(coalesceTime, r.secretToControlPlanes)).
 		Watches(&rkev1.ETCDSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.snapshotToControlPlane), builder.WithPredicates(snapshotFound)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToControlPlanes), builder.OnlyMetadata).
 		WatchesRawSource(r.releaseData()).

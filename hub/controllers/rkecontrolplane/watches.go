@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -153,24 +152,5 @@ func (r *Reconciler) releaseData() source.Source {
 	}))
 }
 
-// coalesceTime is how long a reconcile waits for more reports. It reads all machines of a cluster, and a thousand agents that report at the
-// same time shall not be a thousand reconciles.
+// coalesceTime is how long a reconcile waits for more reports, since it reads all machines of a cluster.
 const coalesceTime = 100 * time.Millisecond
-
-// coalesced enqueues what a function maps objects to, after coalesceTime.
-func coalesced(toRequests handler.MapFunc) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-	add := func(ctx context.Context, q queue, objects ...client.Object) {
-		for _, object := range objects {
-			for _, request := range toRequests(ctx, object) {
-				q.AddAfter(request, coalesceTime)
-			}
-		}
-	}
-	return handler.Funcs{
-		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
-		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectOld, e.ObjectNew) },
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, e.Object) },
-	}
-}

@@ -12,13 +12,12 @@ import (
 
 // Options say how much memory is traded for CPU time.
 type Options struct {
-	// Percent is the target at rest, and the least target at any time, in the unit of GOGC: percent of the live heap.
+	// Percent is the target at rest, in the unit of GOGC: percent of the live heap.
 	Percent int
-	// BusyPercent is the greatest target while the program is busy.
-	BusyPercent int
-	// BusyHeap is the size in bytes up to which the heap of a busy program may grow, within BusyPercent. A live heap of which Percent is
-	// more than that has the target at rest.
-	BusyHeap uint64
+	// BusyLeast and BusyMost are the least and the greatest target while the program is busy. Between them, the heap may grow to BusyHeap
+	// bytes.
+	BusyLeast, BusyMost int
+	BusyHeap            uint64
 	// Busy is how many bytes a second a busy program allocates at least.
 	Busy uint64
 }
@@ -72,7 +71,7 @@ func (t *tuner) tune() {
 	now := t.usage()
 	percent := t.Percent
 	if t.busyUntil(now) && now.live > 0 {
-		percent = max(percent, min(t.BusyPercent, int(t.BusyHeap*100/now.live)-100))
+		percent = min(max(t.BusyLeast, int(t.BusyHeap*100/now.live)-100), t.BusyMost)
 	}
 	t.last = now
 	t.use(percent)

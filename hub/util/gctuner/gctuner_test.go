@@ -13,7 +13,7 @@ func TestTargetFollowsAllocation(t *testing.T) {
 	current := usage{at: begin, live: 100 << 20}
 	var set []int
 	tuner := &tuner{
-		Options: Options{Percent: 50, BusyPercent: 200, BusyHeap: 400 << 20, Busy: 8 << 20},
+		Options: Options{Percent: 50, BusyLeast: 60, BusyMost: 200, BusyHeap: 400 << 20, Busy: 8 << 20},
 		usage:   func() usage { return current }, set: func(percent int) { set = append(set, percent) },
 		last: current, percent: 50,
 	}
@@ -26,8 +26,8 @@ func TestTargetFollowsAllocation(t *testing.T) {
 	}{
 		{"at rest", 2 * time.Minute, 20 << 20, 100 << 20, 50},
 		{"busy", 5 * time.Second, 50 << 20, 100 << 20, 200},
-		{"busy, with more in use", 5 * time.Second, 200 << 20, 250 << 20, 60},
-		{"busy, with more in use than the busy heap", 5 * time.Second, 200 << 20, 800 << 20, 50},
+		{"busy, with more in use", 5 * time.Second, 200 << 20, 240 << 20, 66},
+		{"busy, with more in use than the busy heap", 5 * time.Second, 200 << 20, 800 << 20, 60},
 		{"busy, with little in use", 5 * time.Second, 200 << 20, 1 << 20, 200},
 		{"busy before the first collection", 5 * time.Second, 200 << 20, 0, 50},
 		{"busy again", 5 * time.Second, 200 << 20, 100 << 20, 200},
@@ -39,7 +39,7 @@ func TestTargetFollowsAllocation(t *testing.T) {
 			t.Errorf("%s: the target is %d %%, want %d", step.name, tuner.percent, step.want)
 		}
 	}
-	if want := []int{200, 60, 50, 200, 50, 200, 50}; !slices.Equal(set, want) {
+	if want := []int{200, 66, 60, 200, 50, 200, 50}; !slices.Equal(set, want) {
 		t.Errorf("the targets set are %v, want %v: one that stays is not set again", set, want)
 	}
 }
@@ -49,7 +49,7 @@ func TestRestsWhenNoCollectionComes(t *testing.T) {
 		var percent, released int
 		current := usage{at: time.Now(), live: 100 << 20}
 		tuner := &tuner{
-			Options: Options{Percent: 50, BusyPercent: 200, BusyHeap: 400 << 20, Busy: 8 << 20},
+			Options: Options{Percent: 50, BusyLeast: 60, BusyMost: 200, BusyHeap: 400 << 20, Busy: 8 << 20},
 			usage:   func() usage { current.at = time.Now(); return current }, set: func(p int) { percent = p },
 			release: func() { released++ }, last: current, percent: 50,
 		}

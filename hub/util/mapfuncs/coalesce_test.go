@@ -1,4 +1,4 @@
-package rkecontrolplane
+package mapfuncs
 
 import (
 	"context"
@@ -38,13 +38,14 @@ func TestCoalesced(t *testing.T) {
 
 func testCoalesced(t *testing.T, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "fleet", Name: "c"}}
-	h := coalesced(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{request} })
+	const delay = 100 * time.Millisecond
+	h := Coalesced(delay, func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{request} })
 	for i := range 1000 {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
 		h.Update(t.Context(), event.UpdateEvent{ObjectOld: secret, ObjectNew: secret}, q)
 	}
 	reconciles := func() (n int) {
-		time.Sleep(2 * coalesceTime)
+		time.Sleep(2 * delay)
 		synctest.Wait()
 		for q.Len() > 0 {
 			got, _ := q.Get()
