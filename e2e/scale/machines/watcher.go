@@ -58,8 +58,8 @@ func (w *Watcher) Connected() bool {
 	return reason == ""
 }
 
-// connect writes the connection info of a machine into its folder, and makes the client. Because it dials in a way of its own, client-go does
-// not share its connections with other machines.
+// connect writes the connection info of a machine into its folder, and makes the client. It dials in a way of its own, so that client-go
+// shares its connections with no other machine.
 func connect(dir string, connection config.Connection, log *slog.Logger) (*remote.Source, error) {
 	raw, err := connection.Encode(nil)
 	if err != nil {
