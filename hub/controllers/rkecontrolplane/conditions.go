@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,35 +30,57 @@ import (
 // maxNames is how many names a message holds at most.
 const maxNames = 5
 
+// updatesFor is how long a reconcile writes conditions of machines. The rest is written by the next one, which comes at once: a rollout must
+// not wait for the conditions of a thousand machines.
+const updatesFor = 5 * time.Second
+
 // updateMachines writes the conditions Reconciled of RKEBootstraps and Machines, and Cluster API's UpToDate of Machines outside of
 // MachineSets, whose UpToDate is Cluster API's own.
 func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
-	var errs []error
 	shownAfter := plansecrets.ProgressShownAfter(len(namesOf(s.machines, (*machine).inProgress)))
-	for _, m := range s.machines {
-		errs = append(errs, r.setVersion(ctx, s, m))
+	until := r.Now().Add(updatesFor)
+	var mu sync.Mutex
+	requeue := func(after time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		s.requeue(after)
+	}
+	return forEach(s.machines, func(m *machine) error {
+		now := r.Now()
+		if !now.Before(until) {
+			requeue(atOnce)
+			return nil
+		}
+		wait := m.untilProgressShown(shownAfter, now)
+		requeue(wait)
+		return r.updateMachine(ctx, s, m, wait > 0)
+	})
+}
+
+// atOnce is the delay of the next reconcile when this one has left something.
+const atOnce = time.Millisecond
+
+// updateMachine writes the conditions of a machine; without Reconciled if that is hidden, as it is.
+func (r *Reconciler) updateMachine(ctx context.Context, s *scope, m *machine, hidden bool) error {
+	errs := []error{r.setVersion(ctx, s, m)}
+	var owned []metav1.Condition
+	if !hidden {
 		reconciled := metav1.Condition{Type: rkev1.ReconciledCondition, Status: reasons.Get(m.decision.Reason).Status, Reason: m.decision.Reason,
 			Message: m.decision.Message}
 		if m.decision.Done {
 			reconciled.Status = metav1.ConditionTrue
 		}
-		var owned []metav1.Condition
-		if wait := m.untilProgressShown(shownAfter, r.Now()); wait > 0 {
-			s.requeue(wait)
-		} else {
-			owned = append(owned, reconciled)
-			errs = append(errs, patch.Conditions(ctx, r.Client, m.bootstrap, fieldOwner, owned...))
-		}
-		if !inMachineSet(m.machine) {
-			upToDate := metav1.Condition{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.UpToDateReason}
-			if !m.upToDate() {
-				upToDate.Status, upToDate.Reason, upToDate.Message = metav1.ConditionFalse, clusterv1.NotUpToDateReason, "* "+m.decision.Message
-			}
-			owned = append(owned, upToDate)
-		}
-		errs = append(errs, patch.Conditions(ctx, r.Client, m.machine, fieldOwner, owned...))
+		owned = append(owned, reconciled)
+		errs = append(errs, patch.Conditions(ctx, r.Client, m.bootstrap, fieldOwner, owned...))
 	}
-	return kerrors.NewAggregate(errs)
+	if !inMachineSet(m.machine) {
+		upToDate := metav1.Condition{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.UpToDateReason}
+		if !m.upToDate() {
+			upToDate.Status, upToDate.Reason, upToDate.Message = metav1.ConditionFalse, clusterv1.NotUpToDateReason, "* "+m.decision.Message
+		}
+		owned = append(owned, upToDate)
+	}
+	return kerrors.NewAggregate(append(errs, patch.Conditions(ctx, r.Client, m.machine, fieldOwner, owned...)))
 }
 
 // quickReasons are those of a machine from the delivery of a plan until its agent has applied it.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,13 +21,13 @@ import (
 // deliver writes plan Secrets. The label of the init node is removed from one machine before another one gets it.
 func (r *Reconciler) deliver(ctx context.Context, s *scope) error {
 	for _, init := range []bool{false, true} {
-		var errs []error
-		for _, m := range s.machines {
-			if m.state.Init == init && m.secret != nil {
-				errs = append(errs, r.updatePlanSecret(ctx, s, m))
+		err := forEach(s.machines, func(m *machine) error {
+			if m.state.Init != init || m.secret == nil {
+				return nil
 			}
-		}
-		if err := kerrors.NewAggregate(errs); err != nil {
+			return r.updatePlanSecret(ctx, s, m)
+		})
+		if err != nil {
 			return err
 		}
 	}

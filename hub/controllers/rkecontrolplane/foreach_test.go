@@ -1,0 +1,45 @@
+package rkecontrolplane
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestForEach: all machines are visited, some at the same time, whichever fail.
+func TestForEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		machines := make([]*machine, 100)
+		for i := range machines {
+			machines[i] = &machine{}
+		}
+		var visited, now, most atomic.Int64
+		began := time.Now()
+		err := forEach(machines, func(m *machine) error {
+			n := visited.Add(1)
+			if at := now.Add(1); at > most.Load() {
+				most.Store(at)
+			}
+			time.Sleep(100 * time.Millisecond)
+			now.Add(-1)
+			switch {
+			case m == machines[3]:
+				return errors.New("the fourth")
+			case m == machines[99]:
+				return errors.New("the last")
+			case n > 100:
+				t.Error("a machine is visited twice")
+			}
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "the fourth") || !strings.Contains(err.Error(), "the last") {
+			t.Errorf("the errors are lost: %v", err)
+		}
+		if visited.Load() != 100 || most.Load() > writers || time.Since(began) > time.Second {
+			t.Errorf("%d machines are visited within %s, %d at the same time", visited.Load(), time.Since(began), most.Load())
+		}
+	})
+}
