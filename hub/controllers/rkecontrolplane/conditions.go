@@ -30,8 +30,8 @@ import (
 // maxNames is how many names a message holds at most.
 const maxNames = 5
 
-// updatesFor is how long a reconcile writes conditions of machines. The rest is written by the next one, which comes at once: a rollout must
-// not wait for the conditions of a thousand machines.
+// updatesFor is how long a reconcile writes conditions of machines. The rest is written by the next one, which comes at once: a rollout
+// must not wait for the conditions of a thousand machines.
 const updatesFor = 5 * time.Second
 
 // updateMachines writes the conditions Reconciled of RKEBootstraps and Machines, and Cluster API's UpToDate of Machines outside of
