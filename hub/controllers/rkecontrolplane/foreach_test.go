@@ -3,6 +3,7 @@ package rkecontrolplane
 import (
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -42,4 +43,24 @@ func TestForEach(t *testing.T) {
 			t.Errorf("%d machines are visited within %s, %d at the same time", visited.Load(), time.Since(began), most.Load())
 		}
 	})
+}
+
+// TestConditionsHoldUpNoRollout: a reconcile that has written conditions for some time leaves those of the other machines to the next one,
+// which comes at once. Without a client, a write would panic.
+func TestConditionsHoldUpNoRollout(t *testing.T) {
+	now := time.Unix(0, 0)
+	var mu sync.Mutex
+	r := &Reconciler{Now: func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		now = now.Add(updatesFor)
+		return now
+	}}
+	s := &scope{machines: []*machine{{}, {}, {}}}
+	if err := r.updateMachines(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if s.requeueAfter != atOnce {
+		t.Errorf("the next reconcile comes after %s, want %s", s.requeueAfter, atOnce)
+	}
 }
