@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/drover-dev/drover/e2e/scale/programs"
@@ -22,7 +20,7 @@ import (
 // its turn until replicas lose their Leases.
 type apiServer struct {
 	*programs.Program
-	// kubeconfig is the file of the administrator, config its content.
+	// kubeconfig is the file of the administrator, config what it says.
 	kubeconfig string
 	config     *rest.Config
 }
@@ -34,28 +32,23 @@ func startAPI(ctx context.Context, dir string) (*apiServer, error) {
 		return nil, err
 	}
 	data := filepath.Join(dir, "api")
-	a := &apiServer{kubeconfig: filepath.Join(data, "admin.kubeconfig")}
+	a := &apiServer{kubeconfig: filepath.Join(data, embedded.AdminKubeconfig)}
 	if a.Program, err = programs.Start(dir, "api", nil, self, "apiserver", data); err != nil {
 		return nil, err
 	}
-	if err := a.Await(ctx, "the API server to be ready", func() error { return a.connect(ctx) }); err != nil {
+	err = a.Await(ctx, "the API server to be ready", func() error {
+		config, api, err := administrator(a.kubeconfig)
+		if err != nil {
+			return err
+		}
+		a.config = config
+		_, err = get(ctx, api, config.Host+"/readyz")
+		return err
+	})
+	if err != nil {
 		return nil, errors.Join(err, a.Stop())
 	}
 	return a, nil
-}
-
-// connect reads the administrator's kubeconfig, and asks whether the API server is ready.
-func (a *apiServer) connect(ctx context.Context) (err error) {
-	if a.config, err = clientcmd.BuildConfigFromFlags("", a.kubeconfig); err != nil {
-		return fmt.Errorf("reading the API server's kubeconfig: %w", err)
-	}
-	a.config.QPS, a.config.WarningHandler = -1, rest.NoWarnings{}
-	api, err := rest.HTTPClientFor(a.config)
-	if err != nil {
-		return err
-	}
-	_, err = get(ctx, api, a.config.Host+"/readyz")
-	return err
 }
 
 // newAPICommand is the program of the API server.

@@ -105,12 +105,19 @@ func (h *hub) start(ctx context.Context) (err error) {
 }
 
 func (h *hub) connect() (err error) {
-	if h.config, err = clientcmd.BuildConfigFromFlags("", h.kubeconfig); err != nil {
-		return fmt.Errorf("reading the hub's kubeconfig: %w", err)
-	}
-	h.config.QPS, h.config.WarningHandler = -1, rest.NoWarnings{}
-	h.api, err = rest.HTTPClientFor(h.config)
+	h.config, h.api, err = administrator(h.kubeconfig)
 	return err
+}
+
+// administrator reads a kubeconfig, and makes a client of it that does not limit its requests.
+func administrator(kubeconfig string) (*rest.Config, *http.Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", kubeconfig, err)
+	}
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	api, err := rest.HTTPClientFor(config)
+	return config, api, err
 }
 
 // readAuthorities reads the gateway's certificate authorities, which the install script verifies by their checksum.

@@ -1,8 +1,6 @@
 package rkecontrolplane
 
 import (
-	"sync"
-
 	"golang.org/x/sync/errgroup"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 )
@@ -13,20 +11,15 @@ const writers = 16
 
 // forEach calls do for all machines, some at the same time, and returns all errors.
 func forEach(machines []*machine, do func(*machine) error) error {
-	var mu sync.Mutex
-	var errs []error
+	errs := make([]error, len(machines))
 	var group errgroup.Group
 	group.SetLimit(writers)
-	for _, m := range machines {
+	for i, m := range machines {
 		group.Go(func() error {
-			if err := do(m); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-			return nil
+			errs[i] = do(m)
+			return nil // the others go on
 		})
 	}
-	_ = group.Wait() // all are in errs
+	_ = group.Wait()
 	return kerrors.NewAggregate(errs)
 }

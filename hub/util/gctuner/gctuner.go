@@ -70,7 +70,7 @@ func (t *tuner) tune() {
 	defer t.mu.Unlock()
 	now := t.usage()
 	percent := t.Percent
-	if t.busyUntil(now) && now.live > 0 {
+	if t.busy(now) && now.live > 0 {
 		percent = min(max(t.BusyLeast, int(t.BusyHeap*100/now.live)-100), t.BusyMost)
 	}
 	t.last = now
@@ -83,17 +83,17 @@ func (t *tuner) tune() {
 	}
 }
 
-// busyUntil returns whether the program has allocated as much as a busy one since the last collection.
-func (t *tuner) busyUntil(now usage) bool {
+// busy returns whether the program has allocated as much as a busy one since the last collection.
+func (t *tuner) busy(now usage) bool {
 	return float64(now.allocated-t.last.allocated) >= now.at.Sub(t.last.at).Seconds()*float64(t.Busy)
 }
 
 // restSince begins a rest if the last collection was at this time, unless the program is still busy: then it looks again later.
 func (t *tuner) restSince(collected time.Time) {
 	t.mu.Lock()
-	resting := t.last.at.Equal(collected)
-	if resting && t.busyUntil(t.usage()) {
-		resting = false
+	last := t.last.at.Equal(collected)
+	resting := last && !t.busy(t.usage())
+	if last && !resting {
 		t.rest = time.AfterFunc(restAfter, func() { t.restSince(collected) })
 	}
 	if resting {
