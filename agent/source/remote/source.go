@@ -250,15 +250,20 @@ func (s *Source) publish(secret *corev1.Secret) {
 	if s.latest != nil && s.latest.UID == secret.UID && s.latest.ResourceVersion == secret.ResourceVersion && len(s.updates) > 0 {
 		return
 	}
-	if s.latest == nil || !bytes.Equal(s.latest.Data[plans.KeyAgentUpgrade], secret.Data[plans.KeyAgentUpgrade]) {
-		signal(s.upgrades)
-	}
-	s.latest = secret
+	s.noteLocked(secret)
 	select {
 	case <-s.updates:
 	default:
 	}
 	s.updates <- s.snapshot(secret)
+}
+
+// noteLocked remembers the Secret as it was read or written. An upgrade may be read here first, before the watch delivers it.
+func (s *Source) noteLocked(secret *corev1.Secret) {
+	if s.latest == nil || !bytes.Equal(s.latest.Data[plans.KeyAgentUpgrade], secret.Data[plans.KeyAgentUpgrade]) {
+		signal(s.upgrades)
+	}
+	s.latest = secret
 }
 
 func (s *Source) snapshot(secret *corev1.Secret) source.Snapshot {
@@ -297,7 +302,7 @@ func (s *Source) get(ctx context.Context) (*corev1.Secret, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.latest = secret
+	s.noteLocked(secret)
 	return secret, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drover-dev/drover/agent/testenv/testhub"
 	"github.com/drover-dev/drover/plans"
@@ -43,6 +44,26 @@ func TestUpgradeIsSignaled(t *testing.T) {
 	if raw, _, _ := s.Upgrade(); string(raw) != `{"generation":1}` {
 		t.Errorf("got %q", raw)
 	}
+}
+
+// TestUpgradeReadBesideTheWatch has a request read by Get, as after a conflict, before the watch delivers it.
+func TestUpgradeReadBesideTheWatch(t *testing.T) {
+	h := testhub.New(t)
+	s := newSource(t, h)
+	signaled(t, s)
+	h.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		refused := r.URL.Query().Has("fieldSelector") // lists and watches
+		if refused {
+			testhub.WriteStatus(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "later")
+		}
+		return refused
+	})
+	h.EndWatches()
+	h.Change(func(secret *corev1.Secret) { secret.Data[plans.KeyAgentUpgrade] = []byte(`{"generation":1}`) })
+	if _, err := s.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	signaled(t, s)
 }
 
 // TestReportAgent reports the status of the agent while other plans are delivered: everything else stays, and the same again is no write.
