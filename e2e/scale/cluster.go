@@ -49,7 +49,11 @@ func (c *cluster) create() error {
 	if err != nil {
 		return err
 	}
-	c.object = newCluster(c.name(), c.workers)
+	pool := c.workers
+	if c.clusterAPIOnly {
+		pool = 0
+	}
+	c.object = newCluster(c.name(), pool)
 	for _, object := range []client.Object{kubeconfig, infrastructure("DevCluster", c.name(), false), c.object} {
 		if err := c.client.Create(c.ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)

@@ -21,7 +21,7 @@ type options struct {
 	replicas, workers, most         int
 	rest, limit                     time.Duration
 	growth                          float64
-	keep, upgrades                  bool
+	keep, upgrades, clusterAPIOnly  bool
 }
 
 func newCommand() *cobra.Command {
@@ -38,6 +38,8 @@ func newMachinesCommand() *cobra.Command {
 	}
 	o.addFlags(cmd, []int{25, 50, 100, 200}, "numbers of machines; growth is judged from three sizes on")
 	o.addProviderFlags(cmd)
+	cmd.Flags().BoolVar(&o.clusterAPIOnly, "cluster-api-only", false, "for comparison, workers that only Cluster API and its provider make: "+
+		"of a MachineDeployment with bootstrap data that are there already, without plans and agents")
 	return cmd
 }
 

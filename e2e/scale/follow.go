@@ -74,6 +74,9 @@ func (e *environment) machine(object runtime.Object) error {
 		return nil
 	}
 	e.progress.Reach(created, m.Name)
+	if e.clusterAPIOnly && m.Spec.ProviderID != "" {
+		e.addNode(m)
+	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.ReadyCondition); c != nil && c.Status == metav1.ConditionTrue {
 		e.progress.Reach(ready, m.Name)
 	}

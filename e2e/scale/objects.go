@@ -63,21 +63,23 @@ func reference(kind, name string) *provisioningv1.ObjectReference {
 	return &provisioningv1.ObjectReference{APIVersion: infrastructureGroup + "/" + infrastructureVersion, Kind: kind, Name: name}
 }
 
-// newCluster is a Cluster with one pool of workers.
+// newCluster is a Cluster with one pool of workers, or without a pool for 0 of them.
 func newCluster(name string, workers int) *provisioningv1.Cluster {
-	quantity := int32(workers)
-	return &provisioningv1.Cluster{
+	cluster := &provisioningv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: provisioningv1.ClusterSpec{KubernetesVersion: version, RKEConfig: &provisioningv1.RKEConfig{
 			ClusterConfiguration: rkev1.ClusterConfiguration{
 				UpgradeStrategy: rkev1.ClusterUpgradeStrategy{WorkerConcurrency: upgradeConcurrency},
 			},
 			InfrastructureRef: reference("DevCluster", name),
-			MachinePools: []provisioningv1.RKEMachinePool{
-				{Name: "workers", WorkerRole: true, Quantity: &quantity, MachineConfigRef: reference("DevMachineTemplate", "workers")},
-			},
 		}},
 	}
+	if quantity := int32(workers); quantity > 0 {
+		cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{
+			{Name: "workers", WorkerRole: true, Quantity: &quantity, MachineConfigRef: reference("DevMachineTemplate", "workers")},
+		}
+	}
+	return cluster
 }
 
 // createRegistrationToken creates a token with which the server registers.

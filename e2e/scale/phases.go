@@ -23,20 +23,7 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 	if err := e.sleep(settle); err != nil { // what a start leaves to do is no rest
 		return run, err
 	}
-	for _, phase := range []struct {
-		name string
-		into *figures.Phase
-		do   func() ([]figures.Milestone, error)
-	}{
-		{"idle", &run.Idle, e.idle},
-		{"provision", &run.Provision, e.provision},
-		{"change", &run.Change, e.change},
-		{"upgrade", &run.Upgrade, e.upgrade},
-		{"rest", &run.Rest, e.idle},
-	} {
-		if phase.name == "upgrade" && !e.upgrades {
-			continue
-		}
+	for _, phase := range e.phases(&run) {
 		before, err := e.sample()
 		if err != nil {
 			return run, err
@@ -61,6 +48,26 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 	}
 	_, err = e.hub.profile(e.ctx, e.profiles, fmt.Sprintf("%d-heap", run.Machines), "heap")
 	return run, err
+}
+
+// phase is a part of a run.
+type phase struct {
+	name string
+	into *figures.Phase
+	do   func() ([]figures.Milestone, error)
+}
+
+// phases are those of a run, in order.
+func (e *environment) phases(run *figures.Run) []phase {
+	idle, rest := phase{"idle", &run.Idle, e.idle}, phase{"rest", &run.Rest, e.idle}
+	if e.clusterAPIOnly {
+		return []phase{idle, {"servers", &figures.Phase{}, e.provisionServers}, {"provision", &run.Provision, e.deploy}, rest}
+	}
+	phases := []phase{idle, {"provision", &run.Provision, e.provision}, {"change", &run.Change, e.change}}
+	if e.upgrades {
+		phases = append(phases, phase{"upgrade", &run.Upgrade, e.upgrade})
+	}
+	return append(phases, rest)
 }
 
 // idle waits.
@@ -90,13 +97,20 @@ func (e *environment) provision() ([]figures.Milestone, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range e.clusters {
-		if err := c.awaitReady(); err != nil {
-			return nil, err
-		}
+	if err := e.awaitClusters(); err != nil {
+		return nil, err
 	}
 	reached = append(reached, figures.Milestone{Name: "Clusters ready", After: time.Since(began)})
 	return reached, e.sleep(settle)
+}
+
+func (e *environment) awaitClusters() error {
+	for _, c := range e.clusters {
+		if err := c.awaitReady(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // change changes the configuration of all machines and waits until they have applied it.

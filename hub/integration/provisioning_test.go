@@ -184,8 +184,8 @@ func TestProvisionWorker(t *testing.T) {
 	a := r.Register("a", "127.0.0.2", "etcd", "control-plane", "worker")
 	w := r.Register("w", "127.0.0.3", "worker")
 	a.AwaitPlan("")
-	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: w.Name}}
-	r.AwaitCondition(bootstrap, "Reconciled", metav1.ConditionUnknown, "WaitingForTurn",
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: r.Cluster.Namespace, Name: w.Name}}
+	r.AwaitCondition(machine, "Reconciled", metav1.ConditionUnknown, "WaitingForTurn",
 		"Waiting for the etcd and control plane nodes to be ready first")
 	a.Take()
 	a.Succeed()

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/apiproxy"
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	"github.com/drover-dev/drover/hub/api/provider"
+	"github.com/drover-dev/drover/hub/controllers/rkecontrolplane"
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/gateway/downloads"
 	"github.com/drover-dev/drover/hub/nodedriver/jobs"
@@ -164,9 +165,13 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	if err := addLiveness(mgr); err != nil {
 		return nil, err
 	}
-	clusterCache, err := capi.SetupWithManager(ctx, mgr, capi.Options{
+	core := capi.Options{
 		External: opts.ExternalCAPI, NoConnections: !opts.Providers.Has(provider.ControlPlane) && !opts.Providers.Has(provider.Infrastructure),
-	})
+	}
+	if opts.Providers.Has(provider.ControlPlane) {
+		core.NewMachine = rkecontrolplane.SetInitialVersion
+	}
+	clusterCache, err := capi.SetupWithManager(ctx, mgr, core)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,11 @@ type Nodes struct {
 	names []string
 }
 
+// Add makes the Node of a machine without a plan.
+func (n *Nodes) Add(m Machine, providerID, version string) {
+	n.Set(m, nodeConfig{Labels: map[string]string{}, ProviderID: providerID, Version: version})
+}
+
 // Set makes the Node of a machine, or changes it as the kubelet would.
 func (n *Nodes) Set(m Machine, config nodeConfig) {
 	n.mu.Lock()

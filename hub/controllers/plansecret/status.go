@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
@@ -18,17 +17,12 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// updateConditions writes the condition PlanApplied of RKEBootstrap and Machine.
+// updateConditions writes the condition PlanApplied of the Machine.
 func (r *Reconciler) updateConditions(ctx context.Context, s *scope) error {
-	c := condition(s)
-	var errs []error
-	if s.bootstrap != nil && worthSaying(c, s.bootstrap) {
-		errs = append(errs, patch.Conditions(ctx, r.Client, s.bootstrap, fieldOwner, c))
+	if c := condition(s); s.machine != nil && worthSaying(c, s.machine) {
+		return patch.Conditions(ctx, r.Client, s.machine, fieldOwner, c)
 	}
-	if s.machine != nil && worthSaying(c, s.machine) {
-		errs = append(errs, patch.Conditions(ctx, r.Client, s.machine, fieldOwner, c))
-	}
-	return kerrors.NewAggregate(errs)
+	return nil
 }
 
 // worthSaying reports whether an object without the condition gets it. Until a plan was delivered it does not: Reconciled says what a new
@@ -37,7 +31,7 @@ func worthSaying(c metav1.Condition, object conditions.Getter) bool {
 	return c.Reason != rkev1.WaitingForPlanReason || conditions.Has(object, c.Type)
 }
 
-// condition is PlanApplied. Its reasons are API.
+// condition is PlanApplied. Its reasons are API. Which probes have not passed says Reconciled.
 func condition(s *scope) metav1.Condition {
 	c := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: rkev1.PlanAppliedCondition, Status: status, Reason: reason, Message: message}
@@ -47,9 +41,6 @@ func condition(s *scope) metav1.Condition {
 	}
 	switch s.report.Progress {
 	case rollout.ProgressApplied:
-		if waiting := s.report.NotHealthy(); len(waiting) > 0 {
-			return c(metav1.ConditionTrue, "Applied", "Waiting for probes: "+strings.Join(waiting, ", "))
-		}
 		return c(metav1.ConditionTrue, "Applied", "")
 	case rollout.ProgressFailed:
 		return c(metav1.ConditionFalse, "Failed", failureMessage(s))

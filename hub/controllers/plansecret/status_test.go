@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
@@ -38,7 +40,7 @@ func TestCondition(t *testing.T) {
 		"applied": {scope{report: rollout.Report{Progress: rollout.ProgressApplied}}, metav1.Condition{Status: "True", Reason: "Applied"}},
 		"applied and unhealthy": {
 			scope{report: rollout.Report{Progress: rollout.ProgressApplied, Unhealthy: []string{"etcd", "kubelet"}}},
-			metav1.Condition{Status: "True", Reason: "Applied", Message: "Waiting for probes: etcd, kubelet"},
+			metav1.Condition{Status: "True", Reason: "Applied"},
 		},
 		"failed": {
 			scope{report: rollout.Report{Progress: rollout.ProgressFailed, Status: failed, Delivered: k3s}, retry: retry{Attempts: 2, FailedAt: at}},
@@ -91,7 +93,7 @@ func TestCondition(t *testing.T) {
 func TestWorthSaying(t *testing.T) {
 	waiting := condition(&scope{})
 	applied := condition(&scope{report: rollout.Report{Progress: rollout.ProgressApplied}})
-	fresh, known := &rkev1.RKEBootstrap{}, &rkev1.RKEBootstrap{}
+	fresh, known := &clusterv1.Machine{}, &clusterv1.Machine{}
 	known.Status.Conditions = []metav1.Condition{applied}
 	if worthSaying(waiting, fresh) {
 		t.Error("a new machine says that it waits for a plan")

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,12 +48,15 @@ type Reconciler struct {
 	Now func() time.Time
 
 	ssa *ssa.Cache
+	// tokenHashes are hashes of bootstrap tokens by tokenVersion, so that no token is read twice.
+	tokenHashes *lru.Cache
 }
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
 	r.ssa = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner, Metadata: r.Cache}
+	r.tokenHashes = lru.New(keptTokenHashes)
 	clusterToBootstraps, err := util.ClusterToTypedObjectsMapper(r.Client, &rkev1.RKEBootstrapList{}, mgr.GetScheme())
 	if err != nil {
 		return fmt.Errorf("mapping Clusters to RKEBootstraps: %w", err)

@@ -22,15 +22,16 @@ func TestControlPlaneToBootstraps(t *testing.T) {
 	for name, reason := range map[string]string{
 		"new": "", "of-an-earlier-hub": rkev1.WaitingForPlanReason, "applied": "Applied", "failed": "Failed",
 	} {
-		b := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name + "-machine", Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
 		}}
+		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap", Name: name}
 		if reason != "" {
-			b.Status.Conditions = []metav1.Condition{{Type: rkev1.PlanAppliedCondition, Reason: reason}}
+			m.Status.Conditions = []metav1.Condition{{Type: rkev1.PlanAppliedCondition, Reason: reason}}
 		}
-		objects = append(objects, b)
+		objects = append(objects, m)
 	}
-	scheme := fakeclient.Scheme(t, rkev1.AddToScheme)
+	scheme := fakeclient.Scheme(t, rkev1.AddToScheme, clusterv1.AddToScheme)
 	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
 	controlPlane := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster},

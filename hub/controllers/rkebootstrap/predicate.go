@@ -45,12 +45,12 @@ func updated[T client.Object](changed func(before, after T) bool) predicate.Func
 // Most changes of a status are not relevant here.
 var (
 	bootstrapChanged = updated(func(before, after *rkev1.RKEBootstrap) bool {
-		return predicates.MetadataChanged(before, after) || conditions.GetReason(before,
-			rkev1.PlanAppliedCondition) != conditions.GetReason(after, rkev1.PlanAppliedCondition) ||
+		return predicates.MetadataChanged(before, after) ||
 			conditions.IsTrue(before, clusterv1.PausedCondition) != conditions.IsTrue(after, clusterv1.PausedCondition) || !ready(after)
 	})
 	machineChanged = updated(func(before, after *clusterv1.Machine) bool {
-		return predicates.MetadataChanged(before, after) || before.Status.NodeRef.IsDefined() != after.Status.NodeRef.IsDefined()
+		return predicates.MetadataChanged(before, after) || before.Status.NodeRef.IsDefined() != after.Status.NodeRef.IsDefined() ||
+			conditions.GetReason(before, rkev1.PlanAppliedCondition) != conditions.GetReason(after, rkev1.PlanAppliedCondition)
 	})
 )
 

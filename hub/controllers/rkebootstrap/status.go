@@ -13,6 +13,7 @@ import (
 
 var ownedConditions = []string{
 	clusterv1.PausedCondition, rkev1.IdentityReadyCondition, rkev1.DataSecretReadyCondition, rkev1.ReadyCondition,
+	rkev1.ReconciledCondition, rkev1.PlanAppliedCondition,
 }
 
 // setStatus sets the status. Bootstrap data that were ready once count as ready, as the contract requires.
@@ -31,6 +32,9 @@ func setStatus(s *scope) {
 		first = s.data
 	}
 	conditions.Set(b, first.Condition(rkev1.ReadyCondition, "Ready"))
+	// Earlier hubs wrote these here and on the Machine.
+	conditions.Delete(b, rkev1.ReconciledCondition)
+	conditions.Delete(b, rkev1.PlanAppliedCondition)
 }
 
 // waitsShownAfter is the age from which the status of an RKEBootstrap says that it waits for its Machine, which Cluster API creates after

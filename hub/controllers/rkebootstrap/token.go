@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -32,6 +33,10 @@ func (r *Reconciler) token(ctx context.Context, s *scope) (string, error) {
 	if secret.Annotations[corev1.ServiceAccountUIDKey] != string(account.UID) {
 		return "", nil
 	}
+	version := tokenVersion{secret.UID, secret.ResourceVersion}
+	if hash, ok := r.tokenHashes.Get(version); ok {
+		return hash.(string), nil
+	}
 	// If nothing had to be applied, only the metadata was read.
 	if len(secret.Data) == 0 {
 		if found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(secret), secret); err != nil || !found {
@@ -42,8 +47,19 @@ func (r *Reconciler) token(ctx context.Context, s *scope) (string, error) {
 	if len(token) == 0 || secret.Annotations[corev1.ServiceAccountUIDKey] != string(account.UID) {
 		return "", nil
 	}
-	return hashToken(token), nil
+	hash := hashToken(token)
+	r.tokenHashes.Add(tokenVersion{secret.UID, secret.ResourceVersion}, hash)
+	return hash, nil
 }
+
+// tokenVersion is a version of a Secret with a token.
+type tokenVersion struct {
+	uid     types.UID
+	version string
+}
+
+// keptTokenHashes is the most hashes of tokens that are kept. A token is needed again in each reconcile until its machine has registered.
+const keptTokenHashes = 4096
 
 // hashToken is sent by a machine instead of the token, so that what can be read on the machine gives no access to the Kubernetes API.
 func hashToken(token []byte) string {

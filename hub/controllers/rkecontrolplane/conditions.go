@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/version"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -21,7 +20,6 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/plan/rollout"
-	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
@@ -34,10 +32,11 @@ const maxNames = 5
 // must not wait for the conditions of a thousand machines.
 const updatesFor = 5 * time.Second
 
-// updateMachines writes the conditions Reconciled of RKEBootstraps and Machines, and Cluster API's UpToDate of Machines outside of
-// MachineSets, whose UpToDate is Cluster API's own.
+// updateMachines writes the condition Reconciled of Machines, and Cluster API's UpToDate of those outside of MachineSets, whose UpToDate is
+// Cluster API's own.
 func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 	shownAfter := plansecrets.ProgressShownAfter(len(namesOf(s.machines, (*machine).inProgress)))
+	waitShownAfter := firstWaitShownAfter(len(namesOf(s.machines, (*machine).isNew)))
 	until := r.Now().Add(updatesFor)
 	var mu sync.Mutex
 	requeue := func(after time.Duration) {
@@ -51,7 +50,7 @@ func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
 			requeue(atOnce)
 			return nil
 		}
-		wait := m.untilProgressShown(shownAfter, now)
+		wait := cmp.Or(m.untilProgressShown(shownAfter, now), m.untilFirstWaitShown(waitShownAfter, now))
 		requeue(wait)
 		return r.updateMachine(ctx, s, m, wait > 0)
 	})
@@ -71,7 +70,6 @@ func (r *Reconciler) updateMachine(ctx context.Context, s *scope, m *machine, hi
 			reconciled.Status = metav1.ConditionTrue
 		}
 		owned = append(owned, reconciled)
-		errs = append(errs, patch.Conditions(ctx, r.Client, m.bootstrap, fieldOwner, owned...))
 	}
 	if !inMachineSet(m.machine) {
 		upToDate := metav1.Condition{Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.UpToDateReason}
@@ -83,10 +81,12 @@ func (r *Reconciler) updateMachine(ctx context.Context, s *scope, m *machine, hi
 	return kerrors.NewAggregate(append(errs, patch.Conditions(ctx, r.Client, m.machine, fieldOwner, owned...)))
 }
 
-// quickReasons are those of a machine from the delivery of a plan until its agent has applied it.
-var quickReasons = []string{rollout.ReasonDelivering, rollout.ReasonWaitingForAgent, rollout.ReasonApplyingPlan}
+// quickReasons are those of a machine from the delivery of a plan until its agent has applied it and all probes have passed.
+var quickReasons = []string{
+	rollout.ReasonDelivering, rollout.ReasonWaitingForAgent, rollout.ReasonApplyingPlan, rollout.ReasonWaitingForProbes,
+}
 
-// inProgress reports whether a plan is delivered, or the agent has not applied it yet.
+// inProgress reports whether a plan is delivered, or the agent has not applied it yet, or reported probes that have not passed.
 func (m *machine) inProgress() bool {
 	return m.secret != nil && !m.decision.Done && slices.Contains(quickReasons, m.decision.Reason)
 }
@@ -103,28 +103,24 @@ func (m *machine) untilProgressShown(shownAfter time.Duration, now time.Time) ti
 	return plansecrets.UntilProgressShown(m.secret, shownAfter, now)
 }
 
-// setVersion writes the desired version into a Machine of a MachineSet. Cluster API compares it with the kubelet's; without it, such a
-// Machine is never up to date. The MachineSet has none, since a change of it would replace Machines.
-func (r *Reconciler) setVersion(ctx context.Context, s *scope, m *machine) error {
-	if !needsVersion(m.machine, s.controlPlane.Spec.DesiredVersion()) {
-		return nil
-	}
-	changed := m.machine.DeepCopy()
-	changed.Spec.Version = s.controlPlane.Spec.DesiredVersion()
-	if err := r.Client.Patch(ctx, changed, client.MergeFrom(m.machine), fieldOwner); err != nil && !apierrors.IsGone(err) {
-		return fmt.Errorf("writing the version of Machine %s: %w", m.machine.Name, err)
-	}
-	m.machine = changed
-	return nil
+// isNew reports whether nothing has been said about a machine yet.
+func (m *machine) isNew() bool { return !conditions.Has(m.machine, rkev1.ReconciledCondition) }
+
+// firstWaitShownAfter is the age from which a new machine says what it waits for, which is its infrastructure as a rule. Cluster API writes
+// its own first conditions at that time, with which other writers cause conflicts, and an infrastructure that is quick is there before. The
+// more machines are new, the longer that takes.
+func firstWaitShownAfter(machines int) time.Duration {
+	const least, most, each = 3 * time.Second, time.Minute, 200 * time.Millisecond
+	return min(least+time.Duration(machines)*each, most)
 }
 
-func needsVersion(m *clusterv1.Machine, desired string) bool {
-	return inMachineSet(m) && m.DeletionTimestamp.IsZero() && m.Spec.Version != desired
-}
-
-func inMachineSet(m *clusterv1.Machine) bool {
-	owner := metav1.GetControllerOf(m)
-	return owner != nil && owner.Kind == "MachineSet"
+// untilFirstWaitShown is how long a new machine that waits is left without the condition Reconciled; zero for any other.
+func (m *machine) untilFirstWaitShown(shownAfter time.Duration, now time.Time) time.Duration {
+	created := m.machine.CreationTimestamp.Time
+	if !m.isNew() || m.decision.Done || reasons.Get(m.decision.Reason).Status != metav1.ConditionUnknown || created.After(now) {
+		return 0
+	}
+	return max(0, created.Add(shownAfter).Sub(now))
 }
 
 // upToDate reports whether the machine has applied the wanted plan.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // TestForEach: all machines are visited, some at the same time, whichever fail.
@@ -56,7 +58,10 @@ func TestConditionsHoldUpNoRollout(t *testing.T) {
 		now = now.Add(updatesFor)
 		return now
 	}}
-	s := &scope{machines: []*machine{{}, {}, {}}}
+	s := &scope{}
+	for range 3 {
+		s.machines = append(s.machines, &machine{machine: &clusterv1.Machine{}})
+	}
 	if err := r.updateMachines(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}

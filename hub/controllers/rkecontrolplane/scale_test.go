@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,18 +28,37 @@ type fleetServer struct {
 	client.Client
 	*shelf
 	controlPlane *rkev1.RKEControlPlane
+	// mu is held by each request: machines are written some at a time.
+	mu sync.Mutex
 	// requests counts by kind what was written, and what was read past the cache.
 	requests map[string]int
 	version  int
 }
 
 func (a *fleetServer) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.requests["read"]++
 	return a.shelf.List(ctx, list, opts...)
 }
 
+// Get reads Machines.
+func (a *fleetServer) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.machines.Items {
+		if into, ok := object.(*clusterv1.Machine); ok && a.machines.Items[i].Name == key.Name {
+			a.machines.Items[i].DeepCopyInto(into)
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no %T %s", object, key.Name)
+}
+
 // Update takes plan Secrets.
 func (a *fleetServer) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.requests["plan"]++
 	for i := range a.secrets.Items {
 		if a.secrets.Items[i].Name == object.GetName() {
@@ -63,19 +83,14 @@ func (w *statusWriter) Patch(_ context.Context, into client.Object, p client.Pat
 		return err
 	}
 	a := w.api
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	switch into := into.(type) {
 	case *clusterv1.Machine:
 		a.requests["machine"]++
 		for i := range a.machines.Items {
 			if a.machines.Items[i].Name == into.Name {
 				return write(a, &a.machines.Items[i], into, p.Type(), raw)
-			}
-		}
-	case *rkev1.RKEBootstrap:
-		a.requests["machine"]++
-		for i := range a.bootstraps.Items {
-			if a.bootstraps.Items[i].Name == into.Name {
-				return write(a, &a.bootstraps.Items[i], into, p.Type(), raw)
 			}
 		}
 	case *rkev1.RKEControlPlane:
@@ -233,9 +248,8 @@ func changeAll(tb testing.TB, machines, concurrency int) map[string]int {
 func checkRequests(tb testing.TB, machines int, requests map[string]int) {
 	tb.Helper()
 	for kind, most := range map[string]int{
-		// A machine waits for its turn and for others, gets its plan, which the agent takes and applies, and is up to date again. Each is written
-		// to the Machine and to the RKEBootstrap.
-		"machine": 2 * 6 * machines,
+		// A machine waits for its turn and for others, gets its plan, which the agent takes and applies, and is up to date again.
+		"machine": 6 * machines,
 		"cluster": 4 * machines,
 		"plan":    machines,
 		// Before each change of etcd the four kinds of objects are read again.

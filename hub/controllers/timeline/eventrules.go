@@ -144,7 +144,7 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 			propagated: unlessTrue},
 		clusterv1.MachineNodeHealthyCondition:          noEvents,
 		rkev1.ReconciledCondition:                      {whenTrue: "UpToDate", warning: true, propagated: ifFalse},
-		rkev1.PlanAppliedCondition:                     noEvents,
+		rkev1.PlanAppliedCondition:                     {whenTrue: suppressed, prefix: "Plan", warning: true}, // UpToDate follows
 		rkev1.SystemAgentUpgradedCondition:             {prefix: "SystemAgent", warning: true, skipInitial: true, propagated: ifFalse},
 		clusterv1.MachineHealthCheckSucceededCondition: {whenTrue: suppressed, warning: true, propagated: always},
 		clusterv1.MachineOwnerRemediatedCondition:      {whenTrue: "Remediated", otherwise: "Remediating", propagated: always},
@@ -156,11 +156,12 @@ var eventRules = map[reflect.Type]map[string]eventRule{
 		clusterv1.MachineUpdatingCondition:             noEvents,
 	},
 	reflect.TypeFor[*rkev1.RKEBootstrap](): {
-		rkev1.IdentityReadyCondition:       {whenTrue: "IdentityReady", otherwise: suppressed},
-		rkev1.DataSecretReadyCondition:     {whenTrue: "DataSecretReady", skipInitial: true},
-		rkev1.PlanAppliedCondition:         {whenTrue: "PlanApplied", prefix: "Plan", warning: true},
+		rkev1.IdentityReadyCondition: noEvents,
+		// The Machine says when the data are ready.
+		rkev1.DataSecretReadyCondition:     {whenTrue: suppressed, skipInitial: true},
 		rkev1.NodeSyncedCondition:          {whenTrue: suppressed, warning: true, propagated: ifFalse},
-		rkev1.ReconciledCondition:          noEvents,
+		rkev1.ReconciledCondition:          noEvents, // of earlier hubs, as is the next
+		rkev1.PlanAppliedCondition:         noEvents,
 		rkev1.SystemAgentUpgradedCondition: noEvents,
 		rkev1.ReadyCondition:               noEvents,
 		clusterv1.PausedCondition:          pausedRule,

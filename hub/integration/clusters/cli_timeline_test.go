@@ -134,7 +134,7 @@ func TestTimeline(t *testing.T) {
 
 	wantEvents := []string{
 		"Machine: Normal WaitingForAgent", "Machine: Normal ApplyingPlan", "Machine: Warning PlanFailed", "Machine: Normal UpToDate",
-		"RKEBootstrap: Normal IdentityReady", "RKEBootstrap: Normal PlanApplied", "RKEControlPlane: Normal KubeconfigReady",
+		"RKEControlPlane: Normal KubeconfigReady",
 		"Cluster: Normal Created", "Cluster: Normal ApplyingPlan", "Cluster: Warning PlanFailed", "Cluster: Normal UpToDate",
 		"Cluster: Normal Bootstrapped",
 	}

@@ -43,9 +43,9 @@ func TestRetryAfterPause(t *testing.T) {
 	due := fmt.Sprintf(`{"checksum":%q,"attempts":1,"failedAt":%q}`, checksum, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
 	testenv.Change(t, env, secret, func(s *corev1.Secret) { s.Annotations[planRetryAnnotation] = due })
 	m.Wait("the failure to be seen during the pause", func() error {
-		bootstrap := &rkev1.RKEBootstrap{}
-		m.Read(m.Name, bootstrap)
-		if c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition); c == nil ||
+		machine := &clusterv1.Machine{}
+		m.Read(m.Name, machine)
+		if c := conditions.Get(machine, rkev1.PlanAppliedCondition); c == nil ||
 			!strings.Contains(c.Message, "waiting for the Cluster to be unpaused") {
 			return fmt.Errorf("it says %+v", c)
 		}

@@ -70,16 +70,16 @@ func OfReport(machine *clusterv1.Machine, bootstrap *rkev1.RKEBootstrap, secret 
 		m.EtcdProbe = report.EtcdProbe()
 	}
 	if m.Progress == rollout.ProgressFailed {
-		m.Failure = failure(bootstrap, report)
+		m.Failure = failure(machine, report)
 	}
 	return m
 }
 
 // failure is what PlanApplied says of a failed plan, with what happens next. The condition follows the report: until it is about this
 // failure, the report speaks alone.
-func failure(bootstrap *rkev1.RKEBootstrap, report rollout.Report) string {
+func failure(machine *clusterv1.Machine, report rollout.Report) string {
 	output := report.FailedOutput()
-	c := conditions.Get(bootstrap, rkev1.PlanAppliedCondition)
+	c := conditions.Get(machine, rkev1.PlanAppliedCondition)
 	if c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, output) {
 		return c.Message
 	}

@@ -106,12 +106,12 @@ func TestFailure(t *testing.T) {
 		"this failure": {condition: &metav1.Condition{Status: metav1.ConditionFalse, Message: "Attempt 1; " + output}, report: report,
 			want: "Attempt 1; " + output},
 	} {
-		bootstrap := &rkev1.RKEBootstrap{}
+		machine := &clusterv1.Machine{}
 		if c.condition != nil {
 			c.condition.Type = rkev1.PlanAppliedCondition
-			bootstrap.SetConditions([]metav1.Condition{*c.condition})
+			machine.SetConditions([]metav1.Condition{*c.condition})
 		}
-		if got := failure(bootstrap, c.report); got != c.want {
+		if got := failure(machine, c.report); got != c.want {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}

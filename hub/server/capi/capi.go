@@ -26,6 +26,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/util/index"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 )
 
@@ -39,6 +40,8 @@ type Options struct {
 	External bool
 	// NoConnections leaves out the cluster cache, for controllers that do not need it. It needs External.
 	NoConnections bool
+	// NewMachine completes a Machine that is created, beside Cluster API's own defaults; nil for nothing else.
+	NewMachine func(context.Context, client.Reader, *clusterv1.Machine)
 }
 
 // AddToScheme adds every type that the core controllers and webhooks handle.
@@ -77,7 +80,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) (*Con
 	if err := setupReconcilers(ctx, mgr, cache); err != nil {
 		return nil, err
 	}
-	return cache, setupWebhooks(mgr, cache)
+	return cache, setupWebhooks(mgr, cache, opts)
 }
 
 // worthConnecting reports whether a cluster can be expected to answer. One whose RKEControlPlane has not come up cannot: an attempt that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,12 +22,13 @@ import (
 // nor copies the object. The object, which may be the cache's own, stays as it is. The conditions have no observedGeneration: what they say
 // does not come from the spec of the object, and would have to be written again whenever another controller changes that.
 func Conditions(ctx context.Context, c client.Client, object Object, owner client.FieldOwner, wanted ...metav1.Condition) error {
-	have := object.GetConditions()
-	if !slices.ContainsFunc(wanted, func(w metav1.Condition) bool {
-		w.Message, w.ObservedGeneration = message.Bound(w.Message, message.MaxCondition), 0
-		return !same(meta.FindStatusCondition(have, w.Type), &w)
-	}) {
+	if has(object, wanted) {
 		return nil
+	}
+	// Objects from a list are behind what was written last.
+	object, err := Latest(ctx, c, object)
+	if err != nil || has(object, wanted) {
+		return err
 	}
 	types := make([]string, len(wanted))
 	for i, w := range wanted {
@@ -46,6 +48,26 @@ func Conditions(ctx context.Context, c client.Client, object Object, owner clien
 		}
 	}
 	return helper.Patch(ctx, changed)
+}
+
+// has reports whether an object has all of these conditions.
+func has(object Object, wanted []metav1.Condition) bool {
+	have := object.GetConditions()
+	return !slices.ContainsFunc(wanted, func(w metav1.Condition) bool {
+		w.Message, w.ObservedGeneration = message.Bound(w.Message, message.MaxCondition), 0
+		return !same(meta.FindStatusCondition(have, w.Type), &w)
+	})
+}
+
+// Latest returns what a client of NewClient knows of an object, which may be newer than the object, for instance one from a list: the object
+// itself if that is as new, or the client knows none or another one of that name. It sends no request.
+func Latest[T client.Object](ctx context.Context, c client.Reader, object T) (T, error) {
+	latest := reflect.New(reflect.TypeOf(object).Elem()).Interface().(T)
+	err := c.Get(ctx, client.ObjectKeyFromObject(object), latest)
+	if err != nil || latest.GetUID() != object.GetUID() || !newer(latest, object) {
+		return object, client.IgnoreNotFound(err)
+	}
+	return latest, nil
 }
 
 // operation is one of a JSON patch (RFC 6902).

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,9 +45,8 @@ func TestConditionsOfOthers(t *testing.T) {
 			set(a, tc.there...)
 			object := a.read()
 			if tc.meanwhile != nil {
-				tc.meanwhile(a)
+				a.before = sync.OnceFunc(func() { tc.meanwhile(a) })
 			}
-			a.writes = nil
 			if err := Conditions(t.Context(), a, object, "test", ready("now")); err != nil {
 				t.Fatal(err)
 			}
@@ -62,6 +62,21 @@ func TestConditionsOfOthers(t *testing.T) {
 				t.Errorf("the order is not that of Cluster API:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestConditionsOfAList: what was read some time ago is compared with what the client knows by now.
+func TestConditionsOfAList(t *testing.T) {
+	a := newAPI(t)
+	a.theirs("as it was")
+	listed := a.read()
+	for range 2 {
+		if err := Conditions(t.Context(), a, listed, "test", ready("now")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(a.writes) != 1 {
+		t.Errorf("%d writes: %q", len(a.writes), a.writes)
 	}
 }
 

@@ -15,15 +15,14 @@ const (
 	StableCondition = "Stable"
 	// ReadyCondition sums up the object.
 	ReadyCondition = "Ready"
-	// ReconciledCondition tells about the last reconcile of the object.
+	// ReconciledCondition, on a Machine, tells what was decided about it, and on other objects about their last reconcile.
 	ReconciledCondition = "Reconciled"
 	// UpdatedCondition is true while every machine has the configuration that the Cluster asks for.
 	UpdatedCondition = "Updated"
 	// CertificatesValidCondition, on an RKEControlPlane, is false while a certificate of the cluster ends soon. It does not exist until an
 	// agent has reported the end of one.
 	CertificatesValidCondition = "CertificatesValid"
-	// PlanAppliedCondition, on Machine and RKEBootstrap, tells what became of the machine's last plan. It does not exist until a plan
-	// was delivered.
+	// PlanAppliedCondition, on a Machine, tells what became of the machine's last plan. It does not exist until a plan was delivered.
 	PlanAppliedCondition = "PlanApplied"
 	// WaitingForPlanReason is that of PlanAppliedCondition where no plan is delivered. Earlier hubs set it on each new machine.
 	WaitingForPlanReason = "WaitingForPlan"

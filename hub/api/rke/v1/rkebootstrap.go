@@ -15,9 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,description="The Cluster it belongs to"
 // +kubebuilder:printcolumn:name="Data Secret",type=string,JSONPath=`.status.dataSecretName`,description="Secret with the bootstrap data"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`,description="Whether the machine can start"
-// +kubebuilder:printcolumn:name="Plan Applied",type=string,JSONPath=`.status.conditions[?(@.type=='PlanApplied')].status`,description="Whether the machine has what the hub asked for"
-// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=='Reconciled')].reason`,description="What was decided about the machine"
-// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Reconciled')].message`,description="What the machine waits for"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=='Ready')].message`,description="What it waits for"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type RKEBootstrap struct {
 	metav1.TypeMeta `json:",inline"`
@@ -67,7 +65,7 @@ const (
 
 // RKEBootstrapStatus is what the hub made.
 type RKEBootstrapStatus struct {
-	// Conditions: Ready, IdentityReady, DataSecretReady, PlanApplied, Paused.
+	// Conditions: Ready, IdentityReady, DataSecretReady, NodeSynced, SystemAgentUpgraded, Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
