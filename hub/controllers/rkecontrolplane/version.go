@@ -1,0 +1,72 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/objects"
+	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/patch"
+)
+
+// setVersion writes the desired version into a Machine of a MachineSet. Cluster API compares it with the kubelet's; without it, such a
+// Machine is never up to date. The MachineSet has none, since a change of it would replace Machines.
+func (r *Reconciler) setVersion(ctx context.Context, s *scope, m *machine) error {
+	if !needsVersion(m.machine, s.controlPlane.Spec.DesiredVersion()) {
+		return nil
+	}
+	latest, err := patch.Latest(ctx, r.Client, m.machine)
+	if err != nil || !needsVersion(latest, s.controlPlane.Spec.DesiredVersion()) {
+		return err
+	}
+	changed := latest.DeepCopy()
+	changed.Spec.Version = s.controlPlane.Spec.DesiredVersion()
+	if err := r.Client.Patch(ctx, changed, client.MergeFrom(latest), fieldOwner); err != nil && !apierrors.IsGone(err) {
+		return fmt.Errorf("writing the version of Machine %s: %w", m.machine.Name, err)
+	}
+	m.machine = changed
+	return nil
+}
+
+// SetInitialVersion gives a Machine that a MachineSet creates the version of its cluster, so that it needs no change for that, which would
+// make Cluster API write all its conditions again. It changes nothing where it does not know the version: setVersion does later.
+func SetInitialVersion(ctx context.Context, from client.Reader, m *clusterv1.Machine) {
+	if !inMachineSet(m) || m.Spec.Version != "" {
+		return
+	}
+	cluster := &clusterv1.Cluster{}
+	found, err := objects.Get(ctx, from, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster)
+	if err == nil && found {
+		controlPlane, _, readErr := ownership.ControlPlane(ctx, from, cluster)
+		if err = readErr; controlPlane != nil && isVersion(controlPlane.Spec.DesiredVersion()) {
+			m.Spec.Version = controlPlane.Spec.DesiredVersion()
+		}
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Reading the version of a new Machine failed, it is written later", "Machine", client.ObjectKeyFromObject(m))
+	}
+}
+
+// isVersion reports whether Cluster API accepts a version.
+func isVersion(s string) bool {
+	_, err := version.ParseSemantic(s)
+	return err == nil && strings.HasPrefix(s, "v")
+}
+
+func needsVersion(m *clusterv1.Machine, desired string) bool {
+	return inMachineSet(m) && m.DeletionTimestamp.IsZero() && m.Spec.Version != desired
+}
+
+func inMachineSet(m *clusterv1.Machine) bool {
+	owner := metav1.GetControllerOf(m)
+	return owner != nil && owner.Kind == "MachineSet"
+}

@@ -1,0 +1,74 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+)
+
+// TestSetInitialVersion: a Machine of a MachineSet gets the version of the RKEControlPlane of its own Cluster, and nothing else changes it.
+func TestSetInitialVersion(t *testing.T) {
+	const namespace, desired = "fleet", "v1.36.3+k3s1"
+	yes := true
+	newCluster := func(name string) *clusterv1.Cluster {
+		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "uid-one"}}
+		c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane", Name: name}
+		return c
+	}
+	newControlPlane := func(name, version string) *rkev1.RKEControlPlane {
+		cp := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: name, UID: "uid-one", Controller: &yes},
+		}}}
+		cp.Spec.KubernetesVersion = version
+		return cp
+	}
+	external := newCluster("external")
+	external.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: "other.example.com", Kind: "Other", Name: "external"}
+	foreign := newControlPlane("foreign", desired)
+	foreign.OwnerReferences[0].UID = "another"
+	away := errors.New("the API does not answer")
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, rkev1.AddToScheme, clusterv1.AddToScheme)).WithObjects(
+		newCluster("one"), newControlPlane("one", desired), external, newCluster("foreign"), foreign,
+		newCluster("invalid"), newControlPlane("invalid", "latest"), newCluster("early"),
+	).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if key.Name == "away" {
+				return away
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}).Build()
+	for name, tc := range map[string]struct {
+		cluster, owner, version, want string
+	}{
+		"of a MachineSet":                    {cluster: "one", owner: "MachineSet", want: desired},
+		"of nobody":                          {cluster: "one"},
+		"with a version":                     {cluster: "one", owner: "MachineSet", version: "v1.35.0", want: "v1.35.0"},
+		"another control plane":              {cluster: "external", owner: "MachineSet"},
+		"the control plane is another's":     {cluster: "foreign", owner: "MachineSet"},
+		"a version Cluster API would refuse": {cluster: "invalid", owner: "MachineSet"},
+		"no control plane yet":               {cluster: "early", owner: "MachineSet"},
+		"no cluster":                         {cluster: "none", owner: "MachineSet"},
+		"the API does not answer":            {cluster: "away", owner: "MachineSet"},
+	} {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"}}
+		m.Spec.ClusterName, m.Spec.Version = tc.cluster, tc.version
+		if tc.owner != "" {
+			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: tc.owner, Name: "set", Controller: &yes}}
+		}
+		SetInitialVersion(t.Context(), c, m)
+		if m.Spec.Version != tc.want {
+			t.Errorf("%s: version %q, want %q", name, m.Spec.Version, tc.want)
+		}
+	}
+}
