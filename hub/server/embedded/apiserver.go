@@ -31,8 +31,9 @@ const (
 
 // apiServer is a running generic control plane: the API server without anything that knows of pods and nodes.
 type apiServer struct {
-	failed chan error // receives one value when the server ends without having been asked to
-	ended  chan struct{}
+	handler http.Handler
+	failed  chan error // receives one value when the server ends without having been asked to
+	ended   chan struct{}
 }
 
 func startAPIServer(ctx context.Context, opts Options, listener net.Listener, certs *certificates, keys *encryption,
@@ -58,6 +59,7 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	// The sample counts on three servers, and then lets five seconds pass before it calls a new kind established.
 	config.APIExtensions.ExtraConfig.MasterCount = 1
 	withoutWatchCaches(config)
+	withCallers(config)
 	createRoles, err := replaceRolesHook(config)
 	if err != nil {
 		return nil, fmt.Errorf("configuring API server: %w", err)
@@ -79,7 +81,7 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 		return nil, fmt.Errorf("preparing API server: %w", err)
 	}
 
-	s := &apiServer{failed: make(chan error, 1), ended: make(chan struct{})}
+	s := &apiServer{handler: chain.GenericAPIServer.Handler, failed: make(chan error, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		err := prepared.Run(ctx)

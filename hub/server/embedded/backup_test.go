@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // TestBackup backs up a running hub and restores it into an empty directory: its Secrets are there, and credentials that it has issued are
@@ -31,7 +32,10 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	createSecret(t, client, "later")
-	config := server.RestConfig()
+	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
 	stop(t, server)
 
 	if found := filesWith(t, out, secretValue); len(found) > 0 {

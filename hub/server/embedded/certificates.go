@@ -12,11 +12,15 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/drover-dev/drover/hub/identity/pki"
 )
+
+// adminName is the user that clients in this process and those with admin.kubeconfig are.
+const adminName = "drover-hub-admin"
 
 // certificates are all the keys of the embedded API server. The files are read again by the API server and by clients when they change,
 // so that renewing a certificate does not need a restart.
@@ -65,8 +69,8 @@ func ensureCertificates(dir string, now time.Time) (*certificates, error) {
 		Lifetime:   pki.LeafLifetime,
 	}, c.serverCA)
 	c.admin = pair("admin", pki.Request{
-		CommonName:   "drover-hub-admin",
-		Organization: []string{"system:masters"},
+		CommonName:   adminName,
+		Organization: []string{user.SystemPrivilegedGroup},
 		Usage:        x509.ExtKeyUsageClientAuth,
 		Lifetime:     pki.LeafLifetime,
 	}, c.clientCA)

@@ -141,7 +141,8 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("starting the API server: %w", err)
 	}
-	if err := encryption.rewriteSecrets(ctx, adminConfig, opts.Logger); err != nil {
+	config := api.inProcessConfig(adminConfig, runCtx)
+	if err := encryption.rewriteSecrets(ctx, config, opts.Logger); err != nil {
 		return nil, err
 	}
 
@@ -149,14 +150,14 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 	controllersCtx, stopControllers := context.WithCancel(runCtx)
 	undo.add(stopControllers)
-	controllersDone, err := startControllers(controllersCtx, adminConfig, certs, opts.CollectAfter)
+	controllersDone, err := startControllers(controllersCtx, config, certs, opts.CollectAfter)
 	if err != nil {
 		return nil, err
 	}
 	go certs.keepFresh(runCtx, opts.Logger)
 
 	undo.forget()
-	s := &Server{dataDir: opts.DataDir, config: adminConfig, ended: make(chan struct{})}
+	s := &Server{dataDir: opts.DataDir, config: config, ended: make(chan struct{})}
 	stopRequested := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(stopRequested) })
 	stopping := sync.OnceValue(unsettle)
@@ -190,7 +191,7 @@ func waitForEnd(ctx context.Context, stopRequested <-chan struct{}, apiFailed, e
 	}
 }
 
-// RestConfig returns a configuration with all rights (group system:masters). Each call returns a copy.
+// RestConfig returns a configuration with all rights (group system:masters), for clients in this process. Each call returns a copy.
 func (s *Server) RestConfig() *rest.Config { return rest.CopyConfig(s.config) }
 
 // DataDir is the absolute path of the data directory.
