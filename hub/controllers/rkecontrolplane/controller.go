@@ -157,7 +157,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, controlPlane, Finalizer); err != nil || added {
 		return ctrl.Result{}, err
 	}
-	helper := patch.NewHelper(r.Client, controlPlane, fieldOwner, ownedConditions...)
+	before, helper := controlPlane.DeepCopy(), patch.NewHelper(r.Client, controlPlane, fieldOwner, ownedConditions...)
 	if !controlPlane.DeletionTimestamp.IsZero() {
 		err = r.reconcileDelete(ctx, s)
 	} else {
@@ -169,6 +169,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		shown = nil
 	}
 	setStatus(s, shown)
+	s.holdProgress(before, r.Now())
 	if err := kerrors.NewAggregate([]error{err, helper.Patch(ctx, controlPlane)}); err != nil {
 		return ctrl.Result{}, err
 	}

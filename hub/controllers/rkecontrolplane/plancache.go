@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +36,8 @@ type clusterPlans struct {
 	inputs render.Cluster
 	// machines are by the UID of their plan Secret; next are those that load has found.
 	machines, next map[types.UID]*machinePlan
+	// progressShown is when conditions of the cluster were last written that say nothing new but progress.
+	progressShown time.Time
 }
 
 // machinePlan is what is known by a plan Secret of one resourceVersion.

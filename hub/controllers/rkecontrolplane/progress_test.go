@@ -1,0 +1,58 @@
+package rkecontrolplane
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+)
+
+// TestHoldProgress: a message that changes all the time is shown once a second, and everything else at once.
+func TestHoldProgress(t *testing.T) {
+	now := time.Unix(1000, 0)
+	shown := &rkev1.RKEControlPlane{}
+	known := &clusterPlans{}
+	// step is a reconcile that sets a condition; it returns whether that is shown.
+	step := func(condition metav1.Condition, change func(*rkev1.RKEControlPlaneStatus)) (bool, time.Duration) {
+		s := &scope{controlPlane: shown.DeepCopy(), plans: known}
+		conditions.Set(s.controlPlane, condition)
+		if change != nil {
+			change(&s.controlPlane.Status)
+		}
+		s.holdProgress(shown, now)
+		shown = s.controlPlane
+		return conditions.GetMessage(shown, condition.Type) == condition.Message, s.requeueAfter
+	}
+	waits := func(message string) metav1.Condition {
+		return metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: "Waiting", Message: message}
+	}
+	for _, tc := range []struct {
+		name    string
+		after   time.Duration
+		set     metav1.Condition
+		change  func(*rkev1.RKEControlPlaneStatus)
+		held    bool
+		requeue time.Duration
+	}{
+		{name: "the first", set: waits("none of 3")},
+		{name: "progress", set: waits("1 of 3")},
+		{name: "progress a moment later", after: 300 * time.Millisecond, set: waits("2 of 3"), held: true, requeue: 700 * time.Millisecond},
+		{name: "the same again", after: 100 * time.Millisecond, set: waits("2 of 3"), held: true, requeue: 600 * time.Millisecond},
+		{name: "nothing new", set: waits("1 of 3")},
+		{name: "with something else", set: waits("2 of 3"), change: func(s *rkev1.RKEControlPlaneStatus) { s.Initialized = true }},
+		{name: "after a second", after: time.Second, set: waits("3 of 3")},
+		{name: "a failure", after: time.Millisecond,
+			set: metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "PlanFailed", Message: "failed"}},
+		{name: "of another clock", after: -time.Hour, set: metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionFalse,
+			Reason: "PlanFailed", Message: "again"}},
+	} {
+		now = now.Add(tc.after)
+		if ok, requeue := step(tc.set, tc.change); ok == tc.held || requeue != tc.requeue {
+			t.Errorf("%s: shown %t, next reconcile after %s", tc.name, ok, requeue)
+		}
+	}
+}
