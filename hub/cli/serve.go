@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -45,9 +46,31 @@ administrator's kubeconfig to <data-dir>/` + embedded.AdminKubeconfig + `.`,
 	return cmd
 }
 
-// collected is when garbage is collected. Most of the hub's memory lives as long as the hub, so that to collect it often costs nothing at
-// rest; while the hub starts, or many machines come up, it would take a third of the CPU time.
-var collected = gctuner.Options{Percent: 50, BusyLeast: 100, BusyMost: 200, BusyHeap: 560 << 20, Busy: 16 << 20}
+// ampleMemory is the memory from which on a busy hub takes a gibibyte of it rather than the processor.
+const ampleMemory = 8 << 30
+
+// collected is when garbage is collected on a machine, or in a container, with so much memory; 0 is unknown. Most of the hub's memory lives
+// as long as the hub, so that to collect it often costs nothing at rest; while the hub starts, or many machines come up, it would take a
+// third of the CPU time.
+func collected(memory uint64) gctuner.Options {
+	opts := gctuner.Options{Percent: 50, BusyLeast: 100, BusyMost: 200, BusyHeap: 560 << 20, Busy: 16 << 20}
+	if memory >= ampleMemory {
+		opts.BusyMost, opts.BusyHeap = 400, 1<<30
+	}
+	return opts
+}
+
+// memory is that of the machine, or less if the cgroup has a limit; 0 if it is unknown.
+func memory() uint64 {
+	least, err := memlimit.FromSystem()
+	if err != nil {
+		return 0
+	}
+	if limit, err := memlimit.FromCgroup(); err == nil {
+		least = min(least, limit)
+	}
+	return least
+}
 
 // serve runs until ctx ends or something breaks. The order on the way down is that on the way up, reversed: the API server outlives all
 // that uses it.
@@ -55,7 +78,7 @@ func serve(ctx context.Context, opts *serveOptions, logger *slog.Logger) (err er
 	started := time.Now()
 	mode := opts.mode()
 	if os.Getenv("GOGC") == "" {
-		gctuner.Start(collected)
+		gctuner.Start(collected(memory()))
 	}
 	logger.Info("Starting hub", "version", Version, "mode", string(mode), "providers", opts.hub.Providers.Names(),
 		"serverURL", opts.hub.Settings.ServerURL)

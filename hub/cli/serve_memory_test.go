@@ -1,0 +1,15 @@
+package cli
+
+import "testing"
+
+// TestCollected: a small machine keeps its memory, and a large one its processor.
+func TestCollected(t *testing.T) {
+	for memory, want := range map[uint64]uint64{0: 560 << 20, 4 << 30: 560 << 20, 8 << 30: 1 << 30, 64 << 30: 1 << 30} {
+		if got := collected(memory); got.BusyHeap != want || got.Percent != 50 {
+			t.Errorf("with %d MiB: %+v", memory>>20, got)
+		}
+	}
+	if memory() == 0 {
+		t.Error("the memory of this machine is unknown")
+	}
+}
