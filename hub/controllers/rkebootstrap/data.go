@@ -2,6 +2,7 @@ package rkebootstrap
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"regexp"
 	"slices"
@@ -36,7 +37,7 @@ const retryCount = "4500"
 
 // dataSecret is the Secret with the bootstrap data: the install script with the variables of this machine, in the format of its provider.
 // The error is a *bootstrapdata.InvalidError if the user has to change the spec.
-func dataSecret(s *scope, vars []install.Var) (*corev1.Secret, error) {
+func (r *Reconciler) dataSecret(s *scope, vars []install.Var) (*corev1.Secret, error) {
 	script, err := install.CompactScript(vars...)
 	if err != nil {
 		return nil, fmt.Errorf("rendering the install script: %w", err)
@@ -46,7 +47,7 @@ func dataSecret(s *scope, vars []install.Var) (*corev1.Secret, error) {
 		return nil, &bootstrapdata.InvalidError{Field: "metadata.labels[" + rkev1.OSLabel + "]",
 			Detail: "bootstrap data support Linux only; register a Windows machine as a custom machine, or set machineOS of the pool to linux"}
 	}
-	data, err := bootstrapdata.Make(format, script, s.bootstrap.Spec.Userdata.InlineUserdata)
+	data, err := r.pack(format, script, s.bootstrap.Spec.Userdata.InlineUserdata)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +65,22 @@ func dataSecret(s *scope, vars []install.Var) (*corev1.Secret, error) {
 		Type: rkev1.BootstrapSecretType,
 		Data: map[string][]byte{dataKey: data, formatKey: []byte(format.ProviderFormat())},
 	}, nil
+}
+
+// keptData is of how many machines bootstrap data are kept. A machine that is made is reconciled some times within seconds.
+const keptData = 256
+
+// pack makes bootstrap data, or returns those that were made before from the same.
+func (r *Reconciler) pack(format bootstrapdata.Format, script []byte, userdata string) ([]byte, error) {
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s%s", format, len(script), script, userdata))
+	if data, ok := r.packed.Get(digest); ok {
+		return data.([]byte), nil
+	}
+	data, err := bootstrapdata.Make(format, script, userdata)
+	if err == nil {
+		r.packed.Add(digest, data)
+	}
+	return data, err
 }
 
 // scriptGroups are the API groups of infrastructure providers whose machines run a shell script.

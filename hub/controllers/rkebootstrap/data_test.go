@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -38,7 +39,7 @@ func TestDataSecret(t *testing.T) {
 			s.bootstrap, s.machine = testObjects()
 			s.bootstrap.Spec.Userdata = tt.userdata
 			s.machine.Spec.InfrastructureRef.APIGroup = tt.group
-			got, err := dataSecret(s, []install.Var{{Name: install.VarServer, Value: "https://hub.example.com"}})
+			got, err := (&Reconciler{packed: lru.New(1)}).dataSecret(s, []install.Var{{Name: install.VarServer, Value: "https://hub.example.com"}})
 			var invalid *bootstrapdata.InvalidError
 			if tt.invalid != "" {
 				if !errors.As(err, &invalid) || !strings.HasPrefix(err.Error(), tt.invalid) {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -79,7 +80,7 @@ func TestIdentityAtRest(t *testing.T) {
 
 func TestReconcileForgetsDeletedBootstrap(t *testing.T) {
 	fakeclient.CheckForget(t, func(c client.WithWatch, cache *ssa.Cache) reconcile.Reconciler {
-		return &Reconciler{Client: c, Cache: c, Live: c, ssa: cache}
+		return &Reconciler{Client: c, Cache: c, Live: c, ssa: cache, packed: lru.New(1), tokenHashes: lru.New(1)}
 	}, rkev1.AddToScheme)
 }
 
@@ -95,7 +96,7 @@ func TestDataSecretNameTaken(t *testing.T) {
 		Data:       map[string][]byte{"theirs": []byte("1")},
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(foreign).Build()
-	r := &Reconciler{Client: c, Cache: c, Live: c, ssa: &ssa.Cache{Client: c, FieldOwner: fieldOwner, Metadata: c}}
+	r := &Reconciler{Client: c, Cache: c, Live: c, ssa: &ssa.Cache{Client: c, FieldOwner: fieldOwner, Metadata: c}, packed: lru.New(1)}
 	err := r.reconcileData(t.Context(), s)
 	if err == nil || s.data == nil || s.data.Reason != "NameTaken" || !strings.Contains(s.data.Message, "Secret ns/"+foreign.Name) {
 		t.Errorf("got %v and %+v", err, s.data)

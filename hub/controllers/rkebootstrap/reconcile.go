@@ -157,7 +157,7 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 			rkev1.BootstrapServiceAccountName(s.bootstrap.Name))
 		return nil
 	}
-	object, err := dataSecret(s, vars)
+	object, err := r.dataSecret(s, vars)
 	if invalid, ok := errors.AsType[*bootstrapdata.InvalidError](err); ok {
 		// Only a change of the spec helps, which causes the next reconcile.
 		s.data = cause.New("InvalidBootstrapData", "%v", invalid)

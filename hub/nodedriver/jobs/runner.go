@@ -164,12 +164,23 @@ func saver(ctx context.Context, m *nodedriver.Machine) func([]byte) error {
 	}
 }
 
-// perform runs a Job, or waits for the one of that name that runs, and returns what it has written. Its objects are deleted afterwards.
-// When ctx ends first, the Job goes on, and the error is ErrInterrupted.
+// perform runs a Job, or waits for the one of that name that runs, and returns what it has written. Its objects are deleted afterwards. One
+// that is being deleted is gone first. When ctx ends first, the Job goes on, and the error is ErrInterrupted.
 func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*result, error) {
-	exists, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: j.name}, &batchv1.Job{})
+	earlier := &batchv1.Job{}
+	exists, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: j.name}, earlier)
 	if err != nil {
 		return nil, err
+	}
+	if exists && !earlier.DeletionTimestamp.IsZero() {
+		err := r.waitGone(ctx, j)
+		if ctx.Err() != nil {
+			return nil, nodedriver.ErrInterrupted
+		}
+		if err != nil {
+			return nil, err
+		}
+		exists = false
 	}
 	select {
 	case r.slots <- struct{}{}:

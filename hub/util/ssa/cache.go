@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -42,6 +43,8 @@ type identity struct {
 // state is what was wanted of an object, and what it was after that.
 type state struct {
 	wanted, found [sha256.Size]byte
+	uid           types.UID
+	version       string
 }
 
 // Apply makes the API server's object have what obj sets, and fills obj with the result. reconciled is the object whose reconcile wants it;
@@ -58,7 +61,7 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 		return err
 	}
 	if last, ok := c.load(reconciled, id); ok && last.wanted == wanted {
-		same, err := c.unchanged(ctx, obj, last.found, set)
+		same, err := c.unchanged(ctx, obj, last, set)
 		if same || err != nil {
 			return err
 		}
@@ -70,7 +73,7 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 	if err != nil {
 		return err
 	}
-	c.store(reconciled, id, state{wanted, found})
+	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion()})
 	return nil
 }
 
@@ -93,7 +96,8 @@ func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj cli
 	if err != nil {
 		return err
 	}
-	c.store(reconciled, identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()}, state{wanted, found})
+	c.store(reconciled, identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()},
+		state{wanted, found, obj.GetUID(), obj.GetResourceVersion()})
 	return nil
 }
 
@@ -123,8 +127,9 @@ func (c *Cache) store(reconciled client.ObjectKey, id identity, applied state) {
 	c.applied[reconciled][id] = applied
 }
 
-// unchanged returns whether an object is what it was after it was applied last, and fills obj with it if so.
-func (c *Cache) unchanged(ctx context.Context, obj client.Object, found [sha256.Size]byte, set fields) (bool, error) {
+// unchanged returns whether an object is what it was after it was applied last, as far as the cache knows, and fills obj with what the cache
+// has if so.
+func (c *Cache) unchanged(ctx context.Context, obj client.Object, last state, set fields) (bool, error) {
 	current, err := c.read(ctx, obj)
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -133,7 +138,7 @@ func (c *Cache) unchanged(ctx context.Context, obj client.Object, found [sha256.
 		return false, fmt.Errorf("reading %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 	}
 	now, err := set.fingerprint(current)
-	if err != nil || now != found {
+	if err != nil || now != last.found && !last.isAheadOf(current) {
 		return false, err
 	}
 	if metadata, ok := current.(*metav1.PartialObjectMetadata); ok {
@@ -142,6 +147,12 @@ func (c *Cache) unchanged(ctx context.Context, obj client.Object, found [sha256.
 	}
 	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(current).Elem())
 	return true, nil
+}
+
+// isAheadOf reports whether a cache has not seen yet what was applied.
+func (s state) isAheadOf(cached client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(s.version, cached.GetResourceVersion())
+	return err == nil && order > 0 && s.uid == cached.GetUID()
 }
 
 // read reads an object, or its metadata.

@@ -154,3 +154,44 @@ func TestCacheMetadata(t *testing.T) {
 		{name: "object forgotten", want: filled, request: true, before: forget(reconciled)},
 	}, func(*testing.T, client.Object, client.Object) {})
 }
+
+// TestCacheBehind: what was applied is not applied again while the cache has not seen it yet.
+func TestCacheBehind(t *testing.T) {
+	var behind *corev1.ConfigMap
+	server := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if into, ok := obj.(*corev1.ConfigMap); ok && behind != nil {
+				behind.DeepCopyInto(into)
+				return nil
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}).Build()
+	c, requests := fakeclient.CountApplies(server)
+	cache := &ssa.Cache{Client: c, FieldOwner: "test"}
+	labeled := func(value string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: applied.Namespace, Name: applied.Name,
+			Labels: map[string]string{"label": value}}}
+	}
+	read := func() *corev1.ConfigMap {
+		behind = nil
+		object := &corev1.ConfigMap{}
+		if err := server.Get(t.Context(), applied, object); err != nil {
+			t.Fatal(err)
+		}
+		return object
+	}
+	same := func(*testing.T, client.Object, client.Object) {}
+	runSteps(t, cache, requests, []step{
+		{name: "new", want: labeled("first"), request: true},
+		{name: "another label", before: func() { behind = read() }, want: labeled("second"), request: true},
+		{name: "the cache has the first", want: labeled("second")},
+		{name: "somebody has changed it since", before: func() {
+			changed := read()
+			changed.Labels["label"] = "theirs"
+			if err := server.Update(t.Context(), changed); err != nil {
+				t.Fatal(err)
+			}
+		}, want: labeled("second"), request: true},
+	}, same)
+}

@@ -39,6 +39,7 @@ const (
 	EtcdMemberRemovedCondition = "EtcdMemberRemoved"
 	// NodeFoundCondition, on a CustomMachine, is true once the Node of the machine was seen in its cluster.
 	NodeFoundCondition = "NodeFound"
-	// NodeSyncedCondition, on an RKEBootstrap, is true once the machine's labels and taints are on its Node.
+	// NodeSyncedCondition, on an RKEBootstrap, is false while labels or taints of the machine cannot be put on its Node. It does not exist
+	// until that was so once.
 	NodeSyncedCondition = "NodeSynced"
 )
