@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/agent/config"
-	"github.com/drover-dev/drover/agent/retry"
 	"github.com/drover-dev/drover/e2e/scale/figures"
 	"github.com/drover-dev/drover/e2e/scale/machines"
 	"github.com/drover-dev/drover/e2e/scale/programs"
@@ -218,22 +217,7 @@ func (a *agents) used() (programs.Used, error) {
 
 // settle waits until the hubs use little of a processor for a while: after the agents have connected, the API server writes for each token
 // that it was used.
-func (a *agents) settle() error {
-	const interval, most = 10 * time.Second, 0.2
-	for {
-		from, err := a.used()
-		if err != nil {
-			return err
-		}
-		if err := retry.Sleep(a.ctx, interval); err != nil {
-			return fmt.Errorf("waiting for the hub to be at rest: %w", err)
-		}
-		to, err := a.used()
-		if err != nil || (to.CPU-from.CPU).Seconds() < most*interval.Seconds() {
-			return err
-		}
-	}
-}
+func (a *agents) settle() error { return untilQuiet(a.ctx, a.used) }
 
 // idle leaves everything alone for a while, and returns the processors in use meanwhile and the resident memory at the end.
 func (a *agents) idle() (cores float64, resident int64, err error) {

@@ -31,7 +31,7 @@ func (e *environment) provisionServers() ([]figures.Milestone, error) {
 	if err := e.awaitClusters(); err != nil {
 		return nil, err
 	}
-	return nil, e.sleep(settle)
+	return nil, e.settle()
 }
 
 // deploy has Cluster API and the infrastructure provider make the workers. For the hub's own controllers there is nothing to do.
@@ -47,7 +47,7 @@ func (e *environment) deploy() ([]figures.Milestone, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reached, e.sleep(settle)
+	return reached, e.settle()
 }
 
 func (c *cluster) newDeployment() *clusterv1.MachineDeployment {

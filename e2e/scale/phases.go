@@ -20,7 +20,7 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 		return run, err
 	}
 	run.Started = e.hub.started
-	if err := e.sleep(settle); err != nil { // what a start leaves to do is no rest
+	if err := e.settle(); err != nil { // what a start leaves to do is no rest
 		return run, err
 	}
 	for _, phase := range e.phases(&run) {
@@ -101,7 +101,7 @@ func (e *environment) provision() ([]figures.Milestone, error) {
 		return nil, err
 	}
 	reached = append(reached, figures.Milestone{Name: "Clusters ready", After: time.Since(began)})
-	return reached, e.sleep(settle)
+	return reached, e.settle()
 }
 
 func (e *environment) awaitClusters() error {
@@ -128,7 +128,7 @@ func (e *environment) change() ([]figures.Milestone, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reached, e.sleep(settle)
+	return reached, e.settle()
 }
 
 // upgrade upgrades all machines, and waits until the Clusters are ready again.
@@ -143,7 +143,7 @@ func (e *environment) upgrade() ([]figures.Milestone, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reached, e.sleep(settle)
+	return reached, e.settle()
 }
 
 // stage is what a number of machines have to reach.

@@ -44,9 +44,10 @@ provider, in memory; their agents, and the Kubernetes API of the cluster with it
 own client. CPU and memory are those of the hub's process: controllers, gateway, Cluster API, API server and etcd, and what they do for the
 provider and for the simulator. Writes are revisions of etcd, whoever caused them.
 
-- Provision: from the creation of the Cluster until all machines are ready, and 15 s longer.
-- Change: a label for all Nodes, which restarts nothing; until all machines have applied it, and 15 s longer.
-- Upgrade: of all machines to another version, a tenth of the workers at a time, without drain; until all run it, and 15 s longer.
+- Provision: from the creation of the Cluster until all machines are ready and the hub is at rest, for at least 15 s more.
+- Change: a label for all Nodes, which restarts nothing; until all machines have applied it and the hub is at rest.
+- Upgrade: of all machines to another version, a tenth of the workers at a time, without drain; until all run it and the
+  hub is at rest.
 - Rest: after that. Kubelets update the status of their Nodes every 5 minutes; agents report nothing.
 
 Agents take a second to apply a plan. They run no program, hold no tunnel, and report no certificates and no output of instructions.

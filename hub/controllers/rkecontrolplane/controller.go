@@ -144,6 +144,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, err
 	}
 	s := &scope{controlPlane: controlPlane, plans: r.plans.of(req.NamespacedName)}
+	if wait := s.plans.nextReconcile.Sub(r.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	defer func() { s.plans.nextReconcile = r.Now().Add(time.Duration(len(s.machines)) * restForEach) }()
 	var err error
 	if s.cluster, s.refused, err = ownership.Cluster(ctx, r.Client, controlPlane); err != nil {
 		return ctrl.Result{}, err

@@ -34,9 +34,10 @@ func (r *Reconciler) deliver(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// updatePlanSecret updates a plan Secret, if it changes. The update fails on a conflict with any other writer since it was read.
+// updatePlanSecret updates a plan Secret, if it changes. The update fails on a conflict with any other writer since it was read; that this
+// reconciler was the other one, and the cache has not seen it yet, is no conflict: its event causes the next reconcile.
 func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine) error {
-	if r.upToDate(m) {
+	if r.upToDate(m) || m.known != nil && m.known.updated {
 		return nil
 	}
 	wanted := shallowCopy(m.secret)
@@ -69,8 +70,12 @@ func (r *Reconciler) updatePlanSecret(ctx context.Context, s *scope, m *machine)
 		maps.EqualFunc(m.secret.Data, wanted.Data, bytes.Equal) {
 		return nil
 	}
-	if err := r.Client.Update(ctx, wanted.DeepCopy(), fieldOwner); err != nil {
+	written := wanted.DeepCopy()
+	if err := r.Client.Update(ctx, written, fieldOwner); err != nil {
 		return fmt.Errorf("writing the plan Secret of Machine %s: %w", m.machine.Name, err)
+	}
+	if m.known != nil {
+		m.known.updated = written.ResourceVersion != m.secret.ResourceVersion
 	}
 	if m.decision.Deliver {
 		ctrl.LoggerFrom(ctx).Info("Delivered a plan", "Machine", m.machine.Namespace+"/"+m.machine.Name, "changes",

@@ -1,6 +1,7 @@
 package rkecontrolplane
 
 import (
+	"context"
 	"crypto/ed25519"
 	"fmt"
 	"strings"
@@ -9,10 +10,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/identity/signing"
 	"github.com/drover-dev/drover/hub/plan/operation"
+	"github.com/drover-dev/drover/hub/plan/release"
+	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/plans"
 )
@@ -124,5 +133,50 @@ func TestUpToDate(t *testing.T) {
 		if got := r.upToDate(m); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// TestDeliversOnce: a cache that has not seen a delivery yet causes no second one, and a newer Secret gets what it lacks.
+func TestDeliversOnce(t *testing.T) {
+	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "a-machine-plan", UID: "uid"}}
+	writes := 0
+	api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(stored).WithInterceptorFuncs(interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.UpdateOption) error {
+			writes++
+			return c.Update(ctx, object, opts...)
+		},
+	}).Build()
+	found, err := release.Lookup("v1.36.3+k3s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}, inputs: render.Cluster{Release: found}, plans: &clusterPlans{}}
+	r := &Reconciler{Client: api, Now: time.Now}
+	reconcile := func(cached *corev1.Secret, plan string) {
+		t.Helper()
+		s.plans.load()
+		m := &machine{machine: &clusterv1.Machine{}, secret: cached, known: s.plans.of(cached), encoded: []byte(plan),
+			decision: rollout.Decision{Deliver: true}}
+		s.plans.loaded()
+		if err := r.updatePlanSecret(t.Context(), s, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() *corev1.Secret {
+		secret := &corev1.Secret{}
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(stored), secret); err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	before := read()
+	reconcile(before, "{}")
+	reconcile(before, "{}")
+	if writes != 1 {
+		t.Errorf("delivered %d times", writes)
+	}
+	reconcile(read(), `{"files":[]}`)
+	if got := read().Data[plans.KeyPlan]; writes != 2 || string(got) != `{"files":[]}` {
+		t.Errorf("after another change: %d writes, plan %s", writes, got)
 	}
 }

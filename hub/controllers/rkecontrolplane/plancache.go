@@ -36,8 +36,9 @@ type clusterPlans struct {
 	inputs render.Cluster
 	// machines are by the UID of their plan Secret; next are those that load has found.
 	machines, next map[types.UID]*machinePlan
-	// progressShown is when conditions of the cluster were last written that say nothing new but progress.
-	progressShown time.Time
+	// progressShown is when conditions of the cluster were last written that say nothing new but progress, nextReconcile the earliest time
+	// of the next reconcile.
+	progressShown, nextReconcile time.Time
 }
 
 // machinePlan is what is known by a plan Secret of one resourceVersion.
@@ -47,6 +48,8 @@ type machinePlan struct {
 	reportErr       error
 	// signed is set once the delivered plan is known to need no signature.
 	signed bool
+	// updated is set once this reconciler has written a newer version of the Secret.
+	updated bool
 
 	// inputs and joinURL are what the plan was rendered with, beside the inputs of the cluster; nil where none is rendered.
 	inputs   *render.Machine

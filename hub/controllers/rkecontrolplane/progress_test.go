@@ -5,10 +5,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // TestHoldProgress: a message that changes all the time is shown once a second, and everything else at once.
@@ -54,5 +58,18 @@ func TestHoldProgress(t *testing.T) {
 		if ok, requeue := step(tc.set, tc.change); ok == tc.held || requeue != tc.requeue {
 			t.Errorf("%s: shown %t, next reconcile after %s", tc.name, ok, requeue)
 		}
+	}
+}
+
+// TestRestsBetweenReconciles: a large cluster is reconciled again after a time for its size.
+func TestRestsBetweenReconciles(t *testing.T) {
+	key, now := client.ObjectKey{Namespace: "fleet", Name: "one"}, time.Unix(1000, 0)
+	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, rkev1.AddToScheme)).WithObjects(
+		&rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}).Build()
+	r := &Reconciler{Client: c, Now: func() time.Time { return now }}
+	r.plans.of(key).nextReconcile = now.Add(1000 * restForEach)
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil || result.RequeueAfter != 500*time.Millisecond {
+		t.Errorf("got %+v, %v", result, err)
 	}
 }
