@@ -127,7 +127,7 @@ func (c *Cache) store(reconciled client.ObjectKey, id identity, applied state) {
 	c.applied[reconciled][id] = applied
 }
 
-// unchanged returns whether an object is what it was after it was applied last, as far as the cache knows, and fills obj with what the cache
+// unchanged returns whether an object is what it was after it was applied last, by what the cache knows, and fills obj with what the cache
 // has if so.
 func (c *Cache) unchanged(ctx context.Context, obj client.Object, last state, set fields) (bool, error) {
 	current, err := c.read(ctx, obj)
