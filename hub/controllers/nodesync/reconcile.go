@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"

@@ -164,23 +164,26 @@ func saver(ctx context.Context, m *nodedriver.Machine) func([]byte) error {
 	}
 }
 
-// perform runs a Job, or waits for the one of that name that runs, and returns what it has written. Its objects are deleted afterwards. One
-// that is being deleted is gone first. When ctx ends first, the Job goes on, and the error is ErrInterrupted.
+// perform runs a Job, or waits for the one of that name that runs, and returns what it has written. Its objects are deleted afterwards.
+// When ctx ends first, the Job goes on, and the error is ErrInterrupted.
 func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*result, error) {
 	earlier := &batchv1.Job{}
 	exists, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: j.name}, earlier)
 	if err != nil {
 		return nil, err
 	}
-	if exists && !earlier.DeletionTimestamp.IsZero() {
-		err := r.waitGone(ctx, j)
+	if exists {
+		done, err := r.isDone(ctx, j, earlier)
+		if err == nil && done {
+			err = r.waitGone(ctx, j)
+		}
 		if ctx.Err() != nil {
 			return nil, nodedriver.ErrInterrupted
 		}
 		if err != nil {
 			return nil, err
 		}
-		exists = false
+		exists = !done
 	}
 	select {
 	case r.slots <- struct{}{}:
@@ -208,6 +211,16 @@ func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*
 		ctrl.LoggerFrom(ctx).Error(err, "Deleting a Job that has ended failed", "Job", j.name)
 	}
 	return out, nil
+}
+
+// isDone reports whether a Job is one that perform has deleted, and that is not gone yet: its result is. Of any other that is being deleted,
+// the state of the machine is still to be saved.
+func (r *Runner) isDone(ctx context.Context, j job, found *batchv1.Job) (bool, error) {
+	if found.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	result, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: j.name}, &corev1.Secret{})
+	return !result, err
 }
 
 // create creates the objects of a Job. Those of an earlier one whose Job is gone are deleted first.
