@@ -53,8 +53,8 @@
 //	annotation  plan.cattle.io/paused                  user
 //	annotation  plan.cattle.io/canceled                user
 //
-// rkebootstrap also copies annotations of the RKEBootstrap that are none of these. The conditions that follow from a plan are on the Machine,
-// SystemAgentUpgraded on the RKEBootstrap, too, and NodeSynced there alone:
+// rkebootstrap also copies annotations of the RKEBootstrap that are none of these. The conditions that follow from a plan are on the
+// Machine, SystemAgentUpgraded on the RKEBootstrap, too, and NodeSynced there alone:
 //
 //	condition   PlanApplied                            plansecret
 //	condition   SystemAgentUpgraded                    agentupgrade

@@ -205,10 +205,11 @@ func (s *scope) controlPlaneMachines() []*machine {
 	return slices.DeleteFunc(slices.Clone(s.machines), func(m *machine) bool { return !m.inputs.ControlPlane })
 }
 
-// servesAPI reports whether the agent found the Kubernetes API of the machine healthy.
+// servesAPI reports whether the agent found the Kubernetes API of the machine healthy, and has got no plan since that restarts it.
 func (m *machine) servesAPI() bool {
 	_, probed := m.report.Delivered.Probes[render.APIServerProbe]
-	return probed && m.state.Progress == rollout.ProgressApplied && !slices.Contains(m.report.NotHealthy(), render.APIServerProbe)
+	runs := m.state.Progress == rollout.ProgressApplied || m.state.Underway == rollout.ChangeMinor
+	return probed && runs && !slices.Contains(m.report.NotHealthy(), render.APIServerProbe)
 }
 
 func apiURL(host string, port int) string {

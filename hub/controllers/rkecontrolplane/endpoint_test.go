@@ -12,8 +12,10 @@ import (
 
 	"github.com/drover-dev/drover/hub/access/endpoint"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/plans"
 )
 
 // endpointWorld is a cluster whose objects a fake API server holds. Cluster API's part is the test's.
@@ -214,5 +216,29 @@ func TestEndpointOfOthers(t *testing.T) {
 				t.Errorf("the RKECluster has %v, want %v", got, tt.infra)
 			}
 		})
+	}
+}
+
+// TestServesAPI: a change that restarts nothing does not make a cluster of one server unavailable.
+func TestServesAPI(t *testing.T) {
+	probes := map[string]plans.Probe{render.APIServerProbe: {}}
+	for name, tc := range map[string]struct {
+		progress rollout.Progress
+		underway rollout.Change
+		report   rollout.Report
+		want     bool
+	}{
+		"healthy":                           {progress: rollout.ProgressApplied, report: rollout.Report{Delivered: plans.Plan{Probes: probes}}, want: true},
+		"no probe":                          {progress: rollout.ProgressApplied},
+		"a label, which it has not applied": {rollout.ProgressPending, rollout.ChangeMinor, rollout.Report{Delivered: plans.Plan{Probes: probes}}, true},
+		"a restart":                         {rollout.ProgressApplying, rollout.ChangeRestart, rollout.Report{Delivered: plans.Plan{Probes: probes}}, false},
+		"the first plan":                    {rollout.ProgressApplying, rollout.ChangeFirst, rollout.Report{Delivered: plans.Plan{Probes: probes}}, false},
+		"a label, and it was unhealthy before": {rollout.ProgressApplying, rollout.ChangeMinor,
+			rollout.Report{Delivered: plans.Plan{Probes: probes}, Unhealthy: []string{render.APIServerProbe}}, false},
+	} {
+		m := &machine{report: tc.report, state: rollout.Machine{Progress: tc.progress, Underway: tc.underway}}
+		if got := m.servesAPI(); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
