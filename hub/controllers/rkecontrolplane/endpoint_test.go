@@ -221,20 +221,21 @@ func TestEndpointOfOthers(t *testing.T) {
 
 // TestServesAPI: a change that restarts nothing does not make a cluster of one server unavailable.
 func TestServesAPI(t *testing.T) {
-	probes := map[string]plans.Probe{render.APIServerProbe: {}}
+	probed := rollout.Report{Delivered: plans.Plan{Probes: map[string]plans.Probe{render.APIServerProbe: {}}}}
+	unhealthy := probed
+	unhealthy.Unhealthy = []string{render.APIServerProbe}
 	for name, tc := range map[string]struct {
 		progress rollout.Progress
 		underway rollout.Change
 		report   rollout.Report
 		want     bool
 	}{
-		"healthy":                           {progress: rollout.ProgressApplied, report: rollout.Report{Delivered: plans.Plan{Probes: probes}}, want: true},
-		"no probe":                          {progress: rollout.ProgressApplied},
-		"a label, which it has not applied": {rollout.ProgressPending, rollout.ChangeMinor, rollout.Report{Delivered: plans.Plan{Probes: probes}}, true},
-		"a restart":                         {rollout.ProgressApplying, rollout.ChangeRestart, rollout.Report{Delivered: plans.Plan{Probes: probes}}, false},
-		"the first plan":                    {rollout.ProgressApplying, rollout.ChangeFirst, rollout.Report{Delivered: plans.Plan{Probes: probes}}, false},
-		"a label, and it was unhealthy before": {rollout.ProgressApplying, rollout.ChangeMinor,
-			rollout.Report{Delivered: plans.Plan{Probes: probes}, Unhealthy: []string{render.APIServerProbe}}, false},
+		"healthy":                              {progress: rollout.ProgressApplied, report: probed, want: true},
+		"no probe":                             {progress: rollout.ProgressApplied},
+		"a label, which it has not applied":    {rollout.ProgressPending, rollout.ChangeMinor, probed, true},
+		"a restart":                            {rollout.ProgressApplying, rollout.ChangeRestart, probed, false},
+		"the first plan":                       {rollout.ProgressApplying, rollout.ChangeFirst, probed, false},
+		"a label, and it was unhealthy before": {rollout.ProgressApplying, rollout.ChangeMinor, unhealthy, false},
 	} {
 		m := &machine{report: tc.report, state: rollout.Machine{Progress: tc.progress, Underway: tc.underway}}
 		if got := m.servesAPI(); got != tc.want {
