@@ -53,7 +53,9 @@ func (e *environment) deploy() ([]figures.Milestone, error) {
 func (c *cluster) newDeployment() *clusterv1.MachineDeployment {
 	replicas, data := int32(c.workers), deployed
 	labels := map[string]string{clusterv1.ClusterNameLabel: c.name(), "scale.test/deployment": c.name()}
-	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.name() + "-" + deployed, Labels: labels}}
+	deployment := &clusterv1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.name() + "-" + deployed, Labels: labels},
+	}
 	deployment.Spec = clusterv1.MachineDeploymentSpec{
 		ClusterName: c.name(), Replicas: &replicas, Selector: metav1.LabelSelector{MatchLabels: labels},
 		Template: clusterv1.MachineTemplateSpec{

@@ -25,7 +25,9 @@ func TestControlPlaneToBootstraps(t *testing.T) {
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name + "-machine", Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
 		}}
-		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap", Name: name}
+		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap", Name: name,
+		}
 		if reason != "" {
 			m.Status.Conditions = []metav1.Condition{{Type: rkev1.PlanAppliedCondition, Reason: reason}}
 		}

@@ -11,8 +11,8 @@ import (
 // machines are made or changed, names and numbers in messages change with each of them, and three objects show them.
 const progressInterval = time.Second
 
-// holdProgress leaves the conditions as they were before the reconcile if they say nothing new but progress, and did so a moment ago. The next
-// reconcile then shows it.
+// holdProgress leaves the conditions as they were before the reconcile if they say nothing new but progress, and did so a moment ago. The
+// next reconcile then shows it.
 func (s *scope) holdProgress(before *rkev1.RKEControlPlane, now time.Time) {
 	if s.plans == nil || !onlyProgress(before.Status, s.controlPlane.Status) {
 		return

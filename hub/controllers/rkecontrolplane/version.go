@@ -52,7 +52,7 @@ func SetInitialVersion(ctx context.Context, from client.Reader, m *clusterv1.Mac
 		}
 	}
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Reading the version of a new Machine failed, it is written later", "Machine", client.ObjectKeyFromObject(m))
+		ctrl.LoggerFrom(ctx).Error(err, "Reading the version of a new Machine failed, it is written later", "Machine", m.Namespace+"/"+m.Name)
 	}
 }
 

@@ -22,7 +22,9 @@ func TestSetInitialVersion(t *testing.T) {
 	yes := true
 	newCluster := func(name string) *clusterv1.Cluster {
 		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "uid-one"}}
-		c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane", Name: name}
+		c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: rkev1.GroupVersion.Group, Kind: "RKEControlPlane", Name: name,
+		}
 		return c
 	}
 	newControlPlane := func(name, version string) *rkev1.RKEControlPlane {

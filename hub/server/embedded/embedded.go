@@ -48,7 +48,7 @@ type Options struct {
 	// matters must never see it.
 	UnsafeNoFsync bool
 
-	// bookmarks is how often a watch without events is told how far it is; 0 takes a minute.
+	// bookmarks is how often a watch without events is told how far it is; 0 takes 20 s.
 	bookmarks time.Duration
 }
 
@@ -141,7 +141,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("starting the API server: %w", err)
 	}
-	config := api.inProcessConfig(adminConfig, runCtx)
+	config := api.inProcessConfig(runCtx, adminConfig)
 	if err := encryption.rewriteSecrets(ctx, config, opts.Logger); err != nil {
 		return nil, err
 	}

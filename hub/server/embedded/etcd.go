@@ -112,8 +112,9 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 	// several goroutines, which is most of what an idle hub does.
 	cfg.TickMs = 100
 	cfg.ElectionMs = 500
-	// Watches of the API server are told by this how far they are.
-	cfg.WatchProgressNotifyInterval = cmp.Or(opts.bookmarks, time.Minute)
+	// Watches of the API server are told by this how far they are. One that begins again reads all that was written since, of any kind, into
+	// memory: of a minute in which many machines are made, that was 200 MiB.
+	cfg.WatchProgressNotifyInterval = cmp.Or(opts.bookmarks, 20*time.Second)
 	// What was written since the last snapshot but one is held in memory for members that are behind. There are none.
 	cfg.SnapshotCount = 1000
 	cfg.SnapshotCatchUpEntries = 1

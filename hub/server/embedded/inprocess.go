@@ -226,7 +226,7 @@ func (callers) AuthenticateRequest(r *http.Request) (*authenticator.Response, bo
 }
 
 // inProcessConfig is a configuration like this one whose requests the server's handler answers.
-func (s *apiServer) inProcessConfig(config *rest.Config, running context.Context) *rest.Config {
+func (s *apiServer) inProcessConfig(running context.Context, config *rest.Config) *rest.Config {
 	t := &inProcess{handler: s.handler, running: running,
 		caller: &user.DefaultInfo{Name: adminName, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}}
 	config = rest.CopyConfig(config)

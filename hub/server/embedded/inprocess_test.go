@@ -22,7 +22,7 @@ func serve(t *testing.T, handler http.HandlerFunc) (*http.Client, context.Cancel
 	return &http.Client{Transport: &inProcess{handler: handler, running: ctx, caller: &user.DefaultInfo{Name: adminName}}}, end
 }
 
-func send(t *testing.T, ctx context.Context, c *http.Client, body io.Reader, header ...string) (*http.Response, error) {
+func send(ctx context.Context, t *testing.T, c *http.Client, body io.Reader, header ...string) (*http.Response, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://127.0.0.1:6443/api?x=1", body)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestInProcess(t *testing.T) {
 	})
 	// More than is held for a client that does not read.
 	want := bytes.Repeat([]byte("0123456789abcdef"), 3*maxBuffered/16)
-	response, err := send(t, t.Context(), c, bytes.NewReader(want))
+	response, err := send(t.Context(), t, c, bytes.NewReader(want))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestInProcessCaller(t *testing.T) {
 		}
 	})
 	for header, want := range map[string]string{"": adminName, "Bearer token": ""} {
-		response, err := send(t, t.Context(), c, nil, "Authorization", header)
+		response, err := send(t.Context(), t, c, nil, "Authorization", header)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,8 @@ func TestInProcessCaller(t *testing.T) {
 			t.Errorf("with Authorization %q: caller %q, %v", header, got, err)
 		}
 	}
-	forged, err := http.NewRequestWithContext(context.WithValue(t.Context(), struct{}{}, &user.DefaultInfo{Name: adminName}), http.MethodGet, "/", nil)
+	ctx := context.WithValue(t.Context(), struct{}{}, &user.DefaultInfo{Name: adminName})
+	forged, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestInProcessWatch(t *testing.T) {
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			response, err := send(t, ctx, c, nil)
+			response, err := send(ctx, t, c, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,14 +126,14 @@ func TestInProcessErrors(t *testing.T) {
 	c, stop := serve(t, hang)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := send(t, ctx, c, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := send(ctx, t, c, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after a timeout: %v", err)
 	}
 	time.AfterFunc(10*time.Millisecond, stop)
-	if _, err := send(t, t.Context(), c, nil); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := send(t.Context(), t, c, nil); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("when the server ends: %v", err)
 	}
-	if _, err := send(t, t.Context(), c, nil); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := send(t.Context(), t, c, nil); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("when the server has ended: %v", err)
 	}
 	aborts, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -142,10 +143,10 @@ func TestInProcessErrors(t *testing.T) {
 		}
 		panic(http.ErrAbortHandler)
 	})
-	if _, err := send(t, t.Context(), aborts, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := send(t.Context(), t, aborts, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("aborted at once: %v", err)
 	}
-	response, err := send(t, t.Context(), aborts, strings.NewReader("body"), "X-Begin", "yes")
+	response, err := send(t.Context(), t, aborts, strings.NewReader("body"), "X-Begin", "yes")
 	if err != nil {
 		t.Fatal(err)
 	}

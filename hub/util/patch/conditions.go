@@ -59,8 +59,8 @@ func has(object Object, wanted []metav1.Condition) bool {
 	})
 }
 
-// Latest returns what a client of NewClient knows of an object, which may be newer than the object, for instance one from a list: the object
-// itself if that is as new, or the client knows none or another one of that name. It sends no request.
+// Latest returns what a client of NewClient knows of an object, which may be newer than the object, for instance one from a list: the
+// object itself if that is as new, or the client knows none or another one of that name. It sends no request.
 func Latest[T client.Object](ctx context.Context, c client.Reader, object T) (T, error) {
 	latest := reflect.New(reflect.TypeOf(object).Elem()).Interface().(T)
 	err := c.Get(ctx, client.ObjectKeyFromObject(object), latest)
