@@ -213,8 +213,8 @@ func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*
 	return out, nil
 }
 
-// isDone reports whether a Job is one that perform has deleted, and that is not gone yet: its result is. Of any other that is being deleted,
-// the state of the machine is still to be saved.
+// isDone reports whether a Job is one that perform has deleted, and that is not gone yet: its result is. Of any other that is being
+// deleted, the state of the machine is still to be saved.
 func (r *Runner) isDone(ctx context.Context, j job, found *batchv1.Job) (bool, error) {
 	if found.DeletionTimestamp.IsZero() {
 		return false, nil

@@ -76,7 +76,8 @@ func TestInProcessCaller(t *testing.T) {
 			t.Errorf("with Authorization %q: caller %q, %v", header, got, err)
 		}
 	}
-	ctx := context.WithValue(t.Context(), struct{}{}, &user.DefaultInfo{Name: adminName})
+	type callerKey struct{} // of another package
+	ctx := context.WithValue(t.Context(), callerKey{}, &user.DefaultInfo{Name: adminName})
 	forged, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	if err != nil {
 		t.Fatal(err)
