@@ -50,11 +50,12 @@ func (t *inProcess) RoundTrip(request *http.Request) (*http.Response, error) {
 	w := &response{header: http.Header{}, started: make(chan struct{}), cancel: func() { stop(); cancel() }}
 	w.changed.L = &w.mu
 	breakOff := func() { w.end(cmp.Or(request.Context().Err(), io.ErrUnexpectedEOF)) }
-	context.AfterFunc(ctx, breakOff)
+	stopWaiting := context.AfterFunc(ctx, breakOff)
 	go func() {
-		defer w.cancel()
-		defer breakOff() // unless it has ended
 		t.serve(w, toServer(ctx, request))
+		breakOff() // unless it has ended
+		stopWaiting()
+		w.cancel()
 	}()
 	<-w.started
 	answer, err := w.answer(request)
