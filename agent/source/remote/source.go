@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/drover-dev/drover/agent/host"
 	"github.com/drover-dev/drover/agent/retry"
@@ -73,10 +74,18 @@ type Source struct {
 	client *client
 	// latest is the Secret as it was last read or written; nil before.
 	latest *corev1.Secret
+	// published is the version of the last snapshot in updates, which the engine may have taken.
+	published secretVersion
 	// problem is why the hub does not answer, since when; empty while it does and before the first attempt.
 	problem      string
 	problemSince time.Time
 	connections  source.Connections
+}
+
+// secretVersion identifies a version of the plan Secret.
+type secretVersion struct {
+	uid             types.UID
+	resourceVersion string
 }
 
 var (
@@ -240,17 +249,20 @@ func signal(c chan struct{}) {
 	}
 }
 
-// publish replaces a snapshot that the engine has not taken yet.
+// publish replaces a snapshot that the engine has not taken yet, unless it is of the same version. What was read or written beside the
+// watch says nothing about that: the engine may still have an older one to take.
 func (s *Source) publish(secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if secret.Name == "" {
 		return
 	}
-	if s.latest != nil && s.latest.UID == secret.UID && s.latest.ResourceVersion == secret.ResourceVersion && len(s.updates) > 0 {
+	s.noteLocked(secret)
+	version := secretVersion{secret.UID, secret.ResourceVersion}
+	if s.published == version && len(s.updates) > 0 {
 		return
 	}
-	s.noteLocked(secret)
+	s.published = version
 	select {
 	case <-s.updates:
 	default:

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/drover-dev/drover/agent/testenv/testhub"
 	"github.com/drover-dev/drover/plans"
@@ -51,14 +50,7 @@ func TestUpgradeReadBesideTheWatch(t *testing.T) {
 	h := testhub.New(t)
 	s := newSource(t, h)
 	signaled(t, s)
-	h.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
-		refused := r.URL.Query().Has("fieldSelector") // lists and watches
-		if refused {
-			testhub.WriteStatus(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "later")
-		}
-		return refused
-	})
-	h.EndWatches()
+	refuseWatches(h)
 	h.Change(func(secret *corev1.Secret) { secret.Data[plans.KeyAgentUpgrade] = []byte(`{"generation":1}`) })
 	if _, err := s.Get(t.Context()); err != nil {
 		t.Fatal(err)
