@@ -62,8 +62,8 @@ func next(t *testing.T, s *Source, plan string) source.Snapshot {
 	}
 }
 
-// TestReadBesideTheWatch: a delivery that was read beside the watch, as after a conflict, before the watch delivers it, replaces an older one
-// that the engine has not taken yet.
+// TestReadBesideTheWatch: a delivery that was read beside the watch, as after a conflict, before the watch delivers it, replaces an older
+// one that the engine has not taken yet.
 func TestReadBesideTheWatch(t *testing.T) {
 	h := testhub.New(t)
 	s := newSource(t, h)
