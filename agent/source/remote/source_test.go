@@ -69,9 +69,7 @@ func TestReadBesideTheWatch(t *testing.T) {
 	s := newSource(t, h)
 	next(t, s, "")
 	h.Deliver(`{"a":1}`)
-	for len(s.updates) == 0 { // which nobody takes
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "a snapshot, which nobody takes", func() bool { return len(s.updates) > 0 })
 	refuseWatches(h)
 	h.Deliver(`{"b":2}`)
 	if _, err := s.Get(t.Context()); err != nil {
@@ -79,9 +77,7 @@ func TestReadBesideTheWatch(t *testing.T) {
 	}
 	h.Requests()
 	h.SetFault(nil)
-	for !slices.Contains(h.Requests(), "WATCH") {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "a watch", func() bool { return slices.Contains(h.Requests(), "WATCH") })
 	next(t, s, `{"b":2}`)
 }
 

@@ -70,12 +70,12 @@ func patchNode(ctx context.Context, remote client.Client, name string, w wanted)
 // report sets the condition NodeSynced, with what could not be synced. It does not exist until something could not: a condition of each
 // machine that says that nothing is wrong would be one more write for each.
 func (r *Reconciler) report(ctx context.Context, bootstrap *rkev1.RKEBootstrap, w wanted) error {
+	if len(w.problems) == 0 && !conditions.Has(bootstrap, rkev1.NodeSyncedCondition) {
+		return nil
+	}
 	c := metav1.Condition{Type: rkev1.NodeSyncedCondition, Status: metav1.ConditionTrue, Reason: "Synced"}
 	if len(w.problems) > 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", strings.Join(w.problems, "; ")
-	}
-	if c.Status == metav1.ConditionTrue && !conditions.Has(bootstrap, rkev1.NodeSyncedCondition) {
-		return nil
 	}
 	return patch.Conditions(ctx, r.Client, bootstrap, fieldOwner, c)
 }

@@ -161,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, controlPlane, Finalizer); err != nil || added {
 		return ctrl.Result{}, err
 	}
-	before, helper := controlPlane.DeepCopy(), patch.NewHelper(r.Client, controlPlane, fieldOwner, ownedConditions...)
+	before, helper := controlPlane.Status.DeepCopy(), patch.NewHelper(r.Client, controlPlane, fieldOwner, ownedConditions...)
 	if !controlPlane.DeletionTimestamp.IsZero() {
 		err = r.reconcileDelete(ctx, s)
 	} else {

@@ -11,14 +11,14 @@ import (
 // machines are made or changed, names and numbers in messages change with each of them, and three objects show them.
 const progressInterval = time.Second
 
-// holdProgress leaves the conditions as they were before the reconcile if they say nothing new but progress, and did so a moment ago. The
-// next reconcile then shows it.
-func (s *scope) holdProgress(before *rkev1.RKEControlPlane, now time.Time) {
-	if s.plans == nil || !onlyProgress(before.Status, s.controlPlane.Status) {
+// holdProgress leaves the conditions as they were in the status before the reconcile if they say nothing new but progress, and did so a
+// moment ago. The next reconcile then shows it.
+func (s *scope) holdProgress(before *rkev1.RKEControlPlaneStatus, now time.Time) {
+	if s.plans == nil || !onlyProgress(*before, s.controlPlane.Status) {
 		return
 	}
 	if wait := s.plans.progressShown.Add(progressInterval).Sub(now); wait > 0 && wait <= progressInterval {
-		s.controlPlane.Status.Conditions = before.Status.Conditions
+		s.controlPlane.Status.Conditions = before.Conditions
 		s.requeue(wait)
 		return
 	}

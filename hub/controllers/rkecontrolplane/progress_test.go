@@ -27,7 +27,7 @@ func TestHoldProgress(t *testing.T) {
 		if change != nil {
 			change(&s.controlPlane.Status)
 		}
-		s.holdProgress(shown, now)
+		s.holdProgress(&shown.Status, now)
 		shown = s.controlPlane
 		return conditions.GetMessage(shown, condition.Type) == condition.Message, s.requeueAfter
 	}
