@@ -37,11 +37,11 @@ type apiServer struct {
 }
 
 func startAPIServer(ctx context.Context, opts Options, listener net.Listener, certs *certificates, keys *encryption,
-	etcdEndpoint string) (*apiServer, error) {
+	etcd *etcdServer) (*apiServer, error) {
 	if err := setFeatures(); err != nil {
 		return nil, fmt.Errorf("setting API server features: %w", err)
 	}
-	serverOptions, err := apiServerOptions(opts, listener, certs, keys, etcdEndpoint)
+	serverOptions, err := apiServerOptions(opts, listener, certs, keys, etcd.endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	}
 	// The sample counts on three servers, and then lets five seconds pass before it calls a new kind established.
 	config.APIExtensions.ExtraConfig.MasterCount = 1
-	withoutWatchCaches(config)
+	storeIn(etcd.member, config)
 	withCallers(config)
 	createRoles, err := replaceRolesHook(config)
 	if err != nil {
@@ -110,7 +110,8 @@ func apiServerOptions(
 	o.GenericServerRunOptions.AdvertiseAddress = address.IP
 	o.GenericServerRunOptions.ExternalHost = address.IP.String()
 
-	o.Etcd.StorageConfig.Transport.ServerList = []string{etcdEndpoint}
+	o.Etcd.StorageConfig.Transport.ServerList = []string{etcdEndpoint} // for its health checks
+	o.Etcd.StorageConfig.CompactionInterval = 0                        // etcd does it
 	o.Etcd.EncryptionProviderConfigFilepath = keys.configFile
 
 	o.Authentication.Anonymous.Allow = false

@@ -128,7 +128,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	undo.add(cancel)
-	api, err := startAPIServer(runCtx, opts, listener, certs, encryption, etcd.endpoint)
+	api, err := startAPIServer(runCtx, opts, listener, certs, encryption, etcd)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 
 	_ "github.com/drover-dev/drover/hub/server/embedded/internal/quietetcd" // before any client is made
 )
@@ -32,6 +33,7 @@ var nowhere = url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 // etcdServer is one etcd member that nobody but this process can reach: it listens on a unix socket in a directory of mode 0700, and
 // not at all for peers, since it will never have any.
 type etcdServer struct {
+	member   *etcdserver.EtcdServer
 	endpoint string
 	failed   chan error // receives one value when the member ends without having been asked to
 	settled  func()     // from here on, what etcd warns about is worth an operator's attention
@@ -71,6 +73,7 @@ func startEtcd(ctx context.Context, opts Options) (*etcdServer, error) {
 		return nil, fmt.Errorf("starting etcd in %s: %w", dir, err)
 	}
 	s := &etcdServer{
+		member:   member.Server,
 		endpoint: "unix://" + socket,
 		failed:   make(chan error, 1),
 		settled:  func() { running.Store(true) },
@@ -115,6 +118,9 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 	// Watches of the API server are told by this how far they are. One that begins again reads all that was written since, of any kind, into
 	// memory: of a minute in which many machines are made, that was 200 MiB.
 	cfg.WatchProgressNotifyInterval = cmp.Or(opts.bookmarks, 20*time.Second)
+	// Old versions are kept for five to ten minutes, as an API server does it, but nothing is written where nothing has changed.
+	cfg.AutoCompactionMode = embed.CompactorModePeriodic
+	cfg.AutoCompactionRetention = "5m"
 	// What was written since the last snapshot but one is held in memory for members that are behind. There are none.
 	cfg.SnapshotCount = 1000
 	cfg.SnapshotCatchUpEntries = 1

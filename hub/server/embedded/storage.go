@@ -2,50 +2,80 @@ package embedded
 
 import (
 	"context"
+	"fmt"
+	"sync"
 
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 	controlplane "k8s.io/kubernetes/pkg/controlplane/apiserver/samples/generic/server"
 )
 
 // The API server has no watch caches. One holds every object of its kind, and every version that was written within the last 75 seconds,
 // decoded: while many machines are made that is half of the heap of the whole hub. The few clients of this server have caches of
-// their own, and etcd, in the same process, is as near as a cache would be.
+// their own, and etcd, in the same process, is as near as a cache would be: the API server calls its functions, and no connection is
+// between them.
 
-// withoutWatchCaches makes all kinds read and watch etcd itself.
-func withoutWatchCaches(config *controlplane.Config) {
-	config.ControlPlane.Generic.RESTOptionsGetter = direct{config.ControlPlane.Generic.RESTOptionsGetter}
-	config.APIExtensions.GenericConfig.RESTOptionsGetter = direct{config.APIExtensions.GenericConfig.RESTOptionsGetter}
-	config.APIExtensions.ExtraConfig.CRDRESTOptionsGetter = direct{config.APIExtensions.ExtraConfig.CRDRESTOptionsGetter}
-	config.Aggregator.GenericConfig.RESTOptionsGetter = direct{config.Aggregator.GenericConfig.RESTOptionsGetter}
+// storeIn makes all kinds read, watch and write this member itself.
+func storeIn(member *etcdserver.EtcdServer, config *controlplane.Config) {
+	in := func(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter { return direct{getter, member} }
+	config.ControlPlane.Generic.RESTOptionsGetter = in(config.ControlPlane.Generic.RESTOptionsGetter)
+	config.APIExtensions.GenericConfig.RESTOptionsGetter = in(config.APIExtensions.GenericConfig.RESTOptionsGetter)
+	config.APIExtensions.ExtraConfig.CRDRESTOptionsGetter = in(config.APIExtensions.ExtraConfig.CRDRESTOptionsGetter)
+	config.Aggregator.GenericConfig.RESTOptionsGetter = in(config.Aggregator.GenericConfig.RESTOptionsGetter)
 }
 
-// direct are the options of kinds whose storage is etcd with bookmarks.
-type direct struct{ generic.RESTOptionsGetter }
+// direct are the options of kinds whose storage is a member in this process, with bookmarks.
+type direct struct {
+	generic.RESTOptionsGetter
+	member *etcdserver.EtcdServer
+}
 
 func (d direct) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := d.RESTOptionsGetter.GetRESTOptions(resource, example)
-	options.Decorator = storageWithBookmarks
+	options.Decorator = d.storage
 	return options, err
 }
 
-func storageWithBookmarks(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
+func (d direct) storage(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
+	codec := config.Codec
 	if _, custom := newFunc().(*unstructured.Unstructured); custom {
-		copied := *config
-		copied.Codec = newDecodeOnce(config.Codec)
-		config = &copied
+		codec = newDecodeOnce(codec)
 	}
-	raw, destroy, err := generic.NewRawStorage(config, newFunc, newListFunc, prefix)
-	return bookmarks{raw}, destroy, err
+	transformer := config.Transformer
+	if transformer == nil {
+		transformer = identity.NewEncryptCheckTransformer()
+	}
+
+	// Each kind has a client of its own, as when it has a connection: watches of one client share a stream, and none waits for another kind.
+	client := &kubernetes.Client{Client: v3client.New(d.member)}
+	client.Kubernetes = client
+	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	versioner := storage.APIObjectVersioner{}
+	store, err := etcd3.New(client, nil, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource, transformer,
+		config.LeaseManagerConfig, etcd3.NewDefaultDecoder(codec, versioner), versioner)
+	if err != nil {
+		_ = client.Close()
+		return nil, nil, fmt.Errorf("making the storage of %s: %w", config.GroupResource, err)
+	}
+	destroy := sync.OnceFunc(func() { // subresources share it
+		store.Close()
+		_ = client.Close()
+	})
+	return bookmarks{store}, destroy, nil
 }
 
 // bookmarks sends bookmarks to clients that take them, each time that etcd says how far a watch is. With them, a client that saw no event
