@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/drover-dev/drover/hub/gateway/plandelivery"
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/util/connlimit"
 	"github.com/drover-dev/drover/hub/util/inflight"
@@ -39,7 +40,7 @@ type callers struct {
 	check func(w http.ResponseWriter, r *http.Request, credential string) error
 	// knownSlots and unknownSlots bound how many requests are verified at the same time; nil for no bound.
 	knownSlots, unknownSlots *inflight.Limiter
-	// timeout bounds the verification, and whatever the handler waits for in it; 0 for no bound.
+	// timeout bounds the verification, and whatever the handler waits for in it, which ends when the server stops, too; 0 for no bound.
 	timeout time.Duration
 	// status is set if errors are answered as metav1.Status, as Kubernetes does, and answers carry caChecksumHeader. Errors of others are
 	// one line of text.
@@ -130,7 +131,11 @@ func (s *Server) admit(rt route, w http.ResponseWriter, r *http.Request) (answer
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.timeout)
 	defer cancel()
+	defer context.AfterFunc(s.drain.stopping, cancel)()
 	answer, err = rt.handle(r.WithContext(ctx), credential)
+	if errors.Is(err, context.Canceled) && s.drain.stopping.Err() != nil {
+		err = plandelivery.ErrDraining
+	}
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
 		s.log.Info("Request timed out", "path", loggedPath(r), "reason", err.Error(), "client", ratelimit.ClientAddress(r))
 		err = response.Retry(response.DefaultRetry, "the hub did not answer within %s", c.timeout)

@@ -15,9 +15,11 @@ import (
 // out, then streams end one after the other, and only then it stops.
 type drainState struct {
 	unready atomic.Bool
-	// begun is closed, after within is set, when streams have to end. stopping is closed when the server stops.
-	begun, stopping chan struct{}
-	within          time.Duration
+	// begun is closed, after within is set, when streams have to end. stopping ends when the server stops.
+	begun    chan struct{}
+	within   time.Duration
+	stopping context.Context
+	stop     context.CancelFunc
 
 	mu      sync.Mutex
 	streams int
@@ -26,14 +28,16 @@ type drainState struct {
 }
 
 func newDrainState() *drainState {
-	return &drainState{begun: make(chan struct{}), stopping: make(chan struct{})}
+	d := &drainState{begun: make(chan struct{})}
+	d.stopping, d.stop = context.WithCancel(context.Background())
+	return d
 }
 
 // Draining implements plandelivery.Drainer.
 func (d *drainState) Draining() <-chan struct{} { return d.begun }
 
 // Stopping implements plandelivery.Drainer.
-func (d *drainState) Stopping() <-chan struct{} { return d.stopping }
+func (d *drainState) Stopping() <-chan struct{} { return d.stopping.Done() }
 
 // Delay implements plandelivery.Drainer: a random part of the time within which streams have to end.
 func (d *drainState) Delay() time.Duration {

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/drover-dev/drover/hub/gateway/registration"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 )
 
 func TestDrainIsAnnounced(t *testing.T) {
@@ -28,6 +31,36 @@ func TestDrainIsAnnounced(t *testing.T) {
 	s.Drain(time.Second)
 	if w := get(s, "/cacerts"); w.Code == http.StatusServiceUnavailable || w.Header().Get("Connection") != "close" {
 		t.Errorf("while it drains, a request is answered with %d %v", w.Code, w.Header())
+	}
+}
+
+// TestStopEndsRegistrations: a machine that registers, and waits for what the hub is to do, is asked to come again when the hub stops.
+func TestStopEndsRegistrations(t *testing.T) {
+	s := newTestServer(t, "")
+	s.registrants.knownSlots, s.registrants.unknownSlots = nil, nil // which are taken when caches are filled
+	token, err := tokens.NewRegistrationToken()
+	must(t, err)
+	answered := make(chan *httptest.ResponseRecorder)
+	begin := time.Now()
+	go func() {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v3/connect/agent", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("X-Cattle-Id", strings.Repeat("a", 32))
+		r.Header.Set(registration.MachineSecretHeader, strings.Repeat("b", 64))
+		s.handler.ServeHTTP(w, r)
+		answered <- w
+	}()
+	select {
+	case w := <-answered:
+		t.Fatalf("the registration does not wait: %d %s", w.Code, w.Body)
+	case <-time.After(50 * time.Millisecond):
+	}
+	s.drain.stop()
+	if w := <-answered; w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("when the hub stops: %d %s, Retry-After %q", w.Code, w.Body, w.Header().Get("Retry-After"))
+	}
+	if took := time.Since(begin); took > 8*time.Second { // without the stop it would wait for ten
+		t.Errorf("the registration ended after %s", took)
 	}
 }
 

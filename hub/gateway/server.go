@@ -165,7 +165,7 @@ func (s *Server) Start(ctx context.Context) error {
 	go s.opts.Identity.Run(ctx, s.log)
 
 	server := s.httpServer()
-	server.RegisterOnShutdown(func() { close(s.drain.stopping) })
+	server.RegisterOnShutdown(s.drain.stop)
 	if s.opts.Peers != nil {
 		server.RegisterOnShutdown(s.opts.Peers.StopPublishing)
 	}

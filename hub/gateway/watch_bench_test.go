@@ -182,6 +182,6 @@ func serveWatchers(b testing.TB, n int) (s *Server, address string) {
 	server.TLSConfig.Certificates = []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert}}
 	server.ErrorLog.SetOutput(io.Discard)
 	go func() { _ = server.Serve(tls.NewListener(listener, server.TLSConfig)) }()
-	b.Cleanup(func() { close(s.drain.stopping); _ = server.Close() })
+	b.Cleanup(func() { s.drain.stop(); _ = server.Close() })
 	return s, listener.Addr().String()
 }

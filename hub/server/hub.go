@@ -123,15 +123,25 @@ func (h *Hub) Start(ctx context.Context) error {
 	}
 	if h.listener == nil {
 		stopManager()
-		err := <-ended
+		err := h.stopped(<-ended)
 		h.persistent.end()
 		return err
 	}
 	drainTime := h.listener.startDraining()
 	stopManager()
 	h.listener.drain(drainTime)
-	err := errors.Join(<-ended, h.listener.close())
+	err := errors.Join(h.stopped(<-ended), h.listener.close())
 	h.persistent.end()
+	return err
+}
+
+// stopped is the error of a manager that was asked to stop. It is none if a controller did not end in time: what a controller does may be
+// broken off anywhere.
+func (h *Hub) stopped(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		h.GetLogger().Info("A controller did not end in time; the next start continues what it did")
+		return nil
+	}
 	return err
 }
 

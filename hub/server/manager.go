@@ -48,6 +48,11 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
+// controllersStopWithin is the time that controllers have to end what they do. Their requests are broken off at once, so that they need a
+// moment only. But the queue of a busy controller may stop for good when it is to end, which the next minor version of controller-runtime
+// mends (https://github.com/kubernetes-sigs/controller-runtime/issues/3538), and until then another replica waits for the Lease.
+const controllersStopWithin = 3 * time.Second
+
 func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, certificate *capi.Certificate,
 	persistent *lifetime) (ctrl.Manager, error) {
 	webhooks, err := webhookServer(opts.WebhookListen, certificate)
@@ -75,6 +80,7 @@ func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, c
 		LeaderElectionID:              leaderElectionID(opts.Providers),
 		LeaderElectionNamespace:       opts.Settings.SystemNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(controllersStopWithin),
 		HealthProbeBindAddress:        opts.HealthListen,
 		PprofBindAddress:              opts.PprofListen,
 		Metrics:                       server.Options{BindAddress: opts.MetricsListen},

@@ -1,10 +1,16 @@
 package server
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // TestCacheKeepsManagedFields checks that the cache keeps what Cluster API's controllers need, and drops the rest.
@@ -21,5 +27,34 @@ func TestCacheKeepsManagedFields(t *testing.T) {
 		if len(secret.ManagedFields) > 0 || (len(secret.Data) > 0) != kept {
 			t.Errorf("of a Secret of type %s the cache holds %+v", kind, secret)
 		}
+	}
+}
+
+// TestStopWithoutAController: a hub that is asked to stop does so without an error when a controller does not end.
+func TestStopWithoutAController(t *testing.T) {
+	grace := 50 * time.Millisecond
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, ctrl.Options{
+		GracefulShutdownTimeout: &grace, Metrics: metricsserver.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, ended := make(chan struct{}), make(chan struct{})
+	defer close(ended)
+	if err := mgr.Add(manager.RunnableFunc(func(context.Context) error {
+		close(started)
+		<-ended
+		return nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		<-started
+		stop()
+	}()
+	if err := (&Hub{Manager: mgr, persistent: newLifetime()}).Start(ctx); err != nil {
+		t.Error(err)
 	}
 }

@@ -37,7 +37,7 @@ type Tokens struct {
 const (
 	// unknownFor is how long a token may be ahead of the caches: its user may have it a moment before, and on a busy hub for seconds.
 	unknownFor, unknownAgain = 10 * time.Second, 100 * time.Millisecond
-	// maxUnknown is how many tokens may have that time at once. Anybody can show one that never was issued; others are refused at once.
+	// maxUnknown is how many tokens may have that time at once. Anybody can show one that never was issued; others are asked to come again.
 	maxUnknown = 32
 )
 
@@ -51,8 +51,11 @@ func newTokens(opts Options) *Tokens {
 var ErrUnknownToken = response.Errorf(http.StatusUnauthorized,
 	"the registration token is unknown: it was mistyped, replaced, or its cluster was deleted")
 
-// Find returns the ClusterRegistrationToken of a token: ErrUnknownToken if there is none, another 401 if it has expired, and 403 if it is
-// for another purpose. An expired token has an error of its own since its holder is not guessing.
+// errNotKnownYet is returned for a token that may be ahead of the caches and cannot wait for them, since many others do or the hub stops.
+var errNotKnownYet = response.Retry(response.DefaultRetry, "the registration token is not known yet")
+
+// Find returns the ClusterRegistrationToken of a token: ErrUnknownToken if there is none, another 401 if it has expired, 403 if it is
+// for another purpose, and 503 while many tokens are unknown. An expired token has an error of its own since its holder is not guessing.
 func (t *Tokens) Find(
 	ctx context.Context, token string, purpose managementv3.RegistrationPurpose,
 ) (found *managementv3.ClusterRegistrationToken, err error) {
@@ -64,7 +67,7 @@ func (t *Tokens) Find(
 }
 
 // whileUnknown looks a token up until it is not unknown, for some seconds if it has the form of one that a hub of Drover issues. It asks
-// again and again, in memory: what it waits for is in several caches.
+// again and again, in memory: what it waits for is in several caches. A client would take a 401 for final.
 func (t *Tokens) whileUnknown(ctx context.Context, token string, lookUp func() error) error {
 	err := lookUp()
 	if !errors.Is(err, ErrUnknownToken) || !tokens.IsRegistrationToken(token) && !secretcache.IsBootstrapToken(token) {
@@ -74,12 +77,12 @@ func (t *Tokens) whileUnknown(ctx context.Context, token string, lookUp func() e
 	case t.unknown <- struct{}{}:
 		defer func() { <-t.unknown }()
 	default:
-		return err
+		return errNotKnownYet
 	}
 	for end := time.Now().Add(unknownFor); errors.Is(err, ErrUnknownToken) && time.Now().Before(end); err = lookUp() {
 		select {
 		case <-ctx.Done():
-			return err
+			return errNotKnownYet
 		case <-time.After(unknownAgain):
 		}
 	}

@@ -146,7 +146,7 @@ func fixtureToken(token string) map[string]string {
 }
 
 // TestFindNewToken: a token that was issued a moment ago is found as soon as the caches have it. One that never was issued is unknown after
-// some seconds, or at once while many wait.
+// some seconds. While many wait it is not said to be unknown: its user is to come again.
 func TestFindNewToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fixture := tokenFixture(t, time.Now(), map[string]map[string]string{"crt-token-other": {}})
@@ -164,7 +164,7 @@ func TestFindNewToken(t *testing.T) {
 
 		go func() {
 			time.Sleep(time.Millisecond)
-			if got, took := find(); got != ErrUnknownToken.Error() || took != 0 {
+			if got, took := find(); got != errNotKnownYet.Error() || took != 0 {
 				t.Errorf("beside another one: %s after %s", got, took)
 			}
 		}()
