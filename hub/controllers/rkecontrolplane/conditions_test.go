@@ -19,7 +19,6 @@ import (
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/plan/render"
 	"github.com/drover-dev/drover/hub/plan/rollout"
-	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -226,31 +225,5 @@ func TestFieldsWithoutEffect(t *testing.T) {
 	}
 	if !s.controlPlane.Spec.UnmanagedConfig {
 		t.Error("the spec itself was changed")
-	}
-}
-
-// TestUntilProgressShown: what an agent does with a plan at once is not written as a condition.
-func TestUntilProgressShown(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	left := plansecrets.ProgressShownAfter(0) - time.Second
-	for name, tc := range map[string]struct {
-		decision  rollout.Decision
-		delivered time.Duration
-		want      time.Duration
-	}{
-		"delivered now, after an older plan": {rollout.Decision{Deliver: true, Reason: rollout.ReasonDelivering}, time.Hour,
-			plansecrets.ProgressShownAfter(0)},
-		"not started":            {rollout.Decision{Reason: rollout.ReasonWaitingForAgent}, time.Second, left},
-		"being applied":          {rollout.Decision{Reason: rollout.ReasonApplyingPlan}, time.Second, left},
-		"being applied for long": {rollout.Decision{Reason: rollout.ReasonApplyingPlan}, time.Minute, 0},
-		"failed":                 {rollout.Decision{Reason: rollout.ReasonPlanFailed}, time.Second, 0},
-		"done":                   {rollout.Decision{Done: true}, time.Second, 0},
-	} {
-		m := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")
-		m.decision = tc.decision
-		m.secret.Annotations = map[string]string{rkev1.PlanLastUpdatedAnnotation: now.Add(-tc.delivered).Format(time.RFC3339)}
-		if got := m.untilProgressShown(plansecrets.ProgressShownAfter(0), now); got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
 	}
 }

@@ -2,9 +2,17 @@ package rkecontrolplane
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/reasons"
+	"github.com/drover-dev/drover/hub/plan/rollout"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
 
 // progressInterval is the least time between two writes of conditions that say no more than how far the machines have come: while many
@@ -40,4 +48,46 @@ func onlyProgress(before, after rkev1.RKEControlPlaneStatus) bool {
 	}
 	before.Conditions, after.Conditions = nil, nil
 	return differ && reflect.DeepEqual(before, after)
+}
+
+// quickReasons are those of a machine from the delivery of a plan until its agent has applied it and all probes have passed.
+var quickReasons = []string{
+	rollout.ReasonDelivering, rollout.ReasonWaitingForAgent, rollout.ReasonApplyingPlan, rollout.ReasonWaitingForProbes,
+}
+
+// inProgress reports whether a plan is delivered, or the agent has not applied it yet, or reported probes that have not passed.
+func (m *machine) inProgress() bool {
+	return m.secret != nil && !m.decision.Done && slices.Contains(quickReasons, m.decision.Reason)
+}
+
+// untilProgressShown is how long the condition Reconciled does not yet say that a plan is delivered or applied, which it does some time
+// after the delivery; zero for anything else.
+func (m *machine) untilProgressShown(shownAfter time.Duration, now time.Time) time.Duration {
+	switch {
+	case !m.inProgress():
+		return 0
+	case m.decision.Deliver:
+		return shownAfter
+	}
+	return plansecrets.UntilProgressShown(m.secret, shownAfter, now)
+}
+
+// isNew reports whether nothing has been said about a machine yet.
+func (m *machine) isNew() bool { return !conditions.Has(m.machine, rkev1.ReconciledCondition) }
+
+// firstWaitShownAfter is the age from which a new machine says what it waits for, which is its infrastructure as a rule. Cluster API writes
+// its own first conditions at that time, with which other writers cause conflicts, and an infrastructure that is quick is there before. The
+// more machines are new, the longer that takes.
+func firstWaitShownAfter(machines int) time.Duration {
+	const least, most, each = 3 * time.Second, time.Minute, 200 * time.Millisecond
+	return min(least+time.Duration(machines)*each, most)
+}
+
+// untilFirstWaitShown is how long a new machine that waits is left without the condition Reconciled; zero for any other.
+func (m *machine) untilFirstWaitShown(shownAfter time.Duration, now time.Time) time.Duration {
+	created := m.machine.CreationTimestamp.Time
+	if !m.isNew() || m.decision.Done || reasons.Get(m.decision.Reason).Status != metav1.ConditionUnknown || created.After(now) {
+		return 0
+	}
+	return max(0, created.Add(shownAfter).Sub(now))
 }

@@ -12,7 +12,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
 
 // TestHoldProgress: a message that changes all the time is shown once a second, and everything else at once.
@@ -71,5 +73,31 @@ func TestRestsBetweenReconciles(t *testing.T) {
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	if err != nil || result.RequeueAfter != 500*time.Millisecond {
 		t.Errorf("got %+v, %v", result, err)
+	}
+}
+
+// TestUntilProgressShown: what an agent does with a plan at once is not written as a condition.
+func TestUntilProgressShown(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	left := plansecrets.ProgressShownAfter(0) - time.Second
+	for name, tc := range map[string]struct {
+		decision  rollout.Decision
+		delivered time.Duration
+		want      time.Duration
+	}{
+		"delivered now, after an older plan": {rollout.Decision{Deliver: true, Reason: rollout.ReasonDelivering}, time.Hour,
+			plansecrets.ProgressShownAfter(0)},
+		"not started":            {rollout.Decision{Reason: rollout.ReasonWaitingForAgent}, time.Second, left},
+		"being applied":          {rollout.Decision{Reason: rollout.ReasonApplyingPlan}, time.Second, left},
+		"being applied for long": {rollout.Decision{Reason: rollout.ReasonApplyingPlan}, time.Minute, 0},
+		"failed":                 {rollout.Decision{Reason: rollout.ReasonPlanFailed}, time.Second, 0},
+		"done":                   {rollout.Decision{Done: true}, time.Second, 0},
+	} {
+		m := server("a", rollout.ProgressApplied, rollout.ChangeNone, "")
+		m.decision = tc.decision
+		m.secret.Annotations = map[string]string{rkev1.PlanLastUpdatedAnnotation: now.Add(-tc.delivered).Format(time.RFC3339)}
+		if got := m.untilProgressShown(plansecrets.ProgressShownAfter(0), now); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
 	}
 }

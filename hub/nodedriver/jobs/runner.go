@@ -167,23 +167,12 @@ func saver(ctx context.Context, m *nodedriver.Machine) func([]byte) error {
 // perform runs a Job, or waits for the one of that name that runs, and returns what it has written. Its objects are deleted afterwards.
 // When ctx ends first, the Job goes on, and the error is ErrInterrupted.
 func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*result, error) {
-	earlier := &batchv1.Job{}
-	exists, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: j.name}, earlier)
+	exists, err := r.begun(ctx, j)
+	if ctx.Err() != nil {
+		return nil, nodedriver.ErrInterrupted
+	}
 	if err != nil {
 		return nil, err
-	}
-	if exists {
-		done, err := r.isDone(ctx, j, earlier)
-		if err == nil && done {
-			err = r.waitGone(ctx, j)
-		}
-		if ctx.Err() != nil {
-			return nil, nodedriver.ErrInterrupted
-		}
-		if err != nil {
-			return nil, err
-		}
-		exists = !done
 	}
 	select {
 	case r.slots <- struct{}{}:
@@ -211,6 +200,20 @@ func (r *Runner) perform(ctx context.Context, j job, save func([]byte) error) (*
 		ctrl.LoggerFrom(ctx).Error(err, "Deleting a Job that has ended failed", "Job", j.name)
 	}
 	return out, nil
+}
+
+// begun reports whether the Job exists already, as after a restart. One that is done is waited for until it is gone.
+func (r *Runner) begun(ctx context.Context, j job) (bool, error) {
+	earlier := &batchv1.Job{}
+	exists, err := objects.Get(ctx, r.client, client.ObjectKey{Namespace: r.Namespace, Name: j.name}, earlier)
+	if err != nil || !exists {
+		return false, err
+	}
+	done, err := r.isDone(ctx, j, earlier)
+	if err != nil || !done {
+		return !done, err
+	}
+	return false, r.waitGone(ctx, j)
 }
 
 // isDone reports whether a Job is one that perform has deleted, and that is not gone yet: its result is. Of any other that is being
