@@ -50,7 +50,7 @@ func NewScheme() (*runtime.Scheme, error) {
 
 // controllersStopWithin is the time that controllers have to end what they do. Their requests are broken off at once, so that they need a
 // moment only. But the queue of a busy controller may stop for good when it is to end, which the next minor version of controller-runtime
-// mends (https://github.com/kubernetes-sigs/controller-runtime/issues/3538), and until then another replica waits for the Lease.
+// fixes (https://github.com/kubernetes-sigs/controller-runtime/issues/3538), and until then another replica waits for the Lease.
 const controllersStopWithin = 3 * time.Second
 
 func newManager(opts Options, restConfig *rest.Config, scheme *runtime.Scheme, certificate *capi.Certificate,
