@@ -32,6 +32,7 @@ const (
 // apiServer is a running generic control plane: the API server without anything that knows of pods and nodes.
 type apiServer struct {
 	handler http.Handler
+	tokens  *tokenGetter
 	failed  chan error // receives one value when the server ends without having been asked to
 	ended   chan struct{}
 }
@@ -45,6 +46,8 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 	if err != nil {
 		return nil, err
 	}
+	tokens := &tokenGetter{}
+	serverOptions.Authentication.ServiceAccounts.OptionalTokenGetter = tokens.from
 	completed, err := serverOptions.Complete(ctx, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("completing API server options: %w", err)
@@ -81,7 +84,7 @@ func startAPIServer(ctx context.Context, opts Options, listener net.Listener, ce
 		return nil, fmt.Errorf("preparing API server: %w", err)
 	}
 
-	s := &apiServer{handler: chain.GenericAPIServer.Handler, failed: make(chan error, 1), ended: make(chan struct{})}
+	s := &apiServer{handler: chain.GenericAPIServer.Handler, tokens: tokens, failed: make(chan error, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		err := prepared.Run(ctx)

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -142,6 +143,11 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("starting the API server: %w", err)
 	}
 	config := api.inProcessConfig(runCtx, adminConfig)
+	live, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making client: %w", err)
+	}
+	api.tokens.live.Store(live)
 	if err := encryption.rewriteSecrets(ctx, config, opts.Logger); err != nil {
 		return nil, err
 	}

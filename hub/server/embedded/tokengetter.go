@@ -1,0 +1,57 @@
+package embedded
+
+import (
+	"context"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/listers/core/v1"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+)
+
+// tokenGetter reads what a token of a ServiceAccount is checked against: from caches, and what they do not have from the API, as the API
+// server of a cluster does it. With the caches alone, as in the sample, a token is refused that was issued a moment ago.
+type tokenGetter struct {
+	accounts v1.ServiceAccountLister
+	secrets  v1.SecretLister
+	// live is nil until the API server is ready. It has no token itself, so that to check one asks for no other.
+	live atomic.Pointer[kubernetes.Clientset]
+}
+
+// from sets the caches.
+func (g *tokenGetter) from(factory informers.SharedInformerFactory) serviceaccount.ServiceAccountTokenGetter {
+	g.accounts, g.secrets = factory.Core().V1().ServiceAccounts().Lister(), factory.Core().V1().Secrets().Lister()
+	return g
+}
+
+// GetServiceAccount implements serviceaccount.ServiceAccountTokenGetter.
+func (g *tokenGetter) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	account, err := g.accounts.ServiceAccounts(namespace).Get(name)
+	if live := g.live.Load(); err != nil && live != nil {
+		return live.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	return account, err
+}
+
+// GetSecret implements serviceaccount.ServiceAccountTokenGetter.
+func (g *tokenGetter) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret, err := g.secrets.Secrets(namespace).Get(name)
+	if live := g.live.Load(); err != nil && live != nil {
+		return live.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	return secret, err
+}
+
+// GetPod implements serviceaccount.ServiceAccountTokenGetter: there are none.
+func (g *tokenGetter) GetPod(_ context.Context, _, name string) (*corev1.Pod, error) {
+	return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
+}
+
+// GetNode implements serviceaccount.ServiceAccountTokenGetter: there are none.
+func (g *tokenGetter) GetNode(_ context.Context, name string) (*corev1.Node, error) {
+	return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+}
