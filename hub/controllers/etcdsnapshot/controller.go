@@ -60,6 +60,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 			builder.WithPredicates(changedByOthers)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(rkev1.ClusterNameLabel)),
 			builder.WithPredicates(checksumsChanged)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(mapfuncs.ByLabel(clusterv1.ClusterNameLabel)),
+			builder.WithPredicates(nodeFound)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, func(_ context.Context, o client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 		})).
@@ -83,6 +85,12 @@ var checksumsChanged = predicate.And(
 		const key = rkev1.SnapshotChecksumsAnnotation
 		return e.ObjectOld.GetAnnotations()[key] != e.ObjectNew.GetAnnotations()[key]
 	}},
+)
+
+// nodeFound passes Machines with etcd whose Node has become known. The file of a snapshot may have been seen before.
+var nodeFound = predicate.And(
+	predicate.NewPredicateFuncs(func(machine client.Object) bool { return machine.GetLabels()[rkev1.EtcdRoleLabel] == "true" }),
+	predicates.OnUpdate(func(before, after *clusterv1.Machine) bool { return before.Status.NodeRef != after.Status.NodeRef }),
 )
 
 // Reconcile makes the ETCDSnapshots of a cluster follow what the cluster lists. Without a connection nothing is known, and all stay as they

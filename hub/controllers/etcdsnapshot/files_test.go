@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -103,5 +104,27 @@ func TestWanted(t *testing.T) {
 		file.Message != "access denied" ||
 		len(got.OwnerReferences) != 1 || got.Annotations[rkev1.SnapshotStorageAnnotation] != rkev1.SnapshotStorageS3 {
 		t.Errorf("in a bucket: %+v, owners %v", file, got.OwnerReferences)
+	}
+}
+
+// TestNodeFound: an ETCDSnapshot is looked at again when the Machine of its file becomes known, which the cache may learn after the file.
+func TestNodeFound(t *testing.T) {
+	machine := func(role, node string) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{rkev1.EtcdRoleLabel: role}}}
+		m.Status.NodeRef.Name = node
+		return m
+	}
+	for name, tc := range map[string]struct {
+		before, after *clusterv1.Machine
+		want          bool
+	}{
+		"its Node is known now": {machine("true", ""), machine("true", "server-1"), true},
+		"it has another Node":   {machine("true", "server-1"), machine("true", "server-2"), true},
+		"nothing new":           {machine("true", "server-1"), machine("true", "server-1"), false},
+		"a worker":              {machine("", ""), machine("", "server-1"), false},
+	} {
+		if got := nodeFound.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
