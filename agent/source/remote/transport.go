@@ -19,6 +19,9 @@ const (
 	maxRetryAfter = 5 * time.Minute
 	// caChecksumHeader holds the hexadecimal SHA-256 of the hub's certificate authorities.
 	caChecksumHeader = "X-Drover-Cacerts-Checksum"
+	// sentAtOnce is how much of a request's body is sent in one frame of HTTP/2. The hub keeps a buffer of the size of the largest frame for
+	// as long as the agent is connected.
+	sentAtOnce = 4 << 10
 )
 
 // transport honors Retry-After, bounds responses, and remembers the hub's checksum of its authorities.
@@ -43,7 +46,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if wait := t.notBefore.Wait(); wait > 0 {
 		return nil, &busyError{wait}
 	}
-	response, err := t.next.RoundTrip(r)
+	response, err := t.next.RoundTrip(inSmallFrames(r))
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +54,29 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.caChecksum.Store(response.Header.Get(caChecksumHeader))
 	response.Body = &limitedBody{ReadCloser: response.Body, byLine: r.URL.Query().Get("watch") != ""}
 	return response, nil
+}
+
+// inSmallFrames returns a request whose body is read, and with it sent, a little at a time.
+func inSmallFrames(r *http.Request) *http.Request {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r
+	}
+	out := *r
+	out.Body = smallReads{r.Body}
+	if r.GetBody != nil {
+		out.GetBody = func() (io.ReadCloser, error) {
+			body, err := r.GetBody()
+			return smallReads{body}, err
+		}
+	}
+	return &out
+}
+
+// smallReads reads no more than sentAtOnce at a time.
+type smallReads struct{ io.ReadCloser }
+
+func (b smallReads) Read(p []byte) (int, error) {
+	return b.ReadCloser.Read(p[:min(len(p), sentAtOnce)])
 }
 
 // offeredChecksum returns the checksum of the hub's authorities by its last response; empty if that had none.

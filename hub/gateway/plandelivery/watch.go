@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -30,8 +29,6 @@ const (
 	recheckDelay = 15 * time.Second
 	// relistSpread is the time over which machines that have to list again are refused.
 	relistSpread = 2 * time.Second
-	// eventChunk is how much of an event is written at once: no more than net/http buffers for a frame of HTTP/2.
-	eventChunk = 4 << 10
 	// aheadTimeout is how long a watch waits for this replica to see what another replica has seen.
 	aheadTimeout = 3 * time.Second
 	// answerTimeout is how long a machine may take to read one event, or to send an update.
@@ -222,11 +219,8 @@ func (e *eventStream) send(event secretcache.PlanEvent) error {
 		return fmt.Errorf("encoding an event: %w", err)
 	}
 	response.SetTimeout(e.w, answerTimeout)
-	// In chunks, since the connection keeps a buffer of the size of the largest for its whole life.
-	for chunk := range slices.Chunk(append(line, '\n'), eventChunk) {
-		if _, err := e.w.Write(chunk); err != nil {
-			return err
-		}
+	if err := response.WriteChunks(e.w, append(line, '\n')); err != nil {
+		return err
 	}
 	return e.flush()
 }

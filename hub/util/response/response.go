@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,7 +90,21 @@ func Write(w http.ResponseWriter, code int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = w.Write(body)
+	_ = WriteChunks(w, body)
+}
+
+// writtenAtOnce is how much is written at once: no more than net/http buffers for a frame of HTTP/2.
+const writtenAtOnce = 4 << 10
+
+// WriteChunks writes a body in small parts: a connection of HTTP/2 keeps a buffer of the size of its largest frame for its whole life, and
+// a hub has ten thousand of them.
+func WriteChunks(w io.Writer, body []byte) error {
+	for chunk := range slices.Chunk(body, writtenAtOnce) {
+		if _, err := w.Write(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // SetTimeout sets until when the client must have read what is written from now on. A ResponseWriter that does not support it, such as a
