@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -108,13 +109,16 @@ func (c *Cluster) serveNode(w http.ResponseWriter, r *http.Request) {
 			fail(w, http.StatusUnprocessableEntity, err.Error())
 			return
 		}
-		c.SetNode(changed)
-		node = c.Node(name)
+		if changed != nil {
+			c.SetNode(changed)
+			node = c.Node(name)
+		}
 	}
 	write(w, http.StatusOK, node)
 }
 
-// patch returns a Node as a request changes it.
+// patch returns a Node as a request changes it; nil if it changes nothing, which is no event. Cluster API's controller patches the Nodes of
+// some Machines each time that it sees them.
 func patch(node *corev1.Node, r *http.Request) (*corev1.Node, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -134,5 +138,11 @@ func patch(node *corev1.Node, r *http.Request) (*corev1.Node, error) {
 		return nil, err
 	}
 	changed := &corev1.Node{}
-	return changed, json.Unmarshal(after, changed)
+	if err := json.Unmarshal(after, changed); err != nil {
+		return nil, err
+	}
+	if after, err = json.Marshal(changed); err != nil || bytes.Equal(before, after) {
+		return nil, err
+	}
+	return changed, nil
 }
