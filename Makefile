@@ -201,7 +201,8 @@ else
 	bin/scale agents --replicas 3 --sizes 5000 --report $(SCALE_REPORTS)/replicas.md
 endif
 
-# The processor time of so few machines differs by a tenth from run to run. What really grows too fast does so twice.
+# The processor time of so few machines differs by half from run to run where others use the processor, too. What really grows too fast does
+# so twice.
 SCALE_SHORT := --sizes 30,60,90 --rest 15s --timeout 5m --upgrade=false --growth 2
 
 .PHONY: scale-short

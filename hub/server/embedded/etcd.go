@@ -30,8 +30,8 @@ const (
 // nowhere is what the member announces to others. There are none, and nothing listens there.
 var nowhere = url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 
-// etcdServer is one etcd member that nobody but this process can reach: it listens on a unix socket in a directory of mode 0700, and
-// not at all for peers, since it will never have any.
+// etcdServer is one etcd member that nobody but this process can reach: the API server calls its functions. It listens on a unix socket in
+// a directory of mode 0700, for health checks, and not at all for peers, since it will never have any.
 type etcdServer struct {
 	member   *etcdserver.EtcdServer
 	endpoint string
