@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/etcdserver"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,9 +60,9 @@ func (d direct) storage(config *storagebackend.ConfigForResource, prefix string,
 	}
 
 	// Each kind has a client of its own, as when it has a connection: watches of one client share a stream, and none waits for another kind.
-	client := &kubernetes.Client{Client: v3client.New(d.member)}
+	client := &kubernetes.Client{Client: newLocalClient(d.member)}
 	client.Kubernetes = client
-	client.KV = etcd3.NewETCDLatencyTracker(localReads{client.KV})
+	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
 	versioner := storage.APIObjectVersioner{}
 	store, err := etcd3.New(client, nil, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource, transformer,
 		config.LeaseManagerConfig, etcd3.NewDefaultDecoder(codec, versioner), versioner)
@@ -77,14 +75,6 @@ func (d direct) storage(config *storagebackend.ConfigForResource, prefix string,
 		_ = client.Close()
 	})
 	return bookmarks{store}, destroy, nil
-}
-
-// localReads reads what this member has. An only member has everything that was ever acknowledged, and need not ask itself whether others
-// know more.
-type localReads struct{ clientv3.KV }
-
-func (l localReads) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return l.KV.Get(ctx, key, append(opts, clientv3.WithSerializable())...)
 }
 
 // bookmarks sends bookmarks to clients that take them, each time that etcd says how far a watch is. With them, a client that saw no event
