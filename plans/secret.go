@@ -43,6 +43,11 @@ type Status struct {
 	Agent *AgentStatus
 }
 
+// Reported reports whether an agent has begun to apply a plan, ever.
+func (s Status) Reported() bool {
+	return s.AppliedChecksum != "" || s.FailedChecksum != "" || s.Revision > 0
+}
+
 // Progress is the value of the key "plan-progress": what the agent is doing for the plan at the moment. It holds no output and no
 // content, so it may be shown to anyone who may see the machine.
 type Progress struct {

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -29,11 +28,6 @@ type unexpected struct {
 }
 
 func (u *unexpected) Error() string { return fmt.Sprintf("%d %s", u.code, u.body) }
-
-func bootstrapToken(accountToken []byte) string {
-	sum := sha256.Sum256(accountToken)
-	return base64.URLEncoding.EncodeToString(sum[:])
-}
 
 // registered registers a machine and returns a client with its credentials.
 func (e *gatewayEnv) registered(id string) (machine *kubernetes.Clientset, config *rest.Config, key types.NamespacedName) {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/gateway/servingcert"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
 )
 
@@ -213,19 +215,74 @@ func TestGatewayWaitsForControllers(t *testing.T) {
 func TestGatewayBootstrapToken(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
-	bootstrap := e.createMachine(t.Context(), "made", "")
-	machine := &clusterv1.Machine{}
-	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(bootstrap), machine); err != nil {
+	bootstrap := e.createProvisioned("made")
+	token := tokens.NewBootstrapToken()
+	annotate := func(key, value string, object client.Object) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
+		if err := e.client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.PlanSecretName("made")}}
+	// Whoever may create Secrets can copy the hash, and name the RKEBootstrap in a label.
+	e.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "copied",
+		Labels:      map[string]string{rkev1.BootstrapNameLabel: "made"},
+		Annotations: map[string]string{rkev1.BootstrapTokenHashAnnotation: tokens.BootstrapTokenHash(token)},
+	}, Type: rkev1.MachinePlanSecretType})
+	headers := map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Id": "made", "X-Cattle-Machine-Secret": machineSecret}
+	expect := func(what string, wantCode int, want string) {
+		t.Helper()
+		eventually(t, what, func() error {
+			time.Sleep(200 * time.Millisecond) // wrong tokens are limited
+			if code, body := e.get("/v3/connect/agent", headers); code != wantCode || !strings.Contains(body, want) {
+				return &unexpected{code, body}
+			}
+			return nil
+		})
+	}
+	expect("the copied hash to be of no use", http.StatusUnauthorized, "bootstrap token of this machine is no longer valid")
+	annotate(rkev1.BootstrapTokenHashAnnotation, tokens.BootstrapTokenHash(token), plan)
+	expect("the machine to be registered", http.StatusOK, "kubeConfig")
+	expect("the machine to be registered again", http.StatusOK, "kubeConfig")
+	headers["X-Cattle-Machine-Secret"] = "another secret, long enough"
+	expect("another machine to be refused", http.StatusUnauthorized, "not that machine's")
+	headers["X-Cattle-Machine-Secret"] = machineSecret
+	annotate(rkev1.BootstrapTokenInvalidatedAnnotation, "true", bootstrap)
+	expect("a token that an operator has ended to be refused", http.StatusUnauthorized, "no longer valid")
+	annotate(rkev1.BootstrapTokenInvalidatedAnnotation, "false", bootstrap)
+	expect("the machine to be registered once more", http.StatusOK, "kubeConfig")
+	report := client.RawPatch(types.MergePatchType, []byte(`{"data":{"applied-checksum":"MQ=="}}`))
+	if err := e.client.Patch(t.Context(), plan, report); err != nil {
 		t.Fatal(err)
+	}
+	expect("the token to be refused after the first report", http.StatusUnauthorized, "the machine has reported")
+}
+
+// createProvisioned creates a machine as an infrastructure provider's is.
+func (e *gatewayEnv) createProvisioned(name string) *rkev1.RKEBootstrap {
+	e.t.Helper()
+	bootstrap := e.createMachine(e.t.Context(), name, "")
+	machine := &clusterv1.Machine{}
+	if err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(bootstrap), machine); err != nil {
+		e.t.Fatal(err)
 	}
 	before := bootstrap.DeepCopy()
 	bootstrap.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}
-	if err := e.client.Patch(t.Context(), bootstrap, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
+	if err := e.client.Patch(e.t.Context(), bootstrap, client.MergeFrom(before)); err != nil {
+		e.t.Fatal(err)
 	}
+	return bootstrap
+}
+
+// TestGatewayAccountToken registers a machine with bootstrap data of an earlier hub, which derived the token from that of a ServiceAccount.
+func TestGatewayAccountToken(t *testing.T) {
+	t.Parallel()
+	e := startGateway(t, apiServer(t))
+	bootstrap := e.createProvisioned("made")
 	account := rkev1.BootstrapServiceAccountName("made")
 	tokenSecret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.BootstrapTokenSecretName("made"), Annotations: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: account + "-token", Annotations: map[string]string{
 			corev1.ServiceAccountNameKey: account, rkev1.BootstrapTokenAnnotation: "true",
 		}},
 		Type: corev1.SecretTypeServiceAccountToken,
@@ -241,7 +298,7 @@ func TestGatewayBootstrapToken(t *testing.T) {
 		return nil
 	})
 	checkForeignAccount(t, e, "made")
-	token := bootstrapToken(tokenSecret.Data["token"])
+	token := tokens.AccountBootstrapToken(tokenSecret.Data["token"])
 	headers := map[string]string{"Authorization": "Bearer " + token, "X-Cattle-Id": "made", "X-Cattle-Machine-Secret": machineSecret}
 	eventually(t, "the gateway to know the token", func() error {
 		time.Sleep(200 * time.Millisecond)
@@ -283,7 +340,7 @@ func checkForeignAccount(t *testing.T, e *gatewayEnv, name string) {
 		Type: corev1.SecretTypeServiceAccountToken,
 	}
 	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "pretender", Labels: map[string]string{
-		rkev1.ServiceAccountRoleLabel: rkev1.ServiceAccountRoleBootstrap, rkev1.BootstrapNameLabel: name,
+		rkev1.ServiceAccountRoleLabel: "bootstrap", rkev1.BootstrapNameLabel: name,
 	}}}, tokenSecret)
 	eventually(t, "the pretender's token", func() error {
 		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(tokenSecret), tokenSecret); err != nil ||
@@ -293,7 +350,7 @@ func checkForeignAccount(t *testing.T, e *gatewayEnv, name string) {
 		return nil
 	})
 	headers := map[string]string{
-		"Authorization": "Bearer " + bootstrapToken(tokenSecret.Data["token"]), "X-Cattle-Id": "pretender",
+		"Authorization": "Bearer " + tokens.AccountBootstrapToken(tokenSecret.Data["token"]), "X-Cattle-Id": "pretender",
 		"X-Cattle-Machine-Secret": machineSecret + "-of-a-pretender",
 	}
 	// A token that the gateway does not know yet is refused for another reason.

@@ -26,7 +26,7 @@ const (
 	VarCAChecksum = "CATTLE_CA_CHECKSUM"
 	// VarBinaryBaseURL is the URL below which the agent binaries are.
 	VarBinaryBaseURL = "CATTLE_AGENT_BINARY_BASE_URL"
-	// VarToken is the registration token, or the hashed bootstrap token of one machine.
+	// VarToken is the registration token, or the bootstrap token of one machine.
 	VarToken = "CATTLE_TOKEN"
 	// VarRetryCount is how often the script tries to reach the hub, with delays of up to 30 s.
 	VarRetryCount = "CATTLE_AGENT_RETRY_COUNT"

@@ -48,16 +48,15 @@ type Reconciler struct {
 	Now func() time.Time
 
 	ssa *ssa.Cache
-	// tokenHashes are hashes of bootstrap tokens by tokenVersion, so that no token is read twice, and packed are bootstrap data by the
-	// digest of what they are made from.
-	tokenHashes, packed *lru.Cache
+	// tokens are bootstrap tokens by the UID of their RKEBootstrap, and packed are bootstrap data by the digest of what they are made from.
+	tokens, packed *lru.Cache
 }
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
 	r.ssa = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner, Metadata: r.Cache}
-	r.tokenHashes, r.packed = lru.New(keptTokenHashes), lru.New(keptData)
+	r.tokens, r.packed = lru.New(keptTokens), lru.New(keptData)
 	clusterToBootstraps, err := util.ClusterToTypedObjectsMapper(r.Client, &rkev1.RKEBootstrapList{}, mgr.GetScheme())
 	if err != nil {
 		return fmt.Errorf("mapping Clusters to RKEBootstraps: %w", err)

@@ -14,16 +14,18 @@ import (
 
 	"github.com/drover-dev/drover/hub/api/crds"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/packaging/install"
 )
 
-// The keys of a bootstrap data Secret, by the contract of Cluster API.
+// The keys of a bootstrap data Secret: two by the contract of Cluster API, and the bootstrap token, which is in the value, too.
 const (
 	dataKey   = "value"
 	formatKey = "format"
+	tokenKey  = "token"
 )
 
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -51,7 +53,7 @@ func (r *Reconciler) dataSecret(s *scope, vars []install.Var) (*corev1.Secret, e
 	if err != nil {
 		return nil, err
 	}
-	return &corev1.Secret{
+	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.bootstrap.Namespace,
 			Name:      rkev1.BootstrapSecretName(s.bootstrap.Name),
@@ -64,7 +66,12 @@ func (r *Reconciler) dataSecret(s *scope, vars []install.Var) (*corev1.Secret, e
 		},
 		Type: rkev1.BootstrapSecretType,
 		Data: map[string][]byte{dataKey: data, formatKey: []byte(format.ProviderFormat())},
-	}, nil
+	}
+	if s.token != "" {
+		secret.Data[tokenKey] = []byte(s.token)
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, rkev1.BootstrapTokenHashAnnotation, tokens.BootstrapTokenHash(s.token))
+	}
+	return secret, nil
 }
 
 // keptData is of how many machines bootstrap data are kept. A machine that is made is reconciled some times within seconds.
@@ -97,7 +104,7 @@ func formatOf(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) bootstr
 	return bootstrapdata.CloudConfig
 }
 
-// scriptVars are the variables of the script; nil until the token exists. A machine that has registered gets no token any more.
+// scriptVars are the variables of the script. A machine that has registered gets no token any more.
 func (r *Reconciler) scriptVars(ctx context.Context, s *scope) ([]install.Var, error) {
 	vars, err := r.clusterVars(ctx, s)
 	if err != nil {
@@ -108,14 +115,10 @@ func (r *Reconciler) scriptVars(ctx context.Context, s *scope) ([]install.Var, e
 		install.Var{Name: install.VarCAChecksum, Value: r.Settings.CAChecksum()},
 		install.Var{Name: install.VarRoleNone, Value: "true"},
 		install.Var{Name: install.VarRetryCount, Value: retryCount})
-	if isCustom(s.machine) || s.registered {
-		return vars, nil
+	if s.token != "" {
+		vars = append(vars, install.Var{Name: install.VarToken, Value: s.token})
 	}
-	token, err := r.token(ctx, s)
-	if err != nil || token == "" {
-		return nil, err
-	}
-	return append(vars, install.Var{Name: install.VarToken, Value: token}), nil
+	return vars, nil
 }
 
 // refusedError is the Cause for which the RKEControlPlane does not count, as an error.

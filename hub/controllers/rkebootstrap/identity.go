@@ -25,38 +25,31 @@ func planAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *cor
 	return account
 }
 
-// bootstrapAccount is the ServiceAccount of a provisioned machine until it has registered.
-func bootstrapAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *corev1.ServiceAccount {
-	account := &corev1.ServiceAccount{ObjectMeta: ownedMeta(bootstrap, machine, rkev1.BootstrapServiceAccountName(bootstrap.Name))}
-	account.Labels[rkev1.ServiceAccountRoleLabel] = rkev1.ServiceAccountRoleBootstrap
-	return account
-}
-
-// applyToken creates a ServiceAccount and a token of it. The ServiceAccount comes first, since the token controller deletes a token without
+// applyToken creates the machine's ServiceAccount and a token of it. The ServiceAccount comes first, since the token controller deletes a token without
 // one. It owns the token, so that the token is deleted with it, and "clusterctl move" does not move the token, which is invalid elsewhere.
 func (r *Reconciler) applyToken(
-	ctx context.Context, bootstrap *rkev1.RKEBootstrap, account *corev1.ServiceAccount, name string, annotations map[string]string,
-) (*corev1.Secret, error) {
+	ctx context.Context, bootstrap *rkev1.RKEBootstrap, account *corev1.ServiceAccount,
+) error {
 	if err := r.applyOwned(ctx, bootstrap, account); err != nil {
-		return nil, err
+		return err
 	}
 	labels := maps.Clone(account.Labels)
 	delete(labels, rkev1.ServiceAccountRoleLabel)
 	delete(labels, rkev1.PlanSecretNameLabel)
 	token := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: account.Namespace, Name: name, Labels: labels, Annotations: maps.Clone(annotations),
+			Namespace: account.Namespace, Name: rkev1.PlanTokenSecretName(bootstrap.Name), Labels: labels,
+			Annotations:     map[string]string{corev1.ServiceAccountNameKey: account.Name},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(account, corev1.SchemeGroupVersion.WithKind("ServiceAccount"))},
 		},
 		Type: corev1.SecretTypeServiceAccountToken,
 	}
-	metav1.SetMetaDataAnnotation(&token.ObjectMeta, corev1.ServiceAccountNameKey, account.Name)
-	return token, r.ssa.Apply(ctx, client.ObjectKeyFromObject(bootstrap), token)
+	return r.ssa.Apply(ctx, client.ObjectKeyFromObject(bootstrap), token)
 }
 
-// planSecret is the plan Secret without data: labels and annotations for the controller of the control plane. Data of other writers are
-// kept when it is applied again.
-func planSecret(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *corev1.Secret {
+// planSecret is the plan Secret without data: labels and annotations for the controller of the control plane, and the hash of the bootstrap
+// token for the gateway, if there is one. Data of other writers are kept when it is applied again.
+func planSecret(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine, tokenHash string) *corev1.Secret {
 	meta := ownedMeta(bootstrap, machine, rkev1.PlanSecretName(bootstrap.Name))
 	// Labels of the RKEBootstrap may come from users, so the controller's own come last.
 	labels := maps.Clone(bootstrap.Labels)
@@ -79,13 +72,16 @@ func planSecret(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *core
 			metav1.SetMetaDataAnnotation(&meta, key, value)
 		}
 	}
+	if tokenHash != "" {
+		metav1.SetMetaDataAnnotation(&meta, rkev1.BootstrapTokenHashAnnotation, tokenHash)
+	}
 	return &corev1.Secret{ObjectMeta: meta, Type: rkev1.MachinePlanSecretType}
 }
 
 // notCopied are annotations of the RKEBootstrap that the plan Secret does not get: what is none of the agent's business, and what other
 // controllers write there, which a template's annotations must not overrule.
 var notCopied = []string{
-	rkev1.MachineSecretHashAnnotation, rkev1.EtcdForceRemoveAnnotation,
+	rkev1.MachineSecretHashAnnotation, rkev1.BootstrapTokenHashAnnotation, rkev1.EtcdForceRemoveAnnotation,
 	rkev1.JoinURLAnnotation, rkev1.JoinedToAnnotation, rkev1.PlanLastUpdatedAnnotation, rkev1.PlanProbesPassedAnnotation,
 	rkev1.PlanReplacedAnnotation,
 	rkev1.DrainOptionsAnnotation, rkev1.DrainDoneAnnotation, rkev1.DrainErrorAnnotation,

@@ -34,7 +34,9 @@ func testObjects() (*rkev1.RKEBootstrap, *clusterv1.Machine) {
 }
 
 func TestPlanSecret(t *testing.T) {
-	got := planSecret(testObjects())
+	bootstrap, machine := testObjects()
+	bootstrap.Annotations[rkev1.BootstrapTokenHashAnnotation] = "from a template"
+	got := planSecret(bootstrap, machine, "")
 	if got.Name != "custom-0123456789ab-machine-plan" || got.Type != rkev1.MachinePlanSecretType {
 		t.Errorf("got Secret %s of type %s", got.Name, got.Type)
 	}
@@ -62,12 +64,15 @@ func TestPlanSecret(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{rkev1.AddressAnnotation: "192.0.2.1"}, got.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
+	if got := planSecret(bootstrap, machine, "hash"); got.Annotations[rkev1.BootstrapTokenHashAnnotation] != "hash" {
+		t.Errorf("annotations %v lack the hash of the bootstrap token", got.Annotations)
+	}
 }
 
 // TestIdentity: the machine's ServiceAccount and its plan Secret share a name and the RKEBootstrap as owner, by which the gateway goes.
 func TestIdentity(t *testing.T) {
 	bootstrap, machine := testObjects()
-	account, plan := planAccount(bootstrap, machine), planSecret(bootstrap, machine)
+	account, plan := planAccount(bootstrap, machine), planSecret(bootstrap, machine, "")
 	for _, object := range []client.Object{account, plan} {
 		if !metav1.IsControlledBy(object, bootstrap) || !bootstrap.Owns(object) || object.GetName() != "custom-0123456789ab-machine-plan" {
 			t.Errorf("%T %s does not go with the RKEBootstrap: %v", object, object.GetName(), object.GetOwnerReferences())

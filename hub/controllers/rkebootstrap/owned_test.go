@@ -80,7 +80,7 @@ func TestIdentityAtRest(t *testing.T) {
 
 func TestReconcileForgetsDeletedBootstrap(t *testing.T) {
 	fakeclient.CheckForget(t, func(c client.WithWatch, cache *ssa.Cache) reconcile.Reconciler {
-		return &Reconciler{Client: c, Cache: c, Live: c, ssa: cache, packed: lru.New(1), tokenHashes: lru.New(1)}
+		return &Reconciler{Client: c, Cache: c, Live: c, ssa: cache, packed: lru.New(1), tokens: lru.New(1)}
 	}, rkev1.AddToScheme)
 }
 
@@ -90,6 +90,7 @@ func TestDataSecretNameTaken(t *testing.T) {
 	s := &scope{cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}}
 	s.cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.bootstrap, s.machine = testObjects()
+	s.identified = true
 	s.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "CustomMachine"}
 	foreign := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: rkev1.BootstrapSecretName(s.bootstrap.Name)},

@@ -35,8 +35,12 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	// refused says why the Machine that the RKEBootstrap names as its owner does not count.
 	refused *cause.Cause
-	// registered is set by reconcileData for a machine that needs no bootstrap data any more.
+	// registered is set for a machine that needs no bootstrap data any more.
 	registered bool
+	// token is what the machine registers with; empty for one that needs none, or none yet. tokenHash is what its plan Secret has of it.
+	token, tokenHash string
+	// identified is set once the plan Secret is the machine's own.
+	identified bool
 	// identity and data are what each waits for; nil when it is ready.
 	identity, data *cause.Cause
 }
@@ -72,6 +76,11 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 		s.data = s.identity
 		return nil
 	}
+	if err := r.readToken(ctx, s); err != nil {
+		s.identity = cause.New("Error", "%v; retrying", err)
+		s.data = s.identity
+		return err
+	}
 	var errs []error
 	for _, run := range []func(context.Context, *scope) error{r.reconcileIdentity, r.reconcileData} {
 		if err := run(ctx, s); err != nil {
@@ -85,9 +94,10 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 // does not belong to the RKEBootstrap.
 func (r *Reconciler) reconcileIdentity(ctx context.Context, s *scope) error {
 	account := planAccount(s.bootstrap, s.machine)
-	err := r.applyOwned(ctx, s.bootstrap, planSecret(s.bootstrap, s.machine))
+	err := r.applyOwned(ctx, s.bootstrap, planSecret(s.bootstrap, s.machine, s.tokenHash))
+	s.identified = err == nil
 	if err == nil {
-		_, err = r.applyToken(ctx, s.bootstrap, account, rkev1.PlanTokenSecretName(s.bootstrap.Name), nil)
+		err = r.applyToken(ctx, s.bootstrap, account)
 	}
 	if err == nil {
 		err = r.removeRole(ctx, s.bootstrap)
@@ -135,6 +145,11 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 			s.cluster.Name)
 		return nil
 	}
+	// With a token that no plan Secret has the hash of, a machine would be refused.
+	if !s.identified {
+		s.data = s.identity
+		return nil
+	}
 	done, err := r.finishData(ctx, s)
 	if done {
 		return nil
@@ -152,11 +167,6 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 		s.data = cause.New("Error", "Rendering the bootstrap data: %v; retrying", err)
 		return err
 	}
-	if vars == nil {
-		s.data = cause.New(reasonWaitingForToken, "Waiting for the token of ServiceAccount %s",
-			rkev1.BootstrapServiceAccountName(s.bootstrap.Name))
-		return nil
-	}
 	object, err := r.dataSecret(s, vars)
 	if invalid, ok := errors.AsType[*bootstrapdata.InvalidError](err); ok {
 		// Only a change of the spec helps, which causes the next reconcile.
@@ -166,18 +176,20 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 	if err == nil {
 		err = r.applyOwned(ctx, s.bootstrap, object)
 	}
+	if errors.Is(err, errOtherToken) {
+		r.tokens.Remove(s.bootstrap.UID)
+	}
 	s.data = writeProblem(err, "Writing the bootstrap data")
 	return err
 }
 
-// finishData revokes the token of a machine that has registered. It returns true if nothing is left to do: the bootstrap data of such a
-// machine are not updated any more, since nothing reads them again.
+// finishData returns true if nothing is left to do for a machine that has registered: its bootstrap data are not updated any more, since
+// nothing reads them again.
 func (r *Reconciler) finishData(ctx context.Context, s *scope) (bool, error) {
-	var err error
-	if s.registered, err = r.hasRegistered(ctx, s.bootstrap, s.machine); err != nil || !s.registered || isCustom(s.machine) {
-		return false, err
+	if !s.registered || isCustom(s.machine) {
+		return false, nil
 	}
-	if err := r.revokeToken(ctx, s); err != nil {
+	if err := r.removeAccount(ctx, s); err != nil {
 		return false, err
 	}
 	return r.exists(ctx, s.bootstrap.Namespace, rkev1.BootstrapSecretName(s.bootstrap.Name))

@@ -2,92 +2,104 @@ package rkebootstrap
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
+	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-// The bootstrap token is valid until the machine that it was issued for has registered. It does not expire;
-// docs/adr/0007-bootstrap-token.md says why.
+// The bootstrap token is valid until the machine that it was made for has reported. It does not expire (docs/adr/0007-bootstrap-token.md).
+// It is in the bootstrap data only, and its hash on the plan Secret, by which the gateway knows it (docs/adr/0039-bootstrap-token-hash.md).
 
-// token creates the ServiceAccount with whose token a machine registers, and returns the hash that the machine sends; empty until the token
-// exists.
-func (r *Reconciler) token(ctx context.Context, s *scope) (string, error) {
-	account := bootstrapAccount(s.bootstrap, s.machine)
-	secret, err := r.applyToken(ctx, s.bootstrap, account, rkev1.BootstrapTokenSecretName(s.bootstrap.Name),
-		map[string]string{rkev1.BootstrapTokenAnnotation: "true"})
+// keptTokens is the most tokens that are kept. One is needed again in each reconcile until its machine has registered.
+const keptTokens = 4096
+
+// errOtherToken is returned where bootstrap data have another token than the one that was to be written. A provider may have read them.
+var errOtherToken = errors.New("the bootstrap data have been written with another token meanwhile")
+
+// readToken finds out whether the machine has registered, and else makes its token, or reads the one that its bootstrap data have.
+func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
+	plan := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: s.bootstrap.Namespace, Name: rkev1.PlanSecretName(s.bootstrap.Name)}
+	found, err := objects.Get(ctx, r.Cache, key, plan)
+	if err != nil {
+		return err
+	}
+	if found && s.bootstrap.Owns(plan) {
+		s.tokenHash = plan.Annotations[rkev1.BootstrapTokenHashAnnotation]
+	}
+	s.registered = hasRegistered(s.bootstrap, s.machine, plan)
+	if s.registered || isCustom(s.machine) || !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) {
+		return nil
+	}
+	if s.token, err = r.token(ctx, s.bootstrap); err != nil {
+		return err
+	}
+	s.tokenHash = tokens.BootstrapTokenHash(s.token)
+	return nil
+}
+
+// token returns the token of bootstrap data, or a new one where these have none yet.
+func (r *Reconciler) token(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (string, error) {
+	if known, ok := r.tokens.Get(bootstrap.UID); ok {
+		return known.(string), nil
+	}
+	key := client.ObjectKey{Namespace: bootstrap.Namespace, Name: rkev1.BootstrapSecretName(bootstrap.Name)}
+	token := tokens.NewBootstrapToken()
+	found, err := r.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), key)
 	if err != nil {
 		return "", err
 	}
-	// A token that was moved from another hub is of another ServiceAccount, and will be replaced.
-	if secret.Annotations[corev1.ServiceAccountUIDKey] != string(account.UID) {
-		return "", nil
-	}
-	version := tokenVersion{secret.UID, secret.ResourceVersion}
-	if hash, ok := r.tokenHashes.Get(version); ok {
-		return hash.(string), nil
-	}
-	// If nothing had to be applied, only the metadata was read.
-	if len(secret.Data) == 0 {
-		if found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(secret), secret); err != nil || !found {
-			return "", err
+	if found != nil && bootstrap.Owns(found) {
+		data := &corev1.Secret{}
+		if _, err := objects.Get(ctx, r.Live, key, data); err != nil {
+			return "", fmt.Errorf("reading the bootstrap data: %w", err)
+		}
+		if known := string(data.Data[tokenKey]); bootstrap.Owns(data) && tokens.IsBootstrapToken(known) {
+			token = known
 		}
 	}
-	token := secret.Data[corev1.ServiceAccountTokenKey]
-	if len(token) == 0 || secret.Annotations[corev1.ServiceAccountUIDKey] != string(account.UID) {
-		return "", nil
+	r.tokens.Add(bootstrap.UID, token)
+	return token, nil
+}
+
+// hasOtherToken reports whether bootstrap data have another token than the ones that are to be written in their place. Those of an earlier
+// hub have a token without a hash, which stays valid beside the new one.
+func hasOtherToken(found metav1.Object, wanted client.Object) bool {
+	secret, ok := wanted.(*corev1.Secret)
+	if !ok || secret.Type != rkev1.BootstrapSecretType || secret.Annotations[rkev1.BootstrapTokenHashAnnotation] == "" {
+		return false
 	}
-	hash := hashToken(token)
-	r.tokenHashes.Add(tokenVersion{secret.UID, secret.ResourceVersion}, hash)
-	return hash, nil
-}
-
-// tokenVersion is a version of a Secret with a token.
-type tokenVersion struct {
-	uid     types.UID
-	version string
-}
-
-// keptTokenHashes is the most hashes of tokens that are kept. A token is needed again in each reconcile until its machine has registered.
-const keptTokenHashes = 4096
-
-// hashToken is sent by a machine instead of the token, so that what can be read on the machine gives no access to the Kubernetes API.
-func hashToken(token []byte) string {
-	sum := sha256.Sum256(token)
-	return base64.URLEncoding.EncodeToString(sum[:])
+	hash := found.GetAnnotations()[rkev1.BootstrapTokenHashAnnotation]
+	return hash != "" && hash != secret.Annotations[rkev1.BootstrapTokenHashAnnotation]
 }
 
 // hasRegistered returns whether the machine has its credentials and needs no token any more. A response of the hub is no proof: it may have
 // been lost, and the machine registers again with the token and its secret.
-func (r *Reconciler) hasRegistered(ctx context.Context, bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) (bool, error) {
+func hasRegistered(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine, plan *corev1.Secret) bool {
 	if machine.Status.NodeRef.IsDefined() {
-		return true, nil
+		return true
 	}
 	if bootstrap.Annotations[rkev1.MachineSecretHashAnnotation] == "" {
-		return false, nil
-	}
-	plan := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: bootstrap.Namespace, Name: rkev1.PlanSecretName(bootstrap.Name)}
-	if found, err := objects.Get(ctx, r.Cache, key, plan); err != nil || !found {
-		return false, err
+		return false
 	}
 	report, err := rollout.ReadReport(plan.Data)
 	// A report that cannot be decoded is one, too.
-	return err != nil || report.CheckedIn(), nil
+	return err != nil || report.CheckedIn()
 }
 
-// revokeToken deletes the ServiceAccount, and with it the token.
-func (r *Reconciler) revokeToken(ctx context.Context, s *scope) error {
+// removeAccount deletes the ServiceAccount, and with it the token, with which a machine of an earlier hub registers.
+func (r *Reconciler) removeAccount(ctx context.Context, s *scope) error {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
 	key := client.ObjectKey{Namespace: s.bootstrap.Namespace, Name: rkev1.BootstrapServiceAccountName(s.bootstrap.Name)}

@@ -71,7 +71,7 @@ func (g *Registrar) Recognizes(ctx context.Context, token string, headers http.H
 
 // RecognizesToken reports from memory whether a token is a bootstrap token or a registration token.
 func (g *Registrar) RecognizesToken(token string) bool {
-	return token != "" && len(token) <= tokens.MaxLength && (g.Secrets.BootstrapToken(token) != nil ||
+	return token != "" && len(token) <= tokens.MaxLength && (len(g.Secrets.BootstrapToken(token)) > 0 ||
 		g.Secrets.Registrations.Match(token) != nil)
 }
 

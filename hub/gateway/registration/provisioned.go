@@ -18,11 +18,12 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/response"
+	"github.com/drover-dev/drover/plans"
 )
 
 var (
 	errBootstrapToken = response.Errorf(http.StatusUnauthorized,
-		"the bootstrap token of this machine is no longer valid: its Machine was deleted or replaced")
+		"the bootstrap token of this machine is no longer valid: the machine has reported, or its Machine was deleted or replaced")
 	errNoSecret = response.Errorf(http.StatusUnauthorized,
 		"a bootstrap token is for one machine, which must send a secret of its own in the header "+MachineSecretHeader)
 )
@@ -66,8 +67,45 @@ func (g *Registrar) firstRegistration(ctx context.Context, bootstrap *rkev1.RKEB
 	return g.recordSecretHash(ctx, bootstrap, hash)
 }
 
-// bootstrapOf returns the RKEBootstrap that a token of a bootstrap ServiceAccount is for.
-func (g *Registrar) bootstrapOf(ctx context.Context, token *corev1.Secret) (*rkev1.RKEBootstrap, error) {
+// bootstrapOf returns the RKEBootstrap that a bootstrap token is for, by the Secrets that say that it is one. Whoever may write Secrets can
+// write one that says so: it counts if it is the RKEBootstrap's own.
+func (g *Registrar) bootstrapOf(ctx context.Context, secrets []*corev1.Secret) (bootstrap *rkev1.RKEBootstrap, err error) {
+	for _, secret := range secrets {
+		if secret.Type == rkev1.MachinePlanSecretType {
+			bootstrap, err = g.bootstrapOfPlan(ctx, secret)
+		} else {
+			bootstrap, err = g.bootstrapOfAccount(ctx, secret)
+		}
+		if !errors.Is(err, errBootstrapToken) {
+			return bootstrap, err
+		}
+	}
+	return nil, err
+}
+
+// bootstrapOfPlan returns the RKEBootstrap of a plan Secret, unless its machine has reported: it needs no token any more.
+func (g *Registrar) bootstrapOfPlan(ctx context.Context, plan *corev1.Secret) (*rkev1.RKEBootstrap, error) {
+	owner := rkev1.BootstrapOwner(plan)
+	if owner == nil || plan.Name != rkev1.PlanSecretName(owner.Name) || !plan.DeletionTimestamp.IsZero() {
+		return nil, errBootstrapToken
+	}
+	// A report that cannot be decoded is one, too.
+	if status, err := plans.DecodeStatus(plan.Data); err != nil || status.Reported() {
+		return nil, errBootstrapToken
+	}
+	bootstrap := &rkev1.RKEBootstrap{}
+	if err := g.get(ctx, types.NamespacedName{Namespace: plan.Namespace, Name: owner.Name}, bootstrap, errBootstrapToken); err != nil {
+		return nil, err
+	}
+	if !bootstrap.DeletionTimestamp.IsZero() || !bootstrap.Owns(plan) ||
+		bootstrap.Annotations[rkev1.BootstrapTokenInvalidatedAnnotation] == "true" {
+		return nil, errBootstrapToken
+	}
+	return bootstrap, nil
+}
+
+// bootstrapOfAccount returns the RKEBootstrap of the token of a bootstrap ServiceAccount, which an earlier hub created.
+func (g *Registrar) bootstrapOfAccount(ctx context.Context, token *corev1.Secret) (*rkev1.RKEBootstrap, error) {
 	name := types.NamespacedName{Namespace: token.Namespace, Name: token.Annotations[corev1.ServiceAccountNameKey]}
 	account := &corev1.ServiceAccount{}
 	if err := g.get(ctx, name, account, errBootstrapToken); err != nil {

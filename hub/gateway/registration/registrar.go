@@ -120,8 +120,8 @@ func (g *Registrar) resolve(ctx context.Context, req Request) (found credential,
 		return found, err
 	}
 	err = g.Tokens.whileUnknown(ctx, req.Token, func() error {
-		if secret := g.Secrets.BootstrapToken(req.Token); secret != nil {
-			found.bootstrap, err = g.bootstrapOf(ctx, secret)
+		if secrets := g.Secrets.BootstrapToken(req.Token); len(secrets) > 0 {
+			found.bootstrap, err = g.bootstrapOf(ctx, secrets)
 		} else {
 			found.token, err = g.Tokens.find(ctx, req.Token, managementv3.MachinesPurpose)
 		}

@@ -70,7 +70,7 @@ func (t *Tokens) Find(
 // again and again, in memory: what it waits for is in several caches. A client would take a 401 for final.
 func (t *Tokens) whileUnknown(ctx context.Context, token string, lookUp func() error) error {
 	err := lookUp()
-	if !errors.Is(err, ErrUnknownToken) || !tokens.IsRegistrationToken(token) && !secretcache.IsBootstrapToken(token) {
+	if !errors.Is(err, ErrUnknownToken) || !tokens.IsRegistrationToken(token) && !tokens.IsBootstrapToken(token) {
 		return err
 	}
 	select {

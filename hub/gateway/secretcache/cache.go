@@ -7,10 +7,7 @@ package secretcache
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -102,17 +99,20 @@ func (c *Cache) Synced() bool {
 
 // Issued returns the Secrets that hold a token of a ServiceAccount, as those of machines do: one, unless somebody has copied it.
 func (c *Cache) Issued(token string) []*corev1.Secret {
-	return c.accountTokensBy(byTokenHash, bootstrapTokenIndex(bootstrapToken([]byte(token))))
+	return c.accountTokensBy(byTokenHash, tokens.BootstrapTokenHash(tokens.AccountBootstrapToken([]byte(token))))
 }
 
-// BootstrapToken returns the Secret of a token that is in bootstrap data, or nil for any other token.
-func (c *Cache) BootstrapToken(token string) *corev1.Secret {
-	for _, secret := range c.accountTokensBy(byTokenHash, bootstrapTokenIndex(token)) {
+// BootstrapToken returns the Secrets that say that a token is in bootstrap data: the plan Secret of the machine, or the token of its
+// bootstrap ServiceAccount if an earlier hub created one. There may be others with copies of the annotation.
+func (c *Cache) BootstrapToken(token string) []*corev1.Secret {
+	hash := tokens.BootstrapTokenHash(token)
+	secrets := c.Plans.byBootstrapToken(hash)
+	for _, secret := range c.accountTokensBy(byTokenHash, hash) {
 		if secret.Annotations[rkev1.BootstrapTokenAnnotation] == "true" {
-			return secret
+			secrets = append(secrets, secret)
 		}
 	}
-	return nil
+	return secrets
 }
 
 // AccountTokens returns the token Secrets of a ServiceAccount, also of an earlier one of the same name. Of their data only the token is
@@ -217,7 +217,8 @@ func indexAccount(obj any) ([]string, error) {
 	return []string{accountOf(secret).String()}, nil
 }
 
-// indexTokenHash finds a ServiceAccount's token by its bootstrap token.
+// indexTokenHash finds a ServiceAccount's token by the hash of its bootstrap token, so that the time of a look-up reveals nothing about
+// existing tokens.
 func indexTokenHash(obj any) ([]string, error) {
 	secret, ok := obj.(*corev1.Secret)
 	if !ok {
@@ -227,22 +228,5 @@ func indexTokenHash(obj any) ([]string, error) {
 	if len(token) == 0 {
 		return nil, nil
 	}
-	return []string{bootstrapTokenIndex(bootstrapToken(token))}, nil
+	return []string{tokens.BootstrapTokenHash(tokens.AccountBootstrapToken(token))}, nil
 }
-
-// bootstrapToken is what the bootstrap data of a machine holds instead of the token of its bootstrap ServiceAccount: enough to register
-// with, and nothing that the Kubernetes API would accept.
-func bootstrapToken(accountToken []byte) string {
-	sum := sha256.Sum256(accountToken)
-	return base64.URLEncoding.EncodeToString(sum[:])
-}
-
-// IsBootstrapToken reports whether a string has the form of a bootstrap token, whether it was issued or not.
-func IsBootstrapToken(token string) bool {
-	sum, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(token, "="))
-	return err == nil && len(sum) == sha256.Size
-}
-
-// bootstrapTokenIndex is the index value of a bootstrap token, with or without padding. It is a hash, so that the time of a look-up reveals
-// nothing about existing tokens.
-func bootstrapTokenIndex(token string) string { return tokens.Hash(strings.TrimRight(token, "=")) }

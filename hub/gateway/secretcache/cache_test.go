@@ -7,17 +7,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/drover-dev/drover/hub/identity/tokens"
 )
 
 func TestBootstrapTokenIndex(t *testing.T) {
 	account := []byte("ey.token")
 	keys, err := indexTokenHash(&corev1.Secret{Data: map[string][]byte{"token": account}})
 	must(t, err)
-	bootstrap := bootstrapToken(account)
-	if len(keys) != 1 || keys[0] != bootstrapTokenIndex(bootstrap) || keys[0] != bootstrapTokenIndex(strings.TrimRight(bootstrap, "=")) {
+	bootstrap := tokens.AccountBootstrapToken(account)
+	if len(keys) != 1 || keys[0] != tokens.BootstrapTokenHash(bootstrap) ||
+		keys[0] != tokens.BootstrapTokenHash(strings.TrimRight(bootstrap, "=")) {
 		t.Errorf("the token is not found by %q with and without padding: %v", bootstrap, keys)
 	}
-	if keys[0] == bootstrapTokenIndex(string(account)) {
+	if keys[0] == tokens.BootstrapTokenHash(string(account)) {
 		t.Error("the ServiceAccount's own token is taken for a bootstrap token")
 	}
 	if keys, err := indexTokenHash(&corev1.Secret{}); err != nil || len(keys) != 0 {

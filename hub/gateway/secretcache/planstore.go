@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -25,6 +26,8 @@ type PlanStore struct {
 	deleted      map[types.NamespacedName]stored
 	deletedOrder []types.NamespacedName
 	watchers     map[types.NamespacedName]map[*PlanWatcher]struct{}
+	// tokens has the keys of objects by the hash of their machine's bootstrap token.
+	tokens map[string]map[types.NamespacedName]struct{}
 	// latest is the newest resourceVersion up to which the store has seen everything.
 	latest uint64
 	// completeSince is the resourceVersion from which on all deletions are known.
@@ -51,6 +54,7 @@ func NewPlanStore() *PlanStore {
 		objects:  map[types.NamespacedName]stored{},
 		deleted:  map[types.NamespacedName]stored{},
 		watchers: map[types.NamespacedName]map[*PlanWatcher]struct{}{},
+		tokens:   map[string]map[types.NamespacedName]struct{}{},
 		advanced: make(chan struct{}),
 	}
 }
@@ -146,6 +150,7 @@ func (p *PlanStore) put(key types.NamespacedName, secret *corev1.Secret, version
 	if exists && sameForReport(old.secret, kept) {
 		since = old.since
 	}
+	p.index(key, old.secret, kept)
 	p.objects[key] = stored{kept, version, since}
 	event := PlanEvent{Type: "ADDED", Secret: kept, Version: version}
 	if exists && old.secret.UID == kept.UID {
@@ -162,6 +167,7 @@ func (p *PlanStore) remove(key types.NamespacedName, last *corev1.Secret, versio
 	if exists && old.version > version {
 		return
 	}
+	p.index(key, old.secret, nil)
 	delete(p.objects, key)
 	if p.deleted[key].version >= version {
 		return
@@ -191,6 +197,7 @@ func (p *PlanStore) reset() {
 		}
 	}
 	clear(p.objects)
+	clear(p.tokens)
 	clear(p.deleted)
 	p.deletedOrder, p.latest, p.completeSince, p.filled = nil, 0, 0, false
 }
@@ -201,6 +208,42 @@ func (p *PlanStore) advance(version uint64) {
 		close(p.advanced)
 		p.advanced = make(chan struct{})
 	}
+}
+
+// index replaces one Secret, which may be nil, by another in tokens.
+func (p *PlanStore) index(key types.NamespacedName, before, after *corev1.Secret) {
+	from, to := bootstrapTokenHash(before), bootstrapTokenHash(after)
+	if from == to {
+		return
+	}
+	if delete(p.tokens[from], key); len(p.tokens[from]) == 0 {
+		delete(p.tokens, from)
+	}
+	if to == "" {
+		return
+	}
+	if p.tokens[to] == nil {
+		p.tokens[to] = map[types.NamespacedName]struct{}{}
+	}
+	p.tokens[to][key] = struct{}{}
+}
+
+func bootstrapTokenHash(secret *corev1.Secret) string {
+	if secret == nil {
+		return ""
+	}
+	return secret.Annotations[rkev1.BootstrapTokenHashAnnotation]
+}
+
+// byBootstrapToken returns the Secrets with the hash of a bootstrap token.
+func (p *PlanStore) byBootstrapToken(hash string) []*corev1.Secret {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var found []*corev1.Secret
+	for key := range p.tokens[hash] {
+		found = append(found, p.objects[key].secret)
+	}
+	return found
 }
 
 // Get returns the Secret, or nil, and the resourceVersion up to which the store has seen everything.

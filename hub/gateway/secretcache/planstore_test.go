@@ -2,6 +2,7 @@ package secretcache
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
 )
 
@@ -41,6 +43,47 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPlanStoreBootstrapToken: a plan Secret is found by the hash of its machine's token, and by that of none it had before.
+func TestPlanStoreBootstrapToken(t *testing.T) {
+	p := NewPlanStore()
+	with := func(secret *corev1.Secret, hash string) *corev1.Secret {
+		secret.Annotations = map[string]string{rkev1.BootstrapTokenHashAnnotation: hash}
+		return secret
+	}
+	found := func(hash string) string {
+		var names []string
+		for _, secret := range p.byBootstrapToken(hash) {
+			names = append(names, secret.Name+" "+secret.ResourceVersion)
+		}
+		slices.Sort(names)
+		return strings.Join(names, ", ")
+	}
+	check := func(hash, want string) {
+		t.Helper()
+		if got := found(hash); got != want {
+			t.Errorf("by %q: %q, want %q", hash, got, want)
+		}
+	}
+	copied := with(planAt("6", "b"), "one")
+	copied.Name = "copy"
+	must(t, p.Replace([]any{with(planAt("5", "a"), "one"), copied}, "10"))
+	check("one", "copy 6, plan 5")
+	must(t, p.Update(with(planAt("11", "a"), "two")))
+	check("one", "copy 6")
+	check("two", "plan 11")
+	must(t, p.Update(planAt("12", "a")))
+	check("two", "")
+	check("", "")
+	must(t, p.Update(with(planAt("13", "a"), "two")))
+	must(t, p.Delete(with(planAt("14", "a"), "two")))
+	check("two", "")
+	must(t, p.Replace([]any{with(planAt("3", "a"), "one")}, "4")) // a storage that was restored
+	check("one", "plan 3")
+	if len(p.tokens) != 1 {
+		t.Errorf("the store keeps %v", p.tokens)
 	}
 }
 

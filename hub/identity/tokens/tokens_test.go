@@ -39,6 +39,22 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
+func TestBootstrapToken(t *testing.T) {
+	one, other := NewBootstrapToken(), NewBootstrapToken()
+	if one == other || !IsBootstrapToken(one) || !IsBootstrapToken(strings.TrimRight(one, "=")) ||
+		!IsBootstrapToken(AccountBootstrapToken([]byte("ey.token"))) {
+		t.Errorf("got %q and %q", one, other)
+	}
+	if BootstrapTokenHash(one) != BootstrapTokenHash(strings.TrimRight(one, "=")) || BootstrapTokenHash(one) == BootstrapTokenHash(other) {
+		t.Error("the hash depends on the padding, or not on the token")
+	}
+	for _, token := range []string{"", "aaaaaaaaaa." + Hash("x"), one[:20], one + one, "ey.token"} {
+		if IsBootstrapToken(token) {
+			t.Errorf("%q has the form of a bootstrap token", token)
+		}
+	}
+}
+
 func TestAgentCredential(t *testing.T) {
 	i := newIssuer(t)
 	agent := Agent{Cluster: "c-m-1", Name: "agent-1", UID: "u1"}

@@ -115,9 +115,7 @@ func (r Report) probe(name string) ProbeState {
 }
 
 // CheckedIn reports whether the agent has reported anything.
-func (r Report) CheckedIn() bool {
-	return r.Status.AppliedChecksum != "" || r.Status.FailedChecksum != "" || r.Status.Revision > 0
-}
+func (r Report) CheckedIn() bool { return r.Status.Reported() }
 
 // ReadReport reads the data of a plan Secret, of either protocol: from agents that keep the plan's state, and from older ones that report
 // checksums only and leave the state as the hub wrote it. An error means that agent or hub wrote something that cannot be decoded.

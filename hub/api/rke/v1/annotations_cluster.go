@@ -20,9 +20,11 @@ const (
 	// DeleteMissingCustomMachinesAfterAnnotation is a duration after which a CustomMachine without a Node is deleted. Users set it on the
 	// Cluster; the hub copies it to the RKECluster.
 	DeleteMissingCustomMachinesAfterAnnotation = "rke.cattle.io/delete-missing-custom-machines-after"
-	// BootstrapTokenAnnotation is "true" on the token Secret of a bootstrap ServiceAccount.
+	// BootstrapTokenHashAnnotation, on a plan Secret and on bootstrap data, is the hash of the token with which the machine registers.
+	BootstrapTokenHashAnnotation = "rke.cattle.io/bootstrap-token-hash"
+	// BootstrapTokenAnnotation is "true" on the token Secret of a bootstrap ServiceAccount, which earlier hubs created.
 	BootstrapTokenAnnotation = "rke.cattle.io/bootstrap-token"
-	// BootstrapTokenInvalidatedAnnotation is "true" on such a Secret, or its account, once the token was exchanged.
+	// BootstrapTokenInvalidatedAnnotation, "true" on an RKEBootstrap, or on such a Secret or its account, ends the bootstrap token.
 	BootstrapTokenInvalidatedAnnotation = "rke.cattle.io/bootstrap-token-invalidated"
 	// ClonedFromGroupVersionAnnotation, on a machine template, is the API version of the machine configuration it was created from.
 	ClonedFromGroupVersionAnnotation = "rke.cattle.io/cloned-from-group-version"

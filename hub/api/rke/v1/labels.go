@@ -30,7 +30,7 @@ const (
 	NodeNameLabel = "rke.cattle.io/node-name"
 	// PlanSecretNameLabel, on a ServiceAccount, names the plan Secret that it reads and writes through the gateway.
 	PlanSecretNameLabel = "rke.cattle.io/plan-secret-name"
-	// ServiceAccountRoleLabel, on a ServiceAccount of a machine, is ServiceAccountRoleBootstrap or ServiceAccountRolePlan.
+	// ServiceAccountRoleLabel, on a ServiceAccount of a machine, is ServiceAccountRolePlan.
 	ServiceAccountRoleLabel = "rke.cattle.io/service-account-role"
 	// BootstrapNameLabel names the RKEBootstrap on the objects created for it.
 	BootstrapNameLabel = "rke.cattle.io/rkebootstrap-name"
@@ -40,13 +40,8 @@ const (
 	BackupLabel = "resources.cattle.io/backup"
 )
 
-// Values of ServiceAccountRoleLabel.
-const (
-	// ServiceAccountRoleBootstrap is of the account whose token stands in the bootstrap data and is exchanged once.
-	ServiceAccountRoleBootstrap = "bootstrap"
-	// ServiceAccountRolePlan is of the account with whose token the agent reads and writes its plan Secret.
-	ServiceAccountRolePlan = "plan"
-)
+// ServiceAccountRolePlan is the ServiceAccountRoleLabel of the account with whose token the agent reads and writes its plan Secret.
+const ServiceAccountRolePlan = "plan"
 
 // Labels on plan Secrets that name the Cluster and the Machine for tools that follow the life of both.
 const (

@@ -45,19 +45,14 @@ func PlanTokenSecretName(bootstrapName string) string {
 	return SafeConcat(PlanSecretName(bootstrapName), "token")
 }
 
-// BootstrapSecretName names the bootstrap data Secret of an RKEBootstrap, and the ServiceAccount whose token it carries.
+// BootstrapSecretName names the bootstrap data Secret of an RKEBootstrap.
 func BootstrapSecretName(bootstrapName string) string {
 	return SafeConcat(bootstrapName, "machine", "bootstrap")
 }
 
-// BootstrapServiceAccountName names the ServiceAccount with which a machine made by an infrastructure provider registers.
+// BootstrapServiceAccountName names the ServiceAccount with whose token a machine registers that an earlier hub made bootstrap data for.
 func BootstrapServiceAccountName(bootstrapName string) string {
 	return BootstrapSecretName(bootstrapName)
-}
-
-// BootstrapTokenSecretName names the Secret that holds the token of the bootstrap ServiceAccount.
-func BootstrapTokenSecretName(bootstrapName string) string {
-	return SafeConcat(BootstrapSecretName(bootstrapName), "token")
 }
 
 // ClusterStateSecretName names the Secret with the tokens by which nodes join the cluster of an RKEControlPlane.
