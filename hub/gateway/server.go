@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -75,6 +76,8 @@ type Options struct {
 	Issuer *tokens.Issuer
 	// Tunnels holds the sessions of agents.
 	Tunnels agentsession.Tunnels
+	// Settle is what follows from a report of a machine for its plan Secret; nil if nothing does (plandelivery.Options).
+	Settle func(secret *corev1.Secret, now time.Time)
 	// Peers are the other replicas; nil if there can be none.
 	Peers *replicas.Directory
 }
@@ -122,7 +125,7 @@ func New(opts Options) (*Server, error) {
 	s.authenticator = plandelivery.NewAuthenticator(opts.Client, opts.APIReader, s.secrets.Issued, verifier)
 	s.plans = &plandelivery.Handler{Options: plandelivery.Options{
 		ServerURL: opts.Settings.ServerURL, Secrets: s.secrets, Machines: s.authenticator, Client: opts.Client, Live: opts.APIReader,
-		Version: clientset.Discovery().ServerVersion, Logger: s.log, Drain: s.drain,
+		Version: clientset.Discovery().ServerVersion, Logger: s.log, Drain: s.drain, Settle: opts.Settle,
 	}}
 	s.registrar = registration.New(registration.Options{
 		Settings: opts.Settings, SigningKey: opts.SigningKey, Client: opts.Client, Live: opts.APIReader, Secrets: s.secrets, Logger: s.log,

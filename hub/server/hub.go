@@ -20,6 +20,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/apiproxy"
 	"github.com/drover-dev/drover/hub/access/tunnelaccess"
 	"github.com/drover-dev/drover/hub/api/provider"
+	"github.com/drover-dev/drover/hub/controllers/plansecret"
 	"github.com/drover-dev/drover/hub/controllers/rkecontrolplane"
 	"github.com/drover-dev/drover/hub/gateway"
 	"github.com/drover-dev/drover/hub/gateway/downloads"
@@ -262,6 +263,7 @@ func addGateway(
 		Mounts:     mounts,
 		Issuer:     found.issuer,
 		Tunnels:    listener.tunnels,
+		Settle:     plansecret.Settle,
 		Peers:      listener.directory,
 	})
 	if err != nil {

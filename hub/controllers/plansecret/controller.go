@@ -1,6 +1,7 @@
-// Package plansecret reconciles plan Secrets with what agents report in them: it keeps a copy of each applied plan, records when all probes
-// were healthy, retries failed plans with back-off, and writes the condition PlanApplied of RKEBootstrap and Machine. It never changes or
-// delivers a plan. Who writes which part of a plan Secret is in the documentation of hub/controllers/rkecontrolplane.
+// Package plansecret reconciles plan Secrets with what agents report in them: it keeps a copy of each applied plan and records when all
+// probes were healthy, both with the report itself where that comes through the gateway, retries failed plans with back-off, and writes the
+// condition PlanApplied of the Machine. It never changes or delivers a plan. Who writes which part of a plan Secret is in the documentation
+// of hub/controllers/rkecontrolplane.
 package plansecret
 
 import (

@@ -1,7 +1,6 @@
 package plansecret
 
 import (
-	"bytes"
 	"context"
 	"maps"
 	"reflect"
@@ -70,21 +69,15 @@ func (s *scope) untilProgressShown(others int, now time.Time) time.Duration {
 	return plansecrets.UntilProgressShown(s.secret, plansecrets.ProgressShownAfter(others), now)
 }
 
-// updateSecret writes what follows from the report in one update, if anything does. The update fails on a conflict with the agent, whose
-// new report is then reconciled first.
+// updateSecret writes what follows from the report in one update, if anything does that the gateway has not written with it. The update
+// fails on a conflict with the agent, whose new report is then reconciled first.
 func (r *Reconciler) updateSecret(ctx context.Context, s *scope) error {
 	wanted := s.secret.DeepCopy()
 	now := r.Now()
 	s.retry = readRetry(wanted.Annotations[retryAnnotation], s.report.Checksum)
 	switch s.report.Progress {
 	case rollout.ProgressApplied:
-		if !bytes.Equal(wanted.Data[plans.KeyAppliedPlan], wanted.Data[plans.KeyPlan]) {
-			wanted.Data[plans.KeyAppliedPlan] = wanted.Data[plans.KeyPlan]
-		}
-		if len(s.report.NotHealthy()) == 0 && wanted.Annotations[rkev1.PlanProbesPassedAnnotation] == "" {
-			metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, rkev1.PlanProbesPassedAnnotation, now.UTC().Format(time.RFC3339))
-		}
-		delete(wanted.Annotations, retryAnnotation)
+		settle(wanted, s.report, now)
 	case rollout.ProgressFailed:
 		// An agent of the older protocol retries on its own.
 		if s.report.Status.State != plans.StateFailed || render.Restores(s.report.Delivered) {

@@ -25,8 +25,9 @@ func planAccount(bootstrap *rkev1.RKEBootstrap, machine *clusterv1.Machine) *cor
 	return account
 }
 
-// applyToken creates the machine's ServiceAccount and a token of it. The ServiceAccount comes first, since the token controller deletes a token without
-// one. It owns the token, so that the token is deleted with it, and "clusterctl move" does not move the token, which is invalid elsewhere.
+// applyToken creates the machine's ServiceAccount and a token of it. The ServiceAccount comes first, since the token controller deletes a
+// token without one. It owns the token, so that the token is deleted with it, and "clusterctl move" does not move the token, which is
+// invalid elsewhere.
 func (r *Reconciler) applyToken(
 	ctx context.Context, bootstrap *rkev1.RKEBootstrap, account *corev1.ServiceAccount,
 ) error {

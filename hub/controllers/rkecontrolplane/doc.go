@@ -7,7 +7,8 @@
 //
 // A machine's plan Secret has several writers. Each writes only what is its own, and its update fails on a conflict with the others. The
 // names are packages of hub/controllers, "gateway" (hub/gateway), "agent" (the system-agent, whose keys the gateway checks), and "user" for
-// people and programs that are no part of the hub.
+// people and programs that are no part of the hub. What plansecret writes of an applied plan, the gateway writes with the report that the
+// plan is applied (plansecret.Settle).
 //
 //	data        plan                                   rkecontrolplane
 //	data        plan-signature                         rkecontrolplane

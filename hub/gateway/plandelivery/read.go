@@ -30,7 +30,7 @@ import (
 
 var secretResource = corev1.Resource("secrets")
 
-// Options are what a Handler works with. All fields are needed.
+// Options are what a Handler works with. All fields but Settle are needed.
 type Options struct {
 	// ServerURL is the URL of the hub, which discovery names.
 	ServerURL string
@@ -44,6 +44,9 @@ type Options struct {
 	Live client.Reader
 	// Version returns the version of the hub's Kubernetes API.
 	Version func() (*version.Info, error)
+	// Settle changes a plan Secret in place to what follows from the report in it, which is written together with the report. It sees and may
+	// change data and annotations only; nil if nothing follows.
+	Settle func(secret *corev1.Secret, now time.Time)
 	// Logger of plan delivery.
 	Logger logr.Logger
 	// Drain says when watches have to end.

@@ -2,7 +2,6 @@ package plandelivery
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/drover-dev/drover/hub/util/response"
@@ -29,10 +27,10 @@ const MaxUpdateBytes = 3 << 20
 
 const fieldOwner = client.FieldOwner("drover-gateway")
 
-// Update serves PUT /api/v1/namespaces/{namespace}/secrets/{name} with a Secret as JSON or protobuf: it writes the machine's results into
-// its plan Secret and answers with the Secret as JSON. A change of anything but plans.AgentKeys is 403 and names what it was, a Secret
-// that has changed since it was read, but for its metadata, the applied plan and the agent's upgrade, is 409, one of more than
-// MaxUpdateBytes 413, and another media type 415.
+// Update serves PUT /api/v1/namespaces/{namespace}/secrets/{name} with a Secret as JSON or protobuf: it writes the machine's results, and
+// what follows from them, into its plan Secret and answers with the Secret as JSON. A change of anything but plans.AgentKeys is 403 and
+// names what it was, a Secret that has changed since it was read, but for its metadata, the applied plan and the agent's upgrade, is 409,
+// one of more than MaxUpdateBytes 413, and another media type 415.
 func (h *Handler) Update(w http.ResponseWriter, r *http.Request, m *Machine) error {
 	secret, err := h.updatePlan(w, r, m)
 	if err != nil {
@@ -169,11 +167,7 @@ func agentChanges(current, sent *corev1.Secret) (map[string]*[]byte, error) {
 		if !slices.Contains(allowed, key) {
 			return nil, fmt.Errorf("a machine may not change the key %s of its Secret", key)
 		}
-		if value, kept := data[key]; kept {
-			changes[key] = &value
-		} else {
-			changes[key] = nil
-		}
+		changes[key] = valueOf(data, key)
 	}
 	return changes, nil
 }
@@ -193,24 +187,6 @@ func changedKeys[V any](a, b map[string]V, equal func(V, V) bool) []string {
 	}
 	slices.Sort(changed)
 	return changed
-}
-
-// writeChanges writes only the changed keys, and only if the Secret is still the one that was compared.
-func (h *Handler) writeChanges(ctx context.Context, current *corev1.Secret, changes map[string]*[]byte) (*corev1.Secret, error) {
-	metadata := map[string]any{"uid": current.UID, "resourceVersion": current.ResourceVersion}
-	if seen := seenAnnotation(current, time.Now()); seen != nil {
-		metadata["annotations"] = seen
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata, "data": changes})
-	if err != nil {
-		return nil, fmt.Errorf("encoding the changes of a plan Secret: %w", err)
-	}
-	written := &corev1.Secret{}
-	written.Namespace, written.Name = current.Namespace, current.Name
-	if err := h.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
-		return nil, err
-	}
-	return written, nil
 }
 
 // decoder reads what clients of the Kubernetes API send: JSON, and protobuf from those that use newer libraries.

@@ -1,0 +1,54 @@
+package plandelivery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/plans"
+)
+
+// TestSettledWithTheReport: what follows from a report is written with it, in one request.
+func TestSettledWithTheReport(t *testing.T) {
+	stored := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m1-machine-plan", UID: "s", ResourceVersion: "7",
+			Annotations: map[string]string{"kept": "1", "ended": "1"}},
+		Type: rkev1.MachinePlanSecretType,
+		Data: map[string][]byte{plans.KeyPlan: []byte("{}"), plans.KeyFailedOutput: []byte("x")},
+	}
+	api := fake.NewClientBuilder().WithObjects(stored).Build()
+	h := &Handler{Options{Client: api, Settle: func(secret *corev1.Secret, _ time.Time) {
+		if string(secret.Data[plans.KeyPlanState]) != "succeeded" || secret.Data[plans.KeyFailedOutput] != nil {
+			t.Errorf("the report is not seen: %q", secret.Data)
+		}
+		secret.Data[plans.KeyAppliedPlan] = secret.Data[plans.KeyPlan]
+		delete(secret.Annotations, "ended")
+		secret.Annotations["passed"] = "1"
+	}}}
+	state := []byte("succeeded")
+	changes := map[string]*[]byte{plans.KeyPlanState: &state, plans.KeyFailedOutput: nil}
+	written, err := h.writeChanges(t.Context(), stored.DeepCopy(), changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := &corev1.Secret{}
+	if err := api.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "m1-machine-plan"}, found); err != nil {
+		t.Fatal(err)
+	}
+	if found.ResourceVersion != "8" || written.ResourceVersion != "8" {
+		t.Errorf("the Secret was written to version %s; want one write", found.ResourceVersion)
+	}
+	want := map[string][]byte{plans.KeyPlan: []byte("{}"), plans.KeyPlanState: state, plans.KeyAppliedPlan: []byte("{}")}
+	if diff := cmp.Diff(want, found.Data); diff != "" {
+		t.Errorf("data (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"kept": "1", "passed": "1"}, found.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
