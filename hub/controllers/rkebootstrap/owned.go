@@ -40,6 +40,9 @@ func (r *Reconciler) applyOwned(ctx context.Context, bootstrap *rkev1.RKEBootstr
 		return err
 	}
 	if found == nil {
+		if pending, err := r.ssa.Pending(ctx, client.ObjectKeyFromObject(bootstrap), object); pending || err != nil {
+			return err
+		}
 		// Server-side apply takes over what is there, so that the object is created first.
 		if found, err = r.create(ctx, bootstrap, kind, object); err != nil || found == object {
 			return err

@@ -132,7 +132,7 @@ func (c *Cache) store(reconciled client.ObjectKey, id identity, applied state) {
 func (c *Cache) unchanged(ctx context.Context, obj client.Object, last state, set fields) (bool, error) {
 	current, err := c.read(ctx, obj)
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return c.isBehind(ctx, obj, last), nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)

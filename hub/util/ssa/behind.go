@@ -1,0 +1,59 @@
+package ssa
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Pending reports whether obj has been created or applied as it is, and Metadata has not come so far that it could know. obj is given the
+// UID and the resource version that it got then. On a busy hub a cache is behind for a second, and a controller that creates what the cache
+// does not have would create each object twice.
+func (c *Cache) Pending(ctx context.Context, reconciled client.ObjectKey, obj client.Object) (bool, error) {
+	u, err := toUnstructured(c.Client.Scheme(), obj)
+	if err != nil {
+		return false, err
+	}
+	id := identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()}
+	wanted, err := wantedDigest(u)
+	if err != nil {
+		return false, err
+	}
+	last, ok := c.load(reconciled, id)
+	return ok && last.wanted == wanted && c.isBehind(ctx, obj, last), nil
+}
+
+// isBehind reports whether Metadata, which has no such object, has not come to the version in which it was applied, and gives obj the UID
+// and version if so. An object that was deleted since has a later version of its own, at which Metadata is not behind any more.
+func (c *Cache) isBehind(ctx context.Context, obj client.Object, last state) bool {
+	informers, ok := c.Metadata.(cache.Informers)
+	if !ok {
+		return false
+	}
+	gvk, err := apiutil.GVKForObject(obj, c.Client.Scheme())
+	if err != nil {
+		return false
+	}
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(gvk)
+	informer, err := informers.GetInformer(ctx, metadata)
+	if err != nil {
+		return false
+	}
+	// Not of the interface, but of each informer of client-go.
+	synced, ok := informer.(interface{ LastSyncResourceVersion() string })
+	if !ok {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(last.version, synced.LastSyncResourceVersion())
+	if err != nil || order <= 0 {
+		return false
+	}
+	obj.SetUID(last.uid)
+	obj.SetResourceVersion(last.version)
+	return true
+}
