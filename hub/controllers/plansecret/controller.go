@@ -20,6 +20,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/inprogress"
 	"github.com/drover-dev/drover/hub/util/paused"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
@@ -39,7 +40,8 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	progress plansecrets.Progress
+	// progress counts the plans in progress that conditions do not show yet.
+	progress inprogress.Counter
 }
 
 // SetupWithManager registers the controller, with the clients of the manager.

@@ -52,7 +52,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	if wait := s.untilProgressShown(r.progress.Count(client.ObjectKeyFromObject(s.secret)), r.Now()); wait > 0 {
+	if wait := s.untilProgressShown(r.progress.Others(client.ObjectKeyFromObject(s.secret)), r.Now()); wait > 0 {
 		s.hidden, s.requeueAfter = true, wait
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/server/settings"
 	apierrors "github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/inprogress"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
@@ -48,6 +49,8 @@ type Reconciler struct {
 	Now func() time.Time
 
 	ssa *ssa.Cache
+	// waiting counts the RKEBootstraps that wait for a moment, of which their status says nothing yet.
+	waiting inprogress.Counter
 	// tokens are bootstrap tokens by the UID of their RKEBootstrap, and packed are bootstrap data by the digest of what they are made from.
 	tokens, packed *lru.Cache
 }
@@ -82,6 +85,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	bootstrap := &rkev1.RKEBootstrap{}
 	found, err := objects.Get(ctx, r.Client, req.NamespacedName, bootstrap)
+	hidden := false
+	defer func() { r.waiting.Set(req.NamespacedName, hidden) }()
 	if err == nil && !found {
 		r.ssa.Forget(req.NamespacedName)
 	}
@@ -97,7 +102,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	err = r.reconcileNormal(ctx, s)
-	if wait := s.untilWaitsShown(r.Now()); err == nil && wait > 0 {
+	if wait := s.untilWaitsShown(waitsShownAfter(r.waiting.Others(req.NamespacedName)), r.Now()); err == nil && wait > 0 {
+		hidden = true
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	setStatus(s)

@@ -123,9 +123,9 @@ func TestUntilWaitsShown(t *testing.T) {
 		now            time.Time
 		want           time.Duration
 	}{
-		"waits for its Machine":         {identity: machine, data: machine, now: created, want: waitsShownAfter},
-		"waits for one of two tokens":   {data: token, now: created.Add(time.Second), want: waitsShownAfter - time.Second},
-		"waits for long":                {identity: token, data: token, now: created.Add(waitsShownAfter)},
+		"waits for its Machine":         {identity: machine, data: machine, now: created, want: 10 * time.Second},
+		"waits for one of two tokens":   {data: token, now: created.Add(time.Second), want: 9 * time.Second},
+		"waits for long":                {identity: token, data: token, now: created.Add(10 * time.Second)},
 		"waits for something else, too": {identity: token, data: cause.New("WaitingForInfrastructure", "w"), now: created},
 		"waits for nothing":             {now: created},
 		"waits again":                   {identity: token, data: token, known: true, now: created},
@@ -137,8 +137,17 @@ func TestUntilWaitsShown(t *testing.T) {
 			conditions.Set(bootstrap, metav1.Condition{Type: rkev1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
 		}
 		s := &scope{bootstrap: bootstrap, identity: tc.identity, data: tc.data}
-		if got := s.untilWaitsShown(tc.now); got != tc.want {
+		if got := s.untilWaitsShown(waitsShownAfter(0), tc.now); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// TestWaitsShownAfter: the more machines are made, the longer each has.
+func TestWaitsShownAfter(t *testing.T) {
+	for others, want := range map[int]time.Duration{0: 10 * time.Second, 50: 20 * time.Second, 10000: time.Minute} {
+		if got := waitsShownAfter(others); got != want {
+			t.Errorf("beside %d others: %s, want %s", others, got, want)
 		}
 	}
 }

@@ -38,15 +38,18 @@ func setStatus(s *scope) {
 }
 
 // waitsShownAfter is the age from which the status of an RKEBootstrap says that it waits for its Machine, which Cluster API creates after
-// it, or for tokens. Each is there within a second as a rule, and the status is written once instead of three times then. When many
-// machines are made at once it takes longer, and to write it each time would make it longer still.
-const waitsShownAfter = 10 * time.Second
+// it, or for the token of its ServiceAccount. Each is there within a second as a rule, and the status is written once instead of three
+// times then. The more others wait, the longer it takes, and to write it each time would make it longer still.
+func waitsShownAfter(others int) time.Duration {
+	const least, most, each = 10 * time.Second, time.Minute, 200 * time.Millisecond
+	return min(least+time.Duration(others)*each, most)
+}
 
 // briefWaits are the reasons of such waits.
 var briefWaits = []string{reasonWaitingForMachine, reasonWaitingForToken}
 
 // untilWaitsShown is how long an RKEBootstrap without a status, which waits only briefly, is left without one; zero for any other.
-func (s *scope) untilWaitsShown(now time.Time) time.Duration {
+func (s *scope) untilWaitsShown(shownAfter time.Duration, now time.Time) time.Duration {
 	if conditions.Has(s.bootstrap, rkev1.ReadyCondition) || s.identity == nil && s.data == nil || s.bootstrap.CreationTimestamp.After(now) {
 		return 0
 	}
@@ -55,5 +58,5 @@ func (s *scope) untilWaitsShown(now time.Time) time.Duration {
 			return 0
 		}
 	}
-	return max(0, s.bootstrap.CreationTimestamp.Add(waitsShownAfter).Sub(now))
+	return max(0, s.bootstrap.CreationTimestamp.Add(shownAfter).Sub(now))
 }

@@ -16,13 +16,13 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/plan/reasons"
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/message"
 	"github.com/drover-dev/drover/hub/util/patch"
-	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
 
 // maxNames is how many names a message holds at most.
@@ -35,8 +35,8 @@ const updatesFor = 5 * time.Second
 // updateMachines writes the condition Reconciled of Machines, and Cluster API's UpToDate of those outside of MachineSets, whose UpToDate is
 // Cluster API's own.
 func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
-	shownAfter := plansecrets.ProgressShownAfter(len(namesOf(s.machines, (*machine).inProgress)))
-	waitShownAfter := firstWaitShownAfter(len(namesOf(s.machines, (*machine).isNew)))
+	s.backlog = r.backlog.set(client.ObjectKeyFromObject(s.controlPlane), workOn(s.machines, r.Now()))
+	shownAfter, waitShownAfter := s.backlog.progressShownAfter(), s.backlog.firstWaitShownAfter()
 	until := r.Now().Add(updatesFor)
 	var mu sync.Mutex
 	requeue := func(after time.Duration) {

@@ -85,6 +85,7 @@ type Reconciler struct {
 	endpoints  endpoint.Chooser
 	agents     *agentSessions
 	plans      planCache
+	backlog    backlog
 	// reconnected is, by Cluster (client.ObjectKey), for which time.Time of its endpoint a reconnect was requested.
 	reconnected sync.Map
 }
@@ -140,6 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		err = client.IgnoreNotFound(err)
 		if err == nil {
 			r.plans.forget(req.NamespacedName)
+			r.backlog.set(req.NamespacedName, work{})
 		}
 		return ctrl.Result{}, err
 	}
@@ -147,12 +149,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if wait := s.plans.nextReconcile.Sub(r.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	defer func() { s.plans.nextReconcile = r.Now().Add(time.Duration(len(s.machines)) * restForEach) }()
+	defer func() { s.plans.nextReconcile = r.Now().Add(s.backlog.rest(len(s.machines))) }()
 	var err error
 	if s.cluster, s.refused, err = ownership.Cluster(ctx, r.Client, controlPlane); err != nil {
 		return ctrl.Result{}, err
 	}
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, controlPlane); err != nil || isPaused || changed {
+		if isPaused {
+			r.backlog.set(req.NamespacedName, work{})
+		}
 		if err == nil && isPaused {
 			err = r.suspendOperations(ctx, s)
 		}

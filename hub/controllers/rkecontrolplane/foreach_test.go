@@ -10,6 +10,8 @@ import (
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 )
 
 // TestForEach: all machines are visited, some at the same time, whichever fail.
@@ -58,7 +60,7 @@ func TestConditionsHoldUpNoRollout(t *testing.T) {
 		now = now.Add(updatesFor)
 		return now
 	}}
-	s := &scope{}
+	s := &scope{controlPlane: &rkev1.RKEControlPlane{}}
 	for range 3 {
 		s.machines = append(s.machines, &machine{machine: &clusterv1.Machine{}})
 	}

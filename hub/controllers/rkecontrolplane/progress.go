@@ -15,17 +15,14 @@ import (
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
 
-// progressInterval is the least time between two writes of conditions that say no more than how far the machines have come: while many
-// machines are made or changed, names and numbers in messages change with each of them, and three objects show them.
-const progressInterval = time.Second
-
 // holdProgress leaves the conditions as they were in the status before the reconcile if they say nothing new but progress, and did so a
 // moment ago. The next reconcile then shows it.
 func (s *scope) holdProgress(before *rkev1.RKEControlPlaneStatus, now time.Time) {
 	if s.plans == nil || !onlyProgress(*before, s.controlPlane.Status) {
 		return
 	}
-	if wait := s.plans.progressShown.Add(progressInterval).Sub(now); wait > 0 && wait <= progressInterval {
+	interval := s.backlog.progressInterval()
+	if wait := s.plans.progressShown.Add(interval).Sub(now); wait > 0 && wait <= interval {
 		s.controlPlane.Status.Conditions = before.Conditions
 		s.requeue(wait)
 		return
@@ -74,14 +71,6 @@ func (m *machine) untilProgressShown(shownAfter time.Duration, now time.Time) ti
 
 // isNew reports whether nothing has been said about a machine yet.
 func (m *machine) isNew() bool { return !conditions.Has(m.machine, rkev1.ReconciledCondition) }
-
-// firstWaitShownAfter is the age from which a new machine says what it waits for, which is its infrastructure as a rule. Cluster API writes
-// its own first conditions at that time, with which other writers cause conflicts, and an infrastructure that is quick is there before. The
-// more machines are new, the longer that takes.
-func firstWaitShownAfter(machines int) time.Duration {
-	const least, most, each = 3 * time.Second, time.Minute, 200 * time.Millisecond
-	return min(least+time.Duration(machines)*each, most)
-}
 
 // untilFirstWaitShown is how long a new machine that waits is left without the condition Reconciled; zero for any other.
 func (m *machine) untilFirstWaitShown(shownAfter time.Duration, now time.Time) time.Duration {

@@ -69,7 +69,7 @@ func TestRestsBetweenReconciles(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, rkev1.AddToScheme)).WithObjects(
 		&rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}).Build()
 	r := &Reconciler{Client: c, Now: func() time.Time { return now }}
-	r.plans.of(key).nextReconcile = now.Add(1000 * restForEach)
+	r.plans.of(key).nextReconcile = now.Add(500 * time.Millisecond)
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	if err != nil || result.RequeueAfter != 500*time.Millisecond {
 		t.Errorf("got %+v, %v", result, err)

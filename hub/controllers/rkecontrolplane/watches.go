@@ -152,10 +152,5 @@ func (r *Reconciler) releaseData() source.Source {
 	}))
 }
 
-const (
-	// coalesceTime is how long a reconcile waits for more reports, since it reads all machines of a cluster.
-	coalesceTime = 100 * time.Millisecond
-	// restForEach is how long a cluster is left alone after a reconcile, for each of its machines. To look at one takes some 20 µs of a
-	// processor, and while many machines are made or changed there is always something new.
-	restForEach = 500 * time.Microsecond
-)
+// coalesceTime is how long a reconcile waits for more reports, since it reads all machines of a cluster.
+const coalesceTime = 100 * time.Millisecond

@@ -1,0 +1,91 @@
+package rkecontrolplane
+
+import (
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/util/plansecrets"
+)
+
+// backlog counts the machines of all clusters that the hub works on: that are new, or have a plan in progress. Clusters share the hub's
+// processors, so that the time that a machine needs depends on the machines of all. The zero value has none.
+type backlog struct {
+	mu       sync.Mutex
+	clusters map[client.ObjectKey]work
+	all      work
+}
+
+// work is what there is to do.
+type work struct {
+	// clusters have a machine that is new or has a plan in progress.
+	clusters int
+	// machines are these, fresh those that are new, and delivered those with a plan in progress.
+	machines, fresh, delivered int
+}
+
+// countedFor is how long a plan in progress counts. What takes longer waits for something other than the hub.
+const countedFor = 10 * time.Minute
+
+// workOn counts the machines of a cluster.
+func workOn(machines []*machine, now time.Time) (w work) {
+	for _, m := range machines {
+		isNew, inProgress := m.isNew(), m.untilProgressShown(countedFor, now) > 0
+		if isNew {
+			w.fresh++
+		}
+		if inProgress {
+			w.delivered++
+		}
+		if isNew || inProgress {
+			w.machines, w.clusters = w.machines+1, 1
+		}
+	}
+	return w
+}
+
+func (w work) plus(other work, times int) work {
+	return work{clusters: w.clusters + times*other.clusters, machines: w.machines + times*other.machines,
+		fresh: w.fresh + times*other.fresh, delivered: w.delivered + times*other.delivered}
+}
+
+// set replaces what there is to do for a cluster, and returns what there is for all. For one that is gone, or paused, nothing is.
+func (b *backlog) set(controlPlane client.ObjectKey, now work) work {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = b.all.plus(b.clusters[controlPlane], -1).plus(now, 1)
+	switch {
+	case now == work{}:
+		delete(b.clusters, controlPlane)
+	case b.clusters == nil:
+		b.clusters = map[client.ObjectKey]work{controlPlane: now}
+	default:
+		b.clusters[controlPlane] = now
+	}
+	return b.all
+}
+
+// progressInterval is the least time between two writes of conditions of a cluster that say no more than how far its machines have come:
+// while many machines are made or changed, names and numbers in messages change with each of them, and three objects show them.
+func (w work) progressInterval() time.Duration {
+	const least, most, each = time.Second, 10 * time.Second, 250 * time.Millisecond
+	return min(max(least, time.Duration(w.clusters)*each), most)
+}
+
+// firstWaitShownAfter is the age from which a new machine says what it waits for, which is its infrastructure as a rule. Cluster API writes
+// its own first conditions at that time, with which other writers cause conflicts, and an infrastructure that is quick is there before.
+func (w work) firstWaitShownAfter() time.Duration {
+	const least, most, each = 3 * time.Second, time.Minute, 200 * time.Millisecond
+	return min(least+time.Duration(w.fresh)*each, most)
+}
+
+// progressShownAfter is how long after the delivery of a plan its machine begins to say what its agent does with it.
+func (w work) progressShownAfter() time.Duration { return plansecrets.ProgressShownAfter(w.delivered) }
+
+// rest is how long a cluster of some machines is left alone after a reconcile. To look at a machine takes some 20 µs of a processor, and
+// while many are made or changed there is always something new.
+func (w work) rest(machines int) time.Duration {
+	const each, most = 500 * time.Microsecond, time.Second
+	return max(time.Duration(machines)*each, min(time.Duration(w.machines)*each, most))
+}

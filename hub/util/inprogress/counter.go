@@ -1,0 +1,39 @@
+// Package inprogress counts what a hub is about to do for the objects of all clusters, which share its processors. By it controllers decide
+// for how long a condition says nothing of what passes soon. It does not know what that is.
+package inprogress
+
+import (
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Counter counts objects of one kind. The zero value counts none.
+type Counter struct {
+	mu      sync.Mutex
+	objects map[client.ObjectKey]struct{}
+}
+
+// Others returns how many there are beside an object.
+func (c *Counter) Others(except client.ObjectKey) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, in := c.objects[except]; in {
+		return len(c.objects) - 1
+	}
+	return len(c.objects)
+}
+
+// Set says whether an object is one of them.
+func (c *Counter) Set(object client.ObjectKey, is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !is {
+		delete(c.objects, object)
+		return
+	}
+	if c.objects == nil {
+		c.objects = map[client.ObjectKey]struct{}{}
+	}
+	c.objects[object] = struct{}{}
+}
