@@ -216,7 +216,7 @@ func TestGatewayBootstrapToken(t *testing.T) {
 	t.Parallel()
 	e := startGateway(t, apiServer(t))
 	bootstrap := e.createProvisioned("made")
-	token := tokens.NewBootstrapToken()
+	token := tokens.NewBootstrapToken(client.ObjectKeyFromObject(bootstrap))
 	annotate := func(key, value string, object client.Object) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
@@ -225,7 +225,10 @@ func TestGatewayBootstrapToken(t *testing.T) {
 		}
 	}
 	plan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.PlanSecretName("made")}}
-	// Whoever may create Secrets can copy the hash, and name the RKEBootstrap in a label.
+	// Whoever may create Secrets can copy the hash, name the RKEBootstrap in a label, and have a machine of his own.
+	e.createProvisioned("theirs")
+	annotate(rkev1.BootstrapTokenHashAnnotation, tokens.BootstrapTokenHash(token),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: rkev1.PlanSecretName("theirs")}})
 	e.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "copied",
 		Labels:      map[string]string{rkev1.BootstrapNameLabel: "made"},
 		Annotations: map[string]string{rkev1.BootstrapTokenHashAnnotation: tokens.BootstrapTokenHash(token)},

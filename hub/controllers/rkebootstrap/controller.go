@@ -102,7 +102,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	err = r.reconcileNormal(ctx, s)
-	if wait := s.untilWaitsShown(waitsShownAfter(r.waiting.Others(req.NamespacedName)), r.Now()); err == nil && wait > 0 {
+	others := r.waiting.Others(req.NamespacedName)
+	if s.data == nil {
+		others = 0 // nothing but the status says that the infrastructure provider can begin
+	}
+	if wait := s.untilWaitsShown(waitsShownAfter(others), r.Now()); err == nil && wait > 0 {
 		hidden = true
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}

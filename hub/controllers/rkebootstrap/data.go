@@ -14,7 +14,6 @@ import (
 
 	"github.com/drover-dev/drover/hub/api/crds"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
-	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/plan/bootstrapdata"
 	"github.com/drover-dev/drover/hub/util/cause"
 	"github.com/drover-dev/drover/hub/util/ownership"
@@ -53,7 +52,11 @@ func (r *Reconciler) dataSecret(s *scope, vars []install.Var) (*corev1.Secret, e
 	if err != nil {
 		return nil, err
 	}
-	secret := &corev1.Secret{
+	content := map[string][]byte{dataKey: data, formatKey: []byte(format.ProviderFormat())}
+	if s.token.token != "" {
+		content[tokenKey] = []byte(s.token.token)
+	}
+	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.bootstrap.Namespace,
 			Name:      rkev1.BootstrapSecretName(s.bootstrap.Name),
@@ -65,13 +68,8 @@ func (r *Reconciler) dataSecret(s *scope, vars []install.Var) (*corev1.Secret, e
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))},
 		},
 		Type: rkev1.BootstrapSecretType,
-		Data: map[string][]byte{dataKey: data, formatKey: []byte(format.ProviderFormat())},
-	}
-	if s.token != "" {
-		secret.Data[tokenKey] = []byte(s.token)
-		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, rkev1.BootstrapTokenHashAnnotation, tokens.BootstrapTokenHash(s.token))
-	}
-	return secret, nil
+		Data: content,
+	}, nil
 }
 
 // keptData is of how many machines bootstrap data are kept. A machine that is made is reconciled some times within seconds.
@@ -115,8 +113,8 @@ func (r *Reconciler) scriptVars(ctx context.Context, s *scope) ([]install.Var, e
 		install.Var{Name: install.VarCAChecksum, Value: r.Settings.CAChecksum()},
 		install.Var{Name: install.VarRoleNone, Value: "true"},
 		install.Var{Name: install.VarRetryCount, Value: retryCount})
-	if s.token != "" {
-		vars = append(vars, install.Var{Name: install.VarToken, Value: s.token})
+	if s.token.token != "" {
+		vars = append(vars, install.Var{Name: install.VarToken, Value: s.token.token})
 	}
 	return vars, nil
 }

@@ -51,9 +51,6 @@ func (r *Reconciler) applyOwned(ctx context.Context, bootstrap *rkev1.RKEBootstr
 	if !bootstrap.Owns(found) {
 		return &nameTakenError{kind.Kind, client.ObjectKeyFromObject(object)}
 	}
-	if hasOtherToken(found, object) {
-		return errOtherToken
-	}
 	object.SetUID(found.GetUID())
 	return r.ssa.Apply(ctx, client.ObjectKeyFromObject(bootstrap), object)
 }

@@ -37,8 +37,10 @@ type scope struct {
 	refused *cause.Cause
 	// registered is set for a machine that needs no bootstrap data any more.
 	registered bool
-	// token is what the machine registers with; empty for one that needs none, or none yet. tokenHash is what its plan Secret has of it.
-	token, tokenHash string
+	// token is what the machine registers with; the zero value for one that needs none, or none yet. tokenHash is what its plan Secret has
+	// of it.
+	token     bootstrapToken
+	tokenHash string
 	// identified is set once the plan Secret is the machine's own.
 	identified bool
 	// identity and data are what each waits for; nil when it is ready.
@@ -174,10 +176,7 @@ func (r *Reconciler) reconcileData(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err == nil {
-		err = r.applyOwned(ctx, s.bootstrap, object)
-	}
-	if errors.Is(err, errOtherToken) {
-		r.tokens.Remove(s.bootstrap.UID)
+		err = r.applyData(ctx, s, object)
 	}
 	s.data = writeProblem(err, "Writing the bootstrap data")
 	return err

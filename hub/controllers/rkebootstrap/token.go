@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,8 +25,17 @@ import (
 // keptTokens is the most tokens that are kept. One is needed again in each reconcile until its machine has registered.
 const keptTokens = 4096
 
-// errOtherToken is returned where bootstrap data have another token than the one that was to be written. A provider may have read them.
-var errOtherToken = errors.New("the bootstrap data have been written with another token meanwhile")
+// errDataExist is returned where bootstrap data that were to be created exist. They have a token of their own, which a provider may have
+// read.
+var errDataExist = errors.New("the bootstrap data have been created meanwhile")
+
+// bootstrapToken is the token of bootstrap data.
+type bootstrapToken struct {
+	token string
+	// isNew is set while the hub has not created the data, and they did not exist when it read them last. Then they are created and never
+	// replaced: whoever creates them before, with another token, counts.
+	isNew bool
+}
 
 // readToken finds out whether the machine has registered, and else makes its token, or reads the one that its bootstrap data have.
 func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
@@ -45,43 +55,46 @@ func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
 	if s.token, err = r.token(ctx, s.bootstrap); err != nil {
 		return err
 	}
-	s.tokenHash = tokens.BootstrapTokenHash(s.token)
+	s.tokenHash = tokens.BootstrapTokenHash(s.token.token)
 	return nil
 }
 
-// token returns the token of bootstrap data, or a new one where these have none yet.
-func (r *Reconciler) token(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (string, error) {
+// token returns the token of bootstrap data, or a new one where these have none.
+func (r *Reconciler) token(ctx context.Context, bootstrap *rkev1.RKEBootstrap) (bootstrapToken, error) {
 	if known, ok := r.tokens.Get(bootstrap.UID); ok {
-		return known.(string), nil
+		return known.(bootstrapToken), nil
 	}
-	key := client.ObjectKey{Namespace: bootstrap.Namespace, Name: rkev1.BootstrapSecretName(bootstrap.Name)}
-	token := tokens.NewBootstrapToken()
-	found, err := r.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), key)
+	machine := client.ObjectKeyFromObject(bootstrap)
+	data := &corev1.Secret{}
+	found, err := objects.Get(ctx, r.Live, client.ObjectKey{Namespace: bootstrap.Namespace, Name: rkev1.BootstrapSecretName(bootstrap.Name)},
+		data)
 	if err != nil {
-		return "", err
+		return bootstrapToken{}, fmt.Errorf("reading the bootstrap data: %w", err)
 	}
-	if found != nil && bootstrap.Owns(found) {
-		data := &corev1.Secret{}
-		if _, err := objects.Get(ctx, r.Live, key, data); err != nil {
-			return "", fmt.Errorf("reading the bootstrap data: %w", err)
-		}
-		if known := string(data.Data[tokenKey]); bootstrap.Owns(data) && tokens.IsBootstrapToken(known) {
-			token = known
-		}
+	token := bootstrapToken{token: string(data.Data[tokenKey]), isNew: !found}
+	// Bootstrap data of an earlier hub have none that is known here. Theirs stays valid beside the new one.
+	if !bootstrap.Owns(data) || !tokens.IsBootstrapTokenOf(machine, token.token) {
+		token.token = tokens.NewBootstrapToken(machine)
 	}
 	r.tokens.Add(bootstrap.UID, token)
 	return token, nil
 }
 
-// hasOtherToken reports whether bootstrap data have another token than the ones that are to be written in their place. Those of an earlier
-// hub have a token without a hash, which stays valid beside the new one.
-func hasOtherToken(found metav1.Object, wanted client.Object) bool {
-	secret, ok := wanted.(*corev1.Secret)
-	if !ok || secret.Type != rkev1.BootstrapSecretType || secret.Annotations[rkev1.BootstrapTokenHashAnnotation] == "" {
-		return false
+// applyData creates bootstrap data, or updates those that have the same token.
+func (r *Reconciler) applyData(ctx context.Context, s *scope, object *corev1.Secret) error {
+	if !s.token.isNew {
+		return r.applyOwned(ctx, s.bootstrap, object)
 	}
-	hash := found.GetAnnotations()[rkev1.BootstrapTokenHashAnnotation]
-	return hash != "" && hash != secret.Annotations[rkev1.BootstrapTokenHashAnnotation]
+	err := r.ssa.Create(ctx, client.ObjectKeyFromObject(s.bootstrap), object)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		r.tokens.Remove(s.bootstrap.UID)
+		return errDataExist
+	case err != nil:
+		return fmt.Errorf("creating Secret %s: %w", object.Name, err)
+	}
+	r.tokens.Add(s.bootstrap.UID, bootstrapToken{token: s.token.token})
+	return nil
 }
 
 // hasRegistered returns whether the machine has its credentials and needs no token any more. A response of the hub is no proof: it may have

@@ -63,7 +63,7 @@ func TestToken(t *testing.T) {
 	check := func(what, want string) {
 		t.Helper()
 		got := string(read(data).Data[tokenKey])
-		if !tokens.IsBootstrapToken(got) || want != "" && got != want {
+		if !tokens.IsBootstrapTokenOf(client.ObjectKey{Namespace: "ns", Name: "custom-0123456789ab"}, got) || want != "" && got != want {
 			t.Errorf("%s: the token is %q, want %q", what, got, want)
 		}
 		if hash := read(plan).Annotations[rkev1.BootstrapTokenHashAnnotation]; hash != tokens.BootstrapTokenHash(got) {
@@ -80,21 +80,35 @@ func TestToken(t *testing.T) {
 	reconcile(started(c), provisioned(), nil)
 	check("after a restart", token)
 
-	late := started(behind)
-	reconcile(late, provisioned(), errOtherToken)
-	late.Cache, late.ssa.Metadata = c, c
-	reconcile(late, provisioned(), nil)
-	check("where the cache was behind", token)
+	reconcile(started(behind), provisioned(), nil)
+	check("where the cache is behind", token)
+
+	another := started(c) // a hub that has read, before the first has created them, that there are no bootstrap data
+	another.Live = behind
+	reconcile(another, provisioned(), errDataExist)
+	if got := string(read(data).Data[tokenKey]); got != token {
+		t.Errorf("bootstrap data that a provider may have read have the token %q, want %q", got, token)
+	}
+	another.Live = c
+	reconcile(another, provisioned(), nil)
+	check("of two hubs", token)
 
 	// Bootstrap data of an earlier hub.
 	old := read(data)
 	delete(old.Data, tokenKey)
-	delete(old.Annotations, rkev1.BootstrapTokenHashAnnotation)
 	if err := c.Update(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	reconcile(started(c), provisioned(), nil)
 	check("of an earlier hub", "")
+
+	foreign := read(data)
+	foreign.Data[tokenKey] = []byte(tokens.NewBootstrapToken(client.ObjectKey{Namespace: "ns", Name: "another"}))
+	if err := c.Update(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	reconcile(started(c), provisioned(), nil)
+	check("with the token of another machine", "")
 
 	// A machine that has a Node keeps what it has.
 	before, done := read(plan), provisioned()
@@ -103,7 +117,7 @@ func TestToken(t *testing.T) {
 	if after := read(plan); after.Annotations[rkev1.BootstrapTokenHashAnnotation] != before.Annotations[rkev1.BootstrapTokenHashAnnotation] {
 		t.Errorf("the hash was changed to %q", after.Annotations[rkev1.BootstrapTokenHashAnnotation])
 	}
-	if done.token != "" {
+	if done.token.token != "" {
 		t.Error("a machine with a Node was given a token")
 	}
 }

@@ -13,8 +13,16 @@ import (
 // processors, so that the time that a machine needs depends on the machines of all. The zero value has none.
 type backlog struct {
 	mu       sync.Mutex
-	clusters map[client.ObjectKey]work
+	clusters map[client.ObjectKey]counted
 	all      work
+	// swept is when clusters that nothing was heard of were last dropped.
+	swept time.Time
+}
+
+// counted is the work for a cluster, and when it was counted.
+type counted struct {
+	work work
+	at   time.Time
 }
 
 // work is what there is to do.
@@ -25,7 +33,8 @@ type work struct {
 	machines, fresh, delivered int
 }
 
-// countedFor is how long a plan in progress counts. What takes longer waits for something other than the hub.
+// countedFor is how long a plan in progress counts, and a cluster that is not reconciled. What takes longer waits for something other than
+// the hub.
 const countedFor = 10 * time.Minute
 
 // workOn counts the machines of a cluster.
@@ -50,20 +59,32 @@ func (w work) plus(other work, times int) work {
 		fresh: w.fresh + times*other.fresh, delivered: w.delivered + times*other.delivered}
 }
 
-// set replaces what there is to do for a cluster, and returns what there is for all. For one that is gone, or paused, nothing is.
-func (b *backlog) set(controlPlane client.ObjectKey, now work) work {
+// set replaces what there is to do for a cluster, and returns what there is for all.
+func (b *backlog) set(controlPlane client.ObjectKey, w work, now time.Time) work {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.all = b.all.plus(b.clusters[controlPlane], -1).plus(now, 1)
-	switch {
-	case now == work{}:
-		delete(b.clusters, controlPlane)
-	case b.clusters == nil:
-		b.clusters = map[client.ObjectKey]work{controlPlane: now}
-	default:
-		b.clusters[controlPlane] = now
+	b.replace(controlPlane, w, now)
+	if now.Sub(b.swept) >= countedFor {
+		b.swept = now
+		for key, known := range b.clusters {
+			if now.Sub(known.at) >= countedFor {
+				b.replace(key, work{}, now)
+			}
+		}
 	}
 	return b.all
+}
+
+func (b *backlog) replace(controlPlane client.ObjectKey, w work, now time.Time) {
+	b.all = b.all.plus(b.clusters[controlPlane].work, -1).plus(w, 1)
+	if (w == work{}) {
+		delete(b.clusters, controlPlane)
+		return
+	}
+	if b.clusters == nil {
+		b.clusters = map[client.ObjectKey]counted{}
+	}
+	b.clusters[controlPlane] = counted{w, now}
 }
 
 // progressInterval is the least time between two writes of conditions of a cluster that say no more than how far its machines have come:

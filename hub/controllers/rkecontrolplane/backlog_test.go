@@ -18,11 +18,12 @@ import (
 // TestBacklog: the machines of all clusters count, each once, for as long as something is to do for them.
 func TestBacklog(t *testing.T) {
 	var b backlog
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	one, other := client.ObjectKey{Namespace: "ns", Name: "one"}, client.ObjectKey{Namespace: "ns", Name: "other"}
 	for _, step := range []struct {
 		name string
 		of   client.ObjectKey
-		now  work
+		work work
 		want work
 	}{
 		{"the first", one, work{clusters: 1, machines: 10, fresh: 10}, work{clusters: 1, machines: 10, fresh: 10}},
@@ -32,10 +33,16 @@ func TestBacklog(t *testing.T) {
 		{"both are done", one, work{}, work{}},
 		{"the other is gone", other, work{}, work{}},
 	} {
-		if got := b.set(step.of, step.now); got != step.want {
+		if got := b.set(step.of, step.work, now); got != step.want {
 			t.Errorf("%s: %+v, want %+v", step.name, got, step.want)
 		}
 	}
+	b.set(one, work{clusters: 1, machines: 3, delivered: 3}, now)
+	now = now.Add(countedFor)
+	if got, want := b.set(other, work{clusters: 1, machines: 1, fresh: 1}, now), (work{clusters: 1, machines: 1, fresh: 1}); got != want {
+		t.Errorf("when nothing was heard of the first for long: %+v, want %+v", got, want)
+	}
+	b.set(other, work{}, now)
 	if len(b.clusters) != 0 {
 		t.Errorf("it keeps %v", b.clusters)
 	}

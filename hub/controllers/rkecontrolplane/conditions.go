@@ -35,7 +35,8 @@ const updatesFor = 5 * time.Second
 // updateMachines writes the condition Reconciled of Machines, and Cluster API's UpToDate of those outside of MachineSets, whose UpToDate is
 // Cluster API's own.
 func (r *Reconciler) updateMachines(ctx context.Context, s *scope) error {
-	s.backlog = r.backlog.set(client.ObjectKeyFromObject(s.controlPlane), workOn(s.machines, r.Now()))
+	s.work = workOn(s.machines, r.Now())
+	s.backlog = r.backlog.set(client.ObjectKeyFromObject(s.controlPlane), s.work, r.Now())
 	shownAfter, waitShownAfter := s.backlog.progressShownAfter(), s.backlog.firstWaitShownAfter()
 	until := r.Now().Add(updatesFor)
 	var mu sync.Mutex

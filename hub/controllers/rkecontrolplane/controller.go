@@ -141,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		err = client.IgnoreNotFound(err)
 		if err == nil {
 			r.plans.forget(req.NamespacedName)
-			r.backlog.set(req.NamespacedName, work{})
+			r.backlog.set(req.NamespacedName, work{}, r.Now())
 		}
 		return ctrl.Result{}, err
 	}
@@ -149,15 +149,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if wait := s.plans.nextReconcile.Sub(r.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	defer func() { s.plans.nextReconcile = r.Now().Add(s.backlog.rest(len(s.machines))) }()
+	defer func() {
+		s.plans.nextReconcile = r.Now().Add(s.backlog.rest(len(s.machines)))
+		r.backlog.set(req.NamespacedName, s.work, r.Now()) // nothing where it has not come to the machines
+	}()
 	var err error
 	if s.cluster, s.refused, err = ownership.Cluster(ctx, r.Client, controlPlane); err != nil {
 		return ctrl.Result{}, err
 	}
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, controlPlane); err != nil || isPaused || changed {
-		if isPaused {
-			r.backlog.set(req.NamespacedName, work{})
-		}
 		if err == nil && isPaused {
 			err = r.suspendOperations(ctx, s)
 		}

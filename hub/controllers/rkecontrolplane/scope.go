@@ -34,8 +34,8 @@ type scope struct {
 	management string
 	// release of the desired version (findRelease).
 	release release.Release
-	// backlog is what the hub has to do for the machines of all clusters.
-	backlog work
+	// work is what the hub has to do for the machines of the cluster, and backlog for those of all; nothing until updateMachines.
+	work, backlog work
 	// plans are what an earlier reconcile has decoded and rendered; nil for nothing.
 	plans *clusterPlans
 	// machines are all Machines of the cluster that have an RKEBootstrap, by name. poolReplicas is the sum of the replicas of

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -16,8 +17,19 @@ import (
 // writeChanges writes only the changed keys and what follows from them, and only if the Secret is still the one that was compared.
 func (h *Handler) writeChanges(ctx context.Context, current *corev1.Secret, changes map[string]*[]byte) (*corev1.Secret, error) {
 	now := time.Now()
+	settled := maps.Clone(changes)
+	annotations := h.settle(current, settled, now)
+	written, err := h.patchPlan(ctx, current, settled, annotations, now)
+	if len(settled) > len(changes) && (apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err)) {
+		// With the copy of a large plan the Secret is larger than one may be. The report counts.
+		return h.patchPlan(ctx, current, changes, map[string]*string{}, now)
+	}
+	return written, err
+}
+
+func (h *Handler) patchPlan(ctx context.Context, current *corev1.Secret, changes map[string]*[]byte, annotations map[string]*string,
+	now time.Time) (*corev1.Secret, error) {
 	metadata := map[string]any{"uid": current.UID, "resourceVersion": current.ResourceVersion}
-	annotations := h.settle(current, changes, now)
 	for key, value := range seenAnnotation(current, now) {
 		annotations[key] = &value
 	}

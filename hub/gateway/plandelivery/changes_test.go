@@ -1,14 +1,19 @@
 package plandelivery
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
@@ -50,5 +55,28 @@ func TestSettledWithTheReport(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"kept": "1", "passed": "1"}, found.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+// TestReportWithoutRoom: a report counts also where the Secret has no room for what follows from it.
+func TestReportWithoutRoom(t *testing.T) {
+	stored := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m1-machine-plan", UID: "s", ResourceVersion: "7"},
+		Type:       rkev1.MachinePlanSecretType, Data: map[string][]byte{plans.KeyPlan: []byte("{}")},
+	}
+	api := fake.NewClientBuilder().WithObjects(stored).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if raw, err := patch.Data(obj); err != nil || strings.Contains(string(raw), plans.KeyAppliedPlan) {
+				return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), obj.GetName(), nil)
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		}}).Build()
+	h := &Handler{Options{Client: api, Settle: func(secret *corev1.Secret, _ time.Time) {
+		secret.Data[plans.KeyAppliedPlan] = secret.Data[plans.KeyPlan]
+	}}}
+	state := []byte("succeeded")
+	written, err := h.writeChanges(t.Context(), stored.DeepCopy(), map[string]*[]byte{plans.KeyPlanState: &state})
+	if err != nil || string(written.Data[plans.KeyPlanState]) != "succeeded" || written.Data[plans.KeyAppliedPlan] != nil {
+		t.Errorf("got %v (%v)", written, err)
 	}
 }

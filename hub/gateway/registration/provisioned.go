@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/util/response"
 	"github.com/drover-dev/drover/plans"
 )
@@ -68,11 +69,11 @@ func (g *Registrar) firstRegistration(ctx context.Context, bootstrap *rkev1.RKEB
 }
 
 // bootstrapOf returns the RKEBootstrap that a bootstrap token is for, by the Secrets that say that it is one. Whoever may write Secrets can
-// write one that says so: it counts if it is the RKEBootstrap's own.
-func (g *Registrar) bootstrapOf(ctx context.Context, secrets []*corev1.Secret) (bootstrap *rkev1.RKEBootstrap, err error) {
+// write one that says so: it counts if it is the RKEBootstrap's own, and the token is for that one.
+func (g *Registrar) bootstrapOf(ctx context.Context, token string, secrets []*corev1.Secret) (bootstrap *rkev1.RKEBootstrap, err error) {
 	for _, secret := range secrets {
 		if secret.Type == rkev1.MachinePlanSecretType {
-			bootstrap, err = g.bootstrapOfPlan(ctx, secret)
+			bootstrap, err = g.bootstrapOfPlan(ctx, token, secret)
 		} else {
 			bootstrap, err = g.bootstrapOfAccount(ctx, secret)
 		}
@@ -84,9 +85,13 @@ func (g *Registrar) bootstrapOf(ctx context.Context, secrets []*corev1.Secret) (
 }
 
 // bootstrapOfPlan returns the RKEBootstrap of a plan Secret, unless its machine has reported: it needs no token any more.
-func (g *Registrar) bootstrapOfPlan(ctx context.Context, plan *corev1.Secret) (*rkev1.RKEBootstrap, error) {
+func (g *Registrar) bootstrapOfPlan(ctx context.Context, token string, plan *corev1.Secret) (*rkev1.RKEBootstrap, error) {
 	owner := rkev1.BootstrapOwner(plan)
 	if owner == nil || plan.Name != rkev1.PlanSecretName(owner.Name) || !plan.DeletionTimestamp.IsZero() {
+		return nil, errBootstrapToken
+	}
+	name := types.NamespacedName{Namespace: plan.Namespace, Name: owner.Name}
+	if !tokens.IsBootstrapTokenOf(name, token) {
 		return nil, errBootstrapToken
 	}
 	// A report that cannot be decoded is one, too.
@@ -94,7 +99,7 @@ func (g *Registrar) bootstrapOfPlan(ctx context.Context, plan *corev1.Secret) (*
 		return nil, errBootstrapToken
 	}
 	bootstrap := &rkev1.RKEBootstrap{}
-	if err := g.get(ctx, types.NamespacedName{Namespace: plan.Namespace, Name: owner.Name}, bootstrap, errBootstrapToken); err != nil {
+	if err := g.get(ctx, name, bootstrap, errBootstrapToken); err != nil {
 		return nil, err
 	}
 	if !bootstrap.DeletionTimestamp.IsZero() || !bootstrap.Owns(plan) ||
@@ -123,7 +128,8 @@ func (g *Registrar) bootstrapOfAccount(ctx context.Context, token *corev1.Secret
 	if err := g.get(ctx, name, bootstrap, errBootstrapToken); err != nil {
 		return nil, err
 	}
-	if !bootstrap.DeletionTimestamp.IsZero() || !bootstrap.Owns(account) {
+	if !bootstrap.DeletionTimestamp.IsZero() || !bootstrap.Owns(account) ||
+		bootstrap.Annotations[rkev1.BootstrapTokenInvalidatedAnnotation] == "true" {
 		return nil, errBootstrapToken
 	}
 	return bootstrap, nil

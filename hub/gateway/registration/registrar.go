@@ -121,7 +121,7 @@ func (g *Registrar) resolve(ctx context.Context, req Request) (found credential,
 	}
 	err = g.Tokens.whileUnknown(ctx, req.Token, func() error {
 		if secrets := g.Secrets.BootstrapToken(req.Token); len(secrets) > 0 {
-			found.bootstrap, err = g.bootstrapOf(ctx, secrets)
+			found.bootstrap, err = g.bootstrapOf(ctx, req.Token, secrets)
 		} else {
 			found.token, err = g.Tokens.find(ctx, req.Token, managementv3.MachinesPurpose)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -40,10 +41,15 @@ func must[T any](t *testing.T) func(T, error) T {
 }
 
 func TestBootstrapToken(t *testing.T) {
-	one, other := NewBootstrapToken(), NewBootstrapToken()
+	machine, another := types.NamespacedName{Namespace: "ns", Name: "one"}, types.NamespacedName{Namespace: "ns", Name: "other"}
+	one, other := NewBootstrapToken(machine), NewBootstrapToken(machine)
 	if one == other || !IsBootstrapToken(one) || !IsBootstrapToken(strings.TrimRight(one, "=")) ||
 		!IsBootstrapToken(AccountBootstrapToken([]byte("ey.token"))) {
 		t.Errorf("got %q and %q", one, other)
+	}
+	if !IsBootstrapTokenOf(machine, one) || !IsBootstrapTokenOf(machine, strings.TrimRight(one, "=")) || IsBootstrapTokenOf(another, one) ||
+		IsBootstrapTokenOf(machine, AccountBootstrapToken([]byte("ey.token"))) || IsBootstrapTokenOf(machine, "") {
+		t.Error("the token is not of its machine alone")
 	}
 	if BootstrapTokenHash(one) != BootstrapTokenHash(strings.TrimRight(one, "=")) || BootstrapTokenHash(one) == BootstrapTokenHash(other) {
 		t.Error("the hash depends on the padding, or not on the token")

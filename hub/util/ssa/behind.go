@@ -2,6 +2,7 @@ package ssa
 
 import (
 	"context"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -27,11 +28,15 @@ func (c *Cache) Pending(ctx context.Context, reconciled client.ObjectKey, obj cl
 	return ok && last.wanted == wanted && c.isBehind(ctx, obj, last), nil
 }
 
+// behindFor is how long Metadata can be behind. Where an API server was restored from a backup while the hub ran, its versions are lower
+// than those from before, and nothing that is missing then is waited for.
+const behindFor = time.Minute
+
 // isBehind reports whether Metadata, which has no such object, has not come to the version in which it was applied, and gives obj the UID
 // and version if so. An object that was deleted since has a later version of its own, at which Metadata is not behind any more.
 func (c *Cache) isBehind(ctx context.Context, obj client.Object, last state) bool {
 	informers, ok := c.Metadata.(cache.Informers)
-	if !ok {
+	if !ok || time.Since(last.written) > behindFor {
 		return false
 	}
 	gvk, err := apiutil.GVKForObject(obj, c.Client.Scheme())

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,8 @@ type state struct {
 	wanted, found [sha256.Size]byte
 	uid           types.UID
 	version       string
+	// written is when that was.
+	written time.Time
 }
 
 // Apply makes the API server's object have what obj sets, and fills obj with the result. reconciled is the object whose reconcile wants it;
@@ -73,7 +76,7 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 	if err != nil {
 		return err
 	}
-	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion()})
+	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), time.Now()})
 	return nil
 }
 
@@ -97,7 +100,7 @@ func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj cli
 		return err
 	}
 	c.store(reconciled, identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()},
-		state{wanted, found, obj.GetUID(), obj.GetResourceVersion()})
+		state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), time.Now()})
 	return nil
 }
 

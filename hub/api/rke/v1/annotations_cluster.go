@@ -20,7 +20,7 @@ const (
 	// DeleteMissingCustomMachinesAfterAnnotation is a duration after which a CustomMachine without a Node is deleted. Users set it on the
 	// Cluster; the hub copies it to the RKECluster.
 	DeleteMissingCustomMachinesAfterAnnotation = "rke.cattle.io/delete-missing-custom-machines-after"
-	// BootstrapTokenHashAnnotation, on a plan Secret and on bootstrap data, is the hash of the token with which the machine registers.
+	// BootstrapTokenHashAnnotation, on a plan Secret, is the hash of the token with which the machine registers.
 	BootstrapTokenHashAnnotation = "rke.cattle.io/bootstrap-token-hash"
 	// BootstrapTokenAnnotation is "true" on the token Secret of a bootstrap ServiceAccount, which earlier hubs created.
 	BootstrapTokenAnnotation = "rke.cattle.io/bootstrap-token"

@@ -34,7 +34,7 @@ const (
 	JoinURLAutosetDisabledAnnotation = "rke.cattle.io/join-url-autoset-disabled"
 	// PlanLastUpdatedAnnotation, on a plan Secret, is the time (RFC 3339) at which the hub last delivered a plan.
 	PlanLastUpdatedAnnotation = "rke.cattle.io/plan-last-updated"
-	// PlanProbesPassedAnnotation is the first time (RFC 3339) after it at which all probes were healthy. The gateway writes it.
+	// PlanProbesPassedAnnotation is the first time (RFC 3339) after it at which all probes were healthy.
 	PlanProbesPassedAnnotation = "rke.cattle.io/plan-probes-passed"
 	// PlanReplacedAnnotation, on a plan Secret, is "restart" or "drain" where the delivered plan has replaced one that does so to the machine
 	// and that was not applied. The agent may have begun that one, so it counts until the delivered plan is applied.
