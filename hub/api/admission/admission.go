@@ -69,16 +69,24 @@ func all() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// nameHub puts the hub's user into the variable of a policy that is true if the writer is the hub.
+// nameHub puts the hub's user into a policy: into the variable that is true if the writer is the hub, or the condition that is true if it is
+// somebody else.
 func nameHub(policy *unstructured.Unstructured, user string) error {
-	variables, _, err := unstructured.NestedSlice(policy.Object, "spec", "variables")
+	return errors.Join(
+		setExpression(policy, "variables", "hub", "request.userInfo.username == "+strconv.Quote(user)),
+		setExpression(policy, "matchConditions", "others", "request.userInfo.username != "+strconv.Quote(user)))
+}
+
+// setExpression replaces an expression of a policy, if there is one of that name.
+func setExpression(policy *unstructured.Unstructured, field, name, expression string) error {
+	entries, _, err := unstructured.NestedSlice(policy.Object, "spec", field)
 	if err != nil {
-		return fmt.Errorf("reading the variables of the policy %s: %w", policy.GetName(), err)
+		return fmt.Errorf("reading %s of the policy %s: %w", field, policy.GetName(), err)
 	}
-	for _, variable := range variables {
-		if v, ok := variable.(map[string]any); ok && v["name"] == "hub" {
-			v["expression"] = "request.userInfo.username == " + strconv.Quote(user)
-			if err := unstructured.SetNestedSlice(policy.Object, variables, "spec", "variables"); err != nil {
+	for _, entry := range entries {
+		if e, ok := entry.(map[string]any); ok && e["name"] == name {
+			e["expression"] = expression
+			if err := unstructured.SetNestedSlice(policy.Object, entries, "spec", field); err != nil {
 				return fmt.Errorf("naming the hub in the policy %s: %w", policy.GetName(), err)
 			}
 		}

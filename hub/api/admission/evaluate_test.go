@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -73,7 +74,16 @@ func compile(t *testing.T, name string) validating.Validator {
 			messages[len(messages)-1] = &validating.MessageExpressionCondition{MessageExpression: expression}
 		}
 	}
-	return validating.NewValidator(compiler.CompileCondition(conditions, vars, environment.StoredExpressions), nil,
+	var matching []plugincel.ExpressionAccessor
+	for _, c := range policy.Spec.MatchConditions {
+		matching = append(matching, (*matchconditions.MatchCondition)(&c))
+	}
+	var matcher matchconditions.Matcher
+	if len(matching) > 0 {
+		matcher = matchconditions.NewMatcher(compiler.CompileCondition(matching, vars, environment.StoredExpressions),
+			policy.Spec.FailurePolicy, "policy", "validate", name)
+	}
+	return validating.NewValidator(compiler.CompileCondition(conditions, vars, environment.StoredExpressions), matcher,
 		compiler.CompileCondition(nil, vars, environment.StoredExpressions),
 		compiler.CompileCondition(messages, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions), policy.Spec.FailurePolicy,
 		nil)
