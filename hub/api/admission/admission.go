@@ -69,8 +69,8 @@ func all() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// nameHub puts the hub's user into a policy: into the variable that is true if the writer is the hub, or the condition that is true if it is
-// somebody else.
+// nameHub puts the hub's user into a policy: into the variable that is true if the writer is the hub, or the condition that is true if it
+// is somebody else.
 func nameHub(policy *unstructured.Unstructured, user string) error {
 	return errors.Join(
 		setExpression(policy, "variables", "hub", "request.userInfo.username == "+strconv.Quote(user)),
