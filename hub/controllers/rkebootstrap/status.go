@@ -9,6 +9,7 @@ import (
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/cause"
+	"github.com/drover-dev/drover/hub/util/inprogress"
 )
 
 var ownedConditions = []string{
@@ -41,8 +42,7 @@ func setStatus(s *scope) {
 // it, or for the token of its ServiceAccount. Each is there within a second as a rule, and the status is written once instead of three
 // times then. The more others wait, the longer it takes, and to write it each time would make it longer still.
 func waitsShownAfter(others int) time.Duration {
-	const least, most, each = 10 * time.Second, time.Minute, 200 * time.Millisecond
-	return min(least+time.Duration(others)*each, most)
+	return inprogress.ShownAfter(10*time.Second, others)
 }
 
 // briefWaits are the reasons of such waits.

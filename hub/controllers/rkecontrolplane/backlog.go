@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/drover-dev/drover/hub/util/inprogress"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
 
@@ -97,8 +98,7 @@ func (w work) progressInterval() time.Duration {
 // firstWaitShownAfter is the age from which a new machine says what it waits for, which is its infrastructure as a rule. Cluster API writes
 // its own first conditions at that time, with which other writers cause conflicts, and an infrastructure that is quick is there before.
 func (w work) firstWaitShownAfter() time.Duration {
-	const least, most, each = 3 * time.Second, time.Minute, 200 * time.Millisecond
-	return min(least+time.Duration(w.fresh)*each, most)
+	return inprogress.ShownAfter(3*time.Second, w.fresh)
 }
 
 // progressShownAfter is how long after the delivery of a plan its machine begins to say what its agent does with it.

@@ -4,9 +4,16 @@ package inprogress
 
 import (
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// ShownAfter is how long a condition says nothing of what passes soon: least, and more for each that the hub has in hand beside it.
+func ShownAfter(least time.Duration, inHand int) time.Duration {
+	const most, each = time.Minute, 200 * time.Millisecond
+	return min(least+time.Duration(inHand)*each, most)
+}
 
 // Counter counts objects of one kind. The zero value counts none.
 type Counter struct {

@@ -6,14 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/inprogress"
 )
 
 // ProgressShownAfter is how long after the delivery of a plan the conditions of its machine begin to say that the agent has not started
 // with it, or is applying it. Many plans are applied before, and cost four writes per machine less. The more plans are in progress, the
 // longer it takes until the hub has read what their agents report, and writes would make it longer still.
 func ProgressShownAfter(inProgress int) time.Duration {
-	const least, most, each = 3 * time.Second, time.Minute, 200 * time.Millisecond
-	return min(least+time.Duration(inProgress)*each, most)
+	return inprogress.ShownAfter(3*time.Second, inProgress)
 }
 
 // UntilProgressShown is how much is left of after, a time since the delivery of the plan; zero if it is over, or nothing says when the plan

@@ -15,12 +15,7 @@ import (
 // UID and the resource version that it got then. On a busy hub a cache is behind for a second, and a controller that creates what the cache
 // does not have would create each object twice.
 func (c *Cache) Pending(ctx context.Context, reconciled client.ObjectKey, obj client.Object) (bool, error) {
-	u, err := toUnstructured(c.Client.Scheme(), obj)
-	if err != nil {
-		return false, err
-	}
-	id := identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()}
-	wanted, err := wantedDigest(u)
+	id, _, wanted, err := c.describe(obj)
 	if err != nil {
 		return false, err
 	}

@@ -53,13 +53,7 @@ type state struct {
 // Apply makes the API server's object have what obj sets, and fills obj with the result. reconciled is the object whose reconcile wants it;
 // Forget drops everything that was applied for it.
 func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj client.Object) error {
-	u, err := toUnstructured(c.Client.Scheme(), obj)
-	if err != nil {
-		return err
-	}
-	id := identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()}
-	set := setBy(u)
-	wanted, err := wantedDigest(u)
+	id, set, wanted, err := c.describe(obj)
 	if err != nil {
 		return err
 	}
@@ -83,12 +77,7 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 // Create creates an object with what obj sets, which Apply then finds applied, and fills obj with the result. It is for objects of which
 // nothing that is set is ever left out later: Apply would not remove it.
 func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj client.Object) error {
-	u, err := toUnstructured(c.Client.Scheme(), obj)
-	if err != nil {
-		return err
-	}
-	set := setBy(u)
-	wanted, err := wantedDigest(u)
+	id, set, wanted, err := c.describe(obj)
 	if err != nil {
 		return err
 	}
@@ -99,9 +88,19 @@ func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj cli
 	if err != nil {
 		return err
 	}
-	c.store(reconciled, identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()},
-		state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), time.Now()})
+	c.store(reconciled, id, state{wanted, found, obj.GetUID(), obj.GetResourceVersion(), time.Now()})
 	return nil
+}
+
+// describe returns which object is wanted, what it sets, and the digest of that.
+func (c *Cache) describe(obj client.Object) (id identity, set fields, wanted [sha256.Size]byte, err error) {
+	u, err := toUnstructured(c.Client.Scheme(), obj)
+	if err != nil {
+		return id, set, wanted, err
+	}
+	id, set = identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()}, setBy(u)
+	wanted, err = wantedDigest(u)
+	return id, set, wanted, err
 }
 
 // Forget drops what was applied for an object that was deleted.
