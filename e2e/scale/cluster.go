@@ -49,11 +49,11 @@ func (c *cluster) create() error {
 	if err != nil {
 		return err
 	}
-	pool := c.workers
-	if c.clusterAPIOnly {
-		pool = 0
+	var sizes []int32
+	if !c.clusterAPIOnly {
+		sizes = pools(c.workers, c.poolSize)
 	}
-	c.object = newCluster(c.name(), pool)
+	c.object = newCluster(c.name(), sizes)
 	for _, object := range []client.Object{kubeconfig, infrastructure("DevCluster", c.name(), false), c.object} {
 		if err := c.client.Create(c.ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)

@@ -38,8 +38,10 @@ func (e *environment) provisionServers() ([]figures.Milestone, error) {
 func (e *environment) deploy() ([]figures.Milestone, error) {
 	began := time.Now()
 	for _, c := range e.clusters {
-		if err := e.client.Create(e.ctx, c.newDeployment()); err != nil {
-			return nil, fmt.Errorf("creating the MachineDeployment of %s: %w", c.name(), err)
+		for i, replicas := range pools(c.workers, c.poolSize) {
+			if err := e.client.Create(e.ctx, c.newDeployment(i, replicas)); err != nil {
+				return nil, fmt.Errorf("creating MachineDeployment %d of %s: %w", i, c.name(), err)
+			}
 		}
 	}
 	all := len(e.clusters) * (e.workers + 1)
@@ -50,12 +52,10 @@ func (e *environment) deploy() ([]figures.Milestone, error) {
 	return reached, e.settle()
 }
 
-func (c *cluster) newDeployment() *clusterv1.MachineDeployment {
-	replicas, data := int32(c.workers), deployed
-	labels := map[string]string{clusterv1.ClusterNameLabel: c.name(), "scale.test/deployment": c.name()}
-	deployment := &clusterv1.MachineDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.name() + "-" + deployed, Labels: labels},
-	}
+func (c *cluster) newDeployment(number int, replicas int32) *clusterv1.MachineDeployment {
+	name, data := fmt.Sprintf("%s-%s-%d", c.name(), deployed, number), deployed
+	labels := map[string]string{clusterv1.ClusterNameLabel: c.name(), "scale.test/deployment": name}
+	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
 	deployment.Spec = clusterv1.MachineDeploymentSpec{
 		ClusterName: c.name(), Replicas: &replicas, Selector: metav1.LabelSelector{MatchLabels: labels},
 		Template: clusterv1.MachineTemplateSpec{

@@ -18,7 +18,8 @@ import (
 type options struct {
 	hub, provider, report, profiles string
 	sizes                           []int
-	replicas, workers, most         int
+	replicas, workers               int
+	poolSize, most                  int
 	rest, limit                     time.Duration
 	growth                          float64
 	keep, upgrades, clusterAPIOnly  bool
@@ -63,6 +64,7 @@ func newClustersCommand() *cobra.Command {
 func (o *options) addProviderFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.provider, "provider", "../shared/peers/cluster-api-dev", "directory of Cluster API's Dev provider")
+	f.IntVar(&o.poolSize, "pool-size", 100, "how many workers a pool has at most; more of them are spread over several pools")
 	f.BoolVar(&o.upgrades, "upgrade", true, "upgrade all machines, "+upgradeConcurrency+" of the workers at a time")
 	f.Float64Var(&o.growth, "growth", 1.5, "how much more a machine may cost in the upper half of the sizes than in the lower half")
 }
@@ -127,6 +129,9 @@ func (o *options) prepare(paths ...*string) ([]int, error) {
 }
 
 func (o *options) runMachines(ctx context.Context) error {
+	if o.poolSize < 1 {
+		return fmt.Errorf("--pool-size: %d must be at least 1", o.poolSize)
+	}
 	sizes, err := o.prepare(&o.hub, &o.provider)
 	if err != nil {
 		return err
@@ -203,7 +208,9 @@ func (o *options) evaluate(runs []figures.Run) error {
 	if err != nil {
 		return err
 	}
-	report := figures.Report{Runs: runs, Growth: growth, Limit: o.growth, When: time.Now().UTC(), Machine: machine}
+	report := figures.Report{
+		Runs: runs, PoolSize: o.poolSize, Growth: growth, Limit: o.growth, When: time.Now().UTC(), Machine: machine,
+	}
 	if err := report.Write(o.report); err != nil {
 		return err
 	}

@@ -63,8 +63,17 @@ func reference(kind, name string) *provisioningv1.ObjectReference {
 	return &provisioningv1.ObjectReference{APIVersion: infrastructureGroup + "/" + infrastructureVersion, Kind: kind, Name: name}
 }
 
-// newCluster is a Cluster with one pool of workers, or without a pool for 0 of them.
-func newCluster(name string, workers int) *provisioningv1.Cluster {
+// pools are the sizes of the pools that workers are spread over, none of them larger than most.
+func pools(workers, most int) []int32 {
+	var sizes []int32
+	for first := 0; first < workers; first += most {
+		sizes = append(sizes, int32(min(most, workers-first)))
+	}
+	return sizes
+}
+
+// newCluster is a Cluster with pools of workers.
+func newCluster(name string, pools []int32) *provisioningv1.Cluster {
 	cluster := &provisioningv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: provisioningv1.ClusterSpec{KubernetesVersion: version, RKEConfig: &provisioningv1.RKEConfig{
@@ -74,10 +83,10 @@ func newCluster(name string, workers int) *provisioningv1.Cluster {
 			InfrastructureRef: reference("DevCluster", name),
 		}},
 	}
-	if quantity := int32(workers); quantity > 0 {
-		cluster.Spec.RKEConfig.MachinePools = []provisioningv1.RKEMachinePool{
-			{Name: "workers", WorkerRole: true, Quantity: &quantity, MachineConfigRef: reference("DevMachineTemplate", "workers")},
-		}
+	for i, quantity := range pools {
+		cluster.Spec.RKEConfig.MachinePools = append(cluster.Spec.RKEConfig.MachinePools, provisioningv1.RKEMachinePool{
+			Name: fmt.Sprintf("workers-%d", i), WorkerRole: true, Quantity: &quantity, MachineConfigRef: reference("DevMachineTemplate", "workers"),
+		})
 	}
 	return cluster
 }

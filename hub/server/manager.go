@@ -117,12 +117,10 @@ func webhookServer(listen string, certificate *capi.Certificate) (webhook.Server
 // cacheOptions keep of Secrets what controllers watch for: the metadata of all, and the content of those that belong to machines and
 // clusters. A hub that lives in somebody's cluster must not hold all of that cluster's Secrets in memory.
 //
-// All other kinds keep their managed fields: Cluster API's MachineSets and MachineDeployments look at them, and where there are none repair
-// them again and again instead of making machines.
-//
 // Of Leases only those of the hub's replicas are watched; the nodes of that cluster write theirs all the time.
 func cacheOptions(systemNamespace string) cache.Options {
 	return cache.Options{
+		DefaultTransform: trimManagedFields,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:      {Transform: trimSecret},
 			&rkev1.ETCDSnapshot{}: {Transform: trimSnapshot},

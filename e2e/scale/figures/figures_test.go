@@ -184,7 +184,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "scale.md")
-	r := Report{Runs: all, Growth: growth, Limit: 1.5, When: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), Machine: "a machine"}
+	r := Report{Runs: all, PoolSize: 100, Growth: growth, Limit: 1.5, When: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), Machine: "a machine"}
 	if err := r.Write(path); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 // Report is what a run of all sizes is written down as.
 type Report struct {
 	Runs []Run
+	// PoolSize is how many workers a pool has at most.
+	PoolSize int
 	// Growth is empty for fewer than MinSizes sizes, Limit the ratio that it may have.
 	Growth []Growth
 	Limit  float64
@@ -39,8 +41,8 @@ const introduction = `# Scale
 
 What a hub needs for a cluster of many machines, as ` + "`make scale`" + ` has measured it.
 
-A hub with its embedded API server, a k3s cluster of one server and one pool of workers. The workers are machines of Cluster API's Dev
-provider, in memory; their agents, and the Kubernetes API of the cluster with its Nodes, are played by the simulator, which uses the agent's
+A hub with its embedded API server, a k3s cluster of one server and workers in pools of at most %d. The workers are machines of Cluster API's
+Dev provider, in memory; their agents, and the Kubernetes API of the cluster with its Nodes, are played by the simulator, which uses the agent's
 own client. CPU and memory are those of the hub's process: controllers, gateway, Cluster API, API server and etcd, and what they do for the
 provider and for the simulator. Writes are revisions of etcd, whoever caused them.
 
@@ -56,7 +58,7 @@ Agents take a second to apply a plan. They run no program, hold no tunnel, and r
 // Markdown is the page. Its plots are in the directory dir beside it.
 func (r Report) Markdown(dir string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s\nMeasured on %s on %s.\n\n## Figures\n\n", introduction, r.When.Format("2 January 2006, 15:04 MST"), r.Machine)
+	fmt.Fprintf(&out, introduction+"\nMeasured on %s on %s.\n\n## Figures\n\n", r.PoolSize, r.When.Format("2 January 2006, 15:04 MST"), r.Machine)
 	out.WriteString(markdownTable(cells(r.Runs)))
 	if len(r.Growth) > 0 {
 		out.WriteString("\n## Growth\n\nWhat one more machine costs, in the lower and in the upper half of the sizes. Fixed costs are in neither.\n\n")

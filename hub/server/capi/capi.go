@@ -7,6 +7,7 @@ package capi
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -89,6 +90,9 @@ func worthConnecting(cluster *clusterv1.Cluster) bool {
 	return cluster.Spec.ControlPlaneRef.Kind != "RKEControlPlane" || ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
 }
 
-func concurrency(n int) controller.Options {
-	return controller.Options{MaxConcurrentReconciles: n}
+// concurrency lets so many objects be reconciled at once as upstream's manager does, where there are processors for them: objects that wait
+// for a processor half way are outdated when they are written, which is a conflict and another reconcile.
+func concurrency(upstream int) controller.Options {
+	const least, forEachProcessor = 10, 5
+	return controller.Options{MaxConcurrentReconciles: min(upstream, max(least, forEachProcessor*goruntime.GOMAXPROCS(0)))}
 }

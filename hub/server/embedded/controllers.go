@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -67,9 +65,7 @@ func startControllers(
 	}
 	shared := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(dropManagedFields))
 	tokens := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(dropManagedFields),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
-		}))
+		informers.WithTweakListOptions(tokensOnly))
 
 	var loops []controllerLoop
 	for _, c := range []struct {
@@ -163,7 +159,8 @@ func garbageCollector(ctx context.Context, in controllerInputs) ([]controllerLoo
 		return nil, fmt.Errorf("making discovery client: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
-	factory := metadataOnly{metadatainformer.NewSharedInformerFactory(metadataClient, resync)}
+	factory := metadataOnly{metadatainformer.NewSharedInformerFactoryWithOptions(metadataClient, resync,
+		metadatainformer.WithTransform(dropManagedFields))}
 	started := make(chan struct{})
 	close(started)
 

@@ -3,13 +3,17 @@ package embedded
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
@@ -22,10 +26,20 @@ type tokenGetter struct {
 	live atomic.Pointer[kubernetes.Clientset]
 }
 
-// from sets the caches.
+// from sets the caches. That of Secrets holds those with tokens of ServiceAccounts: nothing else of the API server reads Secrets, and those
+// of machines are many and large.
 func (g *tokenGetter) from(factory informers.SharedInformerFactory) serviceaccount.ServiceAccountTokenGetter {
-	g.accounts, g.secrets = factory.Core().V1().ServiceAccounts().Lister(), factory.Core().V1().Secrets().Lister()
+	secrets := factory.InformerFor(&corev1.Secret{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewFilteredSecretInformer(client, metav1.NamespaceAll, resync,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, tokensOnly)
+	})
+	g.accounts, g.secrets = factory.Core().V1().ServiceAccounts().Lister(), v1.NewSecretLister(secrets.GetIndexer())
 	return g
+}
+
+// tokensOnly selects Secrets with tokens of ServiceAccounts.
+func tokensOnly(o *metav1.ListOptions) {
+	o.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
 }
 
 // GetServiceAccount implements serviceaccount.ServiceAccountTokenGetter.

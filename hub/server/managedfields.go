@@ -1,0 +1,63 @@
+package server
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Managers whose entries Cluster API's MachineSets and MachineDeployments work on, as internal/util/ssa of Cluster API 1.14 has them:
+// what the API server makes of an object without entries, and what MachineSets of Cluster API before 1.12 own of what they have made.
+const (
+	beforeFirstApply = "before-first-apply"
+	machineSets      = "capi-machineset"
+)
+
+// trimManagedFields drops which fields each manager owns, a third of an object in memory and more, and keeps who has managed it: objects
+// without any entry are repaired by Cluster API, again and again. Objects whose entries Cluster API is about to rewrite stay whole.
+//
+// A cached object must not be sent to the API server as an update, which would take what is left for what the managers own.
+func trimManagedFields(in any) (any, error) {
+	if object, ok := in.(*unstructured.Unstructured); ok {
+		trimUnstructured(object)
+		return in, nil
+	}
+	object, err := meta.Accessor(in)
+	if err != nil {
+		return in, nil //nolint:nilerr // A tombstone, or another thing that is no object, has none.
+	}
+	entries := object.GetManagedFields()
+	for _, entry := range entries {
+		if entry.Manager == beforeFirstApply {
+			return in, nil
+		}
+	}
+	for i := range entries {
+		entries[i].FieldsV1 = noFields
+	}
+	object.SetManagedFields(entries)
+	return in, nil
+}
+
+var noFields = metav1.NewFieldsV1("{}")
+
+func trimUnstructured(object *unstructured.Unstructured) {
+	found, _, _ := unstructured.NestedFieldNoCopy(object.Object, "metadata", "managedFields") // fails where there is no metadata
+	entries, _ := found.([]any)
+	for _, entry := range entries {
+		fields, ok := entry.(map[string]any)
+		if !ok || fields["manager"] == beforeFirstApply || fields["manager"] == machineSets && ownsLabel(fields) {
+			return
+		}
+	}
+	for _, entry := range entries {
+		entry.(map[string]any)["fieldsV1"] = map[string]any{}
+	}
+}
+
+// ownsLabel returns whether an entry owns the label by which Cluster API recognizes entries that it has not migrated.
+func ownsLabel(entry map[string]any) bool {
+	_, owns, _ := unstructured.NestedFieldNoCopy(entry, "fieldsV1", "f:metadata", "f:labels", "f:"+clusterv1.ClusterNameLabel)
+	return owns
+}

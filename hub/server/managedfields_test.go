@@ -1,0 +1,73 @@
+package server
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// TestTrimManagedFields: of either form of an object the managers stay, and all of it where Cluster API is to rewrite the entries.
+func TestTrimManagedFields(t *testing.T) {
+	const owned = `{"f:metadata":{"f:labels":{"f:cluster.x-k8s.io/cluster-name":{}}}}`
+	for name, c := range map[string]struct {
+		manager, fields string
+		typed, untyped  bool // whether the fields are trimmed
+	}{
+		"a controller":           {"capd", owned, true, true},
+		"a MachineSet":           {"capi-machineset", `{"f:spec":{"f:backend":{}}}`, true, true},
+		"a MachineSet of before": {"capi-machineset", owned, true, false},
+		"nobody that applied":    {"before-first-apply", owned, false, false},
+	} {
+		entries := []metav1.ManagedFieldsEntry{
+			{Manager: "other", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
+			{Manager: c.manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(c.fields)},
+		}
+		whole := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "one", ManagedFields: entries}}
+		trimmed := whole.DeepCopy()
+		for i := range trimmed.ManagedFields {
+			trimmed.ManagedFields[i].FieldsV1 = metav1.NewFieldsV1("{}")
+		}
+		want := map[bool]*clusterv1.Machine{true: trimmed, false: whole}
+
+		got := whole.DeepCopy()
+		if _, err := trimManagedFields(got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want[c.typed].ManagedFields, got.ManagedFields); diff != "" {
+			t.Errorf("%s, a typed object: %s", name, diff)
+		}
+		u := untyped(t, whole)
+		if _, err := trimManagedFields(u); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(untyped(t, want[c.untyped]).Object, u.Object); diff != "" {
+			t.Errorf("%s, an unstructured object: %s", name, diff)
+		}
+	}
+}
+
+func TestTrimNothing(t *testing.T) {
+	for _, in := range []any{&unstructured.Unstructured{Object: map[string]any{}}, &clusterv1.Machine{}, "no object"} {
+		if out, err := trimManagedFields(in); err != nil || !cmp.Equal(in, out) {
+			t.Errorf("%v became %v, %v", in, out, err)
+		}
+	}
+}
+
+// untyped is an object as it is in the cache for objects without a type.
+func untyped(t *testing.T, object any) *unstructured.Unstructured {
+	t.Helper()
+	raw, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal(raw, &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
