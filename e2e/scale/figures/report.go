@@ -41,10 +41,10 @@ const introduction = `# Scale
 
 What a hub needs for a cluster of many machines, as ` + "`make scale`" + ` has measured it.
 
-A hub with its embedded API server, a k3s cluster of one server and workers in pools of at most %d. The workers are machines of Cluster API's
-Dev provider, in memory; their agents, and the Kubernetes API of the cluster with its Nodes, are played by the simulator, which uses the agent's
-own client. CPU and memory are those of the hub's process: controllers, gateway, Cluster API, API server and etcd, and what they do for the
-provider and for the simulator. Writes are revisions of etcd, whoever caused them.
+A hub with its embedded API server, a k3s cluster of one server and workers in pools of at most %d. The workers are machines of Cluster
+API's Dev provider, in memory; their agents, and the Kubernetes API of the cluster with its Nodes, are played by the simulator, which uses
+the agent's own client. CPU and memory are those of the hub's process: controllers, gateway, Cluster API, API server and etcd, and what they
+do for the provider and for the simulator. Writes are revisions of etcd, whoever caused them.
 
 - Provision: from the creation of the Cluster until all machines are ready and the hub is at rest, for at least 15 s more.
 - Change: a label for all Nodes, which restarts nothing; until all machines have applied it and the hub is at rest.
