@@ -46,7 +46,7 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 		run.Milestones = append(run.Milestones, reached...)
 		fmt.Print(phase.into.Describe(phase.name, reached))
 	}
-	_, err = e.hub.profile(e.ctx, e.profiles, fmt.Sprintf("%d-heap", run.Machines), "heap")
+	_, err = e.hub.profile(e.ctx, e.profiles, fmt.Sprintf("%d-heap", run.Machines), "heap?gc=1")
 	return run, err
 }
 

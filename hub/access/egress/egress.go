@@ -136,7 +136,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The server does not end connections that were taken from it.
 	stop := context.AfterFunc(r.Context(), func() { _, _ = client.Close(), server.Close() })
 	defer stop()
-	join(client, buffered, server)
+	// What the client has sent before it was answered. From here on the kernel copies between the sockets, without a buffer of this process
+	// for as long as the connection lasts.
+	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	if _, err := server.Write(ahead); err == nil {
+		join(client, server)
+	}
+	_, _ = client.Close(), server.Close()
 }
 
 // target is where the client may go.
@@ -160,16 +166,15 @@ func inCluster() string {
 }
 
 // join copies both ways until both ends are done.
-func join(client net.Conn, fromClient io.Reader, server net.Conn) {
+func join(client, server net.Conn) {
 	var both sync.WaitGroup
-	both.Go(func() { copyOne(server, fromClient) })
+	both.Go(func() { copyOne(server, client) })
 	both.Go(func() { copyOne(client, server) })
 	both.Wait()
-	_, _ = client.Close(), server.Close()
 }
 
 // copyOne passes the end of what it copies on, too.
-func copyOne(to net.Conn, from io.Reader) {
+func copyOne(to, from net.Conn) {
 	_, err := io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
 		_ = half.CloseWrite()

@@ -1,9 +1,14 @@
 package egress
 
 import (
+	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -130,6 +135,52 @@ func TestRedirect(t *testing.T) {
 		if err := get(guarded, "/away"); err == nil || len(stolen) > 0 || strings.Contains(err.Error(), "hush") {
 			t.Errorf("to %s: %v, %q", to, err, stolen)
 		}
+	}
+}
+
+// TestSentAhead: what a client sends without waiting for the answer reaches the server before what it sends later, and so does its end.
+func TestSentAhead(t *testing.T) {
+	p := start(t)
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.Copy(conn, conn)
+	}()
+	raw, err := p.URL("https://" + server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", proxy.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	password, _ := proxy.User.Password()
+	credential := base64.StdEncoding.EncodeToString([]byte(proxy.User.Username() + ":" + password))
+	fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %[2]s\r\n\r\nsent ahead, ", server.Addr(), credential)
+	answers := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(answers, &http.Request{Method: http.MethodConnect})
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(answer, err)
+	}
+	_, err = io.WriteString(conn, "and later")
+	if err := errors.Join(err, conn.(*net.TCPConn).CloseWrite()); err != nil {
+		t.Fatal(err)
+	}
+	if echo, err := io.ReadAll(answers); err != nil || string(echo) != "sent ahead, and later" {
+		t.Errorf("the server has got %q, %v", echo, err)
 	}
 }
 

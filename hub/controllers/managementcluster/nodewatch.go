@@ -167,14 +167,19 @@ func (w *nodeWatcher) readVersion(ctx context.Context, from discovery.ServerVers
 	return nil
 }
 
+// clients are of one connection: client-go shares none between clients of a configuration with a proxy.
 func clients(config *rest.Config) (metadata.ResourceInterface, discovery.ServerVersionInterface, error) {
-	nodes, err := metadata.NewForConfig(config)
+	connection, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating a client: %w", err)
+	}
+	nodes, err := metadata.NewForConfigAndClient(config, connection)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating a client: %w", err)
 	}
 	bounded := rest.CopyConfig(config)
 	bounded.Timeout = versionTimeout
-	versions, err := discovery.NewDiscoveryClientForConfig(bounded)
+	versions, err := discovery.NewDiscoveryClientForConfigAndClient(bounded, connection)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating a client: %w", err)
 	}

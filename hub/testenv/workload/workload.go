@@ -28,7 +28,9 @@ type Cluster struct {
 // Start starts an API without Nodes and without ETCDSnapshotFiles.
 func Start() *Cluster {
 	c := &Cluster{nodes: newStore[*corev1.Node](), snapshots: newStore[*unstructured.Unstructured]()}
-	c.server = httptest.NewTLSServer(c.handler())
+	c.server = httptest.NewUnstartedServer(c.handler())
+	c.server.EnableHTTP2 = true // as an API server: otherwise each watch has a connection of its own
+	c.server.StartTLS()
 	return c
 }
 
