@@ -136,10 +136,15 @@ func trimSecret(in any) (any, error) {
 	if object, err := meta.Accessor(in); err == nil {
 		object.SetManagedFields(nil)
 	}
-	if s, ok := in.(*corev1.Secret); ok && !strings.HasPrefix(string(s.Type), "rke.cattle.io/") && !isKubeconfig(s) {
+	if s, ok := in.(*corev1.Secret); ok && !contentRead(s) {
 		s.Data = nil
 	}
 	return in, nil
+}
+
+// contentRead returns whether controllers read the content of a Secret from the cache. None reads bootstrap data, which are long.
+func contentRead(s *corev1.Secret) bool {
+	return s.Type != rkev1.BootstrapSecretType && strings.HasPrefix(string(s.Type), "rke.cattle.io/") || isKubeconfig(s)
 }
 
 // trimSnapshot drops what no controller reads: the specification of the cluster that the snapshot was taken of.

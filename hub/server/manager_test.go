@@ -15,7 +15,9 @@ import (
 
 // TestTrimSecret: the cache holds the content of Secrets of machines alone.
 func TestTrimSecret(t *testing.T) {
-	for kind, kept := range map[corev1.SecretType]bool{"Opaque": false, "rke.cattle.io/machine-plan": true} {
+	for kind, kept := range map[corev1.SecretType]bool{
+		"Opaque": false, "rke.cattle.io/machine-plan": true, "rke.cattle.io/bootstrap": false,
+	} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{}}}, Type: kind,
 			Data: map[string][]byte{"a": nil}}
 		if _, err := trimSecret(secret); err != nil {

@@ -21,7 +21,7 @@ func (r *Reconciler) controlPlaneToBootstraps(ctx context.Context, o client.Obje
 		}
 		var list clusterv1.MachineList
 		if err := r.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
-			client.MatchingLabels{clusterv1.ClusterNameLabel: ref.Name}); err != nil {
+			client.MatchingLabels{clusterv1.ClusterNameLabel: ref.Name}, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Failed to list Machines", "Cluster", ref.Name)
 			return nil
 		}

@@ -202,6 +202,10 @@ func (e *encryption) rewriteSecrets(ctx context.Context, config *rest.Config, lo
 	options := metav1.ListOptions{Limit: rewritePage}
 	for {
 		list, err := client.CoreV1().Secrets(corev1.NamespaceAll).List(ctx, options)
+		if next := sinceThen(err); next != "" {
+			options.Continue = next
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("listing Secrets to encrypt: %w", err)
 		}
@@ -225,4 +229,13 @@ func (e *encryption) rewriteSecrets(ctx context.Context, config *rest.Config, lo
 		log.Info("Encrypted all Secrets", "key", e.key, "secrets", written)
 	}
 	return e.writeState(state{Key: e.key, Rewritten: true})
+}
+
+// sinceThen is where a list goes on with what is there now, if etcd does not have any more what was there when the list began; or empty.
+func sinceThen(err error) string {
+	var status apierrors.APIStatus
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
 }
