@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/access/replicas"
 	"github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/server/capi"
+	"github.com/drover-dev/drover/hub/util/managedfields"
 	"github.com/drover-dev/drover/hub/util/patch"
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
@@ -120,7 +121,7 @@ func webhookServer(listen string, certificate *capi.Certificate) (webhook.Server
 // Of Leases only those of the hub's replicas are watched; the nodes of that cluster write theirs all the time.
 func cacheOptions(systemNamespace string) cache.Options {
 	return cache.Options{
-		DefaultTransform: trimManagedFields,
+		DefaultTransform: managedfields.Trim,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}:      {Transform: trimSecret},
 			&rkev1.ETCDSnapshot{}: {Transform: trimSnapshot},

@@ -104,6 +104,21 @@ func TestReadsItsPatches(t *testing.T) {
 	}
 }
 
+// TestManagedFieldsAsInTheCache: what is read after a patch has the managed fields that the cache has, so that nobody sends the difference.
+func TestManagedFieldsAsInTheCache(t *testing.T) {
+	cached := &rkev1.CustomMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: "1", ResourceVersion: "1"}}
+	patched := cached.DeepCopy()
+	patched.ResourceVersion = "2"
+	patched.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "test", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}}
+	gvk := rkev1.GroupVersion.WithKind("CustomMachine")
+	w := newWritten(time.Minute)
+	w.remember(gvk, patched)
+	fields := w.newerThan(gvk, oneKey, cached).GetManagedFields()
+	if len(fields) != 1 || fields[0].Manager != "test" || fields[0].FieldsV1.GetRawString() != "{}" {
+		t.Errorf("it has the managed fields %+v", fields)
+	}
+}
+
 // TestNothingLeftOver: what a patch answers is the object, without what was in the one that was sent.
 func TestNothingLeftOver(t *testing.T) {
 	a, c := behind(t)

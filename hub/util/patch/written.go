@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/drover-dev/drover/hub/util/managedfields"
 )
 
 // kept is how long what was written is remembered when nobody reads it. A watch that is behind for longer has ended, and begins again with
@@ -40,12 +42,14 @@ func newWritten(keep time.Duration) *written {
 	return &written{keep: keep, ignored: map[schema.GroupVersionKind]bool{}, objects: map[objectKey]entry{}}
 }
 
-// remember keeps object, which the caller leaves to it, unless a newer version is known. What the write has removed for good, as the one
+// remember keeps object, which the caller leaves to it, unless a newer version is known. Of its managed fields it keeps what the cache
+// does, since a controller may compare the two. What the write has removed for good, as the one
 // that takes the last finalizer of an object does, is forgotten.
 func (w *written) remember(gvk schema.GroupVersionKind, object client.Object) {
 	if object == nil || object.GetResourceVersion() == "" {
 		return
 	}
+	_, _ = managedfields.Trim(object) // never fails
 	key := objectKey{gvk, client.ObjectKeyFromObject(object)}
 	w.mu.Lock()
 	defer w.mu.Unlock()

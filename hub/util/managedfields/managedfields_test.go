@@ -1,4 +1,4 @@
-package server
+package managedfields
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// TestTrimManagedFields: of either form of an object the managers stay, and all of it where Cluster API is to rewrite the entries.
-func TestTrimManagedFields(t *testing.T) {
+// TestTrim: of either form of an object the managers stay, and all of it where Cluster API is to rewrite the entries.
+func TestTrim(t *testing.T) {
 	const owned = `{"f:metadata":{"f:labels":{"f:cluster.x-k8s.io/cluster-name":{}}}}`
 	for name, c := range map[string]struct {
 		manager, fields string
@@ -34,14 +34,14 @@ func TestTrimManagedFields(t *testing.T) {
 		want := map[bool]*clusterv1.Machine{true: trimmed, false: whole}
 
 		got := whole.DeepCopy()
-		if _, err := trimManagedFields(got); err != nil {
+		if _, err := Trim(got); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want[c.typed].ManagedFields, got.ManagedFields); diff != "" {
 			t.Errorf("%s, a typed object: %s", name, diff)
 		}
 		u := untyped(t, whole)
-		if _, err := trimManagedFields(u); err != nil {
+		if _, err := Trim(u); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(untyped(t, want[c.untyped]).Object, u.Object); diff != "" {
@@ -52,7 +52,7 @@ func TestTrimManagedFields(t *testing.T) {
 
 func TestTrimNothing(t *testing.T) {
 	for _, in := range []any{&unstructured.Unstructured{Object: map[string]any{}}, &clusterv1.Machine{}, "no object"} {
-		if out, err := trimManagedFields(in); err != nil || !cmp.Equal(in, out) {
+		if out, err := Trim(in); err != nil || !cmp.Equal(in, out) {
 			t.Errorf("%v became %v, %v", in, out, err)
 		}
 	}

@@ -1,4 +1,5 @@
-package server
+// Package managedfields makes the managed fields of objects small that are kept in memory. It does not decide who manages what.
+package managedfields
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,11 +15,13 @@ const (
 	machineSets      = "capi-machineset"
 )
 
-// trimManagedFields drops which fields each manager owns, a third of an object in memory and more, and keeps who has managed it: objects
-// without any entry are repaired by Cluster API, again and again. Objects whose entries Cluster API is about to rewrite stay whole.
+// Trim drops which fields each manager owns, a third of an object in memory and more, and keeps who has managed it: objects without any
+// entry are repaired by Cluster API, again and again. Objects whose entries Cluster API is about to rewrite stay whole. It is a
+// cache.TransformFunc of client-go, and returns its argument, and never an error.
 //
-// A cached object must not be sent to the API server as an update, which would take what is left for what the managers own.
-func trimManagedFields(in any) (any, error) {
+// What is trimmed must not be sent to the API server as an update, nor compared for a patch with what is not: the server would take what is
+// left for what the managers own.
+func Trim(in any) (any, error) {
 	if object, ok := in.(*unstructured.Unstructured); ok {
 		trimUnstructured(object)
 		return in, nil
