@@ -167,19 +167,14 @@ func (w *nodeWatcher) readVersion(ctx context.Context, from discovery.ServerVers
 	return nil
 }
 
-// clients are of one connection: client-go shares none between clients of a configuration with a proxy.
 func clients(config *rest.Config) (metadata.ResourceInterface, discovery.ServerVersionInterface, error) {
-	connection, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("creating a client: %w", err)
-	}
-	nodes, err := metadata.NewForConfigAndClient(config, connection)
+	nodes, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating a client: %w", err)
 	}
 	bounded := rest.CopyConfig(config)
 	bounded.Timeout = versionTimeout
-	versions, err := discovery.NewDiscoveryClientForConfigAndClient(bounded, connection)
+	versions, err := discovery.NewDiscoveryClientForConfig(bounded)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating a client: %w", err)
 	}

@@ -83,7 +83,8 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 	return nil
 }
 
-// migrated are the kinds whose stored objects are rewritten after their storage version has changed.
+// migrated are the kinds whose stored objects are rewritten after their storage version has changed. They are not read from the cache,
+// which does not have the managed fields that are rewritten, too.
 func migrated() map[client.Object]crdmigrator.ByObjectConfig {
 	withStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
 	kinds := map[client.Object]crdmigrator.ByObjectConfig{

@@ -8,10 +8,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Managers whose entries Cluster API's MachineSets and MachineDeployments work on, as internal/util/ssa of Cluster API 1.14 has them:
-// what the API server makes of an object without entries, and what MachineSets of Cluster API before 1.12 own of what they have made.
+// Managers whose entries Cluster API works on, as internal/util/ssa of Cluster API 1.14 has them: what the API server makes of an object
+// without entries, what owns Clusters with a topology, and what MachineSets of Cluster API before 1.12 own of what they have made.
 const (
 	beforeFirstApply = "before-first-apply"
+	topology         = "capi-topology"
 	machineSets      = "capi-machineset"
 )
 
@@ -32,25 +33,24 @@ func Trim(in any) (any, error) {
 	}
 	entries := object.GetManagedFields()
 	for _, entry := range entries {
-		if entry.Manager == beforeFirstApply {
+		if entry.Manager == beforeFirstApply || entry.Manager == topology {
 			return in, nil
 		}
 	}
 	for i := range entries {
-		entries[i].FieldsV1 = noFields
+		entries[i].FieldsV1 = metav1.NewFieldsV1("{}")
 	}
 	object.SetManagedFields(entries)
 	return in, nil
 }
-
-var noFields = metav1.NewFieldsV1("{}")
 
 func trimUnstructured(object *unstructured.Unstructured) {
 	found, _, _ := unstructured.NestedFieldNoCopy(object.Object, "metadata", "managedFields") // fails where there is no metadata
 	entries, _ := found.([]any)
 	for _, entry := range entries {
 		fields, ok := entry.(map[string]any)
-		if !ok || fields["manager"] == beforeFirstApply || fields["manager"] == machineSets && ownsLabel(fields) {
+		manager := fields["manager"]
+		if !ok || manager == beforeFirstApply || manager == topology || manager == machineSets && ownsLabel(fields) {
 			return
 		}
 	}

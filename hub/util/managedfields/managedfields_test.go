@@ -21,6 +21,7 @@ func TestTrim(t *testing.T) {
 		"a MachineSet":           {"capi-machineset", `{"f:spec":{"f:backend":{}}}`, true, true},
 		"a MachineSet of before": {"capi-machineset", owned, true, false},
 		"nobody that applied":    {"before-first-apply", owned, false, false},
+		"a topology":             {"capi-topology", owned, false, false},
 	} {
 		entries := []metav1.ManagedFieldsEntry{
 			{Manager: "other", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
