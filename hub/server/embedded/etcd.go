@@ -119,9 +119,9 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 	// memory: of a minute in which many machines are made, that was 200 MiB.
 	cfg.WatchProgressNotifyInterval = cmp.Or(opts.bookmarks, 20*time.Second)
 	// Old versions are kept for one to two minutes, and nothing is written where nothing has changed. An API server keeps them for five: that
-	// of a thousand new machines were 400 MiB, which etcd maps into memory. A watch is not behind by more than a bookmark when its time is
-	// over, unless it has a selector: the API server says nothing of objects that do not match, and while these are written all the time
-	// such a watch begins again with a list, every five to ten minutes.
+	// of a thousand new machines were 400 MiB, which etcd maps into memory. A watch that has timed out is not behind by more than a bookmark,
+	// unless it has a selector: the API server says nothing of objects that do not match, and while these are written all the time such a
+	// watch begins again with a list, every five to ten minutes.
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = "1m"
 	// What was written since the last snapshot but one is held in memory for members that are behind. There are none.
