@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/testenv/loopback"
 )
 
 // The times that the hubs are given to stop in: shorter than the defaults, so that the test does not take long.
@@ -132,7 +132,7 @@ func binary(name string) string {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	address, err := testenv.FreeAddress()
+	address, err := loopback.FreeAddress("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-dev/drover/e2e/balancer"
 	"github.com/drover-dev/drover/e2e/scale/programs"
+	"github.com/drover-dev/drover/hub/testenv/loopback"
 )
 
 // loadBalancer is a load balancer before the replicas' gateways, in a process of its own: it has two open files for each agent, which are
@@ -30,7 +31,7 @@ type balance struct {
 
 // startBalancer starts a load balancer before replicas and waits until it listens.
 func startBalancer(ctx context.Context, dir string, hubs []*hub) (*loadBalancer, error) {
-	address, err := programs.FreeAddress("127.0.0.1")
+	address, err := loopback.FreeAddress("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-dev/drover/e2e/scale/figures"
 	"github.com/drover-dev/drover/e2e/scale/programs"
+	"github.com/drover-dev/drover/hub/testenv/loopback"
 )
 
 // profiled is the time that a profile of the processor covers.
@@ -49,7 +50,7 @@ func startHub(ctx context.Context, program, dir string) (*hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := programs.FreeAddress("127.0.0.1")
+	api, err := loopback.FreeAddress("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func newHub(program, dir, name string) (*hub, error) {
 	var addresses [5]string
 	for i := range addresses {
 		var err error
-		if addresses[i], err = programs.FreeAddress("127.0.0.1"); err != nil {
+		if addresses[i], err = loopback.FreeAddress("127.0.0.1"); err != nil {
 			return nil, err
 		}
 	}

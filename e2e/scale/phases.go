@@ -45,9 +45,14 @@ func (e *environment) measure(ctx context.Context) (run figures.Run, err error) 
 		}
 		run.Milestones = append(run.Milestones, reached...)
 		fmt.Print(phase.into.Describe(phase.name, reached))
+		if e.profiles == "" {
+			continue
+		}
+		if _, err := e.hub.profile(e.ctx, e.profiles, fmt.Sprintf("%d-%s-heap", run.Machines, phase.name), "heap?gc=1"); err != nil {
+			return run, err
+		}
 	}
-	_, err = e.hub.profile(e.ctx, e.profiles, fmt.Sprintf("%d-heap", run.Machines), "heap?gc=1")
-	return run, err
+	return run, nil
 }
 
 // phase is a part of a run.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/drover-dev/drover/e2e/scale/programs"
 	"github.com/drover-dev/drover/hub/identity/pki"
+	"github.com/drover-dev/drover/hub/testenv/loopback"
 )
 
 // startProvider installs the definitions of Cluster API's Dev provider in a hub and starts it. source has the program, compressed, and the
@@ -33,7 +34,7 @@ func startProvider(ctx context.Context, h *hub, c client.Client, source, dir, ho
 	}
 	var addresses [3]string
 	for i := range addresses {
-		if addresses[i], err = programs.FreeAddress(host); err != nil {
+		if addresses[i], err = loopback.FreeAddress(host); err != nil {
 			return nil, err
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/hub/gateway/secretcache"
 	"github.com/drover-dev/drover/hub/identity/tokens"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/testenv/loopback"
 	"github.com/drover-dev/drover/hub/util/ratelimit"
 	"github.com/drover-dev/drover/packaging/install"
 )
@@ -125,10 +126,9 @@ func TestListensWhenCachesAreFilled(t *testing.T) {
 	scheme := runtime.NewScheme()
 	must(t, errors.Join(metav1.AddMetaToScheme(scheme), managementv3.AddToScheme(scheme)))
 	s.opts.Cache = &informertest.FakeInformers{Scheme: scheme}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	var err error
+	s.opts.Listen, err = loopback.FreeAddress("127.0.0.1")
 	must(t, err)
-	s.opts.Listen = free.Addr().String()
-	must(t, free.Close())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

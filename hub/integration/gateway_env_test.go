@@ -41,6 +41,7 @@ import (
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/testenv"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/hub/testenv/loopback"
 )
 
 // gatewayEnv is a gateway of its own in front of the API server. The hub's controllers ignore its cluster, which is paused: the test does
@@ -55,7 +56,7 @@ type gatewayEnv struct {
 	// management is the namespace of the management Cluster, where machines ask to be let in.
 	management string
 	token      string
-	// system is the namespace of the gateway's own Secrets, address where it listens; a free port of the loopback where empty.
+	// system is the namespace of the gateway's own Secrets, address where it listens, again after a restart.
 	system, address string
 	stop            context.CancelFunc
 	stopped         chan struct{}
@@ -83,7 +84,11 @@ func newGateway(t *testing.T, config *rest.Config) *gatewayEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &gatewayEnv{t: t, config: config, client: c, system: "cattle-system", address: "127.0.0.1:0"}
+	address, err := loopback.FreeAddress("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &gatewayEnv{t: t, config: config, client: c, system: "cattle-system", address: address}
 }
 
 // serve starts a replica of the gateway.
@@ -94,9 +99,8 @@ func (e *gatewayEnv) serve() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.address = listener.Addr().String()
-	e.settings = settings.Settings{ServerURL: "https://" + listener.Addr().String(), SystemNamespace: e.system}
-	identity, err := servingcert.Ensure(t.Context(), e.client, e.settings, listener.Addr().String())
+	e.settings = settings.Settings{ServerURL: "https://" + e.address, SystemNamespace: e.system}
+	identity, err := servingcert.Ensure(t.Context(), e.client, e.settings, e.address)
 	if err != nil {
 		t.Fatal(err)
 	}

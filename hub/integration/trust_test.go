@@ -227,11 +227,6 @@ func TestAgentAuthorityRotation(t *testing.T) {
 	t.Parallel()
 	e := newGateway(t, apiServer(t))
 	e.system = newNamespace(t)
-	// It is listened on again and again, and must not be given away in between.
-	var err error
-	if e.address, err = testenv.FreeAddress(); err != nil {
-		t.Fatal(err)
-	}
 	e.createCluster()
 	e.serve()
 	e.runControllers()

@@ -11,16 +11,18 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/drover-dev/drover/hub/testenv/loopback"
 )
 
 // TestWebhooksOutliveTheManager: a replica that drains answers the API server until it ends, and its port is free then.
 func TestWebhooksOutliveTheManager(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := loopback.FreeAddress("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := free.Addr().(*net.TCPAddr)
-	if err := free.Close(); err != nil {
+	address, err := net.ResolveTCPAddr("tcp", free)
+	if err != nil {
 		t.Fatal(err)
 	}
 	// Of this server only the certificate is used.

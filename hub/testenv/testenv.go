@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"runtime/pprof"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/server"
 	"github.com/drover-dev/drover/hub/server/embedded"
 	"github.com/drover-dev/drover/hub/server/settings"
+	"github.com/drover-dev/drover/hub/testenv/loopback"
 )
 
 const (
@@ -136,7 +135,7 @@ func (e *Env) startHub(ctx context.Context, opts Options, logger *slog.Logger) e
 	if err != nil {
 		return fmt.Errorf("listening for the gateway: %w", err)
 	}
-	webhooks, err := FreeAddress()
+	webhooks, err := loopback.FreeAddress("127.0.0.1")
 	if err != nil {
 		return err
 	}
@@ -241,18 +240,4 @@ func (e *Env) awaitEnd() error {
 		}
 	}
 	return <-e.done
-}
-
-// FreeAddress finds a loopback address for a listener that somebody else opens later. Its port is none of those that the kernel gives to
-// outgoing connections: one of these may be taken by a connection before anybody listens.
-func FreeAddress() (string, error) {
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000)))
-		if err == nil {
-			return l.Addr().String(), l.Close()
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return "", fmt.Errorf("looking for a free port: %w", err)
-		}
-	}
 }

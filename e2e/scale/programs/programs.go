@@ -6,12 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -100,27 +97,6 @@ func (p *Program) Await(ctx context.Context, what string, check func() error) er
 		case <-p.ended:
 			return fmt.Errorf("waiting for %s: %s ended (%w): see %s", what, p.Name, p.err, p.Log)
 		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-// given are the addresses that FreeAddress has returned: a program may open one much later.
-var given sync.Map
-
-// FreeAddress finds an address of a loopback host for a listener that is opened later, and returns none twice. Its port is none of those
-// that the kernel gives to outgoing connections, and none of those that Cluster API's Dev provider takes.
-func FreeAddress(host string) (string, error) {
-	for {
-		address := fmt.Sprintf("%s:%d", host, 25000+rand.IntN(5000))
-		if _, before := given.LoadOrStore(address, true); before {
-			continue
-		}
-		l, err := net.Listen("tcp", address)
-		if err == nil {
-			return address, l.Close()
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return "", fmt.Errorf("looking for a free port: %w", err)
 		}
 	}
 }

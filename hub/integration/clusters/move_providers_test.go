@@ -19,6 +19,7 @@ import (
 	hubprovider "github.com/drover-dev/drover/hub/api/provider"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/testenv"
+	"github.com/drover-dev/drover/hub/testenv/loopback"
 )
 
 // healthEnv is the address of the health checks of a provider of the second hub.
@@ -35,7 +36,7 @@ func secondHub(p hubprovider.Provider) *exec.Cmd {
 // startProvider starts a provider of the second hub, which has told how to connect to it.
 func startProvider(t *testing.T, p hubprovider.Provider, connection []byte) (health string) {
 	t.Helper()
-	health, err := testenv.FreeAddress()
+	health, err := loopback.FreeAddress("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
