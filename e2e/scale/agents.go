@@ -217,7 +217,7 @@ func (a *agents) used() (programs.Used, error) {
 
 // settle waits until the hubs use little of a processor for a while: after the agents have connected, the API server writes for each token
 // that it was used.
-func (a *agents) settle() error { return untilQuiet(a.ctx, a.used) }
+func (a *agents) settle() error { return untilQuiet(a.ctx, quiet, a.used) }
 
 // idle leaves everything alone for a while, and returns the processors in use meanwhile and the resident memory at the end.
 func (a *agents) idle() (cores float64, resident int64, err error) {

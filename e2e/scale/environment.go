@@ -166,7 +166,7 @@ func (e *environment) settle() error {
 	if err := e.sleep(settle); err != nil {
 		return err
 	}
-	return untilQuiet(e.ctx, e.hub.Used)
+	return untilQuiet(e.ctx, quiet+quietCluster*float64(len(e.clusters)), e.hub.Used)
 }
 
 // sample measures the hub.

@@ -9,9 +9,13 @@ import (
 	"github.com/drover-dev/drover/e2e/scale/programs"
 )
 
-// untilQuiet waits until programs use little of a processor for a while.
-func untilQuiet(ctx context.Context, used func() (programs.Used, error)) error {
-	const interval, most = 10 * time.Second, 0.2
+// quiet is what programs use of a processor at most that are at rest, quietCluster what each cluster may add to that: the hub looks after
+// its health every ten seconds.
+const quiet, quietCluster = 0.2, 0.001
+
+// untilQuiet waits until programs use at most so much of a processor for a while.
+func untilQuiet(ctx context.Context, most float64, used func() (programs.Used, error)) error {
+	const interval = 10 * time.Second
 	for {
 		from, err := used()
 		if err != nil {

@@ -7,6 +7,11 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/labelindex"
 )
 
 // lifetime is that of what keeps running after the manager that started it has stopped: while a replica drains, the gateway reads from the
@@ -48,7 +53,14 @@ type persistentCache struct {
 // newCache is a constructor for a manager's cache that runs until the lifetime ends.
 func (l *lifetime) newCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	c, err := cache.New(config, opts)
-	return &persistentCache{c, l}, err
+	return &persistentCache{&labelindex.Cache{Cache: c, Scheme: opts.Scheme, Keys: listedBy}, l}, err
+}
+
+// listedBy are the labels by which controllers, also those of Cluster API, list the objects of a machine, a pool or a cluster; those that
+// fewer objects share come first.
+var listedBy = []string{
+	rkev1.MachineIDLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel, clusterv1.ClusterNameLabel,
+	rkev1.ClusterNameLabel,
 }
 
 // Start implements cache.Cache.

@@ -206,13 +206,15 @@ func (r *Reconciler) knownMachine(
 	return machine, proven(bootstrap, request)
 }
 
+// machineByID finds a Machine that another system has created under a name of its own. It asks the cache, since a list past it would read
+// all Machines of the namespace for each machine that registers: Machines of this hub are found by their names.
 func (r *Reconciler) machineByID(ctx context.Context, cluster *clusterv1.Cluster, id string) (*clusterv1.Machine, error) {
 	for _, value := range []string{rkev1.MachineIDLabelValue(id), id} {
 		if len(validation.IsValidLabelValue(value)) > 0 {
 			continue
 		}
 		var machines clusterv1.MachineList
-		err := r.Live.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.MachineIDLabel: value})
+		err := r.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.MachineIDLabel: value})
 		if err != nil {
 			return nil, fmt.Errorf("looking for the machine by its ID: %w", err)
 		}

@@ -81,17 +81,25 @@ type Reconciler struct {
 	started time.Time
 
 	controller controller.Controller
-	objects    objectcache.Cache
-	endpoints  endpoint.Chooser
-	agents     *agentSessions
-	plans      planCache
-	backlog    backlog
+	// cached reports whether Cache is one: it has the indexes, and may be behind the API server, from which a preview reads.
+	cached bool
+	// known reports whether Cache has what an earlier hub knew.
+	known     knownMachines
+	objects   objectcache.Cache
+	endpoints endpoint.Chooser
+	agents    *agentSessions
+	plans     planCache
+	backlog   backlog
 	// reconnected is, by Cluster (client.ObjectKey), for which time.Time of its endpoint a reconnect was requested.
 	reconnected sync.Map
 }
 
 // SetupWithManager registers the controller, with the clients of the manager.
-func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error {
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	r.cached = true
 	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
 	r.endpoints = endpoint.Chooser{Now: r.Now, Prober: endpoint.NewProber(endpoint.Requests(r.Access), r.Now)}
 	r.agents = &agentSessions{connected: r.Access.Connected, reader: r.Cache, now: r.Now, since: map[string]time.Time{}}

@@ -30,7 +30,7 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) error {
 	if err := r.checkOperation(ctx, s); err != nil {
 		return err
 	}
-	if err := loadFrom(ctx, s, r.Live); err != nil {
+	if err := r.loadLive(ctx, s); err != nil {
 		return err
 	}
 	s.live = true

@@ -117,9 +117,12 @@ func (r *Reconciler) readBootstrapSecrets(ctx context.Context, s *scope) ([]rend
 	if s.bootstrapped() {
 		return nil, nil
 	}
+	opts := []client.ListOption{client.InNamespace(s.controlPlane.Namespace), client.UnsafeDisableDeepCopy}
+	if r.cached {
+		opts = append(opts, client.MatchingFields{indexBootstrapSecrets: s.clusterName()})
+	}
 	var list corev1.SecretList
-	// Without copies: until the cluster has started, every change of a machine lists all Secrets of the namespace.
-	if err := r.Cache.List(ctx, &list, client.InNamespace(s.controlPlane.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Cache.List(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("listing Secrets: %w", err)
 	}
 	var out []render.BootstrapSecret
@@ -149,9 +152,15 @@ func (r *Reconciler) readBootstrapSecrets(ctx context.Context, s *scope) ([]rend
 
 // isBootstrapSecret reports whether a Secret asks, by its annotations, to be in the cluster from its start.
 func isBootstrapSecret(object client.Object, cluster string) bool {
-	annotations := object.GetAnnotations()
-	return annotations[rkev1.SyncBootstrapAnnotation] == "true" &&
-		slices.Contains(rkev1.SplitList(annotations[rkev1.AuthorizedObjectAnnotation]), cluster)
+	return slices.Contains(bootstrapSecretOf(object), cluster)
+}
+
+// bootstrapSecretOf returns the names of the clusters in which a Secret asks, by its annotations, to be from their start.
+func bootstrapSecretOf(object client.Object) []string {
+	if object.GetAnnotations()[rkev1.SyncBootstrapAnnotation] != "true" {
+		return nil
+	}
+	return rkev1.SplitList(object.GetAnnotations()[rkev1.AuthorizedObjectAnnotation])
 }
 
 // prime reports whether RKE2 Prime is wanted: by the cluster's annotation, or else by the hub's settings.

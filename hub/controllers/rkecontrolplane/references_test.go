@@ -3,16 +3,20 @@ package rkecontrolplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
 
 // namespaceOf holds the Secrets of a namespace as the manager's cache does, and counts the copies that it makes.
@@ -80,5 +84,31 @@ func TestIsBootstrapSecret(t *testing.T) {
 	secret.Annotations[rkev1.SyncBootstrapAnnotation] = "true"
 	if !isBootstrapSecret(secret, "b") || isBootstrapSecret(secret, "c") {
 		t.Error("it is given to other clusters than those that it names")
+	}
+}
+
+// TestReferringTo: a change of a ConfigMap reconciles the clusters of its namespace whose specification names it, and no others.
+func TestReferringTo(t *testing.T) {
+	controlPlane := func(namespace, name, config string) *rkev1.RKEControlPlane {
+		c := &rkev1.RKEControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		c.Spec.MachineSelectorFiles = []rkev1.RKEProvisioningFiles{{FileSources: []rkev1.ProvisioningFileSource{
+			{ConfigMap: &rkev1.K8sObjectFileSource{Name: config}},
+		}}}
+		return c
+	}
+	api := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, rkev1.AddToScheme)).
+		WithObjects(controlPlane("fleet", "one", "files"), controlPlane("fleet", "two", "others"), controlPlane("else", "three", "files")).
+		WithIndex(&rkev1.RKEControlPlane{}, indexReferences, func(o client.Object) []string { return referenceKeys(o.(*rkev1.RKEControlPlane)) }).
+		Build()
+	r := &Reconciler{Client: api}
+	requests := r.configMapToControlPlanes(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "files"}})
+	want := []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: "fleet", Name: "one"}}}
+	if !slices.Equal(requests, want) {
+		t.Errorf("got %v, want %v", requests, want)
+	}
+	elsewhere := controlPlane("fleet", "four", "")
+	elsewhere.Spec.ETCD = &rkev1.ETCD{S3: &rkev1.ETCDSnapshotS3{CloudCredentialName: "keys:s3"}}
+	if keys := referenceKeys(elsewhere); len(keys) != 0 {
+		t.Errorf("what is in another namespace is in the index: %v", keys)
 	}
 }

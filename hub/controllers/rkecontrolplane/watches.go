@@ -98,14 +98,10 @@ func (r *Reconciler) configMapToControlPlanes(ctx context.Context, object client
 func (r *Reconciler) referringTo(ctx context.Context, kind string, object client.Object) []ctrl.Request {
 	if kind == render.KindSecret && object.GetNamespace() == r.Settings.SystemNamespace &&
 		slices.Contains(r.Settings.PullSecrets, object.GetName()) {
-		return r.controlPlanes(ctx, func(*rkev1.RKEControlPlane) bool { return true })
+		return r.controlPlanes(ctx)
 	}
-	requests := r.controlPlanes(ctx, func(c *rkev1.RKEControlPlane) bool {
-		refs := render.References(c.Spec)
-		ref := render.Reference{Kind: kind, Name: object.GetName()}
-		qualified := render.Reference{Kind: kind, Name: object.GetName(), Namespace: object.GetNamespace()}
-		return slices.Contains(refs, ref) || slices.Contains(refs, qualified)
-	}, client.InNamespace(object.GetNamespace()))
+	requests := r.controlPlanes(ctx, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{indexReferences: referenceKey(kind, object.GetName())})
 	if object.GetAnnotations()[rkev1.SyncBootstrapAnnotation] == "true" {
 		for _, name := range rkev1.SplitList(object.GetAnnotations()[rkev1.AuthorizedObjectAnnotation]) {
 			requests = append(requests, r.ofCluster(ctx, object.GetNamespace(), name)...)
@@ -120,18 +116,16 @@ func (r *Reconciler) referringTo(ctx context.Context, kind string, object client
 	return requests
 }
 
-// controlPlanes lists the RKEControlPlanes that match.
-func (r *Reconciler) controlPlanes(ctx context.Context, match func(*rkev1.RKEControlPlane) bool,
-	opts ...client.ListOption) (requests []ctrl.Request) {
+// controlPlanes lists RKEControlPlanes.
+func (r *Reconciler) controlPlanes(ctx context.Context, opts ...client.ListOption) []ctrl.Request {
 	var list rkev1.RKEControlPlaneList
 	if err := r.Client.List(ctx, &list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing RKEControlPlanes failed")
 		return nil
 	}
+	requests := make([]ctrl.Request, 0, len(list.Items))
 	for i := range list.Items {
-		if match(&list.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
 }
@@ -148,7 +142,7 @@ func (r *Reconciler) releaseData() source.Source {
 		})
 	}
 	return source.Channel(changes, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request {
-		return r.controlPlanes(ctx, func(*rkev1.RKEControlPlane) bool { return true })
+		return r.controlPlanes(ctx)
 	}))
 }
 

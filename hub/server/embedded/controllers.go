@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/namespace"
 	serviceaccounts "k8s.io/kubernetes/pkg/controller/serviceaccount"
 	"k8s.io/kubernetes/pkg/serviceaccount"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
 const (
@@ -63,9 +64,9 @@ func startControllers(
 	if err != nil {
 		return nil, err
 	}
-	shared := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(dropManagedFields))
-	tokens := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(dropManagedFields),
-		informers.WithTweakListOptions(tokensOnly))
+	trimmed := informers.WithTransform(cache.TransformStripManagedFields())
+	shared := informers.NewSharedInformerFactoryWithOptions(client, resync, trimmed)
+	tokens := informers.NewSharedInformerFactoryWithOptions(client, resync, trimmed, informers.WithTweakListOptions(tokensOnly))
 
 	var loops []controllerLoop
 	for _, c := range []struct {
@@ -160,7 +161,7 @@ func garbageCollector(ctx context.Context, in controllerInputs) ([]controllerLoo
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
 	factory := metadataOnly{metadatainformer.NewSharedInformerFactoryWithOptions(metadataClient, resync,
-		metadatainformer.WithTransform(dropManagedFields))}
+		metadatainformer.WithTransform(ownersOnly))}
 	started := make(chan struct{})
 	close(started)
 
@@ -201,9 +202,13 @@ func (f metadataOnly) ForResource(resource schema.GroupVersionResource) (informe
 	return f.SharedInformerFactory.ForResource(resource), nil
 }
 
-func dropManagedFields(in any) (any, error) {
+// ownersOnly drops what the garbage collector does not read of an object. It has the metadata of all objects, so that labels and
+// annotations would be most of its memory.
+func ownersOnly(in any) (any, error) {
 	if object, err := meta.Accessor(in); err == nil {
 		object.SetManagedFields(nil)
+		object.SetLabels(nil)
+		object.SetAnnotations(nil)
 	}
 	return in, nil
 }

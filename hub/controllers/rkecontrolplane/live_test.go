@@ -1,0 +1,197 @@
+package rkecontrolplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+	"github.com/drover-dev/drover/plans"
+)
+
+// manager is the manager's cache: unlike a shelf it is read by name, too.
+type manager struct{ *shelf }
+
+func (m manager) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if machine, ok := into.(*clusterv1.Machine); ok {
+		for i := range m.machines.Items {
+			if m.machines.Items[i].Name == key.Name {
+				*machine = m.machines.Items[i]
+				return nil
+			}
+		}
+	}
+	return apierrors.NewNotFound(corev1.Resource("objects"), key.Name)
+}
+
+// requests are what was asked of the API server.
+type requests struct{ gets, lists []string }
+
+// apiOf is an API server with what a shelf has, and the labels by which it is listed.
+func apiOf(t *testing.T, in *shelf) (client.WithWatch, *requests) {
+	t.Helper()
+	asked := &requests{}
+	builder := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme, rkev1.AddToScheme, corev1.AddToScheme))
+	add := func(o client.Object) {
+		labels := map[string]string{clusterv1.ClusterNameLabel: "c", rkev1.ClusterNameLabel: "c"}
+		for key, value := range o.GetLabels() {
+			labels[key] = value
+		}
+		o.SetLabels(labels)
+		builder.WithObjects(o)
+	}
+	for i := range in.machines.Items {
+		add(in.machines.Items[i].DeepCopy())
+	}
+	for i := range in.bootstraps.Items {
+		add(in.bootstraps.Items[i].DeepCopy())
+	}
+	for i := range in.secrets.Items {
+		add(in.secrets.Items[i].DeepCopy())
+	}
+	return builder.WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			asked.gets = append(asked.gets, key.Name)
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			asked.lists = append(asked.lists, fmt.Sprintf("%T", list))
+			return c.List(ctx, list, opts...)
+		},
+	}).Build(), asked
+}
+
+// TestLiveServers: a decision that harms servers is made on what the API server has of them, and nothing is read past the cache of workers.
+func TestLiveServers(t *testing.T) {
+	r, cached, next := bigCluster(t, 50)
+	change := func(s *scope) { s.controlPlane.Spec.ProvisionGeneration = 7 }
+	s := next()
+	change(s)
+	if err := r.reconcileInMemory(s); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.machines, func(m *machine) bool { return m.decision.Deliver })
+	if i < 0 {
+		t.Fatal("nothing changes")
+	}
+	first := s.machines[i]
+	api, asked := apiOf(t, cached)
+	secret := &corev1.Secret{}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(first.secret), secret); err != nil {
+		t.Fatal(err)
+	}
+	plans.Deliver(secret.Data, first.encoded, plans.Unlimited, first.inputs.FailureThreshold())
+	if err := api.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	*asked = requests{}
+	r.Cache, r.Live, r.cached = manager{cached}, api, true
+	for range 2 {
+		s = next()
+		change(s)
+		if err := r.reconcileInMemory(s); err != nil {
+			t.Fatal(err)
+		}
+		if !s.live {
+			t.Error("it was decided on the old view")
+		}
+		if len(s.machines) != 50 {
+			t.Errorf("%d machines", len(s.machines))
+		}
+		for _, m := range s.machines {
+			if m.decision.Deliver {
+				t.Errorf("%s changes while %s does: %+v", m.machine.Name, first.machine.Name, m.decision)
+			}
+		}
+	}
+	if want := 2 * 3 * 3; len(asked.gets) != want {
+		t.Errorf("%d objects were read, want %d, those of the servers: %v", len(asked.gets), want, asked.gets)
+	}
+	if want := []string{"*v1.PartialObjectMetadataList"}; !slices.Equal(asked.lists, want) {
+		t.Errorf("lists %v, want %v", asked.lists, want)
+	}
+}
+
+// TestLiveObjects: a server that was deleted is none, and the RKEBootstrap and the plan Secret that the cache does not have yet are found.
+func TestLiveObjects(t *testing.T) {
+	r, cached, next := bigCluster(t, 4)
+	api, _ := apiOf(t, cached)
+	if err := api.Delete(t.Context(), cached.machines.Items[1].DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	cached.bootstraps.Items = slices.Delete(cached.bootstraps.Items, 2, 3)
+	cached.secrets.Items = slices.Delete(cached.secrets.Items, 0, 1)
+	r.Cache, r.Live, r.cached = manager{cached}, api, true
+	s := next()
+	if err := r.loadMachines(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.others) != 1 || s.machines[0].secret != nil {
+		t.Fatalf("the cache has them: %v", s.others)
+	}
+	if err := r.loadLive(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range s.machines {
+		if m.secret == nil {
+			t.Errorf("%s has no plan Secret", m.machine.Name)
+		}
+		got = append(got, m.machine.Name)
+	}
+	if want := []string{"m0000", "m0002", "m0003"}; !slices.Equal(got, want) || len(s.others) != 0 {
+		t.Errorf("machines %v and %v, want %v", got, s.others, want)
+	}
+}
+
+// TestKnownMachines: nothing that harms a server is decided until the cache has the Machines that were there before this hub, which are
+// listed once.
+func TestKnownMachines(t *testing.T) {
+	_, all, _ := bigCluster(t, 4)
+	api, asked := apiOf(t, all)
+	behind := &shelf{}
+	all.machines.DeepCopyInto(&behind.machines)
+	behind.machines.Items = behind.machines.Items[:3]
+	var known knownMachines
+	ctx, cancel := context.WithTimeout(t.Context(), 3*catchUpInterval)
+	defer cancel()
+	if err := known.await(ctx, api, manager{behind}); !errors.Is(err, errBehind) {
+		t.Fatalf("without a Machine: %v", err)
+	}
+	if err := api.Delete(t.Context(), all.machines.Items[3].DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	*asked = requests{}
+	for range 2 {
+		if err := known.await(t.Context(), api, manager{behind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(asked.lists) != 1 || len(asked.gets) != 0 {
+		t.Errorf("requests %+v, want one list", *asked)
+	}
+
+	// One that is deleted after it was listed.
+	gone := all.machines.Items[2]
+	listed := &metav1.PartialObjectMetadata{ObjectMeta: gone.ObjectMeta}
+	if err := api.Delete(t.Context(), gone.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := awaitMachine(t.Context(), api, manager{&shelf{}}, listed); err != nil || time.Since(began) > catchUpTime/2 {
+		t.Errorf("one that is gone: %v after %s", err, time.Since(began))
+	}
+}
