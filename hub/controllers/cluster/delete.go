@@ -179,10 +179,11 @@ func (r *Reconciler) remove(ctx context.Context, key client.ObjectKey, object cl
 	return false, objects.Delete(ctx, r.Client, object, client.Preconditions{UID: new(object.GetUID())})
 }
 
-// machineNames are the names of the cluster's Machines.
+// machineNames are the names of the cluster's Machines, by what the cache has.
 func (r *Reconciler) machineNames(ctx context.Context, s *scope) ([]string, error) {
 	var list clusterv1.MachineList
-	err := r.Live.List(ctx, &list, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name})
+	err := r.Client.List(ctx, &list, client.InNamespace(s.cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the cluster's Machines: %w", err)
 	}

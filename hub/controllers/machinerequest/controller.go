@@ -38,6 +38,8 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, which may not have seen a Machine that was created a moment ago; SetupWithManager sets it.
 	Live client.Reader
+	// Informers are those of the cache that Client reads from; SetupWithManager sets it. Without them the cache is not believed.
+	Informers cache.Informers
 	// Clock is the time; SetupWithManager sets it.
 	Clock clock.PassiveClock
 
@@ -48,7 +50,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	r.Client, r.Live, r.Clock = mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}
+	r.Client, r.Live, r.Informers, r.Clock = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache(), clock.RealClock{}
 	requests, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(),
 		Scheme:     mgr.GetScheme(),

@@ -1,10 +1,12 @@
 package machinerequest
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +21,7 @@ import (
 
 	managementv3 "github.com/drover-dev/drover/hub/api/management/v3"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/informers"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
 	"github.com/drover-dev/drover/hub/util/ssa"
@@ -206,18 +209,55 @@ func (r *Reconciler) knownMachine(
 	return machine, proven(bootstrap, request)
 }
 
-// machineByID finds a Machine that another system has created under a name of its own. It asks the cache, since a list past it would read
-// all Machines of the namespace for each machine that registers: Machines of this hub are found by their names.
+// machineByID finds a Machine that has the ID under another name: another system has created it, and Machines of this hub are found by
+// their names. That there is none is believed of the cache if it has seen the time at which the Cluster was written as it is, since a
+// cluster that is moved is unpaused after its Machines exist: a list past the cache reads all Machines of the namespace, for each machine
+// that registers.
 func (r *Reconciler) machineByID(ctx context.Context, cluster *clusterv1.Cluster, id string) (*clusterv1.Machine, error) {
+	listed, err := listByID(ctx, r.Client, cluster, id)
+	if err == nil && listed == nil && !r.reached(ctx, cluster) {
+		listed, err = listByID(ctx, r.Live, cluster, id)
+	}
+	if listed == nil || err != nil {
+		return nil, err
+	}
+	machine := &clusterv1.Machine{}
+	found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(listed), machine)
+	if !found || err != nil {
+		return nil, err
+	}
+	return machine, nil
+}
+
+// reached reports whether the cache has all Machines that were there when the Cluster was written as it is.
+func (r *Reconciler) reached(ctx context.Context, cluster *clusterv1.Cluster) bool {
+	if r.Informers == nil {
+		return false
+	}
+	reached, known := informers.Reached(ctx, r.Informers, &clusterv1.Machine{}, cluster.ResourceVersion)
+	return reached && known
+}
+
+// listByID returns nil where there is no Machine with the ID. Of several the cluster's own comes first.
+func listByID(ctx context.Context, from client.Reader, cluster *clusterv1.Cluster, id string) (*clusterv1.Machine, error) {
 	for _, value := range []string{rkev1.MachineIDLabelValue(id), id} {
 		if len(validation.IsValidLabelValue(value)) > 0 {
 			continue
 		}
 		var machines clusterv1.MachineList
-		err := r.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.MachineIDLabel: value})
+		err := from.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{rkev1.MachineIDLabel: value})
 		if err != nil {
 			return nil, fmt.Errorf("looking for the machine by its ID: %w", err)
 		}
+		slices.SortFunc(machines.Items, func(a, b clusterv1.Machine) int {
+			own := func(m clusterv1.Machine) int {
+				if m.Spec.ClusterName == cluster.Name {
+					return 0
+				}
+				return 1
+			}
+			return cmp.Or(cmp.Compare(own(a), own(b)), cmp.Compare(a.Name, b.Name))
+		})
 		if len(machines.Items) > 0 {
 			return &machines.Items[0], nil
 		}

@@ -149,6 +149,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		err = client.IgnoreNotFound(err)
 		if err == nil {
 			r.plans.forget(req.NamespacedName)
+			r.known.forget(req.NamespacedName)
 			r.backlog.set(req.NamespacedName, work{}, r.Now())
 		}
 		return ctrl.Result{}, err
@@ -167,6 +168,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, controlPlane); err != nil || isPaused || changed {
 		if err == nil && isPaused {
+			r.known.paused(req.NamespacedName)
 			err = r.suspendOperations(ctx, s)
 		}
 		return ctrl.Result{}, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,7 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,26 +23,38 @@ import (
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
-// loadLive reads the machines again, so that what harms a server is decided on what the API server has. Of servers, and of machines with a
-// task, each object is read by its name; everything else is the cache's. A list past the cache would read all Machines of the namespace,
-// and so cost each cluster the more, the more clusters there are.
-func (r *Reconciler) loadLive(ctx context.Context, s *scope) error {
-	if !r.cached {
-		return loadFrom(ctx, s, r.Live)
-	}
-	if err := r.known.await(ctx, r.Live, r.Cache); err != nil {
-		return err
-	}
+// maxLive is for how many machines of a cluster objects are read one by one.
+const maxLive = 50
+
+// planLive decides again on what the API server has. Of servers, and of machines with a task, each object is read by its name; everything
+// else is the cache's. A list past the cache would read all Machines of the namespace, and so cost each cluster the more, the more
+// clusters there are.
+func (r *Reconciler) planLive(ctx context.Context, s *scope) error {
+	s.live = true
 	now := newLiveObjects(r.Cache)
+	if r.cached {
+		if err := r.known.await(ctx, r.Live, r.Cache, client.ObjectKeyFromObject(s.controlPlane)); err != nil {
+			return err
+		}
+	}
 	for {
-		read, err := now.read(ctx, r.Live, s)
-		if err != nil || !read {
+		unread := now.unread(s)
+		if r.cached && len(unread) == 0 {
+			return nil
+		}
+		all := !r.cached || len(unread) > maxLive
+		if all {
+			if err := loadFrom(ctx, s, r.Live); err != nil {
+				return err
+			}
+		} else if err := now.load(ctx, r.Live, s, unread); err != nil {
 			return err
 		}
-		// This may find servers that the cache has got meanwhile.
-		if err := loadFrom(ctx, s, now); err != nil {
+		s.nodes = nil // they remember Machines
+		if err := r.planOnce(ctx, s); err != nil || all {
 			return err
 		}
+		// There may be a task now that there was not, and servers that the cache has got meanwhile.
 	}
 }
 
@@ -57,38 +72,47 @@ func newLiveObjects(cached client.Reader) *liveObjects {
 		bootstraps: map[client.ObjectKey]*rkev1.RKEBootstrap{}, secrets: map[client.ObjectKey]*corev1.Secret{}}
 }
 
-// read reads the objects of those machines for which they count and were not read before. It returns whether there were any.
-func (l *liveObjects) read(ctx context.Context, live client.Reader, s *scope) (bool, error) {
-	var found bool
-	of := func(machine *clusterv1.Machine) error {
-		if _, before := l.machines[client.ObjectKeyFromObject(machine)]; before {
-			return nil
-		}
-		found = true
-		return l.readMachine(ctx, live, machine)
-	}
+// unread returns the machines for which the API server counts and that were not read: all but workers without a task, of which the cache
+// has what this hub has written. The RKEBootstraps of others, which have their roles, may exist by now.
+func (l *liveObjects) unread(s *scope) []*clusterv1.Machine {
+	var unread []*clusterv1.Machine
 	for _, m := range s.machines {
-		if !m.inputs.Etcd && !m.inputs.ControlPlane && !m.state.Init && !m.state.Task {
-			continue
-		}
-		if err := of(m.machine); err != nil {
-			return false, err
-		}
-	}
-	for _, m := range s.others { // their RKEBootstraps, which have the roles, may exist by now
-		if err := of(m); err != nil {
-			return false, err
+		worker := m.inputs.Worker && !m.inputs.Etcd && !m.inputs.ControlPlane && !m.state.Init && !m.state.Task &&
+			(m.secret == nil || m.secret.Labels[rkev1.InitNodeLabel] != "true") && (m.known == nil || !m.known.updated)
+		if !worker {
+			unread = append(unread, m.machine)
 		}
 	}
-	return found, nil
+	return slices.DeleteFunc(append(unread, s.others...), func(m *clusterv1.Machine) bool {
+		_, read := l.machines[client.ObjectKeyFromObject(m)]
+		return read
+	})
+}
+
+// load loads the machines of a cluster again, after it has read the objects of some.
+func (l *liveObjects) load(ctx context.Context, live client.Reader, s *scope, machines []*clusterv1.Machine) error {
+	for _, m := range machines {
+		if err := l.readMachine(ctx, live, m); err != nil {
+			return err
+		}
+	}
+	return loadFrom(ctx, s, l)
 }
 
 func (l *liveObjects) readMachine(ctx context.Context, live client.Reader, cached *clusterv1.Machine) (err error) {
 	key := client.ObjectKeyFromObject(cached)
-	if l.machines[key], err = getLive(ctx, live, key, &clusterv1.Machine{}); err != nil || l.machines[key] == nil {
+	machine, err := getLive(ctx, live, key, &clusterv1.Machine{})
+	if err != nil {
 		return err
 	}
-	name := l.machines[key].Spec.Bootstrap.ConfigRef.Name
+	if machine != nil && machine.UID != cached.UID {
+		// Nothing is done to a Machine that the cache does not have: it would be missing in decisions until the cache has it.
+		return errBehind(&cached.ObjectMeta, "Machine")
+	}
+	if l.machines[key] = machine; machine == nil {
+		return nil
+	}
+	name := machine.Spec.Bootstrap.ConfigRef.Name
 	if name == "" {
 		return nil
 	}
@@ -163,58 +187,112 @@ func replace[T any, P interface {
 	return out
 }
 
-// knownMachines is whether the cache has every Machine that another hub may have begun a cluster with, or whose etcd it may have restarted,
-// before this one began to reconcile. What this hub does itself is done to machines that its cache has.
-type knownMachines struct{ all atomic.Bool }
+// knownMachines is of which clusters the cache has every Machine and RKEBootstrap that another hub may have begun with. What this hub does
+// is done to Machines that its cache has.
+type knownMachines struct {
+	// reading is held by the one reconcile that reads what there is.
+	reading sync.Mutex
+	// all is set once the cache has had all that was there when this hub began to decide.
+	all atomic.Bool
+	// moved has the keys of RKEControlPlanes that were paused since, as clusters are that another hub hands over, and a token for the time.
+	moved sync.Map
+}
 
 const (
-	// machinesPage is how many Machines are listed at once.
-	machinesPage = 500
+	// listPage is how many objects are listed at once.
+	listPage = 500
 	// catchUpTime is how long a reconcile waits for the cache, which is behind for a second at most on a hub that is not overloaded.
 	catchUpTime, catchUpInterval = 10 * time.Second, 100 * time.Millisecond
 )
 
-// errBehind is the error of a reconcile that tries again later.
-var errBehind = errors.New("the hub has not read all Machines yet; trying again")
+// paused says that the cluster of an RKEControlPlane is paused.
+func (k *knownMachines) paused(controlPlane client.ObjectKey) { k.moved.Store(controlPlane, new(byte)) }
 
-// await reads the names of all Machines past the cache once, and waits until the cache has them.
-func (k *knownMachines) await(ctx context.Context, live, cached client.Reader) error {
-	if k.all.Load() {
+// forget drops what is known of an RKEControlPlane that was deleted.
+func (k *knownMachines) forget(controlPlane client.ObjectKey) { k.moved.Delete(controlPlane) }
+
+// await lists past the cache what another hub may know of the cluster of an RKEControlPlane, unless that was done before, and waits until
+// the cache has it. A cache that stays behind is an error that apierrors.IsRace matches.
+func (k *knownMachines) await(ctx context.Context, live, cached client.Reader, controlPlane client.ObjectKey) error {
+	if _, moved := k.moved.Load(controlPlane); !moved && k.all.Load() {
 		return nil
 	}
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	since, moved := k.moved.Load(controlPlane)
+	var in []client.ListOption
+	if k.all.Load() {
+		if !moved {
+			return nil
+		}
+		in = append(in, client.InNamespace(controlPlane.Namespace))
+	}
+	for _, kind := range []client.Object{&clusterv1.Machine{}, &rkev1.RKEBootstrap{}} {
+		if err := awaitAll(ctx, live, cached, kind, in); err != nil {
+			return err
+		}
+	}
+	k.all.Store(true)
+	if moved {
+		k.moved.CompareAndDelete(controlPlane, since)
+	}
+	return nil
+}
+
+// awaitAll waits until a cache has the objects of a kind.
+func awaitAll(ctx context.Context, live, cached client.Reader, kind client.Object, in []client.ListOption) error {
 	page := &metav1.PartialObjectMetadataList{}
-	page.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	gvk := clusterv1.GroupVersion.WithKind("Machine")
+	if _, ok := kind.(*rkev1.RKEBootstrap); ok {
+		gvk = rkev1.GroupVersion.WithKind("RKEBootstrap")
+	}
 	for {
-		if err := live.List(ctx, page, client.Limit(machinesPage), client.Continue(page.Continue)); err != nil {
-			return fmt.Errorf("listing all Machines: %w", err)
+		page.SetGroupVersionKind(gvk)
+		if err := live.List(ctx, page, append(in, client.Limit(listPage), client.Continue(page.Continue))...); err != nil {
+			return fmt.Errorf("listing objects of kind %s: %w", gvk.Kind, err)
 		}
 		for i := range page.Items {
-			if err := awaitMachine(ctx, live, cached, &page.Items[i]); err != nil {
+			if err := awaitObject(ctx, live, cached, kind, gvk.Kind, &page.Items[i].ObjectMeta); err != nil {
 				return err
 			}
 		}
 		if page.Continue == "" {
-			break
+			return nil
 		}
 	}
-	k.all.Store(true)
-	return nil
 }
 
-func awaitMachine(ctx context.Context, live, cached client.Reader, listed *metav1.PartialObjectMetadata) error {
-	key := client.ObjectKeyFromObject(listed)
-	err := wait.PollUntilContextTimeout(ctx, catchUpInterval, catchUpTime, true, func(ctx context.Context) (bool, error) {
-		machine := &clusterv1.Machine{}
-		found, err := objects.Get(ctx, cached, key, machine, client.UnsafeDisableDeepCopy)
-		if err != nil || found && machine.UID == listed.UID {
-			return err == nil, err
+// awaitObject waits until a cache has an object, in the version that was listed or a later one, or until it does not exist any more.
+func awaitObject(ctx context.Context, live, cached client.Reader, kind client.Object, name string, listed *metav1.ObjectMeta) error {
+	key := client.ObjectKey{Namespace: listed.Namespace, Name: listed.Name}
+	for deadline := time.Now().Add(catchUpTime); ; {
+		object := kind.DeepCopyObject().(client.Object)
+		found, err := objects.Get(ctx, cached, key, object, client.UnsafeDisableDeepCopy)
+		if err != nil || found && object.GetUID() == listed.UID && !olderThan(object, listed) {
+			return err
 		}
-		// It may be gone, or be another one by now.
-		now, err := getLive(ctx, live, key, &clusterv1.Machine{})
-		return err == nil && (now == nil || now.UID != listed.UID), err
-	})
-	if wait.Interrupted(err) {
-		return errBehind
+		now, err := getLive(ctx, live, key, kind.DeepCopyObject().(client.Object))
+		if err != nil || now == nil || now.GetUID() != listed.UID {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return errBehind(listed, name)
+		}
+		select {
+		case <-time.After(catchUpInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the hub to read %s %s: %w", name, key, context.Cause(ctx))
+		}
 	}
-	return err
+}
+
+// olderThan reports whether an object is an earlier version than was listed. Versions that cannot be compared are not.
+func olderThan(object client.Object, listed *metav1.ObjectMeta) bool {
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), listed.ResourceVersion)
+	return err == nil && order < 0
+}
+
+// errBehind is that of a cache that does not have an object as it is.
+func errBehind(object *metav1.ObjectMeta, kind string) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: kind}, object.Name, errors.New("the hub has not read its latest version yet"))
 }

@@ -2,15 +2,13 @@ package rkecontrolplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -26,12 +24,16 @@ import (
 type manager struct{ *shelf }
 
 func (m manager) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	if machine, ok := into.(*clusterv1.Machine); ok {
-		for i := range m.machines.Items {
-			if m.machines.Items[i].Name == key.Name {
-				*machine = m.machines.Items[i]
-				return nil
-			}
+	switch into := into.(type) {
+	case *clusterv1.Machine:
+		if i := slices.IndexFunc(m.machines.Items, func(o clusterv1.Machine) bool { return o.Name == key.Name }); i >= 0 {
+			*into = m.machines.Items[i]
+			return nil
+		}
+	case *rkev1.RKEBootstrap:
+		if i := slices.IndexFunc(m.bootstraps.Items, func(o rkev1.RKEBootstrap) bool { return o.Name == key.Name }); i >= 0 {
+			*into = m.bootstraps.Items[i]
+			return nil
 		}
 	}
 	return apierrors.NewNotFound(corev1.Resource("objects"), key.Name)
@@ -120,7 +122,7 @@ func TestLiveServers(t *testing.T) {
 	if want := 2 * 3 * 3; len(asked.gets) != want {
 		t.Errorf("%d objects were read, want %d, those of the servers: %v", len(asked.gets), want, asked.gets)
 	}
-	if want := []string{"*v1.PartialObjectMetadataList"}; !slices.Equal(asked.lists, want) {
+	if want := []string{"*v1.PartialObjectMetadataList", "*v1.PartialObjectMetadataList"}; !slices.Equal(asked.lists, want) {
 		t.Errorf("lists %v, want %v", asked.lists, want)
 	}
 }
@@ -132,9 +134,10 @@ func TestLiveObjects(t *testing.T) {
 	if err := api.Delete(t.Context(), cached.machines.Items[1].DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
+	r.Cache, r.Live, r.cached = manager{cached}, api, true
+	r.known.all.Store(true)
 	cached.bootstraps.Items = slices.Delete(cached.bootstraps.Items, 2, 3)
 	cached.secrets.Items = slices.Delete(cached.secrets.Items, 0, 1)
-	r.Cache, r.Live, r.cached = manager{cached}, api, true
 	s := next()
 	if err := r.loadMachines(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -142,7 +145,7 @@ func TestLiveObjects(t *testing.T) {
 	if len(s.others) != 1 || s.machines[0].secret != nil {
 		t.Fatalf("the cache has them: %v", s.others)
 	}
-	if err := r.loadLive(t.Context(), s); err != nil {
+	if err := r.planLive(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -157,41 +160,82 @@ func TestLiveObjects(t *testing.T) {
 	}
 }
 
-// TestKnownMachines: nothing that harms a server is decided until the cache has the Machines that were there before this hub, which are
-// listed once.
+// TestLiveOfAnother: nothing is decided of a Machine that was created again under its name, until the cache has it.
+func TestLiveOfAnother(t *testing.T) {
+	r, cached, next := bigCluster(t, 3)
+	api, _ := apiOf(t, cached)
+	cached.machines.Items[2].UID = "earlier"
+	cached.bootstraps.Items[2].OwnerReferences[0].UID = "earlier"
+	r.Cache, r.Live, r.cached = manager{cached}, api, true
+	r.known.all.Store(true)
+	s := next()
+	if err := r.loadMachines(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.planLive(t.Context(), s); !apierrors.IsConflict(err) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+}
+
+// TestManyLive: more objects than a list is worth are listed.
+func TestManyLive(t *testing.T) {
+	r, cached, next := bigCluster(t, maxLive+2)
+	for i := range cached.bootstraps.Items {
+		cached.bootstraps.Items[i].Labels, cached.machines.Items[i].Labels = nil, nil // no role yet
+	}
+	api, asked := apiOf(t, cached)
+	r.Cache, r.Live, r.cached = manager{cached}, api, true
+	r.known.all.Store(true)
+	s := next()
+	if err := r.loadMachines(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.planLive(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if len(asked.gets) != 0 || len(asked.lists) != 4 || len(s.machines) != maxLive+2 {
+		t.Errorf("requests %+v, %d machines", *asked, len(s.machines))
+	}
+}
+
+// TestKnownMachines: nothing that harms a server is decided until the cache has what was there before this hub, which is listed once, and
+// that of a cluster again after it was paused.
 func TestKnownMachines(t *testing.T) {
 	_, all, _ := bigCluster(t, 4)
 	api, asked := apiOf(t, all)
-	behind := &shelf{}
-	all.machines.DeepCopyInto(&behind.machines)
-	behind.machines.Items = behind.machines.Items[:3]
+	in := &shelf{}
+	all.machines.DeepCopyInto(&in.machines)
+	all.bootstraps.DeepCopyInto(&in.bootstraps)
+	in.machines.Items = in.machines.Items[:3]
 	var known knownMachines
-	ctx, cancel := context.WithTimeout(t.Context(), 3*catchUpInterval)
-	defer cancel()
-	if err := known.await(ctx, api, manager{behind}); !errors.Is(err, errBehind) {
-		t.Fatalf("without a Machine: %v", err)
+	await := func(what string, behind bool, lists int) {
+		t.Helper()
+		*asked = requests{}
+		synctest.Test(t, func(t *testing.T) {
+			if err := known.await(t.Context(), api, manager{in}, controlPlaneKey); apierrors.IsConflict(err) != behind || !behind && err != nil {
+				t.Errorf("%s: got %v, want a conflict: %v", what, err, behind)
+			}
+		})
+		if len(asked.lists) != lists {
+			t.Errorf("%s: %d lists, want %d", what, len(asked.lists), lists)
+		}
 	}
+	await("without a Machine", true, 1)
 	if err := api.Delete(t.Context(), all.machines.Items[3].DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	*asked = requests{}
-	for range 2 {
-		if err := known.await(t.Context(), api, manager{behind}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(asked.lists) != 1 || len(asked.gets) != 0 {
-		t.Errorf("requests %+v, want one list", *asked)
-	}
-
-	// One that is deleted after it was listed.
-	gone := all.machines.Items[2]
-	listed := &metav1.PartialObjectMetadata{ObjectMeta: gone.ObjectMeta}
-	if err := api.Delete(t.Context(), gone.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	if err := awaitMachine(t.Context(), api, manager{&shelf{}}, listed); err != nil || time.Since(began) > catchUpTime/2 {
-		t.Errorf("one that is gone: %v after %s", err, time.Since(began))
-	}
+	in.bootstraps.Items[0].ResourceVersion = "5"
+	await("with an old RKEBootstrap", true, 2)
+	in.bootstraps.Items[0].ResourceVersion = "1000"
+	await("with all", false, 2)
+	await("again", false, 0)
+	known.paused(controlPlaneKey)
+	in.machines.Items[0].UID = "earlier"
+	await("of a cluster that was handed over, with an earlier Machine", true, 1)
+	in.machines.Items[0].UID = all.machines.Items[0].UID
+	await("of a cluster that was handed over", false, 2)
+	await("of it again", false, 0)
+	known.paused(controlPlaneKey)
+	known.forget(controlPlaneKey)
+	await("of one that was deleted", false, 0)
 }

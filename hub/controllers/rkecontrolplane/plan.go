@@ -30,11 +30,7 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) error {
 	if err := r.checkOperation(ctx, s); err != nil {
 		return err
 	}
-	if err := r.loadLive(ctx, s); err != nil {
-		return err
-	}
-	s.live = true
-	return r.planOnce(ctx, s)
+	return r.planLive(ctx, s)
 }
 
 func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {

@@ -135,10 +135,20 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// deleteMachines returns the names of those that still exist.
-func (r *Reconciler) deleteMachines(ctx context.Context, s *scope) (remaining []string, _ error) {
+// deleteMachines returns the names of those that still exist. That there is none is read past the cache, which may be behind; while there
+// are some, a list of all Machines of the namespace would be too much for each that is deleted.
+func (r *Reconciler) deleteMachines(ctx context.Context, s *scope) (remaining []string, err error) {
+	for _, from := range []client.Reader{r.Cache, r.Live} {
+		if remaining, err = r.deleteMachinesOf(ctx, s, from); err != nil || len(remaining) > 0 {
+			break
+		}
+	}
+	return remaining, err
+}
+
+func (r *Reconciler) deleteMachinesOf(ctx context.Context, s *scope, from client.Reader) (remaining []string, _ error) {
 	var list clusterv1.MachineList
-	err := r.Live.List(ctx, &list, client.InNamespace(s.controlPlane.Namespace),
+	err := from.List(ctx, &list, client.InNamespace(s.controlPlane.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName()})
 	if err != nil {
 		return nil, fmt.Errorf("listing the cluster's Machines: %w", err)

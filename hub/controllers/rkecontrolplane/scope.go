@@ -39,8 +39,8 @@ type scope struct {
 	// plans are what an earlier reconcile has decoded and rendered; nil for nothing.
 	plans *clusterPlans
 	// machines are all Machines of the cluster that have an RKEBootstrap, by name. poolReplicas is the sum of the replicas of
-	// MachineDeployments for control plane machines. loaded is set once both were read, live once they were read past the cache
-	// (loadMachines).
+	// MachineDeployments for control plane machines. loaded is set once both were read (loadMachines), live once those of servers were read
+	// past the cache (planLive).
 	// others are Machines of the cluster without one. allStates is what states has returned last.
 	machines     []*machine
 	allStates    []rollout.Machine

@@ -48,10 +48,24 @@ func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client
 	if value == "" || options.FieldSelector != nil {
 		return c.Cache.List(ctx, list, opts...)
 	}
-	if err := c.index(ctx, list); err != nil {
+	of, err := c.informerOf(list)
+	if err != nil {
+		return err
+	}
+	if err := c.index(ctx, of); err != nil {
 		return err
 	}
 	options.FieldSelector = fields.OneTermEqualSelector(Field, value)
+	if err = c.Cache.List(ctx, list, options); err == nil {
+		return nil
+	}
+	if _, indexed := c.indexed.Load(of); indexed {
+		return err
+	}
+	// The informer was removed meanwhile, and there is a new one.
+	if err := c.index(ctx, of); err != nil {
+		return err
+	}
 	return c.Cache.List(ctx, list, options)
 }
 
@@ -63,8 +77,11 @@ func (c *Cache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	}
 	c.adding.Lock()
 	defer c.adding.Unlock()
+	if err := c.Cache.RemoveInformer(ctx, obj); err != nil {
+		return err
+	}
 	c.indexed.Delete(informer{gvk, formOf(obj)})
-	return c.Cache.RemoveInformer(ctx, obj)
+	return nil
 }
 
 // value is what the index has for a selector; empty where it does not ask for one value of a label in the index.
@@ -80,14 +97,18 @@ func (c *Cache) value(selector labels.Selector) string {
 	return ""
 }
 
-// index adds the index to the informer of what a list is of, unless it has it.
-func (c *Cache) index(ctx context.Context, list client.ObjectList) error {
+func (c *Cache) informerOf(list client.ObjectList) (informer, error) {
 	gvk, err := apiutil.GVKForObject(list, c.Scheme)
 	if err != nil {
-		return fmt.Errorf("finding the kind of %T: %w", list, err)
+		return informer{}, fmt.Errorf("finding the kind of %T: %w", list, err)
 	}
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	of := informer{gvk, formOf(list)}
+	return informer{gvk, formOf(list)}, nil
+}
+
+// index adds the index to an informer, unless it has it. Nothing else may read the indexers of one that runs without a lock, as
+// controller-runtime does for selectors of several fields.
+func (c *Cache) index(ctx context.Context, of informer) error {
 	if _, ok := c.indexed.Load(of); ok {
 		return nil
 	}
@@ -101,7 +122,7 @@ func (c *Cache) index(ctx context.Context, list client.ObjectList) error {
 		return err
 	}
 	if err := c.IndexField(ctx, obj, Field, c.values); err != nil {
-		return fmt.Errorf("adding an index of labels for %s: %w", gvk.Kind, err)
+		return fmt.Errorf("adding an index of labels for %s: %w", of.Kind, err)
 	}
 	c.indexed.Store(of, nil)
 	return nil

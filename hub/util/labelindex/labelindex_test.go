@@ -74,7 +74,7 @@ func TestSelectors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, inner := newCache(t)
-			opts := append(tc.opts, client.InNamespace("ns"), client.UnsafeDisableDeepCopy)
+			opts := append([]client.ListOption{client.InNamespace("ns"), client.UnsafeDisableDeepCopy}, tc.opts...)
 			if err := c.List(t.Context(), &corev1.SecretList{}, opts...); err != nil {
 				t.Fatal(err)
 			}

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/drover-dev/drover/hub/util/informers"
 )
 
 // Pending reports whether obj has been created or applied as it is, and Metadata has not come so far that it could know. obj is given the
@@ -30,7 +31,7 @@ const behindFor = time.Minute
 // isBehind reports whether Metadata, which has no such object, has not come to the version in which it was applied, and gives obj the UID
 // and version if so. An object that was deleted since has a later version of its own, at which Metadata is not behind any more.
 func (c *Cache) isBehind(ctx context.Context, obj client.Object, last state) bool {
-	informers, ok := c.Metadata.(cache.Informers)
+	of, ok := c.Metadata.(cache.Informers)
 	if !ok || time.Since(last.written) > behindFor {
 		return false
 	}
@@ -40,17 +41,8 @@ func (c *Cache) isBehind(ctx context.Context, obj client.Object, last state) boo
 	}
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(gvk)
-	informer, err := informers.GetInformer(ctx, metadata)
-	if err != nil {
-		return false
-	}
-	// Not of the interface, but of each informer of client-go.
-	synced, ok := informer.(interface{ LastSyncResourceVersion() string })
-	if !ok {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(last.version, synced.LastSyncResourceVersion())
-	if err != nil || order <= 0 {
+	reached, known := informers.Reached(ctx, of, metadata, last.version)
+	if !known || reached {
 		return false
 	}
 	obj.SetUID(last.uid)

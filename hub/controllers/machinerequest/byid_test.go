@@ -1,0 +1,80 @@
+package machinerequest
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/testenv/fakeclient"
+)
+
+// cacheAt is a cache that has come to a version.
+type cacheAt struct {
+	cache.Informers
+	version string
+}
+
+type informerAt struct {
+	cache.Informer
+	version string
+}
+
+func (i informerAt) LastSyncResourceVersion() string { return i.version }
+
+func (c cacheAt) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return informerAt{version: c.version}, nil
+}
+
+// TestMachineByID: a Machine that another system has created is found by its ID, and decided on as it is now. That the cache has none
+// counts only if the cache is not behind the Cluster.
+func TestMachineByID(t *testing.T) {
+	machine := func(name, cluster string) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+			Labels: map[string]string{rkev1.MachineIDLabel: rkev1.MachineIDLabelValue("id")}}}
+		m.Spec.ClusterName = cluster
+		return m
+	}
+	changed := machine("theirs", "prod")
+	changed.Annotations = map[string]string{"now": "true"}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod", ResourceVersion: "7"}}
+	for name, tc := range map[string]struct {
+		cached, live []client.Object
+		version      string
+		want         string
+	}{
+		"known":                     {[]client.Object{machine("theirs", "prod")}, []client.Object{changed}, "9", "theirs"},
+		"its own before another's":  {[]client.Object{machine("a", "other"), machine("theirs", "prod")}, []client.Object{changed}, "9", "theirs"},
+		"deleted":                   {[]client.Object{machine("theirs", "prod")}, nil, "9", ""},
+		"new to a cache":            {nil, []client.Object{changed}, "6", "theirs"},
+		"new to one that says none": {nil, []client.Object{changed}, "", "theirs"},
+		"none":                      {nil, nil, "6", ""},
+		"made after the Cluster":    {nil, []client.Object{changed}, "7", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := func(objects []client.Object) client.Client {
+				return fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithObjects(objects...).Build()
+			}
+			r := &Reconciler{Client: with(tc.cached), Live: with(tc.live), Informers: cacheAt{version: tc.version}}
+			got, err := r.machineByID(t.Context(), cluster, "id")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.want == "" {
+				if got != nil {
+					t.Errorf("got %s", got.Name)
+				}
+				return
+			}
+			if got == nil || got.Name != tc.want || got.Annotations["now"] != "true" {
+				t.Errorf("got %v, want %s as it is now", got, tc.want)
+			}
+		})
+	}
+}
