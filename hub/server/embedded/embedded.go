@@ -8,6 +8,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,12 @@ type Options struct {
 	// matters must never see it.
 	UnsafeNoFsync bool
 
-	// bookmarks is how often a watch without events is told how far it is; 0 takes 20 s.
+	// bookmarks is how often a watch that gets no events is told how far it is; 0 takes 20 s.
 	bookmarks time.Duration
 }
+
+// bookmarkInterval is how often a watch is told how far it is.
+func (o Options) bookmarkInterval() time.Duration { return cmp.Or(o.bookmarks, 20*time.Second) }
 
 // etcdDir is where etcd keeps its data.
 func (o Options) etcdDir() string { return filepath.Join(o.DataDir, "etcd") }

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,11 +116,9 @@ func etcdConfig(dir, socket string, opts Options, log embedLogger) *embed.Config
 	cfg.ElectionMs = 500
 	// Watches of the API server are told by this how far they are. One that begins again reads all that was written since, of any kind, into
 	// memory: of a minute in which many machines are made, that was 200 MiB.
-	cfg.WatchProgressNotifyInterval = cmp.Or(opts.bookmarks, 20*time.Second)
+	cfg.WatchProgressNotifyInterval = opts.bookmarkInterval()
 	// Old versions are kept for one to two minutes, and nothing is written where nothing has changed. An API server keeps them for five: that
-	// of a thousand new machines were 400 MiB, which etcd maps into memory. A watch that has timed out is not behind by more than a bookmark,
-	// unless it has a selector: the API server says nothing of objects that do not match, and while these are written all the time such a
-	// watch begins again with a list, every five to ten minutes.
+	// of a thousand new machines were 400 MiB, which etcd maps into memory. A watch that has timed out is not behind by more than a bookmark.
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = "1m"
 	// What was written since the last snapshot but one is held in memory for members that are behind. There are none.

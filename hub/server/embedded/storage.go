@@ -1,16 +1,15 @@
 package embedded
 
 import (
-	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
@@ -26,9 +25,11 @@ import (
 // their own, and etcd, in the same process, is as near as a cache would be: the API server calls its functions, and no connection is
 // between them.
 
-// storeIn makes all kinds read, watch and write this member itself.
-func storeIn(member *etcdserver.EtcdServer, config *controlplane.Config) {
-	in := func(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter { return direct{getter, member} }
+// storeIn makes all kinds read, watch and write this member itself. A watch is told how far it is once in an interval.
+func storeIn(member *etcdserver.EtcdServer, config *controlplane.Config, bookmarks time.Duration) {
+	in := func(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+		return direct{getter, member, bookmarks}
+	}
 	config.ControlPlane.Generic.RESTOptionsGetter = in(config.ControlPlane.Generic.RESTOptionsGetter)
 	config.APIExtensions.GenericConfig.RESTOptionsGetter = in(config.APIExtensions.GenericConfig.RESTOptionsGetter)
 	config.APIExtensions.ExtraConfig.CRDRESTOptionsGetter = in(config.APIExtensions.ExtraConfig.CRDRESTOptionsGetter)
@@ -39,6 +40,8 @@ func storeIn(member *etcdserver.EtcdServer, config *controlplane.Config) {
 type direct struct {
 	generic.RESTOptionsGetter
 	member *etcdserver.EtcdServer
+	// bookmarks is how often a watch is told how far it is.
+	bookmarks time.Duration
 }
 
 func (d direct) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -74,14 +77,5 @@ func (d direct) storage(config *storagebackend.ConfigForResource, prefix string,
 		store.Close()
 		_ = client.Close()
 	})
-	return bookmarks{store}, destroy, nil
-}
-
-// bookmarks sends bookmarks to clients that take them, each time that etcd says how far a watch is. With them, a client that saw no event
-// of its kind for long can continue its watch after etcd was compacted, and need not list everything again.
-type bookmarks struct{ storage.Interface }
-
-func (b bookmarks) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	opts.ProgressNotify = opts.ProgressNotify || opts.Predicate.AllowWatchBookmarks
-	return b.Interface.Watch(ctx, key, opts)
+	return &bookmarks{Interface: store, newObject: newFunc, interval: d.bookmarks}, destroy, nil
 }

@@ -1,0 +1,153 @@
+package embedded
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/utils/ptr"
+)
+
+// bookmarks sends bookmarks to clients that take them. With them, a client that saw no event for long can continue its watch after etcd was
+// compacted, and need not list everything again. Two make them: etcd says how far a watch is of a kind that nobody writes; and of a kind
+// that others write, a watch with a selector has got all events up to the last that was looked at, whether or not it was for the watch.
+type bookmarks struct {
+	storage.Interface
+	newObject func() runtime.Object
+	interval  time.Duration
+}
+
+// Watch implements storage.Interface.
+func (b *bookmarks) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	takes := opts.Predicate.AllowWatchBookmarks
+	opts.ProgressNotify = opts.ProgressNotify || takes
+	// What a watch begins with is not in the order of versions. Without a selector, every event goes to the client.
+	ordered := opts.ResourceVersion != "" && opts.ResourceVersion != "0" && !ptr.Deref(opts.SendInitialEvents, false) &&
+		!utilfeature.DefaultFeatureGate.Enabled(features.ConcurrentWatchObjectDecode)
+	if !takes || !ordered || opts.Predicate.Empty() {
+		return b.Interface.Watch(ctx, key, opts)
+	}
+	w := &selectiveWatch{newObject: b.newObject, out: make(chan watch.Event), stopped: make(chan struct{})}
+	attributes := opts.Predicate.GetAttrs
+	opts.Predicate.GetAttrs = func(o runtime.Object) (labels.Set, fields.Set, error) {
+		w.look(o)
+		return attributes(o)
+	}
+	var err error
+	if w.in, err = b.Interface.Watch(ctx, key, opts); err != nil {
+		return nil, err
+	}
+	go w.run(b.interval)
+	return w, nil
+}
+
+// selectiveWatch is a watch with a selector. Its storage looks at one event after the other, and sends it, if it is for the watch, before
+// it looks at the next.
+type selectiveWatch struct {
+	newObject func() runtime.Object
+	in        watch.Interface
+	out       chan watch.Event
+	stop      sync.Once
+	stopped   chan struct{}
+
+	// looked is the latest version that the storage has looked at.
+	looked atomic.Uint64
+	// told is the latest version that the client knows of.
+	told uint64
+}
+
+// look is called by the storage with the object of each event, and with what it was before.
+func (w *selectiveWatch) look(o runtime.Object) {
+	// Only one goroutine calls it.
+	if version := versionIn(o); version > w.looked.Load() {
+		w.looked.Store(version)
+	}
+}
+
+func versionIn(o runtime.Object) uint64 {
+	accessor, err := meta.Accessor(o)
+	if err != nil {
+		return 0
+	}
+	version, err := storage.APIObjectVersioner{}.ParseResourceVersion(accessor.GetResourceVersion())
+	if err != nil {
+		return 0
+	}
+	return version
+}
+
+// ResultChan implements watch.Interface.
+func (w *selectiveWatch) ResultChan() <-chan watch.Event { return w.out }
+
+// Stop implements watch.Interface.
+func (w *selectiveWatch) Stop() {
+	w.stop.Do(func() {
+		close(w.stopped)
+		w.in.Stop()
+	})
+}
+
+func (w *selectiveWatch) run(interval time.Duration) {
+	defer close(w.out)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case event, ok := <-w.in.ResultChan():
+			if !ok || !w.send(event) {
+				return
+			}
+		case <-ticker.C:
+			if !w.bookmark() {
+				return
+			}
+		case <-w.stopped:
+			return
+		}
+	}
+}
+
+// bookmark sends how far the watch is, if the client does not know. It returns false when the watch ends.
+func (w *selectiveWatch) bookmark() bool {
+	// All events before this one were sent, or were not for the watch. It may still be on its way itself.
+	before := w.looked.Load()
+	for sent := true; sent; {
+		select {
+		case event, ok := <-w.in.ResultChan():
+			if !ok || !w.send(event) {
+				return false
+			}
+		default:
+			sent = false
+		}
+	}
+	if before == 0 || before-1 <= w.told {
+		return true
+	}
+	object := w.newObject()
+	if err := (storage.APIObjectVersioner{}).UpdateObject(object, before-1); err != nil {
+		return true // as without a bookmark
+	}
+	return w.send(watch.Event{Type: watch.Bookmark, Object: object})
+}
+
+// send returns false when the watch ends.
+func (w *selectiveWatch) send(event watch.Event) bool {
+	version := versionIn(event.Object) // the object is the client's then
+	select {
+	case w.out <- event:
+		w.told = max(w.told, version)
+		return true
+	case <-w.stopped:
+		return false
+	}
+}
