@@ -61,8 +61,8 @@ type selectiveWatch struct {
 
 	// looked is the latest version that the storage has looked at.
 	looked atomic.Uint64
-	// told is the latest version that the client knows of.
-	told uint64
+	// sent is the latest version that the client knows of.
+	sent uint64
 }
 
 // look is called by the storage with the object of each event, and with what it was before.
@@ -120,17 +120,17 @@ func (w *selectiveWatch) run(interval time.Duration) {
 func (w *selectiveWatch) bookmark() bool {
 	// All events before this one were sent, or were not for the watch. It may still be on its way itself.
 	before := w.looked.Load()
-	for sent := true; sent; {
+	for more := true; more; {
 		select {
 		case event, ok := <-w.in.ResultChan():
 			if !ok || !w.send(event) {
 				return false
 			}
 		default:
-			sent = false
+			more = false
 		}
 	}
-	if before == 0 || before-1 <= w.told {
+	if before == 0 || before-1 <= w.sent {
 		return true
 	}
 	object := w.newObject()
@@ -145,7 +145,7 @@ func (w *selectiveWatch) send(event watch.Event) bool {
 	version := versionIn(event.Object) // the object is the client's then
 	select {
 	case w.out <- event:
-		w.told = max(w.told, version)
+		w.sent = max(w.sent, version)
 		return true
 	case <-w.stopped:
 		return false

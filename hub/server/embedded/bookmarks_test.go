@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// TestSelectiveBookmarks: a watch of which no object is written is told what was written of others of its kind, and can be continued from
+// TestSelectiveBookmarks: a watch of which no object is written is known what was written of others of its kind, and can be continued from
 // there.
 func TestSelectiveBookmarks(t *testing.T) {
 	_, client := start(t, Options{DataDir: t.TempDir(), bookmarks: 100 * time.Millisecond})
@@ -45,14 +45,14 @@ func TestSelectiveBookmarks(t *testing.T) {
 		}
 	}()
 	late := time.After(30 * time.Second)
-	for told := false; !told; {
+	for known := false; !known; {
 		select {
 		case event := <-watched.ResultChan():
 			if event.Type != watch.Bookmark {
 				t.Fatalf("got %s %v", event.Type, event.Object)
 			}
 			mine.ResourceVersion = event.Object.(metav1.Object).GetResourceVersion()
-			told = versionOf(t, event.Object.(metav1.Object)) >= versionOf(t, written)
+			known = versionOf(t, event.Object.(metav1.Object)) >= versionOf(t, written)
 		case <-late:
 			t.Fatal("no bookmark says that others were written")
 		}
@@ -161,7 +161,8 @@ func TestBookmarkOrder(t *testing.T) {
 func TestOtherWatches(t *testing.T) {
 	in := &steps{events: make(chan watch.Event)}
 	b := &bookmarks{Interface: in, newObject: func() runtime.Object { return &corev1.Secret{} }, interval: time.Second}
-	mine := storage.SelectionPredicate{Label: labels.Everything(), Field: fields.OneTermEqualSelector("type", "mine"), AllowWatchBookmarks: true}
+	mine := storage.SelectionPredicate{Label: labels.Everything(), Field: fields.OneTermEqualSelector("type", "mine"),
+		AllowWatchBookmarks: true}
 	none := mine
 	none.AllowWatchBookmarks = false
 	everything := storage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), AllowWatchBookmarks: true}
