@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -23,10 +24,13 @@ type cacheAt struct {
 
 type informerAt struct {
 	cache.Informer
+	toolscache.Indexer
 	version string
 }
 
-func (i informerAt) LastSyncResourceVersion() string { return i.version }
+func (i informerAt) GetIndexer() toolscache.Indexer        { return i }
+func (i informerAt) LastStoreSyncResourceVersion() string  { return i.version }
+func (i informerAt) AddIndexers(toolscache.Indexers) error { return nil }
 
 func (c cacheAt) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	return informerAt{version: c.version}, nil
@@ -56,6 +60,7 @@ func TestMachineByID(t *testing.T) {
 		"new to one that says none": {nil, []client.Object{changed}, "", "theirs"},
 		"none":                      {nil, nil, "6", ""},
 		"made after the Cluster":    {nil, []client.Object{changed}, "7", ""},
+		"made again by its system":  {[]client.Object{machine("earlier", "prod")}, []client.Object{changed}, "7", "theirs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			with := func(objects []client.Object) client.Client {

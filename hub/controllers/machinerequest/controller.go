@@ -3,6 +3,7 @@ package machinerequest
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,8 @@ type Reconciler struct {
 	// Clock is the time; SetupWithManager sets it.
 	Clock clock.PassiveClock
 
+	// seen has the first sight of each Cluster, by its key.
+	seen sync.Map
 	// requests is a cache of its own with machine requests alone: the infrastructure provider may run without the controllers that need the
 	// content of other Secrets.
 	requests client.Reader

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -210,31 +211,49 @@ func (r *Reconciler) knownMachine(
 }
 
 // machineByID finds a Machine that has the ID under another name: another system has created it, and Machines of this hub are found by
-// their names. That there is none is believed of the cache if it has seen the time at which the Cluster was written as it is, since a
+// their names. That there is none is believed of the cache if it has come to the time at which this hub has seen the Cluster, since a
 // cluster that is moved is unpaused after its Machines exist: a list past the cache reads all Machines of the namespace, for each machine
 // that registers.
 func (r *Reconciler) machineByID(ctx context.Context, cluster *clusterv1.Cluster, id string) (*clusterv1.Machine, error) {
+	believed := r.reached(ctx, cluster)
 	listed, err := listByID(ctx, r.Client, cluster, id)
-	if err == nil && listed == nil && !r.reached(ctx, cluster) {
-		listed, err = listByID(ctx, r.Live, cluster, id)
-	}
-	if listed == nil || err != nil {
+	if err != nil {
 		return nil, err
 	}
-	machine := &clusterv1.Machine{}
-	found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(listed), machine)
-	if !found || err != nil {
-		return nil, err
+	if listed != nil {
+		machine := &clusterv1.Machine{}
+		found, err := objects.Get(ctx, r.Live, client.ObjectKeyFromObject(listed), machine)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			return machine, nil
+		}
 	}
-	return machine, nil
+	if believed && listed == nil {
+		return nil, nil
+	}
+	return listByID(ctx, r.Live, cluster, id)
 }
 
-// reached reports whether the cache has all Machines that were there when the Cluster was written as it is.
+// sight is when a Cluster was seen first.
+type sight struct {
+	uid     types.UID
+	version string
+}
+
+// reached reports whether the cache is known to have all Machines that were there when this hub saw the Cluster, which is not paused.
 func (r *Reconciler) reached(ctx context.Context, cluster *clusterv1.Cluster) bool {
 	if r.Informers == nil {
 		return false
 	}
-	reached, known := informers.Reached(ctx, r.Informers, &clusterv1.Machine{}, cluster.ResourceVersion)
+	now := sight{cluster.UID, cluster.ResourceVersion}
+	first, seen := r.seen.LoadOrStore(client.ObjectKeyFromObject(cluster), now)
+	if seen && first.(sight).uid != cluster.UID {
+		r.seen.Store(client.ObjectKeyFromObject(cluster), now)
+		first = now
+	}
+	reached, known := informers.Reached(ctx, r.Informers, &clusterv1.Machine{}, first.(sight).version)
 	return reached && known
 }
 

@@ -11,6 +11,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -81,8 +82,9 @@ type Reconciler struct {
 	started time.Time
 
 	controller controller.Controller
-	// cached reports whether Cache is one: it has the indexes, and may be behind the API server, from which a preview reads.
-	cached bool
+	// manager is Cache, if that is the manager's, which has indexes and may be behind the API server. It is nil in a preview, which reads
+	// from the API server.
+	manager cache.Cache
 	// known reports whether Cache has what an earlier hub knew.
 	known     knownMachines
 	objects   objectcache.Cache
@@ -99,7 +101,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r.cached = true
+	r.manager = mgr.GetCache()
 	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
 	r.endpoints = endpoint.Chooser{Now: r.Now, Prober: endpoint.NewProber(endpoint.Requests(r.Access), r.Now)}
 	r.agents = &agentSessions{connected: r.Access.Connected, reader: r.Cache, now: r.Now, since: map[string]time.Time{}}
@@ -168,10 +170,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 	if isPaused, changed, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, controlPlane); err != nil || isPaused || changed {
 		if err == nil && isPaused {
-			r.known.paused(req.NamespacedName)
 			err = r.suspendOperations(ctx, s)
 		}
 		return ctrl.Result{}, err
+	}
+	if s.cluster != nil {
+		r.known.seen(req.NamespacedName, s.cluster)
 	}
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, controlPlane, Finalizer); err != nil || added {
 		return ctrl.Result{}, err

@@ -14,12 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/informers"
 	"github.com/drover-dev/drover/hub/util/objects"
 )
 
@@ -32,22 +35,24 @@ const maxLive = 50
 func (r *Reconciler) planLive(ctx context.Context, s *scope) error {
 	s.live = true
 	now := newLiveObjects(r.Cache)
-	if r.cached {
-		if err := r.known.await(ctx, r.Live, r.Cache, client.ObjectKeyFromObject(s.controlPlane)); err != nil {
+	if r.manager != nil {
+		if err := r.known.await(ctx, r.Live, r.manager, client.ObjectKeyFromObject(s.controlPlane), s.cluster); err != nil {
 			return err
 		}
 	}
 	for {
 		unread := now.unread(s)
-		if r.cached && len(unread) == 0 {
+		if r.manager != nil && len(unread) == 0 {
 			return nil
 		}
-		all := !r.cached || len(unread) > maxLive
+		all := r.manager == nil || len(unread) > maxLive
+		var err error
 		if all {
-			if err := loadFrom(ctx, s, r.Live); err != nil {
-				return err
-			}
-		} else if err := now.load(ctx, r.Live, s, unread); err != nil {
+			err = r.loadAllLive(ctx, s)
+		} else {
+			err = now.load(ctx, r.Live, s, unread)
+		}
+		if err != nil {
 			return err
 		}
 		s.nodes = nil // they remember Machines
@@ -56,6 +61,24 @@ func (r *Reconciler) planLive(ctx context.Context, s *scope) error {
 		}
 		// There may be a task now that there was not, and servers that the cache has got meanwhile.
 	}
+}
+
+// loadAllLive lists the machines past the cache, all of which the cache has to have.
+func (r *Reconciler) loadAllLive(ctx context.Context, s *scope) error {
+	if err := loadFrom(ctx, s, r.Live); err != nil || r.manager == nil {
+		return err
+	}
+	for _, m := range s.machines {
+		cached := &clusterv1.Machine{}
+		found, err := objects.Get(ctx, r.Cache, client.ObjectKeyFromObject(m.machine), cached, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return err
+		}
+		if !found || cached.UID != m.machine.UID {
+			return errBehind(&m.machine.ObjectMeta, "Machine")
+		}
+	}
+	return nil
 }
 
 // liveObjects lists what a cache has, with some objects as they were read past it.
@@ -194,8 +217,17 @@ type knownMachines struct {
 	reading sync.Mutex
 	// all is set once the cache has had all that was there when this hub began to decide.
 	all atomic.Bool
-	// moved has the keys of RKEControlPlanes that were paused since, as clusters are that another hub hands over, and a token for the time.
-	moved sync.Map
+	// clusters has a *trust for the key of each RKEControlPlane.
+	clusters sync.Map
+}
+
+// trust is what is known of a Cluster that is not paused. One that another hub hands over is paused until all of it exists, and is another
+// Cluster for this hub.
+type trust struct {
+	uid types.UID
+	// since is the version in which the Cluster was seen first.
+	since     string
+	confirmed atomic.Bool
 }
 
 const (
@@ -205,83 +237,139 @@ const (
 	catchUpTime, catchUpInterval = 10 * time.Second, 100 * time.Millisecond
 )
 
-// paused says that the cluster of an RKEControlPlane is paused.
-func (k *knownMachines) paused(controlPlane client.ObjectKey) { k.moved.Store(controlPlane, new(byte)) }
+// seen returns what is known of the Cluster of an RKEControlPlane, which is not paused.
+func (k *knownMachines) seen(controlPlane client.ObjectKey, cluster *clusterv1.Cluster) *trust {
+	now := &trust{uid: cluster.UID, since: cluster.ResourceVersion}
+	before, ok := k.clusters.LoadOrStore(controlPlane, now)
+	if !ok || before.(*trust).uid != cluster.UID {
+		k.clusters.Store(controlPlane, now)
+		return now
+	}
+	return before.(*trust)
+}
 
 // forget drops what is known of an RKEControlPlane that was deleted.
-func (k *knownMachines) forget(controlPlane client.ObjectKey) { k.moved.Delete(controlPlane) }
+func (k *knownMachines) forget(controlPlane client.ObjectKey) { k.clusters.Delete(controlPlane) }
 
-// await lists past the cache what another hub may know of the cluster of an RKEControlPlane, unless that was done before, and waits until
-// the cache has it. A cache that stays behind is an error that apierrors.IsRace matches.
-func (k *knownMachines) await(ctx context.Context, live, cached client.Reader, controlPlane client.ObjectKey) error {
-	if _, moved := k.moved.Load(controlPlane); !moved && k.all.Load() {
+// await waits until the cache has what another hub may know of a cluster: it lists that past the cache, unless it did before, or the cache
+// has come to the time at which the Cluster was not paused any more.
+func (k *knownMachines) await(ctx context.Context, live client.Reader, cached cache.Cache, controlPlane client.ObjectKey,
+	cluster *clusterv1.Cluster) error {
+	t := k.seen(controlPlane, cluster)
+	if k.all.Load() && t.confirmed.Load() {
 		return nil
 	}
 	k.reading.Lock()
 	defer k.reading.Unlock()
-	since, moved := k.moved.Load(controlPlane)
 	var in []client.ListOption
 	if k.all.Load() {
-		if !moved {
+		if t.confirmed.Load() {
+			return nil
+		}
+		if reached(ctx, cached, t.since) {
+			t.confirmed.Store(true)
 			return nil
 		}
 		in = append(in, client.InNamespace(controlPlane.Namespace))
 	}
-	for _, kind := range []client.Object{&clusterv1.Machine{}, &rkev1.RKEBootstrap{}} {
+	// All that exists of those is listed.
+	covered := k.covered(len(in) == 0, controlPlane.Namespace)
+	for _, kind := range machineKinds {
 		if err := awaitAll(ctx, live, cached, kind, in); err != nil {
 			return err
 		}
 	}
+	for _, t := range covered {
+		t.confirmed.Store(true)
+	}
 	k.all.Store(true)
-	if moved {
-		k.moved.CompareAndDelete(controlPlane, since)
+	return nil
+}
+
+// covered returns the clusters of a namespace, or all.
+func (k *knownMachines) covered(all bool, namespace string) (covered []*trust) {
+	k.clusters.Range(func(key, t any) bool {
+		if all || key.(client.ObjectKey).Namespace == namespace {
+			covered = append(covered, t.(*trust))
+		}
+		return true
+	})
+	return covered
+}
+
+// machineKinds are those that a cluster begins with.
+var machineKinds = []machineKind{
+	{"Machine", clusterv1.GroupVersion, &clusterv1.Machine{}},
+	{"RKEBootstrap", rkev1.GroupVersion, &rkev1.RKEBootstrap{}},
+}
+
+type machineKind struct {
+	name    string
+	version schema.GroupVersion
+	object  client.Object
+}
+
+// reached reports whether the cache is known to have all that existed at a version.
+func reached(ctx context.Context, cached cache.Informers, version string) bool {
+	return !slices.ContainsFunc(machineKinds, func(kind machineKind) bool {
+		reached, known := informers.Reached(ctx, cached, kind.object, version)
+		return !reached || !known
+	})
+}
+
+// awaitAll waits until a cache has the objects of a kind.
+func awaitAll(ctx context.Context, live, cached client.Reader, kind machineKind, in []client.ListOption) error {
+	listed, err := listAll(ctx, live, kind, in)
+	if err != nil {
+		return err
+	}
+	for i := range listed {
+		if err := awaitObject(ctx, live, cached, kind, &listed[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// awaitAll waits until a cache has the objects of a kind.
-func awaitAll(ctx context.Context, live, cached client.Reader, kind client.Object, in []client.ListOption) error {
+// listAll lists the metadata of the objects of a kind.
+func listAll(ctx context.Context, live client.Reader, kind machineKind, in []client.ListOption) (all []metav1.ObjectMeta, _ error) {
 	page := &metav1.PartialObjectMetadataList{}
-	gvk := clusterv1.GroupVersion.WithKind("Machine")
-	if _, ok := kind.(*rkev1.RKEBootstrap); ok {
-		gvk = rkev1.GroupVersion.WithKind("RKEBootstrap")
-	}
 	for {
-		page.SetGroupVersionKind(gvk)
+		page.SetGroupVersionKind(kind.version.WithKind(kind.name + "List"))
 		if err := live.List(ctx, page, append(in, client.Limit(listPage), client.Continue(page.Continue))...); err != nil {
-			return fmt.Errorf("listing objects of kind %s: %w", gvk.Kind, err)
+			return nil, fmt.Errorf("listing objects of kind %s: %w", kind.name, err)
 		}
 		for i := range page.Items {
-			if err := awaitObject(ctx, live, cached, kind, gvk.Kind, &page.Items[i].ObjectMeta); err != nil {
-				return err
-			}
+			o := &page.Items[i]
+			all = append(all, metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion})
 		}
 		if page.Continue == "" {
-			return nil
+			return all, nil
 		}
 	}
 }
 
 // awaitObject waits until a cache has an object, in the version that was listed or a later one, or until it does not exist any more.
-func awaitObject(ctx context.Context, live, cached client.Reader, kind client.Object, name string, listed *metav1.ObjectMeta) error {
+func awaitObject(ctx context.Context, live, cached client.Reader, kind machineKind, listed *metav1.ObjectMeta) error {
 	key := client.ObjectKey{Namespace: listed.Namespace, Name: listed.Name}
 	for deadline := time.Now().Add(catchUpTime); ; {
-		object := kind.DeepCopyObject().(client.Object)
+		object := kind.object.DeepCopyObject().(client.Object)
 		found, err := objects.Get(ctx, cached, key, object, client.UnsafeDisableDeepCopy)
 		if err != nil || found && object.GetUID() == listed.UID && !olderThan(object, listed) {
 			return err
 		}
-		now, err := getLive(ctx, live, key, kind.DeepCopyObject().(client.Object))
+		now, err := getLive(ctx, live, key, kind.object.DeepCopyObject().(client.Object))
 		if err != nil || now == nil || now.GetUID() != listed.UID {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return errBehind(listed, name)
+			return fmt.Errorf("the hub has not read the latest version of %s %s for %s; nothing that restarts a server is done until it has",
+				kind.name, key, catchUpTime)
 		}
 		select {
 		case <-time.After(catchUpInterval):
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the hub to read %s %s: %w", name, key, context.Cause(ctx))
+			return fmt.Errorf("waiting for the hub to read %s %s: %w", kind.name, key, context.Cause(ctx))
 		}
 	}
 }

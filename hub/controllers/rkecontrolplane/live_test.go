@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,8 +24,30 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// manager is the manager's cache: unlike a shelf it is read by name, too.
-type manager struct{ *shelf }
+// manager is the manager's cache: unlike a shelf it is read by name, too, and says how far it is.
+type manager struct {
+	cache.Cache
+	*shelf
+	version string
+}
+
+func (m manager) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return m.shelf.List(ctx, list, opts...)
+}
+
+func (m manager) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return informerAt{version: m.version}, nil
+}
+
+type informerAt struct {
+	cache.Informer
+	toolscache.Indexer
+	version string
+}
+
+func (i informerAt) GetIndexer() toolscache.Indexer        { return i }
+func (i informerAt) LastStoreSyncResourceVersion() string  { return i.version }
+func (i informerAt) AddIndexers(toolscache.Indexers) error { return nil }
 
 func (m manager) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	switch into := into.(type) {
@@ -100,7 +126,8 @@ func TestLiveServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	*asked = requests{}
-	r.Cache, r.Live, r.cached = manager{cached}, api, true
+	r.manager, r.Live = manager{shelf: cached}, api
+	r.Cache = r.manager
 	for range 2 {
 		s = next()
 		change(s)
@@ -134,8 +161,10 @@ func TestLiveObjects(t *testing.T) {
 	if err := api.Delete(t.Context(), cached.machines.Items[1].DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	r.Cache, r.Live, r.cached = manager{cached}, api, true
+	r.manager, r.Live = manager{shelf: cached}, api
+	r.Cache = r.manager
 	r.known.all.Store(true)
+	r.known.seen(controlPlaneKey, &clusterv1.Cluster{}).confirmed.Store(true)
 	cached.bootstraps.Items = slices.Delete(cached.bootstraps.Items, 2, 3)
 	cached.secrets.Items = slices.Delete(cached.secrets.Items, 0, 1)
 	s := next()
@@ -166,8 +195,10 @@ func TestLiveOfAnother(t *testing.T) {
 	api, _ := apiOf(t, cached)
 	cached.machines.Items[2].UID = "earlier"
 	cached.bootstraps.Items[2].OwnerReferences[0].UID = "earlier"
-	r.Cache, r.Live, r.cached = manager{cached}, api, true
+	r.manager, r.Live = manager{shelf: cached}, api
+	r.Cache = r.manager
 	r.known.all.Store(true)
+	r.known.seen(controlPlaneKey, &clusterv1.Cluster{}).confirmed.Store(true)
 	s := next()
 	if err := r.loadMachines(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -184,8 +215,10 @@ func TestManyLive(t *testing.T) {
 		cached.bootstraps.Items[i].Labels, cached.machines.Items[i].Labels = nil, nil // no role yet
 	}
 	api, asked := apiOf(t, cached)
-	r.Cache, r.Live, r.cached = manager{cached}, api, true
+	r.manager, r.Live = manager{shelf: cached}, api
+	r.Cache = r.manager
 	r.known.all.Store(true)
+	r.known.seen(controlPlaneKey, &clusterv1.Cluster{}).confirmed.Store(true)
 	s := next()
 	if err := r.loadMachines(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -198,8 +231,8 @@ func TestManyLive(t *testing.T) {
 	}
 }
 
-// TestKnownMachines: nothing that harms a server is decided until the cache has what was there before this hub, which is listed once, and
-// that of a cluster again after it was paused.
+// TestKnownMachines: nothing that harms a server is decided until the cache has what was there before this hub, which is listed once; and
+// of a Cluster that is seen later, which another hub may have handed over, what was there when it was seen.
 func TestKnownMachines(t *testing.T) {
 	_, all, _ := bigCluster(t, 4)
 	api, asked := apiOf(t, all)
@@ -208,12 +241,15 @@ func TestKnownMachines(t *testing.T) {
 	all.bootstraps.DeepCopyInto(&in.bootstraps)
 	in.machines.Items = in.machines.Items[:3]
 	var known knownMachines
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: "7"}}
+	version := "6"
 	await := func(what string, behind bool, lists int) {
 		t.Helper()
 		*asked = requests{}
 		synctest.Test(t, func(t *testing.T) {
-			if err := known.await(t.Context(), api, manager{in}, controlPlaneKey); apierrors.IsConflict(err) != behind || !behind && err != nil {
-				t.Errorf("%s: got %v, want a conflict: %v", what, err, behind)
+			err := known.await(t.Context(), api, manager{shelf: in, version: version}, controlPlaneKey, cluster)
+			if behind != (err != nil) || behind && !strings.Contains(err.Error(), "the hub has not read the latest version of") {
+				t.Errorf("%s: got %v, want an error: %v", what, err, behind)
 			}
 		})
 		if len(asked.lists) != lists {
@@ -229,13 +265,18 @@ func TestKnownMachines(t *testing.T) {
 	in.bootstraps.Items[0].ResourceVersion = "1000"
 	await("with all", false, 2)
 	await("again", false, 0)
-	known.paused(controlPlaneKey)
-	in.machines.Items[0].UID = "earlier"
+
+	cluster.UID, in.machines.Items[0].UID = "two", "earlier"
 	await("of a cluster that was handed over, with an earlier Machine", true, 1)
 	in.machines.Items[0].UID = all.machines.Items[0].UID
 	await("of a cluster that was handed over", false, 2)
+	cluster.ResourceVersion = "9"
 	await("of it again", false, 0)
-	known.paused(controlPlaneKey)
+
+	cluster.UID = "three"
+	known.seen(controlPlaneKey, cluster)
+	cluster.ResourceVersion, version = "10", "9"
+	await("of a cluster at whose time the cache is", false, 0)
 	known.forget(controlPlaneKey)
-	await("of one that was deleted", false, 0)
+	await("of one that was deleted and made again", false, 2)
 }

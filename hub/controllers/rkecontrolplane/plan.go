@@ -30,7 +30,11 @@ func (r *Reconciler) plan(ctx context.Context, s *scope) error {
 	if err := r.checkOperation(ctx, s); err != nil {
 		return err
 	}
-	return r.planLive(ctx, s)
+	if err := r.planLive(ctx, s); err != nil {
+		s.outcome = nil // it was made on what is not certain
+		return err
+	}
+	return nil
 }
 
 func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {

@@ -118,7 +118,7 @@ func (r *Reconciler) readBootstrapSecrets(ctx context.Context, s *scope) ([]rend
 		return nil, nil
 	}
 	opts := []client.ListOption{client.InNamespace(s.controlPlane.Namespace), client.UnsafeDisableDeepCopy}
-	if r.cached {
+	if r.manager != nil {
 		opts = append(opts, client.MatchingFields{indexBootstrapSecrets: s.clusterName()})
 	}
 	var list corev1.SecretList

@@ -30,19 +30,21 @@ type bookmarks struct {
 func (b *bookmarks) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	takes := opts.Predicate.AllowWatchBookmarks
 	opts.ProgressNotify = opts.ProgressNotify || takes
-	// What a watch begins with is not in the order of versions. Without a selector, every event goes to the client.
-	ordered := opts.ResourceVersion != "" && opts.ResourceVersion != "0" && !ptr.Deref(opts.SendInitialEvents, false) &&
-		!utilfeature.DefaultFeatureGate.Enabled(features.ConcurrentWatchObjectDecode)
+	// What a watch begins with is not in the order of versions, and only a watch that asks for it learns where that ends.
+	initial := ptr.Deref(opts.SendInitialEvents, false)
+	from, err := storage.APIObjectVersioner{}.ParseResourceVersion(opts.ResourceVersion)
+	ordered := err == nil && (initial || from > 0) && !utilfeature.DefaultFeatureGate.Enabled(features.ConcurrentWatchObjectDecode)
+	// Without a selector, every event goes to the client.
 	if !takes || !ordered || opts.Predicate.Empty() {
 		return b.Interface.Watch(ctx, key, opts)
 	}
-	w := &selectiveWatch{newObject: b.newObject, out: make(chan watch.Event), stopped: make(chan struct{})}
+	w := &selectiveWatch{ctx: ctx, newObject: b.newObject, out: make(chan watch.Event, outBuffer), stopped: make(chan struct{}),
+		begun: !initial}
 	attributes := opts.Predicate.GetAttrs
 	opts.Predicate.GetAttrs = func(o runtime.Object) (labels.Set, fields.Set, error) {
 		w.look(o)
 		return attributes(o)
 	}
-	var err error
 	if w.in, err = b.Interface.Watch(ctx, key, opts); err != nil {
 		return nil, err
 	}
@@ -50,9 +52,13 @@ func (b *bookmarks) Watch(ctx context.Context, key string, opts storage.ListOpti
 	return w, nil
 }
 
+// outBuffer is that of a watch of etcd3.
+const outBuffer = 100
+
 // selectiveWatch is a watch with a selector. Its storage looks at one event after the other, and sends it, if it is for the watch, before
 // it looks at the next.
 type selectiveWatch struct {
+	ctx       context.Context //nolint:containedctx // that of the request, with which the watch ends
 	newObject func() runtime.Object
 	in        watch.Interface
 	out       chan watch.Event
@@ -61,8 +67,9 @@ type selectiveWatch struct {
 
 	// looked is the latest version that the storage has looked at.
 	looked atomic.Uint64
-	// sent is the latest version that the client knows of.
-	sent uint64
+	// sent is the latest version that the client knows of, begun whether it has got what it begins with.
+	sent  uint64
+	begun bool
 }
 
 // look is called by the storage with the object of each event, and with what it was before.
@@ -112,6 +119,8 @@ func (w *selectiveWatch) run(interval time.Duration) {
 			}
 		case <-w.stopped:
 			return
+		case <-w.ctx.Done():
+			return
 		}
 	}
 }
@@ -130,7 +139,7 @@ func (w *selectiveWatch) bookmark() bool {
 			more = false
 		}
 	}
-	if before == 0 || before-1 <= w.sent {
+	if !w.begun || before == 0 || before-1 <= w.sent {
 		return true
 	}
 	object := w.newObject()
@@ -143,11 +152,19 @@ func (w *selectiveWatch) bookmark() bool {
 // send returns false when the watch ends.
 func (w *selectiveWatch) send(event watch.Event) bool {
 	version := versionIn(event.Object) // the object is the client's then
+	begins := event.Type == watch.Bookmark && endsInitialEvents(event.Object)
 	select {
 	case w.out <- event:
-		w.sent = max(w.sent, version)
+		w.sent, w.begun = max(w.sent, version), w.begun || begins
 		return true
 	case <-w.stopped:
 		return false
+	case <-w.ctx.Done():
+		return false
 	}
+}
+
+func endsInitialEvents(o runtime.Object) bool {
+	ends, err := storage.HasInitialEventsEndBookmarkAnnotation(o)
+	return err == nil && ends
 }

@@ -157,6 +157,48 @@ func TestBookmarkOrder(t *testing.T) {
 	})
 }
 
+// TestBookmarksAfterInitialEvents: while a watch gets what it begins with, in the order of keys, no bookmark comes.
+func TestBookmarksAfterInitialEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := &steps{events: make(chan watch.Event, 10)}
+		b := &bookmarks{Interface: in, newObject: func() runtime.Object { return &corev1.Secret{} }, interval: time.Second}
+		opts := storage.ListOptions{SendInitialEvents: new(true), Predicate: storage.SelectionPredicate{Label: labels.Everything(),
+			Field: fields.OneTermEqualSelector("type", "mine"), AllowWatchBookmarks: true,
+			GetAttrs: func(runtime.Object) (labels.Set, fields.Set, error) { return nil, nil, nil }}}
+		w, err := b.Watch(t.Context(), "/", opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		look := func(version int) {
+			if _, err := in.opts.Predicate.Matches(at(version)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		look(8)
+		select {
+		case event := <-w.ResultChan():
+			t.Fatalf("got %v before 5, which is still to come", event)
+		case <-time.After(time.Minute):
+		}
+		in.events <- watch.Event{Type: watch.Added, Object: at(5)}
+		end := at(10)
+		if err := storage.AnnotateInitialEventsEndBookmark(end); err != nil {
+			t.Fatal(err)
+		}
+		in.events <- watch.Event{Type: watch.Bookmark, Object: end}
+		for _, want := range []string{"5", "10"} {
+			if event := <-w.ResultChan(); event.Object.(*corev1.Secret).ResourceVersion != want {
+				t.Fatalf("got %v, want %s", event, want)
+			}
+		}
+		look(15)
+		if event := <-w.ResultChan(); event.Type != watch.Bookmark || event.Object.(*corev1.Secret).ResourceVersion != "14" {
+			t.Errorf("got %v, want a bookmark of 14", event)
+		}
+	})
+}
+
 // TestOtherWatches: watches without a selector, that take no bookmarks, or that begin with what there is, are left alone.
 func TestOtherWatches(t *testing.T) {
 	in := &steps{events: make(chan watch.Event)}
@@ -167,11 +209,11 @@ func TestOtherWatches(t *testing.T) {
 	none.AllowWatchBookmarks = false
 	everything := storage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), AllowWatchBookmarks: true}
 	for name, opts := range map[string]storage.ListOptions{
-		"no version":     {Predicate: mine},
-		"any version":    {ResourceVersion: "0", Predicate: mine},
-		"initial events": {ResourceVersion: "5", SendInitialEvents: new(true), Predicate: mine},
-		"no bookmarks":   {ResourceVersion: "5", Predicate: none},
-		"everything":     {ResourceVersion: "5", Predicate: everything},
+		"no version":   {Predicate: mine},
+		"any version":  {ResourceVersion: "0", Predicate: mine},
+		"version zero": {ResourceVersion: "00", Predicate: mine},
+		"no bookmarks": {ResourceVersion: "5", Predicate: none},
+		"everything":   {ResourceVersion: "5", Predicate: everything},
 	} {
 		w, err := b.Watch(t.Context(), "/", opts)
 		if err != nil {

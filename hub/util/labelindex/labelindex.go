@@ -59,7 +59,10 @@ func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client
 	if err = c.Cache.List(ctx, list, options); err == nil {
 		return nil
 	}
-	if _, indexed := c.indexed.Load(of); indexed {
+	c.adding.Lock() // it may be that the informer is being removed
+	_, indexed := c.indexed.Load(of)
+	c.adding.Unlock()
+	if indexed {
 		return err
 	}
 	// The informer was removed meanwhile, and there is a new one.

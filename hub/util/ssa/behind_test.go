@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -23,10 +24,13 @@ type behind struct {
 
 type informerAt struct {
 	cache.Informer
+	toolscache.Indexer
 	version string
 }
 
-func (i informerAt) LastSyncResourceVersion() string { return i.version }
+func (i informerAt) GetIndexer() toolscache.Indexer        { return i }
+func (i informerAt) LastStoreSyncResourceVersion() string  { return i.version }
+func (i informerAt) AddIndexers(toolscache.Indexers) error { return nil }
 
 func (b *behind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
