@@ -30,8 +30,8 @@ type removal func(context.Context, *scope) (*cause.Cause, error)
 // reconcileDelete takes the steps in order: first the namespace with the registration tokens, so that no machine registers any more; then
 // Cluster API deletes the Machines in the right order, for which it needs everything else; then what it may have left; and last the
 // management Cluster, whose name is needed to find the rest. An imported cluster has no other objects. No step depends on anything but what
-// it deletes, so that a Cluster of which only a part was created can be deleted too. All reads are live, but those of
-// names that are only shown: the cache may not have seen yet what was created just before.
+// it deletes, so that a Cluster of which only a part was created can be deleted too. All reads are live, but those of names
+// that are only shown: the cache may not have seen yet what was created just before.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.cluster, Finalizer) {
 		return nil

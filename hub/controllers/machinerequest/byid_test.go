@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -22,18 +21,8 @@ type cacheAt struct {
 	version string
 }
 
-type informerAt struct {
-	cache.Informer
-	toolscache.Indexer
-	version string
-}
-
-func (i informerAt) GetIndexer() toolscache.Indexer        { return i }
-func (i informerAt) LastStoreSyncResourceVersion() string  { return i.version }
-func (i informerAt) AddIndexers(toolscache.Indexers) error { return nil }
-
 func (c cacheAt) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return informerAt{version: c.version}, nil
+	return fakeclient.InformerAt{Version: c.version}, nil
 }
 
 // TestMachineByID: a Machine that another system has created is found by its ID, and decided on as it is now. That the cache has none

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -36,18 +35,8 @@ func (m manager) List(ctx context.Context, list client.ObjectList, opts ...clien
 }
 
 func (m manager) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return informerAt{version: m.version}, nil
+	return fakeclient.InformerAt{Version: m.version}, nil
 }
-
-type informerAt struct {
-	cache.Informer
-	toolscache.Indexer
-	version string
-}
-
-func (i informerAt) GetIndexer() toolscache.Indexer        { return i }
-func (i informerAt) LastStoreSyncResourceVersion() string  { return i.version }
-func (i informerAt) AddIndexers(toolscache.Indexers) error { return nil }
 
 func (m manager) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	switch into := into.(type) {

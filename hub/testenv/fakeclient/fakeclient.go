@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -39,6 +41,22 @@ func CountApplies(c client.WithWatch) (_ client.WithWatch, requests *int) {
 	}), requests
 }
 
+// InformerAt is an informer whose cache has come to a version.
+type InformerAt struct {
+	cache.Informer
+	toolscache.Indexer
+	Version string
+}
+
+// GetIndexer is part of each informer of client-go.
+func (i InformerAt) GetIndexer() toolscache.Indexer { return i }
+
+// LastStoreSyncResourceVersion implements toolscache.Indexer.
+func (i InformerAt) LastStoreSyncResourceVersion() string { return i.Version }
+
+// AddIndexers is of both that it embeds.
+func (InformerAt) AddIndexers(toolscache.Indexers) error { return nil }
+
 // CheckForget fails the test unless the reconciler drops from its ssa.Cache what was applied for an object that was deleted. newReconciler
 // returns the reconciler with the client and the cache; add adds the types that it reads.
 func CheckForget(
@@ -47,12 +65,12 @@ func CheckForget(
 	t.Helper()
 	scheme := Scheme(t, append(add, corev1.AddToScheme)...)
 	c, requests := CountApplies(fake.NewClientBuilder().WithScheme(scheme).Build())
-	cache := &ssa.Cache{Client: c, FieldOwner: "test"}
+	applies := &ssa.Cache{Client: c, FieldOwner: "test"}
 	deleted := client.ObjectKey{Namespace: "ns", Name: "deleted"}
 	apply := func() {
 		t.Helper()
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "applied"}}
-		if err := cache.Apply(t.Context(), deleted, object); err != nil {
+		if err := applies.Apply(t.Context(), deleted, object); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +79,7 @@ func CheckForget(
 	if *requests != 1 {
 		t.Fatalf("an object that has not changed was applied with %d requests, want 1", *requests)
 	}
-	if _, err := newReconciler(c, cache).Reconcile(t.Context(), reconcile.Request{NamespacedName: deleted}); err != nil {
+	if _, err := newReconciler(c, applies).Reconcile(t.Context(), reconcile.Request{NamespacedName: deleted}); err != nil {
 		t.Fatal(err)
 	}
 	if apply(); *requests != 2 {

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -22,22 +21,12 @@ type behind struct {
 	version string
 }
 
-type informerAt struct {
-	cache.Informer
-	toolscache.Indexer
-	version string
-}
-
-func (i informerAt) GetIndexer() toolscache.Indexer        { return i }
-func (i informerAt) LastStoreSyncResourceVersion() string  { return i.version }
-func (i informerAt) AddIndexers(toolscache.Indexers) error { return nil }
-
 func (b *behind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
 }
 
 func (b *behind) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return informerAt{version: b.version}, nil
+	return fakeclient.InformerAt{Version: b.version}, nil
 }
 
 // TestPending: what was applied a moment ago is not applied again because the cache does not have it yet, and is once the cache has come
