@@ -18,16 +18,23 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// deliver writes plan Secrets. The label of the init node is removed from one machine before another one gets it.
+// deliver writes plan Secrets. After a write that fails, or a crash, the next election finds one init node at most, and never one that
+// others were given the join URL of without its own Secret having it: it would take one of them for the machine that has the data.
 func (r *Reconciler) deliver(ctx context.Context, s *scope) error {
-	for _, init := range []bool{false, true} {
-		err := forEach(s.machines, func(m *machine) error {
-			if m.state.Init != init || m.secret == nil {
-				return nil
-			}
-			return r.updatePlanSecret(ctx, s, m)
-		})
-		if err != nil {
+	var formerInit, init, others []*machine
+	for _, m := range s.machines {
+		switch {
+		case m.secret == nil:
+		case m.state.Init:
+			init = append(init, m)
+		case m.secret.Labels[rkev1.InitNodeLabel] != "":
+			formerInit = append(formerInit, m)
+		default:
+			others = append(others, m)
+		}
+	}
+	for _, machines := range [][]*machine{formerInit, init, others} {
+		if err := forEach(machines, func(m *machine) error { return r.updatePlanSecret(ctx, s, m) }); err != nil {
 			return err
 		}
 	}

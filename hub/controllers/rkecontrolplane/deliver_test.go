@@ -3,12 +3,14 @@ package rkecontrolplane
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -178,5 +180,40 @@ func TestDeliversOnce(t *testing.T) {
 	reconcile(read(), `{"files":[]}`)
 	if got := read().Data[plans.KeyPlan]; writes != 2 || string(got) != `{"files":[]}` {
 		t.Errorf("after another change: %d writes, plan %s", writes, got)
+	}
+}
+
+// TestDeliverOrder: a write of the init node that fails ends the reconcile before others are given its join URL, without which the next
+// election would take one that has joined it for the one that has the cluster's data. Who was the init node loses its label before.
+func TestDeliverOrder(t *testing.T) {
+	found, err := release.Lookup("v1.36.3+k3s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for failing, want := range map[string]string{"": "a c b", "a": "a", "c": "a c"} {
+		var written []string
+		r := &Reconciler{Now: time.Now, Client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+			Update: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.UpdateOption) error {
+				if written = append(written, object.GetName()); object.GetName() == failing {
+					return apierrors.NewConflict(corev1.Resource("secrets"), failing, errors.New("another one wrote it"))
+				}
+				return nil
+			},
+		}).Build()}
+		s := &scope{controlPlane: &rkev1.RKEControlPlane{}, inputs: render.Cluster{Release: found}}
+		add := func(name, label string, m *machine) {
+			m.machine, m.secret = &clusterv1.Machine{}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			setOrDelete(&m.secret.Labels, rkev1.InitNodeLabel, label)
+			s.machines = append(s.machines, m)
+		}
+		add("a", "true", &machine{state: rollout.Machine{JoinURL: "https://a"}})
+		add("b", "", &machine{encoded: []byte("{}"), joinURL: "https://c", decision: rollout.Decision{Deliver: true}})
+		add("c", "", &machine{state: rollout.Machine{Init: true, JoinURL: "https://c"}})
+		if err := r.deliver(t.Context(), s); (err != nil) != (failing != "") {
+			t.Errorf("where %q fails: %v", failing, err)
+		}
+		if got := strings.Join(written, " "); got != want {
+			t.Errorf("where %q fails, the order is %q, want %q", failing, got, want)
+		}
 	}
 }

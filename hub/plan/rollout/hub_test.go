@@ -144,12 +144,22 @@ func (s *simulation) writeDecisions(in Inputs, wanted []plan) {
 		writes++
 		return s.maxWrites >= 0 && writes > s.maxWrites
 	}
-	for _, init := range []bool{false, true} {
+	// In the order of the controller: the machine that was the init node, the init node, and all others.
+	order := make(map[string]int, len(in.Machines))
+	for i := range in.Machines {
+		switch m := &in.Machines[i]; {
+		case m.Init:
+			order[m.Name] = 1
+		case !s.hosts[m.Name].init:
+			order[m.Name] = 2
+		}
+	}
+	for step := range 3 {
 		for _, d := range s.outcome.Decisions {
 			i := byName[d.Machine]
 			m := &in.Machines[i]
 			h := s.hosts[d.Machine]
-			if m.Init != init || h.init == m.Init && h.joinURL == m.JoinURL && !d.Deliver && d.Drain == "" && !d.Uncordon {
+			if order[d.Machine] != step || h.init == m.Init && h.joinURL == m.JoinURL && !d.Deliver && d.Drain == "" && !d.Uncordon {
 				continue
 			}
 			if killed() {
