@@ -48,7 +48,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 		}},
 		{"Machine", func() error {
 			return (&machine.Reconciler{
-				Client: c, APIReader: reader, ClusterCache: cache, RemoteConditionsGracePeriod: conditionsGracePeriod,
+				Client: c, APIReader: reader, ClusterCache: nodesByIndex{cache}, RemoteConditionsGracePeriod: conditionsGracePeriod,
 			}).SetupWithManager(ctx, mgr, concurrency(100))
 		}},
 		{"MachineSet", func() error {

@@ -1,0 +1,34 @@
+package capi
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// nodesByIndex is the ClusterCache of the Machine controller. Upstream's finds the Node of a Machine by the index of provider IDs, and
+// where that has none it looks at a copy of each Node of the cluster, in case that there is no index: for as long as Machines wait for
+// their Nodes, each reconcile of one would cost the more, the more Nodes there are. The caches of this hub have the index.
+type nodesByIndex struct{ clustercache.ClusterCache }
+
+// GetClient implements clustercache.ClusterCache.
+func (c nodesByIndex) GetClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	remote, err := c.ClusterCache.GetClient(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return indexedNodes{remote}, nil
+}
+
+type indexedNodes struct{ client.Client }
+
+// List implements client.Reader. A list of all Nodes is empty.
+func (c indexedNodes) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if nodes, ok := list.(*corev1.NodeList); ok && len(opts) == 0 {
+		nodes.Items = nil
+		return nil
+	}
+	return c.Client.List(ctx, list, opts...)
+}
