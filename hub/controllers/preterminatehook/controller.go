@@ -27,6 +27,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/machinestate"
 	"github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/mapfuncs"
+	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/plansecrets"
 	"github.com/drover-dev/drover/hub/util/predicates"
 )
@@ -53,7 +54,7 @@ type Reconciler struct {
 
 	controller controller.Controller
 	// removing are the Clusters (client.ObjectKey) with a Machine that waits for the removal of its member, and the time.Time of their last
-	// refresh by another connection; zero for never. Only they reconcile on every report of an agent.
+	// refresh by another connection; zero for never. Only they reconcile on every report of an agent, and on changes of machines without etcd.
 	removing sync.Map
 }
 
@@ -61,7 +62,7 @@ type Reconciler struct {
 // being removed.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts controller.Options) error {
 	r.Client, r.Cache, r.Live, r.Now = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), time.Now
-	toCluster := mapfuncs.Coalesced(coalesceTime, mapfuncs.ByLabel(clusterv1.ClusterNameLabel))
+	toCluster := mapfuncs.Coalesced(coalesceTime, r.machineToCluster)
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
@@ -76,6 +77,29 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		WithOptions(opts).
 		Build(apierrors.Requeue(r))
 	return err
+}
+
+// machineToCluster maps a Machine, or an RKEBootstrap, to its Cluster if it is of a machine with etcd, or if the Cluster waits for a
+// removal: workers change nothing else, and a reconcile reads all of them.
+func (r *Reconciler) machineToCluster(ctx context.Context, o client.Object) []ctrl.Request {
+	cluster := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[clusterv1.ClusterNameLabel]}
+	machine, ok := o.(*clusterv1.Machine)
+	if o.GetLabels()[rkev1.EtcdRoleLabel] == "true" || ok && (hasHook(machine) || r.hasEtcdBootstrap(ctx, machine)) {
+		return mapfuncs.Request(cluster)
+	}
+	return r.ifRemoving(cluster)
+}
+
+// hasEtcdBootstrap reports whether the RKEBootstrap of a Machine has the label of the role. One that the cache does not have yet is mapped
+// when it comes, with the cluster's label, or when Cluster API gives it that.
+func (r *Reconciler) hasEtcdBootstrap(ctx context.Context, machine *clusterv1.Machine) bool {
+	ref, bootstrap := machine.Spec.Bootstrap.ConfigRef, &rkev1.RKEBootstrap{}
+	if !rkev1.Refers(ref, "RKEBootstrap") {
+		return false
+	}
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}
+	found, err := objects.Get(ctx, r.Cache, key, bootstrap, client.UnsafeDisableDeepCopy)
+	return err != nil || found && bootstrap.Labels[rkev1.EtcdRoleLabel] == "true"
 }
 
 // controlPlaneToCluster maps an RKEControlPlane to the Cluster that owns it.
@@ -110,11 +134,12 @@ var (
 			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
 			before.Status.NodeRef != after.Status.NodeRef || deleting(before) != deleting(after)
 	})
+	// Whose they are is in their owner references.
 	bootstrapChanged = predicates.OnUpdate(func(before, after *rkev1.RKEBootstrap) bool {
-		return !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
+		return predicates.MetadataChanged(before, after)
 	})
 	controlPlaneChanged = predicates.OnUpdate(func(before, after *rkev1.RKEControlPlane) bool {
-		return !maps.Equal(before.Annotations, after.Annotations) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+		return predicates.MetadataChanged(before, after)
 	})
 	nodeChanged = predicates.OnUpdate(machinestate.NodeDiffers)
 )

@@ -117,6 +117,7 @@ func readMachines(ctx context.Context, s *scope, from client.Reader) error {
 	if err != nil {
 		return err
 	}
+	s.machines = nil
 	for _, found := range machines {
 		m := &member{machine: found.Machine, bootstrap: cmp.Or(found.Bootstrap, &rkev1.RKEBootstrap{})}
 		m.etcd = m.machine.Labels[rkev1.EtcdRoleLabel] == "true" || m.bootstrap.Labels[rkev1.EtcdRoleLabel] == "true"

@@ -39,8 +39,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if len(waiting) == 0 {
 		r.removing.Delete(s.key)
 	} else {
-		// Before anything further is read, so that no later change of it is missed.
-		r.removing.LoadOrStore(s.key, time.Time{})
+		// Before anything further is read, so that no later change of it is missed; a change of a machine without etcd may have been until now.
+		if _, known := r.removing.LoadOrStore(s.key, time.Time{}); !known {
+			if err := readMachines(ctx, s, r.Client); err != nil {
+				return ctrl.Result{}, err
+			}
+			waiting = s.waiting()
+		}
 		errs = append(errs, r.reconcileDeleted(ctx, s, waiting))
 	}
 	for _, m := range s.machines {

@@ -111,6 +111,74 @@ func TestReportsAreReadFromTheCache(t *testing.T) {
 	}
 }
 
+// TestMachineToCluster: a reconcile reads all machines of a cluster, which those without etcd do not cause, unless one with etcd waits for
+// its removal.
+func TestMachineToCluster(t *testing.T) {
+	r, _ := leavingMember(t, func() time.Time { return now })
+	labels := map[string]string{clusterv1.ClusterNameLabel: "c"}
+	bootstrap := func(name, role string) *rkev1.RKEBootstrap {
+		return &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: "c", role: "true"}}}
+	}
+	server, worker := bootstrap("server", rkev1.EtcdRoleLabel), bootstrap("worker", rkev1.WorkerRoleLabel)
+	for _, b := range []*rkev1.RKEBootstrap{server, worker} {
+		if err := r.Client.Create(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	machine := func(bootstrap string, annotations map[string]string) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: bootstrap, Labels: labels, Annotations: annotations}}
+		m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: rkev1.GroupVersion.Group, Kind: "RKEBootstrap",
+			Name: bootstrap}
+		return m
+	}
+	hook := map[string]string{rkev1.RKEBootstrapCleanupPreTerminateHook: rkev1.RKEBootstrapCleanupPreTerminateOwner}
+	labelled := machine("none", nil)
+	labelled.Labels = map[string]string{clusterv1.ClusterNameLabel: "c", rkev1.EtcdRoleLabel: "true"}
+	mapped := func(o client.Object) bool { return len(r.machineToCluster(t.Context(), o)) == 1 }
+	for name, tc := range map[string]struct {
+		object client.Object
+		want   bool
+	}{
+		"RKEBootstrap with etcd": {server, true}, "RKEBootstrap without": {worker, false},
+		"Machine with the role": {labelled, true}, "Machine whose RKEBootstrap has it": {machine("server", nil), true},
+		"Machine with the hook": {machine("worker", hook), true}, "worker": {machine("worker", nil), false},
+		"Machine before its RKEBootstrap is known": {machine("none", nil), false},
+	} {
+		if got := mapped(tc.object); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	r.removing.Store(client.ObjectKey{Namespace: "ns", Name: "c"}, time.Time{})
+	if !mapped(machine("worker", nil)) || !mapped(worker) {
+		t.Error("while a member is removed, workers are not looked at")
+	}
+}
+
+// TestMachinesAreReadAgain: a change of a machine without etcd is no event until the cluster is known to wait for a removal, so that the
+// Machines are read once more after that.
+func TestMachinesAreReadAgain(t *testing.T) {
+	r, _ := leavingMember(t, func() time.Time { return now })
+	key, lists := client.ObjectKey{Namespace: "ns", Name: "c"}, 0
+	r.Client = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch,
+		list client.ObjectList, opts ...client.ListOption) error {
+		if _, ok := list.(*clusterv1.MachineList); ok {
+			if _, known := r.removing.Load(key); known {
+				lists++
+			}
+		}
+		return c.List(ctx, list, opts...)
+	}})
+	for want := 1; want <= 2; want++ {
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		if lists != want {
+			t.Errorf("Machines were read %d times while the cluster is known to wait, want %d", lists, want)
+		}
+	}
+}
+
 // TestMovedControlPlaneReleasesNoMember: after a backup of the hub was restored, the RKEControlPlane names the UID that its Cluster had.
 // That is no cluster without data.
 func TestMovedControlPlaneReleasesNoMember(t *testing.T) {
