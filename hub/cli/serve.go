@@ -46,7 +46,7 @@ administrator's kubeconfig to <data-dir>/` + embedded.AdminKubeconfig + `.`,
 	return cmd
 }
 
-// ampleMemory is the memory from which on a busy hub takes a gibibyte of it rather than the processor.
+// ampleMemory is the memory from which on a busy hub takes more of it rather than the processor.
 const ampleMemory = 8 << 30
 
 // collected is when garbage is collected on a machine, or in a container, with so much memory; 0 is unknown. Most of the hub's memory lives
@@ -55,7 +55,7 @@ const ampleMemory = 8 << 30
 func collected(memory uint64) gctuner.Options {
 	opts := gctuner.Options{Percent: 50, BusyLeast: 100, BusyMost: 200, BusyHeap: 560 << 20, Busy: 16 << 20}
 	if memory >= ampleMemory {
-		opts.BusyMost, opts.BusyHeap = 400, 1<<30
+		opts.BusyMost, opts.BusyHeap, opts.LargeHeap = 400, 1<<30, memory/4
 	}
 	return opts
 }

@@ -18,6 +18,9 @@ type Options struct {
 	// bytes.
 	BusyLeast, BusyMost int
 	BusyHeap            uint64
+	// LargeHeap bytes are a second limit: beyond BusyHeap, the heap of a busy program may grow to three times what is in use, but not beyond
+	// this. 0 is no second limit.
+	LargeHeap uint64
 	// Busy is how many bytes a second a busy program allocates at least.
 	Busy uint64
 }
@@ -71,7 +74,7 @@ func (t *tuner) tune() {
 	now := t.usage()
 	percent := t.Percent
 	if t.busy(now) && now.live > 0 {
-		percent = min(max(t.BusyLeast, int(t.BusyHeap*100/now.live)-100), t.BusyMost)
+		percent = t.busyPercent(now.live)
 	}
 	t.last = now
 	t.use(percent)
@@ -81,6 +84,11 @@ func (t *tuner) tune() {
 	if percent > t.Percent {
 		t.rest = time.AfterFunc(restAfter, func() { t.restSince(now.at) })
 	}
+}
+
+func (o *Options) busyPercent(live uint64) int {
+	heap := max(o.BusyHeap, min(3*live, o.LargeHeap))
+	return min(max(o.BusyLeast, int(heap*100/live)-100), o.BusyMost)
 }
 
 // busy returns whether the program has allocated as much as a busy one since the last collection.

@@ -76,6 +76,17 @@ func TestRestsWhenNoCollectionComes(t *testing.T) {
 	})
 }
 
+func TestBusyPercent(t *testing.T) {
+	opts := Options{BusyLeast: 100, BusyMost: 400, BusyHeap: 1 << 30, LargeHeap: 3 << 30}
+	for live, want := range map[uint64]int{
+		100 << 20: 400, 300 << 20: 241, 400 << 20: 200, 1 << 30: 200, 1280 << 20: 140, 2 << 30: 100,
+	} {
+		if got := opts.busyPercent(live); got != want {
+			t.Errorf("with %d MiB in use: %d %%, want %d", live>>20, got, want)
+		}
+	}
+}
+
 // TestTunesAfterCollections collects until it is tuned, three times: a collection that ends while the finalizer still runs is not seen.
 func TestTunesAfterCollections(t *testing.T) {
 	tuned := make(chan struct{}, 1)
