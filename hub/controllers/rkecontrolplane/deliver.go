@@ -18,22 +18,23 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// deliver writes plan Secrets. After a write that fails, or a crash, the next election finds one init node at most, and never one that
-// others were given the join URL of without its own Secret having it: it would take one of them for the machine that has the data.
+// deliver writes plan Secrets. After a write that fails, or a crash, the next election finds one init node at most; and it finds no machine
+// that was given a join URL which the Secret of its server does not have: it would take that machine for the one that has the data. Only
+// the init node before, which has a URL of its own, may be given the new one first.
 func (r *Reconciler) deliver(ctx context.Context, s *scope) error {
-	var formerInit, init, others []*machine
+	var previousInit, init, others []*machine
 	for _, m := range s.machines {
 		switch {
 		case m.secret == nil:
 		case m.state.Init:
 			init = append(init, m)
 		case m.secret.Labels[rkev1.InitNodeLabel] != "":
-			formerInit = append(formerInit, m)
+			previousInit = append(previousInit, m)
 		default:
 			others = append(others, m)
 		}
 	}
-	for _, machines := range [][]*machine{formerInit, init, others} {
+	for _, machines := range [][]*machine{previousInit, init, others} {
 		if err := forEach(machines, func(m *machine) error { return r.updatePlanSecret(ctx, s, m) }); err != nil {
 			return err
 		}

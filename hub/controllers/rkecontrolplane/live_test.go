@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -143,6 +140,19 @@ func TestLiveServers(t *testing.T) {
 	}
 }
 
+// loadBelieved loads a cluster from a cache that is known to have all of its machines.
+func loadBelieved(t *testing.T, r *Reconciler, cached *shelf, api client.Reader, s *scope) *scope {
+	t.Helper()
+	r.manager, r.Live = manager{shelf: cached}, api
+	r.Cache = r.manager
+	r.known.all.Store(true)
+	r.known.seen(controlPlaneKey, &clusterv1.Cluster{}).confirmed.Store(true)
+	if err := r.loadMachines(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // TestLiveObjects: a server that was deleted is none, and the RKEBootstrap and the plan Secret that the cache does not have yet are found.
 func TestLiveObjects(t *testing.T) {
 	r, cached, next := bigCluster(t, 4)
@@ -150,16 +160,9 @@ func TestLiveObjects(t *testing.T) {
 	if err := api.Delete(t.Context(), cached.machines.Items[1].DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	r.manager, r.Live = manager{shelf: cached}, api
-	r.Cache = r.manager
-	r.known.all.Store(true)
-	r.known.seen(controlPlaneKey, &clusterv1.Cluster{}).confirmed.Store(true)
 	cached.bootstraps.Items = slices.Delete(cached.bootstraps.Items, 2, 3)
 	cached.secrets.Items = slices.Delete(cached.secrets.Items, 0, 1)
-	s := next()
-	if err := r.loadMachines(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	s := loadBelieved(t, r, cached, api, next())
 	if len(s.others) != 1 || s.machines[0].secret != nil {
 		t.Fatalf("the cache has them: %v", s.others)
 	}
@@ -184,14 +187,7 @@ func TestLiveOfAnother(t *testing.T) {
 	api, _ := apiOf(t, cached)
 	cached.machines.Items[2].UID = "earlier"
 	cached.bootstraps.Items[2].OwnerReferences[0].UID = "earlier"
-	r.manager, r.Live = manager{shelf: cached}, api
-	r.Cache = r.manager
-	r.known.all.Store(true)
-	r.known.seen(controlPlaneKey, &clusterv1.Cluster{}).confirmed.Store(true)
-	s := next()
-	if err := r.loadMachines(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	s := loadBelieved(t, r, cached, api, next())
 	if err := r.planLive(t.Context(), s); !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
@@ -204,68 +200,11 @@ func TestManyLive(t *testing.T) {
 		cached.bootstraps.Items[i].Labels, cached.machines.Items[i].Labels = nil, nil // no role yet
 	}
 	api, asked := apiOf(t, cached)
-	r.manager, r.Live = manager{shelf: cached}, api
-	r.Cache = r.manager
-	r.known.all.Store(true)
-	r.known.seen(controlPlaneKey, &clusterv1.Cluster{}).confirmed.Store(true)
-	s := next()
-	if err := r.loadMachines(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	s := loadBelieved(t, r, cached, api, next())
 	if err := r.planLive(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	if len(asked.gets) != 0 || len(asked.lists) != 4 || len(s.machines) != maxLive+2 {
 		t.Errorf("requests %+v, %d machines", *asked, len(s.machines))
 	}
-}
-
-// TestKnownMachines: nothing that harms a server is decided until the cache has what was there before this hub, which is listed once; and
-// of a Cluster that is seen later, which another hub may have handed over, what was there when it was seen.
-func TestKnownMachines(t *testing.T) {
-	_, all, _ := bigCluster(t, 4)
-	api, asked := apiOf(t, all)
-	in := &shelf{}
-	all.machines.DeepCopyInto(&in.machines)
-	all.bootstraps.DeepCopyInto(&in.bootstraps)
-	in.machines.Items = in.machines.Items[:3]
-	var known knownMachines
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: "7"}}
-	version := "6"
-	await := func(what string, behind bool, lists int) {
-		t.Helper()
-		*asked = requests{}
-		synctest.Test(t, func(t *testing.T) {
-			err := known.await(t.Context(), api, manager{shelf: in, version: version}, controlPlaneKey, cluster)
-			if behind != (err != nil) || behind && !strings.Contains(err.Error(), "the hub has not read the latest version of") {
-				t.Errorf("%s: got %v, want an error: %v", what, err, behind)
-			}
-		})
-		if len(asked.lists) != lists {
-			t.Errorf("%s: %d lists, want %d", what, len(asked.lists), lists)
-		}
-	}
-	await("without a Machine", true, 1)
-	if err := api.Delete(t.Context(), all.machines.Items[3].DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
-	in.bootstraps.Items[0].ResourceVersion = "5"
-	await("with an old RKEBootstrap", true, 2)
-	in.bootstraps.Items[0].ResourceVersion = "1000"
-	await("with all", false, 2)
-	await("again", false, 0)
-
-	cluster.UID, in.machines.Items[0].UID = "two", "earlier"
-	await("of a cluster that was handed over, with an earlier Machine", true, 1)
-	in.machines.Items[0].UID = all.machines.Items[0].UID
-	await("of a cluster that was handed over", false, 2)
-	cluster.ResourceVersion = "9"
-	await("of it again", false, 0)
-
-	cluster.UID = "three"
-	known.seen(controlPlaneKey, cluster)
-	cluster.ResourceVersion, version = "10", "9"
-	await("of a cluster at whose time the cache is", false, 0)
-	known.forget(controlPlaneKey)
-	await("of one that was deleted and made again", false, 2)
 }
