@@ -24,6 +24,7 @@ import (
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	hubapierrors "github.com/drover-dev/drover/hub/util/apierrors"
 	"github.com/drover-dev/drover/hub/util/move"
+	"github.com/drover-dev/drover/hub/util/pace"
 	"github.com/drover-dev/drover/hub/util/patch"
 	"github.com/drover-dev/drover/hub/util/ssa"
 )
@@ -59,6 +60,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	r.ssa = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner}
 	r.moveCleanup = move.Cleanup{Client: r.Client, Live: r.Live}
+	work, err := pace.NewWork(ctx, mgr.GetCache())
+	if err != nil {
+		return err
+	}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("provisioningcluster").
 		For(&provisioningv1.Cluster{}, builder.WithPredicates(r.moveCleanup.Predicate())).
@@ -77,7 +82,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToClusters), builder.OnlyMetadata).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.definitionToClusters), builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToClusters), builder.OnlyMetadata).
-		WithOptions(opts).
+		WithOptions(pace.By(opts, paced(mgr.GetCache()), work.ComingUp, pace.EachComingUp)).
 		Build(hubapierrors.Requeue(r))
 	if err != nil {
 		return err
@@ -85,6 +90,20 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.tracker = &external.ObjectTracker{Controller: c, Cache: mgr.GetCache(), Scheme: mgr.GetScheme(),
 		PredicateLogger: new(mgr.GetLogger())}
 	return nil
+}
+
+// paced looks at Clusters as Cluster API's of the same name, of which they show the conditions.
+func paced(cached client.Reader) pace.Look {
+	look := pace.Clusters(cached)
+	return func(key client.ObjectKey) (pace.Object, bool) {
+		cluster := &provisioningv1.Cluster{}
+		if err := cached.Get(context.Background(), key, cluster, client.UnsafeDisableDeepCopy); err != nil {
+			return pace.Object{}, false
+		}
+		o, _ := look(key)
+		o.Steady = o.Steady && cluster.DeletionTimestamp.IsZero() && cluster.Generation == cluster.Status.ObservedGeneration
+		return o, true
+	}
 }
 
 // watch watches a provider's kind, unless it is watched already.

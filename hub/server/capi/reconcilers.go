@@ -22,6 +22,9 @@ import (
 	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/drover-dev/drover/hub/util/pace"
 )
 
 // Grace periods after which what is known of a workload cluster counts as stale; upstream's defaults.
@@ -30,10 +33,22 @@ const (
 	conditionsGracePeriod = 5 * time.Minute
 )
 
+// machineSetTimeout is how long a reconcile of a MachineSet may take, which creates all of its Machines one after the other: in upstream's
+// minute, ten pools of a thousand created 90 each, and needed another minute to apply the labels of these before they went on. For as
+// long a change of the MachineSet is not looked at.
+const machineSetTimeout = 5 * time.Minute
+
 // setupReconcilers adds what upstream's manager runs with its default feature gates. The kinds behind alpha gates (ClusterClass and
 // topologies, runtime extensions) have definitions and webhooks, but no controller yet.
 func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.ClusterCache) error {
-	c, reader := mgr.GetClient(), mgr.GetAPIReader()
+	c, reader, cached := mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache()
+	work, err := pace.NewWork(ctx, cached)
+	if err != nil {
+		return err
+	}
+	paced := func(upstream int, look pace.Look, each time.Duration) controller.Options {
+		return pace.By(concurrency(upstream), look, work.ComingUp, each)
+	}
 	steps := []struct {
 		name  string
 		setup func() error
@@ -44,20 +59,23 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 		{"Cluster", func() error {
 			return (&cluster.Reconciler{
 				Client: c, APIReader: reader, ClusterCache: cache, RemoteConnectionGracePeriod: connectionGracePeriod,
-			}).SetupWithManager(ctx, mgr, concurrency(50))
+			}).SetupWithManager(ctx, mgr, paced(50, pace.Clusters(cached), pace.EachComingUp))
 		}},
 		{"Machine", func() error {
 			return (&machine.Reconciler{
 				Client: c, APIReader: reader, ClusterCache: nodesByIndex{cache}, RemoteConditionsGracePeriod: conditionsGracePeriod,
-			}).SetupWithManager(ctx, mgr, concurrency(100))
+			}).SetupWithManager(ctx, mgr, paced(100, pace.Machines(cached), pace.EachMachineComingUp))
 		}},
 		{"MachineSet", func() error {
+			options := paced(50, pace.MachineSets(cached), pace.EachComingUp)
+			options.ReconciliationTimeout = machineSetTimeout
 			return (&machineset.Reconciler{
-				Client: c, APIReader: reader, ClusterCache: cache, PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
-			}).SetupWithManager(ctx, mgr, concurrency(50))
+				Client: newTurns(c), APIReader: reader, ClusterCache: cache, PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
+			}).SetupWithManager(ctx, mgr, options)
 		}},
 		{"MachineDeployment", func() error {
-			return (&machinedeployment.Reconciler{Client: c, APIReader: reader}).SetupWithManager(ctx, mgr, concurrency(50))
+			return (&machinedeployment.Reconciler{Client: c, APIReader: reader}).SetupWithManager(ctx, mgr,
+				paced(50, pace.MachineDeployments(cached), pace.EachComingUp))
 		}},
 		{"MachinePool", func() error {
 			if !feature.Gates.Enabled(feature.MachinePool) {

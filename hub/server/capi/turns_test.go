@@ -1,0 +1,60 @@
+package capi
+
+import (
+	"context"
+	"errors"
+	goruntime "runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// TestTurns: only so many requests are sent at once, and one whose reconcile ends waits no longer.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int64
+		slow := func() error {
+			sent.Add(1)
+			time.Sleep(time.Second)
+			return nil
+		}
+		c := newTurns(fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				return slow()
+			},
+			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				return slow()
+			},
+		}).Build())
+		atOnce := 2 * goruntime.GOMAXPROCS(0)
+		began := time.Now()
+		for range atOnce {
+			go func() {
+				if err := c.Patch(t.Context(), &clusterv1.Machine{}, client.Merge); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		object := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{})
+		if err := c.Apply(ended, object); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a reconcile that ends waits: %v", err)
+		}
+		if err := c.Apply(t.Context(), object); err != nil || time.Since(began) != 2*time.Second {
+			t.Errorf("one more is done after %s: %v", time.Since(began), err)
+		}
+		if got, want := sent.Load(), int64(atOnce+1); got != want {
+			t.Errorf("%d requests were sent, want %d", got, want)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+// Package pace has objects with machines reconciled less often while many machines come up. Then each reconcile finds something new, and
+// what it writes is outdated a moment later.
+package pace
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+)
+
+// The times from the beginning of a reconcile until an event of the object has it reconciled again, whichever is longest. What is not
+// longer than minInterval does not hold an event back, which is how often Cluster API's controllers reconcile an object anyway.
+const (
+	// eachMachine is for each machine of the object: to look at 10,000 Machines and their conditions takes a third of a second of a processor.
+	eachMachine = time.Millisecond
+	// EachComingUp is for each machine of all clusters that comes up.
+	EachComingUp = 25 * time.Millisecond
+	// EachMachineComingUp is the same for Machines, which wait for several reconciles until they are ready.
+	EachMachineComingUp = 5 * time.Millisecond
+
+	minInterval, maxInterval = time.Second, 10 * time.Second
+)
+
+// Object is what pacing has to know of an object.
+type Object struct {
+	// Machines is how many it has.
+	Machines int
+	// Steady is set where nothing but the state of its machines changes: its controller has reconciled the object as it is wanted now, and it
+	// is neither paused nor being deleted. Events of others are not held back.
+	Steady bool
+}
+
+// Look reads an object from a cache; not ok if it does not exist.
+type Look func(client.ObjectKey) (o Object, ok bool)
+
+// queue is that of a controller whose objects are paced. It holds events back; when the controller itself asks for another reconcile, or
+// tries one again that failed, that is its own matter.
+type queue struct {
+	priorityqueue.PriorityQueue[ctrl.Request]
+	look         Look
+	comingUp     func() int
+	eachComingUp time.Duration
+	now          func() time.Time
+
+	mu sync.Mutex
+	// began is when the last reconcile of each object began.
+	began map[client.ObjectKey]time.Time
+}
+
+// By returns the options of a controller that paces its objects, by the machines that they have, and by those that come up.
+func By(options controller.Options, look Look, comingUp func() int, eachComingUp time.Duration) controller.Options {
+	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
+		return &queue{
+			PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter }),
+			look:          look, comingUp: comingUp, eachComingUp: eachComingUp, now: time.Now, began: map[client.ObjectKey]time.Time{},
+		}
+	}
+	return options
+}
+
+// GetWithPriority implements priorityqueue.PriorityQueue.
+func (q *queue) GetWithPriority() (ctrl.Request, int, bool) {
+	request, priority, shutdown := q.PriorityQueue.GetWithPriority()
+	if shutdown {
+		return request, priority, shutdown
+	}
+	_, exists := q.look(request.NamespacedName)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if exists {
+		q.began[request.NamespacedName] = q.now()
+	} else {
+		delete(q.began, request.NamespacedName)
+	}
+	return request, priority, shutdown
+}
+
+// wait is how long an event of an object is held back.
+func (q *queue) wait(key client.ObjectKey) time.Duration {
+	o, exists := q.look(key)
+	if !exists || !o.Steady {
+		return 0
+	}
+	interval := min(max(times(o.Machines, eachMachine), times(q.comingUp(), q.eachComingUp)), maxInterval)
+	if interval <= minInterval {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return max(0, interval-q.now().Sub(q.began[key]))
+}
+
+// times is n times each, or maxInterval if that is less.
+func times(n int, each time.Duration) time.Duration {
+	return time.Duration(max(0, min(n, int(maxInterval/each)))) * each
+}
+
+// AddWithOpts implements priorityqueue.PriorityQueue.
+func (q *queue) AddWithOpts(opts priorityqueue.AddOpts, requests ...ctrl.Request) {
+	if opts.RateLimited || opts.After > 0 {
+		q.PriorityQueue.AddWithOpts(opts, requests...)
+		return
+	}
+	for _, request := range requests {
+		held := opts
+		held.After = q.wait(request.NamespacedName)
+		q.PriorityQueue.AddWithOpts(held, request)
+	}
+}
+
+// Get implements workqueue.TypedInterface.
+func (q *queue) Get() (ctrl.Request, bool) {
+	request, _, shutdown := q.GetWithPriority()
+	return request, shutdown
+}
+
+// Add implements workqueue.TypedInterface.
+func (q *queue) Add(request ctrl.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }
