@@ -16,6 +16,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/paused"
 
@@ -101,7 +102,9 @@ func paced(cached client.Reader) pace.Look {
 			return pace.Object{}, false
 		}
 		o, _ := look(key)
-		o.Steady = o.Steady && cluster.DeletionTimestamp.IsZero() && cluster.Generation == cluster.Status.ObservedGeneration
+		o.Steady = o.Steady && cluster.DeletionTimestamp.IsZero() && cluster.Generation == cluster.Status.ObservedGeneration &&
+			conditions.IsFalse(cluster, clusterv1.PausedCondition)
+		o.Metadata = pace.Metadata(cluster)
 		return o, true
 	}
 }

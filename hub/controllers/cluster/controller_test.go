@@ -31,20 +31,24 @@ func TestPaced(t *testing.T) {
 		Workers:        &clusterv1.WorkersStatus{Replicas: new(int32(9))}}}
 	for name, tc := range map[string]struct {
 		observed int64
+		paused   metav1.ConditionStatus
 		capi     bool
 		want     pace.Object
 	}{
-		"steady":                {2, true, pace.Object{Machines: 9, Steady: true}},
-		"changed":               {1, true, pace.Object{Machines: 9}},
-		"without Cluster API's": {2, false, pace.Object{}},
+		"steady":                {2, metav1.ConditionFalse, true, pace.Object{Machines: 9, Steady: true}},
+		"changed":               {1, metav1.ConditionFalse, true, pace.Object{Machines: 9}},
+		"paused":                {2, metav1.ConditionTrue, true, pace.Object{Machines: 9}},
+		"without Cluster API's": {2, metav1.ConditionFalse, false, pace.Object{}},
 	} {
 		cluster := &provisioningv1.Cluster{ObjectMeta: meta, Status: provisioningv1.ClusterStatus{ObservedGeneration: tc.observed}}
+		cluster.SetConditions([]metav1.Condition{{Type: clusterv1.PausedCondition, Status: tc.paused}})
 		objects := []client.Object{cluster}
 		if tc.capi {
 			objects = append(objects, capi)
 		}
 		scheme := fakeclient.Scheme(t, provisioningv1.AddToScheme, clusterv1.AddToScheme)
 		look := paced(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build())
+		tc.want.Metadata = pace.Metadata(cluster)
 		if got, ok := look(client.ObjectKeyFromObject(cluster)); got != tc.want || !ok {
 			t.Errorf("%s: %+v, %t", name, got, ok)
 		}

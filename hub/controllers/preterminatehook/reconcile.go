@@ -46,7 +46,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			}
 			waiting = s.waiting()
 		}
-		errs = append(errs, r.reconcileDeleted(ctx, s, waiting))
+		if len(waiting) == 0 {
+			r.removing.Delete(s.key)
+		} else {
+			errs = append(errs, r.reconcileDeleted(ctx, s, waiting))
+		}
 	}
 	for _, m := range s.machines {
 		errs = append(errs, r.addHook(ctx, s, m))

@@ -35,8 +35,8 @@ const (
 
 // machineSetTimeout is how long a reconcile of a MachineSet may take, which creates all of its Machines one after the other: in upstream's
 // minute, ten pools of a thousand created 90 each, and needed another minute to apply the labels of these before they went on. For as
-// long a change of the MachineSet is not looked at.
-const machineSetTimeout = 5 * time.Minute
+// long its deletion, a pause or another change of it is not looked at, as with upstream's control plane provider.
+const machineSetTimeout = 3 * time.Minute
 
 // setupReconcilers adds what upstream's manager runs with its default feature gates. The kinds behind alpha gates (ClusterClass and
 // topologies, runtime extensions) have definitions and webhooks, but no controller yet.
@@ -68,6 +68,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 		}},
 		{"MachineSet", func() error {
 			options := paced(50, pace.MachineSets(cached), pace.EachComingUp)
+			options.MaxConcurrentReconciles = 50 // they take turns
 			options.ReconciliationTimeout = machineSetTimeout
 			return (&machineset.Reconciler{
 				Client: newTurns(c), APIReader: reader, ClusterCache: cache, PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),

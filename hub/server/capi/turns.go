@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	goruntime "runtime"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,11 +14,15 @@ import (
 
 // turns is the client of the MachineSet controller. MachineSets create their Machines one after the other, but all MachineSets at the same
 // time; when ten of them do, Machines exist long before the hub comes to make them ready, and each of them is looked at again and again
-// meanwhile. Here their requests take turns, so that no MachineSet waits for another to be done.
+// meanwhile. Here their writes take turns, so that no MachineSet waits for another to be done. A turn ends after turnTime at the latest:
+// that of a provider with a slow webhook is nobody else's matter.
 type turns struct {
 	client.Client
 	free *semaphore.Weighted
 }
+
+// turnTime is longer than a write takes on a busy hub.
+const turnTime = 2 * time.Second
 
 func newTurns(c client.Client) turns {
 	const forEachProcessor = 2
@@ -37,6 +43,10 @@ func (t turns) wait(ctx context.Context, do func() error) error {
 	if err := t.free.Acquire(ctx, 1); err != nil {
 		return fmt.Errorf("waiting for other MachineSets: %w", err)
 	}
-	defer t.free.Release(1)
+	var once sync.Once
+	release := func() { once.Do(func() { t.free.Release(1) }) }
+	timer := time.AfterFunc(turnTime, release)
+	defer timer.Stop()
+	defer release()
 	return do()
 }

@@ -58,3 +58,28 @@ func TestTurns(t *testing.T) {
 		}
 	})
 }
+
+// TestTurnEnds: a request that takes long does not hold up others.
+func TestTurnEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTurns(fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				time.Sleep(time.Minute)
+				return nil
+			},
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				return nil
+			},
+		}).Build())
+		for range 2 * goruntime.GOMAXPROCS(0) {
+			go func() { _ = c.Patch(t.Context(), &clusterv1.Machine{}, client.Merge) }()
+		}
+		synctest.Wait()
+		began := time.Now()
+		err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{}))
+		if waited := time.Since(began); err != nil || waited != turnTime {
+			t.Errorf("it waited %s: %v", waited, err)
+		}
+		time.Sleep(time.Minute)
+	})
+}

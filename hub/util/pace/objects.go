@@ -2,6 +2,8 @@ package pace
 
 import (
 	"context"
+	"fmt"
+	"hash/maphash"
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -40,7 +42,9 @@ func MachineSets(cached client.Reader) Look {
 // Machines looks at Machines.
 func Machines(cached client.Reader) Look {
 	return look(cached, func(m *clusterv1.Machine) Object {
-		return Object{Machines: 1, Steady: steady(m, m.Status.ObservedGeneration)}
+		// A cluster's servers come up before all others, also where many other machines do.
+		_, server := m.Labels[clusterv1.MachineControlPlaneLabel]
+		return Object{Machines: 1, Steady: steady(m, m.Status.ObservedGeneration) && (!server || m.Status.NodeRef.IsDefined())}
 	})
 }
 
@@ -53,8 +57,17 @@ func look[T any, P interface {
 		if err := cached.Get(context.Background(), key, object, client.UnsafeDisableDeepCopy); err != nil {
 			return Object{}, false
 		}
-		return as(object), true
+		o := as(object)
+		o.Metadata = Metadata(object)
+		return o, true
 	}
+}
+
+var seed = maphash.MakeSeed()
+
+// Metadata is the hash for Object.Metadata.
+func Metadata(o client.Object) uint64 {
+	return maphash.String(seed, fmt.Sprint(o.GetLabels(), o.GetAnnotations(), o.GetOwnerReferences())) // maps are printed in order
 }
 
 // steady is for objects of Cluster API, whose controllers write the observed generation once they have reconciled all of an object.

@@ -32,11 +32,14 @@ func TestLook(t *testing.T) {
 		object client.Object
 		want   Object
 	}{
-		"Cluster": {Clusters, cluster, Object{10, true}}, "MachineDeployment": {MachineDeployments, deployment, Object{4, true}},
-		"MachineSet": {MachineSets, set, Object{6, true}}, "Machine": {Machines, machine, Object{1, true}},
+		"Cluster":           {Clusters, cluster, Object{Machines: 10, Steady: true}},
+		"MachineDeployment": {MachineDeployments, deployment, Object{Machines: 4, Steady: true}},
+		"MachineSet":        {MachineSets, set, Object{Machines: 6, Steady: true}},
+		"Machine":           {Machines, machine, Object{Machines: 1, Steady: true}},
 	} {
 		scheme := fakeclient.Scheme(t, clusterv1.AddToScheme)
 		look := tc.look(fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.object).Build())
+		tc.want.Metadata = Metadata(tc.object)
 		if got, ok := look(client.ObjectKeyFromObject(tc.object)); got != tc.want || !ok {
 			t.Errorf("%s: %+v, %t", name, got, ok)
 		}
@@ -62,6 +65,45 @@ func TestSteady(t *testing.T) {
 		look := Clusters(fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithObjects(c).Build())
 		if got, ok := look(client.ObjectKeyFromObject(c)); got.Steady || !ok {
 			t.Errorf("a Cluster that is %s: %+v, %t", name, got, ok)
+		}
+	}
+}
+
+// TestServers: the Machine of a server is not steady before it has a Node.
+func TestServers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		node   string
+		want   bool
+	}{
+		"worker": {nil, "", true}, "server": {map[string]string{clusterv1.MachineControlPlaneLabel: ""}, "", false},
+		"server with a Node": {map[string]string{clusterv1.MachineControlPlaneLabel: ""}, "n", true},
+	} {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m", Labels: tc.labels}}
+		m.Status.Conditions = []metav1.Condition{{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse}}
+		m.Status.NodeRef.Name = tc.node
+		look := Machines(fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme)).WithObjects(m).Build())
+		if got, _ := look(client.ObjectKeyFromObject(m)); got.Steady != tc.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	m := &clusterv1.Machine{}
+	m.Labels, m.Annotations = map[string]string{"a": "1", "b": "2"}, map[string]string{"c": "3"}
+	first := Metadata(m)
+	if m.Status.NodeRef.Name, m.ResourceVersion = "n", "7"; Metadata(m.DeepCopy()) != first {
+		t.Error("a status changes it")
+	}
+	for name, change := range map[string]func(*clusterv1.Machine){
+		"label":      func(m *clusterv1.Machine) { m.Labels["a"] = "2" },
+		"annotation": func(m *clusterv1.Machine) { m.Annotations["d"] = "" },
+		"owner":      func(m *clusterv1.Machine) { m.OwnerReferences = []metav1.OwnerReference{{UID: "u"}} },
+	} {
+		changed := m.DeepCopy()
+		if change(changed); Metadata(changed) == first {
+			t.Errorf("another %s does not change it", name)
 		}
 	}
 }

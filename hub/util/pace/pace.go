@@ -30,9 +30,11 @@ const (
 type Object struct {
 	// Machines is how many it has.
 	Machines int
-	// Steady is set where nothing but the state of its machines changes: its controller has reconciled the object as it is wanted now, and it
-	// is neither paused nor being deleted. Events of others are not held back.
+	// Steady is set where its controller has reconciled the object as it is specified now, and it is neither paused nor being deleted. Events
+	// of others are not held back.
 	Steady bool
+	// Metadata is a hash of its labels, annotations and owners. Where it has changed since the last reconcile, events are not held back.
+	Metadata uint64
 }
 
 // Look reads an object from a cache; not ok if it does not exist.
@@ -48,8 +50,14 @@ type queue struct {
 	now          func() time.Time
 
 	mu sync.Mutex
-	// began is when the last reconcile of each object began.
-	began map[client.ObjectKey]time.Time
+	// last is the last reconcile of each object.
+	last map[client.ObjectKey]reconciled
+}
+
+// reconciled is when a reconcile began, and the object's metadata then.
+type reconciled struct {
+	began    time.Time
+	metadata uint64
 }
 
 // By returns the options of a controller that paces its objects, by the machines that they have, and by those that come up.
@@ -57,7 +65,7 @@ func By(options controller.Options, look Look, comingUp func() int, eachComingUp
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 		return &queue{
 			PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter }),
-			look:          look, comingUp: comingUp, eachComingUp: eachComingUp, now: time.Now, began: map[client.ObjectKey]time.Time{},
+			look:          look, comingUp: comingUp, eachComingUp: eachComingUp, now: time.Now, last: map[client.ObjectKey]reconciled{},
 		}
 	}
 	return options
@@ -69,13 +77,13 @@ func (q *queue) GetWithPriority() (ctrl.Request, int, bool) {
 	if shutdown {
 		return request, priority, shutdown
 	}
-	_, exists := q.look(request.NamespacedName)
+	o, exists := q.look(request.NamespacedName)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if exists {
-		q.began[request.NamespacedName] = q.now()
+		q.last[request.NamespacedName] = reconciled{q.now(), o.Metadata}
 	} else {
-		delete(q.began, request.NamespacedName)
+		delete(q.last, request.NamespacedName)
 	}
 	return request, priority, shutdown
 }
@@ -92,7 +100,11 @@ func (q *queue) wait(key client.ObjectKey) time.Duration {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return max(0, interval-q.now().Sub(q.began[key]))
+	last := q.last[key]
+	if last.metadata != o.Metadata {
+		return 0
+	}
+	return max(0, interval-q.now().Sub(last.began))
 }
 
 // times is n times each, or maxInterval if that is less.

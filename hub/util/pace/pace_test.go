@@ -66,14 +66,14 @@ func TestInterval(t *testing.T) {
 		comingUp int
 		want     time.Duration
 	}{
-		"no machine":              {Object{0, true}, 0, 0},
-		"as Cluster API has it":   {Object{1000, true}, 200, 0},
-		"many machines":           {Object{4000, true}, 100, 4 * time.Second},
-		"more than can be":        {Object{1 << 62, true}, 0, maxInterval},
-		"less than can be":        {Object{-1 << 62, true}, -1, 0},
-		"many come up":            {Object{10, true}, 600, 3 * time.Second},
-		"a thousand times that":   {Object{10, true}, 600_000, maxInterval},
-		"many, and it is changed": {Object{4000, false}, 600, 0},
+		"no machine":              {Object{Steady: true}, 0, 0},
+		"as Cluster API has it":   {Object{Machines: 1000, Steady: true}, 200, 0},
+		"many machines":           {Object{Machines: 4000, Steady: true}, 100, 4 * time.Second},
+		"more than can be":        {Object{Machines: 1 << 62, Steady: true}, 0, maxInterval},
+		"less than can be":        {Object{Machines: -1 << 62, Steady: true}, -1, 0},
+		"many come up":            {Object{Machines: 10, Steady: true}, 600, 3 * time.Second},
+		"a thousand times that":   {Object{Machines: 10, Steady: true}, 600_000, maxInterval},
+		"many, and it is changed": {Object{Machines: 4000, Steady: false}, 600, 0},
 	} {
 		testPaced(t, func(q *pacedTest) {
 			q.objects["a"], q.comingUp = tc.object, tc.comingUp
@@ -94,7 +94,7 @@ func TestInterval(t *testing.T) {
 // TestIntervalFollows: an event is held back by what is known when it comes, and one that comes later is not after one that came before.
 func TestIntervalFollows(t *testing.T) {
 	testPaced(t, func(q *pacedTest) {
-		q.objects["a"], q.comingUp = Object{10, true}, 1000
+		q.objects["a"], q.comingUp = Object{Machines: 10, Steady: true}, 1000
 		q.event("a")
 		q.Add(q.request("a"))
 		time.Sleep(2 * time.Second)
@@ -103,9 +103,18 @@ func TestIntervalFollows(t *testing.T) {
 			q.Errorf("it waits %s after two seconds, while fewer come up", waited)
 		}
 		q.Add(q.request("a"))
-		q.objects["a"] = Object{10, false}
+		q.objects["a"] = Object{Machines: 10, Steady: false}
 		if waited := q.event("a"); waited != 0 {
 			q.Errorf("it waits %s although it was changed", waited)
+		}
+		q.objects["a"] = Object{Machines: 10, Steady: true}
+		q.Add(q.request("a"))
+		q.objects["a"] = Object{Machines: 10, Steady: true, Metadata: 1}
+		if waited := q.event("a"); waited != 0 {
+			q.Errorf("it waits %s although its metadata was changed", waited)
+		}
+		if waited := q.event("a"); waited != 2500*time.Millisecond {
+			q.Errorf("it waits %s with the same metadata", waited)
 		}
 	})
 }
@@ -113,13 +122,13 @@ func TestIntervalFollows(t *testing.T) {
 // TestGone: nothing is kept of an object that is gone.
 func TestGone(t *testing.T) {
 	testPaced(t, func(q *pacedTest) {
-		q.objects["a"] = Object{4000, true}
+		q.objects["a"] = Object{Machines: 4000, Steady: true}
 		q.event("a")
 		delete(q.objects, "a")
 		if waited := q.event("a"); waited != 0 {
 			q.Errorf("it waits %s", waited)
 		}
-		if kept := len(q.TypedRateLimitingInterface.(*queue).began); kept != 0 {
+		if kept := len(q.TypedRateLimitingInterface.(*queue).last); kept != 0 {
 			q.Errorf("%d objects are kept", kept)
 		}
 	})
@@ -128,7 +137,7 @@ func TestGone(t *testing.T) {
 // TestEventsOnly: what a controller asks for itself is not held back.
 func TestEventsOnly(t *testing.T) {
 	testPaced(t, func(q *pacedTest) {
-		q.objects["a"] = Object{10_000, true}
+		q.objects["a"] = Object{Machines: 10_000, Steady: true}
 		q.event("a")
 		q.AddAfter(q.request("a"), time.Second)
 		if waited := q.take("a"); waited != time.Second {

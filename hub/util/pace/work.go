@@ -56,7 +56,11 @@ func (w *Work) set(object any) {
 		return
 	}
 	created, deleting := machine.CreationTimestamp.Time, !machine.DeletionTimestamp.IsZero()
-	comesUp := !deleting && !conditions.IsTrue(machine, clusterv1.ReadyCondition) && !w.late(created)
+	if now := w.now(); created.After(now) {
+		created = now
+	}
+	paused, ready := conditions.IsTrue(machine, clusterv1.PausedCondition), conditions.IsTrue(machine, clusterv1.ReadyCondition)
+	comesUp := !deleting && !paused && !ready && !w.late(created)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if comesUp {

@@ -44,6 +44,11 @@ func TestWork(t *testing.T) {
 	check("two are gone", 2)
 	w.set(machine("old", func(m *clusterv1.Machine) { m.CreationTimestamp = metav1.NewTime(now.Add(-comesUpWithin)) }))
 	check("one that is old is seen", 2)
+	w.set(machine("paused", func(m *clusterv1.Machine) {
+		m.Status.Conditions = []metav1.Condition{{Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue}}
+	}))
+	check("one that is paused is seen", 2)
+	w.set(machine("e", func(m *clusterv1.Machine) { m.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) })) // another clock
 	now = now.Add(comesUpWithin - time.Second)
 	w.set(machine("new", nil))
 	check("at last", 3)
