@@ -10,21 +10,23 @@ import (
 	"syscall"
 )
 
-// given are the addresses that FreeAddress has returned: somebody may listen on one much later.
+// given has a UDP socket for each address that FreeAddress has returned, which other test binaries that run at the same time find taken:
+// somebody may listen on the address much later, or again and again.
 var given sync.Map
 
-// FreeAddress finds an address of a loopback host for a listener that somebody else opens later, or again and again, and returns none
-// twice. Its port is none of those that the kernel gives to outgoing connections: one of these may be taken by a connection before anybody
-// listens. Nor is it one of those that Cluster API's Dev provider takes.
+// FreeAddress finds an address of a loopback host for a TCP listener that somebody else opens later, and returns none twice, nor one that
+// it returned in another process that still runs. Its port is none of those that the kernel gives to outgoing connections: one of these
+// may be taken by a connection before anybody listens. Nor is it one of those that Cluster API's Dev provider takes.
 func FreeAddress(host string) (string, error) {
 	for {
 		address := fmt.Sprintf("%s:%d", host, 25000+rand.IntN(5000))
-		if _, before := given.LoadOrStore(address, true); before {
-			continue
-		}
-		l, err := net.Listen("tcp", address)
+		reserved, err := net.ListenPacket("udp", address)
 		if err == nil {
-			return address, l.Close()
+			given.Store(address, reserved)
+			var l net.Listener
+			if l, err = net.Listen("tcp", address); err == nil {
+				return address, l.Close()
+			}
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return "", fmt.Errorf("looking for a free port: %w", err)

@@ -1,6 +1,7 @@
 package loopback
 
 import (
+	"net"
 	"strings"
 	"testing"
 )
@@ -28,4 +29,21 @@ func TestAddressesDiffer(t *testing.T) {
 		}
 		seen[address] = true
 	}
+}
+
+// TestReserved: what was given here is taken for other processes, and free for a listener.
+func TestReserved(t *testing.T) {
+	address, err := FreeAddress("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := net.ListenPacket("udp", address); err == nil {
+		_ = other.Close()
+		t.Error("another process would be given the address, too")
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
 }
