@@ -47,7 +47,6 @@ type queue struct {
 	look         Look
 	comingUp     func() int
 	eachComingUp time.Duration
-	now          func() time.Time
 
 	mu sync.Mutex
 	// last is the last reconcile of each object.
@@ -65,7 +64,7 @@ func By(options controller.Options, look Look, comingUp func() int, eachComingUp
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 		return &queue{
 			PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter }),
-			look:          look, comingUp: comingUp, eachComingUp: eachComingUp, now: time.Now, last: map[client.ObjectKey]reconciled{},
+			look:          look, comingUp: comingUp, eachComingUp: eachComingUp, last: map[client.ObjectKey]reconciled{},
 		}
 	}
 	return options
@@ -81,7 +80,7 @@ func (q *queue) GetWithPriority() (ctrl.Request, int, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if exists {
-		q.last[request.NamespacedName] = reconciled{q.now(), o.Metadata}
+		q.last[request.NamespacedName] = reconciled{time.Now(), o.Metadata}
 	} else {
 		delete(q.last, request.NamespacedName)
 	}
@@ -104,7 +103,7 @@ func (q *queue) wait(key client.ObjectKey) time.Duration {
 	if last.metadata != o.Metadata {
 		return 0
 	}
-	return max(0, interval-q.now().Sub(last.began))
+	return max(0, interval-time.Since(last.began))
 }
 
 // times is n times each, or maxInterval if that is less.

@@ -22,7 +22,7 @@ const (
 )
 
 // Work counts the Machines of all clusters that come up. A Machine counts that exists and is not ready, for ten minutes: what somebody only
-// asks for, or what never becomes ready, holds up nobody else.
+// asks for holds up nobody else, and what never becomes ready no longer than that.
 type Work struct {
 	now func() time.Time
 
