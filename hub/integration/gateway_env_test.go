@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -95,7 +94,7 @@ func newGateway(t *testing.T, config *rest.Config) *gatewayEnv {
 func (e *gatewayEnv) serve() {
 	t := e.t
 	t.Helper()
-	listener, err := net.Listen("tcp", e.address)
+	listener, err := loopback.Listen(e.address)
 	if err != nil {
 		t.Fatal(err)
 	}

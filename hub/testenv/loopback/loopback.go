@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // given has a UDP socket for each address that FreeAddress has returned, which other test binaries that run at the same time find taken:
@@ -23,13 +24,30 @@ func FreeAddress(host string) (string, error) {
 		reserved, err := net.ListenPacket("udp", address)
 		if err == nil {
 			given.Store(address, reserved)
-			var l net.Listener
-			if l, err = net.Listen("tcp", address); err == nil {
-				return address, l.Close()
+			// A connection, not a listener, finds out whether somebody listens: see Listen.
+			var conn net.Conn
+			if conn, err = net.Dial("tcp", address); errors.Is(err, syscall.ECONNREFUSED) {
+				return address, nil
+			}
+			if err == nil {
+				_ = conn.Close()
+				continue
 			}
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return "", fmt.Errorf("looking for a free port: %w", err)
+		}
+	}
+}
+
+// Listen listens on an address where a listener of this process was just closed. A program that the process starts at that time has the
+// listener, too, between fork and exec, and the address is in use for some more milliseconds: Listen waits until it is free, for ten
+// seconds at most.
+func Listen(address string) (net.Listener, error) {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		listener, err := net.Listen("tcp", address)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			return listener, err
 		}
 	}
 }

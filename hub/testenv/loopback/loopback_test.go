@@ -1,8 +1,12 @@
 package loopback
 
 import (
+	"context"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -46,4 +50,35 @@ func TestReserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = listener.Close()
+}
+
+// TestListenAgain: programs that are started meanwhile have the closed listener until their exec, which the next listener waits for.
+func TestListenAgain(t *testing.T) {
+	address, err := FreeAddress("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var starting sync.WaitGroup
+	for range 2 {
+		starting.Go(func() {
+			for ctx.Err() == nil {
+				_ = exec.CommandContext(ctx, program, "-test.run=^$").Run()
+			}
+		})
+	}
+	for range 1000 {
+		listener, err := Listen(address)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		_ = listener.Close()
+	}
+	cancel()
+	starting.Wait()
 }
