@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -20,7 +21,7 @@ var given sync.Map
 // may be taken by a connection before anybody listens. Nor is it one of those that Cluster API's Dev provider takes.
 func FreeAddress(host string) (string, error) {
 	for {
-		address := fmt.Sprintf("%s:%d", host, 25000+rand.IntN(5000))
+		address := net.JoinHostPort(host, strconv.Itoa(25000+rand.IntN(5000)))
 		reserved, err := net.ListenPacket("udp", address)
 		if err == nil {
 			given.Store(address, reserved)
