@@ -137,15 +137,20 @@ func (o *options) runMachines(ctx context.Context) error {
 		return err
 	}
 	var runs []figures.Run
+	var failed error
 	for _, size := range sizes {
 		run, err := o.measure(ctx, size)
 		if err != nil {
-			return fmt.Errorf("with %d %s: %w", size, o.unit(), err)
+			failed = fmt.Errorf("with %d %s: %w", size, o.unit(), err)
+			break
 		}
 		runs = append(runs, run)
 	}
-	fmt.Print("\n", figures.Table(runs))
-	return o.evaluate(runs)
+	if len(runs) == 0 {
+		return failed
+	}
+	fmt.Print("\n", figures.Table(runs)) // of smaller sizes, if one failed: they may have taken an hour
+	return errors.Join(failed, o.evaluate(runs))
 }
 
 func (o *options) runAgents(ctx context.Context) error {
