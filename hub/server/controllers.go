@@ -37,6 +37,7 @@ import (
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/operations"
+	"github.com/drover-dev/drover/hub/util/pace"
 )
 
 // workers is how many objects of a kind are worked on at the same time.
@@ -56,6 +57,7 @@ type shared struct {
 	releases     *release.Catalog
 	access       *tunnelaccess.Access
 	operations   *operations.Metrics
+	work         *pace.Work
 	// agents are those that the gateway hands out.
 	agents *downloads.Files
 	// drivers runs node drivers.
@@ -103,7 +105,7 @@ func bootstrapControllers(s shared) ([]reconciler, error) {
 
 func controlPlaneControllers(s shared) ([]reconciler, error) {
 	return []reconciler{
-		&cluster.Reconciler{},
+		&cluster.Reconciler{Work: s.work},
 		&clusterregistrationtoken.Reconciler{Settings: s.settings, Issuer: s.issuer},
 		&managementcluster.Reconciler{Access: s.access},
 		&rkecontrolplane.Reconciler{

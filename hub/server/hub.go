@@ -28,6 +28,7 @@ import (
 	"github.com/drover-dev/drover/hub/server/capi"
 	"github.com/drover-dev/drover/hub/server/settings"
 	"github.com/drover-dev/drover/hub/util/operations"
+	"github.com/drover-dev/drover/hub/util/pace"
 )
 
 // Options configure a hub. Of fields without a default, zero is not valid.
@@ -181,6 +182,9 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 	}
 	if opts.Providers.Has(provider.ControlPlane) {
 		core.NewMachine = rkecontrolplane.SetInitialVersion
+		if core.Work, err = pace.NewWork(ctx, mgr.GetCache(), metrics.Registry); err != nil {
+			return nil, err
+		}
 	}
 	clusterCache, err := capi.SetupWithManager(ctx, mgr, core)
 	if err != nil {
@@ -197,7 +201,7 @@ func New(ctx context.Context, config *rest.Config, opts Options) (_ *Hub, err er
 			return nil, err
 		}
 	}
-	s := shared{settings: opts.Settings, signer: found.signer, issuer: found.issuer, clusterCache: clusterCache}
+	s := shared{settings: opts.Settings, signer: found.signer, issuer: found.issuer, clusterCache: clusterCache, work: core.Work}
 	if s.drivers, err = newDrivers(config, opts); err != nil {
 		return nil, err
 	}

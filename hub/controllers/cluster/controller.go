@@ -44,6 +44,8 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache, for deletions; SetupWithManager sets it.
 	Live client.Reader
+	// Work paces the controller. It is required.
+	Work *pace.Work
 
 	// ssa applies objects, without a request where nothing would change.
 	ssa *ssa.Cache
@@ -61,10 +63,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	r.ssa = &ssa.Cache{Client: r.Client, FieldOwner: fieldOwner}
 	r.moveCleanup = move.Cleanup{Client: r.Client, Live: r.Live}
-	work, err := pace.NewWork(ctx, mgr.GetCache())
-	if err != nil {
-		return err
-	}
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("provisioningcluster").
 		For(&provisioningv1.Cluster{}, builder.WithPredicates(r.moveCleanup.Predicate())).
@@ -83,7 +81,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToClusters), builder.OnlyMetadata).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.definitionToClusters), builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToClusters), builder.OnlyMetadata).
-		WithOptions(pace.By(opts, paced(mgr.GetCache()), work.ComingUp, pace.EachComingUp)).
+		WithOptions(r.Work.Pace(opts, paced(mgr.GetCache()), pace.EachComingUp)).
 		Build(hubapierrors.Requeue(r))
 	if err != nil {
 		return err

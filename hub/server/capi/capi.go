@@ -29,6 +29,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/drover-dev/drover/hub/util/pace"
 )
 
 // controllerName names the hub towards workload clusters.
@@ -41,6 +43,8 @@ type Options struct {
 	External bool
 	// NoConnections leaves out the cluster cache, for controllers that do not need it. It needs External.
 	NoConnections bool
+	// Work paces the core controllers. It is required without External.
+	Work *pace.Work
 	// NewMachine completes a Machine that is created, beside Cluster API's own defaults; nil for nothing else.
 	NewMachine func(context.Context, client.Reader, *clusterv1.Machine)
 }
@@ -78,7 +82,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) (*Con
 	if opts.External {
 		return cache, nil
 	}
-	if err := setupReconcilers(ctx, mgr, cache); err != nil {
+	if err := setupReconcilers(ctx, mgr, cache, opts.Work); err != nil {
 		return nil, err
 	}
 	return cache, setupWebhooks(mgr, cache, opts)

@@ -40,14 +40,10 @@ const machineSetTimeout = 3 * time.Minute
 
 // setupReconcilers adds what upstream's manager runs with its default feature gates. The kinds behind alpha gates (ClusterClass and
 // topologies, runtime extensions) have definitions and webhooks, but no controller yet.
-func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.ClusterCache) error {
+func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.ClusterCache, work *pace.Work) error {
 	c, reader, cached := mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache()
-	work, err := pace.NewWork(ctx, cached)
-	if err != nil {
-		return err
-	}
 	paced := func(upstream int, look pace.Look, each time.Duration) controller.Options {
-		return pace.By(concurrency(upstream), look, work.ComingUp, each)
+		return work.Pace(concurrency(upstream), look, each)
 	}
 	steps := []struct {
 		name  string

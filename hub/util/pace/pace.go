@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +48,7 @@ type queue struct {
 	look         Look
 	comingUp     func() int
 	eachComingUp time.Duration
+	delayed      prometheus.Counter
 
 	mu sync.Mutex
 	// last is the last reconcile of each object.
@@ -59,15 +61,19 @@ type reconciled struct {
 	metadata uint64
 }
 
-// By returns the options of a controller that paces its objects, by the machines that they have, and by those that come up.
-func By(options controller.Options, look Look, comingUp func() int, eachComingUp time.Duration) controller.Options {
+// Pace returns the options of a controller that paces its objects, by the machines that they have, and by those that come up.
+func (w *Work) Pace(options controller.Options, look Look, eachComingUp time.Duration) controller.Options {
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
-		return &queue{
-			PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter }),
-			look:          look, comingUp: comingUp, eachComingUp: eachComingUp, last: map[client.ObjectKey]reconciled{},
-		}
+		q := &queue{look: look, comingUp: w.ComingUp, eachComingUp: eachComingUp, delayed: w.delayed.WithLabelValues(name)}
+		q.start(name, limiter)
+		return q
 	}
 	return options
+}
+
+func (q *queue) start(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) {
+	q.last = map[client.ObjectKey]reconciled{}
+	q.PriorityQueue = priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter })
 }
 
 // GetWithPriority implements priorityqueue.PriorityQueue.
@@ -119,7 +125,9 @@ func (q *queue) AddWithOpts(opts priorityqueue.AddOpts, requests ...ctrl.Request
 	}
 	for _, request := range requests {
 		held := opts
-		held.After = q.wait(request.NamespacedName)
+		if held.After = q.wait(request.NamespacedName); held.After > 0 {
+			q.delayed.Inc()
+		}
 		q.PriorityQueue.AddWithOpts(held, request)
 	}
 }

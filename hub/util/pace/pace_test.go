@@ -5,11 +5,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
@@ -19,6 +20,7 @@ type pacedTest struct {
 	workqueue.TypedRateLimitingInterface[ctrl.Request]
 	objects  map[string]Object
 	comingUp int
+	delayed  prometheus.Counter
 }
 
 func (q *pacedTest) request(name string) ctrl.Request {
@@ -52,8 +54,10 @@ func testPaced(t *testing.T, test func(*pacedTest)) {
 			o, ok := q.objects[key.Name]
 			return o, ok
 		}
-		options := By(controller.Options{}, look, func() int { return q.comingUp }, 5*time.Millisecond)
-		q.TypedRateLimitingInterface = options.NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		q.delayed = prometheus.NewCounter(prometheus.CounterOpts{Name: "delayed"})
+		paced := &queue{look: look, comingUp: func() int { return q.comingUp }, eachComingUp: 5 * time.Millisecond, delayed: q.delayed}
+		paced.start("test", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		q.TypedRateLimitingInterface = paced
 		defer q.ShutDown()
 		test(q)
 	})
@@ -82,6 +86,9 @@ func TestInterval(t *testing.T) {
 			}
 			if waited := q.event("a"); waited != tc.want {
 				q.Errorf("%s: the second is after %s, want %s", name, waited, tc.want)
+			}
+			if counted := testutil.ToFloat64(q.delayed); counted != float64(min(1, tc.want)) {
+				q.Errorf("%s: %v events are counted that are held back", name, counted)
 			}
 			time.Sleep(tc.want)
 			if waited := q.event("a"); waited != 0 {

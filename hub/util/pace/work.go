@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -25,6 +26,8 @@ const (
 // asks for holds up nobody else, and what never becomes ready no longer than that.
 type Work struct {
 	now func() time.Time
+	// delayed counts events that are held back, by controller.
+	delayed *prometheus.CounterVec
 
 	mu sync.Mutex
 	// created is when each of them was created.
@@ -32,9 +35,15 @@ type Work struct {
 	swept   time.Time
 }
 
-// NewWork counts the Machines of a cache.
-func NewWork(ctx context.Context, machines cache.Informers) (*Work, error) {
-	w := &Work{now: time.Now, created: map[client.ObjectKey]time.Time{}}
+// NewWork counts the Machines of a cache, and registers metrics of them and of the controllers that are paced.
+func NewWork(ctx context.Context, machines cache.Informers, registerer prometheus.Registerer) (*Work, error) {
+	w := &Work{now: time.Now, created: map[client.ObjectKey]time.Time{}, delayed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "drover_reconciles_delayed_total",
+		Help: "Events after which an object was reconciled later, since it has many Machines or many come up, by controller.",
+	}, []string{"controller"})}
+	registerer.MustRegister(w.delayed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "drover_machines_coming_up", Help: "Machines that are not ready, for ten minutes.",
+	}, func() float64 { return float64(w.ComingUp()) }))
 	informer, err := machines.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watching Machines: %w", err)
