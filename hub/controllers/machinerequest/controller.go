@@ -84,8 +84,11 @@ type onEveryReplica struct{ cache.Cache }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
-// clusterToRequests maps a Cluster to the requests that may be waiting for it to be created.
+// clusterToRequests maps a Cluster to the requests that may be waiting for it to be created, and forgets one that is deleted.
 func (r *Reconciler) clusterToRequests(ctx context.Context, o client.Object) []ctrl.Request {
+	if !o.GetDeletionTimestamp().IsZero() {
+		r.seen.Delete(client.ObjectKeyFromObject(o))
+	}
 	var cluster provisioningv1.Cluster
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(o), &cluster); err != nil {
 		return nil
