@@ -63,12 +63,12 @@ func TestReportOfAnOlderVersion(t *testing.T) {
 			}
 			var meanwhile func()
 			api := fake.NewClientBuilder().WithObjects(secret).WithInterceptorFuncs(interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-					if meanwhile != nil {
-						meanwhile()
-						meanwhile = nil
+				Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+					if change := meanwhile; change != nil {
+						meanwhile = nil // the change is an update, too
+						change()
 					}
-					return c.Patch(ctx, obj, patch, opts...)
+					return c.Update(ctx, obj, opts...)
 				}}).Build()
 			h := &Handler{Options{Client: api, Live: api, Secrets: &secretcache.Cache{Plans: secretcache.NewPlanStore()}, Logger: logr.Discard()}}
 			sent := &corev1.Secret{}
