@@ -1,6 +1,8 @@
 package embedded
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -8,9 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
 )
 
 // countingCodec is the codec of custom resources without a schema, and counts what it decodes.
@@ -91,16 +99,16 @@ func TestDecodeOnce(t *testing.T) {
 
 		t.Log("more is written than is held")
 		for n := range 3 {
-			encode(t, codec, custom(fmt.Sprint(n), strings.Repeat("x", writtenBytes*2/3)))
+			encode(t, codec, custom(fmt.Sprint(n), strings.Repeat("x", recentBytes*2/3)))
 		}
 		valueOf(t, codec, data, nil)
 		decoded(1)
 
 		t.Log("nothing is written for a while")
 		data = encode(t, codec, custom("a", "last"))
-		time.Sleep(writtenFor + time.Second)
+		time.Sleep(recentFor + time.Second)
 		synctest.Wait()
-		if codec.current != nil || codec.previous != nil {
+		if codec.written.current != nil || codec.written.previous != nil {
 			t.Error("still holds what was written")
 		}
 		if got := valueOf(t, codec, data, nil)["value"]; got != "last" {
@@ -113,10 +121,88 @@ func TestDecodeOnce(t *testing.T) {
 // TestDecodeOnceFails: what cannot be decoded is an error each time.
 func TestDecodeOnceFails(t *testing.T) {
 	codec := newDecodeOnce(unstructured.UnstructuredJSONScheme)
-	codec.hold("{")
+	codec.written.hold("{", &writtenObject{})
 	for range 2 {
 		if _, _, err := codec.Decode([]byte("{"), nil, nil); err == nil {
 			t.Error("no error")
+		}
+	}
+}
+
+// TestDecodeSecretOnce: a Secret that was written lately is decoded once, into what was given or into a new Secret; another kind is not.
+func TestDecodeSecretOnce(t *testing.T) {
+	inner := &countingCodec{Codec: legacyscheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion)}
+	codec := newDecodeOnce(inner)
+	want := &core.Secret{Type: core.SecretTypeOpaque, Data: map[string][]byte{"plan": []byte("{}")}}
+	want.Name, want.ResourceVersion = "a", "7"
+	data := encode(t, codec, want)
+	for _, into := range []runtime.Object{nil, &core.Secret{}, &core.Secret{Data: map[string][]byte{"other": nil}}} {
+		decoded, kind, err := codec.Decode(data, nil, into)
+		if err != nil || kind.Kind != "Secret" {
+			t.Fatal(kind, err)
+		}
+		got := decoded.(*core.Secret)
+		if into != nil && into != decoded {
+			t.Error("decoded into another object than was given")
+		}
+		got.TypeMeta = want.TypeMeta
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		got.Data["plan"][0] = 'x'
+		got.Data["own"] = nil
+	}
+	if got := inner.decoded.Swap(0); got != 1 {
+		t.Errorf("decoded %d times, want once", got)
+	}
+	if _, _, err := codec.Decode(data, nil, &core.ConfigMap{}); err == nil || inner.decoded.Load() != 1 {
+		t.Errorf("a Secret was decoded into a ConfigMap: %v", err)
+	}
+}
+
+// xor is a transformer that counts what it decrypts.
+type xor struct{ decrypted int }
+
+func (x *xor) TransformToStorage(_ context.Context, data []byte, _ value.Context) ([]byte, error) {
+	out := bytes.Clone(data)
+	for i := range out {
+		out[i] ^= 0x55
+	}
+	return out, nil
+}
+
+func (x *xor) TransformFromStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, bool, error) {
+	x.decrypted++
+	out, err := x.TransformToStorage(ctx, data, dataCtx)
+	return out, true, err
+}
+
+// TestDecryptOnce: what was encrypted lately is known; all else is decrypted, as what is stored for another key is.
+func TestDecryptOnce(t *testing.T) {
+	inner := &xor{}
+	transformer := newDecryptOnce(inner)
+	key := value.DefaultContext("/secrets/a")
+	stored, err := transformer.TransformToStorage(t.Context(), []byte("secret"), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := inner.TransformToStorage(t.Context(), []byte("before the start"), key)
+	for _, tc := range []struct {
+		stored    []byte
+		key       value.DefaultContext
+		want      string
+		stale     bool
+		decrypted int
+	}{
+		{stored, key, "secret", false, 0},
+		{stored, key, "secret", false, 0},
+		{stored, value.DefaultContext("/secrets/b"), "secret", true, 1},
+		{other, key, "before the start", true, 1},
+	} {
+		inner.decrypted = 0
+		got, stale, err := transformer.TransformFromStorage(t.Context(), tc.stored, tc.key)
+		if err != nil || string(got) != tc.want || stale != tc.stale || inner.decrypted != tc.decrypted {
+			t.Errorf("%q of %s: %q, stale %t, decrypted %d times (%v)", tc.stored, tc.key, got, stale, inner.decrypted, err)
 		}
 	}
 }

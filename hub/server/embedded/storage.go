@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,13 +54,17 @@ func (d direct) GetRESTOptions(resource schema.GroupResource, example runtime.Ob
 func (d direct) storage(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
-	codec := config.Codec
-	if _, custom := newFunc().(*unstructured.Unstructured); custom {
+	codec, transformer := config.Codec, config.Transformer
+	_, custom := newFunc().(*unstructured.Unstructured)
+	secrets := config.GroupResource == corev1.Resource("secrets")
+	if custom || secrets {
 		codec = newDecodeOnce(codec)
 	}
-	transformer := config.Transformer
-	if transformer == nil {
+	switch {
+	case transformer == nil:
 		transformer = identity.NewEncryptCheckTransformer()
+	case secrets:
+		transformer = newDecryptOnce(transformer)
 	}
 
 	// Each kind has a client of its own, as when it has a connection: watches of one client share a stream, and none waits for another kind.
