@@ -136,21 +136,30 @@ func (o *options) runMachines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var runs []figures.Run
+	runs, err := measureAll(ctx, sizes, o.unit(), o.measure, figures.Table)
+	if err != nil {
+		return err
+	}
+	return o.evaluate(runs)
+}
+
+// measureAll measures all sizes and prints a table of them, of those before if one fails: they may have taken an hour.
+func measureAll[R any](ctx context.Context, sizes []int, unit string, measure func(context.Context, int) (R, error), table func([]R) string,
+) ([]R, error) {
+	var runs []R
 	var failed error
 	for _, size := range sizes {
-		run, err := o.measure(ctx, size)
+		run, err := measure(ctx, size)
 		if err != nil {
-			failed = fmt.Errorf("with %d %s: %w", size, o.unit(), err)
+			failed = fmt.Errorf("with %d %s: %w", size, unit, err)
 			break
 		}
 		runs = append(runs, run)
 	}
-	if len(runs) == 0 {
-		return failed
+	if len(runs) > 0 {
+		fmt.Print("\n", table(runs))
 	}
-	fmt.Print("\n", figures.Table(runs)) // of smaller sizes, if one failed: they may have taken an hour
-	return errors.Join(failed, o.evaluate(runs))
+	return runs, failed
 }
 
 func (o *options) runAgents(ctx context.Context) error {
@@ -164,15 +173,10 @@ func (o *options) runAgents(ctx context.Context) error {
 	if err := allowFiles(sizes[len(sizes)-1], o.replicas); err != nil {
 		return err
 	}
-	var runs []figures.AgentRun
-	for _, size := range sizes {
-		run, err := o.measureAgents(ctx, size)
-		if err != nil {
-			return fmt.Errorf("with %d agents: %w", size, err)
-		}
-		runs = append(runs, run)
+	runs, err := measureAll(ctx, sizes, "agents", o.measureAgents, figures.AgentTable)
+	if err != nil {
+		return err
 	}
-	fmt.Print("\n", figures.AgentTable(runs))
 	if o.report != "" {
 		if err := o.reportAgents(runs); err != nil {
 			return err

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,6 +94,10 @@ func TestGatewayPlanSecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		before := &corev1.Secret{}
+		if err := e.client.Get(ctx, key, before); err != nil {
+			t.Fatal(err)
+		}
 		stale := secret.DeepCopy()
 		secret.Data["applied-checksum"] = []byte("sum")
 		secret.Data["probe-statuses"] = []byte("{}")
@@ -105,9 +111,17 @@ func TestGatewayPlanSecret(t *testing.T) {
 		}
 		real := &corev1.Secret{}
 		if err := e.client.Get(ctx, key, real); err != nil || string(real.Data["applied-checksum"]) != "sum" ||
-			string(real.Data["plan"]) != "{}" ||
-			real.Labels["kept"] != "yes" || len(real.ManagedFields) == 0 {
+			string(real.Data["plan"]) != "{}" || real.Labels["kept"] != "yes" {
 			t.Errorf("in the API: %v, %v", real, err)
+		}
+		others := slices.DeleteFunc(slices.Clone(real.ManagedFields), func(f metav1.ManagedFieldsEntry) bool {
+			return f.Manager == "drover-gateway"
+		})
+		if diff := cmp.Diff(before.ManagedFields, others); diff != "" || len(others) == 0 {
+			t.Errorf("managed fields of others:\n%s", diff)
+		}
+		if diff := cmp.Diff(before.OwnerReferences, real.OwnerReferences); diff != "" || len(before.OwnerReferences) == 0 {
+			t.Errorf("owners:\n%s", diff)
 		}
 		stale.Data["applied-checksum"] = []byte("late")
 		if _, err := secrets.Update(ctx, stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {

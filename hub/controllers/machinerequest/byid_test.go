@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/testenv/fakeclient"
 )
@@ -76,20 +76,16 @@ func TestMachineByID(t *testing.T) {
 
 // TestForgetsCluster: nothing is kept of a Cluster that is deleted.
 func TestForgetsCluster(t *testing.T) {
-	c := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, clusterv1.AddToScheme, provisioningv1.AddToScheme)).Build()
-	r := &Reconciler{Client: c, Informers: cacheAt{version: "9"}}
+	r := &Reconciler{Informers: cacheAt{version: "9"}}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod", ResourceVersion: "7"}}
 	kept := func() (n int) {
 		r.seen.Range(func(any, any) bool { n++; return true })
 		return n
 	}
-	r.reached(t.Context(), cluster)
-	r.clusterToRequests(t.Context(), cluster)
-	if kept() != 1 {
-		t.Error("the Cluster is forgotten before it is deleted")
+	if r.reached(t.Context(), cluster); kept() != 1 {
+		t.Error("the Cluster is not remembered")
 	}
-	cluster.DeletionTimestamp = new(metav1.Now())
-	if r.clusterToRequests(t.Context(), cluster); kept() != 0 {
+	if r.forget(t.Context(), event.DeleteEvent{Object: cluster}, nil); kept() != 0 {
 		t.Error("a Cluster that is deleted is kept")
 	}
 }

@@ -8,12 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -73,6 +75,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, opts 
 		Named("machinerequest").
 		WatchesRawSource(source.Kind(requests, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToRequests), builder.WithPredicates(predicates.ClusterChanged)).
+		Watches(&clusterv1.Cluster{}, handler.Funcs{DeleteFunc: r.forget}).
 		WithOptions(opts).
 		Complete(apierrors.Requeue(r))
 }
@@ -84,11 +87,13 @@ type onEveryReplica struct{ cache.Cache }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
-// clusterToRequests maps a Cluster to the requests that may be waiting for it to be created, and forgets one that is deleted.
+// forget drops what is known of a Cluster that was deleted.
+func (r *Reconciler) forget(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+	r.seen.Delete(client.ObjectKeyFromObject(e.Object))
+}
+
+// clusterToRequests maps a Cluster to the requests that may be waiting for it to be created.
 func (r *Reconciler) clusterToRequests(ctx context.Context, o client.Object) []ctrl.Request {
-	if !o.GetDeletionTimestamp().IsZero() {
-		r.seen.Delete(client.ObjectKeyFromObject(o))
-	}
 	var cluster provisioningv1.Cluster
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(o), &cluster); err != nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -27,12 +28,14 @@ func FreeAddress(host string) (string, error) {
 			given.Store(address, reserved)
 			// A connection, not a listener, finds out whether somebody listens: see Listen.
 			var conn net.Conn
-			if conn, err = net.Dial("tcp", address); errors.Is(err, syscall.ECONNREFUSED) {
+			if conn, err = net.DialTimeout("tcp", address, time.Second); errors.Is(err, syscall.ECONNREFUSED) {
 				return address, nil
 			}
 			if err == nil {
 				_ = conn.Close()
-				continue
+			}
+			if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				continue // somebody listens
 			}
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -64,14 +65,17 @@ func TestListenAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var starting sync.WaitGroup
+	var started atomic.Int32
 	for range 2 {
 		starting.Go(func() {
 			for ctx.Err() == nil {
-				_ = exec.CommandContext(ctx, program, "-test.run=^$").Run()
+				if exec.CommandContext(ctx, program, "-test.run=^$").Run() == nil {
+					started.Add(1)
+				}
 			}
 		})
 	}
-	for range 1000 {
+	for n := 0; n < 1000 || started.Load() < 10; n++ {
 		listener, err := Listen(address)
 		if err != nil {
 			t.Error(err)

@@ -55,10 +55,11 @@ type queue struct {
 	last map[client.ObjectKey]reconciled
 }
 
-// reconciled is when a reconcile began, and the object's metadata then.
+// reconciled is when a reconcile began, and the object's metadata then. delayed is set once an event has been held back since.
 type reconciled struct {
 	began    time.Time
 	metadata uint64
+	delayed  bool
 }
 
 // Pace returns the options of a controller that paces its objects, by the machines that they have, and by those that come up.
@@ -86,7 +87,7 @@ func (q *queue) GetWithPriority() (ctrl.Request, int, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if exists {
-		q.last[request.NamespacedName] = reconciled{time.Now(), o.Metadata}
+		q.last[request.NamespacedName] = reconciled{began: time.Now(), metadata: o.Metadata}
 	} else {
 		delete(q.last, request.NamespacedName)
 	}
@@ -109,7 +110,13 @@ func (q *queue) wait(key client.ObjectKey) time.Duration {
 	if last.metadata != o.Metadata {
 		return 0
 	}
-	return max(0, interval-time.Since(last.began))
+	wait := max(0, interval-time.Since(last.began))
+	if wait > 0 && !last.delayed {
+		q.delayed.Inc()
+		last.delayed = true
+		q.last[key] = last
+	}
+	return wait
 }
 
 // times is n times each, or maxInterval if that is less.
@@ -125,9 +132,7 @@ func (q *queue) AddWithOpts(opts priorityqueue.AddOpts, requests ...ctrl.Request
 	}
 	for _, request := range requests {
 		held := opts
-		if held.After = q.wait(request.NamespacedName); held.After > 0 {
-			q.delayed.Inc()
-		}
+		held.After = q.wait(request.NamespacedName)
 		q.PriorityQueue.AddWithOpts(held, request)
 	}
 }

@@ -23,10 +23,10 @@ const (
 )
 
 // Work counts the Machines of all clusters that come up. A Machine counts that exists and is not ready, for ten minutes: what somebody only
-// asks for holds up nobody else, and what never becomes ready no longer than that.
+// asks for holds up nobody else, and what never becomes ready no longer than that. It has controllers paced by their number.
 type Work struct {
 	now func() time.Time
-	// delayed counts events that are held back, by controller.
+	// delayed counts reconciles that are delayed, by controller.
 	delayed *prometheus.CounterVec
 
 	mu sync.Mutex
@@ -39,10 +39,10 @@ type Work struct {
 func NewWork(ctx context.Context, machines cache.Informers, registerer prometheus.Registerer) (*Work, error) {
 	w := &Work{now: time.Now, created: map[client.ObjectKey]time.Time{}, delayed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "drover_reconciles_delayed_total",
-		Help: "Events after which an object was reconciled later, since it has many Machines or many come up, by controller.",
+		Help: "Reconciles that were delayed since the object has many Machines, or many are being made, by controller.",
 	}, []string{"controller"})}
 	registerer.MustRegister(w.delayed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "drover_machines_coming_up", Help: "Machines that are not ready, for ten minutes.",
+		Name: "drover_machines_provisioning", Help: "Machines younger than ten minutes that are not ready, paused or being deleted.",
 	}, func() float64 { return float64(w.ComingUp()) }))
 	informer, err := machines.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
 	if err != nil {
