@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,15 +112,7 @@ func TestGatewayPlanSecret(t *testing.T) {
 			string(real.Data["plan"]) != "{}" || real.Labels["kept"] != "yes" {
 			t.Errorf("in the API: %v, %v", real, err)
 		}
-		others := slices.DeleteFunc(slices.Clone(real.ManagedFields), func(f metav1.ManagedFieldsEntry) bool {
-			return f.Manager == "drover-gateway"
-		})
-		if diff := cmp.Diff(before.ManagedFields, others); diff != "" || len(others) == 0 {
-			t.Errorf("managed fields of others:\n%s", diff)
-		}
-		if diff := cmp.Diff(before.OwnerReferences, real.OwnerReferences); diff != "" || len(before.OwnerReferences) == 0 {
-			t.Errorf("owners:\n%s", diff)
-		}
+		checkMetadataKept(t, before, real)
 		stale.Data["applied-checksum"] = []byte("late")
 		if _, err := secrets.Update(ctx, stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 			t.Errorf("with an old version: %v", err)
