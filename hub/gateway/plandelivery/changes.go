@@ -23,8 +23,8 @@ func (h *Handler) writeChanges(ctx context.Context, current *corev1.Secret, chan
 	return written, err
 }
 
-// writePlan sends all of the Secret as the cache has it, in protobuf: for a patch, which is smaller, the API server would write and read all
-// of the Secret as JSON. The resourceVersion and the UID of the copy have the API server refuse it if the Secret is another one by now.
+// writePlan sends all of the Secret as the cache has it, in protobuf: for a patch, which is smaller, the API server would write and read
+// all of the Secret as JSON. The resourceVersion and the UID of the copy have the API server refuse it if the Secret is another one by now.
 func (h *Handler) writePlan(ctx context.Context, current *corev1.Secret, changes map[string]*[]byte, annotations map[string]*string,
 	now time.Time) (*corev1.Secret, error) {
 	for key, value := range seenAnnotation(current, now) {

@@ -287,8 +287,8 @@ func (p *PlanStore) Progress() <-chan struct{} {
 	return p.advanced
 }
 
-// forMachines is a copy of a Secret as machines get it: managed fields are of no use to them, and often larger than the rest. It must keep all
-// else, since the gateway writes it back with a machine's report; the API server keeps managed fields that an update does not have.
+// forMachines is a copy of a Secret as machines get it: managed fields are of no use to them, and often larger than the rest. It must keep
+// all else, since the gateway writes it back with a machine's report; the API server keeps managed fields that an update does not have.
 func forMachines(secret *corev1.Secret) *corev1.Secret {
 	out := *secret
 	out.ManagedFields = nil

@@ -8,8 +8,8 @@ import (
 )
 
 // decryptOnce is the transformer with which Secrets are stored. It does not decrypt what it has encrypted lately, as decodeOnce does not
-// decode it: what is decrypted is what was encrypted. Nothing that this process has encrypted is stale, since its keys do not change while it
-// runs: the API server does not reload its encryption configuration, and there is no KMS.
+// decode it: what is decrypted is what was encrypted. Nothing that this process has encrypted is stale, since its keys do not change while
+// it runs: the API server does not reload its encryption configuration, and there is no KMS.
 type decryptOnce struct {
 	value.Transformer
 	written *recent[encrypted]
