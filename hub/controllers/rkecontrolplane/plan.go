@@ -113,9 +113,9 @@ func (s *scope) findJoinURLs() {
 			m.state.JoinURL = joinURL(common, m)
 		}
 	}
-	states := s.states()
+	servers := slices.DeleteFunc(s.states(), func(m rollout.Machine) bool { return !m.Server() })
 	for _, m := range s.machines {
-		m.joinURL = rollout.JoinURL(states, m.state, string(m.machine.UID))
+		m.joinURL = rollout.JoinURL(servers, m.state, string(m.machine.UID))
 	}
 }
 

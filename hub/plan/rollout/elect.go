@@ -145,7 +145,8 @@ func noCandidate(machines []Machine) string {
 
 // JoinURL is where a machine joins the cluster; empty for the init node. While there is nowhere to join, it stays as it was, empty for a
 // new machine. Servers join the init node. Workers stay with the control plane machine that they have; otherwise they are spread over those
-// of their failure domain, or over all where that has none, by nothing but the worker's UID and the number of servers.
+// of their failure domain, or over all where that has none, by nothing but the worker's UID and the number of servers. All servers of the
+// cluster must be among machines; others may be, which takes time only.
 func JoinURL(machines []Machine, m Machine, uid string) string {
 	if m.Init {
 		return ""
