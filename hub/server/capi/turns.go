@@ -21,8 +21,13 @@ type turns struct {
 	free *semaphore.Weighted
 }
 
-// turnTime is longer than a write takes on a busy hub.
-const turnTime = 2 * time.Second
+const (
+	// turnTime is longer than a write takes on a busy hub.
+	turnTime = 2 * time.Second
+	// requestTime is how long a write may take, also where the time of the reconcile ends before. A reconcile that does not get the answer
+	// does not know of the Machine that it has created, and the next one, whose cache does not know of it either, creates one too many.
+	requestTime = 30 * time.Second
+)
 
 func newTurns(c client.Client) turns {
 	const forEachProcessor = 2
@@ -31,15 +36,15 @@ func newTurns(c client.Client) turns {
 
 // Apply implements client.Writer.
 func (t turns) Apply(ctx context.Context, object runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	return t.wait(ctx, func() error { return t.Client.Apply(ctx, object, opts...) })
+	return t.wait(ctx, func(ctx context.Context) error { return t.Client.Apply(ctx, object, opts...) })
 }
 
 // Patch implements client.Writer.
 func (t turns) Patch(ctx context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return t.wait(ctx, func() error { return t.Client.Patch(ctx, object, patch, opts...) })
+	return t.wait(ctx, func(ctx context.Context) error { return t.Client.Patch(ctx, object, patch, opts...) })
 }
 
-func (t turns) wait(ctx context.Context, do func() error) error {
+func (t turns) wait(ctx context.Context, do func(context.Context) error) error {
 	if err := t.free.Acquire(ctx, 1); err != nil {
 		return fmt.Errorf("waiting for other MachineSets: %w", err)
 	}
@@ -48,5 +53,7 @@ func (t turns) wait(ctx context.Context, do func() error) error {
 	timer := time.AfterFunc(turnTime, release)
 	defer timer.Stop()
 	defer release()
-	return do()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
+	defer cancel()
+	return do(ctx)
 }

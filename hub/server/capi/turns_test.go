@@ -83,3 +83,30 @@ func TestTurnEnds(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// TestTurnOutlivesReconcile: what has been sent when the time of a reconcile ends is answered, and nothing is sent afterwards.
+func TestTurnOutlivesReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		c := newTurns(fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			Apply: func(ctx context.Context, _ client.WithWatch, _ runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+				sent++
+				select {
+				case <-time.After(time.Second):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			},
+		}).Build())
+		reconcile, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		object := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{})
+		if err := c.Apply(reconcile, object); err != nil {
+			t.Errorf("a request that is sent: %v", err)
+		}
+		if err := c.Apply(reconcile, object); !errors.Is(err, context.DeadlineExceeded) || sent != 1 {
+			t.Errorf("%d requests are sent, the last after the end: %v", sent, err)
+		}
+	})
+}
