@@ -50,10 +50,10 @@ administrator's kubeconfig to <data-dir>/` + embedded.AdminKubeconfig + `.`,
 const ampleMemory = 8 << 30
 
 // collected is when garbage is collected on a machine, or in a container, with so much memory; 0 is unknown. Most of the hub's memory lives
-// as long as the hub, so that to collect it often costs nothing at rest; while the hub starts, or many machines come up, it would take a
+// as long as the hub, so that to collect it often costs little at rest; while the hub starts, or many machines come up, it would take a
 // third of the CPU time.
 func collected(memory uint64) gctuner.Options {
-	opts := gctuner.Options{Percent: 50, BusyLeast: 100, BusyMost: 200, BusyHeap: 560 << 20, Busy: 16 << 20}
+	opts := gctuner.Options{Percent: 25, BusyLeast: 100, BusyMost: 200, BusyHeap: 560 << 20, Busy: 16 << 20}
 	if memory >= ampleMemory {
 		opts.BusyMost, opts.BusyHeap, opts.LargeHeap = 400, 1<<30, memory/4
 	}

@@ -7,7 +7,7 @@ func TestCollected(t *testing.T) {
 	for memory, want := range map[uint64][2]uint64{
 		0: {560 << 20}, 4 << 30: {560 << 20}, 8 << 30: {1 << 30, 2 << 30}, 64 << 30: {1 << 30, 16 << 30},
 	} {
-		if got := collected(memory); got.BusyHeap != want[0] || got.LargeHeap != want[1] || got.Percent != 50 {
+		if got := collected(memory); got.BusyHeap != want[0] || got.LargeHeap != want[1] || got.Percent != 25 {
 			t.Errorf("with %d MiB: %+v", memory>>20, got)
 		}
 	}
