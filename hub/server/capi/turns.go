@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	goruntime "runtime"
 	"sync"
@@ -53,7 +54,19 @@ func (t turns) wait(ctx context.Context, do func(context.Context) error) error {
 	timer := time.AfterFunc(turnTime, release)
 	defer timer.Stop()
 	defer release()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
+	ctx, cancel := beyondDeadline(ctx)
 	defer cancel()
 	return do(ctx)
+}
+
+// beyondDeadline returns a context that ends after requestTime, and with one that is canceled, as when the hub stops, but not with its
+// deadline.
+func beyondDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+		}
+	})
+	return longer, func() { stop(); cancel() }
 }

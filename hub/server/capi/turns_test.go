@@ -108,5 +108,11 @@ func TestTurnOutlivesReconcile(t *testing.T) {
 		if err := c.Apply(reconcile, object); !errors.Is(err, context.DeadlineExceeded) || sent != 1 {
 			t.Errorf("%d requests are sent, the last after the end: %v", sent, err)
 		}
+		began := time.Now()
+		stopped, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, stop)
+		if err := c.Apply(stopped, object); !errors.Is(err, context.Canceled) || time.Since(began) != time.Millisecond {
+			t.Errorf("when the hub stops it is waited for: %v after %s", err, time.Since(began))
+		}
 	})
 }
