@@ -34,7 +34,7 @@ func FreeAddress(host string) (string, error) {
 			if err == nil {
 				_ = conn.Close()
 			}
-			if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			if err == nil || os.IsTimeout(err) {
 				continue // somebody listens
 			}
 		}
