@@ -66,8 +66,12 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			options := paced(50, pace.MachineSets(cached), pace.EachComingUp)
 			options.MaxConcurrentReconciles = 50 // they take turns
 			options.ReconciliationTimeout = machineSetTimeout
+			changes, err := machineSetClient(ctx, c, cached)
+			if err != nil {
+				return err
+			}
 			return (&machineset.Reconciler{
-				Client: newTurns(c), APIReader: reader, ClusterCache: cache, PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
+				Client: changes, APIReader: reader, ClusterCache: cache, PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
 			}).SetupWithManager(ctx, mgr, options)
 		}},
 		{"MachineDeployment", func() error {

@@ -71,12 +71,12 @@ func TestInterval(t *testing.T) {
 		want     time.Duration
 	}{
 		"no machine":              {Object{Steady: true}, 0, 0},
-		"as Cluster API has it":   {Object{Machines: 1000, Steady: true}, 200, 0},
-		"many machines":           {Object{Machines: 4000, Steady: true}, 100, 4 * time.Second},
-		"more than can be":        {Object{Machines: 1 << 62, Steady: true}, 0, maxInterval},
+		"as Cluster API has it":   {Object{Machines: 300, Steady: true}, 200, 0},
+		"many machines":           {Object{Machines: 4000, Steady: true}, 100, 12 * time.Second},
+		"more than can be":        {Object{Machines: 1 << 62, Steady: true}, 0, maxMachines},
 		"less than can be":        {Object{Machines: -1 << 62, Steady: true}, -1, 0},
 		"many come up":            {Object{Machines: 10, Steady: true}, 600, 3 * time.Second},
-		"a thousand times that":   {Object{Machines: 10, Steady: true}, 600_000, maxInterval},
+		"a thousand times that":   {Object{Machines: 10, Steady: true}, 600_000, maxComingUp},
 		"many, and it is changed": {Object{Machines: 4000, Steady: false}, 600, 0},
 	} {
 		testPaced(t, func(q *pacedTest) {
@@ -161,7 +161,7 @@ func TestEventsOnly(t *testing.T) {
 		}
 		began := time.Now()
 		paced.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(7)}, q.request("a"))
-		if _, priority, _ := paced.GetWithPriority(); priority != 7 || time.Since(began) != maxInterval {
+		if _, priority, _ := paced.GetWithPriority(); priority != 7 || time.Since(began) != maxMachines {
 			q.Errorf("an event of priority 7 has priority %d after %s", priority, time.Since(began))
 		}
 	})

@@ -37,15 +37,20 @@ func toUnstructured(scheme *runtime.Scheme, obj client.Object) (*unstructured.Un
 	if err != nil {
 		return nil, fmt.Errorf("finding the kind of %T: %w", obj, err)
 	}
-	raw, err := json.Marshal(obj)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", gvk.Kind, err)
+	u, ok := obj.(*unstructured.Unstructured)
+	if ok {
+		u = u.DeepCopy()
+	} else {
+		raw, err := json.Marshal(obj)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s: %w", gvk.Kind, err)
+		}
+		u = &unstructured.Unstructured{}
+		if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", gvk.Kind, err)
+		}
+		u.SetGroupVersionKind(gvk)
 	}
-	u := &unstructured.Unstructured{}
-	if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
-		return nil, fmt.Errorf("decoding %s: %w", gvk.Kind, err)
-	}
-	u.SetGroupVersionKind(gvk)
 	delete(u.Object, "status")
 	for _, field := range []string{"creationTimestamp", "managedFields", "resourceVersion", "generation"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)

@@ -16,7 +16,7 @@ import (
 // UID and the resource version that it got then. On a busy hub a cache is behind for a second, and a controller that creates what the cache
 // does not have would create each object twice.
 func (c *Cache) Pending(ctx context.Context, reconciled client.ObjectKey, obj client.Object) (bool, error) {
-	id, _, wanted, err := c.describe(obj)
+	id, _, wanted, err := c.describe(c.FieldOwner, obj)
 	if err != nil {
 		return false, err
 	}
@@ -24,7 +24,7 @@ func (c *Cache) Pending(ctx context.Context, reconciled client.ObjectKey, obj cl
 	return ok && last.wanted == wanted && c.isBehind(ctx, obj, last), nil
 }
 
-// behindFor is how long Metadata can be behind. Where an API server was restored from a backup while the hub ran, its versions are lower
+// behindFor is how long a cache can be behind. Where an API server was restored from a backup while the hub ran, its versions are lower
 // than those from before, and nothing that is missing then is waited for.
 const behindFor = time.Minute
 

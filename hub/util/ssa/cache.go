@@ -33,12 +33,18 @@ type Cache struct {
 
 	mu sync.Mutex
 	// applied holds what was applied for each reconciled object.
-	applied map[client.ObjectKey]map[identity]state
+	applied map[client.ObjectKey][]applied
 }
 
-// identity identifies an object.
+// applied is the state of an object.
+type applied struct {
+	identity
+	state
+}
+
+// identity identifies what an owner of fields applies of an object.
 type identity struct {
-	kind, namespace, name string
+	owner, kind, namespace, name string
 }
 
 // state is what was wanted of an object, and what it was after that.
@@ -50,10 +56,18 @@ type state struct {
 	written time.Time
 }
 
-// Apply makes the API server's object have what obj sets, and fills obj with the result. reconciled is the object whose reconcile wants it;
-// Forget drops everything that was applied for it.
+// Apply makes the API server's object have what obj sets, and fills obj with the result, or with what the cache has where no request was
+// needed, which may be older than the last request. reconciled is the object whose reconcile wants it; Forget drops everything that was
+// applied for it.
 func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj client.Object) error {
-	id, set, wanted, err := c.describe(obj)
+	return c.applyBy(ctx, reconciled, c.FieldOwner, obj, func() error { return Apply(ctx, c.Client, c.FieldOwner, obj) })
+}
+
+// applyBy is Apply with another request, of this owner, which fills obj with the result, too.
+func (c *Cache) applyBy(
+	ctx context.Context, reconciled client.ObjectKey, owner client.FieldOwner, obj client.Object, request func() error,
+) error {
+	id, set, wanted, err := c.describe(owner, obj)
 	if err != nil {
 		return err
 	}
@@ -63,7 +77,9 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 			return err
 		}
 	}
-	if err := Apply(ctx, c.Client, c.FieldOwner, obj); err != nil {
+	// A request that fails may have been served all the same.
+	c.drop(reconciled, id)
+	if err := request(); err != nil {
 		return err
 	}
 	found, err := set.fingerprint(obj)
@@ -77,7 +93,7 @@ func (c *Cache) Apply(ctx context.Context, reconciled client.ObjectKey, obj clie
 // Create creates an object with what obj sets, which Apply then finds applied, and fills obj with the result. It is for objects of which
 // nothing that is set is ever left out later: Apply would not remove it.
 func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj client.Object) error {
-	id, set, wanted, err := c.describe(obj)
+	id, set, wanted, err := c.describe(c.FieldOwner, obj)
 	if err != nil {
 		return err
 	}
@@ -93,12 +109,13 @@ func (c *Cache) Create(ctx context.Context, reconciled client.ObjectKey, obj cli
 }
 
 // describe returns which object is wanted, what it sets, and the digest of that.
-func (c *Cache) describe(obj client.Object) (id identity, set fields, wanted [sha256.Size]byte, err error) {
+func (c *Cache) describe(owner client.FieldOwner, obj client.Object) (id identity, set fields, wanted [sha256.Size]byte, err error) {
 	u, err := toUnstructured(c.Client.Scheme(), obj)
 	if err != nil {
 		return id, set, wanted, err
 	}
-	id, set = identity{u.GroupVersionKind().String(), u.GetNamespace(), u.GetName()}, setBy(u)
+	id = identity{string(owner), u.GroupVersionKind().GroupKind().String(), u.GetNamespace(), u.GetName()}
+	set = setBy(u)
 	wanted, err = wantedDigest(u)
 	return id, set, wanted, err
 }
@@ -113,20 +130,41 @@ func (c *Cache) Forget(reconciled client.ObjectKey) {
 func (c *Cache) load(reconciled client.ObjectKey, id identity) (state, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, ok := c.applied[reconciled][id]
-	return last, ok
+	if i := c.index(reconciled, id); i >= 0 {
+		return c.applied[reconciled][i].state, true
+	}
+	return state{}, false
 }
 
-func (c *Cache) store(reconciled client.ObjectKey, id identity, applied state) {
+func (c *Cache) store(reconciled client.ObjectKey, id identity, last state) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.applied == nil {
-		c.applied = map[client.ObjectKey]map[identity]state{}
+		c.applied = map[client.ObjectKey][]applied{}
 	}
-	if c.applied[reconciled] == nil {
-		c.applied[reconciled] = map[identity]state{}
+	if i := c.index(reconciled, id); i >= 0 {
+		c.applied[reconciled][i].state = last
+		return
 	}
-	c.applied[reconciled][id] = applied
+	c.applied[reconciled] = append(c.applied[reconciled], applied{id, last})
+}
+
+// drop forgets what was applied to one object.
+func (c *Cache) drop(reconciled client.ObjectKey, id identity) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := c.index(reconciled, id)
+	if i < 0 {
+		return
+	}
+	if c.applied[reconciled] = slices.Delete(c.applied[reconciled], i, i+1); len(c.applied[reconciled]) == 0 {
+		delete(c.applied, reconciled)
+	}
+}
+
+// index is the place of an object among those of the reconciled one, or negative. c is locked.
+func (c *Cache) index(reconciled client.ObjectKey, id identity) int {
+	return slices.IndexFunc(c.applied[reconciled], func(a applied) bool { return a.identity == id })
 }
 
 // unchanged returns whether an object is what it was after it was applied last, by what the cache knows, and fills obj with what the cache
@@ -147,6 +185,9 @@ func (c *Cache) unchanged(ctx context.Context, obj client.Object, last state, se
 		reflect.ValueOf(obj).Elem().FieldByName("ObjectMeta").Set(reflect.ValueOf(metadata.ObjectMeta))
 		return true, nil
 	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return true, c.Client.Scheme().Convert(current, u, nil)
+	}
 	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(current).Elem())
 	return true, nil
 }
@@ -154,19 +195,24 @@ func (c *Cache) unchanged(ctx context.Context, obj client.Object, last state, se
 // isAheadOf reports whether a cache has not seen yet what was applied.
 func (s state) isAheadOf(cached client.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(s.version, cached.GetResourceVersion())
-	return err == nil && order > 0 && s.uid == cached.GetUID()
+	return err == nil && order > 0 && s.uid == cached.GetUID() && time.Since(s.written) <= behindFor
 }
 
-// read reads an object, or its metadata.
+// read reads an object, or its metadata. One of a known kind is read as such, also where it is applied unstructured: the cache has it
+// already.
 func (c *Cache) read(ctx context.Context, obj client.Object) (client.Object, error) {
-	key := client.ObjectKeyFromObject(obj)
-	if c.Metadata == nil {
-		current := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
-		return current, c.Client.Get(ctx, key, current)
-	}
-	gvk, err := apiutil.GVKForObject(obj, c.Client.Scheme())
+	key, scheme := client.ObjectKeyFromObject(obj), c.Client.Scheme()
+	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
 		return nil, err
+	}
+	if c.Metadata == nil {
+		current := client.Object(&unstructured.Unstructured{})
+		if known, err := scheme.New(gvk); err == nil {
+			current = known.(client.Object)
+		}
+		current.GetObjectKind().SetGroupVersionKind(gvk)
+		return current, c.Client.Get(ctx, key, current)
 	}
 	current := &metav1.PartialObjectMetadata{}
 	current.SetGroupVersionKind(gvk)
@@ -176,15 +222,19 @@ func (c *Cache) read(ctx context.Context, obj client.Object) (client.Object, err
 // fields are what an apply sets. What others set beside it is none of its business: agents, the gateway and other controllers write plan
 // Secrets all the time.
 type fields struct {
-	labels, annotations []string
-	owners              []types.UID
+	labels, annotations, finalizers []string
+	owners                          []types.UID
 	// content is whether more is set than the existence of the object and its metadata.
 	content bool
 }
 
 // setBy returns what an apply of wanted sets.
 func setBy(wanted *unstructured.Unstructured) fields {
-	f := fields{labels: slices.Sorted(maps.Keys(wanted.GetLabels())), annotations: slices.Sorted(maps.Keys(wanted.GetAnnotations()))}
+	f := fields{
+		labels:      slices.Sorted(maps.Keys(wanted.GetLabels())),
+		annotations: slices.Sorted(maps.Keys(wanted.GetAnnotations())),
+		finalizers:  wanted.GetFinalizers(),
+	}
 	for _, owner := range wanted.GetOwnerReferences() {
 		f.owners = append(f.owners, owner.UID)
 	}
@@ -204,10 +254,21 @@ func (f fields) fingerprint(obj client.Object) ([sha256.Size]byte, error) {
 			version = obj.GetResourceVersion()
 		}
 	}
-	owners := slices.DeleteFunc(slices.Clone(obj.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
-		return !slices.Contains(f.owners, o.UID)
+	var owners []metav1.OwnerReference
+	for _, owner := range obj.GetOwnerReferences() {
+		if slices.Contains(f.owners, owner.UID) {
+			owners = append(owners, owner)
+		}
+	}
+	var finalizers []string
+	for _, finalizer := range obj.GetFinalizers() {
+		if slices.Contains(f.finalizers, finalizer) {
+			finalizers = append(finalizers, finalizer)
+		}
+	}
+	return digest([]any{
+		obj.GetUID(), version, of(obj.GetLabels(), f.labels), of(obj.GetAnnotations(), f.annotations), owners, finalizers,
 	})
-	return digest([]any{obj.GetUID(), version, of(obj.GetLabels(), f.labels), of(obj.GetAnnotations(), f.annotations), owners})
 }
 
 // of returns the values of some keys.

@@ -3,6 +3,8 @@ package ssa_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -194,4 +196,32 @@ func TestCacheBehind(t *testing.T) {
 			}
 		}, want: labeled("second"), request: true},
 	}, same)
+}
+
+// TestCacheStaysBehind: a cache that does not come to the version that was applied is of an API server that was restored from a backup.
+func TestCacheStaysBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		label := func(value string) *corev1.ConfigMap {
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: applied.Namespace, Name: applied.Name,
+				Labels: map[string]string{"label": value}}}
+		}
+		restored := label("old")
+		server := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithObjects(restored.DeepCopy()).WithInterceptorFuncs(
+			interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+				restored.DeepCopyInto(obj.(*corev1.ConfigMap))
+				return nil
+			}}).Build()
+		c, requests := fakeclient.CountApplies(server)
+		cache := &ssa.Cache{Client: c, FieldOwner: "test"}
+		restored.ResourceVersion = "1"
+		for _, step := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 1}, {30 * time.Second, 1}, {time.Minute, 2}} {
+			time.Sleep(step.after)
+			if err := cache.Apply(t.Context(), reconciled, label("new")); err != nil || *requests != step.want {
+				t.Errorf("another %s later: %d requests were sent, want %d (%v)", step.after, *requests, step.want, err)
+			}
+		}
+	})
 }
