@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
@@ -45,13 +42,8 @@ func seenIsDue(secret *corev1.Secret, now time.Time) bool {
 }
 
 func (h *Handler) writeSeen(ctx context.Context, current *corev1.Secret, now time.Time) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": current.UID, "annotations": seenAnnotation(current, now)}})
+	written, err := h.writePlan(ctx, current, nil, map[string]*string{}, now)
 	if err != nil {
-		return fmt.Errorf("encoding an annotation: %w", err)
-	}
-	written := &corev1.Secret{}
-	written.Namespace, written.Name = current.Namespace, current.Name
-	if err := h.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
 		return err
 	}
 	return h.Secrets.Plans.Observe(written)
