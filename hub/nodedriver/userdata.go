@@ -21,10 +21,11 @@ const (
 	scriptPath = "/usr/local/custom_script/install.sh"
 )
 
-// userDataField is the field of the flag that takes the path of a file with user data; nil if the driver has none.
+// userDataField is the field of the flag that takes the path of a file with user data, which is the first with such a name, as it is for
+// rancher-machine; nil if the driver has none. Harvester has cloud-config for the path, and then user-data for a text.
 func userDataField(fields []schema.Field) *schema.Field {
 	for i, field := range fields {
-		for _, part := range []string{"user-data", "userdata", "custom-data"} {
+		for _, part := range []string{"user-data", "userdata", "custom-data", "cloud-config"} {
 			if strings.Contains(field.Flag.Name, part) && field.Flag.Default != nil {
 				return &fields[i]
 			}
