@@ -12,8 +12,12 @@ import (
 )
 
 const (
-	// UnreachableAfter is how long the cluster may not answer before the kubeconfig is switched to another server: two probes of Cluster API.
+	// UnreachableAfter is how long the cluster may not answer before the kubeconfig is switched to another server. Two probes of Cluster API
+	// must have failed by then.
 	UnreachableAfter = 20 * time.Second
+	// secondProbe is when the probe has ended that follows on one that failed: Cluster API probes again after ten seconds, and waits five for
+	// an answer.
+	secondProbe = 16 * time.Second
 	// switchDelay is how long a server has to answer after a switch. Cluster API drops a connection after five failed probes and reconnects
 	// half a minute later.
 	switchDelay = 2 * time.Minute
@@ -148,6 +152,10 @@ func (c *Chooser) fromTunnel(s State) Choice {
 func (c *Chooser) failover(s State) Choice {
 	next := nextServer(s.Servers, s.Current)
 	now := c.Now()
+	if next != "" && s.Health != nil && s.Health.ConsecutiveFailures == 1 {
+		// Where there are many clusters, and probes are rare, Cluster API reports the outage after the first of them.
+		return Choice{RequeueAfter: secondProbe}
+	}
 	if next == "" || s.Health == nil || s.Health.ConsecutiveFailures < 2 || now.Sub(s.Health.LastProbeSuccessTime) < UnreachableAfter {
 		return Choice{}
 	}

@@ -58,7 +58,7 @@ func TestFailover(t *testing.T) {
 		if got.Server != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got.Server, tc.want)
 		}
-		if again := got.RequeueAfter > 0; again != (tc.failures > 2 || tc.want != "") {
+		if again := got.RequeueAfter > 0; again != (tc.failures == 1 || tc.failures > 2 || tc.want != "") {
 			t.Errorf("%s: it is chosen again after %v", tc.name, got.RequeueAfter)
 		}
 	}

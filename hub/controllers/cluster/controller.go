@@ -42,6 +42,8 @@ const (
 type Reconciler struct {
 	// Client reads from the cache and writes; SetupWithManager sets it.
 	Client client.Client
+	// Cache reads the metadata of Secrets, which Client reads from the API server; SetupWithManager sets it.
+	Cache client.Reader
 	// Live reads past the cache, for deletions; SetupWithManager sets it.
 	Live client.Reader
 	// Work paces the controller. It is required.
@@ -57,7 +59,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller. Secrets and ConfigMaps are watched by their metadata only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts controller.Options) error {
-	r.Client, r.Live = mgr.GetClient(), mgr.GetAPIReader()
+	r.Client, r.Cache, r.Live = mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader()
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (r *Reconciler) readKubeconfig(ctx context.Context, s *scope) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	name := secret.Name(s.cluster.Name, secret.Kubeconfig)
-	found, err := objects.Get(ctx, r.Client, client.ObjectKey{Namespace: s.cluster.Namespace, Name: name}, object)
+	found, err := objects.Get(ctx, r.Cache, client.ObjectKey{Namespace: s.cluster.Namespace, Name: name}, object)
 	if found {
 		s.kubeconfigSecret = name
 	}

@@ -59,7 +59,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 		}},
 		{"Machine", func() error {
 			return (&machine.Reconciler{
-				Client: c, APIReader: reader, ClusterCache: nodesByIndex{cache}, RemoteConditionsGracePeriod: conditionsGracePeriod,
+				Client: c, APIReader: reader, ClusterCache: nodesByIndex{quietNodes{cache}}, RemoteConditionsGracePeriod: conditionsGracePeriod,
 			}).SetupWithManager(ctx, mgr, paced(100, pace.Machines(cached), pace.EachMachineComingUp))
 		}},
 		{"MachineSet", func() error {
@@ -85,7 +85,7 @@ func setupReconcilers(ctx context.Context, mgr ctrl.Manager, cache clustercache.
 			return (&machinepool.Reconciler{Client: c, APIReader: reader, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"MachineHealthCheck", func() error {
-			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(50))
+			return (&machinehealthcheck.Reconciler{Client: c, ClusterCache: quietNodes{cache}}).SetupWithManager(ctx, mgr, concurrency(50))
 		}},
 		{"ClusterResourceSet", func() error {
 			return (&clusterresourceset.Reconciler{Client: c, ClusterCache: cache}).SetupWithManager(ctx, mgr, concurrency(10), mgr.GetCache())

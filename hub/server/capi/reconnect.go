@@ -31,16 +31,18 @@ func (c *Connections) Reconnect(cluster client.ObjectKey) { c.reconnector.reques
 // reconnector has clusters reconnected. Upstream's cache has no such call; it forgets a cluster, with the time that it would
 // have waited, when its filter does not want it.
 type reconnector struct {
+	probes *probes
+
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[ctrl.Request]
 	pending sets.Set[client.ObjectKey]
 }
 
-// newQueue is upstream's usual queue, of which this keeps hold.
+// newQueue is upstream's usual queue with fewer probes, of which this keeps hold.
 func (r *reconnector) newQueue(
 	name string, limiter workqueue.TypedRateLimiter[ctrl.Request],
 ) workqueue.TypedRateLimitingInterface[ctrl.Request] {
-	queue := priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter })
+	queue := r.probes.queue(priorityqueue.New(name, func(o *priorityqueue.Opts[ctrl.Request]) { o.RateLimiter = limiter }))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue = queue
@@ -90,7 +92,11 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 	if err := mgr.Add(proxy); err != nil {
 		return nil, fmt.Errorf("adding the proxy for connections to clusters: %w", err)
 	}
-	r := &reconnector{pending: sets.New[client.ObjectKey]()}
+	probes, err := newProbes(ctx, mgr.GetCache())
+	if err != nil {
+		return nil, err
+	}
+	r := &reconnector{probes: probes, pending: sets.New[client.ObjectKey]()}
 	const qps, burst = 20, 30 // per workload cluster, as upstream has it
 	cache, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient: proxy.Reader(secrets),
@@ -104,5 +110,6 @@ func setupClusterCache(ctx context.Context, mgr ctrl.Manager) (*Connections, err
 	if err != nil {
 		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
 	}
+	probes.state = cache.GetHealthCheckingState
 	return &Connections{ClusterCache: cache, reconnector: r}, nil
 }

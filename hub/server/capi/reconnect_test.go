@@ -12,7 +12,7 @@ import (
 
 // TestReconnect: a cluster that is to be reconnected is dropped once, and reconciled at once.
 func TestReconnect(t *testing.T) {
-	r := &reconnector{pending: sets.New[client.ObjectKey]()}
+	r := &reconnector{probes: &probes{}, pending: sets.New[client.ObjectKey]()}
 	key := client.ObjectKey{Namespace: "fleet", Name: "demo"}
 	r.request(key) // a replica that does not lead has no connections
 	if !r.keep(key) {

@@ -16,17 +16,15 @@ import (
 	batchrest "k8s.io/kubernetes/pkg/registry/batch/rest"
 )
 
-// serverChain assembles the servers: definitions, the kinds of a control plane without Pods and nodes, aggregated APIs. With jobs, the
-// kinds of batch/v1 are served, too.
+// serverChain assembles the servers as upstream's sample of a control plane does: definitions, the kinds of a control plane without Pods and
+// nodes, aggregated APIs. With jobs, the kinds of batch/v1 are served, too.
 func serverChain(config generic.CompletedConfig, jobs bool) (*apiserver.APIAggregator, error) {
-	if !jobs {
-		return generic.CreateServerChain(config)
-	}
 	notFound := notfoundhandler.New(config.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	definitions, err := config.APIExtensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
 		return nil, fmt.Errorf("making the server of definitions: %w", err)
 	}
+	definitions.Informers = withoutResync{definitions.Informers}
 	native, err := config.ControlPlane.New("generic-controlplane", definitions.GenericAPIServer)
 	if err != nil {
 		return nil, fmt.Errorf("making the server of the native kinds: %w", err)
@@ -39,11 +37,14 @@ func serverChain(config generic.CompletedConfig, jobs bool) (*apiserver.APIAggre
 	if err != nil {
 		return nil, fmt.Errorf("making the storage of the native kinds: %w", err)
 	}
-	if err := native.InstallAPIs(append(providers, batch{})...); err != nil {
+	priorities := controlplane.DefaultGenericAPIServicePriorities()
+	if jobs {
+		providers = append(providers, batch{})
+		priorities[batchv1.SchemeGroupVersion] = controlplane.APIServicePriority{Group: 17400, Version: 15}
+	}
+	if err := native.InstallAPIs(providers...); err != nil {
 		return nil, fmt.Errorf("installing the native kinds: %w", err)
 	}
-	priorities := controlplane.DefaultGenericAPIServicePriorities()
-	priorities[batchv1.SchemeGroupVersion] = controlplane.APIServicePriority{Group: 17400, Version: 15}
 	return controlplane.CreateAggregatorServer(config.Aggregator, native.GenericAPIServer,
 		definitions.Informers.Apiextensions().V1().CustomResourceDefinitions(), true, priorities)
 }
