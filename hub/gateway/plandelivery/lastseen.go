@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/plans"
@@ -27,7 +28,14 @@ func (h *Handler) recordSeen(ctx context.Context, m *Machine) {
 	if secret == nil || !seenIsDue(secret, time.Now()) {
 		return
 	}
-	if err := h.writeSeen(ctx, secret, time.Now()); err != nil {
+	err := h.writeSeen(ctx, secret, time.Now())
+	if apierrors.IsConflict(err) { // it was written in the meantime, and the agent may not ask again for ten minutes
+		if err = h.fetchPlan(ctx, m); err == nil {
+			secret, _ = h.Secrets.Plans.Get(m.Account)
+			err = h.writeSeen(ctx, secret, time.Now())
+		}
+	}
+	if err != nil {
 		h.Logger.V(1).Info("Recording that an agent was seen failed", "Secret", m.Account.String(), "error", err.Error())
 	}
 }

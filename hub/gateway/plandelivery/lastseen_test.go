@@ -71,3 +71,33 @@ func TestRecordSeen(t *testing.T) {
 		})
 	}
 }
+
+// TestRecordSeenConflict: that an agent was seen is recorded, too, where its Secret was written since the gateway read it.
+func TestRecordSeenConflict(t *testing.T) {
+	bootstrap := &rkev1.RKEBootstrap{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "machine", UID: "u"}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "plan", UID: "s", Labels: map[string]string{rkev1.EtcdRoleLabel: "true"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(bootstrap, rkev1.GroupVersion.WithKind("RKEBootstrap"))}},
+		Type: rkev1.MachinePlanSecretType,
+	}
+	api := fake.NewClientBuilder().WithObjects(secret).Build()
+	h := &Handler{Options{Client: api, Live: api, Secrets: &secretcache.Cache{Plans: secretcache.NewPlanStore()}}}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Secrets.Plans.Observe(secret.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = map[string][]byte{plans.KeyPlan: []byte("{}")}
+	if err := api.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	h.recordSeen(t.Context(), &Machine{Account: types.NamespacedName{Namespace: "fleet", Name: "plan"}, Bootstrap: bootstrap})
+	got := &corev1.Secret{}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(secret), got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Annotations[rkev1.AgentLastSeenAnnotation] == "" || len(got.Data) != 1 {
+		t.Errorf("the Secret is %v", got)
+	}
+}
