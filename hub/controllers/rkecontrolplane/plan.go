@@ -42,8 +42,12 @@ func (r *Reconciler) planOnce(ctx context.Context, s *scope) error {
 	if err := r.planOperation(ctx, s); err != nil {
 		return err
 	}
-	outcome := rollout.Decide(s.rolloutInputs(r.Now()))
+	in := s.rolloutInputs(r.Now())
+	outcome := rollout.Decide(in)
 	s.outcome = &outcome
+	if !outcome.Done {
+		s.requeue(rollout.Expires(in.Machines, in.Now))
+	}
 	// Both are in the order of the machines' names.
 	for i, m := range s.machines {
 		m.decision = outcome.Decisions[i]

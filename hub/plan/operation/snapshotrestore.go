@@ -107,12 +107,14 @@ func (r restore) begin(in Inputs) problem {
 // cluster up beside the restored one. What a hub that was down has not seen may run as well, until agents have had the time to come back.
 func leaving(in Inputs, target string) problem {
 	var still, unknown []string
+	gone := seenRecently
 	returning := reconnectTime - in.Now.Sub(in.Since)
 	for _, m := range in.Machines {
 		switch {
 		case !m.Deleting || !m.Etcd || m.Progress == rollout.ProgressNone || m.LastSeen.IsZero():
 		case in.Now.Sub(m.LastSeen) < seenRecently:
 			still = append(still, m.Name)
+			gone = min(gone, seenRecently-in.Now.Sub(m.LastSeen))
 		case returning > 0:
 			unknown = append(unknown, m.Name)
 		}
@@ -121,8 +123,8 @@ func leaving(in Inputs, target string) problem {
 	slices.Sort(unknown)
 	switch {
 	case len(still) > 0:
-		return problem{reason: ReasonWaitingForMachine, text: fmt.Sprintf("Waiting for %s to be gone: a Machine that is being deleted is not "+
-			"stopped for a restore on %s. Switch it off", message.JoinNames(still, maxNames), target)}
+		return problem{reason: ReasonWaitingForMachine, again: gone, text: fmt.Sprintf("Waiting for %s to be gone: a Machine that is being "+
+			"deleted is not stopped for a restore on %s. Switch it off", message.JoinNames(still, maxNames), target)}
 	case len(unknown) > 0:
 		return problem{reason: ReasonWaitingForMachine, again: returning, text: fmt.Sprintf("Waiting %s after the start of the hub to see "+
 			"whether %s, which is being deleted, still runs", reconnectTime, message.JoinNames(unknown, maxNames))}

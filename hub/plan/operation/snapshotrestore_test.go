@@ -207,8 +207,10 @@ func TestRestoreWaitsForAgentsOfAHubThatStarts(t *testing.T) {
 	seen, in2 := op.DeepCopy(), in
 	in2.Machines = slices.Clone(in.Machines)
 	in2.Machines[1].LastSeen, in2.Now = begin.Add(time.Second), begin.Add(reconnectTime)
-	if Decide(seen, in2); !strings.Contains(conditions.Get(seen, operationv1.SucceededCondition).Message, "Switch it off") {
-		t.Errorf("seen again: %+v", seen.Status)
+	d = Decide(seen, in2)
+	if want := seenRecently - reconnectTime + time.Second; d.Again != want ||
+		!strings.Contains(conditions.Get(seen, operationv1.SucceededCondition).Message, "Switch it off") {
+		t.Errorf("seen again: again after %s, want %s: %+v", d.Again, want, seen.Status)
 	}
 	in.Now = in.Since.Add(reconnectTime)
 	if d := Decide(op, in); op.Status.Step != operationv1.StepPreflight || len(d.Tasks) == 0 {

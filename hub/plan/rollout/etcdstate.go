@@ -96,6 +96,21 @@ func (m *Machine) agentUnreachable(now time.Time) bool {
 	return !m.LastSeen.IsZero() && now.Sub(m.LastSeen) > agentTimeout
 }
 
+// Expires returns when to decide again although nothing has changed: when the next of what is known of the machines counts no more. 0 is
+// never.
+func Expires(machines []Machine, now time.Time) time.Duration {
+	next := time.Duration(0)
+	for i := range machines {
+		for _, end := range []time.Time{machines[i].LastSeen.Add(agentTimeout), machines[i].MemberCheckedAt.Add(memberHealthTTL)} {
+			// It counts at its end.
+			if left := end.Sub(now) + time.Second; left > 0 && (next == 0 || left < next) {
+				next = left
+			}
+		}
+	}
+	return next
+}
+
 // Lost reports whether the machine seems to be down: its kubelet does not report, or its member does not answer etcd's leader. That is
 // enough to prefer another machine, and not enough to disrupt one.
 func (m Machine) Lost() bool { return m.Node == NodeLost || m.MemberHealth == MemberUnhealthy }

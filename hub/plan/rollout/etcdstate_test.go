@@ -145,3 +145,26 @@ func TestUnhealthyMember(t *testing.T) {
 		t.Error("a report that was too old is renewed, which does not count as a change")
 	}
 }
+
+// TestExpires: a decision is made again when a report counts no more that it was made on.
+func TestExpires(t *testing.T) {
+	now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, tc := range map[string]struct {
+		machines []Machine
+		want     time.Duration
+	}{
+		"no machine":         {nil, 0},
+		"nothing is known":   {[]Machine{{}}, 0},
+		"nothing counts":     {[]Machine{{LastSeen: ago(time.Hour), MemberCheckedAt: ago(time.Hour)}}, 0},
+		"the agent":          {[]Machine{{}, {LastSeen: ago(10 * time.Minute)}}, 5*time.Minute + time.Second},
+		"the leader's":       {[]Machine{{LastSeen: ago(2 * time.Minute), MemberCheckedAt: ago(time.Minute)}}, 11*time.Minute + time.Second},
+		"at this moment":     {[]Machine{{LastSeen: ago(agentTimeout)}}, time.Second},
+		"the first of three": {[]Machine{{LastSeen: now}, {LastSeen: ago(14 * time.Minute)}, {LastSeen: ago(time.Hour)}}, 61 * time.Second},
+	} {
+		got := Expires(tc.machines, now)
+		if got != tc.want {
+			t.Errorf("%s: after %s, want %s", name, got, tc.want)
+		}
+	}
+}
