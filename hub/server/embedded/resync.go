@@ -10,7 +10,7 @@ import (
 
 // withoutResync are the informers of definitions for those controllers that are made when the server starts. Upstream's informer presents
 // all definitions to them every five minutes, also when none has changed, and the one of OpenAPI then builds the documents of all kinds to
-// find that they are the same: a fifth of what a hub without clusters allocates.
+// find that they are the same.
 type withoutResync struct {
 	externalversions.SharedInformerFactory
 }
