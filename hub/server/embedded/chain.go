@@ -16,8 +16,8 @@ import (
 	batchrest "k8s.io/kubernetes/pkg/registry/batch/rest"
 )
 
-// serverChain assembles the servers as upstream's sample of a control plane does: definitions, the kinds of a control plane without Pods and
-// nodes, aggregated APIs. With jobs, the kinds of batch/v1 are served, too.
+// serverChain assembles the servers as upstream's sample of a control plane does: definitions, the kinds of a control plane without Pods
+// and nodes, aggregated APIs. With jobs, the kinds of batch/v1 are served, too.
 func serverChain(config generic.CompletedConfig, jobs bool) (*apiserver.APIAggregator, error) {
 	notFound := notfoundhandler.New(config.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	definitions, err := config.APIExtensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))

@@ -206,11 +206,12 @@ func TestCacheStaysBehind(t *testing.T) {
 				Labels: map[string]string{"label": value}}}
 		}
 		restored := label("old")
-		server := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithObjects(restored.DeepCopy()).WithInterceptorFuncs(
-			interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-				restored.DeepCopyInto(obj.(*corev1.ConfigMap))
-				return nil
-			}}).Build()
+		get := func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			restored.DeepCopyInto(obj.(*corev1.ConfigMap))
+			return nil
+		}
+		server := fake.NewClientBuilder().WithScheme(fakeclient.Scheme(t, corev1.AddToScheme)).WithObjects(restored.DeepCopy()).
+			WithInterceptorFuncs(interceptor.Funcs{Get: get}).Build()
 		c, requests := fakeclient.CountApplies(server)
 		cache := &ssa.Cache{Client: c, FieldOwner: "test"}
 		restored.ResourceVersion = "1"
