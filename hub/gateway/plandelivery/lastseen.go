@@ -30,8 +30,8 @@ func (h *Handler) recordSeen(ctx context.Context, m *Machine) {
 	}
 	err := h.writeSeen(ctx, secret, time.Now())
 	if apierrors.IsConflict(err) { // it was written in the meantime, and the agent may not ask again for ten minutes
-		if err = h.fetchPlan(ctx, m); err == nil {
-			secret, _ = h.Secrets.Plans.Get(m.Account)
+		err = h.fetchPlan(ctx, m)
+		if secret, _ = h.Secrets.Plans.Get(m.Account); err == nil && secret != nil {
 			err = h.writeSeen(ctx, secret, time.Now())
 		}
 	}
