@@ -152,11 +152,14 @@ func (c *Chooser) fromTunnel(s State) Choice {
 func (c *Chooser) failover(s State) Choice {
 	next := nextServer(s.Servers, s.Current)
 	now := c.Now()
-	if next != "" && s.Health != nil && s.Health.ConsecutiveFailures == 1 {
+	if next == "" || s.Health == nil {
+		return Choice{}
+	}
+	if s.Health.ConsecutiveFailures == 1 {
 		// Where there are many clusters, and probes are rare, Cluster API reports the outage after the first of them.
 		return Choice{RequeueAfter: secondProbe}
 	}
-	if next == "" || s.Health == nil || s.Health.ConsecutiveFailures < 2 || now.Sub(s.Health.LastProbeSuccessTime) < UnreachableAfter {
+	if s.Health.ConsecutiveFailures < 2 || now.Sub(s.Health.LastProbeSuccessTime) < UnreachableAfter {
 		return Choice{}
 	}
 	delay := switchDelay

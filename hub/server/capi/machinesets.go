@@ -27,5 +27,8 @@ func machineSetClient(ctx context.Context, c client.Client, machines cache.Infor
 			changes.Forget(client.ObjectKey{Namespace: key.Namespace, Name: key.Name})
 		}
 	}})
-	return changes, err
+	if err != nil {
+		return nil, fmt.Errorf("watching Machines: %w", err)
+	}
+	return changes, nil
 }

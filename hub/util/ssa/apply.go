@@ -37,23 +37,26 @@ func toUnstructured(scheme *runtime.Scheme, obj client.Object) (*unstructured.Un
 	if err != nil {
 		return nil, fmt.Errorf("finding the kind of %T: %w", obj, err)
 	}
-	u, ok := obj.(*unstructured.Unstructured)
-	if ok {
-		u = u.DeepCopy()
-	} else {
-		raw, err := json.Marshal(obj)
-		if err != nil {
-			return nil, fmt.Errorf("encoding %s: %w", gvk.Kind, err)
-		}
-		u = &unstructured.Unstructured{}
-		if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
-			return nil, fmt.Errorf("decoding %s: %w", gvk.Kind, err)
-		}
-		u.SetGroupVersionKind(gvk)
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return onlyApplied(u.DeepCopy()), nil
 	}
+	raw, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", gvk.Kind, err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", gvk.Kind, err)
+	}
+	u.SetGroupVersionKind(gvk)
+	return onlyApplied(u), nil
+}
+
+// onlyApplied removes from an object what is not applied.
+func onlyApplied(u *unstructured.Unstructured) *unstructured.Unstructured {
 	delete(u.Object, "status")
 	for _, field := range []string{"creationTimestamp", "managedFields", "resourceVersion", "generation"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
-	return u, nil
+	return u
 }
