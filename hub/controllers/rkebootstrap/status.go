@@ -42,7 +42,7 @@ func setStatus(s *scope) {
 // it, or for the token of its ServiceAccount. Each is there within a second as a rule, and the status is written once instead of three
 // times then. The more others wait, the longer it takes, and to write it each time would make it longer still.
 func waitsShownAfter(others int) time.Duration {
-	return inprogress.ShownAfter(10*time.Second, others)
+	return inprogress.Delay(10*time.Second, others)
 }
 
 // briefWaits are the reasons of such waits.

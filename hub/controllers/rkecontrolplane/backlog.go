@@ -89,16 +89,17 @@ func (b *backlog) replace(controlPlane client.ObjectKey, w work, now time.Time) 
 }
 
 // progressInterval is the least time between two writes of conditions of a cluster that say no more than how far its machines have come:
-// while many machines are made or changed, names and numbers in messages change with each of them, and three objects show them.
+// while many machines are made or changed, names and numbers in messages change with each of them. Three objects and the provisioning log
+// show them, which takes a tenth of a second of a processor: a sixth of one for all clusters, until most is reached.
 func (w work) progressInterval() time.Duration {
-	const least, most, each = time.Second, 10 * time.Second, 250 * time.Millisecond
+	const least, most, each = time.Second, time.Minute, 600 * time.Millisecond
 	return min(max(least, time.Duration(w.clusters)*each), most)
 }
 
 // firstWaitShownAfter is the age from which a new machine says what it waits for, which is its infrastructure as a rule. Cluster API writes
 // its own first conditions at that time, with which other writers cause conflicts, and an infrastructure that is quick is there before.
 func (w work) firstWaitShownAfter() time.Duration {
-	return inprogress.ShownAfter(3*time.Second, w.fresh)
+	return inprogress.Delay(3*time.Second, w.fresh)
 }
 
 // progressShownAfter is how long after the delivery of a plan its machine begins to say what its agent does with it.

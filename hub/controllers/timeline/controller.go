@@ -17,6 +17,7 @@ import (
 	provisioningv1 "github.com/drover-dev/drover/hub/api/provisioning/v1"
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
 	"github.com/drover-dev/drover/hub/util/apierrors"
+	"github.com/drover-dev/drover/hub/util/inprogress"
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
@@ -31,6 +32,9 @@ type Reconciler struct {
 	Live client.Reader
 	// Now is the clock; SetupWithManager sets it.
 	Now func() time.Time
+
+	// unsaved are the clusters whose timelines are to be written.
+	unsaved inprogress.Counter
 
 	mu     sync.Mutex
 	states map[client.ObjectKey]*clusterState
@@ -117,6 +121,7 @@ func (r *Reconciler) stateOf(key client.ObjectKey) *clusterState {
 func (r *Reconciler) forget(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.unsaved.Set(key, false)
 	delete(r.states, key)
 	delete(r.ended, key)
 }

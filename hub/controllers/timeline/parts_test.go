@@ -126,7 +126,7 @@ func TestChangeWritesOnePart(t *testing.T) {
 }
 
 // TestSavedTogether: of a machine that changes each second, the timeline is saved each five seconds, at last with all that has happened. A
-// request that fails loses nothing.
+// request that fails loses nothing. The more timelines are to be saved, the longer each waits.
 func TestSavedTogether(t *testing.T) {
 	_, cluster := fullRecord(0)
 	c, written := world(t)
@@ -177,6 +177,18 @@ func TestSavedTogether(t *testing.T) {
 	}
 	if got := lines(stored.Subjects[1]); len(got) != 12 || !strings.HasPrefix(got[11], "Step11 12:00:11") {
 		t.Errorf("got phases\n%s", strings.Join(got, "\n"))
+	}
+	for i := range 20 {
+		r.unsaved.Set(client.ObjectKey{Name: fmt.Sprint(i)}, true)
+	}
+	for second, want := range []struct {
+		wait    time.Duration
+		unsaved int
+	}{{0, 20}, {8 * time.Second, 21}} {
+		result, err := reconcile(40+second, fmt.Sprintf("Step%d", 40+second))
+		if unsaved := r.unsaved.Others(client.ObjectKey{}); err != nil || result.RequeueAfter != want.wait || unsaved != want.unsaved {
+			t.Errorf("beside twenty others: got %v, %v, %d to be saved, want %+v", result.RequeueAfter, err, unsaved, want)
+		}
 	}
 }
 

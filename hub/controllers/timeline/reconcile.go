@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	rkev1 "github.com/drover-dev/drover/hub/api/rke/v1"
+	"github.com/drover-dev/drover/hub/util/inprogress"
 	"github.com/drover-dev/drover/hub/util/timelines"
 )
 
@@ -20,9 +21,9 @@ const (
 	reconcileStep     = 128 << 10
 )
 
-// saveInterval is the least time between two writes of a timeline. In an upgrade machines change phases each second; a hub that is killed
-// loses the phases that began and ended since the last write, and no Event.
-const saveInterval = 5 * time.Second
+// saveInterval is the least time between two writes of a timeline: five seconds, and more where others are to be written as well. In an
+// upgrade machines change phases each second; a hub that is killed loses the phases that began and ended since the last write, and no Event.
+func saveInterval(others int) time.Duration { return inprogress.Delay(5*time.Second, others) }
 
 // Reconcile records what has changed since the last reconcile. Changes within the interval are recorded together.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -73,7 +74,8 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, 
 			m.record.Observed = metav1.NewTime(now.Truncate(time.Second))
 		}
 	}
-	if wait := m.saved.Add(saveInterval).Sub(now); m.unsaved && wait > 0 {
+	r.unsaved.Set(req.NamespacedName, m.unsaved)
+	if wait := m.saved.Add(saveInterval(r.unsaved.Others(req.NamespacedName))).Sub(now); m.unsaved && wait > 0 {
 		if result.RequeueAfter == 0 {
 			result.RequeueAfter = wait
 		}
@@ -82,6 +84,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, 
 			return result, err
 		}
 		m.unsaved, m.saved = false, now
+		r.unsaved.Set(req.NamespacedName, false)
 	}
 	return result, r.writeLog(ctx, s, m, now)
 }

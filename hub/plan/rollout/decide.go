@@ -140,17 +140,15 @@ func (v *view) decide(m *Machine, rules []rule) Decision {
 	return Decision{Machine: m.Name, Done: true, Reason: ReasonUpToDate, Message: "Plan applied, all probes healthy"}
 }
 
-// summarize is what a tier waits for, in one line: that of its first machine that does not only wait for another.
+// summarize is what a tier waits for, in one line: that of the machine in the earliest stage, and of the first of those. While machines
+// of a pool are made one after the other, the reason of the cluster then stays the same.
 func summarize(t int, pending []int, decisions []Decision) Wait {
-	title, pendingNames, first := tiers[t].title, make([]string, 0, len(pending)), -1
+	title, pendingNames, first := tiers[t].title, make([]string, 0, len(pending)), pending[0]
 	for _, i := range pending {
 		pendingNames = append(pendingNames, decisions[i].Machine)
-		if first < 0 && decisions[i].Reason != ReasonWaitingForOthers && decisions[i].Reason != ReasonWaitingForTurn {
+		if stageOf(decisions[i].Reason) < stageOf(decisions[first].Reason) {
 			first = i
 		}
-	}
-	if first < 0 {
-		first = pending[0]
 	}
 	d := decisions[first]
 	detail := cmp.Or(d.Detail, d.Message)
@@ -160,3 +158,13 @@ func summarize(t int, pending []int, decisions []Decision) Wait {
 	}
 	return Wait{Reason: d.Reason, Message: fmt.Sprintf("Configuring %s %s: %s", title, joinNames(pendingNames), detail)}
 }
+
+// stages are what a machine goes through once it may have its plan, from the first to the last; but the infrastructure, which takes longest,
+// is before the identity. What a machine says that only waits for another one says least.
+var stages = []string{
+	ReasonWaitingForInfrastructure, ReasonWaitingForIdentity, ReasonDraining, ReasonDelivering, ReasonWaitingForAgent, ReasonApplyingPlan,
+	ReasonWaitingForProbes, ReasonWaitingForNode, ReasonWaitingForKubelet, ReasonUncordoning, ReasonWaitingForOthers, ReasonWaitingForTurn,
+}
+
+// stageOf returns the index of the stage that a reason stands for. It is less than all others for what is none: a failure, for example.
+func stageOf(reason string) int { return slices.Index(stages, reason) }

@@ -134,3 +134,22 @@ func TestReplaced(t *testing.T) {
 		t.Error("the worst of two is not it")
 	}
 }
+
+// TestClusterWait: a cluster waits for what has failed, and otherwise for the machine that is in the earliest stage, whatever their names.
+func TestClusterWait(t *testing.T) {
+	server, applying, waiting, failed := member("s", "ecw"), fresh("a", "w"), fresh("b", "w"), fresh("c", "w")
+	server.Init = true
+	applying.Change, applying.Progress, applying.CheckedIn = ChangeNone, ProgressApplying, true
+	waiting.Unusable = "has no infrastructure yet: DevMachine b is not provisioned"
+	failed.Change, failed.Progress, failed.CheckedIn = ChangeNone, ProgressFailed, true
+	for want, machines := range map[string][]Machine{
+		ReasonWaitingForInfrastructure: {server, applying, waiting},
+		ReasonPlanFailed:               {server, applying, waiting, failed},
+		ReasonApplyingPlan:             {server, applying},
+	} {
+		got := Decide(Inputs{Machines: machines, Bootstrapped: true, WorkerConcurrency: "0"}).Wait
+		if got.Reason != want || !strings.HasPrefix(got.Message, "Configuring worker node") {
+			t.Errorf("want %s, got %+v", want, got)
+		}
+	}
+}

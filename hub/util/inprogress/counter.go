@@ -1,5 +1,5 @@
 // Package inprogress counts what a hub is about to do for the objects of all clusters, which share its processors. By it controllers decide
-// for how long a condition says nothing of what passes soon. It does not know what that is.
+// for how long they write nothing of what passes or changes soon. It does not know what that is.
 package inprogress
 
 import (
@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ShownAfter is how long a condition says nothing of what passes soon: least, and more for each that the hub has in hand beside it.
-func ShownAfter(least time.Duration, inHand int) time.Duration {
+// Delay is how long the hub writes nothing of what passes or changes soon: least, and more for each object that it has in hand beside it.
+func Delay(least time.Duration, inHand int) time.Duration {
 	const most, each = time.Minute, 200 * time.Millisecond
 	return min(least+time.Duration(inHand)*each, most)
 }

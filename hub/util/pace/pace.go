@@ -20,13 +20,13 @@ const (
 	// eachMachine is for each machine of the object: a reconcile of a Cluster of 10,000 Machines takes 1.6 seconds of a processor.
 	eachMachine = 3 * time.Millisecond
 	// EachComingUp is for each machine of all clusters that comes up.
-	EachComingUp = 25 * time.Millisecond
+	EachComingUp = 50 * time.Millisecond
 	// EachMachineComingUp is the same for Machines, which wait for several reconciles until they are ready.
 	EachMachineComingUp = 5 * time.Millisecond
 
 	minInterval = time.Second
 	// maxMachines and maxComingUp are the longest times for the machines of the object, and for those that come up.
-	maxMachines, maxComingUp = 30 * time.Second, 10 * time.Second
+	maxMachines, maxComingUp = 30 * time.Second, 20 * time.Second
 )
 
 // Object is what pacing has to know of an object.

@@ -13,7 +13,7 @@ import (
 // with it, or is applying it. Many plans are applied before, and cost four writes per machine less. The more plans are in progress, the
 // longer it takes until the hub has read what their agents report, and writes would make it longer still.
 func ProgressShownAfter(inProgress int) time.Duration {
-	return inprogress.ShownAfter(3*time.Second, inProgress)
+	return inprogress.Delay(3*time.Second, inProgress)
 }
 
 // UntilProgressShown is how much is left of after, a time since the delivery of the plan; zero if it is over, or nothing says when the plan
