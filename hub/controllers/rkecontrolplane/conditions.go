@@ -144,6 +144,7 @@ func setContractConditions(s *scope) {
 	notReady := namesOf(remaining, func(m *machine) bool { return !conditions.IsTrue(m.machine, clusterv1.ReadyCondition) })
 	notUpToDate := namesOf(remaining, func(m *machine) bool { return !m.upToDate() })
 	pool := int32(len(namesOf(remaining, func(m *machine) bool { return inMachineSet(m.machine) })))
+	wasAvailable := conditions.IsTrue(s.controlPlane, clusterv1.AvailableCondition)
 	available := metav1.Condition{Type: clusterv1.AvailableCondition, Status: metav1.ConditionTrue, Reason: clusterv1.AvailableReason}
 	switch {
 	case !isInitialized(s.controlPlane):
@@ -152,7 +153,7 @@ func setContractConditions(s *scope) {
 	case !s.unreachableSince.IsZero():
 		available.Status, available.Reason = metav1.ConditionUnknown, clusterv1.ConnectionDownReason
 		available.Message = "The cluster's API has not answered since " + s.unreachableSince.UTC().Format("2006-01-02 15:04:05 MST")
-	case len(serving) == 0:
+	case len(serving) == 0 && !(wasAvailable && slices.ContainsFunc(all, (*machine).mayServeAPI)):
 		available.Status, available.Reason = metav1.ConditionFalse, clusterv1.NotAvailableReason
 		available.Message = "No control plane node is known to serve the Kubernetes API"
 	}

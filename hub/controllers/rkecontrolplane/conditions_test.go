@@ -110,6 +110,44 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
+// TestAvailableAfterDelivery: a change that restarts nothing does not take the API down. Each delivery takes back what was probed, so that
+// nothing is known for some seconds, which is no reason to say that no server serves it.
+func TestAvailableAfterDelivery(t *testing.T) {
+	const yes, no = "True Available ", "False NotAvailable No control plane node is known to serve the Kubernetes API"
+	type probes struct{ unknown, unhealthy []string }
+	healthy, unknown := probes{}, probes{unknown: []string{render.APIServerProbe}}
+	unhealthy := probes{unhealthy: []string{render.APIServerProbe}}
+	const pending, applied = rollout.ProgressPending, rollout.ProgressApplied
+	type step struct {
+		progress rollout.Progress
+		underway rollout.Change
+		probes   probes
+		node     rollout.NodeState
+		want     string
+	}
+	for name, steps := range map[string][]step{
+		"restarts nothing": {{applied, "", healthy, "", yes}, {pending, rollout.ChangeMinor, unknown, "", yes},
+			{applied, "", unknown, "", yes}},
+		"restarts":  {{applied, "", healthy, "", yes}, {pending, rollout.ChangeRestart, unknown, "", no}, {applied, "", unknown, "", no}},
+		"unhealthy": {{applied, "", healthy, "", yes}, {pending, rollout.ChangeMinor, unhealthy, "", no}},
+		"not served before": {{applied, "", unhealthy, "", no}, {pending, rollout.ChangeMinor, unknown, "", no},
+			{applied, "", unknown, "", no}},
+		"its Node goes down": {{applied, "", healthy, "", yes}, {pending, rollout.ChangeMinor, unknown, rollout.NodeNotReady, no}},
+	} {
+		a := server("a", applied, rollout.ChangeNone, "")
+		s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, machines: []*machine{a}}
+		s.controlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+		for i, step := range steps {
+			a.state.Progress, a.state.Underway, a.state.Node = step.progress, step.underway, step.node
+			a.report.HealthUnknown, a.report.Unhealthy = step.probes.unknown, step.probes.unhealthy
+			setContractConditions(s)
+			if got := summary(s)["Available"]; got != step.want {
+				t.Errorf("%s, step %d: got %q, want %q", name, i, got, step.want)
+			}
+		}
+	}
+}
+
 func pool(label string, replicas int32) clusterv1.MachineDeployment {
 	d := clusterv1.MachineDeployment{Spec: clusterv1.MachineDeploymentSpec{Replicas: &replicas}}
 	d.Spec.Template.Labels = map[string]string{label: ""}

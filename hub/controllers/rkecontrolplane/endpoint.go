@@ -208,8 +208,18 @@ func (s *scope) controlPlaneMachines() []*machine {
 // servesAPI reports whether the agent found the Kubernetes API of the machine healthy, and has got no plan since that restarts it.
 func (m *machine) servesAPI() bool {
 	_, probed := m.report.Delivered.Probes[render.APIServerProbe]
-	runs := m.state.Progress == rollout.ProgressApplied || m.state.Underway == rollout.ChangeMinor
-	return probed && runs && !slices.Contains(m.report.NotHealthy(), render.APIServerProbe)
+	return probed && m.keepsRunning() && !slices.Contains(m.report.NotHealthy(), render.APIServerProbe)
+}
+
+// mayServeAPI reports whether the machine serves the Kubernetes API if it did before: the agent has not probed it since the last delivery,
+// which restarts nothing.
+func (m *machine) mayServeAPI() bool {
+	return m.keepsRunning() && !m.state.Node.Unready() && slices.Contains(m.report.HealthUnknown, render.APIServerProbe)
+}
+
+// keepsRunning reports whether the machine has got no plan that restarts it and that it has not applied yet.
+func (m *machine) keepsRunning() bool {
+	return m.state.Progress == rollout.ProgressApplied || m.state.Underway == rollout.ChangeMinor
 }
 
 func apiURL(host string, port int) string {
