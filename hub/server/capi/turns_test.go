@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	goruntime "runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -113,6 +114,57 @@ func TestTurnOutlivesReconcile(t *testing.T) {
 		time.AfterFunc(time.Millisecond, stop)
 		if err := c.Apply(stopped, object); !errors.Is(err, context.Canceled) || time.Since(began) != time.Millisecond {
 			t.Errorf("when the hub stops it is waited for: %v after %s", err, time.Since(began))
+		}
+	})
+}
+
+// TestTurnsCompleteMachine: when the time of a reconcile ends, what belongs to a Machine that it has begun to create is still written, or
+// deleted, and that of another is not.
+func TestTurnsCompleteMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []string
+		send := func(ctx context.Context, what string) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			sent = append(sent, what)
+			time.Sleep(time.Second)
+			return nil
+		}
+		c := newTurns(fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			Apply: func(ctx context.Context, _ client.WithWatch, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+				return send(ctx, "apply "+(&unstructured.Unstructured{Object: o.(runtime.Unstructured).UnstructuredContent()}).GetName())
+			},
+			Patch: func(ctx context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+				return send(ctx, "patch "+o.GetName())
+			},
+			Delete: func(ctx context.Context, _ client.WithWatch, o client.Object, _ ...client.DeleteOption) error {
+				return send(ctx, "delete "+o.GetName())
+			},
+		}).Build())
+		object := func(name string) *unstructured.Unstructured {
+			return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
+		}
+		apply := func(ctx context.Context, name string) error {
+			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object(name)))
+		}
+		reconcile, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		for _, err := range []error{apply(reconcile, "a"), c.Patch(reconcile, object("a"), client.Merge), apply(reconcile, "a"),
+			c.Delete(reconcile, object("a"))} {
+			if err != nil {
+				t.Errorf("a Machine that is begun: %v", err)
+			}
+		}
+		if err := apply(reconcile, "b"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another Machine is begun: %v", err)
+		}
+		time.Sleep(requestTime)
+		if err := apply(reconcile, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("long after that: %v", err)
+		}
+		if want := []string{"apply a", "patch a", "apply a", "delete a"}; !slices.Equal(sent, want) {
+			t.Errorf("sent %v, want %v", sent, want)
 		}
 	})
 }
