@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -148,18 +149,22 @@ func (e *environment) createClusters() error {
 		e.follow(&corev1.SecretList{}, e.bootstrap, client.MatchingFields{"type": rkev1.BootstrapSecretType})
 	})
 	e.running.Go(func() { e.follow(&clusterv1.MachineList{}, e.machine) })
+	creating := errgroup.Group{}
+	creating.SetLimit(createdAtOnce)
 	for _, c := range e.clusters {
-		if err := c.create(); err != nil {
-			return err
-		}
+		creating.Go(func() error {
+			if err := c.create(); err != nil {
+				return err
+			}
+			return c.startServer()
+		})
 	}
-	for _, c := range e.clusters {
-		if err := c.startServer(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return creating.Wait()
 }
+
+// createdAtOnce is how many clusters are created at the same time. Each gets its server at once: a hub that makes the workers of all first
+// would have nothing to connect them to.
+const createdAtOnce = 10
 
 // settle waits until what a phase has left to do is done: Cluster API brings many Machines up to date for minutes.
 func (e *environment) settle() error {
