@@ -144,7 +144,13 @@ func setContractConditions(s *scope) {
 	notReady := namesOf(remaining, func(m *machine) bool { return !conditions.IsTrue(m.machine, clusterv1.ReadyCondition) })
 	notUpToDate := namesOf(remaining, func(m *machine) bool { return !m.upToDate() })
 	pool := int32(len(namesOf(remaining, func(m *machine) bool { return inMachineSet(m.machine) })))
-	wasAvailable := conditions.IsTrue(s.controlPlane, clusterv1.AvailableCondition)
+	stillServing := time.Duration(0)
+	if len(serving) == 0 && conditions.IsTrue(s.controlPlane, clusterv1.AvailableCondition) {
+		for _, m := range all {
+			stillServing = max(stillServing, m.mayServeAPI(s.now))
+		}
+		s.requeue(stillServing)
+	}
 	available := metav1.Condition{Type: clusterv1.AvailableCondition, Status: metav1.ConditionTrue, Reason: clusterv1.AvailableReason}
 	switch {
 	case !isInitialized(s.controlPlane):
@@ -153,7 +159,7 @@ func setContractConditions(s *scope) {
 	case !s.unreachableSince.IsZero():
 		available.Status, available.Reason = metav1.ConditionUnknown, clusterv1.ConnectionDownReason
 		available.Message = "The cluster's API has not answered since " + s.unreachableSince.UTC().Format("2006-01-02 15:04:05 MST")
-	case len(serving) == 0 && !(wasAvailable && slices.ContainsFunc(all, (*machine).mayServeAPI)):
+	case len(serving) == 0 && stillServing == 0:
 		available.Status, available.Reason = metav1.ConditionFalse, clusterv1.NotAvailableReason
 		available.Message = "No control plane node is known to serve the Kubernetes API"
 	}

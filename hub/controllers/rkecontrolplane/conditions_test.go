@@ -124,25 +124,37 @@ func TestAvailableAfterDelivery(t *testing.T) {
 		probes   probes
 		node     rollout.NodeState
 		want     string
+		after    time.Duration
+		deleting bool
 	}
+	up := step{progress: applied, probes: healthy, want: yes}
+	with := func(s step, change func(*step)) step { change(&s); return s }
+	minor := step{progress: pending, underway: rollout.ChangeMinor, probes: unknown, want: yes, after: time.Minute}
+	not := with(minor, func(s *step) { s.want = no })
 	for name, steps := range map[string][]step{
-		"restarts nothing": {{applied, "", healthy, "", yes}, {pending, rollout.ChangeMinor, unknown, "", yes},
-			{applied, "", unknown, "", yes}},
-		"restarts":  {{applied, "", healthy, "", yes}, {pending, rollout.ChangeRestart, unknown, "", no}, {applied, "", unknown, "", no}},
-		"unhealthy": {{applied, "", healthy, "", yes}, {pending, rollout.ChangeMinor, unhealthy, "", no}},
-		"not served before": {{applied, "", unhealthy, "", no}, {pending, rollout.ChangeMinor, unknown, "", no},
-			{applied, "", unknown, "", no}},
-		"its Node goes down": {{applied, "", healthy, "", yes}, {pending, rollout.ChangeMinor, unknown, rollout.NodeNotReady, no}},
+		"restarts nothing":   {up, minor, {progress: applied, probes: unknown, want: yes, after: 2 * time.Minute}},
+		"restarts":           {up, with(not, func(s *step) { s.underway = rollout.ChangeRestart }), {progress: applied, probes: unknown, want: no}},
+		"unhealthy":          {up, with(not, func(s *step) { s.probes = unhealthy })},
+		"not served before":  {{progress: applied, probes: unhealthy, want: no}, not, {progress: applied, probes: unknown, want: no}},
+		"its Node goes down": {up, with(not, func(s *step) { s.node = rollout.NodeNotReady })},
+		"it has no Node":     {up, with(not, func(s *step) { s.node = rollout.NodeAbsent })},
+		"it is deleted":      {up, with(not, func(s *step) { s.deleting = true })},
+		"nobody probes it":   {up, minor, with(not, func(s *step) { s.after = probedWithin })},
 	} {
-		a := server("a", applied, rollout.ChangeNone, "")
+		a, now := server("a", applied, rollout.ChangeNone, ""), time.Unix(1_800_000_000, 0)
 		s := &scope{controlPlane: &rkev1.RKEControlPlane{}, loaded: true, machines: []*machine{a}}
 		s.controlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+		a.secret.Annotations = map[string]string{rkev1.PlanLastUpdatedAnnotation: now.UTC().Format(time.RFC3339)}
 		for i, step := range steps {
+			s.now, a.state.Deleting, s.requeueAfter = now.Add(step.after), step.deleting, 0
 			a.state.Progress, a.state.Underway, a.state.Node = step.progress, step.underway, step.node
 			a.report.HealthUnknown, a.report.Unhealthy = step.probes.unknown, step.probes.unhealthy
 			setContractConditions(s)
 			if got := summary(s)["Available"]; got != step.want {
 				t.Errorf("%s, step %d: got %q, want %q", name, i, got, step.want)
+			}
+			if wait := probedWithin - step.after; step.want == yes && i > 0 && s.requeueAfter != wait {
+				t.Errorf("%s, step %d: looked at again after %s, want %s", name, i, s.requeueAfter, wait)
 			}
 		}
 	}

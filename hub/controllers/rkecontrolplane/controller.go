@@ -156,8 +156,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		}
 		return ctrl.Result{}, err
 	}
-	s := &scope{controlPlane: controlPlane, plans: r.plans.of(req.NamespacedName)}
-	if wait := s.plans.nextReconcile.Sub(r.Now()); wait > 0 {
+	s := &scope{controlPlane: controlPlane, now: r.Now(), plans: r.plans.of(req.NamespacedName)}
+	if wait := s.plans.nextReconcile.Sub(s.now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	defer func() {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -23,6 +24,7 @@ import (
 	"github.com/drover-dev/drover/hub/plan/rollout"
 	"github.com/drover-dev/drover/hub/util/objects"
 	"github.com/drover-dev/drover/hub/util/ownership"
+	"github.com/drover-dev/drover/hub/util/plansecrets"
 )
 
 // maxChosenEndpoints limits ChosenEndpointsAnnotation. The endpoint in the Cluster is kept in any case.
@@ -211,10 +213,17 @@ func (m *machine) servesAPI() bool {
 	return probed && m.keepsRunning() && !slices.Contains(m.report.NotHealthy(), render.APIServerProbe)
 }
 
-// mayServeAPI reports whether the machine serves the Kubernetes API if it did before: the agent has not probed it since the last delivery,
-// which restarts nothing.
-func (m *machine) mayServeAPI() bool {
-	return m.keepsRunning() && !m.state.Node.Unready() && slices.Contains(m.report.HealthUnknown, render.APIServerProbe)
+// probedWithin is how long after the delivery of a plan the agent has probed everything at the latest.
+const probedWithin = 5 * time.Minute
+
+// mayServeAPI is for how long it counts that the machine served the Kubernetes API before: the agent has not probed it since the last
+// delivery, which restarts nothing. Zero if it does not.
+func (m *machine) mayServeAPI(now time.Time) time.Duration {
+	absent := m.state.Deleting || m.state.Node == rollout.NodeAbsent || m.state.Node.Unready()
+	if absent || !m.keepsRunning() || !slices.Contains(m.report.HealthUnknown, render.APIServerProbe) {
+		return 0
+	}
+	return plansecrets.UntilProgressShown(m.secret, probedWithin, now)
 }
 
 // keepsRunning reports whether the machine has got no plan that restarts it and that it has not applied yet.

@@ -24,6 +24,8 @@ import (
 // scope is what one reconcile has read and decided. The comments name the phase that sets a field.
 type scope struct {
 	controlPlane *rkev1.RKEControlPlane
+	// now is when the reconcile began.
+	now time.Time
 	// cluster is nil until Cluster API has set the owner of the RKEControlPlane. The Cluster refers to the RKEControlPlane, too.
 	cluster *clusterv1.Cluster
 	// refused says why the Cluster that the RKEControlPlane names as its owner does not count; nil where it does or none is named.

@@ -87,10 +87,10 @@ func clusterOf(_ context.Context, object client.Object) []ctrl.Request {
 // clusterState is what is kept in memory of a cluster between two reconciles. All of it can be lost. It needs no lock: a cluster is
 // reconciled by one worker at a time.
 type clusterState struct {
-	// record is the timeline; nil until it was read. It is unsaved while it has changes that were not written. saved is when it was last
-	// written, and written has the digests of its parts at that time.
+	// record is the timeline; nil until it was read. unsaved is what it has that was not written. saved is when it was last written, and
+	// written has the digests of its parts at that time.
 	record  *timelines.Record
-	unsaved bool
+	unsaved recorded
 	saved   time.Time
 	written map[int]timelines.Digest
 	// seen are the conditions of which Events were created.

@@ -126,7 +126,7 @@ func TestChangeWritesOnePart(t *testing.T) {
 }
 
 // TestSavedTogether: of a machine that changes each second, the timeline is saved each five seconds, at last with all that has happened. A
-// request that fails loses nothing. The more timelines are to be saved, the longer each waits.
+// request that fails loses nothing. The more timelines are to be saved, the longer each waits, unless something has failed.
 func TestSavedTogether(t *testing.T) {
 	_, cluster := fullRecord(0)
 	c, written := world(t)
@@ -143,9 +143,12 @@ func TestSavedTogether(t *testing.T) {
 	var saved []int
 	reconcile := func(second int, reason string) (ctrl.Result, error) {
 		clear(written)
-		at := noon.Add(time.Duration(second) * time.Second)
+		at, status := noon.Add(time.Duration(second)*time.Second), metav1.ConditionUnknown
+		if reason == "PlanFailed" {
+			status = metav1.ConditionFalse
+		}
 		s.machines = []clusterv1.Machine{*newMachine("m", condition("BootstrapConfigReady", metav1.ConditionTrue, "Ready", noon),
-			condition("InfrastructureReady", metav1.ConditionTrue, "Ready", noon), condition("Reconciled", metav1.ConditionUnknown, reason, at))}
+			condition("InfrastructureReady", metav1.ConditionTrue, "Ready", noon), condition("Reconciled", status, reason, at))}
 		result, err := r.reconcile(t.Context(), ctrl.Request{NamespacedName: clusterKey}, s, m, at)
 		if len(written) > 0 {
 			saved = append(saved, second)
@@ -182,10 +185,11 @@ func TestSavedTogether(t *testing.T) {
 		r.unsaved.Set(client.ObjectKey{Name: fmt.Sprint(i)}, true)
 	}
 	for second, want := range []struct {
+		reason  string
 		wait    time.Duration
 		unsaved int
-	}{{0, 20}, {8 * time.Second, 21}} {
-		result, err := reconcile(40+second, fmt.Sprintf("Step%d", 40+second))
+	}{{"Step40", 0, 20}, {"Step41", 8 * time.Second, 21}, {"PlanFailed", 3 * time.Second, 21}, {"Step43", 2 * time.Second, 21}} {
+		result, err := reconcile(40+second, want.reason)
 		if unsaved := r.unsaved.Others(client.ObjectKey{}); err != nil || result.RequeueAfter != want.wait || unsaved != want.unsaved {
 			t.Errorf("beside twenty others: got %v, %v, %d to be saved, want %+v", result.RequeueAfter, err, unsaved, want)
 		}

@@ -21,9 +21,26 @@ const (
 	reconcileStep     = 128 << 10
 )
 
-// saveInterval is the least time between two writes of a timeline: five seconds, and more where others are to be written as well. In an
-// upgrade machines change phases each second; a hub that is killed loses the phases that began and ended since the last write, and no Event.
-func saveInterval(others int) time.Duration { return inprogress.Delay(5*time.Second, others) }
+// recorded is what a reconcile has recorded, the less to the more important.
+type recorded int
+
+const (
+	nothing recorded = iota
+	// progress is that something is in another phase.
+	progress
+	// outcome is that a machine or an operation has failed, or that the cluster or an operation is done.
+	outcome
+)
+
+// saveInterval is the least time between two writes of a timeline: five seconds, and for progress more where others are to be written as
+// well. In an upgrade machines change phases each second; a hub that ends loses the phases that began and ended since the last write, and no
+// Event.
+func (r recorded) saveInterval(others int) time.Duration {
+	if r == outcome {
+		others = 0
+	}
+	return inprogress.Delay(5*time.Second, others)
+}
 
 // Reconcile records what has changed since the last reconcile. Changes within the interval are recorded together.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -68,34 +85,40 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request, s *scope, 
 		result.RequeueAfter = reconcileInterval
 	}
 	changed := s.update(m.record, now)
-	if changed || created > 0 {
-		m.unsaved = true
+	if changed != nothing || created > 0 {
+		m.unsaved = max(m.unsaved, changed, progress)
 		if created == len(transitions) {
 			m.record.Observed = metav1.NewTime(now.Truncate(time.Second))
 		}
 	}
-	r.unsaved.Set(req.NamespacedName, m.unsaved)
-	if wait := m.saved.Add(saveInterval(r.unsaved.Others(req.NamespacedName))).Sub(now); m.unsaved && wait > 0 {
+	r.unsaved.Set(req.NamespacedName, m.unsaved != nothing)
+	interval := m.unsaved.saveInterval(r.unsaved.Others(req.NamespacedName))
+	if wait := m.saved.Add(interval).Sub(now); m.unsaved != nothing && wait > 0 {
 		if result.RequeueAfter == 0 {
 			result.RequeueAfter = wait
 		}
-	} else if m.unsaved {
+	} else if m.unsaved != nothing {
 		if err := r.write(ctx, req.NamespacedName, s, m); err != nil {
 			return result, err
 		}
-		m.unsaved, m.saved = false, now
+		m.unsaved, m.saved = nothing, now
 		r.unsaved.Set(req.NamespacedName, false)
 	}
 	return result, r.writeLog(ctx, s, m, now)
 }
 
-// update puts the cluster, its machines and its operations into their present phases, and returns whether that changed the record.
-func (s *scope) update(r *timelines.Record, now time.Time) bool {
+// update puts the cluster, its machines and its operations into their present phases, and returns what that changed in the record.
+func (s *scope) update(r *timelines.Record, now time.Time) (changed recorded) {
 	cluster := s.clusterObject()
 	phase := s.clusterPhase()
 	phase.Message = s.publicMessage(phase.Name, phase.Message)
 	index := r.Index()
-	changed := r.Subject(index, timelines.KindCluster, cluster).SetPhase(phase, now)
+	if r.Subject(index, timelines.KindCluster, cluster).SetPhase(phase, now) {
+		changed = progress
+		if phase.Outcome != timelines.OutcomeRunning {
+			changed = outcome
+		}
+	}
 
 	exists := map[string]bool{string(cluster.GetUID()): true}
 	for i := range s.machines {
@@ -105,19 +128,26 @@ func (s *scope) update(r *timelines.Record, now time.Time) bool {
 		phase.Message = s.publicMessage(phase.Name, phase.Message)
 		subject := r.Subject(index, timelines.KindMachine, m)
 		subject.Roles, subject.Pool = rolesOf(m), m.Labels[rkev1.MachinePoolNameLabel]
-		changed = subject.SetPhase(phase, now) || changed
+		if subject.SetPhase(phase, now) {
+			changed = max(changed, progress)
+			if phase.Outcome == timelines.OutcomeFailed {
+				changed = outcome
+			}
+		}
 	}
 	for _, op := range s.operations {
 		exists[string(op.GetUID())] = true
 	}
-	changed = r.SetOperations(index, s.operationPhases(now), now) || changed
+	if r.SetOperations(index, s.operationPhases(now), now) {
+		changed = outcome
+	}
 	for i := range r.Subjects {
 		subject := &r.Subjects[i]
 		if subject.Gone == nil && !exists[string(subject.UID)] {
 			at := metav1.NewTime(now.Truncate(time.Second))
 			subject.EndPhase(at, timelines.OutcomeGone)
 			subject.Gone = &at
-			changed = true
+			changed = max(changed, progress)
 		}
 	}
 	return changed

@@ -106,13 +106,13 @@ func TestUpdate(t *testing.T) {
 	cluster := &provisioningv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c", CreationTimestamp: metav1.NewTime(noon)}}
 	s := &scope{provisioning: cluster, machines: []clusterv1.Machine{*newMachine("m")}}
 	record := &timelines.Record{}
-	if !s.update(record, noon.Add(time.Second)) || s.update(record, noon.Add(2*time.Second)) {
+	if s.update(record, noon.Add(time.Second)) == nothing || s.update(record, noon.Add(2*time.Second)) != nothing {
 		t.Fatal("the first reconcile must change the record, and the second must not")
 	}
 	moved := newMachine("m")
 	moved.UID = "moved"
 	s.machines = []clusterv1.Machine{*moved}
-	if s.update(record, noon.Add(2*time.Second)) {
+	if s.update(record, noon.Add(2*time.Second)) != nothing {
 		t.Fatal("a machine that was moved must change nothing")
 	}
 	s.machines[0].DeletionTimestamp = &metav1.Time{Time: noon.Add(3 * time.Second)}
@@ -120,7 +120,7 @@ func TestUpdate(t *testing.T) {
 	again := newMachine("m")
 	again.UID = "other"
 	s.machines = []clusterv1.Machine{*again}
-	if !s.update(record, noon.Add(4*time.Second)) || s.update(record, noon.Add(5*time.Second)) {
+	if s.update(record, noon.Add(4*time.Second)) == nothing || s.update(record, noon.Add(5*time.Second)) != nothing {
 		t.Fatal("another machine must change the record once")
 	}
 	var got []string

@@ -108,6 +108,7 @@ func TestTimeline(t *testing.T) {
 	awaitPhase(r, timelines.KindMachine, m.Name, rollout.ReasonWaitingForAgent)
 	m.Take()
 	awaitPhase(r, timelines.KindMachine, m.Name, rollout.ReasonApplyingPlan)
+	awaitPhase(r, timelines.KindCluster, "tale", rollout.ReasonApplyingPlan)
 	raw := m.Secret().Data[plans.KeyPlan]
 	m.Report(func(s *plans.Status, _ plans.Plan) {
 		s.State, s.FailedChecksum, s.FailureCount = plans.StateFailed, plans.Checksum(raw), 1

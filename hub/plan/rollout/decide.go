@@ -140,8 +140,8 @@ func (v *view) decide(m *Machine, rules []rule) Decision {
 	return Decision{Machine: m.Name, Done: true, Reason: ReasonUpToDate, Message: "Plan applied, all probes healthy"}
 }
 
-// summarize is what a tier waits for, in one line: that of the machine in the earliest stage, and of the first of those. While machines
-// of a pool are made one after the other, the reason of the cluster then stays the same.
+// summarize is what a tier waits for, in one line: that of the machine that comes first by stages, and of those by name. While machines of a
+// pool are made one after the other, the reason of the cluster then stays the same.
 func summarize(t int, pending []int, decisions []Decision) Wait {
 	title, pendingNames, first := tiers[t].title, make([]string, 0, len(pending)), pending[0]
 	for _, i := range pending {
@@ -159,12 +159,22 @@ func summarize(t int, pending []int, decisions []Decision) Wait {
 	return Wait{Reason: d.Reason, Message: fmt.Sprintf("Configuring %s %s: %s", title, joinNames(pendingNames), detail)}
 }
 
-// stages are what a machine goes through once it may have its plan, from the first to the last; but the infrastructure, which takes longest,
+// stages is the order in which the reasons of machines become that of their cluster: what a user has to see to, anything else that is not
+// listed, and what a machine goes through once it may have its plan, from the first to the last; but the infrastructure, which takes longest,
 // is before the identity. What a machine says that only waits for another one says least.
 var stages = []string{
+	ReasonPlanFailed, ReasonPlanInvalid, ReasonPlanCanceled, ReasonDrainFailed, anyOther,
 	ReasonWaitingForInfrastructure, ReasonWaitingForIdentity, ReasonDraining, ReasonDelivering, ReasonWaitingForAgent, ReasonApplyingPlan,
-	ReasonWaitingForProbes, ReasonWaitingForNode, ReasonWaitingForKubelet, ReasonUncordoning, ReasonWaitingForOthers, ReasonWaitingForTurn,
+	ReasonWaitingForProbes, ReasonWaitingForNode, ReasonUncordoning, ReasonWaitingForKubelet,
+	ReasonWaitingForOperation, ReasonWaitingForOthers, ReasonWaitingForTurn,
 }
 
-// stageOf returns the index of the stage that a reason stands for. It is less than all others for what is none: a failure, for example.
-func stageOf(reason string) int { return slices.Index(stages, reason) }
+const anyOther = ""
+
+// stageOf returns the index of a reason in stages.
+func stageOf(reason string) int {
+	if i := slices.Index(stages, reason); i >= 0 {
+		return i
+	}
+	return slices.Index(stages, anyOther)
+}

@@ -137,17 +137,23 @@ func TestReplaced(t *testing.T) {
 
 // TestClusterWait: a cluster waits for what has failed, and otherwise for the machine that is in the earliest stage, whatever their names.
 func TestClusterWait(t *testing.T) {
-	server, applying, waiting, failed := member("s", "ecw"), fresh("a", "w"), fresh("b", "w"), fresh("c", "w")
+	server, applying, waiting, failed, held := member("s", "ecw"), fresh("a", "w"), fresh("b", "w"), fresh("c", "w"), member("aa", "w")
 	server.Init = true
 	applying.Change, applying.Progress, applying.CheckedIn = ChangeNone, ProgressApplying, true
 	waiting.Unusable = "has no infrastructure yet: DevMachine b is not provisioned"
 	failed.Change, failed.Progress, failed.CheckedIn = ChangeNone, ProgressFailed, true
+	paused := failed
+	paused.Name, paused.Progress = "ab", ProgressPaused
+	held.Change = ChangeRestart
 	for want, machines := range map[string][]Machine{
 		ReasonWaitingForInfrastructure: {server, applying, waiting},
-		ReasonPlanFailed:               {server, applying, waiting, failed},
-		ReasonApplyingPlan:             {server, applying},
+		ReasonPlanFailed:               {server, applying, waiting, failed, held, paused},
+		ReasonApplyingPlan:             {server, applying, held},
+		ReasonPlanPaused:               {server, applying, waiting, held, paused},
+		ReasonWaitingForOperation:      {server, held},
 	} {
-		got := Decide(Inputs{Machines: machines, Bootstrapped: true, WorkerConcurrency: "0"}).Wait
+		in := Inputs{Machines: machines, Bootstrapped: true, WorkerConcurrency: "0", Operation: "CertificateRotation r"}
+		got := Decide(in).Wait
 		if got.Reason != want || !strings.HasPrefix(got.Message, "Configuring worker node") {
 			t.Errorf("want %s, got %+v", want, got)
 		}
