@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,10 +126,15 @@ func (c *client) do(ctx context.Context, request *rest.Request, into runtime.Obj
 	return request.MaxRetries(0).Namespace(c.namespace).Resource("secrets").Do(ctx).Into(into)
 }
 
-// watch returns the events of the Secret after a resource version. The server ends it after the timeout.
-func (c *client) watch(ctx context.Context, version string, timeout time.Duration) (watch.Interface, error) {
+// watch returns the events of the Secret after a resource version. The server ends it after the timeout; one that knows longestWatchHeader
+// may do so later, after longest at the latest.
+func (c *client) watch(ctx context.Context, version string, timeout, longest time.Duration) (watch.Interface, error) {
 	seconds := int64(timeout / time.Second)
-	return c.rest.Get().MaxRetries(0).Namespace(c.namespace).Resource("secrets").
+	request := c.rest.Get()
+	if longest > timeout {
+		request.SetHeader(longestWatchHeader, strconv.Itoa(int(longest/time.Second)))
+	}
+	return request.MaxRetries(0).Namespace(c.namespace).Resource("secrets").
 		VersionedParams(&metav1.ListOptions{FieldSelector: c.selector(), Watch: true, ResourceVersion: version,
 			TimeoutSeconds: &seconds, AllowWatchBookmarks: true}, parameters).Watch(ctx)
 }

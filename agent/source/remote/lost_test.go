@@ -288,3 +288,28 @@ func TestRedirects(t *testing.T) {
 	h.SetFault(nil)
 	next(t, s, "1")
 }
+
+// TestLongestWatch: a hub that sends bookmarks may let a watch go on, since missing ones tell that the connection is dead.
+func TestLongestWatch(t *testing.T) {
+	for bookmarks, want := range map[bool]string{false: "", true: "3600"} {
+		h, asked := testhub.New(t), make(chan string, 1)
+		h.SetFault(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Query().Get("watch") != "" {
+				select {
+				case asked <- r.Header.Get(longestWatchHeader):
+				default:
+				}
+			}
+			return false
+		})
+		s, err := New(options(h.Connection(t, t.TempDir(), "token")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.bookmarks = bookmarks
+		start(t, s)
+		if got := <-asked; got != want {
+			t.Errorf("after bookmarks (%t) a watch may go on for %q seconds, want %q", bookmarks, got, want)
+		}
+	}
+}

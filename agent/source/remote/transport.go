@@ -19,6 +19,8 @@ const (
 	maxRetryAfter = 5 * time.Minute
 	// caChecksumHeader holds the hexadecimal SHA-256 of the hub's certificate authorities.
 	caChecksumHeader = "X-Drover-Cacerts-Checksum"
+	// longestWatchHeader holds for how many seconds a watch may go on, where that is longer than its timeoutSeconds.
+	longestWatchHeader = "X-Drover-Longest-Watch"
 	// sentAtOnce is how much of a request's body is sent in one frame of HTTP/2. The hub keeps a buffer of the size of the largest frame for
 	// as long as the agent is connected.
 	sentAtOnce = 4 << 10

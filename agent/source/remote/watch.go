@@ -16,6 +16,9 @@ const (
 	// The timeout of a watch is random, so that a thousand agents do not come back at once.
 	minWatchTimeout = 5 * time.Minute
 	maxWatchTimeout = 10 * time.Minute
+	// longestWatch is how long a hub may let a watch go on that sends bookmarks: without them nothing but its end tells that a connection is
+	// dead. It decides how often it has to know that the agent is there.
+	longestWatch = time.Hour
 	// maxWatchSilence is longer than the interval of two bookmarks.
 	maxWatchSilence = 150 * time.Second
 )
@@ -49,11 +52,15 @@ func (s *Source) listAndWatch(ctx context.Context, c *client) error {
 }
 
 func (s *Source) watch(ctx context.Context, c *client, version string, timeout time.Duration) error {
+	longest := timeout
+	if s.bookmarks {
+		longest = longestWatch
+	}
 	// Also where the server ignores the timeout, or the connection is dead.
-	ctx, cancel := context.WithTimeout(ctx, timeout+requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, longest+requestTimeout)
 	defer cancel()
 	started := time.Now()
-	w, err := c.watch(ctx, version, timeout)
+	w, err := c.watch(ctx, version, timeout, longest)
 	if err != nil {
 		return fmt.Errorf("watching: %w", err)
 	}

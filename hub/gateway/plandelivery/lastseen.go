@@ -13,7 +13,8 @@ import (
 	"github.com/drover-dev/drover/plans"
 )
 
-// seenInterval is how often a request of an agent is recorded at most. Agents open their watch again after 5 to 10 minutes.
+// seenInterval is how often a request of an agent is recorded at most. Agents whose report has an age that matters open their watch again
+// after 5 to 10 minutes.
 const seenInterval = 2 * time.Minute
 
 // expiryMargin is how long before the end of a certificate counts as soon agents are recorded that report it: when it does, the hub

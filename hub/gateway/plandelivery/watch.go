@@ -22,6 +22,9 @@ import (
 const (
 	// A watch without a timeout of its own ends after watchTimeout to twice that, so that machines do not all reconnect at the same time.
 	watchTimeout = 30 * time.Minute
+	// longestWatchHeader is that of an agent which notices by missing bookmarks that a connection is dead, and needs no end of its watch for
+	// that: for how many seconds it may go on.
+	longestWatchHeader = "X-Drover-Longest-Watch"
 	// bookmarkInterval is how often a watch that wants bookmarks gets one.
 	bookmarkInterval = time.Minute
 	// recheckDelay is how long after a change of its account a watch is checked a second time, since an API server caches valid tokens for
@@ -40,7 +43,8 @@ var ErrDraining = response.Retry(2*time.Second, "this replica of the hub is stop
 
 // watchPlan streams the events of the machine's Secret until the watch's timeout, a revocation of the machine, or the drain of this
 // replica. It supports resourceVersion, timeoutSeconds, allowWatchBookmarks and sendInitialEvents; a version that cannot be continued
-// from is 410. An error is returned only if nothing was written.
+// from is 410. A watch goes on for longer than its timeoutSeconds where longestWatchHeader allows it, and nobody has to know in the meantime
+// that the agent is there. An error is returned only if nothing was written.
 func (h *Handler) watchPlan(w http.ResponseWriter, r *http.Request, m *Machine, query url.Values) error {
 	if !h.Secrets.Plans.Synced() {
 		return secretcache.ErrNotSynced
@@ -50,7 +54,7 @@ func (h *Handler) watchPlan(w http.ResponseWriter, r *http.Request, m *Machine, 
 		return ErrDraining
 	default:
 	}
-	asked, err := parseWatch(query)
+	asked, err := parseWatch(query, r.Header)
 	if err != nil {
 		return err
 	}
@@ -59,6 +63,9 @@ func (h *Handler) watchPlan(w http.ResponseWriter, r *http.Request, m *Machine, 
 		return err
 	}
 	defer h.Secrets.Plans.Unwatch(watcher)
+	if secret, _ := h.Secrets.Plans.Get(m.Account); secret != nil && !ageMatters(secret, time.Now()) {
+		asked.timeout = max(asked.timeout, asked.longest)
+	}
 	changed, unsubscribe := h.Secrets.SubscribeAccount(m.Account)
 	defer unsubscribe()
 	// A revocation from before the subscription is not notified any more.
@@ -156,9 +163,11 @@ type watchOptions struct {
 	bookmarks     bool
 	initialEvents bool
 	timeout       time.Duration
+	// longest is for how long it may go on if that is longer; 0 for no longer.
+	longest time.Duration
 }
 
-func parseWatch(query url.Values) (watchOptions, error) {
+func parseWatch(query url.Values, header http.Header) (watchOptions, error) {
 	o := watchOptions{timeout: watchTimeout + rand.N(watchTimeout)}
 	var err error
 	if version := query.Get("resourceVersion"); version != "" {
@@ -174,6 +183,9 @@ func parseWatch(query url.Values) (watchOptions, error) {
 		if n > 0 {
 			o.timeout = min(time.Duration(n)*time.Second, 2*watchTimeout)
 		}
+	}
+	if seconds, err := strconv.ParseUint(header.Get(longestWatchHeader), 10, 31); err == nil {
+		o.longest = min(time.Duration(seconds)*time.Second, watchTimeout+rand.N(watchTimeout))
 	}
 	o.bookmarks, _ = strconv.ParseBool(query.Get("allowWatchBookmarks"))
 	o.initialEvents, _ = strconv.ParseBool(query.Get("sendInitialEvents"))

@@ -3,6 +3,7 @@ package plandelivery
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"testing"
 	"time"
 
@@ -48,5 +49,30 @@ func TestQuietStreamStaysOpen(t *testing.T) {
 	}
 	if !w.deadline.IsZero() {
 		t.Errorf("the stream would end at %v after an event", w.deadline)
+	}
+}
+
+// TestParseWatch: how long a watch takes, and may take.
+func TestParseWatch(t *testing.T) {
+	for name, tc := range map[string]struct {
+		seconds, longest       string
+		timeout, most          time.Duration
+		longestLeast, longestM time.Duration
+	}{
+		"nothing asked for":      {timeout: watchTimeout, most: 2 * watchTimeout},
+		"ten minutes":            {seconds: "600", timeout: 10 * time.Minute, most: 10 * time.Minute},
+		"a day":                  {seconds: "86400", timeout: 2 * watchTimeout, most: 2 * watchTimeout},
+		"ten minutes or an hour": {"600", "3600", 10 * time.Minute, 10 * time.Minute, watchTimeout, 2 * watchTimeout},
+		"ten minutes or twenty":  {"600", "1200", 10 * time.Minute, 10 * time.Minute, 20 * time.Minute, 20 * time.Minute},
+		"no number":              {"600", "for ever", 10 * time.Minute, 10 * time.Minute, 0, 0},
+	} {
+		query := url.Values{}
+		if tc.seconds != "" {
+			query.Set("timeoutSeconds", tc.seconds)
+		}
+		got, err := parseWatch(query, http.Header{longestWatchHeader: {tc.longest}})
+		if err != nil || got.timeout < tc.timeout || got.timeout > tc.most || got.longest < tc.longestLeast || got.longest > tc.longestM {
+			t.Errorf("%s: %v, %+v", name, err, got)
+		}
 	}
 }
